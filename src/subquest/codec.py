@@ -1,0 +1,159 @@
+"""Frozen dataclasses to and from plain JSON values, without loss and without a dependency.
+
+Converters are compiled once a class from its type hints. Understood: str, int, float, bool, None, `X | None`, Literal,
+`tuple[X, ...]`, `Mapping[str, X]`, nested dataclasses and `Any` (kept as it is, so it must be JSON already).
+A missing key takes the field's default; an unknown key is an error, because silently dropped data is lost data.
+Default-valued fields are left out of the output, which keeps stored traces small.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import types
+import typing
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+from .errors import DataError
+
+T = TypeVar("T")
+Convert = Callable[[Any], Any]
+
+
+def to_dict(record: Any) -> dict[str, Any]:
+    """The record as JSON-ready dictionaries, lists and scalars."""
+    return typing.cast("dict[str, Any]", _encoder(type(record))(record))
+
+
+def from_dict(cls: type[T], data: Mapping[str, Any]) -> T:
+    """The inverse of `to_dict`; raises DataError naming the field that does not fit."""
+    return typing.cast(T, _decoder(cls)(data))
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+@functools.cache
+def _encoder(hint: Any) -> Convert:
+    if dataclasses.is_dataclass(hint):
+        fields = [(f.name, _default(f), _encoder(h)) for f, h in _fields(hint)]
+
+        def encode_record(record: Any) -> dict[str, Any]:
+            out = {}
+            for name, default, encode in fields:
+                value = getattr(record, name)
+                if default is dataclasses.MISSING or value != default:
+                    out[name] = encode(value)
+            return out
+
+        return encode_record
+    origin, args = typing.get_origin(hint), typing.get_args(hint)
+    if origin is tuple:
+        item = _encoder(args[0])
+        return list if item is _same else lambda values: [item(v) for v in values]
+    if _is_mapping(origin):
+        item = _encoder(args[1])
+        return dict if item is _same else lambda values: {k: item(v) for k, v in values.items()}
+    if _is_union(origin):
+        inner = [a for a in args if a is not type(None)]
+        item = _encoder(inner[0]) if len(inner) == 1 else _same
+        return _same if item is _same else lambda value: None if value is None else item(value)
+    return _same
+
+
+@functools.cache
+def _decoder(hint: Any) -> Convert:
+    if dataclasses.is_dataclass(hint):
+        return _record_decoder(hint)
+    origin, args = typing.get_origin(hint), typing.get_args(hint)
+    if origin is tuple:
+        item = _decoder(args[0])
+
+        def decode_tuple(values: Any) -> tuple[Any, ...]:
+            if not isinstance(values, list | tuple):
+                raise DataError(f"expected a list, got {type(values).__name__}")
+            return tuple(map(item, values))
+
+        return decode_tuple
+    if _is_mapping(origin):
+        item = _decoder(args[1])
+
+        def decode_mapping(values: Any) -> dict[str, Any]:
+            if not isinstance(values, Mapping):
+                raise DataError(f"expected an object, got {type(values).__name__}")
+            return {k: item(v) for k, v in values.items()}
+
+        return decode_mapping
+    if _is_union(origin):
+        inner = [a for a in args if a is not type(None)]
+        item = _decoder(inner[0]) if len(inner) == 1 else _same
+        return lambda value: None if value is None else item(value)
+    if origin is typing.Literal:
+        return _literal_decoder(args)
+    return _scalar_decoder(hint)
+
+
+def _record_decoder(cls: Any) -> Convert:
+    fields = {f.name: _decoder(h) for f, h in _fields(cls)}
+    required = {f.name for f, _ in _fields(cls) if _default(f) is dataclasses.MISSING}
+
+    def decode_record(data: Any) -> Any:
+        if not isinstance(data, Mapping):
+            raise DataError(f"{cls.__name__}: expected an object, got {type(data).__name__}")
+        if unknown := data.keys() - fields.keys():
+            raise DataError(f"{cls.__name__}: unknown field {sorted(unknown)[0]!r}")
+        if missing := required - data.keys():
+            raise DataError(f"{cls.__name__}: missing field {sorted(missing)[0]!r}")
+        values = {}
+        for name, value in data.items():
+            try:
+                values[name] = fields[name](value)
+            except DataError as error:
+                raise DataError(f"{cls.__name__}.{name}: {error}") from None
+        return cls(**values)
+
+    return decode_record
+
+
+def _literal_decoder(choices: tuple[Any, ...]) -> Convert:
+    def decode(value: Any) -> Any:
+        if value not in choices:
+            raise DataError(f"expected one of {', '.join(map(repr, choices))}, got {value!r}")
+        return value
+
+    return decode
+
+
+def _scalar_decoder(hint: Any) -> Convert:
+    accepted: dict[Any, tuple[type, ...]] = {str: (str,), int: (int,), float: (float, int), bool: (bool,)}
+    if hint not in accepted:
+        return _same
+    kinds = accepted[hint]
+
+    def decode(value: Any) -> Any:
+        if not isinstance(value, kinds) or (isinstance(value, bool) and hint is not bool):
+            raise DataError(f"expected {hint.__name__}, got {value!r:.80}")
+        return float(value) if hint is float else value
+
+    return decode
+
+
+def _fields(cls: Any) -> list[tuple[dataclasses.Field[Any], Any]]:
+    hints = typing.get_type_hints(cls)
+    return [(f, hints[f.name]) for f in dataclasses.fields(cls) if f.init]
+
+
+def _default(field: dataclasses.Field[Any]) -> Any:
+    if field.default_factory is not dataclasses.MISSING:
+        return field.default_factory()
+    return field.default
+
+
+def _is_mapping(origin: Any) -> bool:
+    return isinstance(origin, type) and issubclass(origin, Mapping)
+
+
+def _is_union(origin: Any) -> bool:
+    return origin is typing.Union or origin is types.UnionType

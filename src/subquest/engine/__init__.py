@@ -1,0 +1,15 @@
+"""Engines: language models behind one session protocol."""
+
+from .base import Engine, FinishReason, Generation, Message, Mode, Sampling, Session, ToolCall, estimate_tokens
+
+__all__ = [
+    "Engine",
+    "FinishReason",
+    "Generation",
+    "Message",
+    "Mode",
+    "Sampling",
+    "Session",
+    "ToolCall",
+    "estimate_tokens",
+]

@@ -1,0 +1,77 @@
+"""Every exception Subquest raises on purpose.
+
+    SubquestError
+    ├── UsageError            the caller asked for something that cannot be: exit status 2, HTTP 4xx
+    │   ├── ConfigError       a setting is unknown or has the wrong type
+    │   └── DataError         a file's content is wrong; the message names the file and the line
+    ├── MissingDependency     an extra is not installed; the message gives the command that installs it
+    └── OutsideError          the outside world failed; systems record it on the trace and go on
+        ├── EngineError       a language model failed
+        │   ├── EngineUnavailable   unreachable, timed out, overloaded: worth a retry
+        │   ├── EngineRefused       401, 403, 404, bad request: a retry will not help
+        │   └── ContextOverflow     the context no longer fits the model's window
+        ├── SearchError       a search backend failed
+        └── ToolError         a page, sandbox or file tool failed
+
+What a *model* does wrong (malformed tags, empty queries) is never an exception: it is data on the trace.
+"""
+
+from __future__ import annotations
+
+
+class SubquestError(Exception):
+    """Root of all exceptions raised on purpose."""
+
+
+class UsageError(SubquestError):
+    """The request itself is wrong; the message says what was wrong and what to do."""
+
+
+class ConfigError(UsageError):
+    """A setting is unknown, has the wrong type or contradicts another."""
+
+
+class DataError(UsageError):
+    """A file's content is wrong; the message names the file and, where it can, the line."""
+
+
+class MissingDependency(UsageError):
+    """An optional part is not installed."""
+
+    def __init__(self, what: str, extra: str) -> None:
+        super().__init__(f"{what} is not installed. Install it with: pip install 'subquest[{extra}]'")
+        self.extra = extra
+
+
+class OutsideError(SubquestError):
+    """The outside world failed; `retryable` says whether the same call may succeed later."""
+
+    retryable = False
+
+
+class EngineError(OutsideError):
+    """A language model failed."""
+
+
+class EngineUnavailable(EngineError):
+    """The model could not be reached, timed out or was overloaded."""
+
+    retryable = True
+
+
+class EngineRefused(EngineError):
+    """The model's server refused the request; a retry will not help."""
+
+
+class ContextOverflow(EngineError):
+    """The context no longer fits the model's window."""
+
+
+class SearchError(OutsideError):
+    """A search backend failed."""
+
+    retryable = True
+
+
+class ToolError(OutsideError):
+    """A page, sandbox or file tool failed."""

@@ -1,0 +1,271 @@
+"""Records: what a question, a context and an attempt at an answer are.
+
+    Segment     a stretch of one context: prompt, agent or env text, with its exact token ids
+    Trajectory  one role's whole context, in order, never re-encoded
+    Episode     one attempt at one question: the tree of trajectories, the answer and how it came about
+
+An episode is CoDA's trajectory group (seed 000, 3.3.1): agent segments carry action mask 1, prompt and env segments 0.
+Records are frozen, hold plain values only and know nothing of the rest of the package.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, Literal
+
+from .codec import from_dict, to_dict
+from .errors import DataError
+from .events import Event
+
+SegmentKind = Literal["prompt", "agent", "env"]
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """A passage that search can return."""
+
+    id: str
+    title: str
+    text: str
+    meta: Mapping[str, Any] = field(default_factory=dict)
+    """Where it came from: file, page, url, position, language, ... as far as known."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """A document found by a search, with the score it was ranked by."""
+
+    document: Document
+    score: float
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One step of a gold decomposition; `#n` in the question stands for the answer of step n (from 1)."""
+
+    question: str
+    answer: str = ""
+    support: str = ""
+    """Title or id of the document that answers it, where known."""
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A question with what is known about its answer."""
+
+    id: str
+    question: str
+    answers: tuple[str, ...] = ()
+    dataset: str = ""
+    split: str = ""
+    hops: int | None = None
+    type: str = ""
+    supporting_titles: tuple[str, ...] = ()
+    supporting_ids: tuple[str, ...] = ()
+    context_ids: tuple[str, ...] = ()
+    decomposition: tuple[Step, ...] = ()
+    level: str = ""
+    files: tuple[str, ...] = ()
+    """Paths of attached files (GAIA)."""
+    meta: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What something cost. Adding two usages adds all counts and keeps the larger peak."""
+
+    prompt_tokens: int = 0
+    """Tokens that models read, cached ones included."""
+    cached_tokens: int = 0
+    """The part of `prompt_tokens` that did not have to be computed again."""
+    completion_tokens: int = 0
+    """Tokens that models wrote."""
+    peak_context: int = 0
+    """Longest context, prompt and completion together, that any model call saw."""
+    model_calls: int = 0
+    searches: int = 0
+    tool_calls: int = 0
+    """Pages, code, files and media; searches not included."""
+    seconds: float = 0.0
+    """Wall-clock time; of the episode for an episode, of the context for a trajectory, of the call for a generation."""
+    cost: float = 0.0
+    """In the currency of the price table, 0 where no price is known."""
+
+    def __add__(self, other: Usage) -> Usage:
+        sums = {f.name: getattr(self, f.name) + getattr(other, f.name) for f in fields(self)}
+        return Usage(**{**sums, "peak_context": max(self.peak_context, other.peak_context)})
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """A stretch of a context.
+
+    `token_ids` are the ids the model really saw or sampled; engines that do not show ids leave them empty.
+    `logprobs` belong to agent segments and stand one to one beside `token_ids`.
+    """
+
+    kind: SegmentKind
+    text: str
+    token_ids: tuple[int, ...] = ()
+    logprobs: tuple[float, ...] | None = None
+    """Log-probability of each sampled token at the sampling temperature, where the engine gives them."""
+    role: str = ""
+    """Chat role of the message (system, user, assistant) where the engine speaks in messages."""
+    policy: int | None = None
+    """Version of the weights that sampled the segment, counted by the trainer."""
+
+    def __post_init__(self) -> None:
+        if self.logprobs is not None:
+            if self.kind != "agent":
+                raise DataError(f"a segment of kind {self.kind!r} cannot have log-probs")
+            if len(self.logprobs) != len(self.token_ids):
+                raise DataError(f"{len(self.logprobs)} log-probs beside {len(self.token_ids)} token ids")
+
+
+@dataclass(frozen=True, slots=True)
+class Trajectory:
+    """One role's context from its prompt to its last token."""
+
+    id: str
+    role: str
+    task: str
+    parent: str | None = None
+    """Id of the trajectory that asked for this one; None for a root."""
+    segments: tuple[Segment, ...] = ()
+    stop_reason: str = ""
+    result: str = ""
+    """What it handed back to its parent (or, for a root, the answer it gave)."""
+    forced: bool = False
+    """Its result was forced by a limit."""
+    usage: Usage = field(default_factory=Usage)
+    model: str = ""
+    format_errors: tuple[str, ...] = ()
+    """What the tag parser found malformed in its agent turns, in order."""
+
+    @property
+    def text(self) -> str:
+        return "".join(s.text for s in self.segments)
+
+    @property
+    def agent_text(self) -> str:
+        return "\n".join(s.text for s in self.segments if s.kind == "agent")
+
+    @property
+    def has_tokens(self) -> bool:
+        """Whether every non-empty segment carries its token ids, which training needs."""
+        return bool(self.segments) and all(s.token_ids or not s.text for s in self.segments)
+
+    @property
+    def token_ids(self) -> tuple[int, ...]:
+        return tuple(i for s in self.segments for i in s.token_ids)
+
+    @property
+    def action_mask(self) -> tuple[int, ...]:
+        """1 for tokens the agent sampled, 0 for prompt and environment tokens (CoDA 3.3.3)."""
+        return tuple(m for s in self.segments for m in (int(s.kind == "agent"),) * len(s.token_ids))
+
+    @property
+    def logprobs(self) -> tuple[float, ...]:
+        """Behaviour log-probs beside `token_ids`; 0.0 where the mask is 0. Raises if an agent segment has none."""
+        out: list[float] = []
+        for s in self.segments:
+            if s.kind != "agent":
+                out.extend([0.0] * len(s.token_ids))
+            elif s.logprobs is None and s.token_ids:
+                raise DataError(f"trajectory {self.id}: an agent segment has no log-probs")
+            else:
+                out.extend(s.logprobs or ())
+        return tuple(out)
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """A quoted span of a document; built by `quote`, which checks that the span is really there."""
+
+    id: str
+    title: str
+    quote: str
+    start: int = 0
+    """Position of the quote in the document's text."""
+    trajectory: str = ""
+    """Id of the trajectory that read the document."""
+    query: str = ""
+
+    @classmethod
+    def from_document(cls, document: Document, quote: str, *, trajectory: str = "", query: str = "") -> Evidence:
+        start = document.text.find(quote)
+        if start < 0 or not quote:
+            raise DataError(f"the quote does not stand in document {document.id!r}: {quote[:80]!r}")
+        return cls(document.id, document.title, quote, start, trajectory, query)
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Something that went wrong during an episode and was survived or ended it."""
+
+    where: str
+    """engine, search, page, code, system, ..."""
+    message: str
+    trajectory: str = ""
+    fatal: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Episode:
+    """One attempt at one question."""
+
+    id: str
+    question: Question
+    system: str
+    model: str
+    trajectories: tuple[Trajectory, ...] = ()
+    """Roots before their descendants, siblings in the order they began."""
+    answer: str = ""
+    evidence: tuple[Evidence, ...] = ()
+    confidence: float | None = None
+    stop_reason: str = ""
+    """answered, forced, abstained, failed, cancelled, ..."""
+    forced: bool = False
+    """The answer was forced by a limit, from what was known by then."""
+    usage: Usage = field(default_factory=Usage)
+    errors: tuple[Failure, ...] = ()
+    events: tuple[Event, ...] = ()
+    rewards: Mapping[str, float] = field(default_factory=dict)
+    """Reward terms by name, where a reward function has scored the episode."""
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    """The system's settings that were in force."""
+    seed: int | None = None
+
+    @property
+    def roots(self) -> tuple[Trajectory, ...]:
+        return tuple(t for t in self.trajectories if t.parent is None)
+
+    def children(self, trajectory: Trajectory | str) -> tuple[Trajectory, ...]:
+        parent = trajectory if isinstance(trajectory, str) else trajectory.id
+        return tuple(t for t in self.trajectories if t.parent == parent)
+
+    def by_role(self, role: str) -> tuple[Trajectory, ...]:
+        return tuple(t for t in self.trajectories if t.role == role)
+
+    def walk(self) -> Iterator[tuple[int, Trajectory]]:
+        """Depth and trajectory, parents before children."""
+
+        def below(parent: str | None, depth: int) -> Iterator[tuple[int, Trajectory]]:
+            for t in self.trajectories:
+                if t.parent == parent:
+                    yield depth, t
+                    yield from below(t.id, depth + 1)
+
+        return below(None, 0)
+
+    def without_events(self) -> Episode:
+        return replace(self, events=())
+
+    def to_json(self) -> str:
+        return json.dumps(to_dict(self), ensure_ascii=False, separators=(",", ":"))
+
+    @classmethod
+    def from_json(cls, text: str) -> Episode:
+        return from_dict(cls, json.loads(text))
