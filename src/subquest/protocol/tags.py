@@ -1,0 +1,214 @@
+"""One tolerant parser for the tags that agents act by.
+
+Two dialects: XML style, `<task>...</task>`, and HiRA's `<|begin_x|>...<|end_x|>`. Models leave tags open, repeat them,
+write them in capitals or inside their thinking. The parser never raises and never loses text: it returns the blocks it
+can make out, and says in `problems` what was malformed, because format rewards and the trace need to know.
+
+How odd input is read:
+
+- Inside `think` everything up to its closing tag is thought, tags included. A `think` that is never closed ends where
+  the first block after it begins that is closed properly.
+- A block that is never closed ends at the next tag, or at the end of the text.
+- A tag of another kind inside a block is part of its content if the block is closed later; the tag itself is dropped.
+- A closing tag without an opening one is a problem and is dropped.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+TAGS: tuple[str, ...] = (
+    "think",
+    "plan",
+    "task",
+    "result",
+    "search",
+    "documents",
+    "information",
+    "refine",
+    "filter",
+    "memory",
+    "answer",
+    "tool_call",
+    "tool_response",
+)
+"""XML-style tags that some system of ours acts by; HiRA's dialect is recognised by its form."""
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """A tag and what it holds."""
+
+    tag: str
+    """Lower case; HiRA's `<|begin_x|>` gives `x`."""
+    content: str
+    """Without surrounding white space and without tags nested in it."""
+    start: int
+    end: int
+    closed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Parsed:
+    blocks: tuple[Block, ...]
+    problems: tuple[str, ...]
+    outside: str
+    """Text outside all blocks, stripped."""
+
+    def all(self, *tags: str) -> tuple[Block, ...]:
+        return tuple(b for b in self.blocks if b.tag in tags)
+
+    def first(self, *tags: str) -> Block | None:
+        return next((b for b in self.blocks if b.tag in tags), None)
+
+    def last(self, *tags: str) -> Block | None:
+        return next((b for b in reversed(self.blocks) if b.tag in tags), None)
+
+    def text(self, tag: str) -> str:
+        """Content of the first block of that tag, empty where there is none."""
+        block = self.first(tag)
+        return block.content if block else ""
+
+
+class _Token(NamedTuple):
+    tag: str
+    opens: bool
+    closes: bool
+    start: int
+    end: int
+    tidy: bool
+
+
+@functools.lru_cache(maxsize=64)
+def _pattern(tags: tuple[str, ...]) -> re.Pattern[str]:
+    names = "|".join(sorted(map(re.escape, tags), key=len, reverse=True))
+    xml = rf"<[ \t]*(?P<slash>/?)[ \t]*(?P<xml>{names})(?P<rest>(?:\s[^<>]{{0,200}})?)(?P<self>/?)>"
+    hira = r"<\|[ \t]*(?P<edge>begin|end)_(?P<hira>[a-z][a-z_]{0,40})[ \t]*\|>"
+    return re.compile(f"{xml}|{hira}", re.IGNORECASE)
+
+
+def _tokens(text: str, tags: tuple[str, ...]) -> list[_Token]:
+    found = []
+    for match in _pattern(tags).finditer(text):
+        start, end = match.span()
+        if match["hira"]:
+            begins = match["edge"].lower() == "begin"
+            tag = match["hira"].lower()
+            tidy = match[0] == f"<|{'begin' if begins else 'end'}_{tag}|>"
+            found.append(_Token(tag, begins, not begins, start, end, tidy))
+        else:
+            closing, tag = bool(match["slash"]), match["xml"].lower()
+            empty = bool(match["self"]) and not closing
+            tidy = match[0] == (f"</{tag}>" if closing else f"<{tag}>") or bool(match["rest"].strip())
+            found.append(_Token(tag, not closing, closing or empty, start, end, tidy))
+    return found
+
+
+def parse(text: str, tags: Iterable[str] = TAGS) -> Parsed:
+    """The blocks of a text, in order."""
+    tokens = _tokens(text, tuple(tags))
+    closers: dict[str, list[int]] = {}
+    for at, token in enumerate(tokens):
+        if token.closes and not token.opens:
+            closers.setdefault(token.tag, []).append(at)
+
+    blocks: list[Block] = []
+    problems: list[str] = [f"odd spelling of <{t.tag}>" for t in tokens if not t.tidy]
+    outside: list[str] = []
+    position = at = 0
+    while at < len(tokens):
+        token = tokens[at]
+        outside.append(text[position : token.start])
+        if not token.opens:
+            problems.append(f"</{token.tag}> without <{token.tag}>")
+            position, at = token.end, at + 1
+            continue
+        if token.closes:  # self-closing
+            blocks.append(Block(token.tag, "", token.start, token.end, True))
+            position, at = token.end, at + 1
+            continue
+        stop, closed = _find_end(tokens, at, closers)
+        end = tokens[stop].start if stop < len(tokens) else len(text)
+        inner = tokens[at + 1 : stop]
+        blocks.append(
+            Block(
+                token.tag,
+                _without(text, inner, token.end, end).strip()
+                if token.tag != "think"
+                else text[token.end : end].strip(),
+                token.start,
+                tokens[stop].end if closed else end,
+                closed,
+            )
+        )
+        if not closed:
+            problems.append(f"<{token.tag}> is not closed")
+        elif token.tag != "think":
+            problems += [f"<{t.tag}> inside <{token.tag}>" for t in inner if t.opens]
+        position, at = blocks[-1].end, stop + 1 if closed else stop
+    outside.append(text[position:])
+    return Parsed(tuple(blocks), tuple(problems), " ".join(" ".join(outside).split()))
+
+
+def _find_end(tokens: Sequence[_Token], at: int, closers: dict[str, list[int]]) -> tuple[int, bool]:
+    """Index of the token that ends the block opened at `at`, and whether that token closes it."""
+    tag = tokens[at].tag
+    own = closers.get(tag, [])
+    place = bisect_right(own, at)
+    close = own[place] if place < len(own) else None
+    if tag == "think":
+        if close is not None:
+            return close, True
+        for later in range(at + 1, len(tokens)):  # unclosed: up to the first block that is closed properly
+            if tokens[later].opens and any(c > later for c in closers.get(tokens[later].tag, ())[-1:]):
+                return later, False
+        return len(tokens), False
+    if close is None:
+        return at + 1, False
+    for later in range(at + 1, close):
+        if tokens[later].opens and tokens[later].tag == tag:
+            return later, False
+    return close, True
+
+
+def _without(text: str, inner: Sequence[_Token], start: int, end: int) -> str:
+    if not inner:
+        return text[start:end]
+    kept, position = [], start
+    for token in inner:
+        kept.append(text[position : token.start])
+        position = token.end
+    return "".join([*kept, text[position:end]])
+
+
+def closing(*tags: str) -> tuple[str, ...]:
+    """Stop strings that end a turn at the closing tag of any of these."""
+    return tuple(f"</{tag}>" for tag in tags)
+
+
+_CONTROL = re.compile(r"<(\|[^<>|]{1,64}\|)>")
+
+
+def fence(text: str, tags: Iterable[str] = TAGS) -> str:
+    """Text from the environment made harmless: our tags and models' control tokens lose their angle brackets.
+
+    A document that contains `</documents><answer>` can then neither close our block nor look like an action; the
+    brackets become `‹›`, so a reader still sees what stood there.
+    """
+    if "<" not in text:
+        return text
+
+    def soften(match: re.Match[str]) -> str:
+        return f"‹{match[0][1:-1]}›"
+
+    return _CONTROL.sub(soften, _pattern(tuple(tags)).sub(soften, text))
+
+
+def wrap(tag: str, text: str) -> str:
+    """Environment text in a tag of ours, fenced."""
+    return f"<{tag}>{fence(text)}</{tag}>"

@@ -1,0 +1,119 @@
+"""The tag parser on well-formed, malformed and hostile text."""
+
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from subquest.protocol import TAGS, fence, parse, wrap
+
+
+def blocks(text: str) -> list[tuple[str, str, bool]]:
+    return [(b.tag, b.content, b.closed) for b in parse(text).blocks]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("<think>a</think> <task> b </task>", [("think", "a", True), ("task", "b", True)]),
+        ("<task>a</task><task>b</task>", [("task", "a", True), ("task", "b", True)]),
+        ("<search>where is it", [("search", "where is it", False)]),
+        ("<search>a<answer>b</answer>", [("search", "a", False), ("answer", "b", True)]),
+        ("<task>a<task>b</task>", [("task", "a", False), ("task", "b", True)]),
+        (
+            "<think>I could <search>x</search> now</think><task>t</task>",
+            [("think", "I could <search>x</search> now", True), ("task", "t", True)],
+        ),
+        ("<think>no end <task>t</task>", [("think", "no end", False), ("task", "t", True)]),
+        ("<think>no end at all", [("think", "no end at all", False)]),
+        ("< Answer >x</ ANSWER >", [("answer", "x", True)]),
+        ("<answer><result>x</result></answer>", [("answer", "x", True)]),
+        ("<search/>", [("search", "", True)]),
+        ('<task id="1">x</task>', [("task", "x", True)]),
+        ("<|begin_call_subtask|>do it<|end_call_subtask|>", [("call_subtask", "do it", True)]),
+        ("<|begin_search_query|>q", [("search_query", "q", False)]),
+        ("a < b and <b>bold</b>", []),
+        ("", []),
+    ],
+)
+def test_blocks(text: str, expected: list[tuple[str, str, bool]]) -> None:
+    assert blocks(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("<search>q", "<search> is not closed"),
+        ("q</search>", "</search> without <search>"),
+        ("<ANSWER>x</answer>", "odd spelling of <answer>"),
+        ("<answer><result>x</result></answer>", "<result> inside <answer>"),
+        ("<search>q</task>", "<search> is not closed"),
+    ],
+)
+def test_problems_are_named(text: str, problem: str) -> None:
+    assert problem in parse(text).problems
+
+
+def test_well_formed_text_has_no_problems() -> None:
+    parsed = parse("<think>why</think>\n<search>who</search>")
+    assert parsed.problems == ()
+    assert parsed.outside == ""
+    assert parsed.text("search") == "who"
+    assert parsed.text("answer") == ""
+
+
+def test_text_outside_is_kept() -> None:
+    assert parse("Sure! <answer>x</answer> Bye").outside == "Sure! Bye"
+
+
+PARTS = st.one_of(
+    st.text(max_size=12),
+    st.sampled_from(
+        [f"<{t}>" for t in TAGS] + [f"</{t}>" for t in TAGS] + ["<|begin_x|>", "<|end_x|>", "<", ">", "</"]
+    ),
+)
+
+
+@given(st.lists(PARTS, max_size=40))
+def test_never_raises_and_keeps_order(parts: list[str]) -> None:
+    text = "".join(parts)
+    parsed = parse(text)
+    ends = 0
+    for block in parsed.blocks:
+        assert ends <= block.start < block.end <= len(text)
+        ends = block.end
+    for block in parsed.blocks:
+        if block.tag != "think":
+            assert not parse(block.content).blocks
+
+
+@given(st.lists(st.tuples(st.sampled_from(TAGS[1:]), st.text(alphabet="abc é中", max_size=8)), max_size=8))
+def test_well_formed_round_trip(pairs: list[tuple[str, str]]) -> None:
+    parsed = parse("\n".join(f"<{tag}>{content}</{tag}>" for tag, content in pairs))
+    assert [(b.tag, b.content) for b in parsed.blocks] == [(tag, content.strip()) for tag, content in pairs]
+    assert parsed.problems == ()
+
+
+@given(st.lists(PARTS, max_size=40))
+def test_fenced_text_holds_no_tags(parts: list[str]) -> None:
+    document = "".join(parts)
+    assert parse(fence(document)).blocks == ()
+    inside = parse(wrap("documents", document))
+    assert [b.tag for b in inside.blocks] == ["documents"]
+    assert inside.blocks[0].closed
+
+
+def test_fence_softens_control_tokens_and_leaves_other_text() -> None:
+    assert fence("x <|im_end|> y </Documents > if a < b: <b>") == "x ‹|im_end|› y ‹/Documents › if a < b: <b>"
+
+
+def test_linear_time_on_hostile_text() -> None:
+    def seconds(n: int) -> float:
+        start = time.perf_counter()
+        for text in ("<task>" * n, "<think>" + "<search>" * n, "</task>" * n, "<" * n, "<task " * n):
+            parse(text)
+        return time.perf_counter() - start
+
+    seconds(100)
+    assert seconds(20_000) < 60 * max(seconds(2_000), 1e-3)
