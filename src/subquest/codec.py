@@ -23,12 +23,14 @@ Convert = Callable[[Any], Any]
 
 def to_dict(record: Any) -> dict[str, Any]:
     """The record as JSON-ready dictionaries, lists and scalars."""
-    return typing.cast("dict[str, Any]", _encoder(type(record))(record))
+    hint: Any = type(record)
+    return typing.cast("dict[str, Any]", _encoder(hint)(record))
 
 
 def from_dict(cls: type[T], data: Mapping[str, Any]) -> T:
     """The inverse of `to_dict`; raises DataError naming the field that does not fit."""
-    return typing.cast(T, _decoder(cls)(data))
+    hint: Any = cls
+    return typing.cast(T, _decoder(hint)(data))
 
 
 def _same(value: Any) -> Any:
@@ -70,10 +72,13 @@ def _decoder(hint: Any) -> Convert:
     origin, args = typing.get_origin(hint), typing.get_args(hint)
     if origin is tuple:
         item = _decoder(args[0])
+        plain = {args[0]} if args[0] in (str, int, float) else None
 
         def decode_tuple(values: Any) -> tuple[Any, ...]:
             if not isinstance(values, list | tuple):
                 raise DataError(f"expected a list, got {type(values).__name__}")
+            if plain and set(map(type, values)) == plain:  # token ids and log-probs: thousands in a trajectory
+                return tuple(values)
             return tuple(map(item, values))
 
         return decode_tuple
@@ -130,7 +135,7 @@ def _scalar_decoder(hint: Any) -> Convert:
     accepted: dict[Any, tuple[type, ...]] = {str: (str,), int: (int,), float: (float, int), bool: (bool,)}
     if hint not in accepted:
         return _same
-    kinds = accepted[hint]
+    kinds: Any = accepted[hint]
 
     def decode(value: Any) -> Any:
         if not isinstance(value, kinds) or (isinstance(value, bool) and hint is not bool):

@@ -182,7 +182,7 @@ class Trajectory:
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """A quoted span of a document; built by `quote`, which checks that the span is really there."""
+    """A quoted span of a document; built by `from_document`, which checks that the span is there."""
 
     id: str
     title: str
@@ -250,15 +250,16 @@ class Episode:
         return tuple(t for t in self.trajectories if t.role == role)
 
     def walk(self) -> Iterator[tuple[int, Trajectory]]:
-        """Depth and trajectory, parents before children."""
-
-        def below(parent: str | None, depth: int) -> Iterator[tuple[int, Trajectory]]:
-            for t in self.trajectories:
-                if t.parent == parent:
-                    yield depth, t
-                    yield from below(t.id, depth + 1)
-
-        return below(None, 0)
+        """Depth and trajectory, parents before children; one whose parent is not in the episode counts as a root."""
+        known = {t.id for t in self.trajectories}
+        children: dict[str | None, list[Trajectory]] = {}
+        for t in self.trajectories:
+            children.setdefault(t.parent if t.parent in known else None, []).append(t)
+        waiting = [(0, t) for t in reversed(children.get(None, []))]
+        while waiting:
+            depth, t = waiting.pop()
+            yield depth, t
+            waiting += [(depth + 1, child) for child in reversed(children.get(t.id, []))]
 
     def without_events(self) -> Episode:
         return replace(self, events=())
