@@ -1,6 +1,6 @@
 """Engines: language models behind one session protocol."""
 
-from .base import Engine, FinishReason, Generation, Message, Mode, Sampling, Session, ToolCall, estimate_tokens
+from .base import Engine, FinishReason, Generation, Message, Mode, RoleAware, Sampling, Session, ToolCall, estimate_tokens
 
 __all__ = [
     "Engine",
@@ -8,6 +8,7 @@ __all__ = [
     "Generation",
     "Message",
     "Mode",
+    "RoleAware",
     "Sampling",
     "Session",
     "ToolCall",

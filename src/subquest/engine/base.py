@@ -137,6 +137,15 @@ class Engine(Protocol):
         ...
 
 
+@runtime_checkable
+class RoleAware(Protocol):
+    """An engine that wants to know which role it plays (scripts by role, tool schemas by role)."""
+
+    def for_role(self, role: str) -> Engine:
+        """The engine as one role of a system sees it."""
+        ...
+
+
 def estimate_tokens(text: str) -> int:
     """About four characters a token: for engines whose tokenizer is not at hand."""
     return (len(text) + 3) // 4

@@ -1,0 +1,101 @@
+"""Limits: how much an episode, and each role below it, may spend.
+
+Budgets form a tree. What a role spends counts for it and for everything above it; a role may go on only while none of
+its ancestors is exhausted. Turns are the exception: they are counted where they happen, because a planner's six turns
+and an executor's six turns are limits of their own (CoDA).
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from dataclasses import dataclass, fields
+
+from .record import Usage
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """None means no limit."""
+
+    turns: int | None = None
+    """Model turns in one context."""
+    tokens: int | None = None
+    """Tokens read (cached ones not counted) and written."""
+    calls: int | None = None
+    """Model calls."""
+    seconds: float | None = None
+    cost: float | None = None
+
+    def tightened(self, other: Limits) -> Limits:
+        """The stricter of both, limit by limit."""
+        pairs = {f.name: (getattr(self, f.name), getattr(other, f.name)) for f in fields(self)}
+        return Limits(**{k: min((v for v in pair if v is not None), default=None) for k, pair in pairs.items()})
+
+
+class Budget:
+    """What has been spent under some limits."""
+
+    def __init__(self, name: str, limits: Limits, parent: Budget | None = None) -> None:
+        self.name = name
+        self.limits = limits
+        self.parent = parent
+        self.turns = 0
+        self.tokens = 0
+        self.calls = 0
+        self.cost = 0.0
+        self._start = time.monotonic()
+
+    def child(self, name: str, limits: Limits) -> Budget:
+        return Budget(name, limits, self)
+
+    def spend(self, usage: Usage) -> None:
+        """Count one finished model turn here and above."""
+        self.turns += 1
+        node: Budget | None = self
+        while node is not None:
+            node.tokens += usage.prompt_tokens - usage.cached_tokens + usage.completion_tokens
+            node.calls += usage.model_calls
+            node.cost += usage.cost
+            node = node.parent
+
+    def exhausted(self) -> str | None:
+        """What has run out, here or above, in words; None while all is well."""
+        node: Budget | None = self
+        while node is not None:
+            limits = node.limits
+            if limits.turns is not None and node.turns >= limits.turns:
+                return f"{limits.turns} turns of {node.name}"
+            if limits.calls is not None and node.calls >= limits.calls:
+                return f"{limits.calls} model calls of {node.name}"
+            if limits.tokens is not None and node.tokens >= limits.tokens:
+                return f"{limits.tokens} tokens of {node.name}"
+            if limits.cost is not None and node.cost >= limits.cost:
+                return f"cost of {limits.cost:g} of {node.name}"
+            if limits.seconds is not None and time.monotonic() - node._start >= limits.seconds:
+                return f"{limits.seconds:g} seconds of {node.name}"
+            node = node.parent
+        return None
+
+    def seconds_left(self) -> float | None:
+        """Seconds until the nearest time limit here or above; None without one."""
+        left: list[float] = []
+        node: Budget | None = self
+        while node is not None:
+            if node.limits.seconds is not None:
+                left.append(node.limits.seconds - (time.monotonic() - node._start))
+            node = node.parent
+        return min(left, default=None)
+
+
+class Repeats:
+    """Notices when a task or a query is asked again in other clothes: case, spacing and punctuation are ignored."""
+
+    def __init__(self) -> None:
+        self._counts: dict[str, int] = {}
+
+    def count(self, text: str) -> int:
+        """How often this text has come up, this time included."""
+        key = " ".join(re.findall(r"\w+", text.casefold())) or text
+        self._counts[key] = self._counts.get(key, 0) + 1
+        return self._counts[key]

@@ -1,0 +1,223 @@
+"""What all systems share: how a question becomes an episode.
+
+A system is a class with one async method, `answer(run)`, written in the vocabulary of its paper. Everything else,
+settings, engines by role, events, budgets, batches, streams and the sync wrapper, is here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import difflib
+import uuid
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, Generic, TypeVar
+
+from .. import sync
+from ..codec import to_dict
+from ..engine import Engine, RoleAware, Sampling
+from ..errors import OutsideError, UsageError
+from ..events import Event, EventLog, Listener
+from ..limits import Limits
+from ..record import Episode, Question
+from ..retrieval.base import Search
+from .prompting import FOLDER, Prompts
+from .runtime import Answer, LimitReached, RoleSetup, Run
+
+MAX_QUESTION = 32_768
+"""Characters; a longer question is a document and belongs into an index."""
+
+
+@dataclass(frozen=True, slots=True)
+class NoSettings:
+    """For systems without settings of their own."""
+
+
+S = TypeVar("S")
+
+
+class System(Generic[S]):
+    """A way of answering questions with one or more roles.
+
+    `model` is an engine, or a mapping from role to engine with `""` for all others. `sampling` and `limits` may be
+    given per role in the same way; `limits[""]` is the episode's own.
+    """
+
+    name: ClassVar[str] = ""
+    roles: ClassVar[tuple[str, ...]] = ()
+    Settings: ClassVar[type[Any]] = NoSettings
+    sampling: ClassVar[Sampling] = Sampling()
+    """How the paper decodes."""
+
+    def __init__(
+        self,
+        model: Engine | Mapping[str, Engine],
+        search: Search | None = None,
+        *,
+        sampling: Sampling | Mapping[str, Sampling] | None = None,
+        limits: Limits | Mapping[str, Limits] | None = None,
+        prompts: str | Path | None = None,
+        **settings: Any,
+    ) -> None:
+        self.engines: Mapping[str, Engine] = model if isinstance(model, Mapping) else {"": model}
+        self.search = search
+        self.settings: S = self._checked_settings(settings)
+        self._samplings = sampling if isinstance(sampling, Mapping) else {"": sampling or type(self).sampling}
+        self._limits = limits if isinstance(limits, Mapping) else {"": limits or Limits()}
+        for what, given in (("model", self.engines), ("sampling", self._samplings), ("limits", self._limits)):
+            self._check_roles(what, given)
+        self.prompts = Prompts(self.prompt_folder(), Path(prompts) if prompts else None)
+        self._setups: dict[str, RoleSetup] = {}
+
+    async def answer(self, run: Run) -> Answer:
+        """Answer `run.question`. The one method a system writes."""
+        raise NotImplementedError(f"{type(self).__name__} does not define answer()")
+
+    @classmethod
+    def prompt_folder(cls) -> Path:
+        return FOLDER / cls.name
+
+    @property
+    def model_name(self) -> str:
+        if set(self.engines) == {""}:
+            return self.engines[""].name
+        return ",".join(f"{role}={e.name}" if role else e.name for role, e in sorted(self.engines.items()))
+
+    def setup(self, role: str) -> RoleSetup:
+        """The engine, sampling and limits of a role."""
+        if role not in self._setups:
+            engine = self.engines.get(role) or self.engines.get("")
+            if engine is None:
+                raise UsageError(f"no model is given for the role {role!r} of {self.name}")
+            if isinstance(engine, RoleAware):
+                engine = engine.for_role(role)
+            sampling = self._samplings.get(role) or self._samplings.get("") or type(self).sampling
+            self._setups[role] = RoleSetup(engine, sampling, self._limits.get(role, Limits()) if role else Limits())
+        return self._setups[role]
+
+    async def solve(
+        self,
+        question: str | Question,
+        *,
+        listener: Listener | None = None,
+        seed: int | None = None,
+        id: str | None = None,
+    ) -> Episode:
+        """One episode. Failures of models and searches are recorded in it; only defects and wrong usage raise."""
+        question = checked_question(question)
+        events = EventLog(listener)
+        run = Run(question, self.setup, self.search, events, self._limits.get("", Limits()), seed)
+        settings = to_dict(self.settings)
+        events.emit("start", question=question.question, system=self.name, model=self.model_name, settings=settings)
+        try:
+            answer = await self.answer(run)
+        except (OutsideError, LimitReached) as error:
+            run.fail("system", error, fatal=True)
+            answer = Answer("", stop_reason="failed")
+        except BaseException as error:
+            await run.finish()
+            cancelled = isinstance(error, asyncio.CancelledError)
+            events.emit("end", stop_reason="cancelled" if cancelled else "crashed", message=repr(error))
+            raise
+        events.emit("answer", answer=answer.text, forced=answer.forced, confidence=answer.confidence)
+        trajectories, usage = await run.finish()
+        events.emit("end", stop_reason=answer.stop_reason, usage=to_dict(usage))
+        return Episode(
+            id=id or uuid.uuid4().hex,
+            question=question,
+            system=self.name,
+            model=self.model_name,
+            trajectories=trajectories,
+            answer=answer.text,
+            evidence=answer.evidence,
+            confidence=answer.confidence,
+            stop_reason=answer.stop_reason,
+            forced=answer.forced,
+            usage=usage,
+            errors=tuple(run.errors),
+            events=tuple(events.events),
+            settings=settings,
+            seed=seed,
+        )
+
+    def ask(self, question: str | Question, *, seed: int | None = None) -> Episode:
+        """`solve`, for synchronous callers."""
+        return sync.run(self.solve(question, seed=seed))
+
+    async def solve_many(
+        self, questions: Iterable[str | Question], *, concurrency: int = 8, seed: int | None = None
+    ) -> AsyncIterator[Episode]:
+        """Episodes as they finish, at most `concurrency` at a time."""
+        waiting = iter(questions)
+        running: set[asyncio.Task[Episode]] = set()
+        try:
+            while True:
+                while len(running) < concurrency and (question := next(waiting, None)) is not None:
+                    running.add(asyncio.create_task(self.solve(question, seed=seed)))
+                if not running:
+                    return
+                done, running = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
+                for task in done:
+                    yield task.result()
+        finally:
+            for task in running:
+                task.cancel()
+            await asyncio.gather(*running, return_exceptions=True)
+
+    def ask_many(
+        self, questions: Sequence[str | Question], *, concurrency: int = 8, seed: int | None = None
+    ) -> list[Episode]:
+        """A batch, in the order of the questions."""
+        checked = [checked_question(q, number) for number, q in enumerate(questions)]
+
+        async def collect() -> list[Episode]:
+            places = {id(question): place for place, question in enumerate(checked)}
+            found: list[Episode | None] = [None] * len(checked)
+            async for episode in self.solve_many(checked, concurrency=concurrency, seed=seed):
+                found[places[id(episode.question)]] = episode
+            return [e for e in found if e is not None]
+
+        return sync.run(collect())
+
+    async def stream(self, question: str | Question, *, seed: int | None = None) -> AsyncIterator[Event]:
+        """The events of one episode as they happen."""
+        queue: asyncio.Queue[Event | None] = asyncio.Queue()
+        task = asyncio.create_task(self.solve(question, listener=queue.put_nowait, seed=seed))
+        task.add_done_callback(lambda _: queue.put_nowait(None))
+        try:
+            while (event := await queue.get()) is not None:
+                yield event
+            await task
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+    def _checked_settings(self, settings: Mapping[str, Any]) -> S:
+        known = [f.name for f in dataclasses.fields(self.Settings)]
+        for key in settings:
+            if key not in known:
+                close = difflib.get_close_matches(key, known, 1)
+                hint = f"; did you mean {close[0]!r}?" if close else f"; it has {', '.join(known) or 'none'}"
+                raise UsageError(f"system {self.name!r} has no setting {key!r}{hint}")
+        return self.Settings(**settings)  # type: ignore[no-any-return]
+
+    def _check_roles(self, what: str, given: Mapping[str, Any]) -> None:
+        for role in given:
+            if role and self.roles and role not in self.roles:
+                raise UsageError(f"{what}: system {self.name!r} has no role {role!r}; it has {', '.join(self.roles)}")
+
+
+def checked_question(question: str | Question, number: int = 0) -> Question:
+    """The question as a record; refuses an empty or absurdly long one."""
+    record = question if isinstance(question, Question) else Question(f"q{number}", question)
+    text = record.question.strip()
+    if not text:
+        raise UsageError("the question is empty")
+    if len(text) > MAX_QUESTION:
+        raise UsageError(
+            f"the question has {len(text):,} characters, at most {MAX_QUESTION:,} are accepted; "
+            "put long texts into an index (subquest index build) and ask about them"
+        )
+    return record

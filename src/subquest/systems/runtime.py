@@ -1,0 +1,371 @@
+"""The runtime every system stands on: an episode in progress, and the contexts of its roles.
+
+    Run       one attempt at one question: its events, budget, documents read, contexts
+    Context   one role's isolated context: write a turn, be told something, be shown documents
+
+Isolation is enforced here. A *shielded* context (CoDA's and APEX's planner, DECOR's planner and answerer) cannot be
+shown documents at all, and what it is told is checked for long verbatim runs of any document the episode has read.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import math
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+
+from ..codec import to_dict
+from ..engine import Engine, Generation, Message, Mode, Sampling, Session
+from ..errors import ContextOverflow, EngineError, SearchError
+from ..events import EventLog
+from ..limits import Budget, Limits, Repeats
+from ..protocol import Parsed, parse, wrap
+from ..record import Document, Evidence, Failure, Hit, Question, Trajectory, Usage
+from ..retrieval.base import Search
+
+RAW_RUN = 50
+"""Longest run of words of one document that may stand verbatim in what a shielded context is told."""
+SEARCH_ATTEMPTS = 3
+
+
+class BarrierError(AssertionError):
+    """A system tried to show documents to a shielded context: a defect of the system."""
+
+
+class LimitReached(Exception):
+    """A budget ran out; systems answer it with one forced final answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """What the model wrote in one turn."""
+
+    text: str
+    parsed: Parsed
+    generation: Generation
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """How an episode ended, by its system's account."""
+
+    text: str
+    forced: bool = False
+    confidence: float | None = None
+    evidence: tuple[Evidence, ...] = ()
+    stop_reason: str = "answered"
+
+
+@dataclass(slots=True)
+class RoleSetup:
+    """What a role runs on."""
+
+    engine: Engine
+    sampling: Sampling
+    limits: Limits = field(default_factory=Limits)
+
+
+class Run:
+    """One episode in progress."""
+
+    def __init__(
+        self,
+        question: Question,
+        roles: Callable[[str], RoleSetup],
+        search: Search | None,
+        events: EventLog,
+        limits: Limits,
+        seed: int | None = None,
+    ) -> None:
+        self.question = question
+        self.events = events
+        self.budget = Budget("the episode", limits)
+        self.contexts: list[Context] = []
+        self.errors: list[Failure] = []
+        self.documents: dict[str, Document] = {}
+        """Every document the episode has read, by id."""
+        self.usage = Usage()
+        """Spent outside contexts."""
+        self._roles = roles
+        self._search = search
+        self._seed = seed
+        self._raw_runs: dict[str, frozenset[str]] = {}
+
+    async def open(
+        self,
+        role: str,
+        task: str,
+        messages: Sequence[Message],
+        *,
+        parent: Context | None = None,
+        mode: Mode = "chat",
+        stop: Sequence[str] = (),
+        limits: Limits | None = None,
+        shielded: bool = False,
+    ) -> Context:
+        """Open a role's context. `limits` are the system's own for this role; the user's may tighten them."""
+        setup = self._roles(role)
+        above = parent.budget if parent else self.budget
+        budget = above.child(role, setup.limits.tightened(limits or Limits()))
+        siblings = sum(1 for c in self.contexts if c.parent is parent)
+        name = f"{parent.id}.{siblings + 1}" if parent else str(siblings + 1)
+        if shielded:
+            messages = [replace(m, content=self.without_raw_runs(m.content, name)) for m in messages]
+        session = await setup.engine.open(messages, mode=mode)
+        context = Context(self, name, role, task, parent, session, setup, budget, tuple(stop), shielded)
+        self.contexts.append(context)
+        prompt = [{"role": m.role, "content": m.content} for m in messages]
+        self.events.emit(
+            "open",
+            name,
+            role=role,
+            task=task,
+            parent=parent.id if parent else None,
+            model=setup.engine.name,
+            prompt=prompt,
+        )
+        return context
+
+    async def search(self, context: Context, queries: Sequence[str], k: int) -> list[list[Hit]]:
+        """Search for a context; retries what may pass, and raises SearchError when it did not."""
+        if self._search is None:
+            raise SearchError("no search is configured: pass --index PATH (or search=... in Python)")
+        self.events.emit("search", context.id, queries=list(queries), k=k)
+        context.usage += Usage(searches=len(queries))
+        for attempt in range(1, SEARCH_ATTEMPTS + 1):
+            try:
+                results = await self._search.retrieve(queries, k)
+                break
+            except SearchError as error:
+                if attempt == SEARCH_ATTEMPTS or not error.retryable:
+                    self.fail("search", error, context)
+                    raise
+                wait = 0.2 * 2**attempt
+                self.events.emit("retry", context.id, where="search", message=str(error), attempt=attempt, wait=wait)
+                await asyncio.sleep(wait)
+        for query, hits in zip(queries, results, strict=True):
+            self.documents.update((hit.document.id, hit.document) for hit in hits)
+            shown = [
+                {"id": h.document.id, "title": h.document.title, "text": h.document.text, "score": round(h.score, 6)}
+                for h in hits
+            ]
+            self.events.emit("documents", context.id, query=query, hits=shown)
+        return results
+
+    def fail(self, where: str, error: Exception | str, context: Context | None = None, *, fatal: bool = False) -> None:
+        """Record a failure on the trace."""
+        message = str(error) or type(error).__name__
+        place = context.id if context else ""
+        self.errors.append(Failure(where, message, place, fatal))
+        self.events.emit("error", place, where=where, message=message)
+
+    def seed_for(self, context: Context) -> int | None:
+        """A seed that depends on the place in the episode alone, never on timing."""
+        if self._seed is None:
+            return None
+        place = f"{self._seed}/{context.id}/{context.budget.turns}"
+        return int.from_bytes(hashlib.blake2b(place.encode(), digest_size=4).digest())
+
+    async def finish(self) -> tuple[tuple[Trajectory, ...], Usage]:
+        """Close what is open and hand over the trajectories and what they cost together."""
+        for context in self.contexts:
+            await context.close("aborted")
+        trajectories = tuple(c.trajectory for c in self.contexts)
+        usage = sum((t.usage for t in trajectories), self.usage)
+        return trajectories, replace(usage, seconds=round(self.events.seconds, 6))
+
+    def without_raw_runs(self, text: str, place: str) -> str:
+        """The text, cut where it begins to repeat a document that the episode has read."""
+        words = list(_WORD.finditer(text))
+        if len(words) < RAW_RUN or not self.documents:
+            return text
+        for identifier, document in self.documents.items():
+            if identifier not in self._raw_runs:
+                self._raw_runs[identifier] = frozenset(_runs(_WORD.findall(document.text)))
+        for at, run in enumerate(_runs([word[0] for word in words])):
+            if any(run in runs for runs in self._raw_runs.values()):
+                self.events.emit("limit", place, what="raw document text", message="a verbatim passage was cut")
+                return text[: words[at + RAW_RUN - 1].start()] + "…"
+        return text
+
+
+_WORD = re.compile(r"\w+")
+
+
+def _runs(words: list[str]) -> list[str]:
+    return [" ".join(words[i : i + RAW_RUN]) for i in range(len(words) - RAW_RUN + 1)]
+
+
+class Context:
+    """One role's isolated context."""
+
+    def __init__(
+        self,
+        run: Run,
+        identifier: str,
+        role: str,
+        task: str,
+        parent: Context | None,
+        session: Session,
+        setup: RoleSetup,
+        budget: Budget,
+        stop: tuple[str, ...],
+        shielded: bool,
+    ) -> None:
+        self.run = run
+        self.id = identifier
+        self.role = role
+        self.task = task
+        self.parent = parent
+        self.session = session
+        self.budget = budget
+        self.shielded = shielded
+        self.usage = Usage()
+        self.queries = Repeats()
+        self.tasks = Repeats()
+        self.documents: list[Document] = []
+        """What this context was shown, in order."""
+        self.format_errors: list[str] = []
+        self.forced = False
+        self.last_turn: Turn | None = None
+        self._setup = setup
+        self._stop = stop
+        self._pending: list[str] = []
+        self._began = run.events.seconds
+        self._closed: Trajectory | None = None
+
+    @property
+    def engine(self) -> Engine:
+        return self._setup.engine
+
+    async def write(self) -> Turn:
+        """Let the model write one turn. Raises LimitReached when a budget has run out, EngineError when it fails."""
+        if spent := self.budget.exhausted():
+            raise LimitReached(spent)
+        return await self._generate(self.budget.seconds_left())
+
+    def tell(self, text: str) -> None:
+        """Environment text for the next turn; several texts arrive together."""
+        self._pending.append(self._cleared(text))
+
+    def tell_results(self, results: Sequence[str], *, tokens: int) -> None:
+        """Sub-task results, each in `<result>`, cut to a length."""
+        cut = [cut_to_tokens(self._cleared(result), tokens, self.engine) for result in results]
+        self._pending.append("\n".join(wrap("result", text) for text in cut))
+
+    def show(self, hits: Sequence[Hit], *, tag: str = "documents", tokens: int) -> None:
+        """Raw documents in a tag, each cut to `tokens`. Never for a shielded context."""
+        if self.shielded:
+            raise BarrierError(f"documents must not enter the context of {self.role} {self.id}")
+        self.documents.extend(hit.document for hit in hits)
+        self.tell(wrap(tag, render_documents([hit.document for hit in hits], tokens, self.engine)))
+
+    async def force(self, instruction: str, *tags: str) -> str:
+        """One last turn beyond the budget, told to conclude. Empty when the model gives nothing or fails."""
+        reason = self.budget.exhausted() or "no valid action"
+        self.run.events.emit("limit", self.id, what=reason, message="a final answer is forced")
+        self.forced = True
+        self.tell(instruction)
+        try:
+            turn = await self._generate(None)
+        except (EngineError, LimitReached) as error:
+            self.run.fail("engine", error, self)
+            return ""
+        block = turn.parsed.last(*tags)
+        return block.content if block else turn.parsed.outside
+
+    async def close(self, stop_reason: str, result: str = "") -> None:
+        """End the context; only the first call counts."""
+        if self._closed is not None:
+            return
+        usage = replace(self.usage, seconds=round(self.run.events.seconds - self._began, 6))
+        self._closed = Trajectory(
+            id=self.id,
+            role=self.role,
+            task=self.task,
+            parent=self.parent.id if self.parent else None,
+            segments=self.session.segments,
+            stop_reason=stop_reason,
+            result=result,
+            forced=self.forced,
+            usage=usage,
+            model=self.engine.name,
+            format_errors=tuple(self.format_errors),
+        )
+        await self.session.close()
+        self.run.events.emit("close", self.id, stop_reason=stop_reason, usage=to_dict(usage))
+
+    @property
+    def trajectory(self) -> Trajectory:
+        if self._closed is None:
+            raise RuntimeError("the context is still open")
+        return self._closed
+
+    def _cleared(self, text: str) -> str:
+        return self.run.without_raw_runs(text, self.id) if self.shielded else text
+
+    async def _generate(self, seconds: float | None) -> Turn:
+        sampling = replace(self._setup.sampling, stop=self._stop, seed=self.run.seed_for(self))
+        try:
+            async with asyncio.timeout(seconds):
+                if self._pending:
+                    text, self._pending = "\n".join(self._pending), []
+                    await self.session.append(text)
+                generation = await self.session.generate(sampling)
+        except TimeoutError:
+            raise LimitReached(f"{seconds:.3g} seconds left of the time limit") from None
+        except ContextOverflow as error:
+            self.run.events.emit("limit", self.id, what="context window", message=str(error))
+            raise
+        self.budget.spend(generation.usage)
+        self.usage += generation.usage
+        turn = Turn(generation.text, parse(generation.text), generation)
+        self.last_turn = turn
+        self.format_errors.extend(turn.parsed.problems)
+        if generation.finish == "length":
+            self.format_errors.append(f"cut at {sampling.max_tokens} tokens")
+        self.run.events.emit(
+            "turn", self.id, text=generation.text, finish=generation.finish, usage=to_dict(generation.usage)
+        )
+        return turn
+
+
+def render_documents(documents: Sequence[Document], tokens: int, engine: Engine) -> str:
+    """Documents as Search-R1's checkpoints know them, one a line."""
+    return "".join(
+        f"Doc {number}(Title: {document.title}) {cut_to_tokens(document.text, tokens, engine)}\n"
+        for number, document in enumerate(documents, 1)
+    )
+
+
+def cut_to_tokens(text: str, tokens: int, engine: Engine) -> str:
+    """The text, cut at a word boundary to about `tokens`; counted only where it could be too long."""
+    if len(text) <= tokens:
+        return text
+    count = engine.count_tokens(text)
+    if count <= tokens:
+        return text
+    kept = text[: len(text) * tokens // count]
+    return kept.rsplit(None, 1)[0] + " …" if " " in kept else kept + "…"
+
+
+def confidence(turn: Turn | None) -> float | None:
+    """Geometric mean probability of the tokens of a turn, where the engine gives log-probs."""
+    logprobs = turn.generation.logprobs if turn else None
+    return round(math.exp(sum(logprobs) / len(logprobs)), 4) if logprobs else None
+
+
+__all__ = [
+    "Answer",
+    "BarrierError",
+    "Context",
+    "LimitReached",
+    "RoleSetup",
+    "Run",
+    "Turn",
+    "confidence",
+    "cut_to_tokens",
+    "render_documents",
+]
