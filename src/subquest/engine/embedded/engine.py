@@ -1,0 +1,241 @@
+"""Sessions on a GGUF model inside this process."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+import weakref
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Literal
+
+from ...errors import ContextOverflow, EngineError, EngineRefused, UsageError
+from ...models import default_adapter, embedded_model
+from ...record import Segment, Usage
+from ..base import Generation, Message, Mode, Sampling
+from ..chat import ChatFormat, Piece, chat_format, encode_pieces, text_of
+from .library import Build, library
+from .model import Model
+from .worker import Job, Outcome, Tape, Worker
+
+SEQUENCES = 64
+"""Sessions whose caches can be kept at once; more may be open."""
+BATCH = 512
+"""Most tokens processed in one pass, between two chances to start, cancel or finish a turn."""
+LONG_TEXT = 20_000
+"""Characters from which on a text is tokenised in a thread, so that the event loop goes on."""
+
+
+class EmbeddedEngine:
+    """A GGUF model run by llama.cpp in this process: no key, no network, no server.
+
+    `path` is any GGUF file of a decoder model with a chat template, by default SmolLM2-135M-Instruct from the user's
+    cache. `adapter` is a LoRA in GGUF form, or "default" for the one that ships with Subquest (none if none does).
+    `context` is the longest context of one session; `cells` (by default twice that, or as many as fit the model) is the
+    size of the cache that all sessions share.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str] | None = None,
+        *,
+        adapter: str | os.PathLike[str] | Literal["default"] | None = None,
+        threads: int | None = None,
+        context: int = 8192,
+        cells: int | None = None,
+        build: Build = "auto",
+    ) -> None:
+        if context < 64 or (cells is not None and cells < context):
+            raise UsageError(f"a context of {context} tokens in {cells} cells: use at least 64, and no fewer cells")
+        if threads is not None and threads < 1:
+            raise UsageError(f"{threads} threads: use at least 1")
+        file = Path(path) if path is not None else embedded_model()
+        lora = default_adapter() if adapter == "default" else Path(adapter) if adapter is not None else None
+        model = Model(
+            library(build),
+            file,
+            adapter=lora,
+            cells=cells or 2 * context,
+            sequences=SEQUENCES,
+            batch=BATCH,
+            threads=threads or len(os.sched_getaffinity(0)),
+        )
+        self.path = file
+        self.adapter = lora
+        self._window = min(context, model.trained_context)
+        self._name = f"{'embedded' if path is None else 'gguf:' + file.name}{'+' + lora.stem if lora else ''}"
+        self.vocabulary = model.vocabulary
+        bos = self.vocabulary.piece(self.vocabulary.bos).decode() if self.vocabulary.bos >= 0 else ""
+        self.format: ChatFormat = chat_format(
+            model.template, bos=bos, eos=self.vocabulary.decode([self.vocabulary.end])
+        )
+        self._worker: Worker | None = Worker(model)
+        self._exit = weakref.finalize(self, Worker.stop, self._worker)
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    @property
+    def context_window(self) -> int:
+        return self._window
+
+    def count_tokens(self, text: str) -> int:
+        return len(self.vocabulary.encode(text))
+
+    async def open(self, messages: Sequence[Message], *, mode: Mode = "chat") -> EmbeddedSession:
+        pieces = self.format.opening(messages)
+        segments: list[Segment] = []
+        for i, message in enumerate(messages):
+            own = pieces[2 * i : 2 * i + 2] if i + 1 < len(messages) else pieces[2 * i :]
+            ids = await self.encode(own)
+            if i == 0 and self.vocabulary.adds_bos and ids[:1] != (self.vocabulary.bos,):
+                ids = (self.vocabulary.bos, *ids)
+            segments.append(Segment("prompt", text_of(own), ids, role=message.role))
+        session = EmbeddedSession(self, mode, tuple(segments), Tape())
+        session.check_room(0)
+        return session
+
+    async def encode(self, pieces: Sequence[Piece]) -> tuple[int, ...]:
+        """Token ids of control and content pieces."""
+        encode = self.vocabulary.encode
+        if sum(len(piece.text) for piece in pieces) < LONG_TEXT:
+            return tuple(encode_pieces(pieces, encode))
+        return tuple(await asyncio.to_thread(encode_pieces, pieces, encode))
+
+    @property
+    def worker(self) -> Worker:
+        if self._worker is None:
+            raise EngineRefused("the embedded engine is closed")
+        return self._worker
+
+    async def close(self) -> None:
+        if self._worker is not None:
+            self._worker = None
+            await asyncio.to_thread(self._exit)
+
+
+class EmbeddedSession:
+    """One context of the embedded model. Its cache is kept between turns, so that only new text is read."""
+
+    def __init__(self, engine: EmbeddedEngine, mode: Mode, segments: tuple[Segment, ...], tape: Tape) -> None:
+        self._engine = engine
+        self._mode: Mode = mode
+        self._segments = segments
+        self._ids = [i for segment in segments for i in segment.token_ids]
+        self._tape = tape
+        self._closed = False
+        self._busy = False
+        self._ended = False
+        """The model's last token was the format's end-of-turn token."""
+
+    @property
+    def segments(self) -> tuple[Segment, ...]:
+        return self._segments
+
+    @property
+    def context_tokens(self) -> int:
+        return len(self._ids)
+
+    async def generate(self, sampling: Sampling) -> Generation:
+        self._check_usable()
+        if sampling.max_tokens < 1:
+            raise UsageError(f"max_tokens is {sampling.max_tokens}; a turn needs at least 1")
+        if self._ended and self._mode == "chat":
+            raise UsageError("the model has ended its turn: append text before it writes again")
+        self.check_room(0)
+        started = time.perf_counter()
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[Outcome] = loop.create_future()
+
+        def deliver(outcome: Outcome | EngineError) -> None:
+            if future.done():
+                return
+            if isinstance(outcome, EngineError):
+                future.set_exception(outcome)
+            else:
+                future.set_result(outcome)
+
+        def done(outcome: Outcome | EngineError) -> None:
+            if not loop.is_closed():
+                loop.call_soon_threadsafe(deliver, outcome)
+
+        limit = min(sampling.max_tokens, self._engine.context_window - len(self._ids))
+        job = Job(self._tape, list(self._ids), sampling, limit, done)
+        worker = self._engine.worker
+        worker.submit(job)
+        self._busy = True
+        try:
+            outcome = await future
+        except asyncio.CancelledError:
+            worker.cancel(job)
+            raise
+        finally:
+            self._busy = False
+        return self._record(outcome, sampling, time.perf_counter() - started)
+
+    def _record(self, outcome: Outcome, sampling: Sampling, seconds: float) -> Generation:
+        text = outcome.text.decode("utf-8", errors="replace")
+        logprobs = outcome.logprobs if sampling.logprobs else None
+        usage = Usage(
+            prompt_tokens=len(self._ids),
+            cached_tokens=outcome.cached,
+            completion_tokens=len(outcome.ids),
+            peak_context=len(self._ids) + len(outcome.ids),
+            model_calls=1,
+            seconds=seconds,
+        )
+        self._segments += (Segment("agent", text, outcome.ids, logprobs, role="assistant"),)
+        self._ids += outcome.ids
+        vocabulary = self._engine.vocabulary
+        self._ended = outcome.finish == "end" and vocabulary.piece(outcome.ids[-1]).decode() == self._engine.format.end
+        if outcome.stop:
+            text = outcome.text[: outcome.stop_end].decode("utf-8", errors="replace")
+        return Generation(text, outcome.finish, outcome.ids, logprobs, outcome.stop, usage)
+
+    async def append(self, text: str) -> None:
+        self._check_usable()
+        if self._mode == "chat":
+            pieces = self._engine.format.user_turn(text, ended=self._ended)
+        else:
+            pieces = [Piece(text, False)]
+        ids = await self._engine.encode(pieces)
+        self.check_room(len(ids))
+        self._segments += (Segment("env", text_of(pieces), ids, role="user" if self._mode == "chat" else ""),)
+        self._ids += ids
+        self._ended = False
+
+    def fork(self) -> EmbeddedSession:
+        self._check_usable()
+        child = EmbeddedSession(self._engine, self._mode, self._segments, self._engine.worker.fork(self._tape))
+        child._ended = self._ended
+        return child
+
+    async def close(self) -> None:
+        self._release()
+
+    def check_room(self, new: int) -> None:
+        """Refuse what would leave no room for a single token of the model; the context stays as it was."""
+        window = self._engine.context_window
+        if len(self._ids) + new >= window:
+            raise ContextOverflow(f"{len(self._ids) + new} tokens do not fit the model's window of {window}")
+
+    def _check_usable(self) -> None:
+        if self._closed:
+            raise UsageError("the session is closed")
+        if self._busy:
+            raise UsageError("the session is already writing a turn; fork it for a second one")
+
+    def _release(self) -> None:
+        if self._closed:
+            return
+        self._closed = True
+        opening = sum(len(s.token_ids) for s in self._segments if s.kind == "prompt")
+        try:
+            self._engine.worker.release(self._tape, opening)
+        except EngineError:  # a closed engine holds nothing
+            return
+
+    def __del__(self) -> None:
+        self._release()

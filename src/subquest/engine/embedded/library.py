@@ -1,0 +1,196 @@
+"""llama.cpp's C interface, taken from the shared library inside a Python package.
+
+Two packages bring llama.cpp: `xllamacpp` (a wheel for Linux x86_64 and aarch64 that installs in seconds; its extension
+module exports the whole C interface) and `llama-cpp-python` (compiled on the user's machine, so it knows every
+instruction of that CPU). Both are opened with ctypes and used the same way. What differs between llama.cpp builds is
+the layout of its parameter structures: ours is that of the pinned xllamacpp release and is checked against the
+library's own default values before anything is loaded; llama-cpp-python brings its own.
+"""
+
+from __future__ import annotations
+
+import ctypes as c
+import importlib.util
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any, Literal
+
+from ...errors import EngineRefused, MissingDependency, UsageError
+
+Build = Literal["auto", "xllamacpp", "llama-cpp-python"]
+
+
+class ModelParams(c.Structure):
+    _fields_ = (
+        *((name, c.c_void_p) for name in ("devices", "tensor_buft_overrides")),
+        *((name, c.c_int32) for name in ("n_gpu_layers", "split_mode", "load_mode", "lazy_mode", "main_gpu")),
+        *((name, c.c_void_p) for name in ("tensor_split", "progress_callback", "progress_data", "kv_overrides")),
+        *((name, c.c_bool) for name in ("vocab_only", "check_tensors", "use_extra_bufts", "no_host", "no_alloc")),
+        ("load_mtp", c.c_bool),
+    )
+
+
+class ContextParams(c.Structure):
+    _fields_ = (
+        *((name, c.c_uint32) for name in ("n_ctx", "n_batch", "n_ubatch", "n_seq_max", "n_rs_seq")),
+        *((name, c.c_uint32) for name in ("n_outputs_max", "n_outputs_max_per_seq")),
+        *((name, c.c_int32) for name in ("n_threads", "n_threads_batch", "ctx_type", "rope_scaling_type")),
+        *((name, c.c_int32) for name in ("pooling_type", "attention_type", "flash_attn_type")),
+        *((name, c.c_float) for name in ("rope_freq_base", "rope_freq_scale", "yarn_ext_factor", "yarn_attn_factor")),
+        *((name, c.c_float) for name in ("yarn_beta_fast", "yarn_beta_slow")),
+        ("yarn_orig_ctx", c.c_uint32),
+        ("defrag_thold", c.c_float),
+        *((name, c.c_void_p) for name in ("cb_eval", "cb_eval_data")),
+        *((name, c.c_int32) for name in ("type_k", "type_v")),
+        ("moe_cache_size", c.c_size_t),
+        *((name, c.c_void_p) for name in ("abort_callback", "abort_data")),
+        *((name, c.c_bool) for name in ("embeddings", "offload_kqv", "no_perf", "op_offload", "swa_full")),
+        ("kv_unified", c.c_bool),
+        ("samplers", c.c_void_p),
+        ("n_samplers", c.c_size_t),
+        ("ctx_other", c.c_void_p),
+    )
+
+
+class Batch(c.Structure):
+    _fields_ = (
+        ("n_tokens", c.c_int32),
+        ("token", c.POINTER(c.c_int32)),
+        ("embd", c.POINTER(c.c_float)),
+        ("pos", c.POINTER(c.c_int32)),
+        ("n_seq_id", c.POINTER(c.c_int32)),
+        ("seq_id", c.POINTER(c.POINTER(c.c_int32))),
+        ("logits", c.POINTER(c.c_int8)),
+    )
+
+
+_LOG = c.CFUNCTYPE(None, c.c_int, c.c_char_p, c.c_void_p)
+
+
+_silent = _LOG(lambda level, text, data: None)
+"""llama.cpp talks to stderr by default; what matters of it we say ourselves."""
+
+
+_pointer, _text, _int, _bool = c.c_void_p, c.c_char_p, c.c_int32, c.c_bool
+
+_FUNCTIONS: dict[str, tuple[Any, Sequence[Any]]] = {
+    "llama_backend_init": (None, ()),
+    "llama_log_set": (None, (_LOG, _pointer)),
+    "llama_print_system_info": (_text, ()),
+    "llama_model_free": (None, (_pointer,)),
+    "llama_model_get_vocab": (_pointer, (_pointer,)),
+    "llama_model_n_ctx_train": (_int, (_pointer,)),
+    "llama_model_chat_template": (_text, (_pointer, _text)),
+    "llama_model_meta_val_str": (_int, (_pointer, _text, c.POINTER(c.c_char), c.c_size_t)),
+    "llama_model_has_encoder": (_bool, (_pointer,)),
+    "llama_model_is_recurrent": (_bool, (_pointer,)),
+    "llama_free": (None, (_pointer,)),
+    "llama_get_memory": (_pointer, (_pointer,)),
+    "llama_decode": (_int, (_pointer, Batch)),
+    "llama_get_logits_ith": (c.POINTER(c.c_float), (_pointer, _int)),
+    "llama_memory_clear": (None, (_pointer, _bool)),
+    "llama_memory_seq_rm": (_bool, (_pointer, _int, _int, _int)),
+    "llama_memory_seq_cp": (None, (_pointer, _int, _int, _int, _int)),
+    "llama_memory_seq_pos_max": (_int, (_pointer, _int)),
+    "llama_vocab_n_tokens": (_int, (_pointer,)),
+    "llama_vocab_bos": (_int, (_pointer,)),
+    "llama_vocab_eos": (_int, (_pointer,)),
+    "llama_vocab_eot": (_int, (_pointer,)),
+    "llama_vocab_get_add_bos": (_bool, (_pointer,)),
+    "llama_vocab_is_eog": (_bool, (_pointer, _int)),
+    "llama_tokenize": (_int, (_pointer, _text, _int, c.POINTER(c.c_int32), _int, _bool, _bool)),
+    "llama_token_to_piece": (_int, (_pointer, _int, c.POINTER(c.c_char), _int, _int, _bool)),
+    "llama_adapter_lora_init": (_pointer, (_pointer, _text)),
+    "llama_adapter_lora_free": (None, (_pointer,)),
+    "llama_set_adapters_lora": (_int, (_pointer, c.POINTER(c.c_void_p), c.c_size_t, c.POINTER(c.c_float))),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Library:
+    """An opened llama.cpp: `calls` has its functions, `build` says which package it came from."""
+
+    build: str
+    calls: Any
+    model_params: type[c.Structure]
+    context_params: type[c.Structure]
+
+    @property
+    def cpu_features(self) -> str:
+        return str(self.calls.llama_print_system_info().decode())
+
+
+def installed(build: Literal["xllamacpp", "llama-cpp-python"]) -> bool:
+    return importlib.util.find_spec({"xllamacpp": "xllamacpp", "llama-cpp-python": "llama_cpp"}[build]) is not None
+
+
+@cache
+def library(build: Build = "auto") -> Library:
+    """llama.cpp from the named package; `auto` takes xllamacpp, and llama-cpp-python where only that is installed."""
+    if build == "auto":
+        build = "llama-cpp-python" if installed("llama-cpp-python") and not installed("xllamacpp") else "xllamacpp"
+    if build == "xllamacpp":
+        opened = _open("xllamacpp", _file("xllamacpp", "xllamacpp*.so"), ModelParams, ContextParams)
+        _check_layout(opened)
+    elif build == "llama-cpp-python":
+        file = _file("llama_cpp", "lib/libllama.so")
+        import llama_cpp
+
+        opened = _open(build, file, llama_cpp.llama_model_params, llama_cpp.llama_context_params)
+    else:
+        raise UsageError(f"unknown llama.cpp build {build!r}; known are auto, xllamacpp and llama-cpp-python")
+    opened.calls.llama_log_set(_silent, None)
+    opened.calls.llama_backend_init()
+    return opened
+
+
+def _file(package: str, pattern: str) -> Path:
+    spec = importlib.util.find_spec(package)
+    if spec is None or not spec.origin:
+        raise MissingDependency(f"llama.cpp (the Python package {package})", "embedded")
+    for path in sorted(Path(spec.origin).parent.glob(pattern)):
+        return path
+    raise EngineRefused(f"the installed package {package} holds no llama.cpp library ({pattern})")
+
+
+def _open(build: str, file: Path, model_params: Any, context_params: Any) -> Library:
+    try:
+        calls = c.CDLL(str(file))
+        for name, (result, arguments) in _FUNCTIONS.items():
+            function = getattr(calls, name)
+            function.restype, function.argtypes = result, arguments
+        calls.llama_model_default_params.restype = model_params
+        calls.llama_context_default_params.restype = context_params
+        calls.llama_model_load_from_file.restype = c.c_void_p
+        calls.llama_model_load_from_file.argtypes = (c.c_char_p, model_params)
+        calls.llama_init_from_model.restype = c.c_void_p
+        calls.llama_init_from_model.argtypes = (c.c_void_p, context_params)
+    except (OSError, AttributeError) as error:
+        raise EngineRefused(f"cannot use llama.cpp from {build}: {error}") from None
+    return Library(build, calls, model_params, context_params)
+
+
+_EXPECTED = {
+    "n_batch": 2048, "n_ubatch": 512, "n_seq_max": 1, "rope_scaling_type": -1, "yarn_beta_slow": -1.0,
+    "type_k": 1, "type_v": 1, "offload_kqv": True, "kv_unified": False, "n_samplers": 0, "ctx_other": None,
+}  # fmt: skip
+
+
+def _check_layout(opened: Library) -> None:
+    """Whether the library's structures are laid out as ours: its defaults must appear in the right fields."""
+    context, model = opened.calls.llama_context_default_params(), opened.calls.llama_model_default_params()
+    wrong = [name for name, value in _EXPECTED.items() if getattr(context, name) != value]
+    if wrong or model.n_gpu_layers != -1 or not model.use_extra_bufts or model.vocab_only:
+        version = "?"
+        try:
+            from importlib.metadata import version as installed_version
+
+            version = installed_version("xllamacpp")
+        except ImportError:
+            pass
+        raise EngineRefused(
+            f"xllamacpp {version} has another llama.cpp interface than the one Subquest knows;"
+            " install the right one with: pip install 'subquest[embedded]'"
+        )
