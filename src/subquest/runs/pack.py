@@ -1,0 +1,202 @@
+"""Packing: JSON values made small by storing each repeated piece of content once a run.
+
+Prompts, documents and the token ids of both come back in episode after episode, and within one episode a document
+stands in an event, in the executor's context and as a quote. So long strings are cut where content tends to repeat
+(lines, tags, sentences) and token ids where an id itself says so (content-defined chunks: the same run of ids is cut
+the same way wherever it stands). A *piece* is such a cut of a few dozen bytes or more; it is stored under the hash of
+its bytes, once, and the value keeps its number:
+
+    {"text": "Answer the question. … Who …?"}   ->   {"text": {"$": [17, 18, "Who …?"]}}
+    {"token_ids": [504, 260, …]}                ->   {"token_ids": {"$i": [19, 20]}}
+    {"logprobs": [-0.25, …]}                    ->   {"logprobs": {"$f": [21]}}
+
+What is left is compressed. Unpacking gives back an equal value, whatever it holds.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+import sys
+import zlib
+from array import array
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from ..errors import DataError
+
+Intern = Callable[[bytes], int]
+"""Stores a piece, once, and gives its number."""
+Fetch = Callable[[Sequence[int]], Sequence[bytes]]
+"""The pieces of some numbers, in their order."""
+
+MIN_TEXT = 32
+"""Shorter strings, in characters, cost less where they stand than as a piece."""
+MIN_ARRAY = 12
+"""The same for numbers in a list."""
+
+_RAW, _ZLIB = b"\0", b"\1"
+
+
+def dump(value: Any, intern: Intern) -> bytes:
+    """The value as compact bytes; its pieces go through `intern`."""
+    text = json.dumps(_pack(value, intern), ensure_ascii=False, separators=(",", ":"))
+    return squeeze(_encode(text))
+
+
+def load(data: bytes, fetch: Fetch) -> Any:
+    """The value that `dump` was given; raises DataError where the bytes are damaged."""
+    try:
+        value = json.loads(_decode(unsqueeze(data)))
+    except ValueError as error:
+        raise DataError(f"a stored record is damaged: {error}") from None
+    numbers = sorted(set(_references(value)))
+    pieces = dict(zip(numbers, fetch(numbers), strict=True))
+    return _unpack(value, pieces)
+
+
+def squeeze(data: bytes) -> bytes:
+    """Compressed where that makes it smaller."""
+    small = zlib.compress(data, 6) if len(data) > 64 else data
+    return _ZLIB + small if len(small) < len(data) else _RAW + data
+
+
+def unsqueeze(data: bytes) -> bytes:
+    try:
+        return zlib.decompress(data[1:]) if data[:1] == _ZLIB else data[1:]
+    except zlib.error as error:
+        raise DataError(f"a stored record is damaged: {error}") from None
+
+
+def bundle(pieces: Sequence[bytes]) -> bytes:
+    """Several pieces as one compressed block: together they compress far better than one by one."""
+    return squeeze(struct.pack(f"<{len(pieces) + 1}I", len(pieces), *map(len, pieces)) + b"".join(pieces))
+
+
+def unbundle(data: bytes) -> list[bytes]:
+    data = unsqueeze(data)
+    try:
+        (count,) = struct.unpack_from("<I", data)
+        lengths = struct.unpack_from(f"<{count}I", data, 4)
+    except struct.error as error:
+        raise DataError(f"a stored block is damaged: {error}") from None
+    at = 4 + 4 * count
+    if at + sum(lengths) != len(data):
+        raise DataError("a stored block is damaged: its pieces do not fill it")
+    out = []
+    for length in lengths:
+        out.append(data[at : at + length])
+        at += length
+    return out
+
+
+def _pack(value: Any, intern: Intern) -> Any:
+    kind = type(value)
+    if kind is str:
+        return value if len(value) < MIN_TEXT else _pack_text(value, intern)
+    if kind is dict:
+        return {("$" + k if k[:1] == "$" else k): _pack(v, intern) for k, v in value.items()}
+    if kind is list or kind is tuple:
+        if len(value) >= MIN_ARRAY:
+            types = set(map(type, value))
+            if types == {int} and min(value) >= 0 and max(value) < 2**32:
+                return {"$i": [intern(chunk) for chunk in _chunks(value)]}
+            if types == {float}:
+                return {"$f": [intern(_floats(value))]}
+        return [_pack(v, intern) for v in value]
+    return value
+
+
+def _unpack(value: Any, pieces: dict[int, bytes]) -> Any:
+    kind = type(value)
+    if kind is dict:
+        if len(value) == 1:
+            ((key, inner),) = value.items()
+            if key == "$":
+                return "".join(_decode(pieces[p]) if type(p) is int else p for p in inner)
+            if key == "$i":
+                return [i for number in inner for i in _array("I", pieces[number])]
+            if key == "$f":
+                return [x for number in inner for x in _unfloats(pieces[number])]
+        return {(k[1:] if k[:1] == "$" else k): _unpack(v, pieces) for k, v in value.items()}
+    if kind is list:
+        return [_unpack(v, pieces) for v in value]
+    return value
+
+
+def _references(value: Any) -> Iterator[int]:
+    if type(value) is dict:
+        if len(value) == 1 and next(iter(value)) in ("$", "$i", "$f"):
+            yield from (p for p in next(iter(value.values())) if type(p) is int)
+        else:
+            for inner in value.values():
+                yield from _references(inner)
+    elif type(value) is list:
+        for inner in value:
+            yield from _references(inner)
+
+
+def _pack_text(text: str, intern: Intern) -> Any:
+    parts: list[int | str] = []
+    for cut in _cuts(text):
+        if len(cut) >= MIN_TEXT:
+            parts.append(intern(_encode(cut)))
+        elif parts and type(parts[-1]) is str:
+            parts[-1] += cut
+        else:
+            parts.append(cut)
+    return {"$": parts}
+
+
+def _cuts(text: str) -> list[str]:
+    """After line ends and sentence ends, around tags; a text that holds the cut mark itself stays whole."""
+    if "\0" in text:
+        return [text]
+    marked = text.replace("\n", "\n\0").replace(". ", ". \0").replace("<", "\0<").replace(">", ">\0")
+    return marked.split("\0")
+
+
+def _chunks(ids: Sequence[int]) -> Iterator[bytes]:
+    """Cut after ids that are multiples of 32, but not into chunks shorter than `MIN_ARRAY`."""
+    values = array("I", ids)
+    if sys.byteorder == "big":
+        values.byteswap()
+    start = 0
+    for at in [i for i, number in enumerate(ids, 1) if not number & 31]:
+        if at - start >= MIN_ARRAY:
+            yield values[start:at].tobytes()
+            start = at
+    if start < len(values):
+        yield values[start:].tobytes()
+
+
+def _floats(values: Sequence[float]) -> bytes:
+    """As 32-bit floats where that loses nothing (engines compute log-probs in them), else as 64-bit."""
+    try:
+        short = array("f", values)
+    except OverflowError:
+        short = array("f")
+    data = short if short.tolist() == list(values) else array("d", values)
+    if sys.byteorder == "big":
+        data.byteswap()
+    return data.typecode.encode() + data.tobytes()
+
+
+def _unfloats(data: bytes) -> array[float]:
+    return _array(data[:1].decode(), data[1:])
+
+
+def _array(typecode: str, data: bytes) -> array[Any]:
+    values = array(typecode)
+    values.frombytes(data)
+    if sys.byteorder == "big":
+        values.byteswap()
+    return values
+
+
+def _encode(text: str) -> bytes:
+    return text.encode("utf-8", "surrogatepass")
+
+
+def _decode(data: bytes) -> str:
+    return data.decode("utf-8", "surrogatepass")

@@ -1,0 +1,215 @@
+"""Rows to records: a run's content, read while others may be writing it."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ..codec import from_dict
+from ..errors import DataError, UsageError
+from ..events import Event
+from ..record import Episode, Question
+from . import pack
+from .rows import column
+from .schema import connect, damaged
+
+_CACHED_BLOCKS = 256
+_PAGE = 64
+"""Episodes read at a time; between pages no lock is held, however slow the caller is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """An episode in a list: what can be shown or filtered without reading its trajectories."""
+
+    id: str
+    question: str
+    """Id of the question."""
+    dataset: str
+    split: str
+    attempt: int
+    """Which attempt at the question this was, counted by whoever ran it, from 0."""
+    system: str
+    model: str
+    answer: str
+    stop_reason: str
+    added: float
+    """When it was written, in seconds since 1970."""
+    forced: bool
+
+
+class Metric(NamedTuple):
+    """A number of the run as a whole."""
+
+    step: int
+    name: str
+    value: float
+
+
+class Score(NamedTuple):
+    """What a metric gave an episode."""
+
+    episode: str
+    metric: str
+    value: float
+
+
+class Reader:
+    """Reads one run through a connection of its own."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._connection = connect(path, write=False)
+        self._blocks: OrderedDict[int, list[bytes]] = OrderedDict()
+
+    def close(self) -> None:
+        self._connection.close()
+
+    def meta(self) -> dict[str, Any]:
+        return {key: json.loads(value) for key, value in self._query("SELECT key, value FROM meta")}
+
+    def counts(self) -> dict[str, int]:
+        """Rows by table, under the names people know."""
+        tables = {
+            "questions": "question",
+            "episodes": "episode",
+            "trajectories": "trajectory",
+            "failures": "failure",
+            "pieces": "piece",
+        }
+        found = {name: self._query(f"SELECT count(*) FROM {table}")[0][0] for name, table in tables.items()}
+        return {**found, "interrupted": len(self.interrupted())}
+
+    def questions(self) -> Iterator[Question]:
+        for (body,) in self._query("SELECT body FROM question ORDER BY number"):
+            yield from_dict(Question, self._load(body))
+
+    def summaries(
+        self, *, question: str | None = None, dataset: str | None = None, system: str | None = None
+    ) -> Iterator[Summary]:
+        for _, forced, *columns in self._pages(_SUMMARY, question, dataset, system):
+            yield Summary(**dict(zip(_SUMMARY_FIELDS, columns, strict=True)), forced=bool(forced))
+
+    def episodes(
+        self,
+        *,
+        question: str | None = None,
+        dataset: str | None = None,
+        system: str | None = None,
+        events: bool = True,
+    ) -> Iterator[Episode]:
+        for row in self._pages(_EPISODE, question, dataset, system):
+            yield self._episode(row, events)
+
+    def episode(self, episode_id: str, *, events: bool = True) -> Episode:
+        rows = self._query(f"{_EPISODE} WHERE e.id = ?", column(episode_id))
+        if not rows:
+            raise UsageError(f"the run {self.path} has no finished episode {episode_id!r}")
+        return self._episode(rows[0], events)
+
+    def events(self, episode_id: str, *, after: int = -1) -> list[Event]:
+        """The episode's stream so far, from the event behind `after`."""
+        rows = self._query(
+            "SELECT body FROM event WHERE episode = ? AND last > ? ORDER BY number", column(episode_id), after
+        )
+        return [from_dict(Event, e) for (body,) in rows for e in self._load(body) if e["seq"] > after]
+
+    def interrupted(self) -> list[str]:
+        """Ids of episodes that began, told events and were never finished, in the order they began."""
+        return [
+            row[0]
+            for row in self._query(
+                "SELECT episode FROM event WHERE episode NOT IN (SELECT id FROM episode) "
+                "GROUP BY episode ORDER BY min(number)"
+            )
+        ]
+
+    def scores(self, episode_id: str | None = None) -> list[Score]:
+        rows = self._query(
+            "SELECT episode, metric, value FROM score WHERE episode = ?1 OR ?1 IS NULL ORDER BY episode, metric",
+            None if episode_id is None else column(episode_id),
+        )
+        return [Score(episode, metric, float(value)) for episode, metric, value in rows]
+
+    def metrics(self, name: str | None = None) -> list[Metric]:
+        rows = self._query(
+            "SELECT step, name, value FROM metric WHERE name = ?1 OR ?1 IS NULL ORDER BY step, name", name
+        )
+        return [Metric(step, found, float(value)) for step, found, value in rows]
+
+    def _pages(
+        self, select: str, question: str | None, dataset: str | None, system: str | None
+    ) -> Iterator[tuple[Any, ...]]:
+        wanted = {"q.id": question, "q.dataset": dataset, "e.system": system}
+        given = {name: column(value) for name, value in wanted.items() if value is not None}
+        where = " AND ".join(["e.number > ?", *(f"{name} = ?" for name in given)])
+        last = 0
+        while rows := self._query(f"{select} WHERE {where} ORDER BY e.number LIMIT {_PAGE}", last, *given.values()):
+            yield from rows
+            last = rows[-1][0]
+
+    def _episode(self, row: tuple[Any, ...], events: bool) -> Episode:
+        number, episode_id, body, question = row
+        parts = {"trajectories": "trajectory", "errors": "failure"}
+        data: dict[str, Any] = {**self._load(body), "question": self._load(question)}
+        for name, table in parts.items():
+            rows = self._query(f"SELECT body FROM {table} WHERE episode = ? ORDER BY number", number)
+            data[name] = [self._load(found) for (found,) in rows]
+        if events:
+            rows = self._query("SELECT body FROM event WHERE episode = ? ORDER BY number", episode_id)
+            data["events"] = [event for (found,) in rows for event in self._load(found)]
+        try:
+            return from_dict(Episode, data)
+        except DataError as error:
+            raise DataError(f"{self.path}: episode {episode_id!r}: {error}") from None
+
+    def _query(self, statement: str, *values: Any) -> list[tuple[Any, ...]]:
+        try:
+            return self._connection.execute(statement, values).fetchall()
+        except sqlite3.ProgrammingError:
+            raise UsageError(f"the run {self.path} is closed") from None
+        except sqlite3.DatabaseError as error:
+            raise damaged(self.path, error) from None
+
+    def _load(self, body: bytes) -> Any:
+        try:
+            return pack.load(body, self._fetch)
+        except DataError as error:
+            raise damaged(self.path, error) from None
+
+    def _fetch(self, numbers: Sequence[int]) -> list[bytes]:
+        """Pieces by ascending number."""
+        out: list[bytes] = []
+        first, block = 0, [b""][:0]
+        for number in numbers:
+            if not first <= number < first + len(block):
+                first, block = self._block(number)
+            out.append(block[number - first])
+        return out
+
+    def _block(self, number: int) -> tuple[int, list[bytes]]:
+        rows = self._query("SELECT first FROM block WHERE first <= ? ORDER BY first DESC LIMIT 1", number)
+        first = rows[0][0] if rows else 0
+        block = self._blocks.get(first)
+        if block is None:
+            found = self._query("SELECT data FROM block WHERE first = ?", first)
+            block = self._blocks[first] = pack.unbundle(found[0][0]) if found else []
+            if len(self._blocks) > _CACHED_BLOCKS:
+                self._blocks.popitem(last=False)
+        if not first <= number < first + len(block):
+            raise DataError(f"piece {number} is missing")
+        return first, block
+
+
+_JOIN = "FROM episode e JOIN question q ON q.number = e.question"
+_SUMMARY = (
+    "SELECT e.number, e.forced, e.id, q.id, q.dataset, q.split, e.attempt, e.system, e.model, e.answer, "
+    f"e.stop_reason, e.added {_JOIN}"
+)
+_SUMMARY_FIELDS = tuple(Summary.__slots__)[:-1]
+_EPISODE = f"SELECT e.number, e.id, e.body, q.body {_JOIN}"

@@ -1,0 +1,169 @@
+"""Records to rows: the statements that add to a run, all inside a transaction of the writer."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sqlite3
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ..codec import to_dict
+from ..errors import DataError
+from ..events import Event
+from ..record import Episode, Question
+from . import pack
+
+_MAX_KNOWN = 400_000
+"""Hashes kept in memory; beyond that they are looked up in the file."""
+
+
+class Pieces:
+    """Numbers pieces of content; the same bytes always get the same number."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+        self._known: dict[bytes, int] = {}
+        self._new: list[tuple[bytes, bytes]] = []
+        self._first = 0
+
+    def begin(self) -> None:
+        """Start a write; other processes may have added blocks since the last one."""
+        row = self._connection.execute("SELECT first + count FROM block ORDER BY first DESC LIMIT 1").fetchone()
+        self._first = row[0] if row else 1
+        self._new.clear()
+        if len(self._known) > _MAX_KNOWN:
+            self._known.clear()
+
+    def intern(self, data: bytes) -> int:
+        key = hashlib.blake2b(data, digest_size=16).digest()
+        number = self._known.get(key)
+        if number is None:
+            row = self._connection.execute("SELECT number FROM piece WHERE hash = ?", (key,)).fetchone()
+            if row:
+                number = row[0]
+            else:
+                number = self._first + len(self._new)
+                self._new.append((key, data))
+            self._known[key] = number
+        return number
+
+    def finish(self) -> None:
+        if self._new:
+            block = pack.bundle([data for _, data in self._new])
+            self._connection.execute("INSERT INTO block VALUES (?, ?, ?)", (self._first, len(self._new), block))
+            self._connection.executemany(
+                "INSERT INTO piece VALUES (?, ?)", [(key, self._first + i) for i, (key, _) in enumerate(self._new)]
+            )
+            self._new.clear()
+
+    def forget(self) -> None:
+        """After a rollback: numbers given since then are void."""
+        self._known.clear()
+        self._new.clear()
+
+
+class Rows:
+    """Adds records through one connection."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._execute = connection.execute
+        self._many = connection.executemany
+        self.pieces = Pieces(connection)
+
+    def question(self, question: Question) -> int:
+        """The number of the question, which is added where it is new."""
+        data = to_dict(question)
+        exact = json.dumps(data, ensure_ascii=False, sort_keys=True).encode("utf-8", "surrogatepass")
+        key = hashlib.blake2b(exact, digest_size=16).digest()
+        row = self._execute("SELECT number FROM question WHERE hash = ?", (key,)).fetchone()
+        if row is None:
+            columns = (key, column(question.id), column(question.dataset), column(question.split), self._body(data))
+            cursor = self._execute(
+                "INSERT INTO question (hash, id, dataset, split, body) VALUES (?, ?, ?, ?, ?)", columns
+            )
+            return int(cursor.lastrowid or 0)
+        return int(row[0])
+
+    def episode(self, episode: Episode, attempt: int) -> None:
+        if self._execute("SELECT 1 FROM episode WHERE id = ?", (column(episode.id),)).fetchone():
+            raise DataError(f"the run already has an episode {episode.id!r}")
+        data = to_dict(episode)
+        del data["question"]
+        trajectories = data.pop("trajectories", [])
+        errors = data.pop("errors", [])
+        events = data.pop("events", [])
+        cursor = self._execute(
+            "INSERT INTO episode (id, question, attempt, system, model, answer, stop_reason, forced, added, body) "
+            "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            (
+                column(episode.id),
+                self.question(episode.question),
+                attempt,
+                column(episode.system),
+                column(episode.model),
+                column(episode.answer),
+                column(episode.stop_reason),
+                int(episode.forced),
+                time.time(),
+                self._body(data),
+            ),
+        )
+        number = cursor.lastrowid
+        self._many(
+            "INSERT INTO trajectory (episode, id, role, body) VALUES (?, ?, ?, ?)",
+            [(number, column(t["id"]), column(t["role"]), self._body(t)) for t in trajectories],
+        )
+        self._many(
+            "INSERT INTO failure (episode, place, fatal, body) VALUES (?, ?, ?, ?)",
+            [(number, column(e["where"]), int(e.get("fatal", False)), self._body(e)) for e in errors],
+        )
+        last = self._last_event(episode.id)
+        told = [e for e in events if last is None or e["seq"] > last]
+        if told:
+            self._event_row(episode.id, told)
+
+    def events(self, episode_id: str, events: Sequence[Event]) -> None:
+        """Append to an episode's stream, which must have no gaps."""
+        last = self._last_event(episode_id)
+        expected = 0 if last is None else last + 1
+        if events[0].seq != expected:
+            raise DataError(f"episode {episode_id!r}: event {events[0].seq} came where {expected} was due")
+        self._event_row(episode_id, [to_dict(e) for e in events])
+
+    def scores(self, episode_id: str, scores: Mapping[str, float]) -> None:
+        self._many(
+            "INSERT OR REPLACE INTO score VALUES (?, ?, ?)",
+            [(column(episode_id), name, number(value)) for name, value in scores.items()],
+        )
+
+    def metrics(self, step: int, metrics: Mapping[str, float]) -> None:
+        self._many(
+            "INSERT OR REPLACE INTO metric VALUES (?, ?, ?)",
+            [(name, step, number(value)) for name, value in metrics.items()],
+        )
+
+    def _event_row(self, episode_id: str, events: Sequence[Mapping[str, Any]]) -> None:
+        sequence = [e["seq"] for e in events]
+        self._execute(
+            "INSERT INTO event (episode, first, last, body) VALUES (?, ?, ?, ?)",
+            (column(episode_id), sequence[0], max(sequence), self._body(list(events))),
+        )
+
+    def _last_event(self, episode_id: str) -> int | None:
+        row = self._execute("SELECT max(last) FROM event WHERE episode = ?", (column(episode_id),)).fetchone()
+        return None if row[0] is None else int(row[0])
+
+    def _body(self, value: Any) -> bytes:
+        return pack.dump(value, self.pieces.intern)
+
+
+def column(text: str) -> str:
+    """Text that SQLite can hold; what it cannot (lone surrogates) is exact in the row's body."""
+    return text if text.isascii() else text.encode("utf-8", "replace").decode()
+
+
+def number(value: float) -> float | str:
+    """SQLite would store NaN as NULL."""
+    return value if value == value else "nan"

@@ -1,0 +1,181 @@
+"""The file of a run: its tables, how it is made, and how a file that is not one is told apart.
+
+A run is one SQLite file in write-ahead mode. Rows are added and never changed, so a reader needs no lock and a killed
+writer leaves at worst a tail that SQLite drops. What each table holds:
+
+    meta       settings, time of creation
+    block      pieces of content (see `pack`), numbered from `first`; one block for each write
+    piece      hash of a piece -> its number
+    question   each distinct question once
+    episode    finished episodes; the columns serve filters and lists, `body` holds the record
+    trajectory each episode's contexts, in order
+    failure    what went wrong in an episode
+    event      stretches of an episode's event stream, also of episodes that never finished
+    score      what a metric gave an episode
+    metric     numbers of the run as a whole, by step
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import uuid
+from pathlib import Path
+
+from ..errors import DataError, UsageError
+
+SCHEMA_VERSION = 1
+APPLICATION_ID = 0x53715275
+"""`SqRu`, in the header of every run file."""
+RUN_FILE = "run.sqlite"
+"""The name of the run file where a run is given as a folder."""
+PAGE_SIZE = 4096
+BUSY_SECONDS = 60.0
+
+TABLES = """
+CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE block (first INTEGER PRIMARY KEY, count INTEGER NOT NULL, data BLOB NOT NULL);
+CREATE TABLE piece (hash BLOB PRIMARY KEY, number INTEGER NOT NULL) WITHOUT ROWID;
+CREATE TABLE question (number INTEGER PRIMARY KEY, hash BLOB NOT NULL UNIQUE, id TEXT NOT NULL, dataset TEXT NOT NULL,
+  split TEXT NOT NULL, body BLOB NOT NULL);
+CREATE TABLE episode (number INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, question INTEGER NOT NULL,
+  attempt INTEGER NOT NULL, system TEXT NOT NULL, model TEXT NOT NULL, answer TEXT NOT NULL, stop_reason TEXT NOT NULL,
+  forced INTEGER NOT NULL, added REAL NOT NULL, body BLOB NOT NULL);
+CREATE TABLE trajectory (number INTEGER PRIMARY KEY, episode INTEGER NOT NULL, id TEXT NOT NULL, role TEXT NOT NULL,
+  body BLOB NOT NULL);
+CREATE TABLE failure (number INTEGER PRIMARY KEY, episode INTEGER NOT NULL, place TEXT NOT NULL, fatal INTEGER NOT NULL,
+  body BLOB NOT NULL);
+CREATE TABLE event (number INTEGER PRIMARY KEY, episode TEXT NOT NULL, first INTEGER NOT NULL, last INTEGER NOT NULL,
+  body BLOB NOT NULL, UNIQUE (episode, first));
+CREATE TABLE score (episode TEXT NOT NULL, metric TEXT NOT NULL, value NOT NULL,
+  PRIMARY KEY (episode, metric)) WITHOUT ROWID;
+CREATE TABLE metric (name TEXT NOT NULL, step INTEGER NOT NULL, value NOT NULL, PRIMARY KEY (name, step)) WITHOUT ROWID;
+CREATE INDEX episode_question ON episode (question, attempt);
+CREATE INDEX trajectory_episode ON trajectory (episode);
+CREATE INDEX failure_episode ON failure (episode);
+"""
+
+
+def run_path(path: str | os.PathLike[str]) -> Path:
+    """The run file that a path means: itself, or `run.sqlite` in it where it is a folder."""
+    found = Path(path)
+    return found / RUN_FILE if found.is_dir() else found
+
+
+def create_file(path: Path, meta: dict[str, str]) -> None:
+    """Make an empty run. It appears under its name whole or not at all, and never replaces anything."""
+    if not path.parent.is_dir():
+        raise UsageError(f"cannot create the run {path}: there is no folder {path.parent}")
+    if path.exists():
+        raise UsageError(f"the run {path} exists already; open it to resume it, or choose another name")
+    scratch = f"{path}.{uuid.uuid4().hex[:8]}.new"
+    try:
+        connection = sqlite3.connect(scratch, isolation_level=None)
+        try:
+            connection.execute(f"PRAGMA page_size = {PAGE_SIZE}")
+            connection.execute("PRAGMA journal_mode = WAL")
+            connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+            connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+            connection.executescript(f"BEGIN; {TABLES} COMMIT;")
+            connection.executemany("INSERT INTO meta VALUES (?, ?)", meta.items())
+            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        finally:
+            connection.close()
+        try:
+            os.link(scratch, path)
+        except FileExistsError:
+            raise UsageError(f"the run {path} exists already; open it to resume it, or choose another name") from None
+        _sync_folder(path.parent)
+    except (OSError, sqlite3.Error) as error:
+        raise UsageError(f"cannot create the run {path}: {error}") from None
+    finally:
+        for leftover in (scratch, f"{scratch}-wal", f"{scratch}-shm"):
+            Path(leftover).unlink(missing_ok=True)
+
+
+def connect(path: Path, *, write: bool) -> sqlite3.Connection:
+    """A connection to a run file; raises a UsageError that says what is wrong with any other file."""
+    _check_file(path)
+    connection = _open(path, write)
+    try:
+        application = connection.execute("PRAGMA application_id").fetchone()[0]
+        version = connection.execute("PRAGMA user_version").fetchone()[0]
+        if application != APPLICATION_ID:
+            raise DataError(f"{path} is an SQLite file, but not a run of Subquest")
+        if version > SCHEMA_VERSION:
+            raise DataError(
+                f"{path} was written by a newer Subquest (run format {version}, this one reads up to "
+                f"{SCHEMA_VERSION}); upgrade Subquest to read it"
+            )
+        connection.execute("SELECT count(*) FROM meta").fetchone()
+        if write:
+            connection.execute("PRAGMA synchronous = FULL")  # a commit is on the disk when it returns
+    except sqlite3.DatabaseError as error:
+        connection.close()
+        raise damaged(path, error) from None
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def damaged(path: Path, error: Exception) -> DataError:
+    return DataError(
+        f"the run {path} is damaged ({error}); recover what is readable with: "
+        f"subquest runs verify {path} --salvage NEW.sqlite"
+    )
+
+
+def _check_file(path: Path) -> None:
+    """Looks at the name and size only: to open and close a file that SQLite holds would drop SQLite's locks on it."""
+    try:
+        size = path.stat().st_size
+    except FileNotFoundError:
+        raise UsageError(f"there is no run {path}") from None
+    except OSError as error:
+        raise UsageError(f"cannot read the run {path}: {error.strerror}") from None
+    if not path.is_file():
+        raise UsageError(f"{path} is not a file")
+    if size == 0:
+        raise DataError(f"{path} is empty, not a run; remove it and start the run again")
+
+
+def _open(path: Path, write: bool) -> sqlite3.Connection:
+    uri = path.absolute().as_uri()
+
+    def connected(options: str) -> sqlite3.Connection:
+        connection = sqlite3.connect(
+            f"{uri}?{options}", uri=True, isolation_level=None, check_same_thread=False, timeout=BUSY_SECONDS
+        )
+        try:
+            connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone()
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    try:
+        if write:
+            return connected("mode=rw")
+        try:
+            return connected("mode=ro")
+        except sqlite3.OperationalError:  # a read-only folder has no place for the shared-memory file
+            if os.access(path.parent, os.W_OK):
+                raise
+            return connected("mode=ro&immutable=1")
+    except sqlite3.OperationalError as error:
+        raise UsageError(f"cannot open the run {path}: {error}") from None
+    except sqlite3.DatabaseError as error:
+        if "not a database" in str(error):
+            raise DataError(
+                f"{path} is not a run of Subquest; if it was one, try: subquest runs verify {path} --salvage NEW.sqlite"
+            ) from None
+        raise damaged(path, error) from None
+
+
+def _sync_folder(folder: Path) -> None:
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -1,0 +1,135 @@
+"""The run store: everything that happened in a run, in one file that survives a kill at any moment.
+
+    with RunStore.resume("hotpot.sqlite", settings={"system": "coda"}) as run:
+        finished = {s.question for s in run.summaries()}
+        ...
+        run.add_event(episode_id, event)            # live, batched, never blocks
+        await run.add_episode(episode, attempt=0)   # returns when it is on the disk
+
+Reading and writing may happen at the same time, in one process or in several.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+import weakref
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from ..errors import UsageError
+from ..events import Event
+from ..record import Episode, Question
+from .reader import Reader
+from .rows import Rows
+from .schema import create_file, run_path
+from .writer import Receipt, Writer
+
+
+class RunStore(Reader):
+    """A run, open for reading and, where asked for, for writing."""
+
+    def __init__(self, path: Path, *, write: bool) -> None:
+        super().__init__(path)
+        self._writer = Writer(path) if write else None
+        if self._writer is not None:  # a process that ends without `close` still writes what it was given
+            self._at_exit = weakref.finalize(self, self._writer.close)
+
+    @classmethod
+    def open(cls, path: str | os.PathLike[str], *, write: bool = False) -> Self:
+        """A run that exists; a folder stands for the `run.sqlite` in it."""
+        return cls(run_path(path), write=write)
+
+    @classmethod
+    def create(cls, path: str | os.PathLike[str], *, settings: Mapping[str, Any] | None = None) -> Self:
+        """A new run, open for writing; `settings` are JSON values that say how it is run."""
+        file = run_path(path)
+        try:
+            meta = {"settings": json.dumps(dict(settings or {})), "created": json.dumps(time.time())}
+        except TypeError as error:
+            raise UsageError(f"the settings of a run must be JSON values: {error}") from None
+        create_file(file, meta)
+        return cls(file, write=True)
+
+    @classmethod
+    def resume(cls, path: str | os.PathLike[str], *, settings: Mapping[str, Any] | None = None) -> Self:
+        """The run at the path, open for writing; made where there is none yet.
+
+        Raises a UsageError where the run was begun with other settings: its episodes would not belong together.
+        """
+        file = run_path(path)
+        if not file.exists():
+            return cls.create(file, settings=settings)
+        run = cls.open(file, write=True)
+        wanted = json.loads(json.dumps(dict(settings or {})))
+        found = run.settings
+        for key in sorted(wanted.keys() | found.keys()):
+            if wanted.get(key) != found.get(key):
+                run.close()
+                raise UsageError(
+                    f"the run {file} was begun with {key} = {json.dumps(found.get(key))}, "
+                    f"not {json.dumps(wanted.get(key))}; use the same settings to resume it, or start another run"
+                )
+        return run
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        return dict(self.meta()["settings"])
+
+    @property
+    def created(self) -> float:
+        """Seconds since 1970."""
+        return float(self.meta()["created"])
+
+    def add_questions(self, questions: Iterable[Question]) -> Receipt:
+        """Note questions that are to be asked; those of episodes are noted by themselves."""
+        noted = tuple(questions)
+
+        def write(rows: Rows) -> None:
+            for question in noted:
+                rows.question(question)
+
+        return self._writing.put(write)
+
+    def add_episode(self, episode: Episode, *, attempt: int = 0) -> Receipt:
+        """Add a finished episode, with those of its events that were not told live."""
+        return self._writing.put(lambda rows: rows.episode(episode, attempt))
+
+    def add_event(self, episode_id: str, event: Event) -> None:
+        """Add a live event. Returns at once; a failure shows in `flush` and `close`."""
+        self._writing.put_event(episode_id, event)
+
+    def add_scores(self, episode_id: str, scores: Mapping[str, float]) -> Receipt:
+        """Add what metrics gave an episode; scoring again replaces the old value."""
+        return self._writing.put(lambda rows: rows.scores(episode_id, scores))
+
+    def add_metrics(self, step: int, metrics: Mapping[str, float]) -> Receipt:
+        """Add numbers of the run as a whole; a step that is repeated after a kill replaces the old value."""
+        return self._writing.put(lambda rows: rows.metrics(step, metrics))
+
+    def flush(self) -> None:
+        """Wait until everything given so far is on the disk; raises a failure that nobody has waited for."""
+        self._writing.flush()
+
+    def close(self) -> None:
+        """Write what is left and let go of the file. Closing twice is harmless."""
+        super().close()
+        if self._writer is not None:
+            self._at_exit()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @property
+    def _writing(self) -> Writer:
+        if self._writer is None:
+            raise UsageError(f"the run {self.path} is open for reading only")
+        return self._writer
