@@ -1,0 +1,84 @@
+"""The systems by name, so that a command line or a config file can ask for one.
+
+get("coda")                 one of ours, imported when asked for
+get("my-system")            of an installed package, by its entry point in the group `subquest.systems`
+get("path/to/file.py:Mine") a class in a file of the user's
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import importlib.util
+import sys
+from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..errors import UsageError
+
+if TYPE_CHECKING:
+    from .base import System
+
+GROUP = "subquest.systems"
+"""Entry-point group in which packages register systems of their own."""
+
+_OURS: dict[str, str] = {
+    "coda": "coda:CoDA",
+}
+"""Name to `module:Class`, the module below this package."""
+
+
+def names() -> list[str]:
+    """Every system that `get` knows by name: ours first, then those of installed packages."""
+    return [*_OURS, *(name for name in sorted(_installed()) if name not in _OURS)]
+
+
+def get(name: str) -> type[System[Any]]:
+    """The class of a system. Raises UsageError where there is none, with the nearest name."""
+    from .base import System
+
+    if name in _OURS:
+        module, _, attribute = _OURS[name].partition(":")
+        found = getattr(importlib.import_module(f".{module}", __package__), attribute)
+    elif ".py:" in name:
+        found = _from_file(name)
+    elif name in (installed := _installed()):
+        try:
+            found = installed[name].load()
+        except (ImportError, AttributeError) as error:
+            raise UsageError(f"system {name!r} ({installed[name].value}) cannot be imported: {error}") from error
+    else:
+        close = difflib.get_close_matches(name, names(), 1)
+        hint = f"did you mean {close[0]!r}?" if close else f"there are {', '.join(names())}, and path.py:Class"
+        raise UsageError(f"there is no system {name!r}; {hint}")
+    if not (isinstance(found, type) and issubclass(found, System)):
+        raise UsageError(f"system {name!r}: {found!r} is not a subclass of subquest.systems.base.System")
+    return found
+
+
+def _installed() -> dict[str, EntryPoint]:
+    return {point.name: point for point in entry_points(group=GROUP)}
+
+
+def _from_file(name: str) -> Any:
+    place, _, attribute = name.rpartition(":")
+    path = Path(place).expanduser().resolve()
+    if not path.is_file():
+        raise UsageError(f"system {name!r}: there is no file {place}")
+    module_name = f"subquest_user:{path}"
+    if module_name not in sys.modules:
+        spec = importlib.util.spec_from_file_location(module_name, path)
+        if spec is None or spec.loader is None:
+            raise UsageError(f"system {name!r}: {place} is not a Python file")
+        module = importlib.util.module_from_spec(spec)
+        sys.modules[module_name] = module
+        try:
+            spec.loader.exec_module(module)
+        except Exception as error:
+            del sys.modules[module_name]
+            raise UsageError(f"system {name!r}: {place} does not load: {type(error).__name__}: {error}") from error
+    found = getattr(sys.modules[module_name], attribute, None)
+    if found is None:
+        raise UsageError(f"system {name!r}: {place} defines no {attribute!r}")
+    return found
