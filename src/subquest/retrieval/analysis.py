@@ -1,0 +1,115 @@
+"""Analysis: from text to terms, the same for documents and queries, recorded in the index.
+
+Two stages. `fold` makes bytes in which only `a-z A-Z 0-9` and bytes above 127 belong to words: Unicode is normalised
+(NFKC), case and Latin accents are folded, punctuation becomes blanks, and runs of Chinese, Japanese and Korean signs,
+which have no blanks between words, become overlapping pairs. `terms` cuts the bytes into words, drops a possessive
+*'s*, lowers ASCII and stems. ASCII text needs no folding, so the C kernel takes it as it is; the second stage exists
+twice, here and in the kernel, and a property test holds the two together.
+
+Stop words stay in the index and are dropped from queries, unless a query has nothing else: *to be or not to be* finds.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Literal
+
+from ..errors import UsageError
+from .porter import stem
+
+Language = Literal["english", "any"]
+
+MAX_TERM = 64
+"""Bytes of a term; what is longer is cut, so that a base64 blob cannot fill the dictionary."""
+
+STOP_WORDS: Mapping[str, frozenset[bytes]] = {
+    "english": frozenset(
+        b"a about am an and any are as at be been being but by can could did do does doing for from had has have "
+        b"having he her hers him his how i if in into is it its me my no nor not of on or our ours s she should so such t "
+        b"than that the their theirs them then there these they this those to too us was we were what when where which "
+        b"who whom whose why will with would you your yours".split()
+    ),
+    "any": frozenset(),
+}
+
+_WORD = re.compile(rb"([0-9a-z\x80-\xff]+)(?:'s(?![0-9a-z\x80-\xff]))?")
+_NOT_ASCII = re.compile(r"[^\x00-\x7f]+")
+_LETTERS = str.maketrans({"ø": "o", "ł": "l", "đ": "d", "ð": "d", "æ": "ae", "œ": "oe", "þ": "th", "ı": "i", "ħ": "h"})
+_APOSTROPHES = frozenset("‘’ʼ＇")
+# Scripts written without blanks: Hiragana to Katakana, CJK ideographs (with extensions), Hangul.
+_CJK = re.compile(
+    "[\u3040-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\uac00-\ud7af\U00020000-\U0003134f々〆]+"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Analysis:
+    """How an index turns text into terms."""
+
+    language: Language = "english"
+    """english: Porter stems, English stop words dropped from queries; any: neither."""
+
+    def __post_init__(self) -> None:
+        if self.language not in STOP_WORDS:
+            raise UsageError(f"unknown language {self.language!r}; choose one of {', '.join(STOP_WORDS)}")
+
+    @property
+    def stems(self) -> bool:
+        return self.language == "english"
+
+    def terms(self, text: str) -> list[bytes]:
+        """The terms of a text in order: the reference that the kernel is held to."""
+        words = (word[:MAX_TERM] for word in _WORD.findall(fold(text).lower()))
+        return [_stem(word) for word in words] if self.stems else list(words)
+
+    def query_terms(self, text: str) -> list[bytes]:
+        """The terms a query is searched by: stop words dropped unless there is nothing else."""
+        words = [word[:MAX_TERM] for word in _WORD.findall(fold(text).lower())]
+        stop = STOP_WORDS[self.language]
+        words = [word for word in words if word not in stop] or words
+        return [_stem(word) for word in words] if self.stems else words
+
+
+_stem = lru_cache(maxsize=1 << 17)(stem)
+
+
+def fold(text: str) -> bytes:
+    """The text as bytes of words and separators; ASCII passes through unchanged."""
+    if text.isascii():
+        return text.encode()
+    return _NOT_ASCII.sub(_fold_match, text).encode()
+
+
+def _fold_match(match: re.Match[str]) -> str:
+    return _fold_run(match.group())
+
+
+@lru_cache(maxsize=1 << 15)
+def _fold_run(run: str) -> str:
+    """A run of non-ASCII characters, folded; nothing before or after the run changes the outcome."""
+    plain = unicodedata.normalize("NFKC", "".join("'" if c in _APOSTROPHES else c for c in run)).casefold()
+    plain = _CJK.sub(_pairs, plain)
+    return "".join(map(_fold_character, plain)).translate(_LETTERS)
+
+
+def _pairs(match: re.Match[str]) -> str:
+    signs = match.group()
+    return " " + " ".join(signs[i : i + 2] for i in range(max(1, len(signs) - 1))) + " "
+
+
+@lru_cache(maxsize=1 << 14)
+def _fold_character(character: str) -> str:
+    if character.isascii():
+        return character.lower()
+    if "\u0300" <= character <= "\u036f":  # accents that stand apart from their letter
+        return ""
+    base = unicodedata.normalize("NFD", character)[0]
+    if base.isascii() and base.isalpha():
+        return base
+    if unicodedata.category(character)[0] in "LNM":
+        return character
+    return " "

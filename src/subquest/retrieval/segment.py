@@ -1,0 +1,261 @@
+"""Segments: immutable inverted files, written once, memory-mapped ever after.
+
+A segment holds, for a run of documents, which terms stand in which document and how often. All numbers are little
+endian:
+
+    header      magic, counts and the places of the sections (HEADER)
+    numbers     u32 a document: its number in the store, ascending; its place here is its *local* number
+    lengths     u32 a document: how many terms it has
+    terms       TERM a term, sorted by bytes, and one more that marks the end: place of its postings, documents, string
+    strings     the terms' bytes
+    postings    for each term its documents (local numbers) and term frequencies
+    check       crc32 of all that stands before it
+
+Postings of a term with fewer than BLOCK documents are variable-length integers: (gap << 1 | frequency is 1), then the
+frequency unless it is 1, where a gap is the distance to the document before minus 1. Longer ones come in blocks of
+BLOCK documents: first a BLOCK_META a block, then the gaps and the frequencies minus 1 of each full block, bit-packed in
+four lanes (value i stands in lane i % 4, so a vector register unpacks four at a time); what is left over comes last as
+variable-length integers. A BLOCK_META knows the best a document of the block can score under any k1 and b: once for
+documents with frequency 1 (their shortest length), once for the others (highest frequency, shortest length); search
+skips blocks by it.
+
+This module reads and writes the form in plain Python; the C kernel does the same, several hundred times faster.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import struct
+import zlib
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import NamedTuple
+
+from ..errors import DataError
+
+MAGIC = b"SQLEX\x00\x00\x01"
+BLOCK = 128
+HEADER = struct.Struct("<8sIIQIIQQQQQQ")
+"""magic, documents, terms, total length, longest length, 0, places of numbers, lengths, terms, strings, postings and
+check."""
+TERM = struct.Struct("<QII")
+"""place of the postings, documents with the term, place of the string."""
+BLOCK_META = struct.Struct("<IIBBHHH")
+"""last document, place of the data, bits a gap, bits a frequency, highest frequency, shortest length where the
+frequency is 1, shortest length where it is more (0xffff: none, or longer than that)."""
+
+
+class Posting(NamedTuple):
+    local: int
+    frequency: int
+
+
+class PythonSegment:
+    """A segment read without the kernel."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        with open(path, "rb") as file:
+            try:
+                self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+                header = HEADER.unpack_from(self._map)
+            except (ValueError, struct.error):
+                raise DataError(f"{path}: not a segment, or cut short; run `subquest index compact`") from None
+        self.documents: int
+        self.terms: int
+        self.total_length: int
+        self.max_length: int
+        magic, self.documents, self.terms, self.total_length, self.max_length, _ = header[:6]
+        self._numbers, self._lengths, self._terms, self._strings, self._postings, self._check = header[6:]
+        if magic != MAGIC or len(self._map) != self._check + 4:
+            raise DataError(f"{path}: not a segment, or cut short; run `subquest index compact`")
+        view = memoryview(self._map)
+        self.numbers: Sequence[int] = view[self._numbers : self._numbers + 4 * self.documents].cast("I")
+        self.lengths: Sequence[int] = view[self._lengths : self._lengths + 4 * self.documents].cast("I")
+
+    def term(self, i: int) -> bytes:
+        return self._map[self._strings + self._entry(i)[2] : self._strings + self._entry(i + 1)[2]]
+
+    def _entry(self, i: int) -> tuple[int, int, int]:
+        return TERM.unpack_from(self._map, self._terms + TERM.size * i)
+
+    def find(self, term: bytes) -> int:
+        """The term's number, -1 where the segment does not have it."""
+        i = bisect_left(range(self.terms), term, key=self.term)
+        return i if i < self.terms and self.term(i) == term else -1
+
+    def frequency(self, i: int) -> int:
+        """In how many documents the term stands."""
+        return self._entry(i)[1]
+
+    def postings(self, i: int) -> Iterator[Posting]:
+        place, left, _ = self._entry(i)
+        place += self._postings
+        document = -1
+        if left >= BLOCK:
+            blocks = (left + BLOCK - 1) // BLOCK
+            data = place + blocks * BLOCK_META.size
+            for block in range(left // BLOCK):
+                _, start, gap_bits, frequency_bits, *_ = BLOCK_META.unpack_from(
+                    self._map, place + block * BLOCK_META.size
+                )
+                gaps = unpack(self._map, data + start, gap_bits)
+                for gap, frequency in zip(
+                    gaps, unpack(self._map, data + start + 16 * gap_bits, frequency_bits), strict=True
+                ):
+                    document += gap + 1
+                    yield Posting(document, frequency + 1)
+                left -= BLOCK
+            if left:
+                place = data + BLOCK_META.unpack_from(self._map, place + (blocks - 1) * BLOCK_META.size)[1]
+        for _ in range(left):
+            value, place = _read_varint(self._map, place)
+            frequency = 1
+            if not value & 1:
+                frequency, place = _read_varint(self._map, place)
+            document += (value >> 1) + 1
+            yield Posting(document, frequency)
+
+    def intact(self) -> bool:
+        """Whether the file is what was written."""
+        (check,) = struct.unpack_from("<I", self._map, self._check)
+        return bool(zlib.crc32(memoryview(self._map)[: self._check]) == check)
+
+    def close(self) -> None:
+        """Nothing to do: the map goes when the last view of it goes."""
+
+
+class PythonBuilder:
+    """Collects documents and writes them as a segment, without the kernel."""
+
+    def __init__(self) -> None:
+        self.numbers: list[int] = []
+        self.lengths: list[int] = []
+        self._postings: dict[bytes, list[Posting]] = {}
+
+    def add(self, number: int, terms: Sequence[bytes]) -> None:
+        """Take in a document; numbers ascend."""
+        local = len(self.numbers)
+        self.numbers.append(number)
+        self.lengths.append(len(terms))
+        for term, frequency in Counter(terms).items():
+            self._postings.setdefault(term, []).append(Posting(local, frequency))
+
+    def write(self, path: Path) -> None:
+        """Write the segment and make sure that it is on the disk."""
+        terms = sorted(self._postings)
+        postings, entries, string_place = bytearray(), bytearray(), 0
+        for term in terms:
+            found = self._postings[term]
+            if len(found) >= BLOCK:
+                postings += bytes(-len(postings) % 4)
+            entries += TERM.pack(len(postings), len(found), string_place)
+            string_place += len(term)
+            postings += encode(found, self.lengths)
+        entries += TERM.pack(len(postings), 0, string_place)
+        sections = [_u32(self.numbers), _u32(self.lengths), bytes(entries), b"".join(terms), bytes(postings)]
+        places, place = [], HEADER.size
+        for i, section in enumerate(sections):
+            sections[i] = section + bytes(-len(section) % 8)
+            places.append(place)
+            place += len(sections[i])
+        counts = (len(self.numbers), len(terms), sum(self.lengths), max(self.lengths, default=0), 0)
+        body = HEADER.pack(MAGIC, *counts, *places, place) + b"".join(sections)
+        write_file(path, [body, struct.pack("<I", zlib.crc32(body))])
+
+
+def encode(found: Sequence[Posting], lengths: Sequence[int]) -> bytes:
+    """The postings of one term as they stand in the file."""
+    if len(found) < BLOCK:
+        return _varints(found, -1)
+    metas, data, previous = bytearray(), bytearray(), -1
+    for start in range(0, len(found), BLOCK):
+        block = found[start : start + BLOCK]
+        last = block[-1].local
+        gap_bits = frequency_bits = 0
+        place = len(data)
+        if len(block) == BLOCK:
+            locals_ = [previous, *(posting.local for posting in block)]
+            gaps = [b - a - 1 for a, b in pairwise(locals_)]
+            extra = [posting.frequency - 1 for posting in block]
+            gap_bits, frequency_bits = max(gaps).bit_length(), max(extra).bit_length()
+            data += pack(gaps, gap_bits) + pack(extra, frequency_bits)
+        else:
+            data += _varints(block, previous)
+        once = min((lengths[p.local] for p in block if p.frequency == 1), default=0xFFFF)
+        more = min((lengths[p.local] for p in block if p.frequency > 1), default=0xFFFF)
+        highest = min(max(p.frequency for p in block), 0xFFFF)
+        metas += BLOCK_META.pack(last, place, gap_bits, frequency_bits, highest, min(once, 0xFFFF), min(more, 0xFFFF))
+        previous = last
+    return bytes(metas + data)
+
+
+def pack(values: Sequence[int], bits: int) -> bytes:
+    """128 values of so many bits in four interleaved lanes."""
+    lanes = [sum(value << (bits * row) for row, value in enumerate(values[lane::4])) for lane in range(4)]
+    words = [lane.to_bytes(4 * bits, "little") for lane in lanes]
+    return b"".join(word[4 * i : 4 * i + 4] for i in range(bits) for word in words)
+
+
+def unpack(data: mmap.mmap | bytes, place: int, bits: int) -> list[int]:
+    if not bits:
+        return [0] * BLOCK
+    raw = data[place : place + 16 * bits]
+    out, mask = [0] * BLOCK, (1 << bits) - 1
+    for lane in range(4):
+        packed = int.from_bytes(b"".join(raw[i : i + 4] for i in range(4 * lane, 16 * bits, 16)), "little")
+        out[lane::4] = [packed >> shift & mask for shift in range(0, 32 * bits, bits)]
+    return out
+
+
+def _varints(found: Iterable[Posting], previous: int) -> bytes:
+    out = bytearray()
+    for local, frequency in found:
+        _append_varint(out, (local - previous - 1) << 1 | (frequency == 1))
+        if frequency != 1:
+            _append_varint(out, frequency)
+        previous = local
+    return bytes(out)
+
+
+def _append_varint(out: bytearray, value: int) -> None:
+    while value >= 0x80:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+
+
+def _read_varint(data: mmap.mmap, place: int) -> tuple[int, int]:
+    value = shift = 0
+    while (byte := data[place]) >= 0x80:
+        value |= (byte & 0x7F) << shift
+        shift += 7
+        place += 1
+    return value | byte << shift, place + 1
+
+
+def _u32(values: Sequence[int]) -> bytes:
+    return struct.pack(f"<{len(values)}I", *values)
+
+
+def write_file(path: Path, parts: Iterable[bytes]) -> None:
+    """Write a new file and its folder entry through to the disk."""
+    with open(path, "wb") as file:
+        for part in parts:
+            file.write(part)
+        file.flush()
+        os.fsync(file.fileno())
+    sync_folder(path.parent)
+
+
+def sync_folder(folder: Path) -> None:
+    """Make the folder's entries durable."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -1,0 +1,148 @@
+"""The store: one SQLite file (WAL) that is the truth about an index; all other files can be made again from it.
+
+    documents   number, id, title, text, meta     numbers ascend and are never given twice
+    removed     number                            documents that still stand in a segment but are gone
+    segments    name, kind, first, last, documents   the files of the current generation and the numbers they cover
+    vectors     number, vector                    embeddings, where the index has an encoder
+    settings    key, value                        format, analysis, BM25, encoder, generation, published
+
+A *generation* is what one committed transaction shows: a set of segments and of removed numbers. Rows above the
+`published` number belong to a write that is still under way (or was killed); no reader sees them, and the next writer
+takes them in.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from ..errors import DataError, SearchError, UsageError
+from ..record import Document
+
+FORMAT = 1
+STORE = "store.db"
+LOCK = "writer.lock"
+
+_SCHEMA = """
+CREATE TABLE settings (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE documents (
+    number INTEGER PRIMARY KEY, id TEXT NOT NULL, title TEXT NOT NULL, text TEXT NOT NULL, meta TEXT
+);
+CREATE INDEX documents_id ON documents (id);
+CREATE TABLE removed (number INTEGER PRIMARY KEY);
+CREATE TABLE segments (
+    name TEXT PRIMARY KEY, kind TEXT NOT NULL, first INTEGER NOT NULL, last INTEGER NOT NULL, documents INTEGER NOT NULL
+);
+CREATE TABLE vectors (number INTEGER PRIMARY KEY, vector BLOB NOT NULL);
+"""
+
+
+def create(folder: Path, settings: dict[str, Any]) -> None:
+    """Make an empty index; the settings are written with it, all or nothing."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with contextlib.closing(_connect(folder / STORE)) as db:
+        db.execute("PRAGMA journal_mode = WAL")
+        db.execute("BEGIN IMMEDIATE")
+        for statement in _SCHEMA.split(";"):
+            db.execute(statement)
+        for key, value in {"format": FORMAT, "generation": 0, "published": 0, **settings}.items():
+            put(db, key, value)
+        db.execute("COMMIT")
+
+
+def exists(folder: Path) -> bool:
+    return (folder / STORE).is_file()
+
+
+def connect(folder: Path) -> sqlite3.Connection:
+    """A connection to an existing index whose format this version understands."""
+    if not exists(folder):
+        hint = "it is not there" if not folder.exists() else "there is no store.db in it"
+        raise UsageError(
+            f"{folder} is not an index: {hint}. Build one with: subquest index build SOURCE --out {folder}"
+        )
+    db = _connect(folder / STORE)
+    try:
+        found = get(db, "format", None)
+    except sqlite3.DatabaseError as error:
+        db.close()
+        raise DataError(f"{folder / STORE} is not an index ({error}); build it again from its source") from None
+    if found != FORMAT:
+        db.close()
+        raise DataError(
+            f"{folder} has index format {found}, this version reads format {FORMAT}; export it with the version "
+            "that wrote it and import it again, or build it again from its source"
+        )
+    return db
+
+
+def _connect(path: Path) -> sqlite3.Connection:
+    db = sqlite3.connect(path, timeout=60.0, isolation_level=None, check_same_thread=False)
+    db.execute("PRAGMA synchronous = FULL")
+    db.execute("PRAGMA cache_size = -16000")
+    return db
+
+
+def get(db: sqlite3.Connection, key: str, default: Any) -> Any:
+    row = db.execute("SELECT value FROM settings WHERE key = ?", (key,)).fetchone()
+    return default if row is None else json.loads(row[0])
+
+
+def put(db: sqlite3.Connection, key: str, value: Any) -> None:
+    db.execute("INSERT OR REPLACE INTO settings VALUES (?, ?)", (key, json.dumps(value)))
+
+
+@contextlib.contextmanager
+def transaction(db: sqlite3.Connection) -> Iterator[None]:
+    """All or nothing."""
+    try:
+        db.execute("BEGIN IMMEDIATE")
+        yield
+        db.execute("COMMIT")
+    except sqlite3.OperationalError as error:
+        _rollback(db)
+        raise SearchError(f"the index could not be written: {error}; what was there before is intact") from error
+    except BaseException:
+        _rollback(db)
+        raise
+
+
+def _rollback(db: sqlite3.Connection) -> None:
+    if db.in_transaction:
+        db.execute("ROLLBACK")
+
+
+@contextlib.contextmanager
+def writer_lock(folder: Path) -> Iterator[None]:
+    """One writer at a time; the lock goes with the process, however it ends."""
+    handle = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT, 0o644)
+    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            holder = os.pread(handle, 32, 0).decode(errors="replace").strip() or "unknown"
+            raise UsageError(
+                f"{folder} is being written by process {holder}; wait until it is done (reading goes on meanwhile)"
+            ) from None
+        os.ftruncate(handle, 0)
+        os.pwrite(handle, str(os.getpid()).encode(), 0)
+        yield
+    finally:
+        os.close(handle)
+
+
+def meta_text(document: Document) -> str | None:
+    """The document's metadata as it is stored."""
+    return json.dumps(dict(document.meta), ensure_ascii=False, sort_keys=True) if document.meta else None
+
+
+def to_document(row: tuple[str, str, str, str | None]) -> Document:
+    """A document from the columns id, title, text, meta."""
+    identifier, title, text, meta = row
+    return Document(identifier, title, text, json.loads(meta) if meta else {})

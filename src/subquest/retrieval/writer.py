@@ -1,0 +1,308 @@
+"""Writing to an index: add, update, remove, merge, compact; every acknowledged change survives a kill -9.
+
+New documents are stored in small transactions above the `published` number, where no reader sees them, while their
+terms are collected in memory. Publishing writes the collected terms as a segment file, makes it durable, and then, in
+one transaction, lists the segment, removes the older versions of updated documents and raises `published`. A kill
+before that transaction leaves rows that the next writer indexes and publishes first, and files that it deletes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sqlite3
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ..record import Document
+from . import store
+from .analysis import Analysis
+from .segment import PythonBuilder
+
+BATCH = 512
+COMMIT_EVERY = 20_000
+SEGMENT_DOCUMENTS = 1_000_000
+"""Documents of a segment at most; with the kernel's compact postings about 400 MB while it is being collected."""
+MERGE_AT = 8
+"""So many neighbouring segments of one size class are merged into one."""
+MERGE_DOCUMENTS = 200_000
+"""An add merges no more than this, so that it takes seconds; `compact` merges everything."""
+
+Progress = Callable[[int], None]
+"""Told how many more documents are done."""
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """What a write did."""
+
+    added: int = 0
+    updated: int = 0
+    unchanged: int = 0
+    removed: int = 0
+
+
+class SegmentRow(NamedTuple):
+    name: str
+    first: int
+    last: int
+    documents: int
+
+
+class Collector:
+    """Turns documents into a segment file."""
+
+    def __init__(self, analysis: Analysis) -> None:
+        self._analysis = analysis
+        self._builder = PythonBuilder()
+        self.first = 0
+        self.last = 0
+        self.documents = 0
+
+    def add(self, batch: Sequence[tuple[int, str, str]]) -> None:
+        """Take in number, title and text of documents; numbers ascend."""
+        for number, title, text in batch:
+            self._builder.add(number, self._analysis.terms(f"{title}\n{text}"))
+        if batch:
+            self.first = self.first or batch[0][0]
+            self.last = batch[-1][0]
+            self.documents += len(batch)
+
+    def write(self, path: Path) -> None:
+        self._builder.write(path)
+
+    def close(self) -> None:
+        """Free what was collected."""
+
+
+class Writer:
+    """The one process that may change an index; made by `Writer.open`, which holds the lock."""
+
+    def __init__(self, folder: Path, db: sqlite3.Connection) -> None:
+        self.folder = folder
+        self.db = db
+        self.analysis = Analysis(**store.get(db, "analysis", {}))
+
+    @classmethod
+    @contextlib.contextmanager
+    def open(cls, folder: Path) -> Iterator[Writer]:
+        """Take the lock, clean up after a killed writer, and hand out a writer."""
+        with contextlib.closing(store.connect(folder)) as db, store.writer_lock(folder):
+            writer = cls(folder, db)
+            writer._delete_unlisted()
+            writer._publish_left_over()
+            yield writer
+
+    def add(self, documents: Iterable[Document], progress: Progress | None = None) -> Changes:
+        """Add documents; one whose id is there already replaces the older version, an equal one is left alone.
+
+        When `documents` raises, what it gave before is published, then the exception goes on.
+        """
+        added = updated = unchanged = 0
+        collector = Collector(self.analysis)
+        replaced: list[int] = []
+        source = iter(documents)
+        failure: BaseException | None = None
+        number = self._next_number()
+        done = False
+        while not done:
+            with store.transaction(self.db):
+                for _ in range(COMMIT_EVERY // BATCH):
+                    try:
+                        batch = list(islice(source, BATCH))
+                    except Exception as error:
+                        failure, batch = error, []
+                    if not batch:
+                        done = True
+                        break
+                    known = self._known(batch)
+                    rows: list[tuple[int, str, str, str, str | None]] = []
+                    for document in map(_clean, batch):
+                        content = (document.title, document.text, store.meta_text(document))
+                        if document.id in known:
+                            old, old_content = known[document.id]
+                            if old_content == content:
+                                unchanged += 1
+                                continue
+                            replaced.append(old)
+                            updated += 1
+                        else:
+                            added += 1
+                        known[document.id] = (number, content)
+                        rows.append((number, document.id, *content))
+                        number += 1
+                    self.db.executemany("INSERT INTO documents VALUES (?, ?, ?, ?, ?)", rows)
+                    collector.add([(row[0], row[2], row[3]) for row in rows])
+                    if progress:
+                        progress(len(batch))
+            if collector.documents >= SEGMENT_DOCUMENTS:
+                self._publish(collector, replaced)
+                collector, replaced = Collector(self.analysis), []
+        self._publish(collector, replaced)
+        self._merge_small()
+        if failure is not None:
+            raise failure
+        return Changes(added, updated, unchanged)
+
+    def remove(self, ids: Iterable[str]) -> Changes:
+        """Remove documents by id; ids that are not there are passed over."""
+        removed = 0
+        with store.transaction(self.db):
+            source = iter(ids)
+            while batch := list(islice(source, BATCH)):
+                marks = ",".join("?" * len(batch))
+                numbers = [n for (n,) in self.db.execute(f"SELECT number FROM documents WHERE id IN ({marks})", batch)]
+                self._remove_numbers(numbers)
+                removed += len(numbers)
+            self._next_generation()
+        return Changes(removed=removed)
+
+    def compact(self, progress: Progress | None = None) -> None:
+        """Write all documents into as few segments as possible and give back the space of what was removed."""
+        segments = self.segments()
+        if len(segments) > 1 or self.db.execute("SELECT 1 FROM removed LIMIT 1").fetchone():
+            self._rewrite(segments, progress)
+        self.db.execute("VACUUM")
+        self.db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
+    def rebuild(self, progress: Progress | None = None) -> None:
+        """Write the segments again from the documents, whatever state the files are in."""
+        self._rewrite(self.segments(), progress)
+
+    def segments(self) -> list[SegmentRow]:
+        rows = self.db.execute(
+            "SELECT name, first, last, documents FROM segments WHERE kind = 'lexical' ORDER BY first"
+        )
+        return [SegmentRow(*row) for row in rows]
+
+    def _known(self, batch: Sequence[Document]) -> dict[str, tuple[int, tuple[Any, ...]]]:
+        """The newest stored version of the batch's ids."""
+        marks = ",".join("?" * len(batch))
+        rows = self.db.execute(
+            f"SELECT id, number, title, text, meta FROM documents WHERE id IN ({marks}) ORDER BY number",
+            [document.id for document in batch],
+        )
+        return {row[0]: (row[1], row[2:]) for row in rows}
+
+    def _next_number(self) -> int:
+        (highest,) = self.db.execute("SELECT coalesce(max(number), 0) FROM documents").fetchone()
+        return max(int(highest), int(store.get(self.db, "published", 0))) + 1
+
+    def _publish(self, collector: Collector, replaced: Sequence[int]) -> None:
+        if collector.documents:
+            name = self._write_segment(collector)
+            with store.transaction(self.db):
+                self._list(name, collector)
+                self._remove_numbers(replaced)
+                store.put(self.db, "published", collector.last)
+                self._next_generation()
+        collector.close()
+
+    def _write_segment(self, collector: Collector) -> str:
+        name = f"{uuid.uuid4().hex}.lex"
+        collector.write(self.folder / name)
+        return name
+
+    def _list(self, name: str, collector: Collector) -> None:
+        row = (name, "lexical", collector.first, collector.last, collector.documents)
+        self.db.execute("INSERT INTO segments VALUES (?, ?, ?, ?, ?)", row)
+
+    def _remove_numbers(self, numbers: Sequence[int]) -> None:
+        rows = [(number,) for number in numbers]
+        self.db.executemany("INSERT OR IGNORE INTO removed VALUES (?)", rows)
+        self.db.executemany("DELETE FROM documents WHERE number = ?", rows)
+        self.db.executemany("DELETE FROM vectors WHERE number = ?", rows)
+
+    def _next_generation(self) -> None:
+        store.put(self.db, "generation", store.get(self.db, "generation", 0) + 1)
+
+    def _publish_left_over(self) -> None:
+        """Index the rows that a killed writer stored but did not publish."""
+        published = store.get(self.db, "published", 0)
+        collector = Collector(self.analysis)
+        rows = self.db.execute(
+            "SELECT number, title, text FROM documents WHERE number > ? ORDER BY number", (published,)
+        )
+        while batch := rows.fetchmany(BATCH):
+            collector.add(batch)
+        older = self.db.execute(
+            "SELECT o.number FROM documents n JOIN documents o ON o.id = n.id AND o.number < n.number "
+            "WHERE n.number > ?",
+            (published,),
+        )
+        self._publish(collector, [number for (number,) in older.fetchall()])
+
+    def _merge_small(self) -> None:
+        while run := _mergeable(self.segments()):
+            self._rewrite(run, None)
+
+    def _rewrite(self, segments: Sequence[SegmentRow], progress: Progress | None) -> None:
+        """Replace neighbouring segments by new ones without the removed documents."""
+        if not segments:
+            return
+        span = (segments[0].first, segments[-1].last)
+        collectors: list[tuple[str, Collector]] = []
+        collector = Collector(self.analysis)
+        rows = self.db.execute(
+            "SELECT number, title, text FROM documents WHERE number BETWEEN ? AND ? ORDER BY number", span
+        )
+        while batch := rows.fetchmany(BATCH):
+            collector.add(batch)
+            if progress:
+                progress(len(batch))
+            if collector.documents >= SEGMENT_DOCUMENTS:
+                collectors.append((self._write_segment(collector), collector))
+                collector.close()
+                collector = Collector(self.analysis)
+        if collector.documents:
+            collectors.append((self._write_segment(collector), collector))
+        collector.close()
+        with store.transaction(self.db):
+            self.db.executemany("DELETE FROM segments WHERE name = ?", [(s.name,) for s in segments])
+            for name, written in collectors:
+                self._list(name, written)
+            self.db.execute("DELETE FROM removed WHERE number BETWEEN ? AND ?", span)
+            self._next_generation()
+        self._delete_unlisted()
+
+    def _delete_unlisted(self) -> None:
+        """Delete files that no generation lists; a reader that has one mapped keeps it until it lets go."""
+        listed = {name for (name,) in self.db.execute("SELECT name FROM segments")}
+        for path in self.folder.iterdir():
+            if path.suffix in {".lex", ".vec", ".tmp"} and path.name not in listed:
+                with contextlib.suppress(FileNotFoundError):
+                    os.unlink(path)
+
+
+def _mergeable(segments: Sequence[SegmentRow]) -> list[SegmentRow]:
+    """The newest segments, when MERGE_AT of them fall into one size class (powers of MERGE_AT) or below."""
+    if not segments:
+        return []
+    size = MERGE_AT
+    while size <= MERGE_DOCUMENTS:
+        run: list[SegmentRow] = []
+        for segment in reversed(segments):
+            if segment.documents >= size:
+                break
+            run.insert(0, segment)
+        if len(run) >= MERGE_AT and sum(s.documents for s in run) <= MERGE_DOCUMENTS:
+            return run
+        size *= MERGE_AT
+    return []
+
+
+def _clean(document: Document) -> Document:
+    """The document with everything that cannot be stored as UTF-8 (lone surrogates) replaced."""
+    try:
+        document.id.encode(), document.title.encode(), document.text.encode()
+    except UnicodeEncodeError:
+        return Document(_utf8(document.id), _utf8(document.title), _utf8(document.text), document.meta)
+    return document
+
+
+def _utf8(text: str) -> str:
+    return text.encode(errors="replace").decode()
