@@ -1,0 +1,79 @@
+"""The command line. Each sub-command is a module of this package with `configure(parser)` and `run(args)`.
+
+Exit status: 0 done, 1 could not, 2 wrong usage. Only the module of the command at hand is imported, so `--help` is quick.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+COMMANDS: dict[str, str] = {
+    "ask": "answer one question and show how",
+    "index": "build and maintain a search index",
+    "search": "search an index",
+    "world": "make and check fictional worlds: corpus, questions, gold plans",
+    "model": "fetch and inspect models and adapters",
+    "runs": "list, export, import and verify stored runs",
+    "judge": "judge answers with a model, and compare judges",
+    "bench": "run a benchmark behind a speed claim",
+    "doctor": "what is installed, what works, what is missing",
+}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command; returns the exit status."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    parser = _parser(arguments)
+    try:
+        args = parser.parse_args(arguments)
+    except SystemExit as stop:  # argparse has printed its message
+        return int(stop.code or 0)
+    if not args.command:
+        parser.print_help()
+        return 0
+    from ..errors import SubquestError, UsageError
+
+    try:
+        return int(_module(args.command).run(args))
+    except UsageError as error:
+        return _complain(error, 2)
+    except SubquestError as error:
+        return _complain(error, 1)
+    except OSError as error:
+        if isinstance(error, BrokenPipeError):  # the reader of our output has gone: not worth a word
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return 1
+        return _complain(error, 1)
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return 130
+
+
+def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
+    from .._version import __version__
+
+    parser = argparse.ArgumentParser(
+        prog="subquest", description="Hard questions answered by decoupled planning and execution."
+    )
+    parser.add_argument("--version", action="version", version=f"subquest {__version__}")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND")
+    wanted = next((a for a in arguments if not a.startswith("-")), "")
+    for name, summary in COMMANDS.items():
+        sub = commands.add_parser(name, help=summary, description=summary[0].upper() + summary[1:] + ".")
+        if name == wanted:
+            _module(name).configure(sub)
+    return parser
+
+
+def _module(name: str) -> Any:
+    return importlib.import_module(f".{name}", __name__)
+
+
+def _complain(error: Exception, status: int) -> int:
+    print(f"subquest: {error}", file=sys.stderr)
+    return status

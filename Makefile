@@ -1,0 +1,56 @@
+# make demo    a fresh machine to an answered question, offline after the install
+# make test    everything the tests need is installed, then lint, types and tests
+# make quick   lint, types and the quick tests
+PYTHON ?= python3
+VENV   ?= .venv
+BIN    := $(VENV)/bin
+TORCH  ?= torch==2.13.0
+
+.PHONY: demo test quick lint format install bench web parity clean
+
+demo: $(VENV)/demo.stamp
+	$(BIN)/subquest model get smollm2
+	$(BIN)/python -m subquest.demo
+
+test: install lint
+	$(BIN)/python -m pytest
+
+quick: install lint
+	$(BIN)/python -m pytest -m "not slow and not embedded"
+
+lint: $(VENV)/test.stamp
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: $(VENV)/test.stamp
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: install
+	@echo "subquest bench NAME, with NAME one of:" && $(BIN)/subquest bench
+
+parity: install
+	bash tests/parity/run.sh
+
+# Only what the demo needs: the light core and the embedded model's runtime.
+$(VENV)/demo.stamp: pyproject.toml
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade pip
+	$(BIN)/python -m pip install --quiet --editable '.[embedded]'
+	touch $@
+
+# Everything the tests need. torch comes first, so that no later requirement pulls another build of it.
+$(VENV)/test.stamp: pyproject.toml scripts/system-packages
+	bash scripts/system-packages
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade pip
+	$(BIN)/python -m pip install --quiet $(TORCH)
+	$(BIN)/python -m pip install --quiet --editable '.[embedded,dense,serve,web-tools,media,mcp,otel,train]' --group dev
+	touch $@
+
+install: $(VENV)/test.stamp
+	$(BIN)/subquest model get smollm2
+
+clean:
+	rm -rf $(VENV) dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis
