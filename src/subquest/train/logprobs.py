@@ -1,0 +1,149 @@
+"""Log-probabilities of chosen tokens, without ever holding the logits of more than a few rows.
+
+64k tokens over a vocabulary of 49k are 12.9 GB of float32 logits, and autograd would keep several such tensors. Here
+the rows go through the output layer in chunks; only the log-normaliser of each row is kept, and the backward pass
+computes each chunk's logits again. The softmax is in float32 and at the sampling temperature, as the ratio of two
+policies clipped at 3e-4 needs: half-precision products are accumulated and returned in float32.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from ..errors import UsageError
+
+CHUNK_LOGITS = 1 << 27
+"""Logits held at once, at most: 512 MB in float32."""
+
+
+class TokenLogprobs(NamedTuple):
+    logprobs: Tensor
+    """Log-probability of each target, float32."""
+    entropy: Tensor | None
+    """Entropy of each row's distribution in nats, where asked for."""
+
+
+def token_logprobs(
+    hidden: Tensor,
+    weight: Tensor,
+    targets: Tensor,
+    *,
+    bias: Tensor | None = None,
+    temperature: float = 1.0,
+    entropy: bool = False,
+    chunk: int | None = None,
+) -> TokenLogprobs:
+    """log softmax(hidden @ weight.T + bias, over temperature) at the targets.
+
+    `hidden` [rows, width] are the last layer's states of the rows wanted, `weight` [vocabulary, width] the output
+    layer (tied to the embeddings or not), `targets` [rows] the token each row should predict. Gradients reach hidden,
+    weight and bias. `chunk` rows are held at once; by default as many as `CHUNK_LOGITS` allows.
+    """
+    if not temperature > 0:
+        raise UsageError(
+            f"log-probs need a positive temperature, not {temperature}: greedy rollouts cannot be trained on"
+        )
+    rows = chunk or max(1, CHUNK_LOGITS // weight.shape[0])
+    apply: Callable[..., tuple[Tensor, Tensor]] = _ChunkedLogprobs.apply
+    logprobs, spread = apply(hidden, weight, bias, targets, 1.0 / temperature, entropy, rows)
+    return TokenLogprobs(logprobs, spread if entropy else None)
+
+
+def _logits(hidden: Tensor, weight: Tensor, bias: Tensor | None, scale: float) -> Tensor:
+    """float32 logits of some rows."""
+    out = _product(hidden.to(weight.dtype), weight.t())
+    if bias is not None:
+        out += bias.float()
+    return out.mul_(scale) if scale != 1.0 else out
+
+
+def _product(a: Tensor, b: Tensor) -> Tensor:
+    """a @ b, accumulated and returned in float32."""
+    return a @ b if a.dtype == torch.float32 else torch.mm(a, b, out_dtype=torch.float32)
+
+
+class _ChunkedLogprobs(torch.autograd.Function):
+    """Forward keeps the normaliser (and entropy) of each row; backward recomputes each chunk's probabilities.
+
+    With p = softmax(z): d log p_y / dz = 1_y - p and d entropy / dz = -p * (log p + entropy).
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        hidden: Tensor,
+        weight: Tensor,
+        bias: Tensor | None,
+        targets: Tensor,
+        scale: float,
+        entropy: bool,
+        chunk: int,
+    ) -> tuple[Tensor, Tensor]:
+        n = hidden.shape[0]
+        work = _working(hidden, weight)
+        logprobs = torch.empty(n, dtype=torch.float32, device=hidden.device)
+        normaliser = torch.empty_like(logprobs)
+        spread = torch.zeros_like(logprobs)
+        for start in range(0, n, chunk):
+            part = slice(start, start + chunk)
+            z = _logits(hidden[part], work, bias, scale)
+            normaliser[part] = z.logsumexp(-1)
+            logprobs[part] = z.gather(1, targets[part, None]).squeeze(1) - normaliser[part]
+            if entropy:
+                z -= normaliser[part, None]
+                spread[part] = -(z.exp() * z).sum(-1)
+        ctx.save_for_backward(hidden, weight, bias, targets, normaliser, spread)
+        ctx.scale, ctx.entropy, ctx.chunk = scale, entropy, chunk
+        return logprobs, spread
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        on_logprobs, on_entropy = grads
+        hidden, weight, bias, targets, normaliser, spread = ctx.saved_tensors
+        needs_hidden, needs_weight, needs_bias = ctx.needs_input_grad[:3]
+        work = _working(hidden, weight)
+        grad_hidden = torch.empty_like(hidden) if needs_hidden else None
+        grad_weight = torch.zeros_like(weight, dtype=torch.float32) if needs_weight else None
+        grad_bias = torch.zeros_like(bias, dtype=torch.float32) if needs_bias else None
+        for start in range(0, hidden.shape[0], ctx.chunk):
+            part = slice(start, start + ctx.chunk)
+            z = _logits(hidden[part], work, bias, ctx.scale)
+            z -= normaliser[part, None]  # log p
+            p = z.exp()
+            if ctx.entropy:
+                z += spread[part, None]
+                z *= on_entropy[part, None]
+                z += on_logprobs[part, None]
+                grad = p.mul_(z).neg_()
+            else:
+                grad = p.mul_(on_logprobs[part, None]).neg_()
+            grad.scatter_add_(1, targets[part, None], on_logprobs[part, None])
+            grad = grad.mul_(ctx.scale)
+            if grad_bias is not None:
+                grad_bias += grad.sum(0)
+            grad = grad.to(work.dtype)
+            if grad_hidden is not None:
+                grad_hidden[part] = grad @ work
+            if grad_weight is not None:
+                grad_weight += _product(grad.t(), hidden[part].to(work.dtype))
+        return (
+            grad_hidden,
+            None if grad_weight is None else grad_weight.to(weight.dtype),
+            None if grad_bias is None else grad_bias.to(bias.dtype),
+            None,
+            None,
+            None,
+            None,
+        )
+
+
+def _working(hidden: Tensor, weight: Tensor) -> Tensor:
+    """The output layer in the precision of the products: half on CUDA where both sides are half, else float32."""
+    half = (torch.bfloat16, torch.float16)
+    if hidden.is_cuda and hidden.dtype in half:
+        return weight.to(hidden.dtype)
+    return weight.float()
