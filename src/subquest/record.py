@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from .codec import from_dict, to_dict
@@ -92,10 +92,23 @@ class Usage:
     """Wall-clock time; of the episode for an episode, of the context for a trajectory, of the call for a generation."""
     cost: float = 0.0
     """In the currency of the price table, 0 where no price is known."""
+    estimated_tokens: int = 0
+    """The part of prompt and completion tokens that is an estimate, because the server reported no usage."""
+    cache_hits: int = 0
+    """Model calls and searches that were answered from the on-disk cache."""
 
     def __add__(self, other: Usage) -> Usage:
-        sums = {f.name: getattr(self, f.name) + getattr(other, f.name) for f in fields(self)}
-        return Usage(**{**sums, "peak_context": max(self.peak_context, other.peak_context)})
+        return Usage(
+            self.prompt_tokens + other.prompt_tokens,
+            self.cached_tokens + other.cached_tokens,
+            self.completion_tokens + other.completion_tokens,
+            max(self.peak_context, other.peak_context),
+            self.model_calls + other.model_calls,
+            self.searches + other.searches,
+            self.tool_calls + other.tool_calls,
+            self.seconds + other.seconds,
+            self.cost + other.cost,
+        )
 
 
 @dataclass(frozen=True, slots=True)

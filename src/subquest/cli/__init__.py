@@ -1,6 +1,6 @@
 """The command line. Each sub-command is a module of this package with `configure(parser)` and `run(args)`.
 
-Exit status: 0 done, 1 could not, 2 wrong usage. Only the module of the command at hand is imported, so `--help` is quick.
+Exit status: 0 done, 1 could not, 2 wrong usage. Only the module of the command at hand is imported: `--help` is quick.
 """
 
 from __future__ import annotations

@@ -5,9 +5,11 @@ Quotes are chosen by code from the documents themselves, so a citation can never
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from ..record import Document, Evidence
 
@@ -41,26 +43,39 @@ def support(findings: Sequence[Finding]) -> tuple[Evidence, ...]:
 
 def _best(finding: Finding) -> Evidence | None:
     result = _words(finding.result)
-    about = set(_words(finding.task)) | set(_words(finding.notes))
-    if not result and not about:
-        return None
-    wanted = " ".join(result)
-    best: tuple[float, Document, int, int] | None = None
+    about = frozenset(_words(finding.task) + _words(finding.notes))
+    wanted = f" {' '.join(result)} " if result else ""
+    best: tuple[float, Document, _Sentence] | None = None
     for document in finding.documents:
-        titled = set(_words(document.title))
-        for start, end in sentences(document.text):
-            words = _words(document.text[start:end])
-            if not words:
-                continue
-            states = bool(wanted) and f" {wanted} " in f" {' '.join(words)} "
-            overlap = len(about & (set(words) | titled)) / max(len(about), 1)
-            score = states + overlap
-            if (states or overlap >= 0.6) and (best is None or score > best[0]):
-                best = (score, document, start, end)
+        from_title = about.intersection(_words(document.title))
+        for sentence in _analysed(document.text):
+            states = bool(wanted) and wanted in sentence.line
+            overlap = len(about & sentence.words | from_title) / max(len(about), 1)
+            if (states or overlap >= 0.6) and (best is None or states + overlap > best[0]):
+                best = (states + overlap, document, sentence)
     if best is None:
         return None
-    _, document, start, end = best
-    return Evidence(document.id, document.title, document.text[start:end], start, finding.trajectory, finding.query)
+    _, document, sentence = best
+    quote = document.text[sentence.start : sentence.end]
+    return Evidence(document.id, document.title, quote, sentence.start, finding.trajectory, finding.query)
+
+
+class _Sentence(NamedTuple):
+    start: int
+    end: int
+    line: str
+    """Its words, each with a blank on both sides."""
+    words: frozenset[str]
+
+
+@functools.lru_cache(maxsize=4096)
+def _analysed(text: str) -> tuple[_Sentence, ...]:
+    found = []
+    for start, end in sentences(text):
+        words = _words(text[start:end])
+        if words:
+            found.append(_Sentence(start, end, f" {' '.join(words)} ", frozenset(words)))
+    return tuple(found)
 
 
 def sentences(text: str) -> list[tuple[int, int]]:
