@@ -2,13 +2,13 @@
 
 Prompts, documents and the token ids of both come back in episode after episode, and within one episode a document
 stands in an event, in the executor's context and as a quote. So long strings are cut where content tends to repeat
-(lines, tags, sentences) and token ids where an id itself says so (content-defined chunks: the same run of ids is cut
+(at line ends and around tags) and token ids where an id itself says so (content-defined chunks: the same run of ids is cut
 the same way wherever it stands). A *piece* is such a cut of a few dozen bytes or more; it is stored under the hash of
 its bytes, once, and the value keeps its number:
 
     {"text": "Answer the question. … Who …?"}   ->   {"text": {"$": [17, 18, "Who …?"]}}
-    {"token_ids": [504, 260, …]}                ->   {"token_ids": {"$i": [19, 20]}}
-    {"logprobs": [-0.25, …]}                    ->   {"logprobs": {"$f": [21]}}
+    {"token_ids": [504, 260, …]}                ->   {"token_ids": {"$n": [19, 20]}}
+    {"logprobs": [-0.25, …]}                    ->   {"logprobs": {"$n": [21]}}
 
 What is left is compressed. Unpacking gives back an equal value, whatever it holds.
 """
@@ -21,21 +21,44 @@ import sys
 import zlib
 from array import array
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 from ..errors import DataError
 
-Intern = Callable[[bytes], int]
-"""Stores a piece, once, and gives its number."""
+
+class Intern(Protocol):
+    """Stores a piece and gives its number: the same number for the same bytes, unless they are `unique`."""
+
+    def __call__(self, data: bytes, *, unique: bool = False) -> int: ...
+
+
 Fetch = Callable[[Sequence[int]], Sequence[bytes]]
 """The pieces of some numbers, in their order."""
 
-MIN_TEXT = 32
+MIN_TEXT = 40
 """Shorter strings, in characters, cost less where they stand than as a piece."""
-MIN_ARRAY = 12
+MIN_ARRAY = 16
 """The same for numbers in a list."""
 
 _RAW, _ZLIB = b"\0", b"\1"
+_COMMON = (
+    b'"answer":"forced":true,"confidence":null,"stop_reason":"forced"abstained"failed"cancelled"no answer"meta":{}'
+    b'"fatal":true,"where":"search","message":"attempt":"wait":"entries":"action":"evidence":[{"quote":{"$":["start":'
+    b'"seq":1,"kind":"retry"memory"code"page"limit"error","time":0.1,"trajectory":"1.2","data":{"what":"message":"'
+    b'"supporting_titles":["decomposition":[{"question":"dataset":"split":"test","hops":2,"type":"settings":{}}},'
+    b'"kind":"start","kind":"open","kind":"close","kind":"end","kind":"plan","data":{"steps":["task":{"$":["child":"1.1"'
+    b'"role":"user","content":{"$":["parent":"1","model":"prompt":[{"role":"system","content":{"$":["kind":"refine",'
+    b'"kind":"result","data":{"result":"kind":"documents","data":{"query":{"$":["hits":[{"id":"title":"text":{"$":["'
+    b'score":1.0},{"kind":"search","data":{"queries":["k":3}},"data":{"text":{"$":["finish":"end","usage":{"'
+    b'<think>","</think>\\n<task>","</task>"</think>\\n<search>"</search>"<refine>"</refine>\\n<result>"</result>"'
+    b'<answer>"</answer>"<documents>Doc 1(Title: ) Doc 2(Title: ) Doc 3(Title: </documents>"format_errors":['
+    b'{"id":"1.1","role":"executor","task":{"$":["parent":"1","segments":[{"kind":"prompt","text":{"$":["'
+    b'token_ids":{"$n":["role":"system"},{"kind":"agent","text":{"$":["token_ids":{"$n":["logprobs":{"$n":["'
+    b'role":"assistant"},{"kind":"env","text":{"$":["role":"user"}],"stop_reason":"answered","result":"'
+    b'usage":{"prompt_tokens":1,"cached_tokens":1,"completion_tokens":1,"peak_context":1,"model_calls":1,'
+    b'"searches":1,"tool_calls":1,"seconds":0.0,"cost":0.0}'
+)
+"""What records are made of, known beforehand to the compressor; part of the file format."""
 
 
 def dump(value: Any, intern: Intern) -> bytes:
@@ -57,13 +80,14 @@ def load(data: bytes, fetch: Fetch) -> Any:
 
 def squeeze(data: bytes) -> bytes:
     """Compressed where that makes it smaller."""
-    small = zlib.compress(data, 6) if len(data) > 64 else data
+    press = zlib.compressobj(6, zdict=_COMMON)
+    small = press.compress(data) + press.flush()
     return _ZLIB + small if len(small) < len(data) else _RAW + data
 
 
 def unsqueeze(data: bytes) -> bytes:
     try:
-        return zlib.decompress(data[1:]) if data[:1] == _ZLIB else data[1:]
+        return zlib.decompressobj(zdict=_COMMON).decompress(data[1:]) if data[:1] == _ZLIB else data[1:]
     except zlib.error as error:
         raise DataError(f"a stored record is damaged: {error}") from None
 
@@ -100,9 +124,9 @@ def _pack(value: Any, intern: Intern) -> Any:
         if len(value) >= MIN_ARRAY:
             types = set(map(type, value))
             if types == {int} and min(value) >= 0 and max(value) < 2**32:
-                return {"$i": [intern(chunk) for chunk in _chunks(value)]}
+                return {"$n": [intern(chunk) for chunk in _chunks(value)]}
             if types == {float}:
-                return {"$f": [intern(_floats(value))]}
+                return {"$n": [intern(_floats(value), unique=True)]}
         return [_pack(v, intern) for v in value]
     return value
 
@@ -114,10 +138,8 @@ def _unpack(value: Any, pieces: dict[int, bytes]) -> Any:
             ((key, inner),) = value.items()
             if key == "$":
                 return "".join(_decode(pieces[p]) if type(p) is int else p for p in inner)
-            if key == "$i":
-                return [i for number in inner for i in _array("I", pieces[number])]
-            if key == "$f":
-                return [x for number in inner for x in _unfloats(pieces[number])]
+            if key == "$n":
+                return [x for number in inner for x in _numbers(pieces[number])]
         return {(k[1:] if k[:1] == "$" else k): _unpack(v, pieces) for k, v in value.items()}
     if kind is list:
         return [_unpack(v, pieces) for v in value]
@@ -126,7 +148,7 @@ def _unpack(value: Any, pieces: dict[int, bytes]) -> Any:
 
 def _references(value: Any) -> Iterator[int]:
     if type(value) is dict:
-        if len(value) == 1 and next(iter(value)) in ("$", "$i", "$f"):
+        if len(value) == 1 and next(iter(value)) in ("$", "$n"):
             yield from (p for p in next(iter(value.values())) if type(p) is int)
         else:
             for inner in value.values():
@@ -149,46 +171,57 @@ def _pack_text(text: str, intern: Intern) -> Any:
 
 
 def _cuts(text: str) -> list[str]:
-    """After line ends and sentence ends, around tags; a text that holds the cut mark itself stays whole."""
+    """After line ends and around tags; a text that holds the cut mark itself stays whole."""
     if "\0" in text:
         return [text]
-    marked = text.replace("\n", "\n\0").replace(". ", ". \0").replace("<", "\0<").replace(">", ">\0")
+    marked = text.replace("\n", "\n\0").replace("<", "\0<").replace(">", ">\0")
     return marked.split("\0")
 
 
 def _chunks(ids: Sequence[int]) -> Iterator[bytes]:
     """Cut after ids that are multiples of 32, but not into chunks shorter than `MIN_ARRAY`."""
-    values = array("I", ids)
-    if sys.byteorder == "big":
-        values.byteswap()
     start = 0
     for at in [i for i, number in enumerate(ids, 1) if not number & 31]:
         if at - start >= MIN_ARRAY:
-            yield values[start:at].tobytes()
+            yield _integers(ids[start:at])
             start = at
-    if start < len(values):
-        yield values[start:].tobytes()
+    if start < len(ids):
+        yield _integers(ids[start:])
+
+
+def _integers(values: Sequence[int]) -> bytes:
+    data = array("H" if max(values) < 2**16 else "I", values)
+    return data.typecode.encode() + _little(data).tobytes()
 
 
 def _floats(values: Sequence[float]) -> bytes:
-    """As 32-bit floats where that loses nothing (engines compute log-probs in them), else as 64-bit."""
+    """As 32-bit floats where that loses nothing (engines compute log-probs in them), else as 64-bit.
+
+    The lowest bytes of all numbers come first, then the second lowest, ...: the highest repeat and compress.
+    """
     try:
         short = array("f", values)
     except OverflowError:
         short = array("f")
     data = short if short.tolist() == list(values) else array("d", values)
-    if sys.byteorder == "big":
-        data.byteswap()
-    return data.typecode.encode() + data.tobytes()
+    mixed, width = _little(data).tobytes(), data.itemsize
+    return data.typecode.encode() + b"".join(mixed[i::width] for i in range(width))
 
 
-def _unfloats(data: bytes) -> array[float]:
-    return _array(data[:1].decode(), data[1:])
+def _numbers(data: bytes) -> list[Any]:
+    values = array(data[:1].decode())
+    body, width = data[1:], values.itemsize
+    if values.typecode in "fd":
+        count = len(body) // width
+        mixed = bytearray(len(body))
+        for i in range(width):
+            mixed[i::width] = body[i * count : (i + 1) * count]
+        body = bytes(mixed)
+    values.frombytes(body)
+    return _little(values).tolist()
 
 
-def _array(typecode: str, data: bytes) -> array[Any]:
-    values = array(typecode)
-    values.frombytes(data)
+def _little(values: array[Any]) -> array[Any]:
     if sys.byteorder == "big":
         values.byteswap()
     return values

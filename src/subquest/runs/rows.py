@@ -25,43 +25,52 @@ class Pieces:
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
         self._known: dict[bytes, int] = {}
-        self._new: list[tuple[bytes, bytes]] = []
+        self._new: list[bytes] = []
+        self._hashes: list[tuple[bytes, int]] = []
         self._first = 0
 
     def begin(self) -> None:
         """Start a write; other processes may have added blocks since the last one."""
         row = self._connection.execute("SELECT first + count FROM block ORDER BY first DESC LIMIT 1").fetchone()
         self._first = row[0] if row else 1
-        self._new.clear()
+        self._clear()
         if len(self._known) > _MAX_KNOWN:
             self._known.clear()
 
-    def intern(self, data: bytes) -> int:
-        key = hashlib.blake2b(data, digest_size=16).digest()
+    def intern(self, data: bytes, *, unique: bool = False) -> int:
+        if unique:
+            return self._add(data)
+        key = hashlib.blake2b(data, digest_size=12).digest()
         number = self._known.get(key)
         if number is None:
             row = self._connection.execute("SELECT number FROM piece WHERE hash = ?", (key,)).fetchone()
             if row:
-                number = row[0]
+                number = int(row[0])
             else:
-                number = self._first + len(self._new)
-                self._new.append((key, data))
+                number = self._add(data)
+                self._hashes.append((key, number))
             self._known[key] = number
         return number
 
     def finish(self) -> None:
         if self._new:
-            block = pack.bundle([data for _, data in self._new])
-            self._connection.execute("INSERT INTO block VALUES (?, ?, ?)", (self._first, len(self._new), block))
-            self._connection.executemany(
-                "INSERT INTO piece VALUES (?, ?)", [(key, self._first + i) for i, (key, _) in enumerate(self._new)]
-            )
-            self._new.clear()
+            block = (self._first, len(self._new), pack.bundle(self._new))
+            self._connection.execute("INSERT INTO block VALUES (?, ?, ?)", block)
+            self._connection.executemany("INSERT INTO piece VALUES (?, ?)", self._hashes)
+            self._clear()
+
+    def _add(self, data: bytes) -> int:
+        self._new.append(data)
+        return self._first + len(self._new) - 1
+
+    def _clear(self) -> None:
+        self._new.clear()
+        self._hashes.clear()
 
     def forget(self) -> None:
         """After a rollback: numbers given since then are void."""
         self._known.clear()
-        self._new.clear()
+        self._clear()
 
 
 class Rows:

@@ -5,7 +5,7 @@ writer leaves at worst a tail that SQLite drops. What each table holds:
 
     meta       settings, time of creation
     block      pieces of content (see `pack`), numbered from `first`; one block for each write
-    piece      hash of a piece -> its number
+    piece      hash of a piece that may come again -> its number
     question   each distinct question once
     episode    finished episodes; the columns serve filters and lists, `body` holds the record
     trajectory each episode's contexts, in order
