@@ -81,6 +81,8 @@ class Generation:
     reasoning: str = ""
     """Reasoning that the endpoint returned apart from the text."""
     tool_calls: tuple[ToolCall, ...] = ()
+    cached: bool = False
+    """Answered from the on-disk cache, without asking the model."""
 
 
 @runtime_checkable

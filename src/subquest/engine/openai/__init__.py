@@ -1,0 +1,26 @@
+"""OpenAI-compatible endpoints.
+
+    engine = OpenAIEngine("qwen3-8b", base_url="http://localhost:8000/v1")
+
+`endpoint` talks HTTP within `limits`, `failures` says what went wrong, `reply` reads answers, `session` keeps contexts,
+`tools` turns native tool calls into tags, `tokens` and `prices` are what their names say, `engine` is what callers see.
+"""
+
+from .endpoint import Endpoint, Retry
+from .engine import OpenAIEngine
+from .limits import Limits
+from .prices import Price, load_prices
+from .tokens import HuggingFaceTokenizer, Tokenizer
+from .tools import Action
+
+__all__ = [
+    "Action",
+    "Endpoint",
+    "HuggingFaceTokenizer",
+    "Limits",
+    "OpenAIEngine",
+    "Price",
+    "Retry",
+    "Tokenizer",
+    "load_prices",
+]

@@ -1,0 +1,229 @@
+"""One HTTP endpoint: pooled connections, limits, retries and time-outs, shared by all engines that talk to it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+import weakref
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ...errors import EngineError, EngineUnavailable, UsageError
+from .failures import failure, retry_after
+from .limits import Gate, Limits
+from .reply import Assembler
+
+if TYPE_CHECKING:
+    import httpx2
+
+FIRST_WAIT, LONGEST_WAIT = 0.5, 30.0
+"""Seconds: the wait before retry n is drawn between half and all of `FIRST_WAIT * 2**n`, at most `LONGEST_WAIT`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Retry:
+    """A failed call that will be tried again; runtimes turn it into a `retry` event."""
+
+    where: str
+    attempt: int
+    """The attempt that failed, from 1."""
+    wait: float
+    """Seconds until the next."""
+    reason: str
+
+
+OnRetry = Callable[[Retry], None]
+Watch = Callable[[str, str], bool]
+"""Called with the new piece and the whole text of a stream; True stops it."""
+
+
+class Endpoint:
+    """An OpenAI-compatible base URL. It may be used from several event loops, one after the other or in threads."""
+
+    def __init__(
+        self,
+        base_url: str,
+        *,
+        api_key: str = "",
+        headers: Mapping[str, str] | None = None,
+        timeout: float = 600.0,
+        connect_timeout: float = 10.0,
+        retries: int = 5,
+        limits: Limits | None = None,
+    ) -> None:
+        """`timeout` bounds one request from sending it to its last byte; `retries` come on top of the first try."""
+        if not base_url.startswith(("http://", "https://")):
+            raise UsageError(f"a base URL begins with http:// or https://, not {base_url!r}")
+        self.base_url = base_url.rstrip("/")
+        self.limits = limits or Limits()
+        self.retries = retries
+        self.timeout = timeout
+        self._connect_timeout = connect_timeout
+        self._headers = {"User-Agent": "subquest", **(headers or {})}
+        if api_key:
+            self._headers["Authorization"] = f"Bearer {api_key}"
+        self._loops: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, tuple[httpx2.AsyncClient, Gate]]
+        self._loops = weakref.WeakKeyDictionary()
+
+    async def post(
+        self,
+        path: str,
+        body: Mapping[str, Any],
+        *,
+        tokens: int = 0,
+        watch: Watch | None = None,
+        on_retry: OnRetry | None = None,
+    ) -> dict[str, Any]:
+        """The JSON answer to a request of about `tokens` tokens; with `watch` it is streamed.
+
+        Tried again while the failure may pass: connection lost, overload, broken answer. A stream that breaks off is
+        begun anew.
+        """
+        client, gate = self._here()
+        for attempt in range(1, self.retries + 2):
+            asked_wait: float | None = None
+            try:
+                async with gate.enter(tokens) as booking, asyncio.timeout(self.timeout):
+                    data = await self._attempt(client, path, body, watch)
+                    usage = data.get("usage") or {}
+                    booking.amount = usage.get("total_tokens") or tokens
+                    return data
+            except TimeoutError:
+                error: EngineError = EngineUnavailable(
+                    f"{self.base_url}{path} did not finish within {self.timeout:g} s (raise `timeout` for slow models)"
+                )
+            except _Failed as failed:
+                error, asked_wait = failed.error, failed.wait
+                if not error.retryable:
+                    raise error from None
+            if attempt > self.retries:
+                raise EngineUnavailable(f"{error} (tried {attempt} times)")
+            if asked_wait is not None and asked_wait > self.timeout:
+                raise EngineUnavailable(
+                    f"{error} (the server asks to wait {asked_wait:.0f} s, longer than the time-out)"
+                )
+            wait = min(LONGEST_WAIT, FIRST_WAIT * 2 ** (attempt - 1)) * random.uniform(0.5, 1.0)
+            if asked_wait is not None:
+                wait = asked_wait + random.uniform(0.0, 0.1 * FIRST_WAIT)
+                gate.pause(asked_wait)
+            if on_retry is not None:
+                on_retry(Retry("engine", attempt, wait, str(error)))
+            await asyncio.sleep(wait)
+        raise AssertionError("unreachable")
+
+    async def models(self) -> list[dict[str, Any]]:
+        """What is served there; empty where the endpoint does not say."""
+        import httpx2
+
+        client, _ = self._here()
+        try:
+            async with asyncio.timeout(self._connect_timeout):
+                response = await client.get(f"{self.base_url}/models", headers=self._headers)
+            data = response.json()["data"] if response.status_code == 200 else []
+            return [entry for entry in data if isinstance(entry, dict)]
+        except (httpx2.HTTPError, ValueError, KeyError, TypeError, TimeoutError):
+            return []
+
+    async def close(self) -> None:
+        held = self._loops.pop(asyncio.get_running_loop(), None)
+        if held is not None:
+            await held[0].aclose()
+
+    def _here(self) -> tuple[httpx2.AsyncClient, Gate]:
+        """Connections and limits of the running loop: neither can be shared between loops."""
+        import httpx2
+
+        loop = asyncio.get_running_loop()
+        if loop not in self._loops:
+            most = self.limits.concurrency
+            client = httpx2.AsyncClient(
+                timeout=httpx2.Timeout(None, connect=self._connect_timeout),
+                limits=httpx2.Limits(max_connections=most + 1, max_keepalive_connections=most),
+            )
+            self._loops[loop] = client, Gate(self.limits)
+        return self._loops[loop]
+
+    async def _attempt(
+        self, client: httpx2.AsyncClient, path: str, body: Mapping[str, Any], watch: Watch | None
+    ) -> dict[str, Any]:
+        import httpx2
+
+        url = self.base_url + path
+        content = json.dumps(body, ensure_ascii=False).encode()
+        headers = {**self._headers, "Content-Type": "application/json"}
+        try:
+            async with client.stream("POST", url, content=content, headers=headers) as response:
+                if response.status_code == 200 and watch is not None and _is_stream(response.headers):
+                    return await self._read_stream(response, url, body, watch)
+                text = (await response.aread()).decode("utf-8", "replace")
+                if response.status_code != 200:
+                    raise _Failed(
+                        failure(response.status_code, text, url=url, model=_model(body), sent=body),
+                        retry_after(response.headers),
+                    )
+                data = _checked(_parse(text, url), url, body)
+                if not data.get("choices"):
+                    raise _Failed(EngineUnavailable(f"{url}: the answer holds no completion: {text[:200]!r}"))
+                return data
+        except httpx2.ConnectError as error:
+            raise _Failed(
+                EngineUnavailable(f"cannot connect to {url}: {error or 'refused'} (is the server up?)")
+            ) from None
+        except httpx2.TimeoutException:
+            raise _Failed(EngineUnavailable(f"cannot connect to {url} in {self._connect_timeout:g} s")) from None
+        except httpx2.HTTPError as error:
+            raise _Failed(EngineUnavailable(f"{url}: connection lost: {error or type(error).__name__}")) from None
+
+    async def _read_stream(
+        self, response: httpx2.Response, url: str, body: Mapping[str, Any], watch: Watch
+    ) -> dict[str, Any]:
+        assembler = Assembler()
+        async for line in response.aiter_lines():
+            if not line.startswith("data:"):
+                continue
+            payload = line[5:].strip()
+            if payload == "[DONE]":
+                return assembler.whole()
+            new = assembler.add(_checked(_parse(payload, url), url, body))
+            if new and watch(new, assembler.text):
+                return assembler.whole()
+        if not assembler.complete:
+            raise _Failed(EngineUnavailable(f"{url}: the stream broke off after {len(assembler.text)} characters"))
+        return assembler.whole()
+
+
+class _Failed(Exception):
+    """A failed attempt, with the wait the server asked for."""
+
+    def __init__(self, error: EngineError, wait: float | None = None) -> None:
+        self.error = error
+        self.wait = wait
+
+
+def _is_stream(headers: Mapping[str, str]) -> bool:
+    return headers.get("content-type", "").startswith("text/event-stream")
+
+
+def _model(body: Mapping[str, Any]) -> str:
+    return str(body.get("model", ""))
+
+
+def _parse(text: str, url: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        raise _Failed(EngineUnavailable(f"{url}: the answer is not JSON: {text[:200]!r}")) from None
+
+
+def _checked(data: Any, url: str, body: Mapping[str, Any]) -> dict[str, Any]:
+    """Some servers report errors with status 200 or inside a stream."""
+    if not isinstance(data, dict):
+        raise _Failed(EngineUnavailable(f"{url}: the answer is not a JSON object: {str(data)[:200]}"))
+    error = data.get("error")
+    if error and not data.get("choices"):
+        code = error.get("code") if isinstance(error, dict) else None
+        status = code if isinstance(code, int) and 400 <= code < 600 else 500
+        raise _Failed(failure(status, json.dumps(data), url=url, model=_model(body), sent=body))
+    return data

@@ -1,0 +1,316 @@
+"""The engine for OpenAI-compatible endpoints: vLLM, SGLang, llama.cpp server, Ollama and hosted APIs.
+
+What a server can do is found out, not configured: `/models` tells which server it is and how long its contexts may be,
+and a parameter that an endpoint refuses is left out from then on (a refused `stop` is watched for in the stream).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import logging
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, get_args
+
+from ...errors import EngineRefused, UsageError
+from ...record import Usage
+from ..base import Generation, Message, Mode, Sampling, estimate_tokens
+from ..chat import ChatFormat
+from ..scripted import cut_at_stop
+from .endpoint import Endpoint, OnRetry
+from .failures import BadParameter, Overflow
+from .prices import Price, load_prices, price_of
+from .reply import Reply, ending, read_reply
+from .session import ChatSession, OpenAISession, TextSession
+from .tokens import Tokenizer
+from .tools import Action, ToolSession
+
+log = logging.getLogger("subquest.engine")
+
+OPENAI = "https://api.openai.com/v1"
+Server = Literal["auto", "vllm", "sglang", "llama.cpp", "ollama", "openai"]
+Continuation = Literal["auto", "template", "prefill", "turns"]
+"""How completion mode continues the assistant's turn; see `OpenAIEngine`."""
+Protocol = Literal["tags", "tools"]
+
+_OWNERS: dict[str, Server] = {"vllm": "vllm", "sglang": "sglang", "llamacpp": "llama.cpp", "library": "ollama"}
+_CHANGES_SAMPLING = frozenset({"temperature", "top_p", "top_k", "min_p", "seed"})
+_MAY_BE_LEFT_OUT = _CHANGES_SAMPLING | {
+    "stop", "logprobs", "return_token_ids", "include_stop_str_in_output", "no_stop_trim", "stream_options",
+}  # fmt: skip
+LEAST_ROOM = 16
+"""Fewest new tokens worth asking for when a context has almost filled its window."""
+
+
+@dataclass
+class _Found:
+    """What is known about the server, shared by all views of one engine."""
+
+    server: Server
+    model: str
+    window: int | None
+    refused: set[str] = field(default_factory=set)
+    asked: bool = False
+    asking: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+
+class OpenAIEngine:
+    """A model behind an OpenAI-compatible endpoint.
+
+    `model` may be left out where the endpoint serves only one. `endpoint` shares connections and limits with other
+    engines; otherwise one is made from `base_url` and `api_key`, or from OPENAI_BASE_URL and OPENAI_API_KEY.
+
+    Chat mode sends messages to `/chat/completions`. Completion mode depends on `continuation`:
+
+    - `template`: `/completions` with the chat format applied here, where a `tokenizer` or a `chat_format` is given;
+    - `prefill`: `/chat/completions` ending in an unfinished assistant message, which the server continues (vLLM and
+      SGLang are told so by `continue_final_message`, llama.cpp, Ollama and several hosted APIs do it by themselves);
+    - `turns`: environment text becomes a user turn as in chat mode, for endpoints that can do neither (OpenAI).
+
+    `auto` takes the first that fits. With a `tokenizer` both modes go through `/completions` with token ids as the
+    prompt, so that the model reads exactly the ids that were recorded; that is the way for training data.
+    """
+
+    def __init__(
+        self,
+        model: str = "",
+        *,
+        base_url: str | None = None,
+        api_key: str | None = None,
+        endpoint: Endpoint | None = None,
+        server: Server = "auto",
+        continuation: Continuation = "auto",
+        tokenizer: Tokenizer | None = None,
+        chat_format: ChatFormat | None = None,
+        protocol: Protocol = "tags",
+        actions: Sequence[Action] | Mapping[str, Sequence[Action]] = (),
+        context_window: int | None = None,
+        stream: bool = False,
+        on_text: Callable[[str], None] | None = None,
+        on_retry: OnRetry | None = None,
+        prices: Mapping[str, Price] | None = None,
+        extra: Mapping[str, Any] | None = None,
+    ) -> None:
+        """`extra` is added to every request body as it is (for example `{"reasoning_effort": "low"}`)."""
+        for name, value, known in (
+            ("server", server, Server),
+            ("continuation", continuation, Continuation),
+            ("protocol", protocol, Protocol),
+        ):
+            if value not in get_args(known):
+                raise UsageError(f"unknown {name} {value!r}; known are {', '.join(get_args(known))}")
+        if endpoint is None:
+            url = base_url or os.environ.get("OPENAI_BASE_URL") or OPENAI
+            endpoint = Endpoint(url, api_key=os.environ.get("OPENAI_API_KEY", "") if api_key is None else api_key)
+        self.endpoint = endpoint
+        self.protocol = protocol
+        self.actions: tuple[Action, ...] = () if isinstance(actions, Mapping) else tuple(actions)
+        self.on_text = on_text
+        self.on_retry = on_retry
+        self._role_actions = actions if isinstance(actions, Mapping) else {}
+        self._tokenizer = tokenizer
+        self._form = chat_format or (tokenizer.form if tokenizer is not None else None)
+        self._continuation = continuation
+        self._stream = stream or on_text is not None
+        self._prices = load_prices() if prices is None else prices
+        self._extra = dict(extra or {})
+        self._found = _Found("openai" if endpoint.base_url == OPENAI else server, model, context_window)
+        if continuation == "template" and self._form is None:
+            raise UsageError("continuation 'template' needs a tokenizer or a chat_format")
+        if protocol == "tools" and tokenizer is not None:
+            raise UsageError("tool calls come through the chat interface: leave the tokenizer out, or use tags")
+
+    @property
+    def name(self) -> str:
+        return self._found.model or self.endpoint.base_url
+
+    @property
+    def context_window(self) -> int | None:
+        return self._found.window
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """Everything that decides what the model would answer, apart from context and sampling; no secrets."""
+        return {
+            "engine": "openai",
+            "base_url": self.endpoint.base_url,
+            "model": self._found.model,
+            "protocol": self.protocol,
+            "actions": [a.declaration() for a in self.actions] if self.protocol == "tools" else [],
+            "continuation": self.continuation,
+            "exact": self._tokenizer is not None,
+            "extra": self._extra,
+        }
+
+    @property
+    def continuation(self) -> Continuation:
+        """How completion mode works here, `auto` resolved."""
+        if self._continuation != "auto":
+            return self._continuation
+        if self._form is not None:
+            return "template"
+        return "turns" if self.endpoint.base_url == OPENAI or self.protocol == "tools" else "prefill"
+
+    @property
+    def prefill_parameters(self) -> dict[str, Any]:
+        """What tells the server to continue an unfinished assistant message."""
+        if self._found.server == "vllm":
+            return {"continue_final_message": True, "add_generation_prompt": False}
+        return {"continue_final_message": True} if self._found.server == "sglang" else {}
+
+    def with_actions(self, actions: Sequence[Action] | Mapping[str, Sequence[Action]]) -> OpenAIEngine:
+        """The same engine, told what the roles of a system can do (one table, or one by role)."""
+        view = copy.copy(self)
+        view.actions = () if isinstance(actions, Mapping) else tuple(actions)
+        view._role_actions = actions if isinstance(actions, Mapping) else {}
+        return view
+
+    def for_role(self, role: str) -> OpenAIEngine:
+        """The engine as one role sees it: with that role's actions."""
+        return self.with_actions(self._role_actions.get(role, ())) if self._role_actions else self
+
+    async def open(self, messages: Sequence[Message], *, mode: Mode = "chat") -> OpenAISession:
+        if not messages:
+            raise EngineRefused("a prompt needs a message")
+        await self._find_out()
+        if self._form is not None and (
+            self._tokenizer is not None or (mode, self.continuation) == ("completion", "template")
+        ):
+            return TextSession(self, messages, mode, self._form, self._tokenizer)
+        if self.protocol == "tools" and self.actions:
+            return ToolSession(self, messages, mode)
+        return ChatSession(self, messages, mode)
+
+    def count_tokens(self, text: str) -> int:
+        return len(self._tokenizer.encode(text, False)) if self._tokenizer is not None else estimate_tokens(text)
+
+    async def close(self) -> None:
+        await self.endpoint.close()
+
+    async def complete(self, session: OpenAISession, sampling: Sampling) -> tuple[Generation, Reply]:
+        """One turn for a session: the request, adapted to what the endpoint accepts, and its answer as a turn."""
+        start = time.perf_counter()
+        context = session.body(sampling)
+        room = sampling.max_tokens
+        while True:
+            body = self._body(context, sampling, room, chat=session.path == ChatSession.path)
+            try:
+                data = await self.endpoint.post(
+                    session.path,
+                    body,
+                    tokens=session.context_tokens + room,
+                    watch=self._watch(sampling.stop) if body.get("stream") else None,
+                    on_retry=session.on_retry,
+                )
+                break
+            except BadParameter as error:
+                self._leave_out(error)
+            except Overflow as error:
+                self._found.window = self._found.window or error.window
+                left = (error.window or 0) - (error.prompt or error.window or 0)
+                if not LEAST_ROOM <= left < room:
+                    raise
+                room = left
+        reply = read_reply(data)
+        if reply.finish == "content_filter":
+            raise EngineRefused(f"{self.name}: the endpoint's content filter withheld the answer")
+        return self._turn(session, reply, sampling, time.perf_counter() - start), reply
+
+    def _turn(self, session: OpenAISession, reply: Reply, sampling: Sampling, seconds: float) -> Generation:
+        tells = self._found.server in ("vllm", "sglang")
+        text, finish, stop = ending(reply, sampling.stop, server_tells=tells)
+        text = session.render(reply, text)
+        watched = bool(stop) and "stop" in self._found.refused
+        prompt, completion = reply.prompt_tokens, reply.completion_tokens
+        estimated = 0
+        if prompt is None:
+            prompt = len(reply.prompt_ids) or session.context_tokens
+            estimated += 0 if reply.prompt_ids else prompt
+        if completion is None:
+            completion = len(reply.token_ids) or estimate_tokens(reply.reasoning + text)
+            estimated += 0 if reply.token_ids else completion
+        price = price_of(self._found.model, self._prices)
+        usage = Usage(
+            prompt_tokens=prompt,
+            cached_tokens=reply.cached_tokens,
+            completion_tokens=completion,
+            peak_context=prompt + completion,
+            model_calls=1,
+            seconds=seconds,
+            cost=price.cost(prompt, reply.cached_tokens, completion) if price else 0.0,
+            estimated_tokens=estimated,
+        )
+        ids = () if watched else reply.token_ids
+        logprobs = reply.logprobs if sampling.logprobs and not watched else None
+        return Generation(text, finish, ids, logprobs, stop, usage, reply.reasoning, reply.tool_calls)
+
+    def _body(self, context: Mapping[str, Any], sampling: Sampling, room: int, *, chat: bool) -> dict[str, Any]:
+        server, refused = self._found.server, self._found.refused
+        body: dict[str, Any] = {"model": self._found.model, **context}
+        body["max_completion_tokens" if "max_tokens" in refused else "max_tokens"] = room
+        wanted: dict[str, Any] = {
+            "temperature": sampling.temperature,
+            "top_p": sampling.top_p if sampling.top_p < 1 else None,
+            "top_k": sampling.top_k or None,
+            "min_p": sampling.min_p or None,
+            "seed": sampling.seed,
+            "stop": list(sampling.stop) or None,
+            "logprobs": (True if chat else 1) if sampling.logprobs else None,
+        }
+        stream = self._stream or ("stop" in refused and bool(sampling.stop))
+        if stream:
+            body["stream"] = True
+            wanted["stream_options"] = {"include_usage": True}
+        if server in ("vllm", "sglang") and not (server == "sglang" and chat and stream):
+            wanted["return_token_ids"] = True
+        if server in ("vllm", "sglang") and sampling.stop:
+            wanted["include_stop_str_in_output" if server == "vllm" else "no_stop_trim"] = True
+        body |= {key: value for key, value in wanted.items() if value is not None and key not in refused}
+        return body | self._extra
+
+    def _leave_out(self, error: BadParameter) -> None:
+        """Go on without a parameter that the endpoint refused, where that is possible."""
+        parameter, refused = error.parameter, self._found.refused
+        if parameter in refused or (parameter not in _MAY_BE_LEFT_OUT and parameter != "max_tokens"):
+            raise error
+        refused.add(parameter)
+        if parameter in _CHANGES_SAMPLING:
+            log.warning("%s does not take %r: going on without it", self.name, parameter)
+
+    def _watch(self, stops: Sequence[str]) -> Callable[[str, str], bool]:
+        longest = max(map(len, stops), default=0)
+
+        def watch(new: str, text: str) -> bool:
+            if self.on_text is not None:
+                self.on_text(new)
+            if not stops or "stop" not in self._found.refused:
+                return False
+            return cut_at_stop(text[-(len(new) + longest) :], stops)[1] == "stop"
+
+        return watch
+
+    async def _find_out(self) -> None:
+        """Ask the endpoint, once, which server it is, what it serves and how long a context may be."""
+        found = self._found
+        if found.asked or (found.model and found.server != "auto"):
+            return
+        async with found.asking:
+            if self._found.asked:
+                return
+            models = await self.endpoint.models()
+            names = [str(m.get("id", "")) for m in models]
+            if not found.model:
+                if len(names) != 1:
+                    served = f"it serves {', '.join(sorted(names)[:20])}" if names else "it does not list its models"
+                    raise UsageError(f"name the model to use at {self.endpoint.base_url}: {served}")
+                found.model = names[0]
+            entry = next((m for m in models if m.get("id") == found.model), models[0] if models else {})
+            if found.server == "auto":
+                found.server = _OWNERS.get(str(entry.get("owned_by", "")), "auto")
+            length = entry.get("max_model_len")
+            if found.window is None and isinstance(length, int):
+                found.window = length
+            found.asked = True

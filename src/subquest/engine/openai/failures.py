@@ -1,0 +1,148 @@
+"""What an endpoint's failures mean (worth a retry, refused, context too long) and what the user can do about them."""
+
+from __future__ import annotations
+
+import email.utils
+import json
+import re
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from ...errors import ContextOverflow, EngineError, EngineRefused, EngineUnavailable
+
+RETRYABLE = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 520, 522, 524, 529})
+
+_OVERFLOW = re.compile(
+    r"context_length_exceeded|exceed_context_size"  # OpenAI and llama.cpp, as code or type
+    r"|maximum context length|max(imum)? model len"  # OpenAI, vLLM
+    r"|longer than the (model's context|maximum model) length"  # SGLang, vLLM
+    r"|exceeds? (the )?(available |model's )?context (size|window|length)"  # llama.cpp and its Python server
+    r"|prompt is too long|input token count .* exceeds|input is too long|too many tokens in the prompt",
+    re.IGNORECASE,
+)
+_WINDOW = re.compile(
+    r"(?:maximum context length (?:is|of)|maximum model length of|context length \(|context size \(|context window of"
+    r"|model len(?:gth)? (?:is|of))\s*(\d+)",
+    re.IGNORECASE,
+)
+_PROMPT = re.compile(
+    r"(?:has|contains) (?:at least )?(\d+) input tokens|\((\d+) (?:in the messages|of text input)"
+    r"|(\d+) tokens? (?:from|in) the (?:input|messages|prompt)",
+    re.IGNORECASE,
+)
+_COMPLAINT = re.compile(
+    r"unsupported|unrecogni[sz]ed|unknown|unexpected|not (supported|allowed|permitted|available|valid)|invalid"
+    r"|extra (inputs|fields)|does not support|only supports?|must be|too long",
+    re.IGNORECASE,
+)
+
+
+class Overflow(ContextOverflow):
+    """A context overflow with the numbers the endpoint gave, where it gave them."""
+
+    def __init__(self, message: str, window: int | None, prompt: int | None) -> None:
+        super().__init__(message)
+        self.window = window
+        self.prompt = prompt
+
+
+class BadParameter(EngineRefused):
+    """The endpoint does not know or allow one of the request's parameters."""
+
+    def __init__(self, message: str, parameter: str) -> None:
+        super().__init__(message)
+        self.parameter = parameter
+
+
+def failure(status: int, body: str, *, url: str, model: str, sent: Mapping[str, Any] | None = None) -> EngineError:
+    """The exception that an error answer stands for. `sent` is the request, to find a parameter it complains about."""
+    error = _error_object(body)
+    message = str(error.get("message") or error.get("detail") or body.strip() or "no message")[:1000]
+    kind = f"{error.get('code', '')} {error.get('type', '')}"
+    where = f"{url} answered {status}"
+    if _OVERFLOW.search(f"{kind} {message}"):
+        window = _number(error.get("n_ctx")) or _first_group(_WINDOW, message)
+        prompt = _number(error.get("n_prompt_tokens")) or _first_group(_PROMPT, message)
+        return Overflow(
+            f"the context does not fit {model}: {message} "
+            "(lower the turn or document limits, ask for fewer new tokens, or serve the model with a longer context)",
+            window,
+            prompt,
+        )
+    if status == 401:
+        return EngineRefused(f"{where}: the key was not accepted: {message} (set OPENAI_API_KEY to a valid key)")
+    if status == 403:
+        return EngineRefused(f"{where}: the key may not use {model}: {message} (check the key's rights and region)")
+    if status == 404:
+        return EngineRefused(
+            f"{where}: {message} (either no model {model!r} is served there, or the base URL is wrong: "
+            "it usually ends in /v1; `curl BASE_URL/models` lists what is served)"
+        )
+    if "insufficient_quota" in kind:
+        return EngineRefused(f"{where}: the account's quota is used up: {message}")
+    if status in RETRYABLE:
+        return EngineUnavailable(f"{where}: {message}")
+    if status in (400, 422) and (parameter := _named_parameter(error, message, sent or {})):
+        return BadParameter(f"{where}: {message}", parameter)
+    return EngineRefused(f"{where}: {message}")
+
+
+def retry_after(headers: Mapping[str, str], now: float | None = None) -> float | None:
+    """Seconds the server asks to wait: `Retry-After` as seconds or as an HTTP date, or `retry-after-ms`."""
+    if milliseconds := headers.get("retry-after-ms"):
+        try:
+            return max(0.0, float(milliseconds) / 1000)
+        except ValueError:
+            pass
+    value = headers.get("retry-after", "").strip()
+    if not value:
+        return None
+    try:
+        return max(0.0, float(value))
+    except ValueError:
+        pass
+    try:
+        when = email.utils.parsedate_to_datetime(value)
+    except ValueError:
+        return None
+    return max(0.0, when.timestamp() - (time.time() if now is None else now))
+
+
+def _error_object(body: str) -> dict[str, Any]:
+    try:
+        data = json.loads(body)
+    except ValueError:
+        return {}
+    if isinstance(data, list) and data:  # Google's OpenAI interface wraps the object in a list
+        data = data[0]
+    if not isinstance(data, dict):
+        return {}
+    error = data.get("error", data)
+    if isinstance(error, str):
+        return {"message": error}
+    return error if isinstance(error, dict) else {}
+
+
+def _named_parameter(error: Mapping[str, Any], message: str, sent: Mapping[str, Any]) -> str:
+    """The parameter that the endpoint complains about, if it is one we sent."""
+    named = error.get("param")
+    if isinstance(named, str) and named in sent:
+        return named
+    for name in sent:
+        if re.search(rf"['\"`\s\[.:]{re.escape(name)}\b", f" {message}") and name not in (
+            "model",
+            "messages",
+            "prompt",
+        ):
+            return name
+    return ""
+
+
+def _number(value: Any) -> int | None:
+    return value if isinstance(value, int) else None
+
+
+def _first_group(pattern: re.Pattern[str], text: str) -> int | None:
+    found = pattern.search(text)
+    return next((int(g) for g in found.groups() if g), None) if found else None

@@ -1,0 +1,66 @@
+"""Prices of hosted models: a small table that users override, because list prices change."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from ...errors import DataError, UsageError
+
+_FIELDS = ("prompt", "cached", "completion")
+
+
+@dataclass(frozen=True, slots=True)
+class Price:
+    """Cost of a million tokens; `cached` is for the part of the prompt the server had already read."""
+
+    prompt: float
+    completion: float
+    cached: float | None = None
+
+    def cost(self, prompt_tokens: int, cached_tokens: int, completion_tokens: int) -> float:
+        cached = self.prompt if self.cached is None else self.cached
+        fresh = prompt_tokens - cached_tokens
+        return (fresh * self.prompt + cached_tokens * cached + completion_tokens * self.completion) / 1e6
+
+
+def load_prices(path: str | Path | None = None) -> dict[str, Price]:
+    """The built-in table, with the entries of a TOML file (`["model"] prompt = … completion = …`) laid over it."""
+    table = _read(tomllib.loads(resources.files(__package__).joinpath("prices.toml").read_text("utf-8")), "prices.toml")
+    if path is None:
+        return table
+    try:
+        data = tomllib.loads(Path(path).read_text("utf-8"))
+    except OSError as error:
+        raise UsageError(f"cannot read the prices file {path}: {error.strerror}") from None
+    except tomllib.TOMLDecodeError as error:
+        raise DataError(f"{path}: {error}") from None
+    return table | _read(data, str(path))
+
+
+def price_of(model: str, table: Mapping[str, Price]) -> Price | None:
+    """The model's price: by its name, without a provider's prefix (`openai/…`), without a date at its end."""
+    for name in (model, model.rpartition("/")[2]):
+        for form in (name, re.sub(r"-\d{4}-?\d{2}-?\d{2}$", "", name)):
+            if form in table:
+                return table[form]
+    return None
+
+
+def _read(data: Mapping[str, Any], source: str) -> dict[str, Price]:
+    table = {}
+    for model, entry in data.items():
+        if not isinstance(entry, dict) or not {"prompt", "completion"} <= entry.keys():
+            raise DataError(f'{source}: ["{model}"] needs `prompt` and `completion`, the cost of a million tokens')
+        for key, value in entry.items():
+            if key not in _FIELDS:
+                raise DataError(f'{source}: ["{model}"] has an unknown key {key!r}; known are {", ".join(_FIELDS)}')
+            if isinstance(value, bool) or not isinstance(value, int | float) or value < 0:
+                raise DataError(f'{source}: ["{model}"] {key} must be a number of at least 0')
+        table[model] = Price(**{key: float(value) for key, value in entry.items()})
+    return table

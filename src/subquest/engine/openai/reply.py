@@ -1,0 +1,186 @@
+"""Answers of OpenAI-compatible endpoints, read into one form, whether they came whole or in a stream."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ...errors import EngineUnavailable
+from ..base import FinishReason, ToolCall
+from ..scripted import cut_at_stop
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """One answer as the endpoint gave it."""
+
+    text: str
+    finish: str
+    """The endpoint's own word: stop, length, tool_calls, content_filter, ..."""
+    matched: str = ""
+    """The stop string that ended it, where the server says so (vLLM `stop_reason`, SGLang `matched_stop`)."""
+    reasoning: str = ""
+    token_ids: tuple[int, ...] = ()
+    prompt_ids: tuple[int, ...] = ()
+    logprobs: tuple[float, ...] | None = None
+    tool_calls: tuple[ToolCall, ...] = ()
+    prompt_tokens: int | None = None
+    """None where the endpoint reports no usage."""
+    cached_tokens: int = 0
+    completion_tokens: int | None = None
+
+
+def read_reply(data: Mapping[str, Any]) -> Reply:
+    """The first choice of a chat or text completion. Raises EngineUnavailable if it is not one."""
+    try:
+        choice = data["choices"][0]
+        message: Mapping[str, Any] = choice.get("message") or {"content": choice.get("text")}
+        usage: Mapping[str, Any] = data.get("usage") or {}
+        logprobs = _logprobs(choice.get("logprobs"))
+        ids = tuple(choice.get("token_ids") or ()) or _ids_among_logprobs(choice.get("logprobs"))
+        matched = choice.get("stop_reason") or choice.get("matched_stop")
+        details = usage.get("prompt_tokens_details") or {}
+        return Reply(
+            text=_text(message.get("content")),
+            finish=str(choice.get("finish_reason") or ""),
+            matched=matched if isinstance(matched, str) else "",
+            reasoning=message.get("reasoning_content") or message.get("reasoning") or "",
+            token_ids=ids,
+            prompt_ids=tuple(data.get("prompt_token_ids") or choice.get("prompt_token_ids") or ()),
+            logprobs=logprobs if not ids or logprobs is None or len(ids) == len(logprobs) else None,
+            tool_calls=tuple(_tool_call(c, i) for i, c in enumerate(message.get("tool_calls") or ())),
+            prompt_tokens=usage.get("prompt_tokens"),
+            cached_tokens=details.get("cached_tokens") or usage.get("prompt_cache_hit_tokens") or 0,
+            completion_tokens=usage.get("completion_tokens"),
+        )
+    except (KeyError, IndexError, TypeError, AttributeError) as error:
+        raise EngineUnavailable(f"the endpoint's answer is not a completion ({error!r}): {str(data)[:300]}") from None
+
+
+class Assembler:
+    """Puts a stream of chunks together into the answer that would have come whole."""
+
+    def __init__(self) -> None:
+        self.text = ""
+        self.complete = False
+        """Whether the stream said that the turn has ended."""
+        self._top: dict[str, Any] = {}
+        self._choice: dict[str, Any] = {}
+        self._reasoning: list[str] = []
+        self._ids: list[int] = []
+        self._logprobs: list[Any] = []
+        self._calls: dict[int, dict[str, Any]] = {}
+
+    def add(self, chunk: Mapping[str, Any]) -> str:
+        """Take a chunk in; gives the text that is new."""
+        for key in ("usage", "prompt_token_ids"):
+            if chunk.get(key):
+                self._top[key] = chunk[key]
+        new = ""
+        for choice in chunk.get("choices") or ():
+            delta = choice.get("delta") or {"content": choice.get("text")}
+            new += _text(delta.get("content"))
+            self._reasoning.append(delta.get("reasoning_content") or delta.get("reasoning") or "")
+            self._ids.extend(choice.get("token_ids") or ())
+            self._logprobs.extend(_logprob_entries(choice.get("logprobs")))
+            for call in delta.get("tool_calls") or ():
+                self._merge_call(call)
+            for key in ("finish_reason", "stop_reason", "matched_stop", "prompt_token_ids"):
+                if choice.get(key) is not None:
+                    self._choice[key] = choice[key]
+            self.complete |= bool(choice.get("finish_reason"))
+        self.text += new
+        return new
+
+    def whole(self) -> dict[str, Any]:
+        message = {
+            "content": self.text,
+            "reasoning_content": "".join(self._reasoning),
+            "tool_calls": [self._calls[i] for i in sorted(self._calls)],
+        }
+        logprobs = {"content": self._logprobs} if self._logprobs else None
+        return self._top | {
+            "choices": [self._choice | {"message": message, "token_ids": self._ids, "logprobs": logprobs}]
+        }
+
+    def _merge_call(self, call: Mapping[str, Any]) -> None:
+        merged = self._calls.setdefault(call.get("index") or 0, {"id": "", "function": {"name": "", "arguments": ""}})
+        function = call.get("function") or {}
+        merged["id"] = merged["id"] or call.get("id") or ""
+        merged["function"]["name"] += function.get("name") or ""
+        merged["function"]["arguments"] += function.get("arguments") or ""
+
+
+def ending(reply: Reply, stops: Sequence[str], *, server_tells: bool) -> tuple[str, FinishReason, str]:
+    """The turn's text with the stop string that ended it, the finish reason and that stop string.
+
+    Servers strip the stop string from the text. Where they say which it was it is put back; where they do not, the
+    closing tag is restored whose opening tag the text leaves open, the one opened last.
+    """
+    text, finish, stop = cut_at_stop(reply.text, stops)
+    if finish == "stop":
+        return text, finish, stop
+    if reply.finish == "length":
+        return text, "length", ""
+    if reply.tool_calls:
+        return text, "tool", ""
+    if reply.matched in stops:
+        return text + reply.matched, "stop", reply.matched
+    if server_tells:
+        return text, "end", ""
+    opened = [(at, stop) for stop in stops if (at := _left_open(text, stop)) >= 0]
+    if not opened:
+        return text, "end", ""
+    _, stop = max(opened)
+    return text + stop, "stop", stop
+
+
+_CLOSING = re.compile(r"\s*(?:</\s*(?P<tag>[^<>\s/]+)\s*>|<\|end_(?P<hira>\w+)\|>)\s*")
+
+
+def _left_open(text: str, stop: str) -> int:
+    """Where the opening tag that belongs to `stop` stands unclosed, or -1."""
+    parts = _CLOSING.fullmatch(stop)
+    if parts is None:
+        return -1
+    if tag := parts["tag"]:
+        found = list(re.finditer(rf"<{re.escape(tag)}(\s[^<>]*)?>", text))
+        return found[-1].start() if found else -1
+    return text.rfind(f"<|begin_{parts['hira']}|>")
+
+
+def _text(content: Any) -> str:
+    if isinstance(content, list):
+        return "".join(part.get("text") or "" for part in content if part.get("type") == "text")
+    return content or ""
+
+
+def _tool_call(call: Mapping[str, Any], index: int) -> ToolCall:
+    function = call.get("function") or {}
+    arguments = function.get("arguments")
+    return ToolCall(call.get("id") or f"call_{index}", function.get("name") or "", arguments or "")
+
+
+def _logprob_entries(logprobs: Any) -> list[Any]:
+    """Chat form `{"content": [{"token", "logprob"}]}` or text form `{"tokens": […], "token_logprobs": […]}`."""
+    if not logprobs:
+        return []
+    if "token_logprobs" in logprobs:
+        tokens = logprobs.get("tokens") or [""] * len(logprobs["token_logprobs"])
+        return [{"token": t, "logprob": p} for t, p in zip(tokens, logprobs["token_logprobs"], strict=False)]
+    return list(logprobs.get("content") or ())
+
+
+def _logprobs(logprobs: Any) -> tuple[float, ...] | None:
+    entries = _logprob_entries(logprobs)
+    return tuple(float(e["logprob"] or 0.0) for e in entries) if entries else None
+
+
+def _ids_among_logprobs(logprobs: Any) -> tuple[int, ...]:
+    """vLLM with `--return-tokens-as-token-ids` writes each token as `token_id:123`."""
+    tokens = [str(e.get("token", "")) for e in _logprob_entries(logprobs)]
+    if tokens and all(t.startswith("token_id:") for t in tokens):
+        return tuple(int(t.removeprefix("token_id:")) for t in tokens)
+    return ()

@@ -1,0 +1,251 @@
+"""Contexts at an OpenAI-compatible endpoint.
+
+    ChatSession   the context is a list of messages; the server applies the model's chat template
+    TextSession   the context is one text or one list of token ids; we apply the template
+
+Segments carry token ids only while they are exactly what the model saw: in a ChatSession that is as long as the prompt
+ids the server reports begin with all ids recorded so far. A template that drops or re-tokenises earlier turns breaks
+that, and the whole context then goes without ids rather than with wrong ones.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from ...errors import UsageError
+from ...record import Segment
+from ..base import Generation, Message, Mode, Sampling, estimate_tokens
+from ..chat import ChatFormat, Piece, encode_pieces, text_of
+from .endpoint import OnRetry
+
+if TYPE_CHECKING:
+    from .engine import OpenAIEngine
+    from .reply import Reply
+    from .tokens import Tokenizer
+
+log = logging.getLogger("subquest.engine")
+
+
+class OpenAISession:
+    """What both kinds of session share: segments, counts, the order of calls."""
+
+    path: str
+
+    def __init__(self, engine: OpenAIEngine, mode: Mode) -> None:
+        self.on_retry: OnRetry | None = engine.on_retry
+        """Called before each retry; set it to tell one context's retries from another's."""
+        self._engine = engine
+        self._mode = mode
+        self._segments: list[Segment] = []
+        self._tokens = 0
+        self._closed = False
+
+    @property
+    def segments(self) -> tuple[Segment, ...]:
+        return tuple(self._segments)
+
+    @property
+    def context_tokens(self) -> int:
+        return self._tokens
+
+    async def generate(self, sampling: Sampling) -> Generation:
+        self._must_be_open()
+        turn, reply = await self._engine.complete(self, sampling)
+        self._record(turn, reply)
+        self._take(turn)
+        self._tokens = turn.usage.prompt_tokens + turn.usage.completion_tokens
+        return turn
+
+    def resume(self, turn: Generation, segments: Sequence[Segment]) -> None:
+        """Go on as if the model had just written `turn`; `segments` is the context up to and with it."""
+        self._segments = list(segments)
+        self._take(turn)
+        self._tokens = turn.usage.prompt_tokens + turn.usage.completion_tokens
+
+    async def append(self, text: str) -> None:
+        raise NotImplementedError
+
+    def fork(self) -> OpenAISession:
+        raise NotImplementedError
+
+    async def close(self) -> None:
+        self._closed = True
+
+    def body(self, sampling: Sampling) -> dict[str, Any]:
+        """The part of the request that says what the context is."""
+        raise NotImplementedError
+
+    def render(self, reply: Reply, text: str) -> str:
+        """The turn's text, given what the endpoint answered."""
+        return text
+
+    def _take(self, turn: Generation) -> None:
+        """Make the turn part of what is sent next time."""
+        raise NotImplementedError
+
+    def _record(self, turn: Generation, reply: Reply) -> None:
+        raise NotImplementedError
+
+    def _must_be_open(self) -> None:
+        if self._closed:
+            raise UsageError("the session is closed")
+
+    def _copy_to(self, twin: OpenAISession) -> None:
+        twin.on_retry = self.on_retry
+        twin._segments = self._segments.copy()
+        twin._tokens = self._tokens
+
+
+class ChatSession(OpenAISession):
+    """Messages to `/chat/completions`."""
+
+    path = "/chat/completions"
+
+    def __init__(self, engine: OpenAIEngine, messages: Sequence[Message], mode: Mode) -> None:
+        super().__init__(engine, mode)
+        self._messages: list[dict[str, Any]] = []
+        for message in messages:
+            self._messages.append({"role": message.role, "content": message.content})
+            self._segments.append(Segment("prompt", message.content, role=message.role))
+            self._tokens += estimate_tokens(message.content)
+        self._read = 0
+        """Segments whose token ids are settled."""
+        self._exact = True
+        self._continues = mode == "completion" and engine.continuation != "turns"
+
+    def body(self, sampling: Sampling) -> dict[str, Any]:
+        body: dict[str, Any] = {"messages": self._messages}
+        if self._messages[-1]["role"] == "assistant":
+            body |= self._engine.prefill_parameters
+        return body
+
+    async def append(self, text: str) -> None:
+        self._must_be_open()
+        self._tokens += estimate_tokens(text)
+        if self._continues:
+            self._segments.append(Segment("env", text, role="assistant"))
+            self._extend(text)
+        else:
+            self._segments.append(Segment("env", text, role="user"))
+            self._messages += self._environment(text)
+
+    def fork(self) -> ChatSession:
+        self._must_be_open()
+        twin = type(self)(self._engine, (), self._mode)
+        self._copy_to(twin)
+        twin._messages = self._messages.copy()
+        twin._read, twin._exact = self._read, self._exact
+        return twin
+
+    def resume(self, turn: Generation, segments: Sequence[Segment]) -> None:
+        super().resume(turn, segments)
+        self._read = len(self._segments)
+        self._exact = all(s.token_ids or not s.text for s in segments)
+
+    def _environment(self, text: str) -> list[dict[str, Any]]:
+        return [{"role": "user", "content": text}]
+
+    def _take(self, turn: Generation) -> None:
+        if self._continues:
+            self._extend(turn.text)
+        else:
+            self._messages.append(self._assistant(turn))
+
+    def _assistant(self, turn: Generation) -> dict[str, Any]:
+        return {"role": "assistant", "content": turn.text}
+
+    def _extend(self, text: str) -> None:
+        last = self._messages[-1]
+        if last["role"] == "assistant":
+            self._messages[-1] = {"role": "assistant", "content": last["content"] + text}
+        else:
+            self._messages.append({"role": "assistant", "content": text})
+
+    def _record(self, turn: Generation, reply: Reply) -> None:
+        known = [i for s in self._segments[: self._read] for i in s.token_ids]
+        fresh = self._segments[self._read :]
+        agent = Segment("agent", turn.text, role="assistant")
+        shown = bool(turn.token_ids and reply.prompt_ids)
+        if self._exact and shown and list(reply.prompt_ids[: len(known)]) == known:
+            if fresh:
+                merged = replace(
+                    fresh[0], text="\n\n".join(s.text for s in fresh) if not known else "".join(s.text for s in fresh)
+                )
+                if len(fresh) > 1:
+                    merged = replace(merged, role="")
+                fresh = [replace(merged, token_ids=reply.prompt_ids[len(known) :])]
+            agent = replace(agent, token_ids=turn.token_ids, logprobs=turn.logprobs)
+            self._segments = [*self._segments[: self._read], *fresh, agent]
+        else:
+            if self._exact and known:
+                log.warning(
+                    "%s: the chat template rewrites earlier turns; recording without token ids", self._engine.name
+                )
+            self._exact = False
+            self._segments = [replace(s, token_ids=(), logprobs=None) for s in self._segments] + [agent]
+        self._read = len(self._segments)
+
+
+class TextSession(OpenAISession):
+    """A text, or the very token ids, to `/completions`; the chat format is ours."""
+
+    path = "/completions"
+
+    def __init__(
+        self,
+        engine: OpenAIEngine,
+        messages: Sequence[Message],
+        mode: Mode,
+        form: ChatFormat,
+        tokenizer: Tokenizer | None,
+    ) -> None:
+        super().__init__(engine, mode)
+        self._form = form
+        self._tokenizer = tokenizer
+        self._end_id = tokenizer.encode(form.end, True)[-1] if tokenizer is not None else None
+        if messages:
+            self._add("prompt", form.opening(messages), role="")
+
+    def body(self, sampling: Sampling) -> dict[str, Any]:
+        if self._tokenizer is not None:
+            return {"prompt": [i for s in self._segments for i in s.token_ids]}
+        return {"prompt": "".join(s.text for s in self._segments)}
+
+    async def append(self, text: str) -> None:
+        self._must_be_open()
+        if self._mode == "completion":
+            self._add("env", [Piece(text, False)], role="assistant")
+        else:
+            ids = self._segments[-1].token_ids
+            ended = self._end_id is not None and bool(ids) and ids[-1] == self._end_id
+            self._add("env", self._form.user_turn(text, ended=ended), role="user")
+
+    def fork(self) -> TextSession:
+        self._must_be_open()
+        twin = TextSession(self._engine, (), self._mode, self._form, self._tokenizer)
+        self._copy_to(twin)
+        return twin
+
+    def _add(self, kind: Any, pieces: Sequence[Piece], role: str) -> None:
+        text = text_of(pieces)
+        ids = tuple(encode_pieces(pieces, self._tokenizer.encode)) if self._tokenizer is not None else ()
+        self._segments.append(Segment(kind, text, ids, role=role))
+        self._tokens += len(ids) or estimate_tokens(text)
+
+    def _take(self, turn: Generation) -> None:
+        """The context is the segments themselves, so the recorded turn is already part of it."""
+
+    def _record(self, turn: Generation, reply: Reply) -> None:
+        if self._tokenizer is None:
+            self._segments.append(Segment("agent", turn.text, role="assistant"))
+            return
+        ids, logprobs = turn.token_ids, turn.logprobs
+        if not ids:
+            raise UsageError(
+                f"{self._engine.name}: the server shows no token ids, so a tokenizer cannot keep the context exact; "
+                "serve the model with vLLM or SGLang, or leave the tokenizer out"
+            )
+        self._segments.append(Segment("agent", turn.text, ids, logprobs, role="assistant"))
