@@ -24,6 +24,7 @@ from ..limits import Limits
 from ..record import Episode, Question
 from ..retrieval.base import Search
 from .prompting import FOLDER, Prompts
+from .replies import declines
 from .runtime import Answer, LimitReached, RoleSetup, Run
 
 MAX_QUESTION = 32_768
@@ -36,6 +37,7 @@ class NoSettings:
 
 
 S = TypeVar("S")
+T = TypeVar("T")
 
 
 class System(Generic[S]):
@@ -50,6 +52,12 @@ class System(Generic[S]):
     Settings: ClassVar[type[Any]] = NoSettings
     sampling: ClassVar[Sampling] = Sampling()
     """How the paper decodes."""
+    presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
+    """Named variants of the settings."""
+    stand_ins: ClassVar[Mapping[str, str]] = {}
+    """Roles that run as another role does where they were given nothing of their own."""
+    answering: ClassVar[str] = ""
+    """The role that writes the final answer; the first of `roles` where empty."""
 
     def __init__(
         self,
@@ -59,11 +67,15 @@ class System(Generic[S]):
         sampling: Sampling | Mapping[str, Sampling] | None = None,
         limits: Limits | Mapping[str, Limits] | None = None,
         prompts: str | Path | None = None,
+        preset: str = "",
+        abstain: bool = False,
         **settings: Any,
     ) -> None:
+        """`abstain` allows the answer "unknown", which then ends the episode as abstained and without an answer."""
         self.engines: Mapping[str, Engine] = model if isinstance(model, Mapping) else {"": model}
         self.search = search
-        self.settings: S = self._checked_settings(settings)
+        self.abstain = abstain
+        self.settings: S = self._checked_settings({**self._preset(preset), **settings})
         self._samplings = sampling if isinstance(sampling, Mapping) else {"": sampling or type(self).sampling}
         self._limits = limits if isinstance(limits, Mapping) else {"": limits or Limits()}
         for what, given in (("model", self.engines), ("sampling", self._samplings), ("limits", self._limits)):
@@ -88,13 +100,14 @@ class System(Generic[S]):
     def setup(self, role: str) -> RoleSetup:
         """The engine, sampling and limits of a role."""
         if role not in self._setups:
-            engine = self.engines.get(role) or self.engines.get("")
+            names = (role, self.stand_ins.get(role, role), "")
+            engine = _first(self.engines, names)
             if engine is None:
                 raise UsageError(f"no model is given for the role {role!r} of {self.name}")
             if isinstance(engine, RoleAware):
                 engine = engine.for_role(role)
-            sampling = self._samplings.get(role) or self._samplings.get("") or type(self).sampling
-            self._setups[role] = RoleSetup(engine, sampling, self._limits.get(role, Limits()) if role else Limits())
+            sampling = _first(self._samplings, names) or type(self).sampling
+            self._setups[role] = RoleSetup(engine, sampling, _first(self._limits, names[:2]) or Limits())
         return self._setups[role]
 
     async def solve(
@@ -108,7 +121,10 @@ class System(Generic[S]):
         """One episode. Failures of models and searches are recorded in it; only defects and wrong usage raise."""
         question = checked_question(question)
         events = EventLog(listener)
-        run = Run(question, self.setup, self.search, events, self._limits.get("", Limits()), seed)
+        answering = self.answering or (self.roles[0] if self.roles else "")
+        additions = {answering: self.prompts.text("abstain")} if self.abstain else {}
+        limits = self._limits.get("", Limits())
+        run = Run(question, self.setup, self.search, events, limits, seed, additions=additions)
         settings = to_dict(self.settings)
         events.emit("start", question=question.question, system=self.name, model=self.model_name, settings=settings)
         try:
@@ -121,6 +137,8 @@ class System(Generic[S]):
             cancelled = isinstance(error, asyncio.CancelledError)
             events.emit("end", stop_reason="cancelled" if cancelled else "crashed", message=repr(error))
             raise
+        if self.abstain and declines(answer.text):
+            answer = dataclasses.replace(answer, text="", stop_reason="abstained")
         events.emit("answer", answer=answer.text, forced=answer.forced, confidence=answer.confidence)
         trajectories, usage = await run.finish()
         events.emit("end", stop_reason=answer.stop_reason, usage=to_dict(usage))
@@ -194,6 +212,12 @@ class System(Generic[S]):
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
 
+    def _preset(self, name: str) -> Mapping[str, Any]:
+        if name and name not in self.presets:
+            known = ", ".join(self.presets) or "none"
+            raise UsageError(f"system {self.name!r} has no preset {name!r}; it has {known}")
+        return self.presets[name] if name else {}
+
     def _checked_settings(self, settings: Mapping[str, Any]) -> S:
         known = [f.name for f in dataclasses.fields(self.Settings)]
         for key in settings:
@@ -207,6 +231,11 @@ class System(Generic[S]):
         for role in given:
             if role and self.roles and role not in self.roles:
                 raise UsageError(f"{what}: system {self.name!r} has no role {role!r}; it has {', '.join(self.roles)}")
+
+
+def _first(given: Mapping[str, T], names: Iterable[str]) -> T | None:
+    """What is given for the first of the names that has something."""
+    return next((given[name] for name in names if name in given), None)
 
 
 def checked_question(question: str | Question, number: int = 0) -> Question:

@@ -21,12 +21,12 @@ _FIELD = re.compile(r"\$([a-z_]+)")
 
 
 class Prompts:
-    """The prompts of one system: `own` is the system's folder, `override` the user's."""
+    """The prompts of one system: `own` is its folder, `override` the user's; some prompts all systems share."""
 
     def __init__(self, own: Path, override: Path | None = None) -> None:
         if override is not None and not override.is_dir():
             raise UsageError(f"the prompts folder {str(override)!r} does not exist")
-        self._folders = tuple(f for f in (override, own) if f is not None)
+        self._folders = tuple(f for f in (override, own, FOLDER) if f is not None)
 
     def text(self, name: str, **fields: str) -> str:
         """One prompt file as text, for messages in mid-conversation."""

@@ -13,7 +13,7 @@ import asyncio
 import hashlib
 import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from ..codec import to_dict
@@ -78,7 +78,10 @@ class Run:
         events: EventLog,
         limits: Limits,
         seed: int | None = None,
+        *,
+        additions: Mapping[str, str] | None = None,
     ) -> None:
+        """`additions` are lines that go to the end of a role's instructions."""
         self.question = question
         self.events = events
         self.budget = Budget("the episode", limits)
@@ -91,6 +94,7 @@ class Run:
         self._roles = roles
         self._search = search
         self._seed = seed
+        self._additions = additions or {}
         self._raw_runs: dict[str, frozenset[str]] = {}
 
     async def open(
@@ -111,6 +115,8 @@ class Run:
         budget = above.child(role, setup.limits.tightened(limits or Limits()))
         siblings = sum(1 for c in self.contexts if c.parent is parent)
         name = f"{parent.id}.{siblings + 1}" if parent else str(siblings + 1)
+        if addition := self._additions.get(role):
+            messages = [replace(messages[0], content=f"{messages[0].content}\n{addition}"), *messages[1:]]
         if shielded:
             messages = [replace(m, content=self.without_raw_runs(m.content, name)) for m in messages]
         session = await setup.engine.open(messages, mode=mode)
@@ -177,18 +183,22 @@ class Run:
         return trajectories, replace(usage, seconds=round(self.events.seconds, 6))
 
     def without_raw_runs(self, text: str, place: str) -> str:
-        """The text, cut where it begins to repeat a document that the episode has read."""
+        """The text; verbatim stretches of documents that the episode has read are cut to below `RAW_RUN` words."""
         words = list(_WORD.finditer(text))
         if len(words) < RAW_RUN or not self.documents:
             return text
         for identifier, document in self.documents.items():
             if identifier not in self._raw_runs:
                 self._raw_runs[identifier] = frozenset(_runs(_WORD.findall(document.text)))
+        kept, position, previous = "", 0, -2
         for at, run in enumerate(_runs([word[0] for word in words])):
             if any(run in runs for runs in self._raw_runs.values()):
-                self.events.emit("limit", place, what="raw document text", message="a verbatim passage was cut")
-                return text[: words[at + RAW_RUN - 1].start()] + "…"
-        return text
+                excess = words[at + RAW_RUN - 1]
+                kept += "" if at == previous + 1 else text[position : excess.start()] + "…"
+                position, previous = excess.end(), at
+        if position:
+            self.events.emit("limit", place, what="raw document text", message="a verbatim passage was cut")
+        return kept + text[position:]
 
 
 _WORD = re.compile(r"\w+")
@@ -257,10 +267,14 @@ class Context:
 
     def show(self, hits: Sequence[Hit], *, tag: str = "documents", tokens: int) -> None:
         """Raw documents in a tag, each cut to `tokens`. Never for a shielded context."""
+        self.read(hits)
+        self.tell(wrap(tag, render_documents([hit.document for hit in hits], tokens, self.engine)))
+
+    def read(self, hits: Sequence[Hit]) -> None:
+        """Note that the context sees these documents, for systems that word them themselves."""
         if self.shielded:
             raise BarrierError(f"documents must not enter the context of {self.role} {self.id}")
         self.documents.extend(hit.document for hit in hits)
-        self.tell(wrap(tag, render_documents([hit.document for hit in hits], tokens, self.engine)))
 
     async def force(self, instruction: str, *tags: str) -> str:
         """One last turn beyond the budget, told to conclude. Empty when the model gives nothing or fails."""

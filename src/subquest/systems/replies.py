@@ -1,0 +1,72 @@
+"""Reading what models reply: final answers in tags or boxes, one-word decisions, hedges and refusals."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from .evidence import Finding, support
+from .runtime import Answer, Context, Turn, confidence
+
+_WORD = re.compile(r"\w+")
+_HEDGE = re.compile(
+    r"\b(?:unknown|unclear|uncertain|unsure|not (?:sure|certain|clear|known|specified|mentioned|provided|enough)|"
+    r"(?:can|could)(?:not|n't| not) (?:be )?(?:determined?|found|find|answer(?:ed)?|say|tell)|insufficient|"
+    r"(?:do|does|did)(?:n't| not) (?:know|say|mention|specify|state)|maybe|perhaps|possibly|probably|might|likely|"
+    r"no (?:answer|information|evidence))\b",
+    re.IGNORECASE,
+)
+_DECLINES = {"unknown", "not known", "i do not know", "i don t know", "no answer", "n a", "cannot be determined"}
+
+
+def declines(text: str) -> bool:
+    """Whether an answer says that it does not know, and nothing else."""
+    return " ".join(_WORD.findall(text.casefold())) in _DECLINES
+
+
+def hedges(text: str) -> bool:
+    """Whether a text carries a marker of uncertainty ("perhaps", "not specified", ...)."""
+    return _HEDGE.search(text) is not None
+
+
+def boxed(text: str) -> str:
+    r"""Content of the last `\boxed{...}`, braces balanced; empty where there is none."""
+    start = text.rfind("\\boxed{")
+    if start < 0:
+        return ""
+    depth, begin = 1, start + len("\\boxed{")
+    for at in range(begin, len(text)):
+        depth += {"{": 1, "}": -1}.get(text[at], 0)
+        if depth == 0:
+            return text[begin:at].strip()
+    return text[begin:].strip()
+
+
+def answer_in(turn: Turn, tag: str = "answer") -> str:
+    """The answer a turn gives: in the tag, in a box, or else whatever it says outside its thinking."""
+    block = turn.parsed.last(tag)
+    content = block.content if block else ""
+    return boxed(content or turn.text) or content or turn.parsed.outside
+
+
+def decides(turn: Turn, yes: str, no: str, *, default: bool) -> bool:
+    """A decision between two words: the one that comes first outside the thinking; `default` where neither does."""
+    text = " ".join([turn.parsed.outside, *(b.content for b in turn.parsed.blocks if b.tag != "think")]).casefold()
+    found = [word for word in _WORD.findall(text) if word in (yes, no)]
+    return found[0] == yes if found else default
+
+
+async def conclude(context: Context, turn: Turn, findings: Sequence[Finding] = ()) -> Answer:
+    """Close the context of the role that answers, and word the answer; a missing tag is noted, its text used."""
+    if turn.parsed.first("answer") is None:
+        context.format_errors.append("no <answer>")
+        context.run.events.emit("error", context.id, where="format", message="no <answer>", text=turn.text)
+    text = answer_in(turn)
+    stop_reason = "answered" if text else "no answer"
+    await context.close(stop_reason, text)
+    return Answer(
+        text,
+        confidence=confidence(turn),
+        evidence=support(findings),
+        stop_reason=stop_reason,
+    )
