@@ -53,6 +53,15 @@ def delta(content: str | None = None, finish: str | None = None, **choice: Any) 
     return {"choices": [{"index": 0, "delta": body | choice.pop("delta", {}), "finish_reason": finish, **choice}]}
 
 
+async def until(condition: Callable[[], Any]) -> None:
+    """Wait for something that happens on the other side of a connection."""
+    for _ in range(1000):
+        if condition():
+            return
+        await asyncio.sleep(0.01)
+    raise AssertionError("it did not happen within 10 s")
+
+
 class Loopback:
     """Use as `async with Loopback(answer, answer, …)`: each request takes the next answer, the last one stays."""
 
@@ -122,6 +131,7 @@ class Loopback:
             if done:
                 raise ConnectionError
             gone.cancel()
+            await asyncio.wait({gone})
         headers = dict(answer.headers)
         if answer.pieces is None:
             payload = answer.body if isinstance(answer.body, bytes) else json.dumps(answer.body).encode()

@@ -1,0 +1,269 @@
+"""What goes wrong at endpoints, over real connections: it is retried, or said clearly."""
+
+import asyncio
+import email.utils
+import time
+
+import pytest
+
+from subquest.engine import Message, Sampling
+from subquest.engine.openai import Endpoint, Limits, OpenAIEngine, Retry
+from subquest.engine.openai import endpoint as endpoint_module
+from subquest.engine.openai.failures import failure, retry_after
+from subquest.errors import ContextOverflow, EngineError, EngineRefused, EngineUnavailable
+
+from .loopback import Answer, Loopback, chat, delta, events, until
+
+PROMPT = [Message("user", "Who?")]
+
+
+@pytest.fixture(autouse=True)
+def short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(endpoint_module, "FIRST_WAIT", 0.01)
+
+
+def engine_at(server: Loopback, *, stream: bool = False, **options) -> OpenAIEngine:
+    return OpenAIEngine("m", endpoint=Endpoint(server.url, **options), server="openai", stream=stream)
+
+
+async def ask(engine: OpenAIEngine, retries: list[Retry] | None = None) -> str:
+    session = await engine.open(PROMPT)
+    if retries is not None:
+        session.on_retry = retries.append
+    return (await session.generate(Sampling())).text
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        Answer({"error": "busy"}, 429, {"Retry-After": "0"}),
+        Answer({"error": {"message": "boom"}}, 500),
+        Answer(b"<html>bad gateway</html>", 502),
+        Answer({}, 529),
+        Answer(b'{"choices": [', 200),
+        Answer({"choices": []}, 200),
+        Answer([1, 2], 200),
+        Answer(chat("lost"), drop=True),
+        Answer({"error": {"message": "overloaded", "code": 503}}, 200),
+    ],
+    ids=["429", "500", "502", "529", "malformed", "empty", "list", "dropped", "error-in-200"],
+)
+async def test_passing_faults_are_retried(fault: Answer) -> None:
+    retries: list[Retry] = []
+    async with Loopback(fault, fault, chat("fine")) as server:
+        assert await ask(engine_at(server), retries) == "fine"
+        assert len(server.posts) == 3
+    assert [r.attempt for r in retries] == [1, 2]
+    assert all(r.where == "engine" and r.reason and r.wait >= 0 for r in retries)
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        Answer(pieces=events(delta("half "), done=False), drop=True),
+        Answer(pieces=events(delta("half "), done=False)),
+        Answer(pieces=[*events(delta("half "), done=False), b'data: {"choi\n\n']),
+        Answer(pieces=events(delta("half "), {"error": {"message": "engine died", "code": 500}}, done=False)),
+    ],
+    ids=["connection-lost", "no-end", "malformed", "error-in-stream"],
+)
+async def test_a_broken_stream_is_begun_anew(fault: Answer) -> None:
+    whole = Answer(pieces=events(delta("whole "), delta("thing", "stop")))
+    async with Loopback(fault, whole) as server:
+        assert await ask(engine_at(server, stream=True)) == "whole thing"
+        assert len(server.posts) == 2
+
+
+async def test_retry_after_is_honoured_for_everyone() -> None:
+    retries: list[Retry] = []
+    busy = Answer({"error": "slow down"}, 429, {"Retry-After": "0.4"})
+    async with Loopback(busy, chat("fine")) as server:
+        engine = engine_at(server)
+        start = time.monotonic()
+        first = asyncio.ensure_future(ask(engine, retries))
+        await until(lambda: retries)
+        assert await ask(engine) == "fine"
+        assert time.monotonic() - start >= 0.4
+        assert await first == "fine"
+    assert 0.4 <= retries[0].wait <= 0.5
+
+
+async def test_a_wait_longer_than_the_time_out_is_not_waited() -> None:
+    async with Loopback(Answer({"error": "quota"}, 429, {"Retry-After": "3600"})) as server:
+        with pytest.raises(EngineUnavailable, match="asks to wait 3600 s"):
+            await ask(engine_at(server, timeout=30))
+        assert len(server.posts) == 1
+
+
+def test_retry_after_forms() -> None:
+    now = 1_800_000_000.0
+    assert retry_after({"retry-after": "7"}) == 7
+    assert retry_after({"retry-after": "-7"}) == 0
+    assert retry_after({"retry-after-ms": "250", "retry-after": "7"}) == 0.25
+    assert retry_after({"retry-after": email.utils.formatdate(now + 90, usegmt=True)}, now) == 90
+    assert retry_after({"retry-after": email.utils.formatdate(now - 90, usegmt=True)}, now) == 0
+    assert retry_after({"retry-after": "soon"}) is None
+    assert retry_after({}) is None
+
+
+async def test_retries_end() -> None:
+    async with Loopback(Answer({"error": {"message": "boom"}}, 500)) as server:
+        with pytest.raises(EngineUnavailable, match=r"boom \(tried 3 times\)"):
+            await ask(engine_at(server, retries=2))
+        assert len(server.posts) == 3
+
+
+async def test_slow_answers_run_into_the_time_out() -> None:
+    slow = Answer(pieces=events(*[delta("x") for _ in range(100)]), gap=0.02)
+    for fault, stream in ((Answer(chat("late"), delay=5.0), False), (slow, True)):
+        async with Loopback(fault) as server:
+            with pytest.raises(EngineUnavailable, match=r"did not finish within 0\.2 s"):
+                await ask(engine_at(server, stream=stream, timeout=0.2, retries=0))
+
+
+async def test_nobody_listens() -> None:
+    async with Loopback(chat("x")) as server:
+        url = server.url
+    engine = OpenAIEngine("m", endpoint=Endpoint(url, retries=1))
+    with pytest.raises(EngineUnavailable, match="is the server up"):
+        await ask(engine)
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "says"),
+    [
+        (401, {"error": {"message": "Incorrect API key"}}, "OPENAI_API_KEY"),
+        (403, {"error": {"message": "no access"}}, "rights"),
+        (404, {"error": {"message": "The model `m` does not exist."}}, "no model 'm' is served there"),
+        (404, {"detail": "Not Found"}, "usually ends in /v1"),
+        (400, {"error": {"message": "messages must alternate"}}, "must alternate"),
+        (429, {"error": {"message": "pay first", "code": "insufficient_quota"}}, "quota is used up"),
+        (413, b"too large", "too large"),
+    ],
+)
+async def test_refusals_say_what_to_do_and_are_not_retried(status: int, body: object, says: str) -> None:
+    async with Loopback(Answer(body, status)) as server:
+        with pytest.raises(EngineRefused, match=says):
+            await ask(engine_at(server))
+        assert len(server.posts) == 1
+
+
+OVERFLOWS = {
+    "openai": (
+        {
+            "message": "This model's maximum context length is 8192 tokens. However, your messages resulted in 9001 "
+            "tokens. Please reduce the length of the messages.",
+            "code": "context_length_exceeded",
+        },
+        400,
+        8192,
+    ),
+    "vllm": (
+        {
+            "message": "This model's maximum context length is 4096 tokens. However, your request has 5000 input "
+            "tokens. Please reduce the length of the input messages.",
+            "code": 400,
+        },
+        400,
+        4096,
+    ),
+    "vllm-decoder": (
+        {"message": "The decoder prompt (length 5000) is longer than the maximum model length of 4096."},
+        400,
+        4096,
+    ),
+    "sglang": (
+        {"message": "The input (5000 tokens) is longer than the model's context length (4096 tokens)."},
+        400,
+        4096,
+    ),
+    "sglang-total": (
+        {"message": "Requested token count exceeds the model's maximum context length of 4096 tokens."},
+        400,
+        4096,
+    ),
+    "llama.cpp": (
+        {
+            "message": "the request exceeds the available context size, try increasing it",
+            "type": "exceed_context_size_error",
+            "n_prompt_tokens": 5000,
+            "n_ctx": 4096,
+        },
+        400,
+        4096,
+    ),
+    "llama.cpp-500": (
+        {
+            "code": 500,
+            "message": "the request exceeds the available context size. try increasing the context size",
+            "type": "exceed_context_size_error",
+            "n_ctx": 256,
+        },
+        500,
+        256,
+    ),
+    "llama-cpp-python": ({"message": "Requested tokens (2285) exceed context window of 2048"}, 500, 2048),
+    "anthropic": ({"message": "prompt is too long: 210000 tokens > 200000 maximum"}, 400, None),
+}
+
+
+@pytest.mark.parametrize("name", OVERFLOWS)
+async def test_context_overflows_are_recognised(name: str) -> None:
+    error, status, window = OVERFLOWS[name]
+    async with Loopback(Answer({"error": error}, status)) as server:
+        engine = engine_at(server)
+        with pytest.raises(ContextOverflow, match="does not fit m"):
+            await ask(engine)
+        assert len(server.posts) == 1
+        assert engine.context_window == window
+
+
+async def test_a_turn_that_almost_fits_is_asked_for_shorter() -> None:
+    message = (
+        "'max_tokens' or 'max_completion_tokens' is too large: 512. This model's maximum context length is 4096 "
+        "tokens and your request has 4000 input tokens (512 > 4096 - 4000)."
+    )
+    async with Loopback(Answer({"error": {"message": message}}, 400), chat("fits")) as server:
+        assert await ask(engine_at(server)) == "fits"
+        assert [p["max_tokens"] for p in server.posts] == [512, 96]
+
+
+def test_what_is_no_overflow_stays_what_it_is() -> None:
+    for status, message in ((400, "max_tokens must be at least 1"), (500, "CUDA out of memory")):
+        error = failure(status, f'{{"error": {{"message": "{message}"}}}}', url="u", model="m")
+        assert isinstance(error, EngineError)
+        assert not isinstance(error, ContextOverflow)
+
+
+async def test_concurrency_is_bounded_and_used() -> None:
+    async with Loopback(lambda request: Answer(chat("x"), delay=0.03)) as server:
+        engine = engine_at(server, limits=Limits(concurrency=5))
+        await asyncio.gather(*(ask(engine) for _ in range(30)))
+        assert server.peak == 5
+        assert server.connections <= 6
+
+
+async def test_cancelling_closes_the_request() -> None:
+    async with Loopback(Answer(chat("late"), delay=30.0)) as server:
+        engine = engine_at(server, limits=Limits(concurrency=1))
+        task = asyncio.ensure_future(ask(engine))
+        await until(lambda: server.posts)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        await until(lambda: server.disconnects)
+        server.answers[:] = [Answer(chat("next"))]
+        assert await ask(engine) == "next"
+
+
+async def test_failed_turns_leave_the_context_as_it_was() -> None:
+    async with Loopback(chat("a"), Answer({"error": "no"}, 403), chat("b")) as server:
+        session = await engine_at(server).open(PROMPT)
+        await session.generate(Sampling())
+        await session.append("env")
+        before = session.segments
+        with pytest.raises(EngineRefused):
+            await session.generate(Sampling())
+        assert session.segments == before
+        assert (await session.generate(Sampling())).text == "b"
+        assert server.posts[1] == server.posts[2]

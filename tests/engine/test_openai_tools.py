@@ -1,0 +1,120 @@
+"""Native tool calls, seen by systems as tags."""
+
+import json
+from typing import Any
+
+import pytest
+
+from subquest.engine import Message, Sampling
+from subquest.engine.openai import Action, OpenAIEngine
+
+from .loopback import Answer, Loopback, chat, delta, events
+
+PROMPT = [Message("system", "Plan."), Message("user", "Who?")]
+SEARCH = Action("search", "Search the corpus.", "query", "a short question")
+ANSWER = Action("answer", "Give the final answer.")
+
+
+def call(name: str, arguments: str, id: str = "c1") -> dict[str, Any]:
+    return {"id": id, "type": "function", "function": {"name": name, "arguments": arguments}}
+
+
+def calling(*calls: dict[str, Any], text: str | None = None) -> dict[str, Any]:
+    return chat(text, "tool_calls", message={"tool_calls": list(calls)})
+
+
+def engine_at(server: Loopback, **options: Any) -> OpenAIEngine:
+    return OpenAIEngine("m", base_url=server.url, protocol="tools", **options)
+
+
+async def test_a_call_is_a_tag_and_its_result_a_tool_message() -> None:
+    async with Loopback(calling(call("search", '{"query": "capital"}'), text="I look."), chat("plain")) as server:
+        session = await engine_at(server, actions=[SEARCH, ANSWER]).open(PROMPT)
+        turn = await session.generate(Sampling())
+        assert (turn.text, turn.finish) == ("I look.\n<search>capital</search>", "tool")
+        assert turn.tool_calls[0].name == "search"
+        assert session.segments[-1].text == turn.text
+        await session.append("<documents>Lima</documents>")
+        last = await session.generate(Sampling())
+        assert (last.text, last.finish) == ("plain", "end")
+        assert [t["function"]["name"] for t in server.posts[0]["tools"]] == ["search", "answer"]
+        assert server.posts[0]["tools"][0]["function"]["parameters"] == {
+            "type": "object",
+            "properties": {"query": {"type": "string", "description": "a short question"}},
+            "required": ["query"],
+        }
+        assert server.posts[1]["messages"][2:] == [
+            {"role": "assistant", "content": "I look.", "tool_calls": [call("search", '{"query": "capital"}')]},
+            {"role": "tool", "tool_call_id": "c1", "content": "<documents>Lima</documents>"},
+        ]
+
+
+async def test_several_calls_in_one_turn() -> None:
+    calls = [call("task", '{"text": "one"}', "a"), call("task", '{"text": "two"}', "b")]
+    async with Loopback(calling(*calls), chat("ok")) as server:
+        session = await engine_at(server, actions=[Action("task", "Hand out.")]).open(PROMPT)
+        turn = await session.generate(Sampling())
+        assert turn.text == "<task>one</task>\n<task>two</task>"
+        await session.append("<result>1 and 2</result>")
+        await session.generate(Sampling())
+        assistant, first, second = server.posts[1]["messages"][2:]
+        assert assistant["content"] is None
+        assert (first["tool_call_id"], first["content"]) == ("a", "<result>1 and 2</result>")
+        assert (second["tool_call_id"], second["role"]) == ("b", "tool")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        ('{"query": "q"}', "q"),
+        ('{"search_query": "q"}', "q"),
+        ('{"query": ["a", "b"]}', '["a", "b"]'),
+        ("not json", "not json"),
+        ('"bare"', "bare"),
+        ("", ""),
+        ("{}", ""),
+    ],
+)
+def test_arguments_as_models_write_them(arguments: str, text: str) -> None:
+    assert SEARCH.argument_of(arguments) == text
+
+
+async def test_calls_in_a_stream_other_tags_and_unknown_tools() -> None:
+    hira = Action("search", "Search.", "query", opening="<|begin_search|>", closing="<|end_search|>")
+    pieces = [
+        delta(delta={"tool_calls": [{"index": 0, "id": "x", "function": {"name": "search", "arguments": '{"que'}}]}),
+        delta(delta={"tool_calls": [{"index": 0, "function": {"arguments": 'ry": "q"}'}}]}),
+        delta(delta={"tool_calls": [{"index": 1, "id": "y", "function": {"name": "guess", "arguments": "{}"}}]}),
+        delta(None, "tool_calls"),
+    ]
+    async with Loopback(Answer(pieces=events(*pieces))) as server:
+        session = await engine_at(server, actions=[hira], stream=True).open(PROMPT)
+        turn = await session.generate(Sampling())
+        assert turn.text == "<|begin_search|>q<|end_search|>\n<guess></guess>"
+        assert [(c.id, c.arguments) for c in turn.tool_calls] == [("x", '{"query": "q"}'), ("y", "{}")]
+
+
+async def test_tags_written_by_the_model_work_too_and_forks_keep_calls() -> None:
+    answers = (chat("<search>q"), calling(call("search", '{"query": "r"}')), chat("end"))
+    async with Loopback(*answers) as server:
+        session = await engine_at(server, actions=[SEARCH]).open(PROMPT)
+        turn = await session.generate(Sampling(stop=("</search>",)))
+        assert turn.text == "<search>q</search>"
+        await session.append("docs")
+        assert json.dumps(server.posts[0]["messages"]).count("docs") == 0
+        await session.generate(Sampling())
+        assert server.posts[1]["messages"][-1] == {"role": "user", "content": "docs"}
+        twin = session.fork()
+        await twin.append("more")
+        await twin.generate(Sampling())
+        assert server.posts[2]["messages"][-1]["role"] == "tool"
+
+
+async def test_actions_by_role() -> None:
+    async with Loopback(chat("x")) as server:
+        engine = engine_at(server).with_actions({"executor": [SEARCH]})
+        await (await engine.for_role("executor").open(PROMPT)).generate(Sampling())
+        await (await engine.for_role("planner").open(PROMPT)).generate(Sampling())
+        assert "tools" in server.posts[0]
+        assert "tools" not in server.posts[1]
+        assert engine.for_role("executor").endpoint is engine.endpoint
