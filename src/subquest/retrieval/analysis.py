@@ -29,9 +29,9 @@ MAX_TERM = 64
 STOP_WORDS: Mapping[str, frozenset[bytes]] = {
     "english": frozenset(
         b"a about am an and any are as at be been being but by can could did do does doing for from had has have "
-        b"having he her hers him his how i if in into is it its me my no nor not of on or our ours s she should so such t "
-        b"than that the their theirs them then there these they this those to too us was we were what when where which "
-        b"who whom whose why will with would you your yours".split()
+        b"having he her hers him his how i if in into is it its me my no nor not of on or our ours s she should so "
+        b"such t than that the their theirs them then there these they this those to too us was we were what when "
+        b"where which who whom whose why will with would you your yours".split()
     ),
     "any": frozenset(),
 }

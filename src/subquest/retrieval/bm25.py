@@ -15,15 +15,22 @@ from __future__ import annotations
 
 import heapq
 import math
+import os
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
-from .segment import Posting, PythonSegment
+from ..errors import UsageError
+from . import kernel
+from .kernel import KernelSegment
+from .segment import PythonSegment
 
 ONE = 4294967296.0
 """Scores are kept as multiples of 1 / ONE."""
+
+_CACHED_TERMS = 1 << 17
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +42,10 @@ class BM25:
     b: float = 0.4
     """How much long documents pay; 0 not at all, 1 in full."""
 
+    def __post_init__(self) -> None:
+        if not (0 <= self.k1 < math.inf and 0 <= self.b <= 1):
+            raise UsageError(f"BM25 needs k1 of at least 0 and b from 0 to 1, not k1 = {self.k1}, b = {self.b}")
+
 
 class Scored(NamedTuple):
     """A document's number and its score."""
@@ -43,25 +54,10 @@ class Scored(NamedTuple):
     score: float
 
 
-class Segment(Protocol):
-    """What search needs of a segment; the kernel's and the Python reader both have it."""
-
-    documents: int
-    total_length: int
-    numbers: Sequence[int]
-    lengths: Sequence[int]
-
-    def find(self, term: bytes) -> int: ...
-    def frequency(self, i: int) -> int: ...
-    def close(self) -> None: ...
-
-
 class Removed:
     """The removed documents of one segment: a bit a local number."""
 
-    def __init__(self, segment: Segment, numbers: Sequence[int]) -> None:
-        from bisect import bisect_left
-
+    def __init__(self, segment: KernelSegment | PythonSegment, numbers: Sequence[int]) -> None:
         self.bits = bytearray((segment.documents + 63) // 64 * 8)
         self.count = 0
         self.length = 0
@@ -72,15 +68,19 @@ class Removed:
                 self.count += 1
                 self.length += segment.lengths[local]
 
-    def __contains__(self, local: int) -> bool:
-        return bool(self.bits[local >> 3] & 1 << (local & 7))
-
 
 class Part(NamedTuple):
     """A segment and what was removed from it since it was written."""
 
-    segment: PythonSegment
+    segment: KernelSegment | PythonSegment
     removed: Removed | None
+
+
+class _Term(NamedTuple):
+    documents: int
+    """Live documents with the term."""
+    numbers: tuple[int, ...]
+    """The term's number in each segment, -1 for none."""
 
 
 class Lexical:
@@ -90,59 +90,91 @@ class Lexical:
         self.parts = tuple(parts)
         self.documents = sum(p.segment.documents - (p.removed.count if p.removed else 0) for p in parts)
         self.total_length = sum(p.segment.total_length - (p.removed.length if p.removed else 0) for p in parts)
+        self.average = self.total_length / self.documents if self.total_length else 1.0
+        self._terms: dict[bytes, _Term] = {}
 
-    def frequency(self, term: bytes) -> int:
-        """In how many live documents the term stands."""
-        total = 0
-        for segment, removed in self.parts:
-            i = segment.find(term)
-            if i < 0:
-                continue
-            if removed is None:
-                total += segment.frequency(i)
-            else:
-                total += sum(posting.local not in removed for posting in segment.postings(i))
-        return total
+    def term(self, term: bytes) -> _Term:
+        """Where the term stands; remembered, because queries repeat terms."""
+        found = self._terms.get(term)
+        if found is None:
+            numbers = tuple(part.segment.find(term) for part in self.parts)
+            documents = sum(
+                part.segment.live(number, part.removed.bits if part.removed else None)
+                for part, number in zip(self.parts, numbers, strict=True)
+                if number >= 0
+            )
+            if len(self._terms) >= _CACHED_TERMS:
+                self._terms.clear()
+            found = self._terms[term] = _Term(documents, numbers)
+        return found
 
-    def weights(self, terms: Sequence[bytes]) -> dict[bytes, float]:
-        """n(t, q) · idf(t) of the query's terms that some document has."""
-        out = {}
+    def weigh(self, terms: Sequence[bytes]) -> tuple[list[float], list[tuple[int, ...]]]:
+        """n(t, q) · idf(t) of the query's terms that some document has, and their numbers in the segments."""
+        weights, numbers = [], []
         for term, times in Counter(terms).items():
-            n = self.frequency(term)
+            n, where = self.term(term)
             if n:
-                out[term] = times * math.log(1 + (self.documents - n + 0.5) / (n + 0.5))
-        return out
+                weights.append(times * math.log(1 + (self.documents - n + 0.5) / (n + 0.5)))
+                numbers.append(where)
+        return weights, numbers
 
-    def top(self, terms: Sequence[bytes], k: int, bm25: BM25) -> list[Scored]:
-        """The best k documents, best first."""
-        weights = self.weights(terms)
-        average = self.total_length / self.documents if self.documents else 1.0
+    def top(
+        self, queries: Sequence[Sequence[bytes]], k: int, bm25: BM25, hidden: Sequence[bytearray | None] | None = None
+    ) -> list[list[Scored]]:
+        """The best k documents of each query, best first.
+
+        `hidden` are the documents that may not be found, a bit each, per segment; the removed ones unless given.
+        """
+        if not self.parts or not queries:
+            return [[] for _ in queries]
+        weighed = [self.weigh(terms) for terms in queries]
+        bits = hidden or [part.removed.bits if part.removed else None for part in self.parts]
+        segments = [part.segment for part in self.parts]
+        if all(isinstance(segment, KernelSegment) for segment in segments):
+            found = kernel.search(
+                segments,  # type: ignore[arg-type]
+                bits,
+                weighed,
+                k=k,
+                k1=bm25.k1,
+                b=bm25.b,
+                average=self.average,
+                threads=min(len(queries), len(os.sched_getaffinity(0))),
+            )
+        else:
+            found = [self._plain(weights, numbers, k, bm25, bits) for weights, numbers in weighed]
+        return [[Scored(number, score / ONE) for number, score in best] for best in found]
+
+    def _plain(
+        self,
+        weights: Sequence[float],
+        numbers: Sequence[Sequence[int]],
+        k: int,
+        bm25: BM25,
+        hidden: Sequence[bytearray | None],
+    ) -> list[tuple[int, int]]:
+        """The search without the kernel: every posting of every term."""
         best: list[tuple[int, int]] = []
-        for segment, removed in self.parts:
+        for s, part in enumerate(self.parts):
+            segment, bits = part.segment, hidden[s]
+            assert isinstance(segment, PythonSegment)
             scores: dict[int, int] = {}
-            for term, weight in weights.items():
-                i = segment.find(term)
-                if i >= 0:
-                    for local, frequency in segment.postings(i):
-                        addend = contribution(weight, frequency, segment.lengths[local], average, bm25)
-                        scores[local] = scores.get(local, 0) + addend
+            for weight, where in zip(weights, numbers, strict=True):
+                if where[s] < 0:
+                    continue
+                for local, frequency in segment.postings(where[s]):
+                    addend = contribution(weight, frequency, segment.lengths[local], self.average, bm25)
+                    scores[local] = scores.get(local, 0) + addend
             best += (
                 (-score, segment.numbers[local])
                 for local, score in scores.items()
-                if removed is None or local not in removed
+                if bits is None or not bits[local >> 3] >> (local & 7) & 1
             )
             best = heapq.nsmallest(k, best)
-        return [Scored(number, -score / ONE) for score, number in best]
-
-    def close(self) -> None:
-        for segment, _ in self.parts:
-            segment.close()
+        return [(number, -score) for score, number in best]
 
 
 def contribution(weight: float, frequency: int, length: int, average: float, bm25: BM25) -> int:
     """One addend of the score in units of 1 / ONE."""
     norm = bm25.k1 * (1.0 - bm25.b + bm25.b * length / average)
     return int(weight * frequency / (frequency + norm) * ONE + 0.5)
-
-
-__all__ = ["BM25", "Lexical", "Part", "Posting", "Removed", "Scored", "Segment"]

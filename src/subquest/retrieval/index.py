@@ -25,7 +25,7 @@ from ..record import Document, Hit
 from . import store
 from .analysis import Analysis, Language
 from .bm25 import BM25, Lexical, Part, Removed, Scored
-from .segment import PythonSegment
+from .kernel import open_segment
 from .writer import Changes, Progress, Writer
 
 Mode = Literal["auto", "bm25", "dense", "hybrid"]
@@ -119,7 +119,8 @@ class Index:
             raise UsageError(f"mode {mode!r} needs vectors, and {self.path} has none")
         for _ in range(_RETRIES):
             snapshot = self._current()
-            ranked = [self._lexical(snapshot, query, k, bm25 or self.bm25) for query in queries]
+            terms = [self.analysis.query_terms(query) for query in queries]
+            ranked = snapshot.lexical.top(terms, k, bm25 or self.bm25)
             if (hits := self._fetch(ranked)) is not None:
                 return hits
         raise SearchError(f"{self.path} changes faster than it can be read")
@@ -183,9 +184,6 @@ class Index:
     ) -> None:
         self.close()
 
-    def _lexical(self, snapshot: Snapshot, query: str, k: int, bm25: BM25) -> list[Scored]:
-        return snapshot.lexical.top(self.analysis.query_terms(query), k, bm25)
-
     def _fetch(self, ranked: Sequence[Sequence[Scored]]) -> list[list[Hit]] | None:
         """The documents behind the numbers; None when one has gone in the meantime."""
         wanted = sorted({scored.number for hits in ranked for scored in hits})
@@ -223,7 +221,7 @@ class Index:
             try:
                 parts = []
                 for name, first, last in names:
-                    segment = PythonSegment(self.path / name)
+                    segment = open_segment(self.path / name)
                     gone = [number for number in removed if first <= number <= last]
                     parts.append(Part(segment, Removed(segment, gone) if gone else None))
                 return Snapshot(generation, published, Lexical(parts))

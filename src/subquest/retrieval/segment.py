@@ -33,7 +33,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import NamedTuple
+from typing import BinaryIO, NamedTuple
 
 from ..errors import DataError
 
@@ -88,9 +88,11 @@ class PythonSegment:
         i = bisect_left(range(self.terms), term, key=self.term)
         return i if i < self.terms and self.term(i) == term else -1
 
-    def frequency(self, i: int) -> int:
-        """In how many documents the term stands."""
-        return self._entry(i)[1]
+    def live(self, i: int, removed: bytearray | None) -> int:
+        """In how many documents that are not removed the term stands."""
+        if removed is None:
+            return self._entry(i)[1]
+        return sum(not removed[local >> 3] >> (local & 7) & 1 for local, _ in self.postings(i))
 
     def postings(self, i: int) -> Iterator[Posting]:
         place, left, _ = self._entry(i)
@@ -124,9 +126,6 @@ class PythonSegment:
         """Whether the file is what was written."""
         (check,) = struct.unpack_from("<I", self._map, self._check)
         return bool(zlib.crc32(memoryview(self._map)[: self._check]) == check)
-
-    def close(self) -> None:
-        """Nothing to do: the map goes when the last view of it goes."""
 
 
 class PythonBuilder:
@@ -164,8 +163,10 @@ class PythonBuilder:
             places.append(place)
             place += len(sections[i])
         counts = (len(self.numbers), len(terms), sum(self.lengths), max(self.lengths, default=0), 0)
-        body = HEADER.pack(MAGIC, *counts, *places, place) + b"".join(sections)
-        write_file(path, [body, struct.pack("<I", zlib.crc32(body))])
+        with open(path, "w+b") as file:
+            file.write(HEADER.pack(MAGIC, *counts, *places, place) + b"".join(sections))
+            file.flush()
+            append_check(file)
 
 
 def encode(found: Sequence[Posting], lengths: Sequence[int]) -> bytes:
@@ -242,14 +243,15 @@ def _u32(values: Sequence[int]) -> bytes:
     return struct.pack(f"<{len(values)}I", *values)
 
 
-def write_file(path: Path, parts: Iterable[bytes]) -> None:
-    """Write a new file and its folder entry through to the disk."""
-    with open(path, "wb") as file:
-        for part in parts:
-            file.write(part)
-        file.flush()
-        os.fsync(file.fileno())
-    sync_folder(path.parent)
+def append_check(file: BinaryIO) -> None:
+    """End a segment with the checksum of all that was written, and make the file and its folder entry durable."""
+    with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as written:
+        check = zlib.crc32(written)
+    file.seek(0, os.SEEK_END)
+    file.write(struct.pack("<I", check))
+    file.flush()
+    os.fsync(file.fileno())
+    sync_folder(Path(file.name).parent)
 
 
 def sync_folder(folder: Path) -> None:

@@ -19,14 +19,15 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ..record import Document
-from . import store
-from .analysis import Analysis
+from . import kernel, store
+from .analysis import Analysis, fold
 from .segment import PythonBuilder
 
 BATCH = 512
 COMMIT_EVERY = 20_000
 SEGMENT_DOCUMENTS = 1_000_000
-"""Documents of a segment at most; with the kernel's compact postings about 400 MB while it is being collected."""
+SEGMENT_MEMORY = 400_000_000
+"""A segment ends when it has so many documents, or takes so many bytes while it is being collected."""
 MERGE_AT = 8
 """So many neighbouring segments of one size class are merged into one."""
 MERGE_DOCUMENTS = 200_000
@@ -54,29 +55,42 @@ class SegmentRow(NamedTuple):
 
 
 class Collector:
-    """Turns documents into a segment file."""
+    """Turns documents into a segment file, with the kernel where it is to be had."""
 
     def __init__(self, analysis: Analysis) -> None:
         self._analysis = analysis
-        self._builder = PythonBuilder()
+        found = kernel.library()
+        self._kernel = kernel.KernelBuilder(found, stems=analysis.stems) if found else None
+        self._plain = PythonBuilder() if found is None else None
         self.first = 0
         self.last = 0
         self.documents = 0
 
     def add(self, batch: Sequence[tuple[int, str, str]]) -> None:
         """Take in number, title and text of documents; numbers ascend."""
-        for number, title, text in batch:
-            self._builder.add(number, self._analysis.terms(f"{title}\n{text}"))
-        if batch:
-            self.first = self.first or batch[0][0]
-            self.last = batch[-1][0]
-            self.documents += len(batch)
+        if not batch:
+            return
+        if self._kernel:
+            self._kernel.add([row[0] for row in batch], [fold(f"{title}\n{text}") for _, title, text in batch])
+        elif self._plain:
+            for number, title, text in batch:
+                self._plain.add(number, self._analysis.terms(f"{title}\n{text}"))
+        self.first = self.first or batch[0][0]
+        self.last = batch[-1][0]
+        self.documents += len(batch)
+
+    @property
+    def full(self) -> bool:
+        memory = self._kernel.memory if self._kernel else 0
+        return self.documents >= SEGMENT_DOCUMENTS or memory >= SEGMENT_MEMORY
 
     def write(self, path: Path) -> None:
-        self._builder.write(path)
+        (self._kernel or self._plain).write(path)  # type: ignore[union-attr]
 
     def close(self) -> None:
         """Free what was collected."""
+        if self._kernel:
+            self._kernel.close()
 
 
 class Writer:
@@ -139,7 +153,7 @@ class Writer:
                     collector.add([(row[0], row[2], row[3]) for row in rows])
                     if progress:
                         progress(len(batch))
-            if collector.documents >= SEGMENT_DOCUMENTS:
+            if collector.full:
                 self._publish(collector, replaced)
                 collector, replaced = Collector(self.analysis), []
         self._publish(collector, replaced)
@@ -254,7 +268,7 @@ class Writer:
             collector.add(batch)
             if progress:
                 progress(len(batch))
-            if collector.documents >= SEGMENT_DOCUMENTS:
+            if collector.full:
                 collectors.append((self._write_segment(collector), collector))
                 collector.close()
                 collector = Collector(self.analysis)
