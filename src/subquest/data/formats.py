@@ -1,0 +1,282 @@
+"""The forms in which question sets are published, each as a function from one row to a Question.
+
+A row's form is recognised by its field names, so files need no label. Fields that have no place in a Question are kept
+in its `meta`.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import json
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from ..errors import DataError
+from ..record import Question, Step
+
+Row = Mapping[str, Any]
+
+
+class Form(NamedTuple):
+    """A published form: the fields that give it away, and how to read a row."""
+
+    name: str
+    fields: frozenset[str]
+    read: Callable[[Row], Question]
+
+
+def to_question(row: Row) -> Question:
+    """The question in a row of any known form. Raises DataError saying what is missing."""
+    if not isinstance(row, Mapping):
+        raise DataError(f"expected an object, got {type(row).__name__}")
+    for form in FORMS:
+        if form.fields <= row.keys():
+            question = form.read(row)
+            if not question.question.strip():
+                raise DataError("the question is empty")
+            return question
+    raise DataError(
+        f"no known form has the fields {', '.join(sorted(map(str, row))) or '(none)'}; "
+        "at least 'question' and 'answers' (a list) or 'answer' are needed"
+    )
+
+
+def _ours(row: Row) -> Question:
+    known = {
+        "id", "dataset", "split", "question", "answers", "hops", "type", "supporting_titles", "supporting_ids",
+        "context_ids", "decomposition", "level", "files", "meta",
+    }  # fmt: skip
+    meta = {k: v for k, v in row.items() if k not in known and v is not None}
+    return Question(
+        id=_id(row.get("id"), row["question"]),
+        question=_text(row, "question"),
+        answers=_answers(row["answers"]),
+        dataset=row.get("dataset") or "",
+        split=row.get("split") or "",
+        hops=row.get("hops"),
+        type=row.get("type") or "",
+        supporting_titles=tuple(row.get("supporting_titles") or ()),
+        supporting_ids=tuple(row.get("supporting_ids") or ()),
+        context_ids=tuple(row.get("context_ids") or ()),
+        decomposition=_steps(row.get("decomposition")),
+        level=str(row.get("level") or ""),
+        files=tuple(row.get("files") or ()),
+        meta={**(row.get("meta") or {}), **meta},
+    )
+
+
+def _steps(steps: Any) -> tuple[Step, ...]:
+    if not isinstance(steps, list | tuple):
+        return ()
+    return tuple(Step(str(s["question"]), str(s.get("answer") or ""), str(s.get("support") or "")) for s in steps)
+
+
+def _flashrag(row: Row) -> Question:
+    meta = row.get("metadata") or {}
+    return Question(
+        id=_id(row.get("id"), row["question"]),
+        question=_text(row, "question"),
+        answers=_answers(row["golden_answers"]),
+        type=str(meta.get("type") or ""),
+        level=str(meta.get("level") or ""),
+        meta=meta,
+    )
+
+
+def _verl(row: Row) -> Question:
+    extra = dict(row.get("extra_info") or {})
+    prompt = row["prompt"]
+    text = str(extra.get("question") or prompt[-1]["content"])
+    truth = row["reward_model"]["ground_truth"]
+    target: Any = truth.get("target") if isinstance(truth, Mapping) else truth
+    dataset = str(row.get("data_source") or "")
+    index = extra.get("index")
+    return Question(
+        # verl restarts `index` in each data set, so it identifies a question only together with the set and the split
+        id=f"{dataset}/{extra.get('split', '')}/{index}" if index is not None else _id(None, text),
+        question=text,
+        answers=_answers(list(target) if not isinstance(target, str) else target),
+        dataset=dataset,
+        split=str(extra.get("split") or ""),
+        hops=extra.get("hops"),
+    )
+
+
+def _hotpotqa(row: Row) -> Question:
+    facts = row.get("supporting_facts") or []
+    if isinstance(facts, Mapping):  # the hub's column form
+        facts = list(zip(facts.get("title", []), facts.get("sent_id", []), strict=True))
+    titles = tuple(dict.fromkeys(title for title, _ in facts))
+    evidences = row.get("evidences") or []
+    steps = tuple(Step(f"{s} >> {relation}", str(o)) for s, relation, o in evidences)
+    hops = len(titles) if "evidences" in row else 2
+    return Question(
+        id=_id(row.get("_id") or row.get("id"), row["question"]),
+        question=_text(row, "question"),
+        answers=_answers(row.get("answer")),
+        dataset="2wikimultihopqa" if "evidences" in row else "hotpotqa",
+        hops=hops or None,
+        type=row.get("type") or "",
+        supporting_titles=titles,
+        decomposition=steps,
+        level=row.get("level") or "",
+    )
+
+
+def _musique(row: Row) -> Question:
+    steps = row["question_decomposition"]
+    paragraphs = {p.get("idx"): p.get("title", "") for p in row.get("paragraphs") or []}
+    titles = dict.fromkeys(
+        paragraphs[s["paragraph_support_idx"]] for s in steps if s.get("paragraph_support_idx") in paragraphs
+    )
+    return Question(
+        id=_id(row.get("id"), row["question"]),
+        question=_text(row, "question"),
+        answers=_answers([row.get("answer"), *(row.get("answer_aliases") or [])]),
+        dataset="musique",
+        hops=len(steps),
+        type=str(row.get("id", "")).partition("__")[0],
+        supporting_titles=tuple(titles),
+        decomposition=_steps(steps),
+        meta={"answerable": row["answerable"]} if "answerable" in row else {},
+    )
+
+
+def _triviaqa(row: Row) -> Question:
+    answer = row["Answer"]
+    aliases = [answer.get("Value"), *(answer.get("Aliases") or []), *(answer.get("HumanAnswers") or [])]
+    return Question(
+        _id(row["QuestionId"], row["Question"]), _text(row, "Question"), _answers(aliases), "triviaqa", hops=1
+    )
+
+
+def _popqa(row: Row) -> Question:
+    answers = row["possible_answers"]
+    if isinstance(answers, str):
+        answers = json.loads(answers)
+    return Question(_id(row.get("id"), row["question"]), _text(row, "question"), _answers(answers), "popqa", hops=1)
+
+
+def _gaia(row: Row) -> Question:
+    files = (str(row["file_name"]),) if row.get("file_name") else ()
+    suffix = files[0].rpartition(".")[2].lower() if files else ""
+    media = {"png", "jpg", "jpeg", "gif", "webp", "mp3", "wav", "m4a", "mp4", "mov", "webm"}
+    kind = "text" if not files else "multimodal" if suffix in media else "file"
+    return Question(
+        id=_id(row.get("task_id"), row["Question"]),
+        question=_text(row, "Question"),
+        answers=_answers(row.get("Final answer")),
+        dataset="gaia",
+        type=kind,
+        level=str(row.get("Level") or ""),
+        files=files,
+    )
+
+
+def _webwalker(row: Row) -> Question:
+    info = row.get("info") or {}
+    if isinstance(info, str):
+        info = ast.literal_eval(info)
+    return Question(
+        id=_id(row.get("id"), row["question"]),
+        question=_text(row, "question"),
+        answers=_answers(row.get("answer")),
+        dataset="webwalkerqa",
+        type=str(info.get("type") or ""),
+        meta={
+            "difficulty": info.get("difficulty_level", ""),
+            "lang": info.get("lang", ""),
+            "domain": info.get("domain", ""),
+            "source_website": info.get("source_website", []),
+            "root_url": row["root_url"],
+        },
+    )
+
+
+def _hle(row: Row) -> Question:
+    meta = {"category": row["category"], "answer_type": row["answer_type"]}
+    files = (str(row["image"]),) if row.get("image") else ()
+    kind = "multimodal" if files else "text"
+    answers = _answers(row.get("answer"))
+    return Question(
+        _id(row.get("id"), row["question"]), _text(row, "question"), answers, "hle", type=kind, files=files, meta=meta
+    )
+
+
+def _frames(row: Row) -> Question:
+    links = row.get("wiki_links") or []
+    if isinstance(links, str):
+        links = ast.literal_eval(links)
+    titles = tuple(str(link).rpartition("/")[2].replace("_", " ") for link in links)
+    return Question(
+        id=_id(row.get("id") or row.get("Unnamed: 0"), row["Prompt"]),
+        question=_text(row, "Prompt"),
+        answers=_answers(row.get("Answer")),
+        dataset="frames",
+        hops=len(titles) or None,
+        type=str(row.get("reasoning_types") or ""),
+        supporting_titles=titles,
+    )
+
+
+def _simpleqa(row: Row) -> Question:
+    meta = row.get("metadata") or {}
+    if isinstance(meta, str):
+        meta = ast.literal_eval(meta)
+    kind = str(meta.get("answer_type") or "")
+    answers = _answers(row["answer"])
+    return Question(
+        _id(row.get("id"), row["problem"]), _text(row, "problem"), answers, "simpleqa", type=kind, meta=meta
+    )
+
+
+def _capitals(row: Row) -> Question:
+    """Bamboogle's `Question, Answer` and HiRA's `Question, answer, file_name`."""
+    answer = row.get("Answer", row.get("answer"))
+    files = (str(row["file_name"]),) if row.get("file_name") else ()
+    return Question(_id(row.get("id"), row["Question"]), _text(row, "Question"), _answers(answer), files=files)
+
+
+def _plain(row: Row) -> Question:
+    known = {"id", "question", "answer"}
+    meta = {k: v for k, v in row.items() if k not in known and isinstance(v, str | int | float | bool)}
+    return Question(_id(row.get("id"), row["question"]), _text(row, "question"), _answers(row["answer"]), meta=meta)
+
+
+FORMS: tuple[Form, ...] = (
+    Form("subquest", frozenset({"question", "answers"}), _ours),
+    Form("flashrag", frozenset({"question", "golden_answers"}), _flashrag),
+    Form("verl", frozenset({"prompt", "reward_model"}), _verl),
+    Form("musique", frozenset({"question", "question_decomposition"}), _musique),
+    Form("hotpotqa", frozenset({"question", "answer", "supporting_facts"}), _hotpotqa),
+    Form("triviaqa", frozenset({"QuestionId", "Question", "Answer"}), _triviaqa),
+    Form("popqa", frozenset({"question", "possible_answers"}), _popqa),
+    Form("gaia", frozenset({"task_id", "Question"}), _gaia),
+    Form("webwalkerqa", frozenset({"question", "root_url"}), _webwalker),
+    Form("hle", frozenset({"question", "answer_type", "category"}), _hle),
+    Form("frames", frozenset({"Prompt", "Answer"}), _frames),
+    Form("simpleqa", frozenset({"problem", "answer"}), _simpleqa),
+    Form("bamboogle", frozenset({"Question", "Answer"}), _capitals),
+    Form("hira", frozenset({"Question", "answer"}), _capitals),
+    Form("plain", frozenset({"question", "answer"}), _plain),
+)
+"""Tried in this order: the more telling fields first."""
+
+
+def _text(row: Row, field: str) -> str:
+    value = row[field]
+    if not isinstance(value, str):
+        raise DataError(f"{field!r} is not a text: {value!r:.60}")
+    return value.strip()
+
+
+def _answers(value: Any) -> tuple[str, ...]:
+    values = value if isinstance(value, list | tuple) else [value]
+    texts = (str(v).strip() for v in values if v is not None)
+    return tuple(dict.fromkeys(t for t in texts if t))
+
+
+def _id(given: Any, text: Any) -> str:
+    """The row's own id, or one made from the question's text."""
+    return str(given) if given not in (None, "") else hashlib.sha256(str(text).encode()).hexdigest()[:16]

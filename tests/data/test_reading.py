@@ -1,0 +1,190 @@
+"""Question sets in every published form, and what happens to broken ones."""
+
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+
+from subquest.data import questions_from, read_questions
+from subquest.data.formats import to_question
+from subquest.data.reading import sample, unified
+from subquest.errors import DataError, UsageError
+from subquest.record import Question, Step
+
+REAL = Path(__file__).resolve().parents[3] / "shared" / "data"
+
+ROWS = {
+    "flashrag": (
+        {"id": "t1", "question": "Who?", "golden_answers": ["A", "B"], "metadata": {"type": "bridge"}},
+        ("A", "B"),
+    ),
+    "verl": (
+        {
+            "data_source": "nq",
+            "prompt": [{"role": "user", "content": "Who?"}],
+            "reward_model": {"style": "rule", "ground_truth": {"target": ["A"]}},
+            "extra_info": {"split": "train", "index": 3},
+        },
+        ("A",),
+    ),
+    "hotpotqa": (
+        {
+            "_id": "h",
+            "question": "Who?",
+            "answer": "A",
+            "supporting_facts": [["T", 0], ["U", 1], ["T", 2]],
+            "type": "bridge",
+        },
+        ("A",),
+    ),
+    "2wiki": (
+        {
+            "_id": "w",
+            "question": "Who?",
+            "answer": "A",
+            "supporting_facts": [["T", 0], ["U", 1]],
+            "evidences": [["T", "father", "A"]],
+        },
+        ("A",),
+    ),
+    "musique": (
+        {
+            "id": "2hop__1_2",
+            "question": "Who?",
+            "answer": "A",
+            "answer_aliases": ["AA"],
+            "question_decomposition": [
+                {"question": "x", "answer": "B", "paragraph_support_idx": 0},
+                {"question": "#1 y", "answer": "A"},
+            ],
+            "paragraphs": [{"idx": 0, "title": "T"}],
+        },
+        ("A", "AA"),
+    ),
+    "triviaqa": ({"QuestionId": "q", "Question": "Who?", "Answer": {"Value": "A", "Aliases": ["A", "B"]}}, ("A", "B")),
+    "popqa": ({"id": 7, "question": "Who?", "possible_answers": '["A", "B"]'}, ("A", "B")),
+    "gaia": ({"task_id": "g", "Question": "Who?", "Final answer": "A", "Level": 2, "file_name": "x.png"}, ("A",)),
+    "webwalkerqa": (
+        {"question": "Who?", "answer": "A", "root_url": "u", "info": {"difficulty_level": "easy", "lang": "zh"}},
+        ("A",),
+    ),
+    "hle": ({"id": "e", "question": "Who?", "answer": "A", "answer_type": "exactMatch", "category": "Math"}, ("A",)),
+    "frames": ({"Prompt": "Who?", "Answer": "A", "wiki_links": "['https://x/wiki/Big_Ben']"}, ("A",)),
+    "simpleqa": ({"metadata": "{'answer_type': 'Person'}", "problem": "Who?", "answer": "A"}, ("A",)),
+    "bamboogle": ({"Question": "Who?", "Answer": "A"}, ("A",)),
+    "hira": ({"Question": "Who?", "answer": "A", "file_name": ""}, ("A",)),
+    "tongyi": ({"question": "Who?", "answer": "A"}, ("A",)),
+}
+
+
+@pytest.mark.parametrize("form", ROWS)
+def test_each_form(form: str) -> None:
+    row, answers = ROWS[form]
+    question = to_question(row)
+    assert (question.question, question.answers) == ("Who?", answers)
+    assert question.id
+
+
+def test_details_of_forms() -> None:
+    assert to_question(ROWS["verl"][0]).id == "nq/train/3"
+    assert to_question(ROWS["hotpotqa"][0]).supporting_titles == ("T", "U")
+    assert to_question(ROWS["2wiki"][0]).decomposition == (Step("T >> father", "A"),)
+    musique = to_question(ROWS["musique"][0])
+    assert (musique.hops, musique.type, musique.supporting_titles) == (2, "2hop", ("T",))
+    gaia = to_question(ROWS["gaia"][0])
+    assert (gaia.level, gaia.type, gaia.files) == ("2", "multimodal", ("x.png",))
+    assert to_question(ROWS["webwalkerqa"][0]).meta["lang"] == "zh"
+    assert to_question(ROWS["frames"][0]).supporting_titles == ("Big Ben",)
+
+
+def write(path: Path, *rows: object) -> Path:
+    path.write_text("\n".join(r if isinstance(r, str) else json.dumps(r) for r in rows), encoding="utf-8")
+    return path
+
+
+def test_files(tmp_path: Path) -> None:
+    rows = [{"id": str(i), "question": f"q{i}?", "answers": ["a"]} for i in range(3)]
+    plain = write(tmp_path / "a.jsonl", *rows)
+    assert [q.id for q in read_questions(plain)] == ["0", "1", "2"]
+    with gzip.open(tmp_path / "b.jsonl.gz", "wt") as f:
+        f.write("\n".join(map(json.dumps, rows)))
+    assert len(read_questions(tmp_path / "b.jsonl.gz")) == 3
+    write(tmp_path / "c.json", json.dumps({"Data": rows}))
+    assert len(read_questions(tmp_path / "c.json")) == 3
+    write(tmp_path / "d.csv", "Question,Answer", '"Who, then?",A')
+    assert read_questions(tmp_path / "d.csv")[0].question == "Who, then?"
+    (tmp_path / "world").mkdir()
+    write(tmp_path / "world" / "questions.jsonl", *rows)
+    assert len(questions_from(str(tmp_path / "world"))) == 3
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        (['{"question": "a?", "answers": ["x"]}', "{oops"], r"x\.jsonl:2: not JSON"),
+        (['{"question": "a?"}'], r"x\.jsonl:1: no known form has the fields question"),
+        (['{"question": "", "answers": []}'], r"x\.jsonl:1: the question is empty"),
+        (['{"question": 5, "answers": []}'], r"x\.jsonl:1: 'question' is not a text"),
+        (["[1]"], r"x\.jsonl:1: expected an object"),
+        ([""], "no questions in it"),
+        (
+            ['{"id":"1","question":"a?","answers":["x"]}', '{"id":"1","question":"b?","answers":["x"]}'],
+            r":2: the id '1' was used before",
+        ),
+    ],
+)
+def test_broken_files_are_named(tmp_path: Path, lines: list[str], message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        read_questions(write(tmp_path / "x.jsonl", *lines))
+
+
+def test_skipping_bad_rows_reports_them(tmp_path: Path) -> None:
+    bad: list[str] = []
+    good = '{"id":"1","question":"a?","answers":["x"]}'
+    questions = read_questions(write(tmp_path / "x.jsonl", good, "{oops", good), skip_bad=True, bad=bad)
+    assert [q.id for q in questions] == ["1"]
+    assert [b.partition("x.jsonl:")[2][:9] for b in bad] == ["2: not JS", "3: repeat"]
+
+
+def test_wrong_encoding_is_named(tmp_path: Path) -> None:
+    (tmp_path / "x.jsonl").write_bytes('{"question": "é", "answers": []}'.encode("latin-1"))
+    with pytest.raises(DataError, match="UTF-8"):
+        read_questions(tmp_path / "x.jsonl")
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [("hotpotq", "did you mean 'hotpotqa'"), ("no/such.jsonl", "no file"), ("gaia", "not at hand")],
+)
+def test_unknown_sources(source: str, message: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("SUBQUEST_DATA", str(tmp_path))
+    monkeypatch.setenv("SUBQUEST_CACHE", str(tmp_path))
+    with pytest.raises(UsageError, match=message):
+        questions_from(source)
+
+
+def test_unify_and_sample() -> None:
+    twins = [
+        Question("1", "Who is it?", ("A",)),
+        Question("2", "who is  it?", ("B", "A")),
+        Question("3", "Else?", ("C",)),
+    ]
+    assert [(q.id, q.answers) for q in unified(twins)] == [("1", ("A", "B")), ("3", ("C",))]
+    many = [Question(str(i), "q") for i in range(100)]
+    assert sample(many, 10, 1) == sample(many, 10, 1)
+    assert sample(many, 10, 1) != sample(many, 10, 2)
+    ids = [int(q.id) for q in sample(many, 10)]
+    assert ids == sorted(ids)
+
+
+@pytest.mark.skipif(not REAL.is_dir(), reason="the real question sets are not beside the checkout")
+def test_real_sets(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SUBQUEST_DATA", str(REAL))
+    counts = {
+        name: len(questions_from(name)) for name in ("hotpotqa", "2wiki", "musique", "bamboogle", "popqa", "frames")
+    }
+    assert counts["2wiki"] == counts["musique"] == 500
+    assert counts["hotpotqa"] == 485  # 15 of the 500 rows repeat another word for word
+    assert counts["popqa"] < 14_267  # questions with one text and several gold answers are unified
+    assert len(questions_from("hotpotqa:dev")) == 300
