@@ -25,6 +25,7 @@ GROUP = "subquest.systems"
 
 _OURS: dict[str, str] = {
     "coda": "coda:CoDA",
+    "decor": "decor:Decor",
 }
 """Name to `module:Class`, the module below this package."""
 

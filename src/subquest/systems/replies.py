@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from ..errors import EngineError
 from .evidence import Finding, support
-from .runtime import Answer, Context, Turn, confidence
+from .runtime import Answer, Context, LimitReached, Turn, confidence
 
 _WORD = re.compile(r"\w+")
 _HEDGE = re.compile(
@@ -56,17 +57,29 @@ def decides(turn: Turn, yes: str, no: str, *, default: bool) -> bool:
     return found[0] == yes if found else default
 
 
-async def conclude(context: Context, turn: Turn, findings: Sequence[Finding] = ()) -> Answer:
-    """Close the context of the role that answers, and word the answer; a missing tag is noted, its text used."""
-    if turn.parsed.first("answer") is None:
-        context.format_errors.append("no <answer>")
-        context.run.events.emit("error", context.id, where="format", message="no <answer>", text=turn.text)
-    text = answer_in(turn)
-    stop_reason = "answered" if text else "no answer"
+async def conclude(context: Context, findings: Sequence[Finding] = (), instruction: str = "") -> Answer:
+    """Let the role that answers write its answer, and close it. A missing tag is noted and its text used all the same.
+
+    Where a budget has run out the turn is forced, with `instruction` as the last word.
+    """
+    try:
+        turn = await context.write()
+        text = answer_in(turn)
+        if turn.parsed.first("answer") is None:
+            context.format_errors.append("no <answer>")
+            context.run.events.emit("error", context.id, where="format", message="no <answer>", text=turn.text)
+    except LimitReached:
+        text = await context.force(instruction, "answer")
+    except EngineError as error:
+        context.run.fail("engine", error, context, fatal=True)
+        await context.close("failed")
+        return Answer("", stop_reason="failed", evidence=support(findings))
+    stop_reason = ("forced" if context.forced else "answered") if text else "no answer"
     await context.close(stop_reason, text)
     return Answer(
         text,
-        confidence=confidence(turn),
+        forced=context.forced,
+        confidence=confidence(context.last_turn),
         evidence=support(findings),
         stop_reason=stop_reason,
     )

@@ -281,7 +281,8 @@ class Context:
         reason = self.budget.exhausted() or "no valid action"
         self.run.events.emit("limit", self.id, what=reason, message="a final answer is forced")
         self.forced = True
-        self.tell(instruction)
+        if instruction:
+            self.tell(instruction)
         try:
             turn = await self._generate(None)
         except (EngineError, LimitReached) as error:

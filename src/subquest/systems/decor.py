@@ -1,0 +1,222 @@
+"""DECOR: a planner that navigates, a filter that reads and an answerer that concludes (seed 002, Algorithm 1).
+
+    planner   {question, memory, past queries}  →  <search>query</search>  or  <search>None</search>, which is STOP
+    filter    {query, documents}                →  <filter>one paragraph of evidence</filter>
+    answerer  {question, memory}                →  <answer>...</answer>
+
+Partial observability holds by construction: each step of each role is a context of its own, opened with exactly its
+observation, and those of planner and answerer are shielded from documents. The roles meet in the shared memory alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from ..engine import Engine
+from ..errors import EngineError, SearchError
+from ..limits import Limits
+from ..record import Hit
+from .base import System
+from .evidence import Finding, sentences
+from .replies import conclude
+from .runtime import Answer, Context, LimitReached, Run, cut_to_tokens, render_documents
+
+NONE = ("none", "stop", "")
+"""What a planner writes to stop, and a filter where nothing helps."""
+
+
+@dataclass(frozen=True, slots=True)
+class DecorSettings:
+    turns: int = 4
+    """T_max, searches at most (5.1.4)."""
+    k: int = 5
+    """Documents per search (5.1.4)."""
+    memory_tokens: int = 4096
+    """L_max: a longer memory is compressed (4.2, table 4)."""
+    document_tokens: int = 200
+    """Each document is cut to this before the filter reads it."""
+    strict: bool = False
+    """A malformed turn ends the episode, as in training (4.3); otherwise the role is reminded once."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One piece of memory; compressed facts have no query."""
+
+    query: str
+    evidence: str
+
+    def __str__(self) -> str:
+        return f"{self.query}: {self.evidence}" if self.query else self.evidence
+
+
+class Malformed(Exception):
+    """A role broke the format, and the settings are strict."""
+
+
+class Decor(System[DecorSettings]):
+    name: ClassVar[str] = "decor"
+    roles: ClassVar[tuple[str, ...]] = ("planner", "filter", "answerer", "compressor")
+    answering: ClassVar[str] = "answerer"
+    Settings: ClassVar[type[DecorSettings]] = DecorSettings
+
+    async def answer(self, run: Run) -> Answer:
+        memory = Memory(self, run)
+        queries: list[str] = []
+        findings: list[Finding] = []
+        try:
+            for _ in range(self.settings.turns):
+                planner, query = await self._plan(run, memory, queries)
+                if query is None:
+                    break
+                queries.append(query)
+                hits = await self._search(run, planner, query)
+                await planner.close("query", query)
+                evidence = await self._filter(run, planner, query, hits, findings) if hits else ""
+                await memory.add(Entry(query, evidence), planner)
+        except LimitReached as spent:
+            run.events.emit("limit", what=str(spent), message="the search ends, the answer is given from memory")
+        except EngineError as error:
+            run.fail("engine", error)
+        except Malformed as problem:
+            return Answer("", stop_reason=f"malformed {problem}")
+        return await self._answer(run, memory, findings)
+
+    async def _plan(self, run: Run, memory: Memory, queries: list[str]) -> tuple[Context, str | None]:
+        """One planner step; the query is None for STOP."""
+        question = run.question.question
+        fields = {"question": question, "memory": memory.text, "queries": "; ".join(queries) or "none"}
+        planner = await run.open(
+            "planner", question, self.prompts.messages("planner", **fields), stop=("</search>",), shielded=True
+        )
+        for attempt in range(2):
+            turn = await planner.write()
+            block = turn.parsed.last("search")
+            if block is not None and block.content:
+                stop = block.content.strip(" .'\"").casefold() in NONE
+                run.events.emit("plan", planner.id, steps=[] if stop else [block.content])
+                if stop:
+                    await planner.close("stop", block.content)
+                return planner, None if stop else block.content
+            self._malformed(planner, "no query")
+            if attempt == 0:
+                planner.tell(self.prompts.text("planner_remind"))
+        fallback = None if memory.entries or queries else question
+        run.fail(
+            "format", "the planner wrote no query; " + ("it searches for the question" if fallback else "it stops")
+        )
+        return planner, fallback
+
+    async def _search(self, run: Run, planner: Context, query: str) -> list[Hit]:
+        try:
+            return (await run.search(planner, [query], self.settings.k))[0]
+        except SearchError:  # recorded by the runtime; the query stays among the past queries
+            return []
+
+    async def _filter(self, run: Run, planner: Context, query: str, hits: list[Hit], findings: list[Finding]) -> str:
+        """The filter's paragraph about the documents; empty where nothing helped."""
+        documents = render_documents([hit.document for hit in hits], self.settings.document_tokens, self._engine)
+        messages = self.prompts.messages("filter", query=query, documents=documents)
+        filter_ = await run.open("filter", query, messages, parent=planner, stop=("</filter>",), limits=Limits(turns=1))
+        filter_.read(hits)
+        run.events.emit("task", planner.id, task=query, child=filter_.id)
+        try:
+            turn = await filter_.write()
+        except EngineError as error:
+            run.fail("engine", error, filter_)
+            await filter_.close("failed")
+            return ""
+        block = turn.parsed.last("filter")
+        if block is None:
+            self._malformed(filter_, "no <filter>")
+        text = block.content if block else turn.parsed.outside
+        if text.strip(" .'\"").casefold() in NONE:
+            text = ""
+        evidence = run.without_raw_runs(text, filter_.id)
+        await filter_.close("filtered", evidence)
+        run.events.emit("refine", filter_.id, text=evidence)
+        run.events.emit("result", filter_.id, result=evidence, forced=False)
+        findings += _findings(evidence, query, hits, filter_.id)
+        return evidence
+
+    async def _answer(self, run: Run, memory: Memory, findings: list[Finding]) -> Answer:
+        question = run.question.question
+        messages = self.prompts.messages("answerer", question=question, memory=memory.text)
+        answerer = await run.open("answerer", question, messages, stop=("</answer>",), shielded=True)
+        return await conclude(answerer, findings)
+
+    def _malformed(self, context: Context, what: str) -> None:
+        context.format_errors.append(what)
+        context.run.events.emit("error", context.id, where="format", message=what)
+        if self.settings.strict:
+            raise Malformed(context.role)
+
+    @property
+    def _engine(self) -> Engine:
+        return self.setup("filter").engine
+
+
+class Memory:
+    """The shared memory: pairs of query and evidence, kept below L_max by semantic compression (4.2)."""
+
+    def __init__(self, system: Decor, run: Run) -> None:
+        self.entries: list[Entry] = []
+        self._system = system
+        self._run = run
+        self._limit = system.settings.memory_tokens
+
+    @property
+    def text(self) -> str:
+        """As planner and answerer read it."""
+        return "".join(f"\n{number}. {entry}" for number, entry in enumerate(self.entries, 1)) or "empty"
+
+    def tokens(self, *more: Entry) -> int:
+        engine = self._system.setup("planner").engine
+        return sum(engine.count_tokens(f"{entry}\n") for entry in (*self.entries, *more))
+
+    async def add(self, entry: Entry, planner: Context) -> None:
+        if not entry.evidence:
+            self._emit("nothing", planner, query=entry.query)
+            return
+        engine = self._system.setup("planner").engine
+        entry = Entry(entry.query, cut_to_tokens(entry.evidence, self._limit // 2, engine))
+        while self.entries and self.tokens(entry) > self._limit:
+            await self._compress(planner)
+        self.entries.append(entry)
+        self._emit("add", planner, query=entry.query, evidence=entry.evidence)
+
+    async def _compress(self, planner: Context) -> None:
+        """Condense the earliest entries into atomic facts; what a model cannot shorten is dropped, visibly."""
+        before = self.tokens()
+        early = max(1, (len(self.entries) + 1) // 2)
+        old, kept = self.entries[:early], self.entries[early:]
+        facts = await self._condense("\n".join(map(str, old)), planner)
+        self.entries = [Entry("", facts), *kept] if facts else kept
+        action = "compress"
+        if self.tokens() >= before:
+            self.entries, action = kept, "drop"
+        self._emit(action, planner, before=before, replaced=[str(entry) for entry in old])
+
+    async def _condense(self, notes: str, planner: Context) -> str:
+        messages = self._system.prompts.messages("compressor", notes=notes)
+        compressor = await self._run.open("compressor", "memory", messages, parent=planner, limits=Limits(turns=1))
+        try:
+            turn = await compressor.write()
+        except EngineError as error:
+            self._run.fail("engine", error, compressor)
+            await compressor.close("failed")
+            return ""
+        facts = turn.parsed.outside
+        await compressor.close("compressed", facts)
+        return facts
+
+    def _emit(self, action: str, planner: Context, **data: object) -> None:
+        entries = [{"query": entry.query, "evidence": entry.evidence} for entry in self.entries]
+        self._run.events.emit("memory", planner.id, action=action, entries=entries, tokens=self.tokens(), **data)
+
+
+def _findings(evidence: str, query: str, hits: list[Hit], trajectory: str) -> list[Finding]:
+    """One finding for each sentence of a filter's paragraph, so that each is traced to the document it came from."""
+    documents = [hit.document for hit in hits]
+    return [Finding("", "", evidence[a:b], documents, trajectory, query) for a, b in sentences(evidence)]
