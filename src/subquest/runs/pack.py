@@ -1,8 +1,8 @@
 """Packing: JSON values made small by storing each repeated piece of content once a run.
 
 Prompts, documents and the token ids of both come back in episode after episode, and within one episode a document
-stands in an event, in the executor's context and as a quote. So long strings are cut where content tends to repeat
-(at line ends and around tags) and token ids where an id itself says so (content-defined chunks: the same run of ids is cut
+stands in an event, in the executor's context and as a quote. So long strings are cut where content tends to repeat (at
+line ends and around tags) and token ids where an id itself says so (content-defined chunks: the same run of ids is cut
 the same way wherever it stands). A *piece* is such a cut of a few dozen bytes or more; it is stored under the hash of
 its bytes, once, and the value keeps its number:
 
@@ -71,11 +71,10 @@ def load(data: bytes, fetch: Fetch) -> Any:
     """The value that `dump` was given; raises DataError where the bytes are damaged."""
     try:
         value = json.loads(_decode(unsqueeze(data)))
+        numbers = sorted(set(_references(value)))
+        return _unpack(value, dict(zip(numbers, fetch(numbers), strict=True)))
     except ValueError as error:
         raise DataError(f"a stored record is damaged: {error}") from None
-    numbers = sorted(set(_references(value)))
-    pieces = dict(zip(numbers, fetch(numbers), strict=True))
-    return _unpack(value, pieces)
 
 
 def squeeze(data: bytes) -> bytes:

@@ -71,7 +71,7 @@ class Reader:
         self._connection.close()
 
     def meta(self) -> dict[str, Any]:
-        return {key: json.loads(value) for key, value in self._query("SELECT key, value FROM meta")}
+        return {key: json.loads(value) for key, value in self.query("SELECT key, value FROM meta")}
 
     def counts(self) -> dict[str, int]:
         """Rows by table, under the names people know."""
@@ -82,12 +82,12 @@ class Reader:
             "failures": "failure",
             "pieces": "piece",
         }
-        found = {name: self._query(f"SELECT count(*) FROM {table}")[0][0] for name, table in tables.items()}
+        found = {name: self.query(f"SELECT count(*) FROM {table}")[0][0] for name, table in tables.items()}
         return {**found, "interrupted": len(self.interrupted())}
 
     def questions(self) -> Iterator[Question]:
-        for (body,) in self._query("SELECT body FROM question ORDER BY number"):
-            yield from_dict(Question, self._load(body))
+        for (body,) in self.query("SELECT body FROM question ORDER BY number"):
+            yield from_dict(Question, self.load(body))
 
     def summaries(
         self, *, question: str | None = None, dataset: str | None = None, system: str | None = None
@@ -107,37 +107,38 @@ class Reader:
             yield self._episode(row, events)
 
     def episode(self, episode_id: str, *, events: bool = True) -> Episode:
-        rows = self._query(f"{_EPISODE} WHERE e.id = ?", column(episode_id))
+        rows = self.query(f"{_EPISODE} WHERE e.id = ?", column(episode_id))
         if not rows:
             raise UsageError(f"the run {self.path} has no finished episode {episode_id!r}")
         return self._episode(rows[0], events)
 
     def events(self, episode_id: str, *, after: int = -1) -> list[Event]:
         """The episode's stream so far, from the event behind `after`."""
-        rows = self._query(
+        rows = self.query(
             "SELECT body FROM event WHERE episode = ? AND last > ? ORDER BY number", column(episode_id), after
         )
-        return [from_dict(Event, e) for (body,) in rows for e in self._load(body) if e["seq"] > after]
+        events = (from_dict(Event, e) for (body,) in rows for e in self.load(body))
+        return [event for event in events if event.seq > after]
 
     def interrupted(self) -> list[str]:
         """Ids of episodes that began, told events and were never finished, in the order they began."""
         return [
             row[0]
-            for row in self._query(
+            for row in self.query(
                 "SELECT episode FROM event WHERE episode NOT IN (SELECT id FROM episode) "
                 "GROUP BY episode ORDER BY min(number)"
             )
         ]
 
     def scores(self, episode_id: str | None = None) -> list[Score]:
-        rows = self._query(
+        rows = self.query(
             "SELECT episode, metric, value FROM score WHERE episode = ?1 OR ?1 IS NULL ORDER BY episode, metric",
             None if episode_id is None else column(episode_id),
         )
         return [Score(episode, metric, float(value)) for episode, metric, value in rows]
 
     def metrics(self, name: str | None = None) -> list[Metric]:
-        rows = self._query(
+        rows = self.query(
             "SELECT step, name, value FROM metric WHERE name = ?1 OR ?1 IS NULL ORDER BY step, name", name
         )
         return [Metric(step, found, float(value)) for step, found, value in rows]
@@ -149,26 +150,33 @@ class Reader:
         given = {name: column(value) for name, value in wanted.items() if value is not None}
         where = " AND ".join(["e.number > ?", *(f"{name} = ?" for name in given)])
         last = 0
-        while rows := self._query(f"{select} WHERE {where} ORDER BY e.number LIMIT {_PAGE}", last, *given.values()):
+        while rows := self.query(f"{select} WHERE {where} ORDER BY e.number LIMIT {_PAGE}", last, *given.values()):
             yield from rows
             last = rows[-1][0]
 
     def _episode(self, row: tuple[Any, ...], events: bool) -> Episode:
         number, episode_id, body, question = row
-        parts = {"trajectories": "trajectory", "errors": "failure"}
-        data: dict[str, Any] = {**self._load(body), "question": self._load(question)}
-        for name, table in parts.items():
-            rows = self._query(f"SELECT body FROM {table} WHERE episode = ? ORDER BY number", number)
-            data[name] = [self._load(found) for (found,) in rows]
-        if events:
-            rows = self._query("SELECT body FROM event WHERE episode = ? ORDER BY number", episode_id)
-            data["events"] = [event for (found,) in rows for event in self._load(found)]
+        trajectories = self.query("SELECT body FROM trajectory WHERE episode = ? ORDER BY number", number)
+        failures = self.query("SELECT body FROM failure WHERE episode = ? ORDER BY number", number)
+        stream = self.query("SELECT body FROM event WHERE episode = ? ORDER BY number", episode_id) if events else []
+        parts = ([found for (found,) in rows] for rows in (trajectories, failures, stream))
+        return self.assemble(body, question, *parts)
+
+    def assemble(
+        self, body: bytes, question: bytes, trajectories: list[bytes], failures: list[bytes], stream: list[bytes]
+    ) -> Episode:
+        """An episode from the bodies of its rows."""
+        data: dict[str, Any] = self.load(body)
+        data["question"] = self.load(question)
+        data["trajectories"] = [self.load(found) for found in trajectories]
+        data["errors"] = [self.load(found) for found in failures]
+        data["events"] = [event for found in stream for event in self.load(found)]
         try:
             return from_dict(Episode, data)
         except DataError as error:
-            raise DataError(f"{self.path}: episode {episode_id!r}: {error}") from None
+            raise DataError(f"{self.path}: {error}") from None
 
-    def _query(self, statement: str, *values: Any) -> list[tuple[Any, ...]]:
+    def query(self, statement: str, *values: Any) -> list[tuple[Any, ...]]:
         try:
             return self._connection.execute(statement, values).fetchall()
         except sqlite3.ProgrammingError:
@@ -176,13 +184,13 @@ class Reader:
         except sqlite3.DatabaseError as error:
             raise damaged(self.path, error) from None
 
-    def _load(self, body: bytes) -> Any:
+    def load(self, body: bytes) -> Any:
         try:
-            return pack.load(body, self._fetch)
+            return pack.load(body, self.pieces)
         except DataError as error:
             raise damaged(self.path, error) from None
 
-    def _fetch(self, numbers: Sequence[int]) -> list[bytes]:
+    def pieces(self, numbers: Sequence[int]) -> list[bytes]:
         """Pieces by ascending number."""
         out: list[bytes] = []
         first, block = 0, [b""][:0]
@@ -193,11 +201,11 @@ class Reader:
         return out
 
     def _block(self, number: int) -> tuple[int, list[bytes]]:
-        rows = self._query("SELECT first FROM block WHERE first <= ? ORDER BY first DESC LIMIT 1", number)
+        rows = self.query("SELECT first FROM block WHERE first <= ? ORDER BY first DESC LIMIT 1", number)
         first = rows[0][0] if rows else 0
         block = self._blocks.get(first)
         if block is None:
-            found = self._query("SELECT data FROM block WHERE first = ?", first)
+            found = self.query("SELECT data FROM block WHERE first = ?", first)
             block = self._blocks[first] = pack.unbundle(found[0][0]) if found else []
             if len(self._blocks) > _CACHED_BLOCKS:
                 self._blocks.popitem(last=False)

@@ -95,7 +95,7 @@ class Rows:
             return int(cursor.lastrowid or 0)
         return int(row[0])
 
-    def episode(self, episode: Episode, attempt: int) -> None:
+    def episode(self, episode: Episode, attempt: int, added: float | None = None) -> None:
         if self._execute("SELECT 1 FROM episode WHERE id = ?", (column(episode.id),)).fetchone():
             raise DataError(f"the run already has an episode {episode.id!r}")
         data = to_dict(episode)
@@ -103,9 +103,11 @@ class Rows:
         trajectories = data.pop("trajectories", [])
         errors = data.pop("errors", [])
         events = data.pop("events", [])
+        last = self._last_event(episode.id)
+        untold = [e for e in events if last is None or e["seq"] > last]
         cursor = self._execute(
-            "INSERT INTO episode (id, question, attempt, system, model, answer, stop_reason, forced, added, body) "
-            "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            "INSERT INTO episode (id, question, attempt, system, model, answer, stop_reason, forced, added, "
+            "trajectories, failures, events, body) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             (
                 column(episode.id),
                 self.question(episode.question),
@@ -115,7 +117,10 @@ class Rows:
                 column(episode.answer),
                 column(episode.stop_reason),
                 int(episode.forced),
-                time.time(),
+                time.time() if added is None else added,
+                len(trajectories),
+                len(errors),
+                len(untold) + (0 if last is None else last + 1),
                 self._body(data),
             ),
         )
@@ -128,10 +133,8 @@ class Rows:
             "INSERT INTO failure (episode, place, fatal, body) VALUES (?, ?, ?, ?)",
             [(number, column(e["where"]), int(e.get("fatal", False)), self._body(e)) for e in errors],
         )
-        last = self._last_event(episode.id)
-        told = [e for e in events if last is None or e["seq"] > last]
-        if told:
-            self._event_row(episode.id, told)
+        if untold:
+            self._event_row(episode.id, untold)
 
     def events(self, episode_id: str, events: Sequence[Event]) -> None:
         """Append to an episode's stream, which must have no gaps."""

@@ -7,7 +7,7 @@ writer leaves at worst a tail that SQLite drops. What each table holds:
     block      pieces of content (see `pack`), numbered from `first`; one block for each write
     piece      hash of a piece that may come again -> its number
     question   each distinct question once
-    episode    finished episodes; the columns serve filters and lists, `body` holds the record
+    episode    finished episodes; the columns serve filters, lists and checks, `body` holds the record
     trajectory each episode's contexts, in order
     failure    what went wrong in an episode
     event      stretches of an episode's event stream, also of episodes that never finished
@@ -40,7 +40,8 @@ CREATE TABLE question (number INTEGER PRIMARY KEY, hash BLOB NOT NULL UNIQUE, id
   split TEXT NOT NULL, body BLOB NOT NULL);
 CREATE TABLE episode (number INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, question INTEGER NOT NULL,
   attempt INTEGER NOT NULL, system TEXT NOT NULL, model TEXT NOT NULL, answer TEXT NOT NULL, stop_reason TEXT NOT NULL,
-  forced INTEGER NOT NULL, added REAL NOT NULL, body BLOB NOT NULL);
+  forced INTEGER NOT NULL, added REAL NOT NULL, trajectories INTEGER NOT NULL, failures INTEGER NOT NULL,
+  events INTEGER NOT NULL, body BLOB NOT NULL);
 CREATE TABLE trajectory (number INTEGER PRIMARY KEY, episode INTEGER NOT NULL, id TEXT NOT NULL, role TEXT NOT NULL,
   body BLOB NOT NULL);
 CREATE TABLE failure (number INTEGER PRIMARY KEY, episode INTEGER NOT NULL, place TEXT NOT NULL, fatal INTEGER NOT NULL,

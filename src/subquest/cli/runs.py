@@ -1,0 +1,149 @@
+"""`subquest runs`: look at stored runs, move them, check them."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+    shown = actions.add_parser("list", help="the runs in a folder")
+    shown.add_argument("folder", nargs="?", default=".", help="where to look (default: here)")
+    shown.add_argument("--json", action="store_true", help="print one JSON document")
+    info = actions.add_parser("info", help="what a run holds")
+    info.add_argument("run")
+    info.add_argument("--json", action="store_true", help="print one JSON document")
+    export = actions.add_parser("export", help="write a run as JSON lines")
+    export.add_argument("run")
+    export.add_argument("--out", default="-", metavar="FILE", help="where to (default: standard output)")
+    restore = actions.add_parser("import", help="make a run from exported JSON lines")
+    restore.add_argument("file")
+    restore.add_argument("--out", required=True, metavar="RUN")
+    verify = actions.add_parser("verify", help="check a run; save what is readable of a damaged one")
+    verify.add_argument("run")
+    verify.add_argument("--salvage", metavar="NEW", help="write what is readable as a new run")
+    verify.add_argument("--json", action="store_true", help="print one JSON document")
+
+
+def run(args: argparse.Namespace) -> int:
+    action = {"list": _list, "info": _info, "export": _export, "import": _import, "verify": _verify}[args.action]
+    return action(args)
+
+
+def _list(args: argparse.Namespace) -> int:
+    from ..errors import UsageError
+    from ..runs.schema import RUN_FILE
+
+    folder = Path(args.folder)
+    if not folder.is_dir():
+        raise UsageError(f"there is no folder {folder}")
+    found = []
+    for path in sorted({*folder.glob("*.sqlite"), *(p.parent for p in folder.glob(f"*/{RUN_FILE}"))}):
+        try:
+            found.append(_description(path))
+        except UsageError as error:
+            print(f"skipped: {error}", file=sys.stderr)
+    if args.json:
+        print(json.dumps({"runs": found}, ensure_ascii=False))
+    for run in [] if args.json else found:
+        print(
+            f"{run['run']}  {run['created']}  {run['episodes']} episodes"
+            f"{_and_interrupted(run)}  {', '.join(run['systems']) or 'no system yet'}  {run['bytes'] / 1e6:.1f} MB"
+        )
+    if not found and not args.json:
+        print(f"no runs in {folder}", file=sys.stderr)
+    return 0
+
+
+def _info(args: argparse.Namespace) -> int:
+    description = _description(Path(args.run))
+    if args.json:
+        print(json.dumps(description, ensure_ascii=False))
+        return 0
+    print(f"{description['run']}, begun {description['created']}, {description['bytes'] / 1e6:.1f} MB")
+    print(
+        f"  {description['episodes']} episodes{_and_interrupted(description)}, {description['questions']} questions, "
+        f"{description['trajectories']} trajectories, {description['failures']} failures"
+    )
+    for dataset, systems in description["datasets"].items():
+        for system, endings in systems.items():
+            print(
+                f"  {dataset or '(no data set)'}, {system}: "
+                + ", ".join(f"{count} {ending or '(no stop reason)'}" for ending, count in endings.items())
+            )
+    for key, value in description["settings"].items():
+        print(f"  {key} = {json.dumps(value, ensure_ascii=False)}")
+    return 0
+
+
+def _export(args: argparse.Namespace) -> int:
+    from ..errors import UsageError
+    from ..runs import RunStore
+    from ..runs.exchange import export_run
+
+    with RunStore.open(args.run) as store:
+        if args.out == "-":
+            episodes = export_run(store, sys.stdout)
+        else:
+            try:
+                with open(args.out, "x", encoding="utf-8") as file:
+                    episodes = export_run(store, file)
+            except FileExistsError:
+                raise UsageError(f"{args.out} exists already; choose another name") from None
+    print(f"exported {episodes} episodes", file=sys.stderr)
+    return 0
+
+
+def _import(args: argparse.Namespace) -> int:
+    from ..runs.exchange import import_run
+
+    episodes = import_run(args.file, args.out)
+    print(f"imported {episodes} episodes into {args.out}", file=sys.stderr)
+    return 0
+
+
+def _verify(args: argparse.Namespace) -> int:
+    from ..runs.salvage import salvage_run, verify_run
+
+    path = Path(args.run)
+    verdict = verify_run(path)
+    result: dict[str, Any] = {"run": str(path), "sound": verdict.sound, "episodes": verdict.episodes}
+    result["problems"] = list(verdict.problems)
+    lines = [f"{path}: {'sound' if verdict.sound else 'damaged'}, {verdict.episodes} episodes read in full"]
+    lines += [f"  {problem}" for problem in verdict.problems]
+    if args.salvage:
+        saved = salvage_run(path, Path(args.salvage))
+        result["salvage"] = {"run": args.salvage, "episodes": saved.episodes, "lost": list(saved.lost)}
+        lines.append(f"saved {saved.episodes} episodes to {args.salvage}")
+        lines += [f"  lost: {what}" for what in saved.lost]
+    print(json.dumps(result, ensure_ascii=False) if args.json else "\n".join(lines))
+    return 0 if verdict.sound or args.salvage else 1
+
+
+def _description(path: Path) -> dict[str, Any]:
+    from datetime import UTC, datetime
+
+    from ..runs import RunStore
+
+    with RunStore.open(path) as store:
+        datasets: dict[str, dict[str, dict[str, int]]] = {}
+        for summary in store.summaries():
+            endings = datasets.setdefault(summary.dataset, {}).setdefault(summary.system, {})
+            endings[summary.stop_reason] = endings.get(summary.stop_reason, 0) + 1
+        return {
+            "run": str(path),
+            "created": datetime.fromtimestamp(store.created, UTC).isoformat(timespec="seconds"),
+            "bytes": store.path.stat().st_size,
+            **store.counts(),
+            "systems": sorted({system for systems in datasets.values() for system in systems}),
+            "datasets": datasets,
+            "settings": store.settings,
+        }
+
+
+def _and_interrupted(run: dict[str, Any]) -> str:
+    return f" and {run['interrupted']} interrupted" if run["interrupted"] else ""
