@@ -189,6 +189,21 @@ async def test_completion_mode_by_prefill() -> None:
             assert [s.role for s in session.segments[2:]] == ["assistant"] * 3
 
 
+async def test_an_echoed_prefill_is_not_the_models_turn() -> None:
+    seen: list[str] = []
+    echo = "<a>q</a>[found]"
+    stream = Answer(pieces=events(delta("<a>q</a>["), delta("found]"), delta("so <a>r"), delta(None, "stop")))
+    llama = [{"id": "m", "owned_by": "llamacpp", "meta": {"n_ctx": 1024}}]
+    for answer, on_text in ((chat(echo + "so <a>r"), None), (stream, seen.append)):
+        async with Loopback(answer, models=llama) as server:
+            engine = engine_at(server, on_text=on_text)
+            session = await engine.open([*PROMPT, Message("assistant", echo)], mode="completion")
+            turn = await session.generate(Sampling(stop=("</a>",)))
+            assert (turn.text, turn.stop) == ("so <a>r</a>", "</a>")
+            assert engine.context_window == 1024
+    assert seen == ["so <a>r"]
+
+
 async def test_completion_mode_by_template_and_by_turns() -> None:
     text = {"choices": [{"text": "I look <a>q", "finish_reason": "stop"}]}
     async with Loopback(text, text) as server:

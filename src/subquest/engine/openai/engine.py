@@ -12,7 +12,7 @@ import logging
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, get_args
 
 from ...errors import EngineRefused, UsageError
@@ -194,6 +194,7 @@ class OpenAIEngine:
         """One turn for a session: the request, adapted to what the endpoint accepts, and its answer as a turn."""
         start = time.perf_counter()
         context = session.body(sampling)
+        echo = session.prefill if self._found.server in ("llama.cpp", "auto") else ""
         room = sampling.max_tokens
         while True:
             body = self._body(context, sampling, room, chat=session.path == ChatSession.path)
@@ -202,7 +203,7 @@ class OpenAIEngine:
                     session.path,
                     body,
                     tokens=session.context_tokens + room,
-                    watch=self._watch(sampling.stop) if body.get("stream") else None,
+                    watch=self._watch(sampling.stop, echo) if body.get("stream") else None,
                     on_retry=session.on_retry,
                 )
                 break
@@ -215,6 +216,7 @@ class OpenAIEngine:
                     raise
                 room = left
         reply = read_reply(data)
+        reply = replace(reply, text=reply.text.removeprefix(echo))
         if reply.finish == "content_filter":
             raise EngineRefused(f"{self.name}: the endpoint's content filter withheld the answer")
         return self._turn(session, reply, sampling, time.perf_counter() - start), reply
@@ -280,10 +282,16 @@ class OpenAIEngine:
         if parameter in _CHANGES_SAMPLING:
             log.warning("%s does not take %r: going on without it", self.name, parameter)
 
-    def _watch(self, stops: Sequence[str]) -> Callable[[str, str], bool]:
+    def _watch(self, stops: Sequence[str], echo: str) -> Callable[[str, str], bool]:
+        """Passes a stream on and ends it at stop strings the endpoint does not take; an echoed prefill is skipped."""
         longest = max(map(len, stops), default=0)
 
         def watch(new: str, text: str) -> bool:
+            if echo.startswith(text):
+                return False
+            if text.startswith(echo):
+                text = text[len(echo) :]
+                new = new[-len(text) :]
             if self.on_text is not None:
                 self.on_text(new)
             if not stops or "stop" not in self._found.refused:
@@ -310,7 +318,7 @@ class OpenAIEngine:
             entry = next((m for m in models if m.get("id") == found.model), models[0] if models else {})
             if found.server == "auto":
                 found.server = _OWNERS.get(str(entry.get("owned_by", "")), "auto")
-            length = entry.get("max_model_len")
+            length = entry.get("max_model_len") or (entry.get("meta") or {}).get("n_ctx")
             if found.window is None and isinstance(length, int):
                 found.window = length
             found.asked = True

@@ -78,6 +78,11 @@ class OpenAISession:
         """The part of the request that says what the context is."""
         raise NotImplementedError
 
+    @property
+    def prefill(self) -> str:
+        """The unfinished assistant message that the next request ends in; llama.cpp repeats it in its answer."""
+        return ""
+
     def render(self, reply: Reply, text: str) -> str:
         """The turn's text, given what the endpoint answered."""
         return text
@@ -121,6 +126,11 @@ class ChatSession(OpenAISession):
         if self._messages[-1]["role"] == "assistant":
             body |= self._engine.prefill_parameters
         return body
+
+    @property
+    def prefill(self) -> str:
+        last = self._messages[-1]
+        return str(last["content"] or "") if last["role"] == "assistant" else ""
 
     async def append(self, text: str) -> None:
         self._must_be_open()
