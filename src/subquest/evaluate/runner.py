@@ -1,0 +1,106 @@
+"""The runner: many questions through many systems, a few at a time, into a run store that survives anything.
+
+A *job* is one question for one system. Its episode's id is made from the job, so running the same command again finds
+what is finished, tries failures once more and goes on with the rest.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from ..errors import OutsideError
+from ..record import Episode, Failure, Question
+from ..runs import RunStore
+from ..systems.base import System
+from .score import score
+
+Finished = Callable[["Job", Episode, Mapping[str, float]], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    dataset: str
+    question: Question
+    system: str
+    """The name under which the system runs in this evaluation."""
+    attempt: int = 0
+
+    @property
+    def id(self) -> str:
+        key = "\x1f".join((self.dataset, self.question.id, self.system, str(self.attempt)))
+        return hashlib.sha256(key.encode()).hexdigest()[:32]
+
+
+def jobs_for(store: RunStore, datasets: Mapping[str, Sequence[Question]], systems: Iterable[str]) -> Iterator[Job]:
+    """What is left to do: jobs without an episode, and failed ones once more. Systems take turns at each question."""
+    done: dict[tuple[str, str, str], tuple[int, bool]] = {}
+    for summary in store.summaries():
+        key = (summary.dataset, summary.question, summary.system)
+        done[key] = max(done.get(key, (-1, False)), (summary.attempt, summary.stop_reason == "failed"))
+    names = list(systems)
+    for dataset, questions in datasets.items():
+        for question in questions:
+            for system in names:
+                attempt, failed = done.get((dataset, question.id, system), (-1, True))
+                if failed:
+                    yield Job(dataset, question, system, attempt + 1)
+
+
+async def evaluate(
+    jobs: Iterable[Job],
+    systems: Mapping[str, System[Any]],
+    store: RunStore,
+    *,
+    concurrency: int = 8,
+    seconds: float | None = None,
+    seed: int | None = None,
+    finished: Finished | None = None,
+) -> None:
+    """Run jobs, at most `concurrency` at a time; each is on the disk before its worker takes the next.
+
+    A job that takes longer than `seconds` is recorded as failed.
+    """
+    waiting = iter(jobs)
+
+    async def work() -> None:
+        for job in waiting:
+            episode = await _solve(job, systems[job.system], seconds, seed)
+            scores = score(episode)
+            store.add_scores(episode.id, scores)
+            await store.add_episode(episode, attempt=job.attempt)
+            if finished is not None:
+                finished(job, episode, scores)
+
+    workers = [asyncio.create_task(work()) for _ in range(max(concurrency, 1))]
+    try:
+        await asyncio.gather(*workers)
+    finally:
+        for worker in workers:
+            worker.cancel()
+        await asyncio.gather(*workers, return_exceptions=True)
+
+
+async def _solve(job: Job, system: System[Any], seconds: float | None, seed: int | None) -> Episode:
+    try:
+        async with asyncio.timeout(seconds):
+            episode = await system.solve(job.question, seed=seed, id=job.id)
+    except TimeoutError:
+        return _failed(job, system, f"no answer within {seconds:g} seconds")
+    except OutsideError as error:
+        return _failed(job, system, str(error))
+    return replace(episode, system=job.system)
+
+
+def _failed(job: Job, system: System[Any], message: str) -> Episode:
+    return Episode(
+        id=job.id,
+        question=job.question,
+        system=job.system,
+        model=system.model_name,
+        stop_reason="failed",
+        errors=(Failure("system", message, fatal=True),),
+    )

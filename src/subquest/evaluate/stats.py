@@ -1,0 +1,113 @@
+"""Statistics for comparisons: intervals, paired tests and calibration, in plain Python.
+
+500 questions cannot tell two points apart; every mean comes with an interval, every comparison with a p-value.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Sequence
+from typing import NamedTuple
+
+RESAMPLES = 2000
+
+
+class Interval(NamedTuple):
+    mean: float
+    low: float
+    high: float
+
+
+class Comparison(NamedTuple):
+    """A minus B over the questions both answered."""
+
+    n: int
+    difference: float
+    low: float
+    high: float
+    p: float
+    """Two-sided, by paired bootstrap."""
+    mcnemar: float | None
+    """Two-sided exact p-value on right/wrong; None where the metric is not binary."""
+
+
+def mean(values: Sequence[float]) -> float:
+    return math.fsum(values) / len(values) if values else math.nan
+
+
+def interval(values: Sequence[float], *, level: float = 0.95, seed: int = 0) -> Interval:
+    """Mean with a percentile-bootstrap interval. A single value, or equal ones, have an interval of no width."""
+    if not values:
+        return Interval(math.nan, math.nan, math.nan)
+    means = _bootstrap(values, seed)
+    return Interval(mean(values), *_percentiles(means, level))
+
+
+def compare(a: Sequence[float], b: Sequence[float], *, level: float = 0.95, seed: int = 0) -> Comparison:
+    """Paired comparison of two systems on the same questions, in the same order."""
+    if len(a) != len(b):
+        raise ValueError(f"{len(a)} and {len(b)} values cannot be paired")
+    differences = [x - y for x, y in zip(a, b, strict=True)]
+    if not differences:
+        return Comparison(0, math.nan, math.nan, math.nan, 1.0, None)
+    observed = mean(differences)
+    means = _bootstrap(differences, seed)
+    low, high = _percentiles(means, level)
+    # Shifted to the null hypothesis of no difference; the observed sample counts as one resample, so p is never 0.
+    extreme = sum(1 for m in means if abs(m - observed) >= abs(observed) - 1e-12)
+    p = (extreme + 1) / (len(means) + 1)
+    binary = all(v in (0.0, 1.0) for v in (*a, *b))
+    return Comparison(len(a), observed, low, high, p, mcnemar(a, b) if binary else None)
+
+
+def mcnemar(a: Sequence[float], b: Sequence[float]) -> float:
+    """Exact McNemar test: of the questions that only one got right, could a fair coin have split them so?"""
+    only_a = sum(1 for x, y in zip(a, b, strict=True) if x > y)
+    only_b = sum(1 for x, y in zip(a, b, strict=True) if x < y)
+    n, smaller = only_a + only_b, min(only_a, only_b)
+    if n == 0:
+        return 1.0
+    tail = sum(math.comb(n, i) for i in range(smaller + 1))
+    return min(1.0, float(2 * tail / 2**n))
+
+
+def calibration_error(confidences: Sequence[float], right: Sequence[float], *, bins: int = 10) -> float:
+    """Expected calibration error: mean gap between confidence and accuracy over equal-width bins, by their size."""
+    if not confidences:
+        return math.nan
+    groups: dict[int, list[tuple[float, float]]] = {}
+    for c, r in zip(confidences, right, strict=True):
+        groups.setdefault(min(int(c * bins), bins - 1), []).append((c, r))
+    gaps = (len(g) * abs(mean([c for c, _ in g]) - mean([r for _, r in g])) for g in groups.values())
+    return math.fsum(gaps) / len(confidences)
+
+
+def auroc(confidences: Sequence[float], right: Sequence[float]) -> float:
+    """Chance that a right answer has a higher confidence than a wrong one; ties count half. nan without both kinds."""
+    positives = sum(1 for r in right if r > 0.5)
+    negatives = len(right) - positives
+    if not positives or not negatives:
+        return math.nan
+    order = sorted(range(len(confidences)), key=confidences.__getitem__)
+    rank_sum, at = 0.0, 0
+    while at < len(order):
+        end = at
+        while end < len(order) and confidences[order[end]] == confidences[order[at]]:
+            end += 1
+        rank = (at + 1 + end) / 2
+        rank_sum += rank * sum(1 for i in order[at:end] if right[i] > 0.5)
+        at = end
+    return (rank_sum - positives * (positives + 1) / 2) / (positives * negatives)
+
+
+def _bootstrap(values: Sequence[float], seed: int) -> list[float]:
+    draw = random.Random(seed)
+    n = len(values)
+    return [math.fsum(draw.choices(values, k=n)) / n for _ in range(RESAMPLES)]
+
+
+def _percentiles(values: Sequence[float], level: float) -> tuple[float, float]:
+    ordered = sorted(values)
+    edge = (1 - level) / 2
+    return ordered[int(edge * (len(ordered) - 1))], ordered[math.ceil((1 - edge) * (len(ordered) - 1))]

@@ -1,0 +1,84 @@
+"""Intervals and tests against numbers worked out by hand or by scipy."""
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from subquest.evaluate.stats import auroc, calibration_error, compare, interval, mcnemar
+
+
+def test_interval_covers_the_mean_at_the_expected_width() -> None:
+    values = [1.0] * 30 + [0.0] * 70
+    found = interval(values)
+    assert found.mean == pytest.approx(0.3)
+    half = 1.96 * math.sqrt(0.3 * 0.7 / 100)  # normal approximation
+    assert found.low == pytest.approx(0.3 - half, abs=0.015)
+    assert found.high == pytest.approx(0.3 + half, abs=0.015)
+
+
+def test_interval_edges() -> None:
+    assert interval([0.5]) == (0.5, 0.5, 0.5)
+    assert math.isnan(interval([]).mean)
+
+
+def test_mcnemar_by_hand() -> None:
+    # 9 questions only A got right, 1 only B: 2 * (C(10,0) + C(10,1)) / 2^10 = 22 / 1024
+    a = [1.0] * 9 + [0.0] + [1.0] * 5
+    b = [0.0] * 9 + [1.0] + [1.0] * 5
+    assert mcnemar(a, b) == pytest.approx(22 / 1024)
+    assert mcnemar(a, a) == 1.0
+
+
+def test_mcnemar_matches_scipy() -> None:
+    stats = pytest.importorskip("scipy.stats")
+    for only_a, only_b in [(3, 8), (12, 12), (0, 5), (40, 21)]:
+        a = [1.0] * only_a + [0.0] * only_b
+        b = [0.0] * only_a + [1.0] * only_b
+        expected = stats.binomtest(min(only_a, only_b), only_a + only_b, 0.5).pvalue
+        assert mcnemar(a, b) == pytest.approx(expected)
+
+
+def test_compare_tells_a_clear_difference_from_none() -> None:
+    clear = compare([1.0] * 60 + [0.0] * 40, [0.0] * 60 + [0.0] * 40)
+    assert clear.difference == pytest.approx(0.6)
+    assert clear.p < 0.001
+    assert clear.low > 0.4
+    none = compare([1.0, 0.0] * 50, [0.0, 1.0] * 50)
+    assert none.difference == 0.0
+    assert none.p == 1.0
+    with pytest.raises(ValueError, match="paired"):
+        compare([1.0], [])
+
+
+def test_compare_agrees_with_the_t_test_on_smooth_data() -> None:
+    stats = pytest.importorskip("scipy.stats")
+    a = [((i * 37) % 101) / 100 for i in range(200)]
+    b = [max(0.0, x - 0.03 + (((i * 53) % 41) - 20) / 100) for i, x in enumerate(a)]
+    expected = stats.ttest_rel(a, b).pvalue
+    assert compare(a, b).p == pytest.approx(expected, abs=0.02)
+
+
+def test_auroc_by_hand_and_ties() -> None:
+    assert auroc([0.9, 0.8, 0.3, 0.1], [1, 0, 1, 0]) == pytest.approx(0.75)
+    assert auroc([0.5, 0.5, 0.5], [1, 0, 1]) == pytest.approx(0.5)
+    assert math.isnan(auroc([0.5], [1]))
+
+
+@given(st.lists(st.tuples(st.sampled_from([0.1, 0.4, 0.4, 0.9]), st.booleans()), min_size=2, max_size=30))
+def test_auroc_is_the_pair_probability(pairs: list[tuple[float, bool]]) -> None:
+    positive = [c for c, r in pairs if r]
+    negative = [c for c, r in pairs if not r]
+    found = auroc([c for c, _ in pairs], [float(r) for _, r in pairs])
+    if not positive or not negative:
+        assert math.isnan(found)
+    else:
+        wins = sum((p > n) + 0.5 * (p == n) for p in positive for n in negative)
+        assert found == pytest.approx(wins / (len(positive) * len(negative)))
+
+
+def test_calibration_error_by_hand() -> None:
+    # bin 0.9: confidence 0.95, accuracy 0.5, 2 values; bin 0.1: confidence 0.15, accuracy 0, 2 values
+    assert calibration_error([0.95, 0.95, 0.15, 0.15], [1, 0, 0, 0]) == pytest.approx((2 * 0.45 + 2 * 0.15) / 4)
+    assert calibration_error([1.0], [1]) == 0.0
