@@ -26,6 +26,7 @@ GROUP = "subquest.systems"
 _OURS: dict[str, str] = {
     "coda": "coda:CoDA",
     "decor": "decor:Decor",
+    "apex": "apex:Apex",
 }
 """Name to `module:Class`, the module below this package."""
 

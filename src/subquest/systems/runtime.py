@@ -108,13 +108,17 @@ class Run:
         stop: Sequence[str] = (),
         limits: Limits | None = None,
         shielded: bool = False,
+        number: int | None = None,
     ) -> Context:
-        """Open a role's context. `limits` are the system's own for this role; the user's may tighten them."""
+        """Open a role's context. `limits` are the system's own for this role; the user's may tighten them.
+
+        `number` names its place among its siblings where their order is a matter of timing.
+        """
         setup = self._roles(role)
         above = parent.budget if parent else self.budget
         budget = above.child(role, setup.limits.tightened(limits or Limits()))
-        siblings = sum(1 for c in self.contexts if c.parent is parent)
-        name = f"{parent.id}.{siblings + 1}" if parent else str(siblings + 1)
+        number = number or 1 + sum(1 for c in self.contexts if c.parent is parent)
+        name = f"{parent.id}.{number}" if parent else str(number)
         if addition := self._additions.get(role):
             messages = [replace(messages[0], content=f"{messages[0].content}\n{addition}"), *messages[1:]]
         if shielded:

@@ -1,0 +1,99 @@
+"""Plans: ordered sub-questions in which `#n` stands for the answer of step n (APEX-Searcher, seeds 003 and 004).
+
+References make a plan a graph without cycles. What a model writes is not always one: steps that refer forward are put
+into order; a plan that refers in a circle, or to a step it does not have, falls back to the question as its only step.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+_REFERENCE = re.compile(r"#(\d+)")
+_NUMBER = re.compile(r"^\s*(?:(?:step\s*)?(\d+)\s*[.):]|[-*•])\s*", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class PlanStep:
+    question: str
+    """With references; `resolve` fills them in."""
+    needs: tuple[int, ...] = ()
+    """Positions, from 0, of the steps it refers to; all earlier than its own."""
+
+    def resolve(self, answers: Mapping[int, str], steps: Sequence[PlanStep]) -> str:
+        """The question with answers for references; an answer that is missing is described by its sub-question."""
+
+        def answer(match: re.Match[str]) -> str:
+            at = int(match[1]) - 1
+            return answers.get(at) or f"the answer to “{steps[at].question}”"
+
+        return _REFERENCE.sub(answer, self.question)
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    steps: tuple[PlanStep, ...]
+    repairs: tuple[str, ...] = ()
+    """What had to be changed about the plan as it was written."""
+
+    def ancestors(self, at: int) -> list[int]:
+        """Positions of all steps that a step rests on, in order."""
+        found: set[int] = set()
+        waiting = [at]
+        while waiting:
+            needs = self.steps[waiting.pop()].needs
+            waiting += [n for n in needs if n not in found]
+            found.update(needs)
+        return sorted(found)
+
+
+def lines_of(text: str) -> list[str]:
+    """The sub-questions of a written plan, one a line, without their numbers."""
+    return [line for raw in text.splitlines() if (line := _NUMBER.sub("", raw).strip())]
+
+
+def numbered_lines(text: str) -> list[str]:
+    """Only the lines that carry a number or a bullet, for plans without tags."""
+    return [line for raw in text.splitlines() if _NUMBER.match(raw) and (line := _NUMBER.sub("", raw).strip())]
+
+
+def make_plan(lines: Sequence[str], question: str, limit: int) -> Plan:
+    """A plan that can be carried out; never empty."""
+    repairs: list[str] = []
+    if len(lines) > limit:
+        repairs.append(f"{len(lines)} steps were cut to {limit}")
+        lines = lines[:limit]
+    needs = [sorted({int(n) - 1 for n in _REFERENCE.findall(line)}) for line in lines]
+    problem = ""
+    if not lines:
+        problem = "the plan is empty"
+    elif missing := next((n for wanted in needs for n in wanted if not 0 <= n < len(lines)), None):
+        problem = f"there is no step #{missing + 1}"
+    order = _in_order(needs) if not problem else None
+    if not problem and order is None:
+        problem = "the steps refer to each other in a circle"
+    if problem or order is None:
+        return Plan((PlanStep(question),), (*repairs, f"{problem}; the question is its only step"))
+    if order != list(range(len(lines))):
+        repairs.append("a forward reference: the steps were put into order")
+    place = {old: new for new, old in enumerate(order)}
+    steps = tuple(
+        PlanStep(
+            _REFERENCE.sub(lambda match: f"#{place[int(match[1]) - 1] + 1}", lines[old]),
+            tuple(sorted(place[n] for n in needs[old])),
+        )
+        for old in order
+    )
+    return Plan(steps, tuple(repairs))
+
+
+def _in_order(needs: Sequence[Sequence[int]]) -> list[int] | None:
+    """The steps so that each comes after those it needs, otherwise as written; None where they go in a circle."""
+    order: list[int] = []
+    while len(order) < len(needs):
+        ready = (at for at in range(len(needs)) if at not in order and all(n in order for n in needs[at]))
+        if (first := next(ready, None)) is None:
+            return None
+        order.append(first)
+    return order
