@@ -1,0 +1,124 @@
+"""LoRA: a frozen matrix W plus a trained product of two thin ones, W + (alpha / rank) B A.
+
+B starts at zero, so training starts from the base model exactly, and the base model is always at hand as the reference
+policy: the adapter is switched off. Files are PEFT's format (`adapter_model.safetensors`, `adapter_config.json`), which
+every other tool reads; PEFT itself is not needed.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from ..engine.torch.weights import Adapter
+from ..errors import DataError
+
+TARGETS = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
+_PEFT_PREFIX = "base_model.model."
+
+
+@dataclass(frozen=True, slots=True)
+class LoraSettings:
+    rank: int = 16
+    alpha: float = 32.0
+    targets: tuple[str, ...] = TARGETS
+
+    def __post_init__(self) -> None:
+        if self.rank < 1:
+            raise DataError(f"a LoRA rank of {self.rank} holds nothing; use at least 1")
+        if unknown := set(self.targets) - set(TARGETS):
+            raise DataError(f"LoRA targets are {', '.join(TARGETS)}, not {sorted(unknown)[0]!r}")
+
+    @property
+    def scale(self) -> float:
+        return self.alpha / self.rank
+
+
+class LoraLinear(nn.Module):
+    """A frozen linear layer with a trained low-rank update beside it. The thin matrices are kept in float32."""
+
+    def __init__(self, base: nn.Linear, settings: LoraSettings) -> None:
+        super().__init__()
+        self.base = base
+        self.scale = settings.scale
+        self.enabled = True
+        self.lora_A = nn.Parameter(torch.empty(settings.rank, base.in_features, device=base.weight.device))
+        self.lora_B = nn.Parameter(torch.zeros(base.out_features, settings.rank, device=base.weight.device))
+        nn.init.kaiming_uniform_(self.lora_A, a=math.sqrt(5))
+
+    def forward(self, x: Tensor) -> Tensor:
+        y: Tensor = self.base(x)
+        if not self.enabled:
+            return y
+        thin = F.linear(x, self.lora_A.to(x.dtype))
+        return y + F.linear(thin, (self.lora_B * self.scale).to(x.dtype))
+
+
+def lora_layers(model: nn.Module) -> Iterator[tuple[str, LoraLinear]]:
+    """Adapted matrices by the name they have in the base model."""
+    for name, module in model.named_modules():
+        if isinstance(module, LoraLinear):
+            yield name, module
+
+
+def adapter_of(model: nn.Module) -> Adapter:
+    """The adapter as the rollout engine takes it."""
+    layers = dict(lora_layers(model))
+    pairs = {name: (layer.lora_A.detach(), layer.lora_B.detach()) for name, layer in layers.items()}
+    return Adapter(pairs, next(iter(layers.values())).scale)
+
+
+def save_adapter(model: nn.Module, settings: LoraSettings, folder: Path, *, base: str = "", half: bool = True) -> None:
+    """Write the adapter in PEFT's format; `half` stores bfloat16, which is all the rollouts see."""
+    from safetensors.torch import save_file
+
+    state = {}
+    for name, layer in lora_layers(model):
+        for part in ("lora_A", "lora_B"):
+            tensor = getattr(layer, part).detach().cpu()
+            state[f"{_PEFT_PREFIX}{name}.{part}.weight"] = tensor.to(torch.bfloat16) if half else tensor.clone()
+    folder.mkdir(parents=True, exist_ok=True)
+    save_file(state, folder / "adapter_model.safetensors")
+    config = {
+        "peft_type": "LORA",
+        "task_type": "CAUSAL_LM",
+        "base_model_name_or_path": base,
+        "r": settings.rank,
+        "lora_alpha": settings.alpha,
+        "lora_dropout": 0.0,
+        "bias": "none",
+        "target_modules": list(settings.targets),
+        "inference_mode": True,
+    }
+    (folder / "adapter_config.json").write_text(json.dumps(config, indent=2), encoding="utf-8")
+
+
+def settings_of(folder: Path) -> LoraSettings:
+    """The settings an adapter was made with."""
+    try:
+        config = json.loads((folder / "adapter_config.json").read_text(encoding="utf-8"))
+        return LoraSettings(int(config["r"]), float(config["lora_alpha"]), tuple(sorted(config["target_modules"])))
+    except (OSError, KeyError, ValueError) as error:
+        raise DataError(f"{folder} is not a LoRA adapter in PEFT's format: {error}") from None
+
+
+@torch.no_grad()
+def load_adapter_into(model: nn.Module, state: Mapping[str, Tensor]) -> None:
+    """Copy an adapter's parameters (PEFT's names) into the model's thin matrices."""
+    layers = dict(lora_layers(model))
+    expected = {f"{_PEFT_PREFIX}{name}.{part}.weight" for name in layers for part in ("lora_A", "lora_B")}
+    if difference := expected ^ state.keys():
+        raise DataError(f"the adapter does not fit the model: {sorted(difference)[0]} stands on one side only")
+    for name, layer in layers.items():
+        for part in ("lora_A", "lora_B"):
+            target, source = getattr(layer, part), state[f"{_PEFT_PREFIX}{name}.{part}.weight"]
+            if target.shape != source.shape:
+                raise DataError(f"{name}.{part} has shape {tuple(source.shape)}, the model's is {tuple(target.shape)}")
+            target.copy_(source)

@@ -1,0 +1,186 @@
+"""The policy in training: Llama, Qwen2 and Qwen3 over trajectories laid end to end.
+
+The same shapes as the rollout engine's model, but differentiable and without a cache. A packed batch is one long row of
+tokens; attention is causal inside each trajectory and sees nothing of its neighbours. Parameters keep the names that
+transformers gives them, so state dicts, adapters and the rollout engine's weights fit one another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+from torch.utils.checkpoint import checkpoint
+
+from ..engine.torch.architecture import Architecture
+from ..engine.torch.loader import Source
+from .attention import Packing, attend
+from .batch import Batch
+from .logprobs import TokenLogprobs, token_logprobs
+from .lora import LoraLinear, LoraSettings, adapter_of, lora_layers
+
+
+class RMSNorm(nn.Module):
+    """Root-mean-square normalisation, computed in float32."""
+
+    def __init__(self, size: int, epsilon: float) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(size))
+        self.epsilon = epsilon
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.rms_norm(x.float(), x.shape[-1:], None, self.epsilon).to(x.dtype) * self.weight.to(x.dtype)
+
+
+class Attention(nn.Module):
+    def __init__(self, a: Architecture) -> None:
+        super().__init__()
+        self.head_size = a.head_size
+        self.softmax_scale = a.softmax_scale
+        self.q_proj = nn.Linear(a.width, a.heads * a.head_size, bias=a.qkv_bias)
+        self.k_proj = nn.Linear(a.width, a.kv_heads * a.head_size, bias=a.qkv_bias)
+        self.v_proj = nn.Linear(a.width, a.kv_heads * a.head_size, bias=a.qkv_bias)
+        self.o_proj = nn.Linear(a.heads * a.head_size, a.width, bias=a.output_bias)
+        self.q_norm = RMSNorm(a.head_size, a.epsilon) if a.qk_norm else None
+        self.k_norm = RMSNorm(a.head_size, a.epsilon) if a.qk_norm else None
+
+    def forward(self, x: Tensor, rotary: tuple[Tensor, Tensor], packing: Packing) -> Tensor:
+        projections = (self.q_proj, self.k_proj, self.v_proj)
+        q, k, v = (p(x).unflatten(-1, (-1, self.head_size)) for p in projections)  # [T, heads, d] each
+        if self.q_norm is not None and self.k_norm is not None:
+            q, k = self.q_norm(q), self.k_norm(k)
+        attended = attend(rotate(q, *rotary), rotate(k, *rotary), v, packing, self.softmax_scale)
+        out: Tensor = self.o_proj(attended.flatten(-2))
+        return out
+
+
+class FeedForward(nn.Module):
+    def __init__(self, a: Architecture) -> None:
+        super().__init__()
+        self.gate_proj = nn.Linear(a.width, a.inner, bias=False)
+        self.up_proj = nn.Linear(a.width, a.inner, bias=False)
+        self.down_proj = nn.Linear(a.inner, a.width, bias=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        out: Tensor = self.down_proj(F.silu(self.gate_proj(x)) * self.up_proj(x))
+        return out
+
+
+class Layer(nn.Module):
+    def __init__(self, a: Architecture) -> None:
+        super().__init__()
+        self.self_attn = Attention(a)
+        self.mlp = FeedForward(a)
+        self.input_layernorm = RMSNorm(a.width, a.epsilon)
+        self.post_attention_layernorm = RMSNorm(a.width, a.epsilon)
+
+    def forward(self, x: Tensor, rotary: tuple[Tensor, Tensor], packing: Packing) -> Tensor:
+        x = x + self.self_attn(self.input_layernorm(x), rotary, packing)
+        out: Tensor = x + self.mlp(self.post_attention_layernorm(x))
+        return out
+
+
+class Decoder(nn.Module):
+    def __init__(self, a: Architecture) -> None:
+        super().__init__()
+        self.embed_tokens = nn.Embedding(a.vocabulary, a.width)
+        self.layers = nn.ModuleList(Layer(a) for _ in range(a.layers))
+        self.norm = RMSNorm(a.width, a.epsilon)
+
+
+class Policy(nn.Module):
+    """A language model whose adapter, or whose every weight, is trained."""
+
+    def __init__(
+        self,
+        source: Source,
+        *,
+        lora: LoraSettings | None = None,
+        device: torch.device | str = "cpu",
+        dtype: torch.dtype = torch.float32,
+        checkpointing: bool = False,
+    ) -> None:
+        """With `lora` the base weights are frozen in `dtype`; without, all weights are trained in float32 and used in
+        `dtype`. `checkpointing` trades a second forward pass for the memory of activations."""
+        super().__init__()
+        a = self.architecture = source.architecture
+        with torch.device("meta"):
+            self.model = Decoder(a)
+            self.lm_head = nn.Linear(a.width, a.vocabulary, bias=False)
+        self.to_empty(device=device)
+        if a.tied:
+            self.lm_head.weight = self.model.embed_tokens.weight
+        self.dtype, self.checkpointing, self.lora = dtype, checkpointing, lora
+        self.load_base(source.state)
+        cosines, sines = a.rotary_table(torch.device(device))
+        self.cosines, self.sines = cosines, sines
+        self.requires_grad_(lora is None)
+        if lora is not None:
+            self.to(dtype)
+            self._adapt(lora)
+
+    @torch.no_grad()
+    def load_base(self, state: Mapping[str, Tensor]) -> None:
+        """Copy base weights in; the adapter stays as it is."""
+        for name, parameter in self.named_parameters():
+            if "lora_" not in name:
+                parameter.copy_(state[name.replace(".base.", ".")])
+
+    def _adapt(self, settings: LoraSettings) -> None:
+        for layer in self.model.layers:
+            for block in (layer.self_attn, layer.mlp):
+                for target in settings.targets:
+                    if hasattr(block, target):
+                        setattr(block, target, LoraLinear(getattr(block, target), settings))
+
+    @contextmanager
+    def reference(self) -> Iterator[None]:
+        """The adapter off: the policy that training started from."""
+        layers = [layer for _, layer in lora_layers(self)]
+        for layer in layers:
+            layer.enabled = False
+        try:
+            yield
+        finally:
+            for layer in layers:
+                layer.enabled = True
+
+    def hidden(self, batch: Batch) -> Tensor:
+        """States of the last layer, one a token of the packed batch."""
+        packing = Packing.of(batch.lengths)
+        positions = batch.position_ids
+        rotary = (self.cosines[positions][:, None], self.sines[positions][:, None])  # [T, 1, d / 2]
+        x: Tensor = self.model.embed_tokens(batch.token_ids).to(self.dtype)
+        with torch.autocast(x.device.type, self.dtype, enabled=self.lora is None and self.dtype != torch.float32):
+            for layer in self.model.layers:
+                if self.checkpointing and torch.is_grad_enabled():
+                    x = checkpoint(layer, x, rotary, packing, use_reentrant=False)
+                else:
+                    x = layer(x, rotary, packing)
+            normed: Tensor = self.model.norm(x)
+            return normed
+
+    def forward(self, batch: Batch, *, temperature: float = 1.0, entropy: bool = False) -> TokenLogprobs:
+        """Log-probs of the batch's action tokens."""
+        states = self.hidden(batch)[batch.rows]
+        return token_logprobs(states, self.lm_head.weight, batch.targets, temperature=temperature, entropy=entropy)
+
+    def trained(self) -> dict[str, nn.Parameter]:
+        """The parameters that an optimiser changes, by name."""
+        return {name: p for name, p in self.named_parameters() if p.requires_grad}
+
+    def engine_state(self) -> dict[str, Any]:
+        """What `TorchEngine.refresh` takes after an optimiser step."""
+        if self.lora is not None:
+            return {"adapter": adapter_of(self)}
+        return {"state": {name: p.detach() for name, p in self.named_parameters()}}
+
+
+def rotate(x: Tensor, cosines: Tensor, sines: Tensor) -> Tensor:
+    """Rotary position embedding; the two halves of a head are the two parts of each complex number."""
+    first, second = x.float().chunk(2, -1)
+    return torch.cat([first * cosines - second * sines, second * cosines + first * sines], -1).to(x.dtype)
