@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import httpx2
 
 FIRST_WAIT, LONGEST_WAIT = 0.5, 30.0
-"""Seconds: the wait before retry n is drawn between half and all of `FIRST_WAIT * 2**n`, at most `LONGEST_WAIT`."""
+"""Seconds: see `backoff`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +104,7 @@ class Endpoint:
                 raise EngineUnavailable(
                     f"{error} (the server asks to wait {asked_wait:.0f} s, longer than the time-out)"
                 )
-            wait = min(LONGEST_WAIT, FIRST_WAIT * 2 ** (attempt - 1)) * random.uniform(0.5, 1.0)
+            wait = backoff(attempt)
             if asked_wait is not None:
                 wait = asked_wait + random.uniform(0.0, 0.1 * FIRST_WAIT)
                 gate.pause(asked_wait)
@@ -125,6 +125,11 @@ class Endpoint:
             return [entry for entry in data if isinstance(entry, dict)]
         except (httpx2.HTTPError, ValueError, KeyError, TypeError, TimeoutError):
             return []
+
+    @property
+    def gate(self) -> Gate:
+        """The limits as they stand in the running loop."""
+        return self._here()[1]
 
     async def close(self) -> None:
         held = self._loops.pop(asyncio.get_running_loop(), None)
@@ -192,6 +197,11 @@ class Endpoint:
         if not assembler.complete:
             raise _Failed(EngineUnavailable(f"{url}: the stream broke off after {len(assembler.text)} characters"))
         return assembler.whole()
+
+
+def backoff(attempt: int) -> float:
+    """Seconds to wait after attempt n (from 1) failed, drawn at random so that clients do not return all at once."""
+    return min(LONGEST_WAIT, FIRST_WAIT * 2.0 ** (attempt - 1)) * random.uniform(0.5, 1.0)
 
 
 class _Failed(Exception):

@@ -1,0 +1,98 @@
+from pathlib import Path
+
+import pytest
+
+from subquest.engine import Message, Sampling
+from subquest.engine.openai import OpenAIEngine
+from subquest.engine.resolve import EngineOptions, resolve
+from subquest.engine.scripted import ScriptedEngine
+from subquest.errors import UsageError
+
+from .loopback import Loopback, chat
+
+
+@pytest.mark.parametrize(
+    ("spec", "name", "url"),
+    [
+        ("openai:gpt-4o", "gpt-4o", "https://api.openai.com/v1"),
+        ("openai:qwen@http://localhost:8000/v1", "qwen", "http://localhost:8000/v1"),
+        ("openai:@http://localhost:8000/v1/", "http://localhost:8000/v1", "http://localhost:8000/v1"),
+        ("openai:@cf/meta/llama@https://x.example/v1", "@cf/meta/llama", "https://x.example/v1"),
+        ("openai:org/model:free@https://x.example/v1", "org/model:free", "https://x.example/v1"),
+        ("http://localhost:8000/v1#qwen", "qwen", "http://localhost:8000/v1"),
+        ("https://x.example/v1", "https://x.example/v1", "https://x.example/v1"),
+    ],
+)
+def test_endpoints(spec: str, name: str, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
+    engine = resolve(spec)
+    assert isinstance(engine, OpenAIEngine)
+    assert (engine.name, engine.endpoint.base_url) == (name, url)
+
+
+def test_the_environment_gives_the_base_url(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_BASE_URL", "http://localhost:9/v1")
+    engine = resolve("openai:m")
+    assert isinstance(engine, OpenAIEngine)
+    assert engine.endpoint.base_url == "http://localhost:9/v1"
+
+
+def test_roles_share_what_they_can(tmp_path: Path) -> None:
+    script = tmp_path / "a,b=c.jsonl"
+    script.write_text('"x"\n')
+    engines = resolve(
+        f"scripted:{script},planner=http://h:1/v1#big,executor=http://h:1/v1#small,judge=http://h:1/v1#big"
+    )
+    assert isinstance(engines, dict)
+    assert set(engines) == {"", "planner", "executor", "judge"}
+    assert isinstance(engines[""], ScriptedEngine)
+    assert engines["planner"] is engines["judge"]
+    assert engines["planner"] is not engines["executor"]
+    assert isinstance(engines["planner"], OpenAIEngine)
+    assert isinstance(engines["executor"], OpenAIEngine)
+    assert engines["planner"].endpoint is engines["executor"].endpoint
+
+
+@pytest.mark.parametrize(
+    ("spec", "says"),
+    [
+        ("embeded", "did you mean embedded"),
+        ("opena:x", "did you mean openai:NAME"),
+        ("gpt-4o", "openai:gpt-4o or openai:gpt-4o@BASE_URL"),
+        ("models/x.gguf", "did you mean gguf:models/x.gguf"),
+        ("gguf:absent.gguf", "no such model file: absent.gguf"),
+        ("gguf:", "Known forms"),
+        ("", "Known forms"),
+        ("openai:", "name the model"),
+        ("scripted:absent.jsonl", "cannot read the script"),
+        ("a=openai:x,a=openai:y", "'a' is given two models"),
+        ("planner=openia:x", "did you mean openai"),
+    ],
+)
+def test_mistakes_are_named(spec: str, says: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
+    with pytest.raises(UsageError, match=says):
+        resolve(spec)
+
+
+async def test_options_arrive() -> None:
+    async with Loopback(chat("hi")) as server:
+        options = EngineOptions(
+            api_key="k",
+            concurrency=3,
+            requests_per_minute=7,
+            tokens_per_minute=9,
+            timeout=5,
+            context=99,
+            extra={"a": 1},
+        )
+        engine = resolve(f"{server.url}#m", options)
+        assert isinstance(engine, OpenAIEngine)
+        await (await engine.open([Message("user", "x")])).generate(Sampling())
+        assert server.requests[-1].headers["authorization"] == "Bearer k"
+        assert server.posts[0]["a"] == 1
+        assert engine.context_window == 99
+        limits = engine.endpoint.limits
+        assert (limits.concurrency, limits.requests_per_minute, limits.tokens_per_minute) == (3, 7, 9)
+    with pytest.raises(UsageError, match="unknown protocol 'tool'"):
+        resolve("openai:m", EngineOptions(protocol="tool"))
