@@ -1,0 +1,151 @@
+"""What rules can see in a text: names, numbers, content words, dates and quantities."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from ..metrics import answer_tokens, normalize
+
+
+def _words(text: str) -> list[str]:
+    return text.split()
+
+
+_STOP = frozenset(
+    _words(
+        "about above across after all also although am among and another any are as at be because been before being "
+        "below between both but by called can could did do does doing down during each either else ever every few find "
+        "first for from further give had has have having he her here hers him his how however i if in into is it its "
+        "itself known last least less like many may me might more most much must my name named names neither never no "
+        "nor not of off on once one only or other our out over own per same second she should since so some such tell "
+        "than that their them then there these they this those through to too under until up upon us very was we were "
+        "what when where which while who whom whose why will with within without would yes yet you your"
+    )
+)
+_NUMBERS = _words(
+    "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen "
+    "eighteen nineteen twenty"
+)
+_NUMBER_WORDS = {
+    **{word: str(n) for n, word in enumerate(_NUMBERS)},
+    **{word: str(10 * n) for n, word in enumerate(_words("thirty forty fifty sixty seventy eighty ninety"), 3)},
+    "hundred": "100",
+    "thousand": "1000",
+    "million": "1000000",
+    "dozen": "12",
+}
+_MONTHS = _words("january february march april may june july august september october november december")
+_MONTH = {name[:n]: at for at, name in enumerate(_MONTHS, 1) for n in (3, 4, len(name)) if len(name) >= n}
+_MONTH_PATTERN = "|".join(sorted(_MONTH, key=len, reverse=True))
+_DATES = (
+    re.compile(
+        rf"\b(?P<month>{_MONTH_PATTERN})\.?\s+(?P<day>\d{{1,2}})(?:st|nd|rd|th)?,?\s+(?P<year>\d{{3,4}})\b", re.I
+    ),
+    re.compile(
+        rf"\b(?P<day>\d{{1,2}})(?:st|nd|rd|th)?\s+(?:of\s+)?(?P<month>{_MONTH_PATTERN})\.?,?\s+(?P<year>\d{{3,4}})\b",
+        re.I,
+    ),
+    re.compile(r"\b(?P<year>\d{4})-(?P<month>\d{2})-(?P<day>\d{2})\b"),
+    re.compile(rf"\b(?P<month>{_MONTH_PATTERN})\.?,?\s+(?P<year>\d{{4}})\b", re.I),
+    re.compile(rf"\b(?P<month>{_MONTH_PATTERN})\.?\s+(?P<day>\d{{1,2}})(?:st|nd|rd|th)?\b", re.I),
+    re.compile(r"\b(?P<year>1\d{3}|20\d{2})\b"),
+)
+_UNITS = dict(
+    pair.split(":")
+    for pair in _words(
+        "km:kilometre kilometer:kilometre m:metre meter:metre cm:centimetre centimeter:centimetre mm:millimetre "
+        "millimeter:millimetre mi:mile ft:foot feet:foot inche:inch in:inch kg:kilogram g:gram lb:pound ly:lightyear "
+        "h:hour hr:hour min:minute sec:second s:second yr:year percent:% pct:%"
+    )
+)
+_QUANTITY = re.compile(r"(?<![\w.])(\d[\d,]*(?:\.\d+)?)\s*(%|light[- ]years?|[A-Za-z]+)?", re.IGNORECASE)
+_CAPITAL = r"(?:(?:[A-Z]\.)+|[A-Z][\w'’-]*)"
+_NAME = re.compile(rf"\b{_CAPITAL}(?:\s+(?:(?:of|the|de|la|von|van|and|&)\s+)?{_CAPITAL})*")
+
+
+class Date(NamedTuple):
+    year: int | None
+    month: int | None
+    day: int | None
+
+    @property
+    def parts(self) -> int:
+        return sum(p is not None for p in self)
+
+    def covers(self, other: Date) -> bool:
+        """Whether it says at least as much as the other, and nothing else."""
+        return all(o is None or s == o for s, o in zip(self, other, strict=True))
+
+
+def content_words(text: str) -> set[str]:
+    """Words that carry meaning, without a plural s."""
+    return {_stem(t) for t in answer_tokens(text) if t not in _STOP and (len(t) > 1 or not t.isascii())}
+
+
+def _stem(token: str) -> str:
+    return token[:-1] if len(token) > 3 and token.endswith("s") and not token.endswith("ss") else token
+
+
+def numbers(text: str) -> set[str]:
+    """Numbers in digits, thousands separators removed; number words count as digits."""
+    found = {n.replace(",", "").rstrip(".") for n in re.findall(r"\d[\d,]*(?:\.\d+)?", text)}
+    return found | {_NUMBER_WORDS[t] for t in answer_tokens(text) if t in _NUMBER_WORDS}
+
+
+def names(text: str, *, sentences: bool = True) -> list[str]:
+    """Runs of capitalised words; in sentences, a word that is capitalised only because it opens one is left out."""
+    found = []
+    for match in _NAME.finditer(text):
+        name, before = match.group().rstrip(".'’"), text[: match.start()].rstrip()
+        opens = sentences and (not before or before[-1] in ".!?:\n")
+        words = name.split()
+        if opens and normalize(words[0]) in _STOP | {"a", "an", "the", ""}:
+            words = words[1:]
+        elif opens and len(words) == 1 and not _reads_as_name(words[0], text):
+            continue
+        if words and any(normalize(w) not in _STOP for w in words):
+            found.append(" ".join(words))
+    return found
+
+
+def _reads_as_name(word: str, text: str) -> bool:
+    """A single opening word is a name if it is all capitals or stands capitalised elsewhere in the text too."""
+    return (word.isupper() and len(word) > 1) or len(re.findall(rf"\b{re.escape(word)}\b", text)) > 1
+
+
+def dates(text: str) -> list[Date]:
+    """Dates in a text, each as precise as it is written."""
+    found: list[Date] = []
+    rest = text
+    for pattern in _DATES:
+        for match in pattern.finditer(rest):
+            parts = match.groupdict()
+            month = parts.get("month")
+            found.append(
+                Date(
+                    int(parts["year"]) if parts.get("year") else None,
+                    (int(month) if month.isdigit() else _MONTH[month.lower()]) if month else None,
+                    int(parts["day"]) if parts.get("day") else None,
+                )
+            )
+        rest = pattern.sub(" ; ", rest)
+    return found
+
+
+def quantities(text: str) -> list[tuple[float, str]]:
+    """Numbers with the unit written after them ("" where none is), units by one spelling."""
+    out = []
+    spoken = re.sub(r"[A-Za-z]+", lambda m: _NUMBER_WORDS.get(m.group().lower(), m.group()), text)
+    for number, unit in _QUANTITY.findall(spoken):
+        word = _stem(re.sub("[- ]", "", unit.lower())) if unit else ""
+        out.append((float(number.replace(",", "")), _UNITS.get(word, word)))
+    return out
+
+
+def is_date_only(text: str) -> bool:
+    """Whether a text is a date and nothing besides."""
+    rest = text
+    for pattern in _DATES:
+        rest = pattern.sub(" ", rest)
+    return bool(dates(text)) and not content_words(rest) and not re.search(r"\d", rest)
