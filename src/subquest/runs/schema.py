@@ -156,14 +156,15 @@ def _open(path: Path, write: bool) -> sqlite3.Connection:
         return connection
 
     try:
-        if write:
-            return connected("mode=rw")
         try:
-            return connected("mode=ro")
+            connection = connected("mode=rw")
         except sqlite3.OperationalError:  # a read-only folder has no place for the shared-memory file
-            if os.access(path.parent, os.W_OK):
+            if write or os.access(path.parent, os.W_OK):
                 raise
-            return connected("mode=ro&immutable=1")
+            connection = connected("mode=ro&immutable=1")
+        if not write:  # not mode=ro: a reader that could not write would leave its log files behind
+            connection.execute("PRAGMA query_only = ON")
+        return connection
     except sqlite3.OperationalError as error:
         raise UsageError(f"cannot open the run {path}: {error}") from None
     except sqlite3.DatabaseError as error:

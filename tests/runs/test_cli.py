@@ -1,0 +1,66 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from subquest.cli import main
+from subquest.runs import RunStore
+
+from .samples import episode
+
+
+@pytest.fixture
+def run_file(tmp_path: Path) -> Path:
+    path = tmp_path / "coda.sqlite"
+    with RunStore.create(path, settings={"k": 3}) as run:
+        for n in range(3):
+            run.add_episode(episode(f"e{n}", n))
+        run.add_event("cut", episode("cut").events[0])
+    return path
+
+
+def test_list_and_info(run_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "other.sqlite").write_text("not a run")
+    (tmp_path / "train").mkdir()
+    RunStore.create(tmp_path / "train").close()
+    assert main(["runs", "list", str(tmp_path), "--json"]) == 0
+    out, err = capsys.readouterr()
+    runs = json.loads(out)["runs"]
+    assert [Path(r["run"]).name for r in runs] == ["coda.sqlite", "train"]
+    assert (runs[0]["episodes"], runs[0]["interrupted"], runs[0]["systems"]) == (3, 1, ["coda"])
+    assert "other.sqlite" in err
+    assert main(["runs", "list", str(tmp_path)]) == 0
+    assert "3 episodes and 1 interrupted  coda" in capsys.readouterr().out
+    assert main(["runs", "info", str(run_file)]) == 0
+    out = capsys.readouterr().out
+    assert "made-up, coda: 3 answered" in out
+    assert "k = 3" in out
+
+
+def test_export_import_verify(run_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    lines, copy = tmp_path / "coda.jsonl", tmp_path / "copy.sqlite"
+    assert main(["runs", "export", str(run_file), "--out", str(lines)]) == 0
+    assert main(["runs", "import", str(lines), "--out", str(copy)]) == 0
+    capsys.readouterr()
+    assert main(["runs", "export", str(copy)]) == 0
+    assert capsys.readouterr().out == lines.read_text(encoding="utf-8")
+    assert main(["runs", "verify", str(copy), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["sound"] is True
+    assert main(["runs", "export", str(run_file), "--out", str(lines)]) == 2
+    assert "exists already" in capsys.readouterr().err
+
+
+def test_a_damaged_run(run_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with run_file.open("r+b") as file:
+        file.write(bytes(100))
+    assert main(["runs", "verify", str(run_file)]) == 1
+    assert "damaged" in capsys.readouterr().out
+    assert main(["runs", "info", str(run_file)]) == 2
+    assert "--salvage NEW" in capsys.readouterr().err
+    saved = tmp_path / "saved.sqlite"
+    assert main(["runs", "verify", str(run_file), "--salvage", str(saved)]) == 0
+    assert "saved 3 episodes" in capsys.readouterr().out
+    assert main(["runs", "verify", str(tmp_path / "none")]) == 2
+    assert "there is no run" in capsys.readouterr().err

@@ -1,0 +1,101 @@
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from subquest.errors import DataError
+from subquest.runs import pack
+
+from ..strategies import json_values
+
+
+class Shelf:
+    """Pieces in a list, each stored once unless it is unique."""
+
+    def __init__(self) -> None:
+        self.pieces: list[bytes] = []
+
+    def intern(self, data: bytes, *, unique: bool = False) -> int:
+        if unique or data not in self.pieces:
+            self.pieces.append(data)
+            return len(self.pieces) - 1
+        return self.pieces.index(data)
+
+    def fetch(self, numbers: Sequence[int]) -> list[bytes]:
+        return [self.pieces[n] for n in numbers]
+
+
+long_values = st.one_of(
+    json_values,
+    st.lists(st.integers(0, 2**32), min_size=10, max_size=80),
+    st.lists(st.integers(-3, 3), min_size=10, max_size=30),
+    st.lists(st.floats(allow_nan=False), min_size=10, max_size=30),
+    st.lists(st.floats(width=32, allow_nan=False), min_size=10, max_size=30),
+    st.lists(st.booleans(), min_size=16, max_size=20),
+    st.lists(st.integers() | st.floats(allow_nan=False), min_size=16, max_size=20),
+    st.text(st.sampled_from("ab<>\n. \0é\ud800"), min_size=30, max_size=200),
+)
+
+
+@given(st.lists(st.dictionaries(st.text(max_size=3) | st.sampled_from(["$", "$n", "$$n"]), long_values), max_size=3))
+def test_any_value_comes_back(value: object) -> None:
+    shelf = Shelf()
+    again = pack.load(pack.dump(value, shelf.intern), shelf.fetch)
+    assert again == value
+    assert repr(again) == repr(value)  # True is not 1, and 1 is not 1.0
+
+
+def test_nan_comes_back() -> None:
+    shelf = Shelf()
+    values = [math.nan, *[0.25] * 20]
+    again = pack.load(pack.dump(values, shelf.intern), shelf.fetch)
+    assert math.isnan(again[0])
+    assert again[1:] == values[1:]
+
+
+def test_repeated_content_is_stored_once() -> None:
+    shelf = Shelf()
+    document = "The harbour of Lumo was founded by Ada and is known for its lights."
+    first = {"text": f"<documents>\n{document}\nDoc 2 is another, and long enough to be stored.\n</documents>"}
+    pack.dump(first, shelf.intern)
+    before = len(shelf.pieces)
+    pack.dump({"hits": [{"text": document}], "result": f"<result>{document}</result>"}, shelf.intern)
+    assert len(shelf.pieces) == before + 1  # in the documents it ended with a line break
+    pack.dump({"again": first}, shelf.intern)
+    assert len(shelf.pieces) == before + 1
+
+
+def test_token_ids_are_cut_by_content_not_by_position() -> None:
+    shelf = Shelf()
+    passage = [n * 7 + 1 for n in range(300)]
+    pack.dump([9, 9, 9, 64, *passage], shelf.intern)
+    size = sum(map(len, shelf.pieces))
+    pack.dump([5] * 21 + [32] + passage, shelf.intern)
+    added = sum(map(len, shelf.pieces)) - size
+    assert added < size / 3
+
+
+def test_small_numbers_take_two_bytes_and_short_floats_four() -> None:
+    shelf = Shelf()
+    pack.dump([[1001] * 50, [100_001] * 50, [0.25] * 50, [0.1] * 50], shelf.intern)
+    assert [len(p) for p in shelf.pieces] == [101, 201, 201, 401]
+
+
+def test_damage_is_noticed() -> None:
+    shelf = Shelf()
+    body = bytearray(pack.dump({"text": "word " * 50, "n": list(range(50))}, shelf.intern))
+    block = bytearray(pack.bundle(shelf.pieces))
+    assert pack.unbundle(bytes(block)) == shelf.pieces
+    for data, read in ((body, lambda d: pack.load(d, shelf.fetch)), (block, pack.unbundle)):
+        data[len(data) // 2] ^= 0xFF
+        with pytest.raises(DataError, match="damaged"):
+            read(bytes(data))
+    for nonsense in (b"\0", b"\0{", b"\1abc"):
+        with pytest.raises(DataError, match="damaged"):
+            pack.load(nonsense, shelf.fetch)
+        with pytest.raises(DataError, match="damaged"):
+            pack.unbundle(nonsense)
