@@ -52,6 +52,8 @@ class Batch:
     """[A] weight of each action token in the loss of the optimiser step"""
     roles: tuple[str, ...] = ()
     """Names of the role indices in `layout`."""
+    places: Tensor | None = None
+    """[A] where each action token stood in the batch that this one was selected from"""
 
     @property
     def targets(self) -> Tensor:
@@ -91,6 +93,7 @@ class Batch:
             None if self.behaviour is None else self.behaviour[kept],
             self.weights[kept],
             self.roles,
+            kept,
         )
 
     def split(self, max_tokens: int, *, whole: Literal["trajectory", "rollout"] = "trajectory") -> list[Batch]:
@@ -184,4 +187,5 @@ def _replace(batch: Batch, change: Any) -> Batch:
         None if batch.behaviour is None else change(batch.behaviour),
         change(batch.weights),
         batch.roles,
+        batch.places,
     )

@@ -1,0 +1,189 @@
+"""Recipes: a training run as a TOML file.
+
+A recipe names the model, the data, the system that rolls out, the reward and the objective. Everything has a default
+except the model and the data; unknown keys are refused with a suggestion, so a misspelt setting cannot pass unnoticed.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import tomllib
+import typing
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+from ..codec import from_dict, to_dict
+from ..errors import ConfigError, DataError
+from .lora import TARGETS
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class ModelPart:
+    path: str
+    """`smollm2`, a GGUF file, a folder with safetensors, or `random:llama` (tiny, for tests)."""
+    adapter: str = ""
+    """A LoRA adapter to start from (a folder in PEFT's format)."""
+    rank: int = 16
+    """LoRA rank; 0 trains all weights."""
+    alpha: float = 32.0
+    targets: tuple[str, ...] = TARGETS
+    dtype: Literal["auto", "bfloat16", "float32"] = "auto"
+    checkpointing: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class DataPart:
+    """One source of questions and the passages they are asked of."""
+
+    questions: str
+    """A file, a registered set (`hotpotqa:train`), a world's folder, or `world:seed=1,articles=500,questions=1000`."""
+    corpus: tuple[str, ...] = ()
+    """JSONL corpora; a world brings its own."""
+    limit: int = 0
+    """Use only the first so many questions; 0 uses all."""
+    weight: float = 1.0
+    """Relative share among the sources."""
+
+
+@dataclass(frozen=True, slots=True)
+class RolloutPart:
+    questions: int = 48
+    """Questions a step."""
+    group: int = 8
+    """Rollouts a question."""
+    temperature: float = 1.0
+    max_tokens: int = 192
+    """Longest turn."""
+    concurrency: int = 512
+    """Episodes in flight."""
+    cache_tokens: int = 0
+    """Size of the rollout engine's cache; 0 lets the engine choose."""
+    dynamic: bool = False
+    """Drop groups without spread and ask new questions in their place (DECOR)."""
+    overlap: bool = False
+    """Roll out the next batch while this one is trained on: one step off-policy, with truncated importance weights."""
+
+
+@dataclass(frozen=True, slots=True)
+class OptimiserPart:
+    steps: int = 100
+    learning_rate: float = 1e-5
+    schedule: Literal["constant", "cosine"] = "constant"
+    warmup: float = 0.0
+    """Share of the steps over which the learning rate rises from 0."""
+    betas: tuple[float, float] = (0.9, 0.95)
+    weight_decay: float = 0.0
+    clip: float = 1.0
+    """Largest gradient norm."""
+    minibatches: int = 1
+    """Optimiser steps taken on each batch of rollouts."""
+    batch: int = 64
+    """Episodes an optimiser step (SFT)."""
+    epochs: float = 1.0
+    """Passes over the traces (SFT); `steps` counts where it is smaller."""
+    micro_tokens: int = 32_768
+    """Tokens that go through the model at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class GuardPart:
+    """When to stop with the last good checkpoint."""
+
+    kl: float = 1.0
+    """Mean KL to the reference policy."""
+    ratio: float = 100.0
+    """Largest ratio of new to old policy in a step."""
+    entropy: float = 0.01
+    """Least mean entropy, in nats."""
+    reward_drop: float = 0.5
+    """Fall of the mean reward (over 10 steps) below its best, as a share of the range of rewards seen."""
+    cut_turns: float = 0.5
+    """Share of turns that ran into `max_tokens`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    name: str
+    kind: Literal["sft", "rl"]
+    model: ModelPart
+    data: tuple[DataPart, ...]
+    system: str = "coda"
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    """Settings of the system."""
+    systems: tuple[str, ...] = ()
+    """SFT: the systems whose protocols are taught; `system` alone where empty."""
+    dev: tuple[DataPart, ...] = ()
+    """Held-out questions; the best checkpoint is chosen on them."""
+    reward: str = ""
+    """Reward preset; the system's own where empty."""
+    loss: str = ""
+    """Loss preset; the system's own where empty."""
+    advantage: str = ""
+    """Baseline preset."""
+    rollout: RolloutPart = field(default_factory=RolloutPart)
+    optimiser: OptimiserPart = field(default_factory=OptimiserPart)
+    guards: GuardPart = field(default_factory=GuardPart)
+    k: int = 3
+    """Documents a search."""
+    evaluate_every: int = 10
+    evaluate_questions: int = 200
+    checkpoint_every: int = 10
+    keep: int = 3
+    """Checkpoints kept beside the best."""
+    seed: int = 0
+
+    def as_dict(self) -> dict[str, Any]:
+        return to_dict(self)
+
+
+def load_recipe(path: str | Path, overrides: Mapping[str, Any] | None = None) -> Recipe:
+    """A recipe from a TOML file, with `a.b = value` overrides on top."""
+    path = Path(path)
+    try:
+        table = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigError(f"cannot read the recipe {path}: {error.strerror}") from None
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"{path}: not TOML: {error}") from None
+    for key, value in (overrides or {}).items():
+        place = table
+        *parents, last = key.split(".")
+        for parent in parents:
+            place = place.setdefault(parent, {})
+        place[last] = value
+    _refuse_unknown(Recipe, table, str(path))
+    try:
+        return from_dict(Recipe, table)
+    except DataError as error:
+        raise ConfigError(f"{path}: {error}") from None
+
+
+def _refuse_unknown(cls: Any, table: Any, place: str) -> None:
+    if isinstance(table, list):
+        for number, entry in enumerate(table, 1):
+            _refuse_unknown(cls, entry, f"{place}[{number}]")
+        return
+    if not isinstance(table, Mapping):
+        return
+    hints = typing.get_type_hints(cls)
+    known = {f.name for f in dataclasses.fields(cls)}
+    for key, value in table.items():
+        if key not in known:
+            close = difflib.get_close_matches(key, known, 1)
+            hint = f"; did you mean {close[0]!r}?" if close else f"; known keys are {', '.join(sorted(known))}"
+            raise ConfigError(f"{place}: unknown key {key!r}{hint}")
+        inner = _part(hints[key])
+        if inner is not None:
+            _refuse_unknown(inner, value, f"{place}: {key}")
+
+
+def _part(hint: Any) -> Any:
+    """The dataclass behind a hint, None where there is none."""
+    if dataclasses.is_dataclass(hint):
+        return hint
+    return next((a for a in typing.get_args(hint) if dataclasses.is_dataclass(a)), None)
