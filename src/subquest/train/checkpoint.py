@@ -1,0 +1,129 @@
+"""Checkpoints: all that a run needs to go on elsewhere, in small files, never half written.
+
+A checkpoint is a folder: the trained weights and Adam's two moments in float32, in shards of at most 15 MB, and
+`state.json` with everything else. There is no random state to keep: orders and seeds follow from the recipe's seed and
+the step. A folder is written under another name, flushed, and renamed, so a kill leaves the last good one in place.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..errors import DataError
+from .optimise import Optimiser
+from .policy import Policy
+
+SHARD_BYTES = 15_000_000
+
+
+class Checkpoints:
+    """The checkpoints of one run."""
+
+    def __init__(self, folder: Path, *, keep: int = 3) -> None:
+        self.folder = folder
+        self.keep = keep
+        folder.mkdir(parents=True, exist_ok=True)
+        for leftover in folder.glob("*.tmp"):
+            shutil.rmtree(leftover)
+
+    def steps(self) -> list[int]:
+        return sorted(int(p.name.removeprefix("step-")) for p in self.folder.glob("step-*") if p.is_dir())
+
+    def path(self, step: int) -> Path:
+        return self.folder / f"step-{step:06d}"
+
+    def save(self, step: int, policy: Policy, optimiser: Optimiser, state: Mapping[str, Any]) -> Path:
+        """Write a checkpoint and drop old ones beyond `keep`."""
+        final = self.path(step)
+        building = final.with_suffix(".tmp")
+        building.mkdir(parents=True)
+        _write_shards(building, _tensors(policy, optimiser))
+        entry = {**state, "step": step, "optimiser_steps": optimiser.step_count}
+        (building / "state.json").write_text(json.dumps(entry), encoding="utf-8")
+        _flush(building)
+        if final.exists():
+            shutil.rmtree(final)
+        os.replace(building, final)
+        _flush(self.folder)
+        for old in self.steps()[: -self.keep]:
+            shutil.rmtree(self.path(old))
+        return final
+
+    def load_latest(self, policy: Policy, optimiser: Optimiser) -> dict[str, Any] | None:
+        """Restore the newest checkpoint; returns its state, None where there is none."""
+        steps = self.steps()
+        return restore(self.path(steps[-1]), policy, optimiser) if steps else None
+
+
+def restore(folder: Path, policy: Policy, optimiser: Optimiser) -> dict[str, Any]:
+    """Put a checkpoint's weights and moments in place."""
+    from safetensors.torch import load_file
+
+    try:
+        state: dict[str, Any] = json.loads((folder / "state.json").read_text(encoding="utf-8"))
+        tensors: dict[str, Tensor] = {}
+        for shard in sorted(folder.glob("shard-*.safetensors")):
+            tensors.update(load_file(shard))
+    except (OSError, ValueError) as error:
+        raise DataError(f"the checkpoint {folder} cannot be read: {error}") from None
+    optimiser.step_count = int(state["optimiser_steps"])
+    with torch.no_grad():
+        for name, parameter in policy.trained().items():
+            if f"weight/{name}" not in tensors:
+                raise DataError(f"the checkpoint {folder} is of another model or adapter: it has no {name}")
+            parameter.copy_(tensors[f"weight/{name}"])
+            if f"exp_avg/{name}" in tensors:
+                entry = optimiser.adam.state[parameter]
+                entry["step"] = torch.tensor(float(state["optimiser_steps"]), device=_step_device(parameter))
+                for moment in ("exp_avg", "exp_avg_sq"):
+                    entry[moment] = tensors[f"{moment}/{name}"].to(parameter.device, parameter.dtype)
+    return state
+
+
+def _step_device(parameter: Tensor) -> torch.device:
+    """Fused AdamW keeps its step counter beside the parameter, the plain one on the CPU."""
+    return parameter.device if parameter.is_cuda else torch.device("cpu")
+
+
+def _tensors(policy: Policy, optimiser: Optimiser) -> dict[str, Tensor]:
+    out: dict[str, Tensor] = {}
+    for name, parameter in policy.trained().items():
+        out[f"weight/{name}"] = parameter.detach().cpu().contiguous()
+        entry = optimiser.adam.state.get(parameter, {})
+        for moment in ("exp_avg", "exp_avg_sq"):
+            if moment in entry:
+                out[f"{moment}/{name}"] = entry[moment].detach().cpu().contiguous()
+    return out
+
+
+def _write_shards(folder: Path, tensors: Mapping[str, Tensor]) -> None:
+    from safetensors.torch import save_file
+
+    shard: dict[str, Tensor] = {}
+    size = number = 0
+    for name, tensor in tensors.items():
+        bytes_ = tensor.numel() * tensor.element_size()
+        if shard and size + bytes_ > SHARD_BYTES:
+            save_file(shard, folder / f"shard-{number:03d}.safetensors")
+            shard, size, number = {}, 0, number + 1
+        shard[name] = tensor
+        size += bytes_
+    save_file(shard, folder / f"shard-{number:03d}.safetensors")
+
+
+def _flush(folder: Path) -> None:
+    """Push a folder and its files to the disk."""
+    for path in (*(p for p in folder.iterdir() if p.is_file()), folder):
+        descriptor = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
