@@ -26,6 +26,7 @@ from . import store
 from .analysis import Analysis, Language
 from .bm25 import BM25, Lexical, Part, Removed, Scored
 from .kernel import open_segment
+from .verify import Info, info, verify
 from .writer import Changes, Progress, Writer
 
 Mode = Literal["auto", "bm25", "dense", "hybrid"]
@@ -167,6 +168,14 @@ class Index:
         """Merge all segments and give back the space of what was removed."""
         with Writer.open(self.path) as writer:
             writer.compact(progress)
+
+    def verify(self) -> list[str]:
+        """What is wrong with the index, in words; an empty list when it is sound."""
+        return verify(self.path)
+
+    def info(self) -> Info:
+        """Counts, sizes and settings."""
+        return info(self.path)
 
     def close(self) -> None:
         """Let go of files and connections. Closing twice is harmless."""

@@ -67,11 +67,10 @@ def connect(folder: Path) -> sqlite3.Connection:
         raise UsageError(
             f"{folder} is not an index: {hint}. Build one with: subquest index build SOURCE --out {folder}"
         )
-    db = _connect(folder / STORE)
     try:
+        db = _connect(folder / STORE)
         found = get(db, "format", None)
     except sqlite3.DatabaseError as error:
-        db.close()
         raise DataError(f"{folder / STORE} is not an index ({error}); build it again from its source") from None
     if found != FORMAT:
         db.close()

@@ -120,22 +120,22 @@ class Writer:
         collector = Collector(self.analysis)
         replaced: list[int] = []
         source = iter(documents)
-        failure: BaseException | None = None
+        failure: Exception | None = None
         number = self._next_number()
         done = False
         while not done:
             with store.transaction(self.db):
-                for _ in range(COMMIT_EVERY // BATCH):
-                    try:
-                        batch = list(islice(source, BATCH))
-                    except Exception as error:
-                        failure, batch = error, []
+                for _ in range(max(1, COMMIT_EVERY // BATCH)):
+                    if done:
+                        break
+                    batch, failure = _take(source)
                     if not batch:
                         done = True
                         break
+                    done = failure is not None
                     known = self._known(batch)
                     rows: list[tuple[int, str, str, str, str | None]] = []
-                    for document in map(_clean, batch):
+                    for document in batch:
                         content = (document.title, document.text, store.meta_text(document))
                         if document.id in known:
                             old, old_content = known[document.id]
@@ -251,8 +251,12 @@ class Writer:
         self._publish(collector, [number for (number,) in older.fetchall()])
 
     def _merge_small(self) -> None:
-        while run := _mergeable(self.segments()):
+        segments = self.segments()
+        while run := _mergeable(segments):
             self._rewrite(run, None)
+            before, segments = len(segments), self.segments()
+            if len(segments) >= before:
+                return
 
     def _rewrite(self, segments: Sequence[SegmentRow], progress: Progress | None) -> None:
         """Replace neighbouring segments by new ones without the removed documents."""
@@ -307,6 +311,16 @@ def _mergeable(segments: Sequence[SegmentRow]) -> list[SegmentRow]:
             return run
         size *= MERGE_AT
     return []
+
+
+def _take(source: Iterator[Document]) -> tuple[list[Document], Exception | None]:
+    """The next documents, and the exception that ended them, if one did."""
+    batch: list[Document] = []
+    try:
+        batch.extend(map(_clean, islice(source, BATCH)))
+    except Exception as error:
+        return batch, error
+    return batch, None
 
 
 def _clean(document: Document) -> Document:

@@ -1,0 +1,113 @@
+"""Is an index what it should be? What `subquest index verify` and `info` show."""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ..errors import DataError
+from . import kernel, store
+from .segment import PythonSegment
+
+
+@dataclass(frozen=True, slots=True)
+class Info:
+    """An index in figures."""
+
+    path: str
+    generation: int
+    documents: int
+    segments: int
+    removed: int
+    """Documents that are gone but still take space until the next `compact`."""
+    vectors: int
+    unpublished: int
+    """Documents of a write that is under way or was killed; the next write takes them in."""
+    analysis: dict[str, Any]
+    bm25: dict[str, Any]
+    encoder: dict[str, Any] | None
+    bytes_store: int
+    bytes_lexical: int
+    bytes_dense: int
+    search: str
+    """What searches run on: the C kernel or plain Python."""
+
+
+def info(folder: Path) -> Info:
+    """Counts, sizes and settings."""
+    with contextlib.closing(store.connect(folder)) as db:
+
+        def count(query: str, *values: object) -> int:
+            return int(db.execute(query, values).fetchone()[0])
+
+        published = store.get(db, "published", 0)
+        return Info(
+            path=str(folder),
+            generation=store.get(db, "generation", 0),
+            documents=count("SELECT count(*) FROM documents WHERE number <= ?", published),
+            segments=count("SELECT count(*) FROM segments WHERE kind = 'lexical'"),
+            removed=count("SELECT count(*) FROM removed"),
+            vectors=count("SELECT count(*) FROM vectors"),
+            unpublished=count("SELECT count(*) FROM documents WHERE number > ?", published),
+            analysis=store.get(db, "analysis", {}),
+            bm25=store.get(db, "bm25", {}),
+            encoder=store.get(db, "encoder", None),
+            bytes_store=sum(path.stat().st_size for path in folder.glob(f"{store.STORE}*")),
+            bytes_lexical=sum(path.stat().st_size for path in folder.glob("*.lex")),
+            bytes_dense=sum(path.stat().st_size for path in folder.glob("*.vec")),
+            search=kernel.status(),
+        )
+
+
+def verify(folder: Path) -> list[str]:
+    """What is wrong with the index, in words; an empty list when it is sound."""
+    with contextlib.closing(store.connect(folder)) as db:
+        db.execute("BEGIN")
+        problems = [f"store: {row[0]}" for row in db.execute("PRAGMA quick_check") if row[0] != "ok"]
+        try:
+            problems += _check_segments(folder, db)
+        except sqlite3.DatabaseError as error:
+            problems.append(f"store: {error}")
+        db.execute("COMMIT")
+    return problems
+
+
+def _check_segments(folder: Path, db: sqlite3.Connection) -> list[str]:
+    problems = []
+    published = store.get(db, "published", 0)
+    removed = {number for (number,) in db.execute("SELECT number FROM removed")}
+    covered: set[int] = set()
+    for name, kind, first, last in db.execute("SELECT name, kind, first, last FROM segments ORDER BY first").fetchall():
+        if kind != "lexical":
+            continue
+        try:
+            segment = PythonSegment(folder / name)
+        except (DataError, FileNotFoundError) as error:
+            problems.append(f"segment {name}: {error}")
+            continue
+        if not segment.intact():
+            problems.append(f"segment {name}: the checksum does not fit; its bytes were changed")
+            continue
+        numbers = set(segment.numbers)
+        if numbers and (min(numbers) < first or max(numbers) > last):
+            problems.append(f"segment {name}: holds documents outside of {first} to {last}")
+        if covered & numbers:
+            problems.append(f"segment {name}: {len(covered & numbers)} documents stand in another segment too")
+        covered |= numbers
+    stored = {number for (number,) in db.execute("SELECT number FROM documents WHERE number <= ?", (published,))}
+    for what, wrong in (
+        ("documents cannot be found: no segment has them", stored - covered),
+        ("documents are marked as removed, but are stored", stored & removed),
+        ("documents can be found, but are not stored", covered - removed - stored),
+    ):
+        if wrong:
+            problems.append(f"{len(wrong)} {what} (numbers {', '.join(map(str, sorted(wrong)[:5]))}, ...)")
+    twice = db.execute(
+        "SELECT id FROM documents WHERE number <= ? GROUP BY id HAVING count(*) > 1 LIMIT 5", (published,)
+    ).fetchall()
+    if twice:
+        problems.append(f"ids that stand twice: {', '.join(repr(identifier) for (identifier,) in twice)}")
+    return problems

@@ -1,0 +1,286 @@
+"""An index as its users meet it: build, find, change, reopen, and every kind of bad input."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sqlite3
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from subquest.errors import DataError, SearchError, UsageError
+from subquest.record import Document
+from subquest.retrieval import BM25, Index, Search
+from subquest.retrieval import writer as writer_module
+
+DOCUMENTS = [
+    Document("lovelace", "Ada Lovelace", "Ada Lovelace wrote the first program for the Analytical Engine."),
+    Document("babbage", "Charles Babbage", "Babbage designed the Analytical Engine, a mechanical computer."),
+    Document("hopper", "Grace Hopper", "Grace Hopper built the first compiler and found a moth.", {"page": 3}),
+    Document("tokyo", "東京", "東京都は日本の首都です。"),
+]
+
+
+@pytest.fixture
+def index(tmp_path: Path) -> Iterator[Index]:
+    with Index.build(tmp_path / "docs.sq", DOCUMENTS) as built:
+        yield built
+
+
+def ids(index: Index, query: str, k: int = 10) -> list[str]:
+    return [hit.document.id for hit in index.search(query, k)]
+
+
+def test_finds_by_stem_title_accent_and_chinese(index: Index) -> None:
+    assert ids(index, "who was writing programs?") == ["lovelace"]
+    assert ids(index, "COMPILERS") == ["hopper"]
+    assert ids(index, "Charles")[0] == "babbage"
+    assert ids(index, "Lóvelace's") == ["lovelace"]
+    assert ids(index, "日本の首都") == ["tokyo"]
+    assert index.search("compiler")[0].document.meta == {"page": 3}
+    assert isinstance(index, Search)
+
+
+def test_reopens_with_the_same_results(index: Index) -> None:
+    before = index.search("analytical engine first")
+    with Index.open(index.path) as again:
+        assert again.search("analytical engine first") == before
+        assert len(again) == 4
+        assert again.get("hopper") == DOCUMENTS[2]
+        assert again.get("nobody") is None
+        assert list(again.documents()) == DOCUMENTS
+
+
+async def test_retrieve_does_not_block_the_loop(index: Index) -> None:
+    ticks = 0
+
+    async def tick() -> None:
+        nonlocal ticks
+        while True:
+            ticks += 1
+            await asyncio.sleep(0)
+
+    ticking = asyncio.create_task(tick())
+    hits = await index.retrieve(["compiler", "engine", "nothing of the kind"], 2)
+    ticking.cancel()
+    assert [len(found) for found in hits] == [1, 2, 0]
+    assert ticks > 1
+
+
+def test_add_updates_by_id_and_leaves_equal_documents_alone(index: Index) -> None:
+    new = Document("hopper", "Grace Hopper", "Rear admiral of the navy.")
+    changes = index.add([new, DOCUMENTS[0], Document("turing", "Alan Turing", "Machines that compute.")])
+    assert (changes.added, changes.updated, changes.unchanged) == (1, 1, 1)
+    assert ids(index, "compiler moth") == []
+    assert ids(index, "admiral") == ["hopper"]
+    assert len(index) == 5
+    assert index.verify() == []
+
+
+def test_an_id_given_twice_in_one_build_keeps_the_later_document(tmp_path: Path) -> None:
+    twins = [Document("a", "", "red apple"), Document("b", "", "pear"), Document("a", "", "green apple")]
+    with Index.build(tmp_path / "i", twins) as index:
+        assert len(index) == 2
+        assert [hit.document.text for hit in index.search("apple")] == ["green apple"]
+        assert index.verify() == []
+
+
+def test_removed_documents_count_in_no_statistic(tmp_path: Path) -> None:
+    with Index.build(tmp_path / "a", DOCUMENTS) as full, Index.build(tmp_path / "b", DOCUMENTS[:2]) as small:
+        assert full.remove(["hopper", "tokyo", "nobody"]) == 2
+        assert full.search("first engine of babbage") == small.search("first engine of babbage")
+        full.compact()
+        assert full.search("first engine of babbage") == small.search("first engine of babbage")
+        assert full.info().removed == 0
+        assert full.verify() == []
+
+
+def test_results_do_not_depend_on_how_documents_came_in(tmp_path: Path) -> None:
+    documents = [Document(str(i), f"title {i % 7}", f"word{i % 13} word{i % 5} common text {i}") for i in range(200)]
+    with Index.build(tmp_path / "once", documents) as once, Index.build(tmp_path / "bits", []) as bits:
+        for start in range(0, 200, 10):
+            bits.add(documents[start : start + 10])
+        assert bits.info().segments < 20  # small segments were merged on the way
+        for query in ("word3 common", "title 4 word12", "text 17"):
+            assert bits.search(query, 50) == once.search(query, 50)
+        assert bits.verify() == []
+
+
+def test_parameters_are_honoured(index: Index) -> None:
+    long, short = Document("l", "", "zork " * 3 + "filler " * 300), Document("s", "", "zork")
+    index.add([long, short])
+    plain = index.search("zork", bm25=BM25(1.2, 0.0))
+    strict = index.search("zork", bm25=BM25(1.2, 1.0))
+    assert [hit.document.id for hit in plain] == ["l", "s"]
+    assert [hit.document.id for hit in strict] == ["s", "l"]
+
+
+@pytest.mark.parametrize("query", ["", "   ", "?!", "\x00", "🙂", "\ud800"])
+def test_queries_without_a_word_find_nothing(index: Index, query: str) -> None:
+    assert index.search(query) == []
+
+
+def test_a_query_of_stop_words_still_finds(tmp_path: Path) -> None:
+    with Index.build(tmp_path / "i", [Document("h", "", "To be, or not to be"), Document("x", "", "Nothing")]) as index:
+        assert ids(index, "to be or not to be") == ["h"]
+
+
+def test_operators_are_words_like_any_other(index: Index) -> None:
+    assert ids(index, 'title:"compiler" AND (moth OR NOT *) +~^ -')[0] == "hopper"
+
+
+def test_a_query_of_100_kilobytes(index: Index) -> None:
+    assert ids(index, "engine " * 14_000 + "moth")[-1] == "hopper"
+
+
+def test_odd_documents_are_kept(tmp_path: Path) -> None:
+    odd = [
+        Document("empty", "", ""),
+        Document("huge", "", "needle " + "hay " * 300_000),
+        Document("broken \ud800", "\udfff", "lone \ud83d surrogate"),
+        Document("nul", "", "before\x00after"),
+        Document("long word", "", "x" * 100_000),
+    ]
+    with Index.build(tmp_path / "i", odd) as index:
+        assert len(index) == 5
+        assert ids(index, "needle") == ["huge"]
+        assert ids(index, "surrogate") == ["broken ?"]
+        assert ids(index, "after") == ["nul"]
+        assert ids(index, "x" * 100_000) == ["long word"]
+        assert index.get("empty") == odd[0]
+        assert index.verify() == []
+
+
+def test_bad_numbers_are_refused(index: Index) -> None:
+    with pytest.raises(UsageError, match="k is 0"):
+        index.search("engine", 0)
+    with pytest.raises(UsageError, match="b from 0 to 1"):
+        BM25(1.2, 3.0)
+    assert len(index.search("engine", 1_000_000)) == 2
+
+
+def test_an_iterator_that_breaks_loses_nothing(tmp_path: Path) -> None:
+    def broken() -> Iterator[Document]:
+        yield from DOCUMENTS[:3]
+        raise DataError("line 4: not JSON")
+
+    with pytest.raises(DataError, match="line 4"):
+        Index.build(tmp_path / "i", broken())
+    with Index.open(tmp_path / "i") as index:
+        assert len(index) == 3
+    with Index.build(tmp_path / "i", DOCUMENTS) as index:
+        assert len(index) == 4
+
+
+def test_what_is_not_an_index_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="subquest index build"):
+        Index.open(tmp_path / "nothing")
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(UsageError, match="not an index"):
+        Index.build(tmp_path / "file", DOCUMENTS)
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "precious.txt").write_text("x")
+    with pytest.raises(UsageError, match="not an index"):
+        Index.build(tmp_path / "folder", DOCUMENTS)
+    (tmp_path / "folder" / "store.db").write_bytes(os.urandom(5000))
+    with pytest.raises(DataError, match="not an index"):
+        Index.open(tmp_path / "folder")
+
+
+def test_an_index_of_another_format_is_refused(index: Index) -> None:
+    with sqlite3.connect(index.path / "store.db") as db:
+        db.execute("UPDATE settings SET value = '99' WHERE key = 'format'")
+    with pytest.raises(DataError, match="format 99"):
+        Index.open(index.path)
+
+
+def test_other_settings_need_another_path(index: Index) -> None:
+    with pytest.raises(UsageError, match="analysis"):
+        Index.build(index.path, DOCUMENTS, language="any")
+
+
+def test_two_writers_at_once(index: Index) -> None:
+    inside, go_on = threading.Event(), threading.Event()
+
+    def slow() -> Iterator[Document]:
+        inside.set()
+        go_on.wait(30)
+        yield Document("slow", "", "slow")
+
+    thread = threading.Thread(target=index.add, args=(slow(),))
+    thread.start()
+    inside.wait(30)
+    with pytest.raises(UsageError, match=f"process {os.getpid()}"):
+        index.add([Document("other", "", "other")])
+    assert ids(index, "compiler") == ["hopper"]
+    go_on.set()
+    thread.join()
+    assert ids(index, "slow") == ["slow"]
+
+
+def test_readers_see_whole_generations(tmp_path: Path) -> None:
+    """Each generation has one colour; a reader that saw two colours at once would have read a torn one."""
+
+    def generation(colour: int) -> list[Document]:
+        return [Document(str(i), "", f"item colour{colour}") for i in range(50)]
+
+    stop, torn, seen = threading.Event(), [], set()
+    with Index.build(tmp_path / "i", generation(0)) as index, Index.open(tmp_path / "i") as reader:
+
+        def read() -> None:
+            while not stop.is_set():
+                texts = {hit.document.text for hit in reader.search("item", 100)}
+                seen.update(texts)
+                if len(texts) != 1:
+                    torn.append(texts)
+
+        threads = [threading.Thread(target=read) for _ in range(2)]
+        for thread in threads:
+            thread.start()
+        for colour in range(1, 25):
+            index.add(generation(colour))
+            if colour % 8 == 0:
+                index.compact()
+        stop.set()
+        for thread in threads:
+            thread.join()
+        assert torn == []
+        assert len(seen) > 1
+        assert ids(index, "colour24", 100) == [str(i) for i in range(50)]
+
+
+def test_a_full_disk_leaves_the_index_as_it_was(index: Index, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(self: object, path: Path) -> None:
+        path.write_bytes(b"half a segm")
+        raise SearchError(f"{path} could not be written (is the disk full?)")
+
+    monkeypatch.setattr(writer_module.Collector, "write", full)
+    with pytest.raises(SearchError, match="disk full"):
+        index.add([Document("late", "", "late news")])
+    monkeypatch.undo()
+    assert len(index) == 4
+    assert index.verify() == []
+    index.add([])
+    assert ids(index, "late") == ["late"]  # the document had reached the store; the next write published it
+    assert index.verify() == []
+
+
+def test_verify_names_what_is_wrong(index: Index) -> None:
+    (segment,) = index.path.glob("*.lex")
+    data = bytearray(segment.read_bytes())
+    data[len(data) // 2] ^= 1
+    segment.write_bytes(data)
+    assert any("checksum" in problem for problem in index.verify())
+    segment.unlink()
+    assert any(segment.name in problem for problem in index.verify())
+
+
+def test_closed_index_says_so(tmp_path: Path) -> None:
+    index = Index.build(tmp_path / "i", DOCUMENTS)
+    index.close()
+    index.close()
+    with pytest.raises(UsageError, match="closed"):
+        index.search("engine")
