@@ -1,0 +1,240 @@
+"""Settings that hold for every command in a folder: `subquest.toml`, below the environment, below flags.
+
+    model = "openai:qwen3@http://localhost:8000/v1"     # or a table: [model] with default, planner, executor, …
+    system = "coda"
+    index = "docs.sq"
+
+    [search]
+    k = 5
+
+    [limits]
+    seconds = 120
+
+The file is looked for in the working directory and then in its parents; paths in it are relative to it. Each key also
+has an environment variable (`search.k` is `SUBQUEST_SEARCH_K`). What is not set stays None, and the system or paper
+decides. A key that does not exist is an error that suggests the one that was meant.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import tomllib
+import typing
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, fields, is_dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+
+from .engine.base import Sampling
+from .errors import ConfigError
+from .limits import Limits
+
+FILE_NAME = "subquest.toml"
+PREFIX = "SUBQUEST_"
+
+
+@dataclass(frozen=True, slots=True)
+class SearchConfig:
+    k: int | None = None
+    """Documents a search."""
+    mode: Literal["bm25", "dense", "hybrid"] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SamplingConfig:
+    temperature: float | None = None
+    top_p: float | None = None
+    top_k: int | None = None
+    max_tokens: int | None = None
+    seed: int | None = None
+
+    def over(self, base: Sampling) -> Sampling:
+        """The system's own sampling, with what is set here laid over it."""
+        given = {f.name: getattr(self, f.name) for f in fields(self)}
+        return replace(base, **{name: value for name, value in given.items() if value is not None})
+
+
+@dataclass(frozen=True, slots=True)
+class CacheConfig:
+    path: str | None = None
+    """The cache file; default: in the user's cache folder."""
+    enabled: bool | None = None
+    """Whether model, search and page calls are cached on disk."""
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """All settings; None where nobody has set one."""
+
+    model: str | None = None
+    """As after `--model`; a table in the file becomes `DEFAULT,planner=…,executor=…`."""
+    system: str | None = None
+    index: str | None = None
+    """Path of an index, or the URL of a search server."""
+    prompts: str | None = None
+    """Folder whose files replace prompts of the same name."""
+    protocol: Literal["tags", "tools"] | None = None
+    runs: str | None = None
+    """Folder for runs that are given by name only."""
+    prices: str | None = None
+    """TOML file of prices that override the built-in ones."""
+    search: SearchConfig = field(default_factory=SearchConfig)
+    limits: Limits = field(default_factory=Limits)
+    sampling: SamplingConfig = field(default_factory=SamplingConfig)
+    cache: CacheConfig = field(default_factory=CacheConfig)
+    sources: Mapping[str, str] = field(default_factory=dict)
+    """Where each setting came from, by dotted key; settings that nobody set are not in it."""
+
+
+def load_config(
+    path: str | os.PathLike[str] | None = None,
+    env: Mapping[str, str] | None = None,
+    flags: Mapping[str, Any] | None = None,
+) -> Config:
+    """The settings in force. `flags` has dotted keys (`search.k`); a flag that is None was not given."""
+    file = Path(path) if path is not None else find_file()
+    layers = [
+        _from_file(file) if file is not None else {},
+        _from_environment(os.environ if env is None else env),
+        {key: _Given(value, "a flag") for key, value in (flags or {}).items() if value is not None},
+    ]
+    given: dict[str, _Given] = {}
+    for layer in layers:
+        for key, entry in layer.items():
+            if key not in KEYS:
+                raise ConfigError(_unknown(key, entry.source))
+            given[key] = _Given(_checked(key, entry), entry.source)
+    sections: dict[str, dict[str, Any]] = {}
+    for key, entry in given.items():
+        section, _, name = key.rpartition(".")
+        sections.setdefault(section, {})[name] = entry.value
+    top = sections.pop("", {})
+    kinds = {"search": SearchConfig, "limits": Limits, "sampling": SamplingConfig, "cache": CacheConfig}
+    built = {name: kinds[name](**values) for name, values in sections.items()}
+    return Config(**top, **built, sources={key: entry.source for key, entry in given.items()})
+
+
+def find_file(start: Path | None = None) -> Path | None:
+    """The nearest `subquest.toml`, from a folder (default: the working directory) upwards."""
+    here = (start or Path.cwd()).resolve()
+    return next((folder / FILE_NAME for folder in (here, *here.parents) if (folder / FILE_NAME).is_file()), None)
+
+
+@dataclass(frozen=True, slots=True)
+class _Given:
+    value: Any
+    source: str
+    text: bool = False
+    """It came as text and is yet to be read as what the key needs."""
+
+
+def _keys(cls: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    hints = typing.get_type_hints(cls)
+    for f in fields(cls):
+        if is_dataclass(hints[f.name]):
+            yield from _keys(hints[f.name], f"{f.name}.")
+        elif f.name != "sources":
+            yield prefix + f.name, hints[f.name]
+
+
+KEYS: Mapping[str, Any] = dict(_keys(Config))
+"""Every setting by its dotted key, with the type of its value."""
+PATHS = ("index", "prompts", "runs", "prices", "cache.path")
+_LEAST = {"search.k": 1, "sampling.max_tokens": 1, "limits.turns": 1, "limits.calls": 1, "limits.tokens": 1}
+
+
+def _from_file(file: Path) -> dict[str, _Given]:
+    try:
+        data = tomllib.loads(file.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigError(f"cannot read the settings in {file}: {error.strerror}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{file}: {error}") from None
+    out: dict[str, _Given] = {}
+    for key, value in data.items():
+        if key == "model" and isinstance(value, dict):
+            out["model"] = _Given(_models(value, str(file)), str(file))
+        elif isinstance(value, dict):
+            if not any(known.startswith(f"{key}.") for known in KEYS):
+                raise ConfigError(_unknown(key, str(file), what="section"))
+            out |= {f"{key}.{name}": _Given(inner, str(file)) for name, inner in value.items()}
+        else:
+            out[key] = _Given(value, str(file))
+    for key in PATHS:
+        if key in out and isinstance(out[key].value, str) and "://" not in out[key].value:
+            out[key] = _Given(str(file.parent / Path(out[key].value).expanduser()), str(file))
+    return out
+
+
+def _from_environment(env: Mapping[str, str]) -> dict[str, _Given]:
+    """Variables of settings. Other `SUBQUEST_…` variables belong to other parts, unless they look like a slip."""
+    names = {PREFIX + key.replace(".", "_").upper(): key for key in KEYS}
+    out: dict[str, _Given] = {}
+    for name, value in env.items():
+        if name in names:
+            if value:
+                out[names[name]] = _Given(value, name, text=True)
+        elif name.startswith(PREFIX) and (near := difflib.get_close_matches(name, names, 1, 0.9)):
+            raise ConfigError(f"the environment variable {name} is unknown; did you mean {near[0]}?")
+    return out
+
+
+def _models(table: Mapping[str, Any], source: str) -> str:
+    for role, name in table.items():
+        if not isinstance(name, str):
+            raise ConfigError(f"{source}: model.{role} must be a string, not {name!r}")
+    default = [table["default"]] if "default" in table else []
+    return ",".join([*default, *(f"{role}={name}" for role, name in table.items() if role != "default")])
+
+
+def _checked(key: str, given: _Given) -> Any:
+    hint = KEYS[key]
+    choices: tuple[Any, ...] = ()
+    kind: Any = str
+    for option in typing.get_args(hint):  # every setting may be None, so every hint is a union
+        if typing.get_origin(option) is Literal:
+            choices = typing.get_args(option)
+        elif option is not type(None):
+            kind = option
+    value = _read(given.value, kind) if given.text else given.value
+    if kind is float and type(value) is int:
+        value = float(value)
+    if type(value) is not kind:
+        needed = {str: "a string", int: "a whole number", float: "a number", bool: "true or false"}[kind]
+        raise ConfigError(f"{given.source}: {key} must be {needed}, not {given.value!r}")
+    if choices and value not in choices:
+        raise ConfigError(f"{given.source}: {key} must be one of {', '.join(choices)}, not {value!r}")
+    if kind in (int, float) and not value >= _LEAST.get(key, 0) and key != "sampling.seed":  # NaN is not either
+        raise ConfigError(f"{given.source}: {key} must be at least {_LEAST.get(key, 0)}, not {value}")
+    if key == "sampling.top_p" and not 0 < value <= 1:
+        raise ConfigError(f"{given.source}: {key} must be above 0 and at most 1, not {value}")
+    return value
+
+
+def _read(text: str, kind: Any) -> Any:
+    """The text of a variable as the kind of value its key needs; the text itself where it is not one."""
+    if kind is bool:
+        return {
+            "1": True,
+            "true": True,
+            "yes": True,
+            "on": True,
+            "0": False,
+            "false": False,
+            "no": False,
+            "off": False,
+        }.get(text.strip().lower(), text)
+    try:
+        return kind(text)
+    except ValueError:
+        return text
+
+
+def _unknown(key: str, source: str, *, what: str = "setting") -> str:
+    known = [*KEYS, *(k.split(".")[0] for k in KEYS if "." in k)]
+    near = difflib.get_close_matches(key, known, 1, 0.6)
+    if not near:  # the name may be right and the section missing or wrong
+        near = [k for k in KEYS if k.rpartition(".")[2] == key.rpartition(".")[2]][:1]
+    hint = f"did you mean {near[0]!r}?" if near else f"settings are: {', '.join(KEYS)}"
+    return f"{source}: there is no {what} {key!r}; {hint}"

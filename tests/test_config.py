@@ -1,0 +1,168 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from subquest.config import KEYS, Config, SamplingConfig, find_file, load_config
+from subquest.engine.base import Sampling
+from subquest.errors import ConfigError
+from subquest.limits import Limits
+
+
+@pytest.fixture(autouse=True)
+def in_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def write(text: str, folder: Path | None = None) -> Path:
+    path = (folder or Path.cwd()) / "subquest.toml"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def test_nothing_set() -> None:
+    config = load_config(env={})
+    assert config == Config()
+    assert config.sources == {}
+    assert config.model is None
+
+
+def test_every_kind_of_setting_from_a_file() -> None:
+    file = write(
+        """
+        model = "openai:qwen"
+        system = "coda"
+        index = "docs.sq"
+        protocol = "tools"
+        [search]
+        k = 5
+        mode = "hybrid"
+        [limits]
+        turns = 8
+        seconds = 60
+        cost = 0.5
+        [sampling]
+        temperature = 0
+        seed = -1
+        [cache]
+        enabled = false
+        path = "/var/cache/calls.sqlite"
+        """
+    )
+    config = load_config(env={})
+    assert config.model == "openai:qwen"
+    assert (config.search.k, config.search.mode, config.protocol) == (5, "hybrid", "tools")
+    assert config.limits == Limits(turns=8, seconds=60.0, cost=0.5)
+    assert isinstance(config.limits.seconds, float)
+    assert config.index == str(file.parent / "docs.sq")
+    assert (config.cache.enabled, config.cache.path) == (False, "/var/cache/calls.sqlite")
+    assert set(config.sources.values()) == {str(file)}
+    sampling = config.sampling.over(Sampling(temperature=0.7, top_p=0.95, max_tokens=99))
+    assert sampling == Sampling(temperature=0.0, top_p=0.95, max_tokens=99, seed=-1)
+
+
+def test_flags_beat_the_environment_which_beats_the_file() -> None:
+    file = write('system = "coda"\nmodel = "embedded"\n[search]\nk = 1\n')
+    env = {"SUBQUEST_SEARCH_K": "2", "SUBQUEST_MODEL": "openai:x", "SUBQUEST_CACHE_ENABLED": "Yes", "PATH": "/bin"}
+    config = load_config(env=env, flags={"search.k": 3, "system": None})
+    assert (config.system, config.model, config.search.k, config.cache.enabled) == ("coda", "openai:x", 3, True)
+    assert config.sources == {
+        "system": str(file),
+        "model": "SUBQUEST_MODEL",
+        "search.k": "a flag",
+        "cache.enabled": "SUBQUEST_CACHE_ENABLED",
+    }
+
+
+def test_an_empty_variable_is_not_set() -> None:
+    assert load_config(env={"SUBQUEST_SEARCH_K": ""}).search.k is None
+
+
+def test_a_model_for_each_role() -> None:
+    write('[model]\nplanner = "openai:big"\ndefault = "embedded"\nexecutor = "http://h/v1#a"\n')
+    assert load_config(env={}).model == "embedded,planner=openai:big,executor=http://h/v1#a"
+    write('[model]\nplanner = "openai:big"\n')
+    assert load_config(env={}).model == "planner=openai:big"
+
+
+def test_the_file_is_found_in_parents_and_paths_are_relative_to_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = write('index = "docs.sq"\nprompts = "~/prompts"\nruns = "/srv/runs"\n')
+    deep = tmp_path / "a" / "b"
+    deep.mkdir(parents=True)
+    monkeypatch.chdir(deep)
+    assert find_file() == file
+    config = load_config(env={"HOME": "/home/x"})
+    assert config.index == str(tmp_path / "docs.sq")
+    assert config.prompts == str(Path.home() / "prompts")
+    assert config.runs == "/srv/runs"
+    other = write('index = "http://localhost:8000/retrieve"\n', deep)
+    assert load_config(env={}).index == "http://localhost:8000/retrieve"
+    assert load_config(file, env={}).index == str(tmp_path / "docs.sq")
+    assert other != file
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('sistem = "coda"', "there is no setting 'sistem'; did you mean 'system'?"),
+        ("[search]\nkk = 3", "there is no setting 'search.kk'; did you mean 'search.k'?"),
+        ("[limit]\nturns = 3", "there is no section 'limit'; did you mean 'limits'?"),
+        ("temperature = 0.5", "there is no setting 'temperature'; did you mean 'sampling.temperature'?"),
+        ("zzz = 0.5", "there is no setting 'zzz'; settings are: model, system"),
+        ('[search]\nk = "3"', "search.k must be a whole number, not '3'"),
+        ("[search]\nk = 3.0", "search.k must be a whole number, not 3.0"),
+        ("[search]\nk = true", "search.k must be a whole number, not True"),
+        ("[search]\nk = 0", "search.k must be at least 1, not 0"),
+        ("[search]\nmode = 'bm42'", "search.mode must be one of bm25, dense, hybrid, not 'bm42'"),
+        ("search = 3", "there is no setting 'search'"),
+        ("model = 3", "model must be a string, not 3"),
+        ("[model]\nplanner = 3", "model.planner must be a string, not 3"),
+        ("[cache]\nenabled = 1", "cache.enabled must be true or false, not 1"),
+        ("[limits]\nseconds = -1", "limits.seconds must be at least 0, not -1.0"),
+        ("[sampling]\ntop_p = 1.5", "sampling.top_p must be above 0 and at most 1, not 1.5"),
+        ("[sampling]\ntemperature = nan", "sampling.temperature must be"),
+        ("system = coda", "(at line 1, column 10)"),
+    ],
+)
+def test_what_is_wrong_is_named_with_its_file(text: str, message: str) -> None:
+    file = write(text)
+    with pytest.raises(ConfigError) as caught:
+        load_config(env={})
+    assert str(caught.value).startswith(f"{file}: ")
+    assert message in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("env", "message"),
+    [
+        ({"SUBQUEST_SEARCH_K": "many"}, "SUBQUEST_SEARCH_K: search.k must be a whole number, not 'many'"),
+        ({"SUBQUEST_CACHE_ENABLED": "maybe"}, "cache.enabled must be true or false, not 'maybe'"),
+        ({"SUBQUEST_SISTEM": "coda"}, "SUBQUEST_SISTEM is unknown; did you mean SUBQUEST_SYSTEM?"),
+        ({"SUBQUEST_LIMITS_TURN": "3"}, "did you mean SUBQUEST_LIMITS_TURNS?"),
+    ],
+)
+def test_a_wrong_variable_is_named(env: dict[str, str], message: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        load_config(env=env)
+    assert message in str(caught.value)
+
+
+def test_variables_of_other_parts_are_left_alone() -> None:
+    env = {"SUBQUEST_CACHE": "/c", "SUBQUEST_MINILM": "/m", "SUBQUEST_DATA": "/d", "SUBQUEST_SMOLLM2": "/s"}
+    assert load_config(env=env) == Config()
+
+
+def test_wrong_flags_and_missing_files() -> None:
+    with pytest.raises(ConfigError, match=r"a flag: there is no setting 'serch\.k'; did you mean 'search\.k'"):
+        load_config(env={}, flags={"serch.k": 3})
+    with pytest.raises(ConfigError, match=r"cannot read the settings in none\.toml: No such file"):
+        load_config("none.toml", env={})
+
+
+def test_the_keys_are_those_of_the_dataclasses() -> None:
+    assert {"model", "system", "index", "search.k", "limits.cost", "sampling.seed", "cache.path", "prices"} <= set(KEYS)
+    assert "sources" not in KEYS
+    assert SamplingConfig().over(Sampling()) == Sampling()
