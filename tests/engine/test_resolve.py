@@ -38,7 +38,7 @@ def test_the_environment_gives_the_base_url(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_roles_share_what_they_can(tmp_path: Path) -> None:
-    script = tmp_path / "a,b=c.jsonl"
+    script = tmp_path / "a,b.jsonl"
     script.write_text('"x"\n')
     engines = resolve(
         f"scripted:{script},planner=http://h:1/v1#big,executor=http://h:1/v1#small,judge=http://h:1/v1#big"
