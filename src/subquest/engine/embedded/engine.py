@@ -8,12 +8,12 @@ import time
 import weakref
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from ...errors import ContextOverflow, EngineError, EngineRefused, UsageError
 from ...models import default_adapter, embedded_model
 from ...record import Segment, Usage
-from ..base import Generation, Message, Mode, Sampling
+from ..base import FinishReason, Generation, Message, Mode, Sampling
 from ..chat import ChatFormat, Piece, chat_format, encode_pieces, text_of
 from .library import Build, library
 from .model import Model
@@ -80,6 +80,16 @@ class EmbeddedEngine:
     @property
     def context_window(self) -> int:
         return self._window
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """What decides the model's answers, apart from context and sampling; for the on-disk cache."""
+        files = [(f.resolve(), f.stat()) for f in (self.path, self.adapter) if f is not None]
+        return {
+            "engine": "gguf",
+            "files": [[str(path), stat.st_size, stat.st_mtime_ns] for path, stat in files],
+            "window": self._window,
+        }
 
     def count_tokens(self, text: str) -> int:
         return len(self.vocabulary.encode(text))
@@ -177,7 +187,6 @@ class EmbeddedSession:
 
     def _record(self, outcome: Outcome, sampling: Sampling, seconds: float) -> Generation:
         text = outcome.text.decode("utf-8", errors="replace")
-        logprobs = outcome.logprobs if sampling.logprobs else None
         usage = Usage(
             prompt_tokens=len(self._ids),
             cached_tokens=outcome.cached,
@@ -186,13 +195,20 @@ class EmbeddedSession:
             model_calls=1,
             seconds=seconds,
         )
-        self._segments += (Segment("agent", text, outcome.ids, logprobs, role="assistant"),)
+        self._segments += (Segment("agent", text, outcome.ids, outcome.logprobs, role="assistant"),)
         self._ids += outcome.ids
-        vocabulary = self._engine.vocabulary
-        self._ended = outcome.finish == "end" and vocabulary.piece(outcome.ids[-1]).decode() == self._engine.format.end
+        self._ended = self._ends_turn(outcome.finish, outcome.ids)
         if outcome.stop:
             text = outcome.text[: outcome.stop_end].decode("utf-8", errors="replace")
-        return Generation(text, outcome.finish, outcome.ids, logprobs, outcome.stop, usage)
+        shown = outcome.logprobs if sampling.logprobs else None
+        return Generation(text, outcome.finish, outcome.ids, shown, outcome.stop, usage)
+
+    def resume(self, turn: Generation, segments: Sequence[Segment]) -> None:
+        """Go on as if the model had just written `turn`; `segments` is the context up to and with it."""
+        self._check_usable()
+        self._segments = tuple(segments)
+        self._ids = [i for segment in segments for i in segment.token_ids]
+        self._ended = self._ends_turn(turn.finish, turn.token_ids)
 
     async def append(self, text: str) -> None:
         self._check_usable()
@@ -202,7 +218,7 @@ class EmbeddedSession:
             pieces = [Piece(text, False)]
         ids = await self._engine.encode(pieces)
         self.check_room(len(ids))
-        self._segments += (Segment("env", text_of(pieces), ids, role="user" if self._mode == "chat" else ""),)
+        self._segments += (Segment("env", text_of(pieces), ids, role="user" if self._mode == "chat" else "assistant"),)
         self._ids += ids
         self._ended = False
 
@@ -211,6 +227,9 @@ class EmbeddedSession:
         child = EmbeddedSession(self._engine, self._mode, self._segments, self._engine.worker.fork(self._tape))
         child._ended = self._ended
         return child
+
+    def _ends_turn(self, finish: FinishReason, ids: Sequence[int]) -> bool:
+        return finish == "end" and self._engine.vocabulary.piece(ids[-1]).decode() == self._engine.format.end
 
     async def close(self) -> None:
         self._release()
