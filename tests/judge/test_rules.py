@@ -26,8 +26,8 @@ FILTER = StepCase(
     content="Silver Harbour is a 1962 film directed by Mara Quill.",
     query="director of the film Silver Harbour",
     documents=(
-        "Doc 1(Title: Silver Harbour) Silver Harbour is a 1962 drama film directed by Mara Quill and produced by Odo Lenn."
-        " It was shot in the port of Vessel and won two prizes for its sound and its costumes in the following spring.\n"
+        "Doc 1(Title: Silver Harbour) Silver Harbour is a 1962 film directed by Mara Quill and produced by Odo Lenn."
+        " It was shot in the port of Vessel and won two prizes for its sound and costumes in the following spring.\n"
         "Doc 2(Title: Harbour Lights) Harbour Lights is a song by the band Low Tide from 1984.\n"
     ),
     sub_answers=("Mara Quill", "1931"),

@@ -1,0 +1,143 @@
+"""`subquest judge`: judge the answers of a run, and measure how far rules and a model agree."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+    answers = actions.add_parser("answers", help="judge every answer of a run; kept in the run as the score `judge`")
+    agree = actions.add_parser("agree", help="how far the rule judges and a model agree on answers and DECOR's steps")
+    for action in (answers, agree):
+        action.add_argument("run", metavar="RUN")
+        action.add_argument(
+            "--model",
+            required=True,
+            help="the judge: any model as for `ask`" + (", or `rules`" if action is answers else ""),
+        )
+        action.add_argument(
+            "--instruction",
+            default="equivalence" if action is answers else "decor",
+            choices=["equivalence", "core", "decor"],
+            help="what counts as right: the same, the core of a long answer, or DECOR's rules (default: %(default)s)",
+        )
+        action.add_argument("--cache", metavar="FILE", type=Path, help="keep verdicts here (default: beside the run)")
+        action.add_argument("--limit", type=int, metavar="N", help="only the first N episodes")
+        action.add_argument("--json", action="store_true", help="print one JSON document")
+    agree.add_argument(
+        "--show", type=int, default=10, metavar="N", help="differing cases to print (default: %(default)s)"
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    return asyncio.run(_answers(args) if args.action == "answers" else _agree(args))
+
+
+async def _answers(args: argparse.Namespace) -> int:
+    from ..judge import AnswerCase, RuleJudge
+    from ..runs import RunStore
+
+    judge = RuleJudge() if args.model == "rules" else _model_judge(args)
+    with RunStore.open(args.run, write=True) as store:
+        episodes = _episodes(store, args.limit)
+        cases = [AnswerCase(e.question.question, e.question.answers, e.answer) for e in episodes]
+        verdicts = await judge.judge_answers(cases)
+        for episode, verdict in zip(episodes, verdicts, strict=True):
+            if verdict.yes is not None:
+                store.add_scores(episode.id, {"judge": float(verdict.yes)})
+        store.flush()
+    decided = [v.yes for v in verdicts if v.yes is not None]
+    report: dict[str, Any] = {
+        "run": str(args.run),
+        "instruction": args.instruction,
+        "n": len(decided),
+        "judge": sum(decided) / len(decided) if decided else None,
+        "undecided": len(verdicts) - len(decided),
+        **await _closed(judge),
+    }
+    if args.json:
+        print(json.dumps(report, ensure_ascii=False))
+    else:
+        share = "nothing decided" if report["judge"] is None else f"{report['judge']:.3f} right"
+        print(f"{share}, {report['n']} judged, {report['undecided']} undecided")
+    return 0
+
+
+async def _agree(args: argparse.Namespace) -> int:
+    from ..codec import to_dict
+    from ..judge import RuleJudge, compare
+    from ..runs import RunStore
+
+    judge = _model_judge(args)
+    with RunStore.open(args.run) as store:
+        table, differing = await compare(_episodes(store, args.limit), RuleJudge(), judge)
+    report = {
+        "run": str(args.run),
+        "agreement": {
+            what: {**to_dict(a), "n": a.n, "share": round(a.share, 4), "kappa": round(a.kappa, 4)}
+            for what, a in table.items()
+        },
+        "differing": [to_dict(d) for d in differing[: args.show]],
+        **await _closed(judge),
+    }
+    if args.json:
+        print(json.dumps(report, ensure_ascii=False))
+        return 0
+    print(f"{'':<10} {'cases':>6} {'agree':>6} {'kappa':>6}  rules yes only / model yes only / undecided")
+    for what, a in table.items():
+        print(f"{what:<10} {a.n:>6} {a.share:>6.3f} {a.kappa:>6.3f}  {a.first_only} / {a.second_only} / {a.undecided}")
+    for d in differing[: args.show]:
+        print(f"  {d.what} {d.episode} {d.trajectory}: {d.content[:80]!r}")
+        print(f"    rules {_word(d.first.yes)} ({d.first.reason}), model {_word(d.second.yes)}")
+    return 0
+
+
+def _model_judge(args: argparse.Namespace) -> Any:
+    from ..engine.resolve import resolve
+    from ..errors import UsageError
+    from ..judge import ModelJudge
+    from ..runs.schema import run_path
+
+    file = run_path(args.run)
+    if not file.exists():
+        raise UsageError(f"there is no run {args.run}")
+    engine = resolve(args.model)
+    if isinstance(engine, dict):
+        raise UsageError("a judge is one model: --model takes no roles here")
+    return ModelJudge(engine, instruction=args.instruction, cache=args.cache or file.with_suffix(".judge.sqlite"))
+
+
+def _episodes(store: Any, limit: int | None) -> list[Any]:
+    from ..errors import UsageError
+
+    chosen: list[Any] = []
+    for episode in store.episodes(events=False):
+        if limit is not None and len(chosen) >= limit:
+            break
+        if episode.question.answers:
+            chosen.append(episode)
+    if not chosen:
+        raise UsageError(f"the run {store.path} has no episode whose question has a gold answer")
+    return chosen
+
+
+async def _closed(judge: Any) -> dict[str, Any]:
+    """What the judging cost, once the judge is let go."""
+    from ..judge import ModelJudge
+
+    if not isinstance(judge, ModelJudge):
+        return {}
+    await judge.close()
+    await judge.engine.close()
+    print(f"{judge.usage.model_calls} model calls, {judge.cached} from the cache", file=sys.stderr)
+    return {"model": judge.engine.name, "model_calls": judge.usage.model_calls, "cached": judge.cached}
+
+
+def _word(yes: bool | None) -> str:
+    return "undecided" if yes is None else "yes" if yes else "no"
