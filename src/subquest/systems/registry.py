@@ -27,6 +27,23 @@ _OURS: dict[str, str] = {
     "coda": "coda:CoDA",
     "decor": "decor:Decor",
     "apex": "apex:Apex",
+    "direct": "baselines.direct:Direct",
+    "cot": "baselines.cot:ChainOfThought",
+    "rag": "baselines.rag:NaiveRag",
+    "ircot": "baselines.ircot:IRCoT",
+    "react": "baselines.react:ReAct",
+    "plan-and-solve": "baselines.plan_and_solve:PlanAndSolve",
+    "search-o1": "baselines.search_o1:SearchO1",
+    "search-r1": "baselines.search_r1:SearchR1",
+    "autorefine": "baselines.autorefine:AutoRefine",
+    "research": "baselines.dialects:ReSearch",
+    "recall": "baselines.dialects:ReCall",
+    "r1-searcher": "baselines.dialects:R1Searcher",
+    "zerosearch": "baselines.zerosearch:ZeroSearch",
+    "simpledeepsearcher": "baselines.dialects:SimpleDeepSearcher",
+    "stepsearch": "baselines.dialects:StepSearch",
+    "search-agent": "baselines.agent:SearchAgent",
+    "truncation": "baselines.truncation:Truncation",
 }
 """Name to `module:Class`, the module below this package."""
 

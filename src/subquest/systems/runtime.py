@@ -138,12 +138,14 @@ class Run:
         )
         return context
 
-    async def search(self, context: Context, queries: Sequence[str], k: int) -> list[list[Hit]]:
-        """Search for a context; retries what may pass, and raises SearchError when it did not."""
+    async def search(self, context: Context | None, queries: Sequence[str], k: int) -> list[list[Hit]]:
+        """Search for a context, or for the episode itself; retries what may pass, then raises SearchError."""
         if self._search is None:
             raise SearchError("no search is configured: pass --index PATH (or search=... in Python)")
-        self.events.emit("search", context.id, queries=list(queries), k=k)
-        context.usage += Usage(searches=len(queries))
+        place = context.id if context else ""
+        self.events.emit("search", place, queries=list(queries), k=k)
+        owner = context or self
+        owner.usage += Usage(searches=len(queries))
         for attempt in range(1, SEARCH_ATTEMPTS + 1):
             try:
                 results = await self._search.retrieve(queries, k)
@@ -153,7 +155,7 @@ class Run:
                     self.fail("search", error, context)
                     raise
                 wait = 0.2 * 2**attempt
-                self.events.emit("retry", context.id, where="search", message=str(error), attempt=attempt, wait=wait)
+                self.events.emit("retry", place, where="search", message=str(error), attempt=attempt, wait=wait)
                 await asyncio.sleep(wait)
         for query, hits in zip(queries, results, strict=True):
             self.documents.update((hit.document.id, hit.document) for hit in hits)
@@ -161,7 +163,7 @@ class Run:
                 {"id": h.document.id, "title": h.document.title, "text": h.document.text, "score": round(h.score, 6)}
                 for h in hits
             ]
-            self.events.emit("documents", context.id, query=query, hits=shown)
+            self.events.emit("documents", place, query=query, hits=shown)
         return results
 
     def fail(self, where: str, error: Exception | str, context: Context | None = None, *, fatal: bool = False) -> None:

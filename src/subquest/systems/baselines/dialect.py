@@ -1,0 +1,190 @@
+"""Dialects: how one monolithic search agent speaks.
+
+A dialect is tags, a stop rule, the form in which documents come back, and a folder of prompts. Checkpoints that other
+projects have published are served behind the same agent, each in the dialect it was trained in. A dialect of one's own
+is a folder with `agent.md` and a `dialect.toml`:
+
+    search = "query"                                    # <query>...</query>, or <|begin_x|>...<|end_x|> for a tag "x"
+    observation = "\\n<found>$documents</found>\\n"
+    stop = ["</query>", "</answer>"]
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import json
+import re
+import tomllib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ...engine import Engine, Mode
+from ...errors import UsageError
+from ...protocol import TAGS, fence, parse
+from ...record import Document
+from ..prompting import FOLDER
+from ..replies import boxed
+from ..runtime import cut_to_tokens
+
+
+class Action(NamedTuple):
+    """What a turn does: it searches, or it answers."""
+
+    queries: tuple[str, ...] = ()
+    answer: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Dialect:
+    name: str
+    search: str = "search"
+    """Tag of a query."""
+    answer: str = "answer"
+    r"""Tag of the answer; "boxed" where it stands in `\boxed{}`."""
+    observation: str = "\n\n<information>$documents</information>\n\n"
+    document: str = "Doc $number(Title: $title) $text\n"
+    mode: Mode = "completion"
+    """completion: documents continue the model's own turn. chat: they come as the next user turn."""
+    stop: tuple[str, ...] = ("</search>", "</answer>")
+    calls: bool = False
+    """The query tag holds a JSON tool call with a `query` (or `queries`) among its `arguments`."""
+    turns: int = 4
+    k: int = 3
+    prompts: str = ""
+    """Folder of its prompts, ours by name or the user's by path; that of its own name where empty."""
+
+    @property
+    def folder(self) -> Path:
+        given = Path(self.prompts or self.name)
+        return given if given.is_absolute() else FOLDER / given
+
+    @property
+    def tags(self) -> tuple[str, ...]:
+        """Every tag that means something in this dialect, for parsing turns and for fencing documents."""
+        framing = re.findall(r"<([a-z_]+)>", self.observation)
+        return tuple(dict.fromkeys((*TAGS, self.search, self.answer, *framing)))
+
+    def action(self, text: str) -> Action | None:
+        """The first query or answer of a turn; None where it holds neither."""
+        parsed = parse(text, self.tags)
+        block = parsed.first(self.search, self.answer)
+        if block is None or not block.content:
+            found = boxed(text) if self.answer == "boxed" else ""
+            return Action(answer=found) if found else None
+        if block.tag == self.answer:
+            return Action(answer=boxed(block.content) or block.content)
+        queries = _called(block.content) if self.calls else (" ".join(block.content.split()),)
+        return Action(queries) if queries else None
+
+    def observe(self, found: Sequence[Sequence[Document]], tokens: int, engine: Engine) -> str:
+        """Documents as this dialect shows them, fenced; several queries give several blocks."""
+        return "".join(self.frame(self._listed(documents, tokens, engine)) for documents in found)
+
+    def frame(self, text: str) -> str:
+        """A text in the place of documents."""
+        return self.observation.replace("$documents", fence(text, self.tags))
+
+    def _listed(self, documents: Sequence[Document], tokens: int, engine: Engine) -> str:
+        lines = []
+        for number, document in enumerate(documents, 1):
+            text = cut_to_tokens(document.text, tokens, engine)
+            fields = {"number": str(number), "title": document.title, "text": text}
+            lines.append(re.sub(r"\$(number|title|text)", lambda m, f=fields: f[m[1]], self.document))  # type: ignore[misc]
+        return "".join(lines) or "No documents were found."
+
+
+def _called(content: str) -> tuple[str, ...]:
+    """Queries of a JSON tool call; empty where it is none."""
+    try:
+        arguments = json.loads(content)["arguments"]
+        if isinstance(arguments, str):
+            arguments = json.loads(arguments)
+        given = arguments.get("query", arguments.get("queries"))
+    except (ValueError, TypeError, KeyError, AttributeError):
+        return ()
+    queries = given if isinstance(given, list) else [given]
+    return tuple(q.strip() for q in queries if isinstance(q, str) and q.strip())
+
+
+SEARCH_R1 = Dialect("search-r1")
+AUTOREFINE = Dialect("autorefine", observation="\n\n<documents>$documents</documents>\n\n", turns=5)
+ZEROSEARCH = Dialect("zerosearch", k=5, prompts="search-r1")
+STEPSEARCH = Dialect("stepsearch", turns=5, prompts="search-r1")
+RESEARCH = Dialect("research", observation="<result>\n$documents</result>", k=5, turns=8)
+RECALL = Dialect(
+    "recall",
+    search="tool_call",
+    calls=True,
+    observation="<tool_response>\n$documents</tool_response>",
+    mode="chat",
+    stop=("</tool_call>", "</answer>"),
+    k=5,
+    turns=8,
+)
+R1_SEARCHER = Dialect(
+    "r1-searcher",
+    search="of_query",
+    observation="\n\n<|begin_of_documents|>\n$documents<|end_of_documents|>\n\n",
+    document="($number)$title\n$text\n",
+    stop=("<|end_of_query|>", "</answer>"),
+    k=5,
+    turns=8,
+)
+SIMPLE_DEEP_SEARCHER = Dialect(
+    "simpledeepsearcher",
+    search="search_query",
+    answer="boxed",
+    observation="\n\n<|begin_search_result|>\n$documents<|end_search_result|>\n\n",
+    stop=("<|end_search_query|>",),
+    k=5,
+    turns=10,
+)
+SEARCH_O1 = dataclasses.replace(SIMPLE_DEEP_SEARCHER, name="search-o1", k=10, turns=11)
+DIALECTS: dict[str, Dialect] = {
+    d.name: d
+    for d in (
+        SEARCH_R1,
+        AUTOREFINE,
+        ZEROSEARCH,
+        STEPSEARCH,
+        RESEARCH,
+        RECALL,
+        R1_SEARCHER,
+        SIMPLE_DEEP_SEARCHER,
+        SEARCH_O1,
+    )
+}
+
+
+def find_dialect(name: str) -> Dialect:
+    """One of ours by name, or the user's by its folder."""
+    if name in DIALECTS:
+        return DIALECTS[name]
+    file = Path(name) / "dialect.toml"
+    if file.is_file():
+        return _read(file)
+    close = difflib.get_close_matches(name, DIALECTS, 1)
+    hint = f"did you mean {close[0]!r}?" if close else f"there are {', '.join(DIALECTS)}, or a folder with dialect.toml"
+    raise UsageError(f"there is no dialect {name!r}; {hint}")
+
+
+def _read(file: Path) -> Dialect:
+    try:
+        given: dict[str, Any] = tomllib.loads(file.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise UsageError(f"{file}: {error}") from None
+    known = {f.name: f.default for f in dataclasses.fields(Dialect) if f.name not in ("name", "prompts")}
+    for key, value in given.items():
+        if key not in known:
+            raise UsageError(f"{file}: a dialect has no {key!r}; it has {', '.join(known)}")
+        wanted = list if isinstance(known[key], tuple) else type(known[key])
+        if type(value) is not wanted:
+            raise UsageError(f"{file}: {key} must be a {wanted.__name__}, not {value!r}")
+    if "$documents" not in given.get("observation", "$documents"):
+        raise UsageError(f"{file}: observation needs $documents, the place where they stand")
+    if "stop" in given:
+        given["stop"] = tuple(map(str, given["stop"]))
+    return Dialect(file.parent.name, **given, prompts=str(file.parent.resolve()))

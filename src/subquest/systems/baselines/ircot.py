@@ -1,0 +1,98 @@
+"""IRCoT: retrieval and a chain of thought take turns; each new sentence is the next query.
+
+reasoner  {documents so far, question, thoughts so far}  →  the next sentence, until "the answer is"
+reader    {documents so far, question}                   →  <answer>...</answer>
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+from ...engine import Message
+from ...errors import EngineError, SearchError
+from ...limits import Limits, Repeats
+from ...record import Document, Hit
+from ..base import System
+from ..evidence import sentences, support
+from ..replies import conclude
+from ..runtime import Answer, LimitReached, Run, render_documents
+from .agent import findings
+
+CONCLUSION = "answer is"
+
+
+@dataclass(frozen=True, slots=True)
+class IRCoTSettings:
+    k: int = 4
+    """Documents per search."""
+    paragraphs: int = 15
+    """Documents kept in all."""
+    steps: int = 8
+    """Sentences of the chain of thought at most."""
+    document_tokens: int = 200
+
+
+class IRCoT(System[IRCoTSettings]):
+    name: ClassVar[str] = "ircot"
+    roles: ClassVar[tuple[str, ...]] = ("reasoner", "reader")
+    answering: ClassVar[str] = "reader"
+    Settings: ClassVar[type[IRCoTSettings]] = IRCoTSettings
+
+    async def answer(self, run: Run) -> Answer:
+        question = run.question.question
+        thoughts: list[str] = []
+        found: dict[str, list[Hit]] = {}
+        try:
+            await self._search(run, question, found)
+            repeats = Repeats()
+            while len(thoughts) < self.settings.steps:
+                sentence = await self._think(run, self._kept(found), thoughts)
+                if not sentence or repeats.count(sentence) > 1:
+                    break
+                thoughts.append(sentence)
+                if CONCLUSION in sentence.casefold():
+                    break
+                await self._search(run, sentence, found)
+        except (EngineError, LimitReached) as stopped:
+            run.fail("engine", stopped)
+        return await self._read(run, found)
+
+    async def _search(self, run: Run, query: str, found: dict[str, list[Hit]]) -> None:
+        try:
+            found[query] = (await run.search(None, [query], self.settings.k))[0]
+        except SearchError:  # recorded by the runtime; the reasoning goes on with what there is
+            return
+
+    def _kept(self, found: dict[str, list[Hit]]) -> list[Hit]:
+        """Documents in the order they were found, none twice, up to the limit."""
+        unique = {hit.document.id: hit for hits in found.values() for hit in hits}
+        return list(unique.values())[: self.settings.paragraphs]
+
+    async def _think(self, run: Run, hits: Sequence[Hit], thoughts: Sequence[str]) -> str:
+        question = run.question.question
+        messages = self._messages("reasoner", run, hits, thoughts=" ".join(thoughts) or "none")
+        reasoner = await run.open("reasoner", question, messages, stop=("\n",), limits=Limits(turns=1))
+        reasoner.read(hits)
+        text = (await reasoner.write()).parsed.outside
+        spans = sentences(text)
+        sentence = text[spans[0][0] : spans[0][1]] if spans else ""
+        await reasoner.close("thought", sentence)
+        return sentence
+
+    async def _read(self, run: Run, found: dict[str, list[Hit]]) -> Answer:
+        hits = self._kept(found)
+        reader = await run.open(
+            "reader", run.question.question, self._messages("reader", run, hits), stop=("</answer>",)
+        )
+        reader.read(hits)
+        answer = await conclude(reader)
+        return replace(answer, evidence=support(findings(found, answer.text, reader.id)))
+
+    def _messages(self, name: str, run: Run, hits: Sequence[Hit], **fields: str) -> list[Message]:
+        documents: list[Document] = [hit.document for hit in hits]
+        listed = render_documents(documents, self.settings.document_tokens, self.setup(name).engine)
+        return self.prompts.messages(
+            name, question=run.question.question, documents=listed or "none were found", **fields
+        )

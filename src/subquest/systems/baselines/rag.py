@@ -1,0 +1,43 @@
+"""Naive RAG: one search with the question as it is, one answer from what it brought.
+
+answerer  {question, documents}  →  <answer>...</answer>
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+from ...errors import SearchError
+from ...record import Hit
+from ..base import System
+from ..evidence import Finding, support
+from ..replies import conclude
+from ..runtime import Answer, Run, render_documents
+
+
+@dataclass(frozen=True, slots=True)
+class RagSettings:
+    k: int = 3
+    document_tokens: int = 200
+
+
+class NaiveRag(System[RagSettings]):
+    name: ClassVar[str] = "rag"
+    roles: ClassVar[tuple[str, ...]] = ("answerer",)
+    Settings: ClassVar[type[RagSettings]] = RagSettings
+
+    async def answer(self, run: Run) -> Answer:
+        question = run.question.question
+        hits: Sequence[Hit] = []
+        with contextlib.suppress(SearchError):  # recorded by the runtime; the model still answers
+            hits = (await run.search(None, [question], self.settings.k))[0]
+        documents = [hit.document for hit in hits]
+        listed = render_documents(documents, self.settings.document_tokens, self.setup("answerer").engine)
+        messages = self.prompts.messages("answerer", question=question, documents=listed or "none were found")
+        answerer = await run.open("answerer", question, messages, stop=("</answer>",))
+        answerer.read(hits)
+        answer = await conclude(answerer)
+        return replace(answer, evidence=support([Finding(question, answer.text, "", documents, answerer.id, question)]))

@@ -1,0 +1,45 @@
+"""ReAct: thoughts and actions in plain lines, observations in between.
+
+agent  {question, thoughts, observations}  →  Thought: ... Action: Search[query] or Action: Finish[answer]
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from ...engine import Engine
+from ...protocol import fence
+from ...record import Document
+from .agent import SearchAgent
+from .dialect import Action, Dialect
+
+_ACTION = re.compile(r"^\s*Action(?:\s*\d+)?\s*:\s*(search|finish)\s*\[(.*?)\]\s*$", re.IGNORECASE | re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class ReActDialect(Dialect):
+    """Actions in brackets. Documents are put on one line, so that none can begin a line of its own."""
+
+    def action(self, text: str) -> Action | None:
+        match = _ACTION.search(text)
+        if match is None or not match[2].strip():
+            return None
+        content = match[2].strip()
+        return Action((content,)) if match[1].lower() == "search" else Action(answer=content)
+
+    def observe(self, found: Sequence[Sequence[Document]], tokens: int, engine: Engine) -> str:
+        return self.frame(" ".join(self._listed(documents, tokens, engine) for documents in found))
+
+    def frame(self, text: str) -> str:
+        return self.observation.replace("$documents", " ".join(fence(text, self.tags).split()))
+
+
+REACT = ReActDialect("react", observation="\nObservation: $documents\n", stop=("\nObservation:",), k=3, turns=7)
+
+
+class ReAct(SearchAgent):
+    name: ClassVar[str] = "react"
+    own_dialect: ClassVar[Dialect] = REACT

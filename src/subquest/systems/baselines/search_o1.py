@@ -1,0 +1,60 @@
+"""Search-o1: one long reasoning that searches, and a second look that reads for it (Reason-in-Documents).
+
+agent   {question, its reasoning, what readers reported}  →  <|begin_search_query|>, final \\boxed{}
+reader  {reasoning so far, query, documents}              →  the information that helps the reasoning on
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+from ...engine import Sampling
+from ...errors import EngineError, SearchError
+from ...limits import Limits
+from ...record import Hit
+from ..runtime import Context, Run, cut_to_tokens, render_documents
+from .agent import SearchAgent
+from .dialect import SEARCH_O1, Dialect
+
+REASONING_TOKENS = 512
+"""How much of the reasoning so far a reader sees, counted from its end."""
+
+
+class SearchO1(SearchAgent):
+    name: ClassVar[str] = "search-o1"
+    roles: ClassVar[tuple[str, ...]] = ("agent", "reader")
+    sampling: ClassVar[Sampling] = Sampling(temperature=0.7, top_p=0.8, top_k=20)
+    own_dialect: ClassVar[Dialect] = SEARCH_O1
+    shielded: ClassVar[bool] = True
+
+    async def observe(self, run: Run, agent: Context, queries: Sequence[str], found: dict[str, Sequence[Hit]]) -> str:
+        query = queries[0]
+        try:
+            hits = (await run.search(agent, [query], self.k))[0]
+        except SearchError as error:
+            return self.dialect.frame(f"The search failed: {error}")
+        found[query] = hits
+        return self.dialect.frame(await self._read(run, agent, query, hits) if hits else "No documents were found.")
+
+    async def _read(self, run: Run, agent: Context, query: str, hits: Sequence[Hit]) -> str:
+        written = "".join(s.text for s in agent.session.segments if s.kind != "prompt")
+        engine = self.setup("reader").engine
+        fields = {
+            "reasoning": cut_to_tokens(written[::-1], REASONING_TOKENS, engine)[::-1] or "none",
+            "query": query,
+            "documents": render_documents([hit.document for hit in hits], self.settings.document_tokens, engine),
+        }
+        messages = self.prompts.messages("reader", **fields)
+        try:
+            reader = await run.open("reader", query, messages, parent=agent, limits=Limits(turns=1))
+            run.events.emit("task", agent.id, task=query, child=reader.id)
+            reader.read(hits)
+            turn = await reader.write()
+        except EngineError as error:
+            run.fail("engine", error, agent)
+            return "The documents could not be read."
+        text = turn.parsed.outside or "No helpful information was found."
+        await reader.close("read", text)
+        run.events.emit("refine", reader.id, text=text)
+        return run.without_raw_runs(text, agent.id)

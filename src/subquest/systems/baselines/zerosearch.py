@@ -1,0 +1,72 @@
+"""ZeroSearch: the Search-R1 protocol, trained against a language model that plays the search engine.
+
+`SimulatedSearch` is that search engine: a model writes the documents a query might find, useful or, with probability
+`noise`, misleading; raising the noise over training is the paper's curriculum. Its documents are invented: good for
+training an agent to search, never for answering anyone's question.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import ClassVar
+
+from ...engine import Engine, Sampling
+from ...errors import EngineError, SearchError, UsageError
+from ...record import Document, Hit
+from ..prompting import FOLDER, Prompts
+from .agent import SearchAgent
+from .dialect import ZEROSEARCH, Dialect
+
+_START = re.compile(r"^\s*(?:Doc(?:ument)?\s*\d+\s*[:.)]|\d+\s*[:.)])\s*", re.IGNORECASE | re.MULTILINE)
+
+
+class ZeroSearch(SearchAgent):
+    name: ClassVar[str] = "zerosearch"
+    own_dialect: ClassVar[Dialect] = ZEROSEARCH
+
+
+class SimulatedSearch:
+    """A search in which a model writes the documents. The same seed and query give the same kind of documents."""
+
+    name = "simulated"
+
+    def __init__(
+        self,
+        engine: Engine,
+        *,
+        noise: float = 0.0,
+        seed: int = 0,
+        sampling: Sampling | None = None,
+        prompts: str | Path | None = None,
+    ) -> None:
+        if not 0 <= noise <= 1:
+            raise UsageError(f"noise is a probability, not {noise}")
+        self._engine = engine
+        self._noise = noise
+        self._seed = seed
+        self._sampling = sampling or Sampling(max_tokens=512, temperature=0.8)
+        self._prompts = Prompts(FOLDER / "zerosearch", Path(prompts) if prompts else None)
+
+    async def retrieve(self, queries: Sequence[str], k: int) -> list[list[Hit]]:
+        return list(await asyncio.gather(*(self._write(query, k) for query in queries)))
+
+    async def _write(self, query: str, k: int) -> list[Hit]:
+        number = int.from_bytes(hashlib.blake2b(f"{self._seed}/{query}".encode(), digest_size=4).digest())
+        kind = "noisy" if number / 2**32 < self._noise else "useful"
+        try:
+            session = await self._engine.open(self._prompts.messages(kind, query=query, count=str(k)))
+            try:
+                generation = await session.generate(self._sampling)
+            finally:
+                await session.close()
+        except EngineError as error:
+            raise SearchError(f"the simulated search failed: {error}") from error
+        texts = [text.strip() for text in _START.split(generation.text) if text.strip()]
+        return [
+            Hit(Document(f"simulated:{number:08x}:{at}", query, text, {"simulated": kind}), 1 / at)
+            for at, text in enumerate(texts[:k], 1)
+        ]
