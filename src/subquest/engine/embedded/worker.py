@@ -338,10 +338,11 @@ class Worker:
 
 def find_stop(text: bytes | bytearray, before: int, stops: Iterable[str]) -> tuple[str, int]:
     """The stop string that ends first in what was added to `text` after `before`, and where it ends; "" for none."""
-    best, best_end = "", len(text) + 1
+    found: list[tuple[int, int, str]] = []
     for stop in stops:
         raw = stop.encode()
         at = text.find(raw, max(0, before - len(raw) + 1)) if raw else -1
-        if at >= 0 and at + len(raw) < best_end:
-            best, best_end = stop, at + len(raw)
-    return best, best_end if best else 0
+        if at >= 0:
+            found.append((at + len(raw), -len(raw), stop))
+    end, _, stop = min(found, default=(0, 0, ""))
+    return stop, end

@@ -1,0 +1,105 @@
+"""`subquest model`: fetch the embedded model, list what is here, convert adapters."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
+    get = actions.add_parser("get", help="fetch a model into the cache")
+    get.add_argument("name", metavar="NAME", help="smollm2")
+    get.add_argument("--wheel", type=Path, help="take it from this wheel instead of downloading one")
+    show = actions.add_parser("list", help="the models that can be had and the files that are here")
+    adapter = actions.add_parser("adapter", help="LoRA adapters")
+    adapter_actions = adapter.add_subparsers(dest="adapter_action", metavar="ACTION", required=True)
+    convert = adapter_actions.add_parser(
+        "convert", help="a PEFT folder into a GGUF file for the embedded engine, or a GGUF file into a PEFT folder"
+    )
+    convert.add_argument("source", type=Path, metavar="SOURCE", help="a PEFT folder or a GGUF file")
+    convert.add_argument("target", type=Path, metavar="TARGET", help="the other of the two")
+    convert.add_argument(
+        "--base", type=Path, help="base model: a GGUF file or a folder with config.json (default: the embedded model)"
+    )
+    for action in (get, show, convert):
+        action.add_argument("--json", action="store_true", help="print one JSON document and nothing else")
+
+
+def run(args: argparse.Namespace) -> int:
+    if args.action == "get":
+        return _get(args)
+    if args.action == "list":
+        return _list(args)
+    return _convert(args)
+
+
+def _say(line: str) -> None:
+    print(line, file=sys.stderr)
+
+
+def _get(args: argparse.Namespace) -> int:
+    from .. import models
+
+    path = models.get(args.name, wheel=args.wheel, say=_say)
+    print(json.dumps({"name": args.name, "path": str(path), "bytes": path.stat().st_size}) if args.json else path)
+    return 0
+
+
+def _list(args: argparse.Namespace) -> int:
+    from .. import models
+
+    rows: list[dict[str, Any]] = []
+    for package in models.PACKAGES.values():
+        path = models.smollm2_path()
+        here = path.is_file()
+        rows.append(
+            {
+                "name": package.name,
+                "here": here,
+                "path": str(path),
+                "bytes": path.stat().st_size if here else None,
+                "licence": package.licence,
+                "source": package.requirement,
+            }
+        )
+    adapter = models.default_adapter()
+    if args.json:
+        print(json.dumps({"models": rows, "adapter": str(adapter) if adapter else None}))
+        return 0
+    for row in rows:
+        state = row["path"] if row["here"] else f"not here; fetch it with: subquest model get {row['name']}"
+        print(f"{row['name']:<10} {row['licence']:<12} {state}")
+    print(f"adapter    {adapter or 'none ships with this version'}")
+    return 0
+
+
+def _convert(args: argparse.Namespace) -> int:
+    from .. import models
+    from ..engine import adapter
+    from ..errors import UsageError
+
+    source, target = args.source, args.target
+    if not source.exists():
+        raise UsageError(f"no such adapter: {source}")
+    shape = adapter.shape_of(args.base or models.embedded_model())
+    if source.is_dir():
+        if target.suffix != ".gguf":
+            raise UsageError(f"{source} is a PEFT folder, so the target must be a .gguf file, not {target}")
+        lora = adapter.read_peft(source)
+        adapter.write_gguf(lora, target, shape, name=target.stem)
+    else:
+        if target.suffix:
+            raise UsageError(f"{source} is a GGUF file, so the target must be a folder, not {target}")
+        lora = adapter.read_gguf(source, shape)
+        adapter.write_peft(lora, target)
+    figures: dict[str, Any] = {"path": str(target), "modules": len(lora.pairs), "rank": lora.rank, "alpha": lora.alpha}
+    print(
+        json.dumps(figures)
+        if args.json
+        else "{path}: {modules} modules, rank {rank}, alpha {alpha:g}".format(**figures)
+    )
+    return 0

@@ -1,0 +1,239 @@
+"""LoRA adapters between PEFT's form (safetensors and adapter_config.json) and llama.cpp's (one GGUF file).
+
+A LoRA adapter is a pair of thin matrices for each adapted weight: W + (alpha / rank) B A. The two forms hold the same
+matrices under other names, with one trap: llama.cpp keeps the rows of the query and key weights of the llama
+architecture in another order (its rotary embedding turns neighbouring rows of a head, Hugging Face's turns row i with
+row i + half). An adapter's B has the weight's rows, so its rows must be reordered the same way.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..errors import DataError, MissingDependency, UsageError
+from .tensors import read_safetensors, write_safetensors
+
+Array = np.ndarray[Any, Any]
+
+_MODULES = {
+    "self_attn.q_proj": "attn_q",
+    "self_attn.k_proj": "attn_k",
+    "self_attn.v_proj": "attn_v",
+    "self_attn.o_proj": "attn_output",
+    "mlp.gate_proj": "ffn_gate",
+    "mlp.up_proj": "ffn_up",
+    "mlp.down_proj": "ffn_down",
+}
+_PREFIX = "base_model.model."
+_REORDERED = {"llama": True, "qwen2": False, "qwen3": False}
+"""Architectures (GGUF's names) that we convert, and whether query and key rows are reordered."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What the conversion must know of the base model."""
+
+    architecture: str
+    heads: int
+    kv_heads: int
+
+    def __post_init__(self) -> None:
+        if self.architecture not in _REORDERED:
+            known = ", ".join(_REORDERED)
+            raise UsageError(
+                f"adapters for the architecture {self.architecture!r} are not supported; known are {known}"
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class Lora:
+    """An adapter in Hugging Face's names and row order: module name (`model.layers.0.mlp.up_proj`) to (A, B)."""
+
+    pairs: dict[str, tuple[Array, Array]]
+    """A is [rank, in], B is [out, rank]."""
+    alpha: float
+
+    @property
+    def rank(self) -> int:
+        return max(len(a) for a, _ in self.pairs.values())
+
+    def delta(self, module: str) -> Array:
+        """What the adapter adds to a weight, float32 [out, in]."""
+        a, b = self.pairs[module]
+        return (self.alpha / len(a)) * (b.astype(np.float32) @ a.astype(np.float32))
+
+
+def reorder(rows: Array, heads: int) -> Array:
+    """Rows of a query or key matrix from Hugging Face's order into llama.cpp's."""
+    return rows.reshape(heads, 2, len(rows) // heads // 2, -1).swapaxes(1, 2).reshape(rows.shape)
+
+
+def restore(rows: Array, heads: int) -> Array:
+    """The inverse of `reorder`."""
+    return rows.reshape(heads, len(rows) // heads // 2, 2, -1).swapaxes(1, 2).reshape(rows.shape)
+
+
+def shape_of(base: Path) -> Shape:
+    """The shape of a base model, from its GGUF file or from a folder with Hugging Face's config.json."""
+    if base.is_dir():
+        try:
+            config = json.loads((base / "config.json").read_text(encoding="utf-8"))
+            heads = int(config["num_attention_heads"])
+            kind = str(config["model_type"])
+            return Shape("llama" if kind == "mistral" else kind, heads, int(config.get("num_key_value_heads", heads)))
+        except (OSError, KeyError, ValueError) as error:
+            raise DataError(f"cannot read the model's shape from {base / 'config.json'}: {error}") from None
+    fields = _reader(base).fields
+    architecture = str(fields["general.architecture"].contents())
+    try:
+        heads = int(fields[f"{architecture}.attention.head_count"].contents())
+        kv_field = fields.get(f"{architecture}.attention.head_count_kv")
+        return Shape(architecture, heads, int(kv_field.contents()) if kv_field else heads)
+    except (KeyError, TypeError) as error:
+        raise DataError(f"{base} does not say how many attention heads the model has: {error}") from None
+
+
+def read_peft(folder: Path) -> Lora:
+    """An adapter from a folder as PEFT and our trainer write it."""
+    try:
+        config = json.loads((folder / "adapter_config.json").read_text(encoding="utf-8"))
+        alpha, rank = float(config["lora_alpha"]), int(config["r"])
+    except (OSError, KeyError, TypeError, ValueError) as error:
+        raise DataError(f"{folder} is not a LoRA adapter in PEFT's format: {error}") from None
+    for option in ("use_dora", "rank_pattern", "alpha_pattern", "modules_to_save", "trainable_token_indices"):
+        if config.get(option):
+            raise DataError(f"{folder}: adapters with {option} cannot be converted")
+    if config.get("bias", "none") != "none":
+        raise DataError(f"{folder}: adapters that train biases cannot be converted")
+    tensors = read_safetensors(folder / "adapter_model.safetensors")
+    halves: dict[str, dict[str, Array]] = {}
+    for name, tensor in tensors.items():
+        module, _, part = name.removeprefix(_PREFIX).removesuffix(".weight").rpartition(".")
+        if part not in ("lora_A", "lora_B"):
+            raise DataError(f"{folder}: {name} is not part of a plain LoRA adapter")
+        halves.setdefault(module, {})[part] = tensor
+    pairs: dict[str, tuple[Array, Array]] = {}
+    for module, half in halves.items():
+        if len(half) != 2 or half["lora_A"].shape[0] != half["lora_B"].shape[1]:
+            raise DataError(f"{folder}: {module} lacks one of its two matrices, or their ranks differ")
+        pairs[module] = (half["lora_A"], half["lora_B"])
+    if not pairs:
+        raise DataError(f"{folder}: the adapter is empty")
+    return Lora(pairs, alpha * math.sqrt(rank) if config.get("use_rslora") else alpha)
+
+
+def write_peft(lora: Lora, folder: Path, *, base: str = "") -> None:
+    """Write an adapter as PEFT does."""
+    folder.mkdir(parents=True, exist_ok=True)
+    tensors = {}
+    for module, pair in lora.pairs.items():
+        for part, tensor in zip(("lora_A", "lora_B"), pair, strict=True):
+            tensors[f"{_PREFIX}{module}.{part}.weight"] = tensor
+    write_safetensors(folder / "adapter_model.safetensors", tensors)
+    config = {
+        "peft_type": "LORA",
+        "task_type": "CAUSAL_LM",
+        "base_model_name_or_path": base,
+        "r": lora.rank,
+        "lora_alpha": lora.alpha,
+        "lora_dropout": 0.0,
+        "bias": "none",
+        "target_modules": sorted({module.rpartition(".")[2] for module in lora.pairs}),
+        "inference_mode": True,
+    }
+    (folder / "adapter_config.json").write_text(json.dumps(config, indent=2), encoding="utf-8")
+
+
+def write_gguf(lora: Lora, path: Path, shape: Shape, *, name: str = "", reordered: bool = True) -> None:
+    """Write an adapter for llama.cpp, in one step. `reordered=False` leaves the rows alone, to show that it matters."""
+    gguf = _gguf()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, scratch = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    os.close(handle)
+    try:
+        writer = gguf.GGUFWriter(scratch, shape.architecture)
+        writer.add_type("adapter")
+        writer.add_string("adapter.type", "lora")
+        writer.add_float32("adapter.lora.alpha", float(lora.alpha))
+        if name:
+            writer.add_name(name)
+        for module, (a, b) in sorted(lora.pairs.items()):
+            target = gguf_name(module)
+            heads = _row_heads(target, shape) if reordered else None
+            writer.add_tensor(f"{target}.weight.lora_a", np.ascontiguousarray(a))
+            writer.add_tensor(f"{target}.weight.lora_b", np.ascontiguousarray(reorder(b, heads) if heads else b))
+        writer.write_header_to_file()
+        writer.write_kv_data_to_file()
+        writer.write_tensors_to_file()
+        writer.close()
+        os.replace(scratch, path)
+    finally:
+        Path(scratch).unlink(missing_ok=True)
+
+
+def read_gguf(path: Path, shape: Shape) -> Lora:
+    """An adapter from llama.cpp's form."""
+    reader = _reader(path)
+    field = reader.fields.get("adapter.lora.alpha")
+    if field is None:
+        raise DataError(f"{path} is not a LoRA adapter in GGUF form")
+    halves: dict[str, dict[str, Array]] = {}
+    for tensor in reader.tensors:
+        stem, _, part = str(tensor.name).rpartition(".")
+        values = np.asarray(tensor.data)
+        target = stem.removesuffix(".weight")
+        heads = _row_heads(target, shape)
+        halves.setdefault(module_name(target), {})[part] = (
+            restore(values, heads) if heads and part == "lora_b" else values
+        )
+    return Lora(
+        {m: (half["lora_a"].copy(), half["lora_b"].copy()) for m, half in halves.items()}, float(field.contents())
+    )
+
+
+def gguf_name(module: str) -> str:
+    """`model.layers.3.self_attn.q_proj` is `blk.3.attn_q` in GGUF."""
+    parts = module.split(".", 3)
+    if len(parts) == 4 and parts[:2] == ["model", "layers"] and parts[3] in _MODULES:
+        return f"blk.{parts[2]}.{_MODULES[parts[3]]}"
+    raise DataError(f"an adapter on {module} cannot be converted; known are {', '.join(_MODULES)} of a layer")
+
+
+def module_name(target: str) -> str:
+    """The inverse of `gguf_name`."""
+    parts = target.split(".")
+    for module, name in _MODULES.items():
+        if len(parts) == 3 and parts[0] == "blk" and parts[2] == name:
+            return f"model.layers.{parts[1]}.{module}"
+    raise DataError(f"an adapter on {target} cannot be converted")
+
+
+def _row_heads(target: str, shape: Shape) -> int | None:
+    """By how many heads the rows of a weight are reordered, None where they are not."""
+    if not _REORDERED[shape.architecture]:
+        return None
+    return {"attn_q": shape.heads, "attn_k": shape.kv_heads}.get(target.rpartition(".")[2])
+
+
+def _gguf() -> Any:
+    try:
+        import gguf
+    except ImportError:
+        raise MissingDependency("gguf", "embedded") from None
+    return gguf
+
+
+def _reader(path: Path) -> Any:
+    gguf = _gguf()
+    try:
+        return gguf.GGUFReader(path)
+    except (OSError, ValueError, IndexError) as error:
+        raise DataError(f"cannot read {path} as GGUF: {error}") from None
