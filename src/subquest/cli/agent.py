@@ -1,0 +1,202 @@
+"""Options that every command with an agent shares, and the agent they describe.
+
+Settings come from `subquest.toml`, below the environment, below flags; what nobody sets is the system's own default.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+from ..errors import UsageError
+
+if TYPE_CHECKING:
+    from ..config import Config
+    from ..engine import Engine
+    from ..record import Hit
+    from ..retrieval.base import Search
+    from ..retrieval.index import Index
+    from ..systems.base import System
+
+FLAGS = {
+    "model": "model",
+    "index": "index",
+    "system": "system",
+    "prompts": "prompts",
+    "protocol": "protocol",
+    "k": "search.k",
+    "mode": "search.mode",
+    "temperature": "sampling.temperature",
+    "top_p": "sampling.top_p",
+    "max_tokens": "sampling.max_tokens",
+    "max_turns": "limits.turns",
+    "max_calls": "limits.calls",
+    "max_total_tokens": "limits.tokens",
+    "max_seconds": "limits.seconds",
+    "max_cost": "limits.cost",
+}
+"""Command-line options and the settings they stand for."""
+
+
+def add_agent_options(parser: argparse.ArgumentParser) -> None:
+    agent = parser.add_argument_group("agent")
+    agent.add_argument("--system", metavar="NAME", help="coda (default), another system's name, or path.py:Class")
+    agent.add_argument(
+        "--model",
+        metavar="MODEL",
+        help="embedded (default), gguf:PATH, openai:NAME[@URL], http://HOST/v1#NAME; or planner=...,executor=...",
+    )
+    agent.add_argument("--index", metavar="PATH", help="what to search: an index folder or a search server's URL")
+    agent.add_argument("-k", type=int, metavar="N", help="documents a search")
+    agent.add_argument("--mode", choices=("bm25", "dense", "hybrid"), help="how to search the index")
+    agent.add_argument("--preset", default="", metavar="NAME", help="a named variant of the system")
+    agent.add_argument("--depth", type=int, metavar="N", help="levels of sub-tasks (CoDA)")
+    agent.add_argument("--no-refine", action="store_true", help="executors do not distil documents (CoDA)")
+    agent.add_argument("--parallel", action="store_true", help="independent sub-questions at the same time (APEX)")
+    agent.add_argument("--abstain", action="store_true", help="allow the answer unknown")
+    agent.add_argument(
+        "--set", action="append", default=[], metavar="KEY=VALUE", help="any other setting of the system"
+    )
+    agent.add_argument("--prompts", metavar="FOLDER", help="prompt files that replace the system's own")
+    agent.add_argument("--protocol", choices=("tags", "tools"), help="act by tags, or by an endpoint's tool calls")
+    sampling = parser.add_argument_group("sampling and limits")
+    sampling.add_argument("--temperature", type=float, metavar="T")
+    sampling.add_argument("--top-p", type=float, metavar="P")
+    sampling.add_argument("--max-tokens", type=int, metavar="N", help="tokens of one turn")
+    sampling.add_argument("--max-turns", type=int, metavar="N", help="turns of each context")
+    sampling.add_argument("--max-calls", type=int, metavar="N", help="model calls of the episode")
+    sampling.add_argument("--max-total-tokens", type=int, metavar="N", help="tokens of the episode")
+    sampling.add_argument("--max-seconds", type=float, metavar="S", help="seconds of the episode")
+    sampling.add_argument("--max-cost", type=float, metavar="C", help="cost of the episode")
+    parser.add_argument("--config", metavar="FILE", help="settings file (default: the nearest subquest.toml)")
+    parser.add_argument("--no-cache", action="store_true", help="do not use the cache, even where it is configured")
+
+
+def config_from(args: argparse.Namespace) -> Config:
+    from ..config import load_config
+
+    flags = {key: getattr(args, option, None) for option, key in FLAGS.items()}
+    return load_config(args.config, flags=flags)
+
+
+@asynccontextmanager
+async def agent_from(args: argparse.Namespace) -> AsyncIterator[System[Any]]:
+    """The agent that the options describe; its engines and caches are closed afterwards."""
+    from ..systems.registry import get
+
+    config = config_from(args)
+    system = get(config.system or "coda")
+    async with resources(config, cache=not args.no_cache) as (engines, search):
+        yield build(system, config, args, engines, search)
+
+
+def build(
+    system: type[System[Any]],
+    config: Config,
+    args: argparse.Namespace,
+    engines: Mapping[str, Engine],
+    search: Search | None,
+) -> System[Any]:
+    """One system on given engines and search."""
+    from dataclasses import fields, replace
+
+    from ..limits import Limits
+
+    settings = settings_from(args)
+    known = {f.name for f in fields(system.Settings)}
+    if config.search.k is not None and "k" in known:
+        settings.setdefault("k", config.search.k)
+    turns = config.limits.turns
+    limits = {"": replace(config.limits, turns=None)}
+    if turns is not None:
+        limits |= {role: Limits(turns=turns) for role in system.roles}
+    return system(
+        engines,
+        search,
+        sampling=config.sampling.over(system.sampling),
+        limits=limits,
+        prompts=config.prompts,
+        preset=args.preset,
+        abstain=args.abstain,
+        **settings,
+    )
+
+
+def settings_from(args: argparse.Namespace) -> dict[str, Any]:
+    """Settings of the system itself: the named options, then `--set`."""
+    settings: dict[str, Any] = {}
+    if args.depth is not None:
+        if args.depth < 1:
+            raise UsageError("--depth counts levels of sub-tasks: use 1 or more")
+        settings["depth"] = args.depth
+    if args.no_refine:
+        settings["refine"] = False
+    if args.parallel:
+        settings["parallel"] = True
+    for pair in args.set:
+        key, equals, value = pair.partition("=")
+        if not equals:
+            raise UsageError(f"--set {pair!r}: write KEY=VALUE")
+        try:
+            settings[key.strip()] = json.loads(value)
+        except json.JSONDecodeError:
+            settings[key.strip()] = value
+    return settings
+
+
+@asynccontextmanager
+async def resources(config: Config, *, cache: bool = True) -> AsyncIterator[tuple[Mapping[str, Engine], Search | None]]:
+    """The engines and the search that a configuration names, cached where it says so, closed at the end."""
+    from ..engine.resolve import EngineOptions, resolve
+
+    options = EngineOptions(protocol=config.protocol or "tags", prices=config.prices)
+    resolved = resolve(config.model or "embedded", options)
+    engines: dict[str, Engine] = dict(resolved) if isinstance(resolved, Mapping) else {"": resolved}
+    owned = list({id(e): e for e in engines.values()}.values())
+    search = open_search(config.index, config.search.mode) if config.index else None
+    store = None
+    if cache and config.cache.enabled:
+        from ..cache import Cache, CachedEngine, CachedSearch
+        from ..models import cache_folder
+
+        store = Cache(config.cache.path or cache_folder() / "calls.sqlite")
+        engines = {role: CachedEngine(engine, store) for role, engine in engines.items()}
+        search = CachedSearch(search, store) if search is not None else None
+    try:
+        yield engines, search
+    finally:
+        for engine in owned:
+            await engine.close()
+        if store is not None:
+            store.close()
+
+
+def open_search(place: str, mode: str | None = None) -> Search:
+    """An index folder, or a search server that speaks Search-R1's protocol."""
+    if "://" in place:
+        from ..retrieval.remote import RemoteSearch
+
+        return RemoteSearch(place)
+    from ..retrieval import Index
+
+    index = Index.open(place)
+    return InMode(index, mode) if mode else index
+
+
+class InMode:
+    """An index searched in one mode."""
+
+    def __init__(self, index: Index, mode: str) -> None:
+        self._index = index
+        self._mode: Any = mode
+
+    @property
+    def name(self) -> str:
+        return f"{self._index.name} ({self._mode})"
+
+    async def retrieve(self, queries: Sequence[str], k: int) -> list[list[Hit]]:
+        return await asyncio.to_thread(self._index.search_many, queries, k, mode=self._mode)

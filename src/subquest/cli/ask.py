@@ -1,0 +1,86 @@
+"""`subquest ask QUESTION`: one question, answered before your eyes."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from ..errors import UsageError
+from .agent import add_agent_options, agent_from
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("question", help="the question, or - to read it from standard input")
+    add_agent_options(parser)
+    parser.add_argument("--seed", type=int, help="seed for sampling")
+    output = parser.add_argument_group("output")
+    shape = output.add_mutually_exclusive_group()
+    shape.add_argument("--json", action="store_true", help="print one JSON document and nothing else")
+    shape.add_argument("--events", action="store_true", help="print events as NDJSON while they happen")
+    output.add_argument("--trace", metavar="FILE", type=Path, help="write the whole episode to FILE as JSON")
+    output.add_argument("--quiet", action="store_true", help="no tree, only the answer")
+
+
+def run(args: argparse.Namespace) -> int:
+    from ..codec import to_dict
+    from ..systems.base import checked_question
+    from .tree import display
+
+    question = checked_question(sys.stdin.read() if args.question == "-" else args.question)
+    if args.trace and not args.trace.parent.is_dir():
+        raise UsageError(f"cannot write {args.trace}: there is no folder {args.trace.parent}")
+
+    async def solve(listener: Any) -> Any:
+        async with agent_from(args) as agent:
+            return await agent.solve(question, listener=listener, seed=args.seed)
+
+    if args.events:
+        episode = asyncio.run(solve(lambda e: print(json.dumps(to_dict(e), ensure_ascii=False), flush=True)))
+    elif args.json or args.quiet:
+        episode = asyncio.run(solve(None))
+    else:
+        with display() as view:
+            episode = asyncio.run(solve(view.add))
+    if args.trace:
+        args.trace.write_text(episode.to_json(), encoding="utf-8")
+    if args.json:
+        print(json.dumps(summary(episode), ensure_ascii=False))
+    elif not args.events:
+        _print_answer(episode)
+    for failure in episode.errors:
+        print(f"subquest: {failure.where}: {failure.message}", file=sys.stderr)
+    return 0 if episode.answer else 1
+
+
+def summary(episode: Any) -> dict[str, Any]:
+    """The episode as `ask --json` prints it."""
+    from ..codec import to_dict
+
+    return {
+        "question": episode.question.question,
+        "answer": episode.answer,
+        "confidence": episode.confidence,
+        "evidence": [to_dict(e) for e in episode.evidence],
+        "system": episode.system,
+        "model": episode.model,
+        "usage": to_dict(episode.usage),
+        "stop_reason": episode.stop_reason,
+        "forced": episode.forced,
+        "errors": [to_dict(f) for f in episode.errors],
+        "id": episode.id,
+    }
+
+
+def _print_answer(episode: Any) -> None:
+    print(episode.answer or f"no answer ({episode.stop_reason})")
+    for evidence in episode.evidence:
+        print(f'  "{evidence.quote}" - {evidence.title} [{evidence.id}]')
+    usage = episode.usage
+    print(
+        f"  {usage.model_calls} model calls, {usage.prompt_tokens + usage.completion_tokens:,} tokens "
+        f"({usage.cached_tokens:,} cached), {usage.searches} searches, {usage.seconds:.1f} s",
+    )

@@ -1,0 +1,140 @@
+"""`subquest doctor`: what is installed, what works, what is missing and the command that fixes it."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import json
+import os
+import platform
+import shutil
+import sys
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    name: str
+    ok: bool
+    detail: str
+    fix: str = ""
+    """The command that puts it right; empty where nothing needs to be done."""
+    needed: bool = False
+    """Whether Subquest's main job fails without it."""
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--json", action="store_true", help="print one JSON document and nothing else")
+    parser.add_argument(
+        "--try", dest="really", action="store_true", help="also load the embedded model and let it write"
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    checks = [check() for check in CHECKS]
+    if args.really:
+        checks.append(_writes())
+    if args.json:
+        print(json.dumps({"ok": _well(checks), "checks": [asdict(c) for c in checks]}))
+    else:
+        for c in checks:
+            mark = "ok  " if c.ok else "MISS" if c.needed else "-   "
+            print(f"{mark} {c.name:<18} {c.detail}" + (f"\n       fix: {c.fix}" if c.fix and not c.ok else ""))
+    return 0 if _well(checks) else 1
+
+
+def _well(checks: list[Check]) -> bool:
+    return all(c.ok or not c.needed for c in checks)
+
+
+def _python() -> Check:
+    version = platform.python_version()
+    return Check(
+        "python", sys.version_info >= (3, 11), f"{version} on {platform.machine()}", "use Python 3.11 or newer", True
+    )
+
+
+def _config() -> Check:
+    from ..config import load_config
+    from ..errors import UsageError
+
+    try:
+        config = load_config()
+    except UsageError as error:
+        return Check("config", False, str(error), "correct the setting named above", True)
+    places = sorted({f"{key} from {source}" for key, source in config.sources.items()})
+    return Check("config", True, "; ".join(places) or "defaults")
+
+
+def _model_file() -> Check:
+    from ..models import default_adapter, smollm2_path
+
+    path = smollm2_path()
+    adapter = default_adapter()
+    detail = f"{path} ({'with' if adapter else 'without'} our adapter)" if path.is_file() else "not fetched yet"
+    return Check("embedded model", path.is_file(), detail, "subquest model get smollm2")
+
+
+def _module(name: str, module: str, extra: str, use: str) -> Callable[[], Check]:
+    def check() -> Check:
+        found = importlib.util.find_spec(module) is not None
+        detail = f"{use}: {module} is installed" if found else f"{use}: {module} is not installed"
+        return Check(name, found, detail, f"pip install 'subquest[{extra}]'")
+
+    return check
+
+
+def _program(name: str, program: str, use: str, package: str) -> Callable[[], Check]:
+    def check() -> Check:
+        path = shutil.which(program)
+        return Check(name, path is not None, f"{use}: {path or 'not found'}", f"apt-get install {package}")
+
+    return check
+
+
+def _endpoint() -> Check:
+    url = os.environ.get("OPENAI_BASE_URL", "")
+    key = "with" if os.environ.get("OPENAI_API_KEY") else "without"
+    detail = f"OPENAI_BASE_URL={url}, {key} a key" if url else f"OPENAI_BASE_URL is not set, {key} a key"
+    return Check(
+        "endpoint",
+        bool(url or os.environ.get("OPENAI_API_KEY")),
+        detail,
+        "export OPENAI_BASE_URL=... OPENAI_API_KEY=...",
+    )
+
+
+def _writes() -> Check:
+    from .. import sync
+    from ..engine import Message, Sampling
+    from ..errors import SubquestError
+
+    async def write() -> str:
+        from .. import embedded
+
+        engine = embedded()
+        session = await engine.open([Message("user", "Say hello.")])
+        turn = await session.generate(Sampling(max_tokens=8))
+        await session.close()
+        await engine.close()
+        return turn.text
+
+    try:
+        return Check("embedded writes", True, repr(sync.run(write())), needed=True)
+    except SubquestError as error:
+        return Check("embedded writes", False, str(error), "see the message above", True)
+
+
+CHECKS: tuple[Callable[[], Check], ...] = (
+    _python,
+    _config,
+    _module("llama.cpp", "xllamacpp", "embedded", "runs the embedded model"),
+    _model_file,
+    _endpoint,
+    _module("dense search", "onnxruntime", "dense", "embeds passages"),
+    _module("training", "torch", "train", "trains and rolls out"),
+    _module("server", "starlette", "serve", "serves the page and the API"),
+    _program("sandbox", "bwrap", "runs model-written code", "bubblewrap"),
+    _program("compiler", "cc", "builds the search kernel from a source checkout", "gcc"),
+)

@@ -1,0 +1,91 @@
+"""What a run trains on: questions from its sources, and one search over all their passages."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import NamedTuple
+
+from ..data import questions_from
+from ..errors import ConfigError, DataError
+from ..record import Document, Question
+from ..retrieval.index import Index
+from .recipe import DataPart
+
+WORLD = "world:"
+
+
+class Material(NamedTuple):
+    questions: list[Question]
+    documents: list[Document]
+
+
+def load_material(parts: Sequence[DataPart]) -> Material:
+    """Questions and passages of all sources. A source's weight repeats or thins its questions."""
+    questions: list[Question] = []
+    documents: dict[str, Document] = {}
+    for part in parts:
+        found, passages = _load(part)
+        if part.limit:
+            found = found[: part.limit]
+        questions += _weighted(found, part.weight)
+        for document in passages:
+            if documents.setdefault(document.id, document) != document:
+                raise DataError(f"two passages share the id {document.id!r}; the sources cannot be searched together")
+    return Material(questions, list(documents.values()))
+
+
+def _load(part: DataPart) -> tuple[list[Question], list[Document]]:
+    if part.questions.startswith(WORLD):
+        return _world(part.questions.removeprefix(WORLD))
+    questions = questions_from(part.questions)
+    corpora = part.corpus
+    folder = Path(part.questions)
+    if folder.is_dir() and not corpora:
+        corpora = (str(folder / "corpus.jsonl"),)
+    if not corpora:
+        raise ConfigError(f"the source {part.questions!r} needs a corpus to search")
+    from ..retrieval.corpora import read_corpus
+
+    return questions, [document for corpus in corpora for document in read_corpus(corpus)]
+
+
+def _world(spec: str) -> tuple[list[Question], list[Document]]:
+    from ..worlds import make_world
+
+    options: dict[str, int] = {}
+    for pair in filter(None, spec.split(",")):
+        key, _, value = pair.partition("=")
+        if not value.lstrip("-").isdigit():
+            raise ConfigError(
+                f"world:{spec}: {key!r} needs a whole number, as in world:seed=1,articles=500,questions=1000"
+            )
+        options[key] = int(value)
+    world = make_world(**options)
+    name = f"world-{options.get('seed', 0)}"
+    # ids of different worlds must not meet in one index
+    documents = [replace(d, id=f"{name}/{d.id}") for d in world.documents]
+    return [replace(q, dataset=name) for q in world.questions], documents
+
+
+def _weighted(questions: Sequence[Question], weight: float) -> list[Question]:
+    if weight <= 0:
+        raise ConfigError(f"a source's weight must be positive, not {weight}")
+    whole, share = divmod(weight, 1.0)
+    return [*(list(questions) * int(whole)), *questions[: round(len(questions) * share)]]
+
+
+def open_search(documents: Iterable[Document], folder: Path) -> Index:
+    """An index of the passages, built once and found again by their content."""
+    passages = list(documents)
+    digest = hashlib.sha256()
+    for document in passages:
+        digest.update(json.dumps([document.id, document.title, document.text]).encode())
+    path = folder / f"{digest.hexdigest()[:16]}.sq"
+    if not path.exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        Index.build(path, passages).close()
+    return Index.open(path)

@@ -1,0 +1,57 @@
+"""From a recipe to the parts of a run: weights, policy, rollout engine, system."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from ..engine import Sampling
+from ..engine.torch.engine import TorchEngine
+from ..engine.torch.loader import Source, load
+from ..errors import ConfigError
+from ..models import embedded_model
+from ..retrieval.base import Search
+from ..systems.base import System
+from ..systems.registry import get
+from .lora import LoraSettings, load_adapter_into
+from .policy import Policy
+from .recipe import ModelPart, Recipe
+
+
+def load_source(path: str, texts: Sequence[str] = ()) -> Source:
+    """The base model a recipe names. `random:FAMILY` is a tiny untrained one whose tokenizer fits `texts`."""
+    if path.startswith("random:"):
+        from .tiny import tiny_source
+
+        return tiny_source(path.removeprefix("random:"), texts)
+    return load(embedded_model() if path == "smollm2" else Path(path))
+
+
+def make_policy(part: ModelPart, source: Source, *, device: torch.device, seed: int) -> Policy:
+    """The policy to train, from the base model or from an adapter."""
+    on_gpu = device.type == "cuda"
+    dtype = {"auto": torch.bfloat16 if on_gpu else torch.float32, "bfloat16": torch.bfloat16, "float32": torch.float32}
+    lora = LoraSettings(part.rank, part.alpha, part.targets) if part.rank else None
+    torch.manual_seed(seed)
+    policy = Policy(source, lora=lora, device=device, dtype=dtype[part.dtype], checkpointing=part.checkpointing)
+    if part.adapter:
+        if lora is None:
+            raise ConfigError("a recipe that trains all weights (rank = 0) cannot start from an adapter")
+        from safetensors.torch import load_file
+
+        load_adapter_into(policy, load_file(Path(part.adapter).expanduser() / "adapter_model.safetensors"))
+    return policy
+
+
+def make_engine(recipe: Recipe, source: Source, *, device: torch.device) -> TorchEngine:
+    """The rollout engine, with a copy of the base weights."""
+    return TorchEngine(source, device=device, cache_tokens=recipe.rollout.cache_tokens or None)
+
+
+def make_system(recipe: Recipe, engine: Any, search: Search, *, temperature: float) -> System[Any]:
+    """The system that rolls out; the same class that users run."""
+    sampling = Sampling(max_tokens=recipe.rollout.max_tokens, temperature=temperature, logprobs=True)
+    return get(recipe.system)(engine, search, sampling=sampling, k=recipe.k, **recipe.settings)
