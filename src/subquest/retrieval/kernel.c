@@ -53,7 +53,7 @@ typedef struct {
     const uint8_t *strings, *postings;
 } Segment;
 
-static const char MAGIC[8] = {'S', 'Q', 'L', 'E', 'X', 0, 0, 1};
+static const char MAGIC[8] = {'S', 'Q', 'L', 'E', 'X', 0, 0, 2};
 
 /* NULL where the file cannot be read or is not a segment. */
 EXPORT Segment *sq_segment_open(const char *path) {
@@ -233,7 +233,7 @@ static void list_open(List *list, const Segment *segment, int64_t term) {
     if (entry->documents >= BLOCK) {
         list->blocks = (entry->documents + BLOCK - 1) / BLOCK;
         list->metas = (const Meta *)start;
-        list->data = start + list->blocks * sizeof(Meta);
+        list->data = start + (list->blocks + 1) * sizeof(Meta);
         return;
     }
     list->metas = NULL;
@@ -305,7 +305,7 @@ EXPORT uint32_t sq_segment_live(const Segment *segment, int64_t term, const uint
  * documents that the others, the essential ones, bring near enough (MaxScore, Turtle & Flood 1995, with block maxima,
  * Ding & Suel 2011). */
 
-enum { WINDOW = 4096, TABLE_FREQUENCIES = 4, TABLE_LENGTHS = 512, TABLE_FROM = 2048 };
+enum { WINDOW = 4096, DENSE_BLOCKS = 4, TABLE_FREQUENCIES = 4, TABLE_LENGTHS = 512, TABLE_FROM = 2048 };
 
 typedef struct {
     List list;
@@ -390,9 +390,10 @@ typedef struct {
     int count;
     Found *heap;
     int found, k;
-    int64_t *scores;      /* of the window's documents */
-    uint8_t *touched;     /* which groups of 64 of them have a score */
-    uint32_t *candidates;
+    int64_t scores[WINDOW];          /* of the window's documents */
+    uint64_t touched[WINDOW / 64];   /* which of them have a score, a bit each */
+    uint32_t candidates[WINDOW];     /* those that may be among the best, and what they have so far */
+    int64_t candidate_scores[WINDOW];
 } Search;
 
 static int64_t threshold(const Search *search) { return search->found == search->k ? search->heap[0].score : 0; }
@@ -414,6 +415,10 @@ static void enter_window(const Search *search, Cursor *cursor, uint32_t start, u
         }
         return;
     }
+    if (list->blocks > DENSE_BLOCKS * (search->segment->header->documents / WINDOW + 1)) {
+        cursor->bound = block_bound(search->formula, cursor, list->metas + list->blocks);
+        return;
+    }
     for (uint32_t block = cursor->from; block < list->blocks; block++) {
         if (block && list->metas[block - 1].last + 1 >= end) break;
         int64_t bound = block_bound(search->formula, cursor, list->metas + block);
@@ -422,7 +427,7 @@ static void enter_window(const Search *search, Cursor *cursor, uint32_t start, u
 }
 
 /* Add an essential term's scores to the window; `others` is the most that the other terms add there. */
-static void accumulate(const Search *search, Cursor *cursor, uint32_t start, uint32_t end, int64_t others) {
+static void accumulate(Search *search, Cursor *cursor, uint32_t start, uint32_t end, int64_t others) {
     List *list = &cursor->list;
     const uint32_t *lengths = search->segment->lengths;
     int64_t bar = threshold(search);
@@ -442,7 +447,7 @@ static void accumulate(const Search *search, Cursor *cursor, uint32_t start, uin
                 search->scores[document - start] += length < TABLE_LENGTHS
                                                         ? cursor->table[length]
                                                         : addend(search->formula, cursor->weight, 1, length);
-                search->touched[(document - start) >> 6] = 1;
+                search->touched[(document - start) >> 6] |= 1ull << (document & 63);
             }
             continue;
         }
@@ -451,7 +456,7 @@ static void accumulate(const Search *search, Cursor *cursor, uint32_t start, uin
             uint32_t document = list->document[i];
             search->scores[document - start] +=
                 score_of(search->formula, cursor, list->frequency[i], lengths[document]);
-            search->touched[(document - start) >> 6] = 1;
+            search->touched[(document - start) >> 6] |= 1ull << (document & 63);
         }
     }
 }
@@ -462,14 +467,9 @@ static int64_t look_up(const Search *search, Cursor *cursor, uint32_t *block, ui
     while (*block < list->blocks && list_last(list, *block) < document) (*block)++;
     if (*block == list->blocks) return 0;
     if (list->metas) list_decode(list, *block);
-    uint32_t low = 0, high = list->count;
-    while (low < high) {
-        uint32_t middle = (low + high) / 2;
-        if (list->document[middle] < document)
-            low = middle + 1;
-        else
-            high = middle;
-    }
+    uint32_t low = 0;
+    for (uint32_t step = BLOCK / 2; step; step /= 2) /* without branches: their outcome cannot be foreseen */
+        low += low + step <= list->count && list->document[low + step - 1] < document ? step : 0;
     if (low == list->count || list->document[low] != document) return 0;
     list_decode_frequencies(list);
     return score_of(search->formula, cursor, list->frequency[low], search->segment->lengths[document]);
@@ -511,12 +511,18 @@ static void search_window(Search *search, uint32_t start, uint32_t end, Cursor *
     for (int i = search->count - 1; i >= essential; i--)
         if (order[i]->bound) accumulate(search, order[i], start, end, sum - order[i]->bound);
 
-    uint32_t count = 0, groups = (end - start + 63) / 64;
-    for (uint32_t group = 0; group < groups; group++) {
-        if (!search->touched[group]) continue;
-        int64_t *scores = search->scores + 64 * group;
-        for (uint32_t i = 0; i < 64; i++)
-            if (scores[i] && scores[i] + below > bar) search->candidates[count++] = start + 64 * group + i;
+    uint32_t count = 0;
+    for (uint32_t group = 0; group < WINDOW / 64; group++) {
+        uint64_t bits = search->touched[group];
+        search->touched[group] = 0;
+        for (; bits; bits &= bits - 1) {
+            uint32_t i = 64 * group + __builtin_ctzll(bits);
+            int64_t score = search->scores[i];
+            search->scores[i] = 0;
+            search->candidates[count] = start + i;
+            search->candidate_scores[count] = score;
+            count += score + below > bar;
+        }
     }
     int64_t left = below;
     for (int i = essential - 1; i >= 0 && count; i--) {
@@ -526,22 +532,19 @@ static void search_window(Search *search, uint32_t start, uint32_t end, Cursor *
         uint32_t kept = 0, block = cursor->from;
         for (uint32_t c = 0; c < count; c++) {
             uint32_t document = search->candidates[c];
-            int64_t score = search->scores[document - start] + look_up(search, cursor, &block, document);
-            search->scores[document - start] = score;
-            if (score + left > bar) search->candidates[kept++] = document;
+            int64_t score = search->candidate_scores[c] + look_up(search, cursor, &block, document);
+            search->candidates[kept] = document;
+            search->candidate_scores[kept] = score;
+            kept += score + left > bar;
         }
         count = kept;
     }
     for (uint32_t c = 0; c < count; c++) {
         uint32_t document = search->candidates[c];
-        int64_t score = search->scores[document - start];
+        int64_t score = search->candidate_scores[c];
         if (score > threshold(search) && !(search->removed && has_bit(search->removed, document)))
             heap_push(search->heap, &search->found, search->k,
                       (Found){score, search->segment->numbers[document]});
-    }
-    for (uint32_t group = 0; group < groups; group++) {
-        if (search->touched[group]) memset(search->scores + 64 * group, 0, 64 * sizeof(int64_t));
-        search->touched[group] = 0;
     }
 }
 
@@ -609,29 +612,26 @@ static void *work(void *argument) {
     int64_t most = 1;
     for (int q = 0; q < batch->queries; q++)
         if (batch->places[q + 1] - batch->places[q] > most) most = batch->places[q + 1] - batch->places[q];
-    Search search = {0};
-    search.scores = calloc(WINDOW + 64, sizeof(int64_t));
-    search.touched = calloc(WINDOW / 64 + 1, 1);
-    search.candidates = malloc((WINDOW + 64) * sizeof(uint32_t));
-    search.heap = malloc(batch->k * sizeof(Found));
+    Search *search = calloc(1, sizeof(Search));
+    Found *heap = malloc(batch->k * sizeof(Found));
     Cursor *cursors = malloc(most * sizeof(Cursor));
     Cursor **order = malloc(most * sizeof(Cursor *));
     int64_t *tables = malloc(most * sizeof(int64_t) * TABLE_FREQUENCIES * TABLE_LENGTHS);
-    if (!search.scores || !search.touched || !search.candidates || !search.heap || !cursors || !order || !tables) {
+    if (!search || !heap || !cursors || !order || !tables) {
         __atomic_store_n(&batch->failed, 1, __ATOMIC_RELAXED);
     } else {
         int q;
+        search->heap = heap;
         while ((q = __atomic_fetch_add(&batch->next, 1, __ATOMIC_RELAXED)) < batch->queries) {
             int64_t place = batch->places[q];
             batch->counts[q] = search_one(
                 batch->segments, batch->segment, batch->removed, (int)(batch->places[q + 1] - place),
                 batch->term + place * batch->segments, batch->weights + place, batch->formula, batch->k,
                 batch->numbers + (int64_t)q * batch->k, batch->scores + (int64_t)q * batch->k, cursors, order, tables,
-                &search);
+                search);
         }
     }
-    free(search.scores), free(search.touched), free(search.candidates), free(search.heap);
-    free(cursors), free(order), free(tables);
+    free(search), free(heap), free(cursors), free(order), free(tables);
     return NULL;
 }
 
@@ -1115,6 +1115,7 @@ static int chain_gather(const Builder *builder, const Chain *chain, Bytes *out) 
 static int write_blocks(const Builder *builder, uint32_t documents, const uint8_t *from, Bytes *metas, Bytes *data,
                         Output *output) {
     uint32_t document = 0xffffffffu;
+    Meta whole = {0, 0, 0, 0, 0, 0xffff, 0xffff};
     metas->size = data->size = 0;
     for (uint32_t start = 0; start < documents; start += BLOCK) {
         uint32_t count = documents - start < BLOCK ? documents - start : BLOCK;
@@ -1133,7 +1134,10 @@ static int write_blocks(const Builder *builder, uint32_t documents, const uint8_
         }
         Meta meta = {document, (uint32_t)data->size, 0, 0, widest_extra + 1 < 0xffff ? widest_extra + 1 : 0xffff,
                      once,     more};
-        if (!bytes_reserve(metas, sizeof meta) || !bytes_reserve(data, 16 * 64 + (from - begin))) return 0;
+        if (meta.highest > whole.highest) whole.highest = meta.highest;
+        if (meta.once < whole.once) whole.once = meta.once;
+        if (meta.more < whole.more) whole.more = meta.more;
+        if (!bytes_reserve(metas, 2 * sizeof meta) || !bytes_reserve(data, 16 * 64 + (from - begin))) return 0;
         if (count == BLOCK) {
             meta.gap_bits = bit_length(widest_gap);
             meta.frequency_bits = bit_length(widest_extra);
@@ -1148,6 +1152,10 @@ static int write_blocks(const Builder *builder, uint32_t documents, const uint8_
         memcpy(metas->data + metas->size, &meta, sizeof meta);
         metas->size += sizeof meta;
     }
+    whole.last = document;
+    whole.place = data->size;
+    memcpy(metas->data + metas->size, &whole, sizeof whole);
+    metas->size += sizeof whole;
     output_write(output, metas->data, metas->size);
     output_write(output, data->data, data->size);
     return 1;

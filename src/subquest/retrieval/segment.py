@@ -13,11 +13,11 @@ endian:
 
 Postings of a term with fewer than BLOCK documents are variable-length integers: (gap << 1 | frequency is 1), then the
 frequency unless it is 1, where a gap is the distance to the document before minus 1. Longer ones come in blocks of
-BLOCK documents: first a BLOCK_META a block, then the gaps and the frequencies minus 1 of each full block, bit-packed in
-four lanes (value i stands in lane i % 4, so a vector register unpacks four at a time); what is left over comes last as
-variable-length integers. A BLOCK_META knows the best a document of the block can score under any k1 and b: once for
-documents with frequency 1 (their shortest length), once for the others (highest frequency, shortest length); search
-skips blocks by it.
+BLOCK documents: first a BLOCK_META a block and one for the whole list, then the gaps and the frequencies minus 1 of
+each full block, bit-packed in four lanes (value i stands in lane i % 4, so a vector register unpacks four at a time);
+what is left over comes last as variable-length integers. A BLOCK_META knows the best a document of the block can score
+under any k1 and b: once for documents with frequency 1 (their shortest length), once for the others (highest
+frequency, shortest length); search skips blocks by it.
 
 This module reads and writes the form in plain Python; the C kernel does the same, several hundred times faster.
 """
@@ -37,7 +37,7 @@ from typing import BinaryIO, NamedTuple
 
 from ..errors import DataError
 
-MAGIC = b"SQLEX\x00\x00\x01"
+MAGIC = b"SQLEX\x00\x00\x02"
 BLOCK = 128
 HEADER = struct.Struct("<8sIIQIIQQQQQQ")
 """magic, documents, terms, total length, longest length, 0, places of numbers, lengths, terms, strings, postings and
@@ -100,7 +100,7 @@ class PythonSegment:
         document = -1
         if left >= BLOCK:
             blocks = (left + BLOCK - 1) // BLOCK
-            data = place + blocks * BLOCK_META.size
+            data = place + (blocks + 1) * BLOCK_META.size
             for block in range(left // BLOCK):
                 _, start, gap_bits, frequency_bits, *_ = BLOCK_META.unpack_from(
                     self._map, place + block * BLOCK_META.size
@@ -174,6 +174,7 @@ def encode(found: Sequence[Posting], lengths: Sequence[int]) -> bytes:
     if len(found) < BLOCK:
         return _varints(found, -1)
     metas, data, previous = bytearray(), bytearray(), -1
+    bounds: list[tuple[int, int, int]] = []
     for start in range(0, len(found), BLOCK):
         block = found[start : start + BLOCK]
         last = block[-1].local
@@ -190,8 +191,11 @@ def encode(found: Sequence[Posting], lengths: Sequence[int]) -> bytes:
         once = min((lengths[p.local] for p in block if p.frequency == 1), default=0xFFFF)
         more = min((lengths[p.local] for p in block if p.frequency > 1), default=0xFFFF)
         highest = min(max(p.frequency for p in block), 0xFFFF)
-        metas += BLOCK_META.pack(last, place, gap_bits, frequency_bits, highest, min(once, 0xFFFF), min(more, 0xFFFF))
+        bounds.append((highest, min(once, 0xFFFF), min(more, 0xFFFF)))
+        metas += BLOCK_META.pack(last, place, gap_bits, frequency_bits, *bounds[-1])
         previous = last
+    highest, once, more = (f(column) for f, column in zip((max, min, min), zip(*bounds, strict=True), strict=True))
+    metas += BLOCK_META.pack(previous, len(data), 0, 0, highest, once, more)
     return bytes(metas + data)
 
 
