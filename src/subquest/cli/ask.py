@@ -58,19 +58,19 @@ def run(args: argparse.Namespace) -> int:
 
 def summary(episode: Any) -> dict[str, Any]:
     """The episode as `ask --json` prints it."""
-    from ..codec import to_dict
+    from dataclasses import asdict
 
     return {
         "question": episode.question.question,
         "answer": episode.answer,
         "confidence": episode.confidence,
-        "evidence": [to_dict(e) for e in episode.evidence],
+        "evidence": [asdict(e) for e in episode.evidence],
         "system": episode.system,
         "model": episode.model,
-        "usage": to_dict(episode.usage),
+        "usage": asdict(episode.usage),
         "stop_reason": episode.stop_reason,
         "forced": episode.forced,
-        "errors": [to_dict(f) for f in episode.errors],
+        "errors": [asdict(f) for f in episode.errors],
         "id": episode.id,
     }
 

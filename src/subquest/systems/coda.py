@@ -175,7 +175,7 @@ class CoDA(System[CoDASettings]):
             planner.forced = True
         if not text and self.settings.force and findings:
             text = findings[-1].result
-        stop_reason = "forced" if text else "failed" if isinstance(stopped, EngineError) else "no answer"
+        stop_reason = "forced" if text else "failed" if run.errors else "no answer"
         await planner.close(stop_reason, text)
         return Answer(text, forced=True, evidence=support(findings), stop_reason=stop_reason)
 

@@ -28,6 +28,8 @@ from ..retrieval.base import Search
 RAW_RUN = 50
 """Longest run of words of one document that may stand verbatim in what a shielded context is told."""
 SEARCH_ATTEMPTS = 3
+FORCED_SECONDS = 30.0
+"""What a forced final turn may take where the time limit has run out."""
 
 
 class BarrierError(AssertionError):
@@ -290,7 +292,7 @@ class Context:
         if instruction:
             self.tell(instruction)
         try:
-            turn = await self._generate(None)
+            turn = await self._generate(None if self.budget.seconds_left() is None else FORCED_SECONDS)
         except (EngineError, LimitReached) as error:
             self.run.fail("engine", error, self)
             return ""

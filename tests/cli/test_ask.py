@@ -1,0 +1,170 @@
+"""`subquest ask` as scripts use it: shapes on stdout, messages on stderr, exit status."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from subquest.cli import COMMANDS, main
+from subquest.record import Episode
+
+ASK = [
+    "ask",
+    "Where was the designer of the Orvane Bridge born?",
+    "--model",
+    "scripted:script.jsonl",
+    "--index",
+    "docs.sq",
+]
+
+
+def test_json(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*ASK, "--json"]) == 0
+    out, err = capsys.readouterr()
+    document = json.loads(out)
+    assert {
+        "question",
+        "answer",
+        "confidence",
+        "evidence",
+        "system",
+        "model",
+        "usage",
+        "stop_reason",
+    } <= document.keys()
+    assert document["answer"] == "Kestel"
+    assert [(e["id"], e["title"]) for e in document["evidence"]] == [("d1", "Orvane Bridge"), ("d2", "Mila Torrun")]
+    assert document["usage"]["searches"] == 2
+    assert err == ""
+
+
+def test_events_are_ndjson_without_gaps(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*ASK, "--events"]) == 0
+    events = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [e["seq"] for e in events] == list(range(len(events)))
+    assert (events[0]["kind"], events[-1]["kind"]) == ("start", "end")
+    assert sum(e["kind"] == "documents" for e in events) == 2
+
+
+def test_trace_holds_the_whole_episode(place: Path) -> None:
+    assert main([*ASK, "--quiet", "--trace", "t.json"]) == 0
+    episode = Episode.from_json((place / "t.json").read_text())
+    assert episode.answer == "Kestel"
+    assert len(episode.trajectories) == 3
+
+
+def test_plain_lines_without_a_terminal(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(ASK) == 0
+    out, err = capsys.readouterr()
+    assert out.splitlines()[0] == "Kestel"
+    assert '"She was born in Kestel in 1889." - Mila Torrun [d2]' in out
+    assert "    executor: Who designed the Orvane Bridge?" in err.splitlines()
+    assert "\x1b" not in out + err
+
+
+def test_a_terminal_gets_a_tree_and_no_color_is_honoured(place: Path) -> None:
+    import pty
+
+    def draw(**env: str) -> str:
+        leader, follower = pty.openpty()
+        command = [sys.executable, "-m", "subquest", *ASK]
+        process = subprocess.Popen(
+            command, stdout=follower, stderr=follower, env={**os.environ, "TERM": "xterm", **env}
+        )
+        os.close(follower)
+        text = b""
+        while True:
+            try:
+                part = os.read(leader, 4096)
+            except OSError:
+                break
+            if not part:
+                break
+            text += part
+        assert process.wait() == 0
+        return text.decode()
+
+    plain = draw(NO_COLOR="1")
+    assert "└── " in plain
+    assert "\x1b[32m" not in plain
+    assert "\x1b[" in draw(COLORTERM="truecolor")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["ask", ""], "the question is empty"),
+        (["ask", "x" * 1_000_000], "1,000,000 characters"),
+        (["ask", "q", "--system", "cod"], "did you mean 'coda'"),
+        (["ask", "q", "--model", "opnai:x"], "unknown model"),
+        (["ask", "q", "--model", "gguf:/nowhere.gguf"], "/nowhere.gguf"),
+        ([*ASK[:4], "--index", "nowhere.sq"], "nowhere.sq"),
+        ([*ASK, "--set", "dept=2"], "did you mean 'depth'"),
+        ([*ASK, "--set", "depth"], "KEY=VALUE"),
+        ([*ASK, "--depth", "0"], "1 or more"),
+        ([*ASK, "--prompts", "nowhere"], "does not exist"),
+        ([*ASK, "--trace", "no/such/folder/t.json"], "no folder"),
+        ([*ASK, "--config", "nowhere.toml"], "nowhere.toml"),
+    ],
+)
+def test_wrong_usage_is_named_with_status_2(
+    place: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], message: str
+) -> None:
+    assert main(arguments) == 2
+    out, err = capsys.readouterr()
+    assert message in err
+    assert out == ""
+
+
+def test_unknown_config_key_is_named(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (place / "subquest.toml").write_text("modle = 'x'")
+    assert main(ASK) == 2
+    assert "did you mean 'model'" in capsys.readouterr().err
+
+
+def test_config_file_is_below_flags(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (place / "subquest.toml").write_text("model = 'nonsense'\nindex = 'docs.sq'")
+    assert main(["ask", "Where?", "--model", "scripted:script.jsonl", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["answer"] == "Kestel"
+
+
+def test_an_unreachable_endpoint_is_status_1_with_a_reason(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = [
+        "ask",
+        "q",
+        "--model",
+        "openai:x@http://127.0.0.1:9/v1",
+        "--index",
+        "docs.sq",
+        "--max-seconds",
+        "3",
+        "--json",
+    ]
+    assert main(arguments) == 1
+    out, err = capsys.readouterr()
+    assert json.loads(out)["stop_reason"] == "failed"
+    assert "127.0.0.1:9" in err
+
+
+def test_question_from_standard_input(place: Path) -> None:
+    command = [sys.executable, "-m", "subquest", "ask", "-", *ASK[2:], "--json"]
+    done = subprocess.run(command, input="Where?\n", capture_output=True, text=True, check=True)
+    assert json.loads(done.stdout)["question"].strip() == "Where?"
+
+
+def test_help_lists_every_command(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--help"]) == 0
+    out = capsys.readouterr().out
+    assert all(name in out for name in COMMANDS)
+
+
+def test_doctor(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["doctor", "--json"]) == 0
+    report = json.loads(capsys.readouterr().out)
+    checks = {c["name"]: c for c in report["checks"]}
+    assert checks["python"]["ok"]
+    assert not checks["embedded model"]["ok"]
+    assert checks["embedded model"]["fix"] == "subquest model get smollm2"
