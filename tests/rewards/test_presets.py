@@ -1,0 +1,92 @@
+"""Rewards by name, user terms, plan rewards."""
+
+import importlib
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from subquest.errors import DataError, UsageError
+from subquest.record import Episode, Question, Segment, Step, Trajectory
+from subquest.rewards import PRESETS, find_term, load
+
+from .test_coda import GOOD
+
+
+async def test_a_users_file_adds_a_term(tmp_path: Path) -> None:
+    file = tmp_path / "brief.py"
+    file.write_text("def brevity(episode):\n    return 1 / len(episode.answer.split())\n")
+    reward = (await load("coda", terms={f"{file}:brevity": 0.2}).score([GOOD]))[0]
+    assert reward.terms["brevity"] == pytest.approx(0.1)
+    assert reward.total == pytest.approx(5.6)
+    assert reward.roles == pytest.approx({"planner": 5.6, "executor": 5.6})
+
+
+async def test_an_installed_package_adds_a_term(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    package = tmp_path / "their_terms-1.0.dist-info"
+    package.mkdir()
+    (package / "METADATA").write_text("Metadata-Version: 2.1\nName: their-terms\nVersion: 1.0\n")
+    (package / "entry_points.txt").write_text("[subquest.rewards]\nsearches = their_terms:searches\n")
+    (tmp_path / "their_terms.py").write_text("def searches(episode):\n    return -episode.usage.searches\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    importlib.invalidate_caches()
+    reward = (await load("search-r1", terms={"searches": 0.01}).score([GOOD]))[0]
+    assert set(reward.terms) == {"em", "searches"}
+
+
+@pytest.mark.parametrize(
+    ("source", "words"),
+    [
+        ("x = 3\n", "has no function 'term'"),
+        ("term = 3\n", "not a function"),
+        ("def term(\n", "cannot be loaded: SyntaxError"),
+    ],
+)
+def test_bad_term_files_are_named(tmp_path: Path, source: str, words: str) -> None:
+    file = tmp_path / "bad.py"
+    file.write_text(source)
+    with pytest.raises(UsageError, match=words):
+        find_term(f"{file}:term")
+
+
+async def test_bad_names_and_values_are_named(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="did you mean 'coda'"):
+        load("codda")
+    with pytest.raises(UsageError, match="there is no file"):
+        find_term(str(tmp_path / "none.py:term"))
+    with pytest.raises(UsageError, match="there is no reward term 'nosuch'"):
+        load("coda", terms={"nosuch": 1.0})
+    file = tmp_path / "text.py"
+    file.write_text("def term(episode):\n    return 'much'\ndef hole(episode):\n    return float('nan')\n")
+    with pytest.raises(UsageError, match="gave 'much' for episode e"):
+        await load("coda", terms={f"{file}:term": 1.0}).score([GOOD])
+    with pytest.raises(UsageError, match="must be finite"):
+        await load("coda", terms={f"{file}:hole": 1.0}).score([GOOD])
+
+
+def planned(text: str, *steps: str) -> Episode:
+    question = Question("q", "?", ("a",), decomposition=tuple(Step(s) for s in steps))
+    return Episode("e", question, "apex", "m", (Trajectory("1", "planner", "", segments=(Segment("agent", text),)),))
+
+
+def letters(texts: list[str]) -> np.ndarray:
+    return np.array([[t.lower().count(c) for c in "abcdefghijklmnopqrstuvwxyz#"] for t in texts], dtype=float)
+
+
+async def test_plan_reward() -> None:
+    episodes = [
+        planned("<plan>\n1. Who made it?\n2. Where was #1 born?\n</plan>", "Who made it?", "Where was #1 born?"),
+        planned("<plan>\n1. Who made it?\n</plan>", "Who made it?", "Where was #1 born?"),
+        planned("1. Who made it?\n2. Where was #1 born?", "Who made it?", "Where was #1 born?"),
+    ]
+    rewards = await load("apex-plan", embedder=letters, tau=0.99).score(episodes)
+    assert [r.total for r in rewards] == pytest.approx([1.0, 2 / 3, 0.0])
+    assert rewards[1].roles == pytest.approx({"planner": 2 / 3})
+    assert rewards[1].terms["sepr_recall"] == 0.5
+    with pytest.raises(DataError, match="has no gold decomposition"):
+        await load("apex-plan", embedder=letters).score([GOOD])
+
+
+def test_every_preset_loads() -> None:
+    for name in PRESETS:
+        assert load(name)
