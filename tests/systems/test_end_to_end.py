@@ -1,0 +1,109 @@
+"""Every system on real parts: the embedded model with a real index, and an OpenAI-compatible server on loopback."""
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("numpy", reason="the index needs numpy")
+
+from subquest.engine import Sampling
+from subquest.engine.base import Message
+from subquest.engine.openai import OpenAIEngine
+from subquest.engine.scripted import Context
+from subquest.limits import Limits
+from subquest.models import smollm2_path
+from subquest.record import Document, Episode
+from subquest.retrieval import Index
+from subquest.systems import registry
+
+from ..engine.loopback import Answer, Loopback, Request, chat
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))
+from _oracle import oracle, question, world
+
+ENDS = {"answered", "forced", "no answer", "failed"}
+
+
+@pytest.fixture(scope="module")
+def documents() -> list[Document]:
+    return world(3, 4, 40)
+
+
+@pytest.fixture(scope="module")
+def index(tmp_path_factory: pytest.TempPathFactory, documents: list[Document]) -> Iterator[Index]:
+    with Index.build(tmp_path_factory.mktemp("index") / "world", documents) as index:
+        yield index
+
+
+def check(episode: Episode, documents: list[Document]) -> None:
+    texts = {d.id: d.text for d in documents}
+    assert episode.stop_reason in ENDS
+    assert episode.answer or episode.stop_reason in ("no answer", "failed")
+    assert episode.events[-1].kind == "end"
+    assert all(texts[e.id][e.start : e.start + len(e.quote)] == e.quote for e in episode.evidence)
+    assert Episode.from_json(episode.to_json()) == episode
+
+
+@pytest.fixture(scope="module")
+def embedded():  # type: ignore[no-untyped-def]
+    pytest.importorskip("xllamacpp", reason="the embedded extra is not installed")
+    if not smollm2_path().is_file():
+        pytest.skip("the embedded model is not here: subquest model get smollm2")
+    from subquest.engine.embedded import EmbeddedEngine
+
+    engine = EmbeddedEngine(threads=2, context=4096)
+    yield engine
+    engine.shut()
+
+
+@pytest.mark.slow
+@pytest.mark.embedded
+@pytest.mark.parametrize("name", registry.names())
+def test_on_the_embedded_model(name: str, embedded, index: Index, documents: list[Document]) -> None:  # type: ignore[no-untyped-def]
+    text, _ = question(documents, 0, 2)
+    system = registry.get(name)(embedded, index, sampling=Sampling(max_tokens=12), limits=Limits(calls=4))
+    episode = system.ask(text)
+    check(episode, documents)
+    assert all(t.has_tokens for t in episode.trajectories)
+    assert all(sum(t.action_mask) > 0 for t in episode.trajectories if t.usage.model_calls)
+    assert episode.usage.completion_tokens > 0
+
+
+def server_of(reply) -> Loopback:  # type: ignore[no-untyped-def]
+    """A chat server that answers what `reply` says to the messages of a request."""
+
+    def handle(request: Request) -> Answer:
+        messages = [Message(m["role"], m["content"]) for m in request.body["messages"]]
+        return Answer(chat(reply(Context(tuple(messages), "", sum(m.role == "assistant" for m in messages)))))
+
+    return Loopback(handle)
+
+
+@pytest.mark.parametrize("name", ["coda", "decor", "apex", "search-r1", "autorefine"])
+async def test_multi_hop_questions_are_solved_through_a_server(
+    name: str, index: Index, documents: list[Document]
+) -> None:
+    text, answer = question(documents, 1, 3)
+    async with server_of(oracle) as server:
+        engine = OpenAIEngine("oracle", base_url=server.url)
+        episode = await registry.get(name)(engine, index).solve(text)
+        await engine.close()
+    check(episode, documents)
+    assert (episode.answer, episode.stop_reason) == (answer, "answered")
+    assert episode.usage.searches == 3
+    assert {e.id for e in episode.evidence} >= {d.id for d in documents[8:11]}
+
+
+@pytest.mark.parametrize("name", registry.names())
+async def test_every_system_answers_through_a_server(name: str, index: Index, documents: list[Document]) -> None:
+    def reply(context: Context) -> str:
+        return "<answer>Kestel</answer>\\boxed{Kestel}\nAction: Finish[Kestel]"
+
+    async with server_of(reply) as server:
+        engine = OpenAIEngine("any", base_url=server.url)
+        episode = await registry.get(name)(engine, index).solve(question(documents, 0, 2)[0])
+        await engine.close()
+    check(episode, documents)
+    assert episode.answer == "Kestel"
