@@ -58,7 +58,7 @@ class EmbeddedEngine:
             adapter=lora,
             cells=cells or 2 * context,
             sequences=SEQUENCES,
-            batch=BATCH,
+            batch=min(BATCH, cells or 2 * context),
             threads=threads or len(os.sched_getaffinity(0)),
         )
         self.path = file
@@ -66,10 +66,8 @@ class EmbeddedEngine:
         self._window = min(context, model.trained_context)
         self._name = f"{'embedded' if path is None else 'gguf:' + file.name}{'+' + lora.stem if lora else ''}"
         self.vocabulary = model.vocabulary
-        bos = self.vocabulary.piece(self.vocabulary.bos).decode() if self.vocabulary.bos >= 0 else ""
-        self.format: ChatFormat = chat_format(
-            model.template, bos=bos, eos=self.vocabulary.decode([self.vocabulary.end])
-        )
+        bos, eos = (self.vocabulary.decode([i]) if i >= 0 else "" for i in (self.vocabulary.bos, self.vocabulary.end))
+        self.format: ChatFormat = chat_format(model.template, bos=bos, eos=eos)
         self._worker: Worker | None = Worker(model)
         self._exit = weakref.finalize(self, Worker.stop, self._worker)
 
@@ -121,9 +119,12 @@ class EmbeddedEngine:
         return self._worker
 
     async def close(self) -> None:
-        if self._worker is not None:
-            self._worker = None
-            await asyncio.to_thread(self._exit)
+        await asyncio.to_thread(self.shut)
+
+    def shut(self) -> None:
+        """`close` for callers without an event loop; returns when the step at hand is done."""
+        self._worker = None
+        self._exit()
 
 
 class EmbeddedSession:

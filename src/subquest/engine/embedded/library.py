@@ -97,7 +97,6 @@ _FUNCTIONS: dict[str, tuple[Any, Sequence[Any]]] = {
     "llama_vocab_n_tokens": (_int, (_pointer,)),
     "llama_vocab_bos": (_int, (_pointer,)),
     "llama_vocab_eos": (_int, (_pointer,)),
-    "llama_vocab_eot": (_int, (_pointer,)),
     "llama_vocab_get_add_bos": (_bool, (_pointer,)),
     "llama_vocab_is_eog": (_bool, (_pointer, _int)),
     "llama_tokenize": (_int, (_pointer, _text, _int, c.POINTER(c.c_int32), _int, _bool, _bool)),

@@ -33,8 +33,7 @@ class Vocabulary:
         self._vocab = calls.llama_model_get_vocab(model)
         self.size = int(calls.llama_vocab_n_tokens(self._vocab))
         self.bos = int(calls.llama_vocab_bos(self._vocab))
-        eot = int(calls.llama_vocab_eot(self._vocab))
-        self.end = eot if eot >= 0 else int(calls.llama_vocab_eos(self._vocab))
+        self.end = int(calls.llama_vocab_eos(self._vocab))
         self.adds_bos = bool(calls.llama_vocab_get_add_bos(self._vocab))
         self._pieces: dict[int, bytes] = {}
 

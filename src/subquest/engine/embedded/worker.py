@@ -99,6 +99,11 @@ class Worker:
         self._thread = threading.Thread(target=self._run, name="subquest-embedded", daemon=True)
         self._thread.start()
 
+    @property
+    def running(self) -> int:
+        """Turns being written at the moment."""
+        return len(self._running)
+
     def submit(self, job: Job) -> None:
         self._orders.put(lambda: self._waiting.append(job))
 

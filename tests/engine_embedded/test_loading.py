@@ -1,0 +1,58 @@
+"""Files that cannot be loaded get a message that says why."""
+
+from pathlib import Path
+
+import pytest
+
+from subquest.engine.embedded import EmbeddedEngine
+from subquest.engine.embedded.library import Library, library
+from subquest.engine.embedded.worker import find_stop
+from subquest.errors import DataError, EngineRefused, UsageError
+from subquest.models import smollm2_path
+
+pytestmark = pytest.mark.embedded
+
+
+def test_files_that_are_no_models(tmp_path: Path) -> None:
+    text = tmp_path / "text.gguf"
+    text.write_text("hello")
+    with pytest.raises(DataError, match="not a GGUF file"):
+        EmbeddedEngine(text)
+    with pytest.raises(DataError, match="No such file"):
+        EmbeddedEngine(tmp_path / "absent.gguf")
+    cut = tmp_path / "cut.gguf"
+    cut.write_bytes(b"GGUF" + bytes(100))
+    with pytest.raises(EngineRefused, match="cannot load"):
+        EmbeddedEngine(cut)
+    if smollm2_path().is_file():
+        with pytest.raises(DataError, match="no LoRA adapter"):
+            EmbeddedEngine(adapter=smollm2_path(), threads=1, context=64)
+
+
+def test_wrong_settings() -> None:
+    with pytest.raises(UsageError, match="at least 64"):
+        EmbeddedEngine(context=8)
+    with pytest.raises(UsageError, match="fewer cells"):
+        EmbeddedEngine(context=1024, cells=512)
+    with pytest.raises(UsageError, match="threads"):
+        EmbeddedEngine(threads=0)
+    with pytest.raises(UsageError, match="unknown llama"):
+        library("gpt4all")  # type: ignore[arg-type]
+
+
+def test_another_interface_is_noticed_before_anything_is_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
+    from subquest.engine.embedded import library as module
+
+    opened = library("xllamacpp")
+    assert isinstance(opened, Library)
+    module._check_layout(opened)
+    monkeypatch.setitem(module._EXPECTED, "n_batch", 4096)
+    with pytest.raises(EngineRefused, match="another llama"):
+        module._check_layout(opened)
+
+
+def test_the_stop_string_that_ends_first_wins_and_the_longest_of_those() -> None:
+    assert find_stop(b"abc</a></b>", 0, ("</b>", "</a>")) == ("</a>", 7)
+    assert find_stop(b"x</task>", 7, ("task>", "</task>", "")) == ("</task>", 8)
+    assert find_stop(b"seen</a> and more", 10, ("</a>",)) == ("", 0)
+    assert find_stop("né</a>".encode(), 3, ("é</a>",)) == ("é</a>", 7)
