@@ -63,7 +63,7 @@ def test_the_oldest_go_when_it_is_full(tmp_path: Path) -> None:
 
 
 def test_use_keeps_an_entry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("subquest.cache.TOUCH", 0.0)
+    monkeypatch.setattr("subquest.cache.store.TOUCH", 0.0)
     cache = Cache(tmp_path / "c", max_bytes=50_000)
     for i in range(40):
         cache.put("page", i, os.urandom(2_000).hex())
@@ -158,7 +158,7 @@ async def test_hits_show_and_a_miss_after_hits_sees_the_whole_context(cache: Cac
             second = await session.generate(Sampling())
             await twin.close()
         assert (first.text, first.cached, first.usage.cache_hits) == ("<a>1</a>", True, 1)
-        assert first.usage.cached_tokens == first.usage.prompt_tokens == 11
+        assert (first.usage.prompt_tokens, first.usage.completion_tokens, first.usage.cost) == (11, 7, 0.0)
         assert (second.text, second.cached, second.usage.cache_hits) == ("<c>3</c>", False, 0)
         assert [m["content"] for m in server.posts[2]["messages"]] == ["Plan.", "Who?", "<a>1</a>", "env", "other"]
         assert [s.text for s in session.segments] == ["Plan.", "Who?", "<a>1</a>", "env", "other", "<c>3</c>"]
@@ -225,6 +225,16 @@ async def test_engines_without_identity_run_uncached(cache: Cache) -> None:
     for expected in ("a", "b"):
         assert (await (await engine.open(PROMPT)).generate(Sampling())).text == expected
     assert cache.stats().entries == 0
+
+
+async def test_actions_pass_through(cache: Cache) -> None:
+    async with Loopback(chat("t")) as server:
+        engine = engine_at(server, cache, protocol="tools").with_actions({"executor": [Action("search", "S.")]})
+        for role in ("executor", "planner", "executor"):
+            await (await engine.for_role(role).open(PROMPT)).generate(Sampling())
+        assert ["tools" in post for post in server.posts] == [True, False]
+    scripted = CachedEngine(ScriptedEngine(["a"]), cache)
+    assert scripted.with_actions([]) is scripted
 
 
 class Corpus:

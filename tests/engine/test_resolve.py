@@ -94,5 +94,7 @@ async def test_options_arrive() -> None:
         assert engine.context_window == 99
         limits = engine.endpoint.limits
         assert (limits.concurrency, limits.requests_per_minute, limits.tokens_per_minute) == (3, 7, 9)
+    with pytest.raises(UsageError, match="tool calls need an endpoint"):
+        resolve("embedded", EngineOptions(protocol="tools"))
     with pytest.raises(UsageError, match="unknown protocol 'tool'"):
         resolve("openai:m", EngineOptions(protocol="tool"))

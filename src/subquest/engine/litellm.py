@@ -74,8 +74,10 @@ class LiteLLMEngine(OpenAIEngine):
     Answers come whole, not in a stream. Completion mode sends environment text as user turns.
     """
 
-    def __init__(self, model: str, *, timeout: float = 600.0, retries: int = 5, **options: Any) -> None:
-        endpoint = LiteLLMEndpoint(timeout=timeout, retries=retries)
+    def __init__(
+        self, model: str, *, timeout: float = 600.0, retries: int = 5, limits: Limits | None = None, **options: Any
+    ) -> None:
+        endpoint = LiteLLMEndpoint(timeout=timeout, retries=retries, limits=limits)
         options.setdefault("continuation", "turns")
         super().__init__(model, endpoint=endpoint, server="openai", **options)
 

@@ -24,7 +24,7 @@ from ..errors import UsageError
 from .base import Engine
 
 if TYPE_CHECKING:
-    from .openai.endpoint import Endpoint
+    from .openai import Endpoint, Limits
 
 FORMS = {
     "embedded": "embedded",
@@ -98,6 +98,8 @@ class _Resolver:
 
     def _make(self, spec: str) -> Engine:
         kind, colon, rest = spec.partition(":")
+        if self.options.protocol == "tools" and kind in ("embedded", "gguf", "scripted"):
+            raise UsageError(f"tool calls need an endpoint that has them; {spec} acts by tags (leave `protocol` out)")
         if spec == "embedded":
             return self._gguf(None)
         if kind not in FORMS or not colon or (not rest and kind != "openai"):
@@ -111,9 +113,7 @@ class _Resolver:
             url, _, name = spec.partition("#")
             return self._openai(name, url)
         if kind == "litellm":
-            from .litellm import LiteLLMEngine
-
-            return LiteLLMEngine(rest, timeout=self.options.timeout, extra=self.options.extra)
+            return self._litellm(rest)
         if kind == "scripted":
             from .scripted import ScriptedEngine
 
@@ -155,17 +155,38 @@ class _Resolver:
             extra=options.extra,
         )
 
+    def _litellm(self, name: str) -> Engine:
+        from .litellm import LiteLLMEngine
+        from .openai import load_prices
+
+        options = self.options
+        return LiteLLMEngine(
+            name,
+            timeout=options.timeout,
+            retries=options.retries,
+            limits=self._limits(),
+            protocol=options.protocol,
+            context_window=options.context,
+            prices=load_prices(options.prices),
+            extra=options.extra,
+        )
+
     def _endpoint(self, url: str) -> Endpoint:
-        from .openai import Endpoint, Limits
+        from .openai import Endpoint
 
         options = self.options
         if url not in self._endpoints:
             key = os.environ.get("OPENAI_API_KEY", "") if options.api_key is None else options.api_key
-            limits = Limits(options.concurrency, options.requests_per_minute, options.tokens_per_minute)
             self._endpoints[url] = Endpoint(
-                url, api_key=key, timeout=options.timeout, retries=options.retries, limits=limits
+                url, api_key=key, timeout=options.timeout, retries=options.retries, limits=self._limits()
             )
         return self._endpoints[url]
+
+    def _limits(self) -> Limits:
+        from .openai import Limits
+
+        options = self.options
+        return Limits(options.concurrency, options.requests_per_minute, options.tokens_per_minute)
 
 
 def _unknown(spec: str) -> UsageError:

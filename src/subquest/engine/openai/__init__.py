@@ -11,9 +11,10 @@ from .engine import OpenAIEngine
 from .limits import Limits
 from .prices import Price, load_prices
 from .tokens import HuggingFaceTokenizer, Tokenizer
-from .tools import Action
+from .tools import Acting, Action
 
 __all__ = [
+    "Acting",
     "Action",
     "Endpoint",
     "HuggingFaceTokenizer",

@@ -26,7 +26,7 @@ from .prices import Price, load_prices, price_of
 from .reply import Reply, ending, read_reply
 from .session import ChatSession, OpenAISession, TextSession
 from .tokens import Tokenizer
-from .tools import Action, ToolSession
+from .tools import Action, Actions, ToolSession
 
 log = logging.getLogger("subquest.engine")
 
@@ -86,7 +86,7 @@ class OpenAIEngine:
         tokenizer: Tokenizer | None = None,
         chat_format: ChatFormat | None = None,
         protocol: Protocol = "tags",
-        actions: Sequence[Action] | Mapping[str, Sequence[Action]] = (),
+        actions: Actions = (),
         context_window: int | None = None,
         stream: bool = False,
         on_text: Callable[[str], None] | None = None,
@@ -161,7 +161,7 @@ class OpenAIEngine:
             return {"continue_final_message": True, "add_generation_prompt": False}
         return {"continue_final_message": True} if self._found.server == "sglang" else {}
 
-    def with_actions(self, actions: Sequence[Action] | Mapping[str, Sequence[Action]]) -> OpenAIEngine:
+    def with_actions(self, actions: Actions) -> OpenAIEngine:
         """The same engine, told what the roles of a system can do (one table, or one by role)."""
         view = copy.copy(self)
         view.actions = () if isinstance(actions, Mapping) else tuple(actions)

@@ -8,16 +8,21 @@ call's tool message:
     text    <search>capital of Peru</search>
 
 Systems, limits and records therefore do not change, and a model that writes the tags itself is understood as well.
-A system hands its table over once: `engine.with_actions([Action("search", "Search the corpus.", "query"), …])`.
+A system hands its table over once, to any engine that is `Acting`:
+
+    engine = engine.with_actions({"executor": [Action("search", "Search the corpus.", "query"), …]})
+
+and with a table by role, `engine.for_role(role)` picks that role's.
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
-from ..base import Generation, Sampling, ToolCall
+from ..base import Engine, Generation, Sampling, ToolCall
 from .reply import Reply
 from .session import ChatSession
 
@@ -65,6 +70,17 @@ class Action:
         if isinstance(values, dict):
             values = values.get(self.argument, next(iter(values.values()), "") if len(values) < 2 else values)
         return values if isinstance(values, str) else json.dumps(values, ensure_ascii=False)
+
+
+Actions = Sequence[Action] | Mapping[str, Sequence[Action]]
+"""One table for all roles, or one by role."""
+
+
+@runtime_checkable
+class Acting(Protocol):
+    """An engine that can be told what a system's roles can do."""
+
+    def with_actions(self, actions: Actions) -> Engine: ...
 
 
 class ToolSession(ChatSession):
