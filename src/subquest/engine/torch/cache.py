@@ -1,0 +1,119 @@
+"""The block pool: which cache blocks hold which tokens, and who uses them.
+
+The cache is cut into blocks of `size` tokens. A context owns a list of blocks; a full block's content never changes, so
+contexts with the same beginning share it. A full block is known by its tokens and by the content of the block before it
+(an exact key, no hashing of contents), and stays known after its last user let go of it until its place is needed:
+so a role's system prompt, the k rollouts of one question, forks and resumed contexts all find their prefix again.
+
+    free      nobody's, content unknown
+    kept      nobody's, content known: found again by `match`, given out again oldest first
+    in use    counted, once for each context that has it
+
+Block 0 belongs to nobody: padding rows of a batch write there.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections import OrderedDict
+from collections.abc import Sequence
+
+
+class BlockPool:
+    def __init__(self, blocks: int, size: int) -> None:
+        self.size = size
+        """Tokens a block."""
+        self.blocks = blocks
+        """Blocks that can be given out."""
+        self._free = list(range(blocks, 0, -1))
+        self._kept: OrderedDict[int, None] = OrderedDict()
+        self._users = [0] * (blocks + 1)
+        self._content = [0] * (blocks + 1)
+        self._key: dict[int, tuple[int, bytes]] = {}
+        self._known: dict[tuple[int, bytes], int] = {}
+        self._next_content = 1
+
+    @property
+    def available(self) -> int:
+        return len(self._free) + len(self._kept)
+
+    @property
+    def in_use(self) -> int:
+        return self.blocks - self.available
+
+    def count(self, tokens: int) -> int:
+        """Blocks that a context of this length needs."""
+        return -(-tokens // self.size)
+
+    def take(self, number: int) -> list[int]:
+        """New blocks for one user. The caller has checked `available`."""
+        taken: list[int] = []
+        for _ in range(number):
+            if self._free:
+                block = self._free.pop()
+            else:
+                block, _ = self._kept.popitem(last=False)
+                self._forget(block)
+            self._users[block] = 1
+            taken.append(block)
+        return taken
+
+    def release(self, blocks: Sequence[int]) -> None:
+        """One user lets go of blocks; of those kept, the later ones of a context go first."""
+        for block in reversed(blocks):
+            self._users[block] -= 1
+            if self._users[block] == 0:
+                if block in self._key:
+                    self._kept[block] = None
+                else:
+                    self._content[block] = 0
+                    self._free.append(block)
+
+    def match(self, ids: Sequence[int], limit: int) -> list[int]:
+        """Known blocks that hold the beginning of `ids`, at most `limit`; the caller becomes a user of them."""
+        found: list[int] = []
+        parent = 0
+        for start in range(0, limit * self.size, self.size):
+            block = self._known.get((parent, _packed(ids[start : start + self.size])))
+            if block is None:
+                break
+            if self._users[block] == 0:
+                del self._kept[block]
+            self._users[block] += 1
+            found.append(block)
+            parent = self._content[block]
+        return found
+
+    def publish(self, blocks: Sequence[int], index: int, ids: Sequence[int]) -> None:
+        """Make known that `blocks[index]` of a context is full and holds its share of `ids`."""
+        block = blocks[index]
+        parent = self._content[blocks[index - 1]] if index else 0
+        if self._content[block] or (index and not parent):
+            return
+        key = (parent, _packed(ids[index * self.size : (index + 1) * self.size]))
+        twin = self._known.get(key)
+        if twin is not None:  # computed twice at the same time: the first stays the known one
+            self._content[block] = self._content[twin]
+            return
+        self._known[key] = block
+        self._key[block] = key
+        self._content[block] = self._next_content
+        self._next_content += 1
+
+    def forget_all(self) -> None:
+        """The weights changed: no content is valid any more."""
+        for block in list(self._key):
+            self._forget(block)
+        for block in self._kept:
+            self._free.append(block)
+        self._kept.clear()
+        self._content = [0] * (self.blocks + 1)
+
+    def _forget(self, block: int) -> None:
+        key = self._key.pop(block)
+        del self._known[key]
+        self._content[block] = 0
+
+
+def _packed(ids: Sequence[int]) -> bytes:
+    return array("i", ids).tobytes()

@@ -1,0 +1,288 @@
+"""The torch engine: sessions on the asyncio side, one worker thread that steps the device.
+
+    engine = TorchEngine.load("model.gguf")
+    session = await engine.open([Message("user", "…")])
+    turn = await session.generate(Sampling(temperature=1.0, stop=("</task>",), logprobs=True))
+
+Sessions of any number of tasks and event loops are batched together: a turn joins the running batch as soon as there is
+room and leaves it at its own end, so searches and judges of some episodes overlap with the generation of others.
+`refresh` puts new weights in place between turns; each segment records the version that wrote it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import queue
+import random
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ...errors import ContextOverflow, EngineError, UsageError
+from ..base import Message, Mode, Sampling
+from ..chat import ChatFormat, chat_format
+from .cache import BlockPool
+from .loader import Source, from_model, load
+from .model import Cache, Model
+from .rows import Rows
+from .runner import Pending, Runner
+from .scheduler import Context, Scheduler, Turn
+from .session import TorchSession, opening
+from .stops import Stops
+from .tokens import Vocabulary
+from .weights import Adapter, Weights
+
+BLOCK = 16
+"""Tokens of a cache block."""
+
+
+class TorchEngine:
+    """A Llama, Qwen2 or Qwen3 model in this process."""
+
+    def __init__(
+        self,
+        source: Source,
+        *,
+        device: str | torch.device | None = None,
+        dtype: torch.dtype | None = None,
+        cache_tokens: int | None = None,
+        max_batch: int | None = None,
+        prefill_tokens: int | None = None,
+        window: int | None = None,
+        seed: int | None = None,
+        graphs: bool = True,
+    ) -> None:
+        """`cache_tokens` bounds the cache (default: 40 % of the free GPU memory, 32k tokens on a CPU), `max_batch` the
+        contexts that decode at once, `prefill_tokens` the prompt tokens a step, `window` the length of a context.
+        Turns without a seed of their own draw theirs from `seed`."""
+        self.device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+        on_gpu = self.device.type == "cuda"
+        dtype = dtype or (torch.bfloat16 if on_gpu else torch.float32)
+        self.architecture = a = source.architecture
+        self.context_window = min(window or a.window, a.window)
+        self.name = source.name
+        self.policy: int | None = None
+        self.weights = Weights(a, dtype=dtype, device=self.device)
+        self.weights.load(source.state)
+        self.vocabulary = Vocabulary(source.tokenizer, a.vocabulary)
+        self.chat: ChatFormat = chat_format(
+            source.tokenizer.chat_template or "",
+            bos=source.tokenizer.bos_token or "",
+            eos=source.tokenizer.eos_token or "",
+        )
+        ends = (*source.end_ids, *self.vocabulary.encode(self.chat.end, True)[:1])
+        max_batch = max_batch or (1024 if on_gpu else 64)
+        prefill_tokens = prefill_tokens or (8192 if on_gpu else 1024)
+        blocks = max(1, (cache_tokens or self._default_cache(dtype)) // BLOCK)
+        pool = BlockPool(blocks, BLOCK)
+        rows = Rows(max_batch, -(-self.context_window // BLOCK))
+        self.scheduler = Scheduler(pool, rows, Stops(self.vocabulary, ends), prefill_tokens=prefill_tokens)
+        self._model = Model(self.weights, Cache(self.weights, blocks + 1, BLOCK))
+        self.runner = Runner(self._model, rows, prefill_tokens=prefill_tokens, graphs=graphs)
+        self._seeds = random.Random(seed)
+        self._inbox: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+        self._turns: dict[Turn, Callable[[BaseException | None], None]] = {}
+        self._failure: EngineError | None = None
+        self._closed = False
+        self._thread = threading.Thread(target=self._work, name="subquest-torch-engine", daemon=True)
+        self._thread.start()
+
+    @classmethod
+    def load(cls, path: str | Path, **settings: Any) -> TorchEngine:
+        """From a model folder or a GGUF file; `settings` are the constructor's."""
+        return cls(load(path), **settings)
+
+    @classmethod
+    def from_model(cls, model: nn.Module, tokenizer: Any, *, share: bool = False, **settings: Any) -> TorchEngine:
+        """From a transformers model in memory. `share` moves the model's parameters into the engine's storage (same
+        dtype and device needed), so that an optimiser step needs no copy, only `refresh`."""
+        parameter = next(model.parameters())
+        settings.setdefault("device", parameter.device)
+        settings.setdefault("dtype", parameter.dtype)
+        engine = cls(from_model(model, tokenizer), **settings)
+        if share:
+            engine.weights.share(model)
+        return engine
+
+    def _default_cache(self, dtype: torch.dtype) -> int:
+        if self.device.type != "cuda":
+            return 32_768
+        free, _ = torch.cuda.mem_get_info(self.device)
+        return int(0.4 * free / (self.architecture.cache_values() * dtype.itemsize))
+
+    def count_tokens(self, text: str) -> int:
+        return len(self.vocabulary.encode(text, False))
+
+    async def open(self, messages: Sequence[Message], *, mode: Mode = "chat") -> TorchSession:
+        return TorchSession(self, opening(self.chat, self.vocabulary, messages), mode)
+
+    async def close(self) -> None:
+        if not self._closed:
+            self._closed = True
+            self._inbox.put(lambda: None)
+            await asyncio.to_thread(self._thread.join)
+
+    def refresh(
+        self,
+        state: Mapping[str, Tensor] | None = None,
+        *,
+        adapter: Adapter | None = None,
+        merged: bool = True,
+        policy: int | None = None,
+    ) -> None:
+        """Put new weights, a new adapter, or both in place, and name the version.
+
+        Waits for running turns to end, so that a turn has one version; waiting turns follow with the new one. With
+        neither `state` nor `adapter` the weights changed in place (`share`) and only what is cached becomes invalid.
+        """
+        ready = torch.cuda.current_stream(self.device).record_event() if self.device.type == "cuda" else None
+        over = threading.Event()
+        errors: list[BaseException] = []
+
+        def change() -> None:
+            try:
+                if ready is not None:
+                    torch.cuda.current_stream(self.device).wait_event(ready)
+                if state is not None:
+                    self.weights.load(state)
+                if adapter is not None or state is not None:
+                    self.weights.adapt(adapter, merged=merged)
+                if ready is not None:
+                    torch.cuda.current_stream(self.device).synchronize()
+                self.scheduler.forget()
+                self.policy = policy
+            except BaseException as error:
+                errors.append(error)
+            over.set()
+
+        self._send(lambda: self._changes.append(change))
+        while not over.wait(0.2):
+            if self._failure is not None:
+                raise self._failure
+        if errors:
+            raise errors[0]
+
+    async def run(self, context: Context, sampling: Sampling) -> Turn:
+        """Let a context grow by one turn. Cancelling the caller takes the turn back."""
+        self._check(context, sampling)
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[None] = loop.create_future()
+        seed = sampling.seed if sampling.seed is not None else self._seeds.getrandbits(32)
+        room = self.context_window - len(context.ids)
+        turn = Turn(context, sampling, seed, min(sampling.max_tokens, room), self._done)
+
+        def resolve(error: BaseException | None) -> None:
+            if not future.done():
+                if error is None:
+                    future.set_result(None)
+                else:
+                    future.set_exception(error)
+
+        def wake(error: BaseException | None) -> None:
+            try:
+                loop.call_soon_threadsafe(resolve, error)
+            except RuntimeError:  # the caller's event loop is gone
+                return
+
+        def submit() -> None:
+            self._turns[turn] = wake
+            self.scheduler.submit(turn)
+
+        self._send(submit)
+        try:
+            await future
+        except asyncio.CancelledError:
+            gone = threading.Event()
+            self._send(lambda: self._cancel(turn, gone))
+            gone.wait(10)
+            raise
+        return turn
+
+    def drop(self, context: Context) -> None:
+        """Free what a closed session holds."""
+        if not self._closed:
+            self._inbox.put(lambda: self.scheduler.drop(context))
+
+    def _check(self, context: Context, sampling: Sampling) -> None:
+        length, pool = len(context.ids), self.scheduler.pool
+        if sampling.max_tokens < 1:
+            raise UsageError(f"max_tokens must be at least 1, not {sampling.max_tokens}")
+        if length >= self.context_window:
+            raise ContextOverflow(f"a context of {length} tokens leaves no room in a window of {self.context_window}")
+        longest = min(length + sampling.max_tokens, self.context_window)
+        if pool.count(longest) > pool.blocks:
+            raise ContextOverflow(
+                f"a turn of up to {longest} tokens does not fit a cache of {pool.blocks * pool.size} tokens:"
+                " raise cache_tokens or lower max_tokens"
+            )
+
+    def _send(self, command: Callable[[], None]) -> None:
+        if self._failure is not None:
+            raise self._failure
+        if self._closed:
+            raise UsageError("the engine is closed")
+        self._inbox.put(command)
+
+    def _done(self, turn: Turn) -> None:
+        turn.policy = self.policy
+        self._turns.pop(turn)(None)
+
+    def _cancel(self, turn: Turn, gone: threading.Event) -> None:
+        if self._turns.pop(turn, None) is not None:
+            self.scheduler.cancel(turn)
+        gone.set()
+
+    def _work(self) -> None:
+        self._changes: list[Callable[[], None]] = []
+        try:
+            with torch.inference_mode():
+                if self.device.type == "cuda":
+                    torch.cuda.set_device(self.device)
+                    stream = torch.cuda.Stream(self.device)  # type: ignore[no-untyped-call]
+                    with torch.cuda.stream(stream):
+                        self._loop()
+                else:
+                    self._loop()
+        except Exception as error:
+            self._failure = EngineError(f"the torch engine failed: {error!r}")
+            self._failure.__cause__ = error
+        failure = self._failure or EngineError("the engine was closed")
+        for wake in list(self._turns.values()):
+            wake(failure)
+        self._turns.clear()
+
+    def _loop(self) -> None:
+        pending: list[Pending] = []
+        ahead = 1 if self.device.type == "cuda" else 0
+        while True:
+            scheduler = self.scheduler
+            self._receive(wait=not (scheduler.busy or pending or self._changes))
+            if self._closed:
+                return
+            scheduler.held = bool(self._changes)
+            plan = scheduler.plan()
+            self.runner.prefill(plan.chunks)
+            if plan.slots.size:
+                pending.append(self.runner.decode(plan.slots))
+            if pending and (len(pending) > ahead or not plan.slots.size):
+                step = pending.pop(0)
+                scheduler.commit(step.slots, step.epochs, *step.read())
+            if self._changes and not pending and not (scheduler.filling or scheduler.decoding):
+                for change in self._changes:
+                    change()
+                self._changes.clear()
+
+    def _receive(self, *, wait: bool) -> None:
+        if wait:
+            self._inbox.get()()
+        for _ in itertools.count():
+            try:
+                command = self._inbox.get_nowait()
+            except queue.Empty:
+                return
+            command()

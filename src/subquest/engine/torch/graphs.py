@@ -1,0 +1,49 @@
+"""CUDA graphs by shape: a pass of some three hundred kernels as one launch.
+
+A graph is captured the first time its shape is needed and replayed from then on. All graphs share one memory pool:
+nothing in it outlives a pass, and passes never overlap.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from typing import Any
+
+import torch
+
+
+def bucket(number: int) -> int:
+    """The padded size of a batch, in steps of an eighth to a quarter of it: little padding, few graphs."""
+    if number <= 8:
+        return 1 << max(0, number - 1).bit_length()
+    step = max(8, 1 << ((number - 1).bit_length() - 3))
+    return -(-number // step) * step
+
+
+class Graphs:
+    def __init__(self, *, enabled: bool = True) -> None:
+        self._enabled = enabled
+        self._graphs: dict[Hashable, Any] = {}
+        self._pool: Any = None
+
+    def __len__(self) -> int:
+        return len(self._graphs)
+
+    def run(self, key: Hashable, work: Callable[[], object]) -> None:
+        """Do the work, which must depend on the key and on buffers at fixed places alone."""
+        if not self._enabled:
+            work()
+            return
+        graph = self._graphs.get(key)
+        if graph is not None:
+            graph.replay()
+            return
+        work()  # this pass is the one that counts; kernels are compiled and libraries set up by it
+        graph = torch.cuda.CUDAGraph()
+        if self._pool is None:
+            self._pool = torch.cuda.graph_pool_handle()
+        with torch.cuda.graph(
+            graph, pool=self._pool, stream=torch.cuda.current_stream(), capture_error_mode="thread_local"
+        ):
+            work()
+        self._graphs[key] = graph

@@ -1,0 +1,183 @@
+"""Weights and tokenizer from a model folder (safetensors), a GGUF file or a model in memory."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ...errors import DataError, EngineRefused, MissingDependency
+from .architecture import Architecture
+from .weights import Adapter
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A model as it was found: transformers configuration, parameters by their usual names, tokenizer."""
+
+    name: str
+    config: Any
+    state: Mapping[str, Tensor]
+    tokenizer: Any
+    end_ids: tuple[int, ...]
+    """Tokens that end a turn."""
+
+    @property
+    def architecture(self) -> Architecture:
+        return Architecture.from_config(self.config)
+
+
+def load(path: str | Path) -> Source:
+    """Load a folder with `config.json` and safetensors, or a `.gguf` file."""
+    path = Path(path).expanduser()
+    if path.is_dir():
+        return _from_folder(path)
+    if not path.exists():
+        raise DataError(f"no model at {path}")
+    return _from_gguf(path)
+
+
+def from_model(model: Any, tokenizer: Any, *, name: str = "") -> Source:
+    """A transformers model that is already in memory; the engine takes a fused copy of its weights."""
+    config = model.config
+    return Source(name or config.model_type, config, model.state_dict(), tokenizer, _end_ids(model, tokenizer))
+
+
+def load_adapter(folder: str | Path) -> Adapter:
+    """A LoRA adapter as PEFT saves it: `adapter_config.json` and `adapter_model.safetensors`."""
+    import json
+
+    from safetensors.torch import load_file
+
+    folder = Path(folder).expanduser()
+    try:
+        config = json.loads((folder / "adapter_config.json").read_text(encoding="utf-8"))
+        state = load_file(folder / "adapter_model.safetensors")
+    except OSError as error:
+        raise DataError(f"cannot read the adapter {folder}: {error}") from None
+    rank = float(config["r"])
+    return Adapter.from_state(
+        state, scale=float(config["lora_alpha"]) / (rank**0.5 if config.get("use_rslora") else rank)
+    )
+
+
+def _from_folder(path: Path) -> Source:
+    from safetensors.torch import load_file
+    from transformers import AutoConfig, AutoTokenizer, GenerationConfig
+
+    files = sorted(path.glob("*.safetensors"))
+    if not files:
+        raise DataError(f"{path} holds no safetensors file")
+    config = AutoConfig.from_pretrained(path)
+    state: dict[str, Tensor] = {}
+    for file in files:
+        state.update(load_file(file))
+    tokenizer = AutoTokenizer.from_pretrained(path)
+    ends = (
+        _as_ids(GenerationConfig.from_pretrained(path).eos_token_id)
+        if (path / "generation_config.json").exists()
+        else []
+    )
+    ends += _as_ids(getattr(config, "eos_token_id", None)) + _as_ids(tokenizer.eos_token_id)
+    return Source(path.name, config, state, tokenizer, tuple(dict.fromkeys(ends)))
+
+
+def _end_ids(model: Any, tokenizer: Any) -> tuple[int, ...]:
+    ends = _as_ids(getattr(model.generation_config, "eos_token_id", None)) + _as_ids(tokenizer.eos_token_id)
+    return tuple(dict.fromkeys(ends))
+
+
+def _as_ids(value: Any) -> list[int]:
+    if value is None:
+        return []
+    return [int(value)] if isinstance(value, int) else [int(v) for v in value]
+
+
+_NAMES = {
+    "attn_norm": "input_layernorm", "attn_q": "self_attn.q_proj", "attn_k": "self_attn.k_proj",
+    "attn_v": "self_attn.v_proj", "attn_output": "self_attn.o_proj", "attn_q_norm": "self_attn.q_norm",
+    "attn_k_norm": "self_attn.k_norm", "ffn_norm": "post_attention_layernorm", "ffn_gate": "mlp.gate_proj",
+    "ffn_up": "mlp.up_proj", "ffn_down": "mlp.down_proj",
+}  # fmt: skip
+_TOP = {"token_embd.weight": "model.embed_tokens.weight", "output_norm.weight": "model.norm.weight",
+        "output.weight": "lm_head.weight"}  # fmt: skip
+
+
+def _from_gguf(path: Path) -> Source:
+    try:
+        import gguf
+    except ImportError:
+        raise MissingDependency("the package gguf", "train") from None
+    from transformers import AutoTokenizer
+
+    try:
+        reader = gguf.GGUFReader(path)
+    except (ValueError, OSError) as error:
+        raise DataError(f"{path} is not a readable GGUF file: {error}") from None
+    config = _gguf_config(reader, path)
+    rows = {t.name: torch.tensor(gguf.dequantize(t.data, t.tensor_type)) for t in reader.tensors}
+    state: dict[str, Tensor] = {}
+    for name, tensor in rows.items():
+        block = re.fullmatch(r"blk\.(\d+)\.(\w+)\.(weight|bias)", name)
+        if name in _TOP:
+            state[_TOP[name]] = tensor
+        elif block and block[2] in _NAMES:
+            if config.model_type == "llama" and block[2] in ("attn_q", "attn_k"):
+                tensor = _unpermute(
+                    tensor, config.num_attention_heads if block[2] == "attn_q" else config.num_key_value_heads
+                )
+            state[f"model.layers.{block[1]}.{_NAMES[block[2]]}.{block[3]}"] = tensor
+        elif name != "rope_freqs.weight":
+            raise EngineRefused(f"{path} has a tensor {name} that no Llama, Qwen2 or Qwen3 model has")
+    if config.tie_word_embeddings:
+        state["lm_head.weight"] = state["model.embed_tokens.weight"]
+    tokenizer = AutoTokenizer.from_pretrained(path.parent, gguf_file=path.name)
+    return Source(path.stem, config, state, tokenizer, tuple(_as_ids(tokenizer.eos_token_id)))
+
+
+def _unpermute(tensor: Tensor, heads: int) -> Tensor:
+    """GGUF stores Llama's rotary channels interleaved in pairs; transformers keeps the two halves apart."""
+    rows = tensor.shape[0]
+    return tensor.reshape(heads, rows // heads // 2, 2, *tensor.shape[1:]).transpose(1, 2).reshape(tensor.shape)
+
+
+def _gguf_config(reader: Any, path: Path) -> Any:
+    from transformers import LlamaConfig, Qwen2Config, Qwen3Config
+
+    def field(key: str, default: Any = None) -> Any:
+        entry = reader.fields.get(key)
+        if entry is None and default is None:
+            raise DataError(f"{path}: the GGUF metadata has no {key}")
+        return default if entry is None else entry.contents()
+
+    kind = field("general.architecture")
+    if kind not in ("llama", "qwen2", "qwen3"):
+        raise EngineRefused(f"{path} is a {kind} model; the torch engine knows llama, qwen2 and qwen3")
+    if field(f"{kind}.rope.scaling.type", "none") not in ("none", "default"):
+        raise EngineRefused(f"{path} uses rotary scaling, which is read only from model folders")
+    names = {tensor.name for tensor in reader.tensors}
+    if "rope_freqs.weight" in names:
+        raise EngineRefused(f"{path} has rotary factors of its own, which are read only from model folders")
+    heads, width = int(field(f"{kind}.attention.head_count")), int(field(f"{kind}.embedding_length"))
+    embedding = next(t for t in reader.tensors if t.name == "token_embd.weight")
+    configs = {"llama": LlamaConfig, "qwen2": Qwen2Config, "qwen3": Qwen3Config}
+    return configs[kind](
+        vocab_size=int(embedding.shape[1]),
+        hidden_size=width,
+        intermediate_size=int(field(f"{kind}.feed_forward_length")),
+        num_hidden_layers=int(field(f"{kind}.block_count")),
+        num_attention_heads=heads,
+        num_key_value_heads=int(field(f"{kind}.attention.head_count_kv", heads)),
+        head_dim=int(field(f"{kind}.attention.key_length", width // heads)),
+        max_position_embeddings=int(field(f"{kind}.context_length")),
+        rms_norm_eps=float(field(f"{kind}.attention.layer_norm_rms_epsilon")),
+        rope_parameters={"rope_type": "default", "rope_theta": float(field(f"{kind}.rope.freq_base", 10_000.0))},
+        tie_word_embeddings="output.weight" not in names,
+        bos_token_id=int(field("tokenizer.ggml.bos_token_id", -1)),
+        eos_token_id=int(field("tokenizer.ggml.eos_token_id", -1)),
+    )

@@ -1,0 +1,95 @@
+"""The forward pass of Llama, Qwen2 and Qwen3 over a flat batch of tokens and a block cache.
+
+Ten kernels a layer on the GPU, four of them matrix products. A prefill step fills the cache and nothing more: the last
+token of a prompt is always fed by a decode step, so logits are computed, and tokens drawn, in one place only, and a
+prefill's last layer ends with its keys and values.
+"""
+
+from __future__ import annotations
+
+from types import ModuleType
+
+import torch
+from torch import Tensor
+
+from . import reference
+from .step import Draw, Step
+from .weights import Weights
+
+
+def operations(device: torch.device) -> ModuleType:
+    """The module with the model's small operations: kernels on a GPU, plain torch elsewhere."""
+    if device.type != "cuda":
+        return reference
+    from . import kernels
+
+    return kernels
+
+
+class Cache:
+    """Keys and values of all layers; `keys[layer]` is [blocks, block size, kv_heads, head_size].
+
+    On the GPU a block's tokens lie together head by head, because one program reads one head; on the CPU token by
+    token, because a gathered context is then ready for use.
+    """
+
+    def __init__(self, weights: Weights, blocks: int, size: int) -> None:
+        a = weights.architecture
+        self.size = size
+        if weights.device.type == "cuda":
+            shape = (2, a.layers, blocks, a.kv_heads, size, a.head_size)
+            store = torch.zeros(shape, dtype=weights.dtype, device=weights.device).transpose(3, 4)
+        else:
+            shape = (2, a.layers, blocks, size, a.kv_heads, a.head_size)
+            store = torch.zeros(shape, dtype=weights.dtype, device=weights.device)
+        self.keys, self.values = list(store[0]), list(store[1])
+
+
+class Model:
+    def __init__(self, weights: Weights, cache: Cache, ops: ModuleType | None = None) -> None:
+        self.weights = weights
+        self.cache = cache
+        self.ops = ops or operations(weights.device)
+        self._cosines, self._sines = weights.architecture.rotary_table(weights.device)
+
+    def prefill(self, step: Step) -> None:
+        """Put the keys and values of the step's tokens into the cache."""
+        self._layers(step)
+
+    def decode(self, step: Step, draws: Draw) -> tuple[Tensor, Tensor]:
+        """Feed one token of each context; the drawn next tokens and their log-probabilities."""
+        return self.draw(self.logits(step), draws, step.positions)
+
+    def logits(self, step: Step) -> Tensor:
+        return self.ops.project(self._layers(step), self.weights.head)  # type: ignore[no-any-return]
+
+    def draw(self, logits: Tensor, draws: Draw, positions: Tensor) -> tuple[Tensor, Tensor]:
+        return self.ops.draw(logits, draws, positions)  # type: ignore[no-any-return]
+
+    def _layers(self, step: Step) -> Tensor:
+        ops, weights, a = self.ops, self.weights, self.weights.architecture
+        residual = ops.embed(step.ids, weights.embedding)
+        normed = ops.norm(residual, weights.layers[0].attention_norm, a.epsilon)
+        for i, layer in enumerate(weights.layers):
+            keys, values = self.cache.keys[i], self.cache.values[i]
+            q = ops.rotate_store(
+                layer.qkv(normed),
+                layer.q_norm,
+                layer.k_norm,
+                a.epsilon,
+                self._cosines,
+                self._sines,
+                keys,
+                values,
+                a.heads,
+                step,
+            )
+            last = i == a.layers - 1
+            if last and step.tiles is not None:
+                break
+            attended = ops.attend(q, keys, values, step, a.softmax_scale)
+            normed = ops.add_norm(layer.output(attended), residual, layer.mlp_norm, a.epsilon)
+            fed = layer.down(ops.swiglu(layer.gate_up(normed)))
+            following = weights.norm if last else weights.layers[i + 1].attention_norm
+            normed = ops.add_norm(fed, residual, following, a.epsilon)
+        return normed  # type: ignore[no-any-return]

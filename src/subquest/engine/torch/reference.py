@@ -1,0 +1,166 @@
+"""The model's small operations in plain torch: what the kernels must compute, and what CPUs run.
+
+Attention here goes context by context, each over exactly its own length, so a row's result does not depend on what else
+is in the batch.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from .sampling import uniform
+from .step import Draw, Step
+
+
+def embed(ids: Tensor, weight: Tensor) -> Tensor:
+    return F.embedding(ids, weight)
+
+
+def choose(given: Tensor, slots: Tensor, last: Tensor) -> Tensor:
+    """The token each row feeds: the given one, or where that is -1 the one its slot drew last."""
+    return torch.where(given >= 0, given, last[slots])
+
+
+def norm(x: Tensor, weight: Tensor, epsilon: float) -> Tensor:
+    wide = x.float()
+    return weight * (wide * torch.rsqrt(wide.square().mean(-1, keepdim=True) + epsilon)).to(x.dtype)
+
+
+def add_norm(x: Tensor, residual: Tensor, weight: Tensor, epsilon: float) -> Tensor:
+    """Add to the residual stream in place and normalise the sum."""
+    residual += x
+    return norm(residual, weight, epsilon)
+
+
+def swiglu(gate_up: Tensor) -> Tensor:
+    gate, up = gate_up.chunk(2, dim=-1)
+    return F.silu(gate) * up
+
+
+def rotate_store(
+    qkv: Tensor,
+    q_norm: Tensor | None,
+    k_norm: Tensor | None,
+    epsilon: float,
+    cosines: Tensor,
+    sines: Tensor,
+    keys: Tensor,
+    values: Tensor,
+    heads: int,
+    step: Step,
+) -> Tensor:
+    """Rotate queries and keys, put keys and values into the cache; queries [T, heads, head_size] come back."""
+    size = keys.shape[-1]
+    q, k, v = qkv.view(qkv.shape[0], -1, size).split([heads, keys.shape[2], keys.shape[2]], dim=1)  # type: ignore[no-untyped-call]
+    if q_norm is not None and k_norm is not None:
+        q, k = norm(q, q_norm, epsilon), norm(k, k_norm, epsilon)
+    positions = step.positions.long()
+    cos, sin = cosines[positions][:, None].to(q.dtype), sines[positions][:, None].to(q.dtype)
+    blocks = step.tables[step.slots.long(), positions // keys.shape[1]].long()
+    keys[blocks, positions % keys.shape[1]] = _rotate(k, cos, sin)
+    values[blocks, positions % keys.shape[1]] = v
+    return _rotate(q, cos, sin)
+
+
+def _rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    a, b = x.chunk(2, dim=-1)
+    return torch.cat([a * cos - b * sin, b * cos + a * sin], dim=-1)
+
+
+def attend(q: Tensor, keys: Tensor, values: Tensor, step: Step, scale: float) -> Tensor:
+    """Causal attention of each token over its own context; [T, heads * head_size]."""
+    out = torch.empty_like(q)
+    if step.tiles is None:
+        stretches = [
+            (slot, row, position, 1)
+            for row, (slot, position) in enumerate(zip(step.slots.tolist(), step.positions.tolist(), strict=True))
+        ]
+    else:
+        stretches = _joined(step.tiles.tolist())
+    for slot, row, position, count in stretches:
+        length = position + count
+        blocks = step.tables[slot, : -(-length // keys.shape[1])]
+        k = keys.index_select(0, blocks).flatten(0, 1)[:length]
+        v = values.index_select(0, blocks).flatten(0, 1)[:length]
+        out[row : row + count] = _attend(q[row : row + count], k, v, scale)
+    return out.flatten(1)
+
+
+def _joined(tiles: list[list[int]]) -> list[tuple[int, int, int, int]]:
+    """Neighbouring tiles of one context as one stretch."""
+    joined: list[tuple[int, int, int, int]] = []
+    for slot, row, position, count in tiles:
+        if not count:
+            continue
+        if joined and joined[-1][0] == slot and sum(joined[-1][2:]) == position:
+            before = joined.pop()
+            joined.append((slot, before[1], before[2], before[3] + count))
+        else:
+            joined.append((slot, row, position, count))
+    return joined
+
+
+def _attend(q: Tensor, k: Tensor, v: Tensor, scale: float) -> Tensor:
+    """q [n, heads, size] of the last n positions over k, v [length, kv_heads, size]."""
+    n, heads, size = q.shape
+    length, kv_heads, _ = k.shape
+    if n == 1:
+        grouped = q.view(kv_heads, heads // kv_heads, size)
+        scores = torch.matmul(grouped, k.permute(1, 2, 0)) * scale
+        return torch.matmul(scores.softmax(-1, dtype=torch.float32).to(v.dtype), v.transpose(0, 1)).view(1, heads, size)
+    seen = torch.ones(n, length, dtype=torch.bool, device=q.device).tril(length - n)
+    out = F.scaled_dot_product_attention(
+        q.transpose(0, 1)[None],
+        k.transpose(0, 1)[None],
+        v.transpose(0, 1)[None],
+        attn_mask=seen,
+        scale=scale,
+        enable_gqa=True,
+    )
+    return out[0].transpose(0, 1)
+
+
+def project(x: Tensor, weight: Tensor) -> Tensor:
+    """Logits in fp32."""
+    return F.linear(x, weight).float()
+
+
+def draw(logits: Tensor, draws: Draw, positions: Tensor) -> tuple[Tensor, Tensor]:
+    """The next token of each row and its log-probability at the row's temperature (at 1 for greedy rows).
+
+    Drawn by inverting the cumulative distribution at one uniform number a row, which depends on the request's seed and
+    the position alone.
+    """
+    greedy = draws.temperature <= 0
+    scaled = logits / divisor(draws)[:, None]
+    chosen = logits.argmax(-1)
+    if not bool(greedy.all()):
+        kept = scaled
+        if draws.filtered:
+            kept = scaled.masked_fill(logits < floor(logits, draws)[:, None], float("-inf"))
+        cumulative = kept.double().softmax(-1).cumsum(-1)
+        target = uniform(draws.seed, positions)[:, None] * cumulative[:, -1:]
+        drawn = torch.searchsorted(cumulative, target, right=True)[:, 0].clamp(max=logits.shape[1] - 1)
+        chosen = torch.where(greedy, chosen, drawn)
+    logprobs = scaled.gather(1, chosen[:, None])[:, 0] - scaled.logsumexp(-1)
+    return chosen.int(), logprobs
+
+
+def divisor(draws: Draw) -> Tensor:
+    """What a row's logits are divided by."""
+    return torch.where(draws.temperature <= 0, 1.0, draws.temperature)
+
+
+def floor(logits: Tensor, draws: Draw) -> Tensor:
+    """The lowest logit of each row that top-k, then top-p, then min-p leave in; ties with it stay in too."""
+    ordered = logits.sort(-1, descending=True).values
+    scaled = ordered / divisor(draws)[:, None]
+    rank = torch.arange(ordered.shape[1], device=logits.device)
+    left = rank < torch.where(draws.top_k > 0, draws.top_k, ordered.shape[1])[:, None]
+    probabilities = scaled.masked_fill(~left, float("-inf")).softmax(-1)
+    before = probabilities.cumsum(-1) - probabilities
+    left &= (before < draws.top_p[:, None]) & (scaled >= scaled[:, :1] + draws.min_p.log()[:, None])
+    left |= rank == 0
+    return ordered.masked_fill(~left, float("inf")).amin(-1)

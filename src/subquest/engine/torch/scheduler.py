@@ -1,0 +1,300 @@
+"""Who is computed next: admission, chunked prefill, growth, preemption.
+
+    waiting ──admit──▶ filling ──prompt cached──▶ decoding ──end, stop, length──▶ done (context idle)
+       ▲                  │                          │
+       └──── preempted: blocks given up, computed again later ◀──────┘
+
+A turn is admitted when a slot and the blocks of its whole context are free; turns are admitted in the order they asked,
+and nobody overtakes, so long contexts do not starve. When a decoding context needs a block and none is left, idle
+contexts lose theirs first (they find most of them again by their content), then the turn that was admitted last goes
+back to the head of the queue. The scheduler runs on one thread and knows nothing of the device.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from ..base import FinishReason, Sampling
+from .cache import BlockPool
+from .rows import Array, Rows
+from .stops import Stops
+
+
+@dataclass(eq=False, slots=True)
+class Context:
+    """A session's tokens, and what of them is in the cache."""
+
+    ids: list[int]
+    blocks: list[int] = field(default_factory=list)
+    cached: int = 0
+    """Leading tokens whose keys and values are in `blocks`."""
+    published: int = 0
+    """Leading blocks whose content the pool knows."""
+
+
+@dataclass(eq=False, slots=True)
+class Turn:
+    """A request to let a context grow."""
+
+    context: Context
+    sampling: Sampling
+    seed: int
+    limit: int
+    """Tokens it may draw."""
+    done: Callable[[Turn], None]
+    """Called once, on the engine's thread."""
+    base: int = 0
+    """Length of the context when the turn began."""
+    slot: int = -1
+    order: int = 0
+    cached: int | None = None
+    """Tokens of the prompt that did not have to be computed."""
+    logprobs: list[float] = field(default_factory=list)
+    finish: FinishReason | None = None
+    stop: str = ""
+    preempted: int = 0
+    policy: int | None = None
+
+    @property
+    def drawn(self) -> list[int]:
+        return self.context.ids[self.base :]
+
+
+class Chunk(NamedTuple):
+    """Tokens of one context to be put into the cache in one step."""
+
+    turn: Turn
+    start: int
+    tokens: int
+
+
+class Plan(NamedTuple):
+    chunks: list[Chunk]
+    slots: Array
+    """Slots that decode one token."""
+
+
+class Scheduler:
+    def __init__(self, pool: BlockPool, rows: Rows, stops: Stops, *, prefill_tokens: int) -> None:
+        self.pool = pool
+        self.rows = rows
+        self.stops = stops
+        self.prefill_tokens = prefill_tokens
+        """Prompt tokens a step, at most: what a decoding row may have to wait for."""
+        self.waiting: deque[Turn] = deque()
+        self.filling: list[Turn] = []
+        self.decoding: dict[int, Turn] = {}
+        self.idle: OrderedDict[Context, None] = OrderedDict()
+        self.held = False
+        """No turn is admitted, so that the running ones come to an end (before the weights change)."""
+        self.preemptions = 0
+        self._slots = list(range(rows.slots - 1, -1, -1))
+        self._order = 0
+
+    @property
+    def busy(self) -> bool:
+        return bool(self.filling or self.decoding or (self.waiting and not self.held))
+
+    def submit(self, turn: Turn) -> None:
+        turn.base = len(turn.context.ids)
+        self.waiting.append(turn)
+
+    def cancel(self, turn: Turn) -> None:
+        """Take a turn back at any moment; its context is as it was before."""
+        if turn.finish is not None:
+            return
+        if turn.slot >= 0:
+            self._leave(turn)
+            del turn.context.ids[turn.base :]
+            self._trim(turn.context, min(turn.context.cached, turn.base))
+            self._rest(turn.context)
+        else:
+            self.waiting.remove(turn)
+            del turn.context.ids[turn.base :]
+
+    def drop(self, context: Context) -> None:
+        """A session was closed."""
+        self.idle.pop(context, None)
+        self._release(context)
+
+    def forget(self) -> None:
+        """The weights changed; nothing cached is valid. Only called when no turn runs."""
+        for context in list(self.idle):
+            self.drop(context)
+        self.pool.forget_all()
+
+    def plan(self) -> Plan:
+        """The next step. What it returns counts as handed to the device, in this order: chunks, then rows."""
+        self._grow()
+        chunks = list(self._fill())
+        slots = self.rows.ready()
+        return Plan(chunks, slots)
+
+    def commit(self, slots: Array, epochs: Array, ids: Array, logprobs: Array) -> None:
+        """Take in the tokens of a decode step; turns that ended are done."""
+        alive = self.rows.epoch[slots] == epochs
+        slots, ids, logprobs = slots[alive], ids[alive], logprobs[alive]
+        if not slots.size:
+            return
+        self.rows.store(slots, ids, logprobs)
+        full = self.rows.count[slots] >= self.rows.limit[slots]
+        for slot in slots[full | self.stops.may_end(self.rows.stop_kind[slots], ids)].tolist():
+            self._check(self.decoding[slot])
+
+    def _check(self, turn: Turn) -> None:
+        """End the turn if its last token says so."""
+        rows, slot = self.rows, turn.slot
+        count = int(rows.count[slot])
+        last = int(rows.ids[slot, count - 1])
+        if self.stops.ends[last]:
+            turn.finish = "end"
+        elif turn.sampling.stop:
+            longest = max(len(stop.encode()) for stop in turn.sampling.stop)
+            recent = [int(i) for i in rows.ids[slot, max(0, count - longest - 1) : count]]
+            if count <= longest:
+                recent = turn.drawn[-longest:] + recent
+            turn.stop = self.stops.completed(turn.sampling.stop, recent)
+            if turn.stop:
+                turn.finish = "stop"
+        if turn.finish is None and len(turn.context.ids) - turn.base + count >= turn.limit:
+            turn.finish = "length"
+        if turn.finish is not None:
+            self._leave(turn)
+            self._rest(turn.context)
+            turn.done(turn)
+
+    def _fill(self) -> Iterator[Chunk]:
+        budget = self.prefill_tokens
+        for turn in list(self.filling):
+            if budget <= 0:
+                return
+            chunk = self._chunk(turn, budget)
+            budget -= chunk.tokens
+            yield chunk
+        while budget > 0 and self.waiting and self._slots and not self.held and self._admit(self.waiting[0]):
+            turn = self.waiting.popleft()
+            if turn.context.cached < len(turn.context.ids) - 1:
+                self.filling.append(turn)
+                chunk = self._chunk(turn, budget)
+                budget -= chunk.tokens
+                yield chunk
+            else:
+                self._begin(turn)
+
+    def _admit(self, turn: Turn) -> bool:
+        """Give the turn a slot and blocks for its whole context, if they are free."""
+        context, pool = turn.context, self.pool
+        self.idle.pop(context, None)
+        if not context.blocks:
+            context.blocks = pool.match(context.ids, (len(context.ids) - 1) // pool.size)
+            context.cached = len(context.blocks) * pool.size
+            context.published = len(context.blocks)
+        missing = pool.count(len(context.ids)) - len(context.blocks)
+        spare = len(self.decoding) + len(self.filling)
+        if not self._make_room(missing + spare) and not (spare == 0 and self._make_room(missing)):
+            self._rest(context)
+            return False
+        if turn.cached is None:
+            turn.cached = context.cached
+        self._order += 1
+        turn.slot, turn.order = self._slots.pop(), self._order
+        context.blocks += pool.take(missing)
+        self.rows.set_blocks(turn.slot, 0, context.blocks)
+        return True
+
+    def _chunk(self, turn: Turn, budget: int) -> Chunk:
+        """The next piece of a prompt. Its full blocks are known from now on: whoever reads them comes later."""
+        context = turn.context
+        start = context.cached
+        count = min(budget, len(context.ids) - 1 - start)
+        context.cached = start + count
+        self._publish(context)
+        if context.cached == len(context.ids) - 1:
+            self.filling.remove(turn)
+            self._begin(turn)
+        return Chunk(turn, start, count)
+
+    def _begin(self, turn: Turn) -> None:
+        ids = turn.context.ids
+        self.decoding[turn.slot] = turn
+        self.rows.begin(
+            turn.slot,
+            token=ids[-1],
+            position=len(ids) - 1,
+            left=turn.limit - (len(ids) - turn.base),
+            sampling=turn.sampling,
+            seed=turn.seed,
+            kind=self.stops.kind(turn.sampling.stop),
+        )
+
+    def _grow(self) -> None:
+        """Give every decoding context the block that its next token will be written to."""
+        slots = self.rows.ready()
+        for slot in slots[self.rows.position[slots] % self.pool.size == 0].tolist():
+            turn = self.decoding.get(slot)
+            if turn is None or len(turn.context.blocks) > self.rows.position[slot] // self.pool.size:
+                continue
+            while turn.slot >= 0 and not self._make_room(1):
+                self._preempt(max((*self.filling, *self.decoding.values()), key=lambda t: t.order))
+            if turn.slot >= 0:
+                block = self.pool.take(1)
+                self.rows.set_blocks(slot, len(turn.context.blocks), block)
+                turn.context.blocks += block
+
+    def _make_room(self, number: int) -> bool:
+        while self.pool.available < number and self.idle:
+            context, _ = self.idle.popitem(last=False)
+            self._release(context)
+        return self.pool.available >= number
+
+    def _preempt(self, turn: Turn) -> None:
+        self._leave(turn)
+        self._release(turn.context)
+        turn.preempted += 1
+        self.preemptions += 1
+        self.waiting.appendleft(turn)
+
+    def _leave(self, turn: Turn) -> None:
+        """Take a turn out of the batch and its tokens out of the rows."""
+        context, rows, slot = turn.context, self.rows, turn.slot
+        if self.decoding.pop(slot, None) is not None:
+            count = int(rows.count[slot])
+            if count:
+                context.cached = len(context.ids) - 1 + count
+                context.ids += rows.ids[slot, :count].tolist()
+                turn.logprobs += rows.logprobs[slot, :count].tolist()
+        else:
+            self.filling.remove(turn)
+        rows.end(slot)
+        self._slots.append(slot)
+        turn.slot = -1
+        self._publish(context)
+
+    def _publish(self, context: Context) -> None:
+        for index in range(context.published, context.cached // self.pool.size):
+            self.pool.publish(context.blocks, index, context.ids)
+            context.published = index + 1
+
+    def _rest(self, context: Context) -> None:
+        """Between turns a context keeps its blocks until somebody else needs them."""
+        self._trim(context, context.cached)
+        if context.blocks:
+            self.idle[context] = None
+
+    def _trim(self, context: Context, cached: int) -> None:
+        """Forget what is cached beyond a length. A block whose content is known is never written to again."""
+        if cached < context.published * self.pool.size:
+            cached -= cached % self.pool.size
+        keep = self.pool.count(cached)
+        context.cached = cached
+        context.published = min(context.published, cached // self.pool.size)
+        self.pool.release(context.blocks[keep:])
+        del context.blocks[keep:]
+
+    def _release(self, context: Context) -> None:
+        self.pool.release(context.blocks)
+        context.blocks = []
+        context.cached = context.published = 0

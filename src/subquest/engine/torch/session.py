@@ -1,0 +1,105 @@
+"""A session of the torch engine: a context as segments, with the exact ids the model saw and drew."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from ...errors import UsageError
+from ...record import Segment, Usage
+from ..base import Generation, Message, Mode, Sampling
+from ..chat import ChatFormat, Piece, encode_pieces, text_of
+from .scheduler import Context
+from .tokens import Vocabulary
+
+if TYPE_CHECKING:
+    from .engine import TorchEngine
+
+
+def opening(chat: ChatFormat, vocabulary: Vocabulary, messages: Sequence[Message]) -> list[Segment]:
+    """The prompt, one segment a message with the control text before it; the last also has what leads to the reply."""
+    pieces = chat.opening(messages)
+    segments: list[Segment] = []
+    for number, message in enumerate(messages):
+        last = number == len(messages) - 1
+        part = pieces[2 * number :] if last else pieces[2 * number : 2 * number + 2]
+        segments.append(_segment("prompt", part, vocabulary, message.role))
+    return segments
+
+
+def _segment(kind: str, pieces: Sequence[Piece], vocabulary: Vocabulary, role: str) -> Segment:
+    ids = tuple(encode_pieces(pieces, vocabulary.encode))
+    return Segment("prompt" if kind == "prompt" else "env", text_of(pieces), ids, role=role)
+
+
+class TorchSession:
+    """One context of a `TorchEngine`."""
+
+    def __init__(self, engine: TorchEngine, segments: Sequence[Segment], mode: Mode) -> None:
+        self._engine = engine
+        self._mode = mode
+        self._segments = list(segments)
+        self._context = Context([i for s in segments for i in s.token_ids])
+        self._ended = False
+        self._closed = False
+
+    @property
+    def segments(self) -> tuple[Segment, ...]:
+        return tuple(self._segments)
+
+    @property
+    def context_tokens(self) -> int:
+        return len(self._context.ids)
+
+    async def generate(self, sampling: Sampling) -> Generation:
+        self._must_be_open()
+        start = time.perf_counter()
+        before = len(self._context.ids)
+        turn = await self._engine.run(self._context, sampling)
+        vocabulary = self._engine.vocabulary
+        ids = tuple(turn.drawn)
+        logprobs = tuple(turn.logprobs)
+        self._ended = turn.finish == "end"
+        text = vocabulary.decode(ids[:-1] if self._ended else ids)
+        self._segments.append(Segment("agent", text, ids, logprobs, role="assistant", policy=turn.policy))
+        usage = Usage(
+            prompt_tokens=before,
+            cached_tokens=turn.cached or 0,
+            completion_tokens=len(ids),
+            peak_context=before + len(ids),
+            model_calls=1,
+            seconds=time.perf_counter() - start,
+        )
+        if turn.stop:
+            text = text[: text.rfind(turn.stop) + len(turn.stop)]
+        shown = logprobs if sampling.logprobs else None
+        return Generation(text, turn.finish or "length", ids, shown, turn.stop, usage)
+
+    async def append(self, text: str) -> None:
+        self._must_be_open()
+        engine = self._engine
+        if self._mode == "chat":
+            pieces = engine.chat.user_turn(text, ended=self._ended)
+            segment = _segment("env", pieces, engine.vocabulary, "user")
+        else:
+            segment = _segment("env", [Piece(text, False)], engine.vocabulary, "assistant")
+        self._ended = False
+        self._segments.append(segment)
+        self._context.ids.extend(segment.token_ids)
+
+    def fork(self) -> TorchSession:
+        """A second session with the same context; it finds the full cache blocks of this one by their content."""
+        self._must_be_open()
+        twin = TorchSession(self._engine, self._segments, self._mode)
+        twin._ended = self._ended
+        return twin
+
+    async def close(self) -> None:
+        if not self._closed:
+            self._closed = True
+            self._engine.drop(self._context)
+
+    def _must_be_open(self) -> None:
+        if self._closed:
+            raise UsageError("the session is closed")

@@ -1,0 +1,53 @@
+"""What one pass through the model works on: a flat batch of tokens of many contexts, as tensors on the device."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+
+@dataclass(slots=True)
+class Step:
+    """T tokens, each with its position in its context and the block-table row (slot) of that context.
+
+    In a decode step every token belongs to another context. In a prefill step `tiles` says which stretches of the
+    batch belong together.
+    """
+
+    ids: Tensor
+    """[T] int32."""
+    positions: Tensor
+    """[T] int32."""
+    slots: Tensor
+    """[T] int32."""
+    tables: Tensor
+    """[slots, blocks] int32: the cache blocks of each slot's context, in order."""
+    tiles: Tensor | None = None
+    """[n, 4] int32, prefill only: slot, first token of the batch, its position, number of tokens (0: padding)."""
+    part: int = 1 << 30
+    """Decode only: contexts are cut into parts of this many tokens, which are read side by side."""
+    splits: int = 1
+    """Decode only: how many parts there are at most."""
+
+
+@dataclass(slots=True)
+class Draw:
+    """How the next token of each row of a decode step is drawn. All are [B]."""
+
+    temperature: Tensor
+    """float32, 0 is greedy."""
+    seed: Tensor
+    """int32, the request's seed."""
+    top_k: Tensor
+    """int32, 0 is off."""
+    top_p: Tensor
+    """float32, 1 is off."""
+    min_p: Tensor
+    """float32, 0 is off."""
+    filtered: bool = False
+    """Whether any row uses top-k, top-p or min-p."""
+
+
+TILE = 64
+"""Query tokens of one tile of a prefill step, at most."""

@@ -1,0 +1,92 @@
+"""Text to token ids and back, by bytes.
+
+Every token is a fixed string of bytes, so the text of a growing turn is the bytes of its tokens joined: no decoding of
+the whole turn at every token, and a stop string is found where its last byte arrives. Contents are tokenised with
+special tokens off and control text with them on, by two tokenizers that share nothing, so threads do not disturb
+each other.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ...errors import EngineRefused
+
+
+class Vocabulary:
+    """A tokenizer as the engine needs it."""
+
+    def __init__(self, tokenizer: Any, size: int) -> None:
+        backend = getattr(tokenizer, "backend_tokenizer", None) or getattr(tokenizer, "_tokenizer", None)
+        if backend is None:
+            raise EngineRefused("the torch engine needs a fast tokenizer (one of the `tokenizers` library)")
+        description = backend.to_str()
+        self._control = type(backend).from_str(description)
+        self._content = type(backend).from_str(description)
+        self._content.encode_special_tokens = True
+        for part in (self._control, self._content):
+            part.no_truncation()
+            part.no_padding()
+        self.size = size
+        self.pieces: tuple[bytes, ...] = _pieces(json.loads(description), backend, size)
+        """The bytes of each token."""
+
+    def encode(self, text: str, control: bool) -> list[int]:
+        tokenizer = self._control if control else self._content
+        return list(tokenizer.encode(text, add_special_tokens=False).ids)
+
+    def bytes_of(self, ids: Sequence[int]) -> bytes:
+        pieces = self.pieces
+        return b"".join([pieces[i] for i in ids])
+
+    def decode(self, ids: Sequence[int]) -> str:
+        return self.bytes_of(ids).decode("utf-8", errors="replace")
+
+    def containing(self, byte: int) -> np.ndarray[Any, np.dtype[np.bool_]]:
+        """Which tokens have this byte."""
+        return np.fromiter((byte in piece for piece in self.pieces), np.bool_, self.size)
+
+
+def _pieces(description: dict[str, Any], backend: Any, size: int) -> tuple[bytes, ...]:
+    decoder = json.dumps(description.get("decoder") or {}, ensure_ascii=False)
+    convert: Callable[[str], bytes]
+    if '"ByteLevel"' in decoder:
+        convert = _byte_level
+    elif any(mark in decoder for mark in ('"ByteFallback"', '"Metaspace"', "\u2581")):
+        convert = _sentence_piece
+    else:
+        convert = str.encode
+    pieces = [b""] * size
+    for token, number in backend.get_vocab(with_added_tokens=False).items():
+        if number < size:
+            pieces[number] = convert(token)
+    for number, added in backend.get_added_tokens_decoder().items():
+        if number < size:
+            pieces[number] = added.content.encode()
+    return tuple(pieces)
+
+
+def _byte_table() -> dict[str, int]:
+    """GPT-2's printable stand-ins for bytes: visible Latin-1 characters as they are, the rest from U+0100 on."""
+    visible = [*range(33, 127), *range(161, 173), *range(174, 256)]
+    table = {chr(b): b for b in visible}
+    hidden = (b for b in range(256) if b not in visible)
+    table.update({chr(256 + i): b for i, b in enumerate(hidden)})
+    return table
+
+
+_BYTES = _byte_table()
+
+
+def _byte_level(token: str) -> bytes:
+    return bytes(_BYTES[c] for c in token) if all(c in _BYTES for c in token) else token.encode()
+
+
+def _sentence_piece(token: str) -> bytes:
+    if len(token) == 6 and token.startswith("<0x") and token.endswith(">"):
+        return bytes([int(token[3:5], 16)])
+    return token.replace("\u2581", " ").encode()

@@ -1,0 +1,191 @@
+"""A model's weights, laid out for few and large matrix products.
+
+Query, key and value matrices lie one below the other in one matrix, and so do the gate and up matrices. Every
+parameter keeps its usual name as a *view* into that storage (`parts`), so weights are loaded, refreshed and shared with
+a training model part by part, and nothing that was captured in a CUDA graph ever moves.
+
+A LoRA adapter is applied merged (W + scale·B·A, computed in fp32, then rounded) or unmerged (two thin products beside
+each matrix, which keeps updates that are smaller than the rounding of the weights).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from ...errors import DataError, UsageError
+from .architecture import Architecture
+
+
+@dataclass(frozen=True, slots=True)
+class Adapter:
+    """A LoRA adapter: for each adapted matrix (`model.layers.0.self_attn.q_proj`) its pair A [r, in] and B [out, r]."""
+
+    pairs: Mapping[str, tuple[Tensor, Tensor]]
+    scale: float
+    """alpha / r."""
+
+    @classmethod
+    def from_state(cls, state: Mapping[str, Tensor], *, scale: float) -> Adapter:
+        """From parameters named `….q_proj.lora_A….weight` and `….lora_B….weight`, as PEFT writes them."""
+        found: dict[str, dict[str, Tensor]] = {}
+        for name, tensor in state.items():
+            match = re.search(r"(model\.layers\.\d+\.\w+\.\w+)\.lora_([AB])(?:\.|$)", name)
+            if match:
+                found.setdefault(match[1], {})[match[2]] = tensor
+        broken = [name for name, pair in found.items() if len(pair) != 2]
+        if broken or not found:
+            raise DataError(
+                f"no complete LoRA pair for {broken[0]}" if broken else "no lora_A and lora_B in the adapter"
+            )
+        return cls({name: (pair["A"], pair["B"]) for name, pair in found.items()}, scale)
+
+
+class Linear:
+    """One fused matrix with its bias and, beside it, an unmerged adapter."""
+
+    __slots__ = ("bias", "down", "up", "weight")
+
+    def __init__(self, weight: Tensor, bias: Tensor | None = None) -> None:
+        self.weight = weight
+        self.bias = bias
+        self.down: Tensor | None = None
+        self.up: Tensor | None = None
+
+    def __call__(self, x: Tensor) -> Tensor:
+        y = F.linear(x, self.weight, self.bias)
+        if self.down is not None and self.up is not None:
+            y.addmm_(x @ self.down.t(), self.up.t())
+        return y
+
+
+@dataclass(slots=True)
+class Layer:
+    attention_norm: Tensor
+    qkv: Linear
+    q_norm: Tensor | None
+    k_norm: Tensor | None
+    output: Linear
+    mlp_norm: Tensor
+    gate_up: Linear
+    down: Linear
+
+
+class Weights:
+    """The weights of one model on one device."""
+
+    def __init__(self, architecture: Architecture, *, dtype: torch.dtype, device: torch.device) -> None:
+        a = self.architecture = architecture
+        self.dtype, self.device = dtype, device
+        self.parts: dict[str, Tensor] = {}
+        self._base: dict[str, Tensor] = {}
+        self._fused: dict[str, tuple[Linear, int, int, int]] = {}
+        q, kv = a.heads * a.head_size, a.kv_heads * a.head_size
+        self.embedding = self._new("model.embed_tokens.weight", a.vocabulary, a.width)
+        self.layers = [self._layer(f"model.layers.{i}.", q, kv) for i in range(a.layers)]
+        self.norm = self._new("model.norm.weight", a.width)
+        self.head = self.embedding if a.tied else self._new("lm_head.weight", a.vocabulary, a.width)
+
+    def _empty(self, *shape: int) -> Tensor:
+        return torch.empty(shape, dtype=self.dtype, device=self.device)
+
+    def _new(self, name: str, *shape: int) -> Tensor:
+        self.parts[name] = tensor = self._empty(*shape)
+        return tensor
+
+    def _stack(self, parts: Mapping[str, int], columns: int, *, bias: bool) -> Linear:
+        """One matrix made of named parts with the given numbers of rows."""
+        rows = sum(parts.values())
+        linear = Linear(self._empty(rows, columns), self._empty(rows) if bias else None)
+        start = 0
+        for name, size in parts.items():
+            self.parts[f"{name}.weight"] = linear.weight[start : start + size]
+            if linear.bias is not None:
+                self.parts[f"{name}.bias"] = linear.bias[start : start + size]
+            self._fused[name] = (linear, start, size, rows)
+            start += size
+        return linear
+
+    def _layer(self, prefix: str, q: int, kv: int) -> Layer:
+        a = self.architecture
+        attention, mlp = prefix + "self_attn.", prefix + "mlp."
+        qkv = {attention + "q_proj": q, attention + "k_proj": kv, attention + "v_proj": kv}
+        return Layer(
+            attention_norm=self._new(prefix + "input_layernorm.weight", a.width),
+            qkv=self._stack(qkv, a.width, bias=a.qkv_bias),
+            q_norm=self._new(attention + "q_norm.weight", a.head_size) if a.qk_norm else None,
+            k_norm=self._new(attention + "k_norm.weight", a.head_size) if a.qk_norm else None,
+            output=self._stack({attention + "o_proj": a.width}, q, bias=a.output_bias),
+            mlp_norm=self._new(prefix + "post_attention_layernorm.weight", a.width),
+            gate_up=self._stack({mlp + "gate_proj": a.inner, mlp + "up_proj": a.inner}, a.width, bias=False),
+            down=self._stack({mlp + "down_proj": a.width}, a.inner, bias=False),
+        )
+
+    @torch.no_grad()
+    def load(self, state: Mapping[str, Tensor]) -> None:
+        """Copy parameters into place, rounding to this dtype. A later adapter counts from these values."""
+        for name, part in self.parts.items():
+            source = state.get(name)
+            if source is None:
+                raise DataError(f"the weights have no parameter {name}")
+            if source.shape != part.shape:
+                raise DataError(f"parameter {name} has shape {tuple(source.shape)}, expected {tuple(part.shape)}")
+            if source.data_ptr() != part.data_ptr():
+                part.copy_(source, non_blocking=True)
+        self._base.clear()
+
+    @torch.no_grad()
+    def share(self, model: nn.Module) -> None:
+        """Let a training model's parameters live in this storage, so that an optimiser step is seen here at once."""
+        parameters = dict(model.named_parameters())
+        for name, part in self.parts.items():
+            parameter = parameters.get(name)
+            if parameter is None:
+                raise UsageError(f"cannot share weights: the model has no parameter {name}")
+            if parameter.dtype != part.dtype or parameter.device != part.device:
+                raise UsageError(
+                    f"cannot share weights: {name} is {parameter.dtype} on {parameter.device}, the engine's are"
+                    f" {part.dtype} on {part.device}; use refresh(model.state_dict()) instead"
+                )
+            part.copy_(parameter)
+            parameter.data = part
+
+    @torch.no_grad()
+    def adapt(self, adapter: Adapter | None, *, merged: bool = True) -> None:
+        """Apply an adapter to the loaded weights in place of the last one; None takes it off."""
+        for name, base in self._base.items():
+            self.parts[name].copy_(base)
+        for linear, *_ in self._fused.values():
+            if linear.up is not None:
+                linear.up.zero_()
+        if adapter is None:
+            return
+        unknown = [name for name in adapter.pairs if name not in self._fused]
+        if unknown:
+            raise DataError(f"the adapter changes {unknown[0]}, which this model does not have")
+        for name, (a, b) in adapter.pairs.items():
+            if merged:
+                part = self.parts[f"{name}.weight"]
+                base = self._base.setdefault(f"{name}.weight", part.clone())
+                delta = b.to(self.device, torch.float32) @ a.to(self.device, torch.float32)
+                part.copy_(base.float() + adapter.scale * delta)
+            else:
+                self._attach(name, a, b, adapter.scale)
+
+    def _attach(self, name: str, a: Tensor, b: Tensor, scale: float) -> None:
+        """Put a pair beside its part of a fused matrix; every part has its own band of the rank."""
+        linear, start, size, rows = self._fused[name]
+        siblings = [other for other, entry in self._fused.items() if entry[0] is linear]
+        band, rank = siblings.index(name), a.shape[0]
+        if linear.down is None or linear.up is None:
+            linear.down = torch.zeros(rank * len(siblings), a.shape[1], dtype=self.dtype, device=self.device)
+            linear.up = torch.zeros(rows, rank * len(siblings), dtype=self.dtype, device=self.device)
+        if linear.down.shape[0] != rank * len(siblings):
+            raise UsageError(f"the adapter's rank changed to {rank}; an engine keeps the rank of its first adapter")
+        linear.down[band * rank : (band + 1) * rank].copy_(a)
+        linear.up[start : start + size, band * rank : (band + 1) * rank].copy_(b.float() * scale)

@@ -1,0 +1,148 @@
+"""The Triton kernels against the plain torch operations.
+
+They need a GPU, or Triton's interpreter on the CPU: `TRITON_INTERPRET=1 pytest tests/engine_torch/test_kernels.py`.
+"""
+
+import os
+
+import pytest
+import torch
+
+from subquest.engine.torch import reference
+from subquest.engine.torch.step import Draw, Step
+
+pytest.importorskip("triton", reason="Triton is not installed")
+if not torch.cuda.is_available() and os.environ.get("TRITON_INTERPRET") != "1":
+    pytest.skip("no GPU, and Triton does not interpret (TRITON_INTERPRET=1)", allow_module_level=True)
+
+from subquest.engine.torch import kernels
+
+DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
+BLOCK = 16
+
+
+def random(*shape: int, scale: float = 1.0) -> torch.Tensor:
+    return (torch.randn(*shape) * scale).to(DEVICE)
+
+
+def caches(kv_heads: int, size: int, blocks: int = 24) -> tuple[torch.Tensor, torch.Tensor]:
+    """Laid out head by head, as on the GPU."""
+    return (
+        random(blocks, kv_heads, BLOCK, size).transpose(1, 2),
+        random(blocks, kv_heads, BLOCK, size).transpose(1, 2),
+    )
+
+
+def tables(slots: int, width: int = 8, blocks: int = 24) -> torch.Tensor:
+    order = torch.randperm(blocks - 1)[: slots * width] + 1
+    return order.view(slots, -1).int().to(DEVICE)
+
+
+def ints(*values: int) -> torch.Tensor:
+    return torch.tensor(values, dtype=torch.int32, device=DEVICE)
+
+
+@pytest.mark.parametrize("width", [64, 80])
+def test_norm_and_swiglu(width: int) -> None:
+    x, residual, weight = random(5, width), random(5, width), random(width)
+    torch.testing.assert_close(kernels.norm(x, weight, 1e-5), reference.norm(x, weight, 1e-5))
+    twin = residual.clone()
+    torch.testing.assert_close(kernels.add_norm(x, residual, weight, 1e-5), reference.add_norm(x, twin, weight, 1e-5))
+    torch.testing.assert_close(residual, twin)
+    both = random(5, 2 * width)
+    torch.testing.assert_close(kernels.swiglu(both), reference.swiglu(both))
+
+
+@pytest.mark.parametrize(
+    ("heads", "kv_heads", "size", "normed"), [(9, 3, 64, False), (4, 4, 16, True), (4, 2, 32, True)]
+)
+def test_rotate_store(heads: int, kv_heads: int, size: int, normed: bool) -> None:
+    keys, values = caches(kv_heads, size)
+    step = Step(ints(0, 0, 0), ints(0, 17, 40), ints(1, 0, 2), tables(3, 7))
+    qkv = random(3, (heads + 2 * kv_heads) * size)
+    q_norm, k_norm = (random(size), random(size)) if normed else (None, None)
+    angles = torch.arange(64.0)[:, None] * torch.linspace(1, 0.01, size // 2)[None, :]
+    cosines, sines = angles.cos().to(DEVICE), angles.sin().to(DEVICE)
+    other_keys, other_values = keys.clone(), values.clone()
+    arguments = (q_norm, k_norm, 1e-6, cosines, sines)
+    expected = reference.rotate_store(qkv.clone(), *arguments, other_keys, other_values, heads, step)
+    found = kernels.rotate_store(qkv, *arguments, keys, values, heads, step)
+    torch.testing.assert_close(found, expected)
+    torch.testing.assert_close(keys, other_keys)
+    torch.testing.assert_close(values, other_values)
+
+
+@pytest.mark.parametrize(("heads", "kv_heads", "size"), [(9, 3, 64), (4, 4, 16)])
+@pytest.mark.parametrize("splits", [1, 4])
+def test_decode_attention(heads: int, kv_heads: int, size: int, splits: int) -> None:
+    keys, values = caches(kv_heads, size)
+    step = Step(ints(0, 0, 0), ints(0, 111, 32), ints(1, 0, 2), tables(3, 7), None, 128 // splits, splits)
+    q = random(3, heads + 2 * kv_heads, size)[:, :heads]
+    found = kernels.attend(q, keys, values, step, size**-0.5)
+    torch.testing.assert_close(found, reference.attend(q, keys, values, step, size**-0.5), atol=1e-5, rtol=1e-4)
+
+
+def test_prefill_attention() -> None:
+    keys, values = caches(3, 64)
+    tiles = torch.tensor(
+        [[1, 0, 30, 64], [1, 64, 94, 6], [0, 70, 0, 5], [0, 0, 0, 0]], dtype=torch.int32, device=DEVICE
+    )
+    step = Step(ints(*range(75)), ints(*range(75)), ints(*range(75)), tables(2, 8), tiles=tiles)
+    q = random(75, 9 + 6, 64)[:, :9]
+    found = kernels.attend(q, keys, values, step, 0.125)
+    torch.testing.assert_close(found, reference.attend(q, keys, values, step, 0.125), atol=1e-5, rtol=1e-4)
+
+
+def test_choose() -> None:
+    found = kernels.choose(ints(5, -1, -1), ints(0, 2, 1), ints(10, 11, 12))
+    assert found.tolist() == [5, 12, 11]
+
+
+def draws(rows: int, temperature: float, **filters: float) -> Draw:
+    def full(value: float, dtype: torch.dtype = torch.float32) -> torch.Tensor:
+        return torch.full((rows,), value, dtype=dtype, device=DEVICE)
+
+    seeds = torch.arange(rows, dtype=torch.int32, device=DEVICE) * 7919 - 3
+    top_k = full(filters.get("top_k", 0), torch.int32)
+    return Draw(
+        full(temperature), seeds, top_k, full(filters.get("top_p", 1)), full(filters.get("min_p", 0)), bool(filters)
+    )
+
+
+def test_greedy_draw_takes_the_first_highest() -> None:
+    logits = random(3, 5000)
+    logits[1, [17, 4000]] = 50.0
+    ids, logprobs = kernels.draw(logits, draws(3, 0.0), ints(1, 2, 3))
+    expected, wanted = reference.draw(logits, draws(3, 0.0), ints(1, 2, 3))
+    assert ids.tolist() == expected.tolist()
+    torch.testing.assert_close(logprobs, wanted, atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("filters", [{}, {"top_k": 3}, {"top_p": 0.6}, {"min_p": 0.3}])
+def test_drawn_tokens_follow_the_distribution(filters: dict[str, float]) -> None:
+    """Chi-square; 26.1 is exceeded once in 1,000 at 8 degrees of freedom (9 tokens)."""
+    rows = 4000 if DEVICE == "cuda" else 300  # the interpreter is slow
+    logits = torch.tensor([2.0, 1.5, 1.0, 0.5, 0.0, -0.5, -1.0, 1.2, 0.3]).to(DEVICE).repeat(rows, 1)
+    how = draws(rows, 0.8, **filters)
+    positions = torch.arange(rows, dtype=torch.int32, device=DEVICE)
+    ids, logprobs = kernels.draw(logits, how, positions)
+    scaled = logits[:1] / 0.8
+    torch.testing.assert_close(logprobs, scaled.log_softmax(-1)[0][ids.long()], atol=1e-5, rtol=1e-5)
+    if filters:
+        scaled = scaled.masked_fill(logits[:1] < reference.floor(logits, how)[0], float("-inf"))
+    expected = scaled.softmax(-1)[0].cpu() * rows
+    counts = torch.bincount(ids.long().cpu(), minlength=9)
+    possible = expected > 0
+    assert counts[~possible].sum() == 0
+    statistic = ((counts - expected)[possible] ** 2 / expected[possible]).sum()
+    assert statistic < 26.1
+
+
+def test_noise_depends_on_seed_and_position_alone() -> None:
+    logits = random(1, 300).repeat(6, 1)
+    how = draws(6, 1.0)
+    how.seed[:] = ints(1, 1, 2, 1, 2, 9)
+    ids = kernels.draw(logits, how, ints(5, 5, 5, 6, 5, 5))[0].tolist()
+    assert ids[0] == ids[1]
+    assert ids[2] == ids[4]
+    assert len(set(ids)) > 1
