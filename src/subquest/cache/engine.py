@@ -9,7 +9,7 @@ from dataclasses import asdict, replace
 from typing import Any, Protocol, runtime_checkable
 
 from ..codec import from_dict, to_dict
-from ..engine.base import Engine, Generation, Message, Mode, RoleAware, Sampling, Session
+from ..engine.base import Engine, Generation, Message, Mode, OnRetry, Retrying, RoleAware, Sampling, Session
 from ..engine.openai.tools import Acting, Actions
 from ..record import Segment
 from .store import Cache, Identified, digest
@@ -93,12 +93,12 @@ class CachedSession:
         return self._inner.context_tokens
 
     @property
-    def on_retry(self) -> Any:
-        return getattr(self._inner, "on_retry", None)
+    def on_retry(self) -> OnRetry | None:
+        return self._inner.on_retry if isinstance(self._inner, Retrying) else None
 
     @on_retry.setter
-    def on_retry(self, hook: Any) -> None:
-        if hasattr(self._inner, "on_retry"):
+    def on_retry(self, hook: OnRetry | None) -> None:
+        if isinstance(self._inner, Retrying):
             self._inner.on_retry = hook
 
     async def generate(self, sampling: Sampling) -> Generation:

@@ -21,7 +21,7 @@ A stop string that ended a turn is kept at the end of the turn's text.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, Protocol, runtime_checkable
 
@@ -146,6 +146,28 @@ class RoleAware(Protocol):
     def for_role(self, role: str) -> Engine:
         """The engine as one role of a system sees it."""
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class Retry:
+    """A failed call to a model that will be tried again."""
+
+    where: str
+    attempt: int
+    """The attempt that failed, from 1."""
+    wait: float
+    """Seconds until the next."""
+    reason: str
+
+
+OnRetry = Callable[[Retry], None]
+
+
+@runtime_checkable
+class Retrying(Protocol):
+    """A session that tells of its retries, so that the runtime can turn them into events."""
+
+    on_retry: OnRetry | None
 
 
 def estimate_tokens(text: str) -> int:

@@ -9,7 +9,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..errors import ContextOverflow, EngineRefused, EngineUnavailable, MissingDependency
-from .openai.endpoint import Endpoint, OnRetry, Retry, Watch, backoff
+from .base import OnRetry, Retry
+from .openai.endpoint import Endpoint, Watch, backoff
 from .openai.engine import OpenAIEngine
 from .openai.limits import Limits
 from .openai.session import ChatSession

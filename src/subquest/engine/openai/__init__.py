@@ -6,7 +6,8 @@
 `tools` turns native tool calls into tags, `tokens` and `prices` are what their names say, `engine` is what callers see.
 """
 
-from .endpoint import Endpoint, Retry
+from ..base import Retry
+from .endpoint import Endpoint
 from .engine import OpenAIEngine
 from .limits import Limits
 from .prices import Price, load_prices

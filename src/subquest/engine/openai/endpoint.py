@@ -7,10 +7,10 @@ import json
 import random
 import weakref
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ...errors import EngineError, EngineUnavailable, UsageError
+from ..base import OnRetry, Retry
 from .failures import failure, retry_after
 from .limits import Gate, Limits
 from .reply import Assembler
@@ -18,23 +18,12 @@ from .reply import Assembler
 if TYPE_CHECKING:
     import httpx2
 
+LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
+"""Hosts that are reached without the proxies of the environment."""
 FIRST_WAIT, LONGEST_WAIT = 0.5, 30.0
 """Seconds: see `backoff`."""
 
 
-@dataclass(frozen=True, slots=True)
-class Retry:
-    """A failed call that will be tried again; runtimes turn it into a `retry` event."""
-
-    where: str
-    attempt: int
-    """The attempt that failed, from 1."""
-    wait: float
-    """Seconds until the next."""
-    reason: str
-
-
-OnRetry = Callable[[Retry], None]
 Watch = Callable[[str, str], bool]
 """Called with the new piece and the whole text of a stream; True stops it."""
 
@@ -146,6 +135,7 @@ class Endpoint:
             client = httpx2.AsyncClient(
                 timeout=httpx2.Timeout(None, connect=self._connect_timeout),
                 limits=httpx2.Limits(max_connections=most + 1, max_keepalive_connections=most),
+                trust_env=httpx2.URL(self.base_url).host not in LOOPBACK,
             )
             self._loops[loop] = client, Gate(self.limits)
         return self._loops[loop]

@@ -17,10 +17,10 @@ from typing import Any, Literal, get_args
 
 from ...errors import EngineRefused, UsageError
 from ...record import Usage
-from ..base import Generation, Message, Mode, Sampling, estimate_tokens
+from ..base import Generation, Message, Mode, OnRetry, Sampling, estimate_tokens
 from ..chat import ChatFormat
 from ..scripted import cut_at_stop
-from .endpoint import Endpoint, OnRetry
+from .endpoint import Endpoint
 from .failures import BadParameter, Overflow
 from .prices import Price, load_prices, price_of
 from .reply import Reply, ending, read_reply

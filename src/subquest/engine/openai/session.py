@@ -17,9 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 from ...errors import UsageError
 from ...record import Segment
-from ..base import Generation, Message, Mode, Sampling, estimate_tokens
+from ..base import Generation, Message, Mode, OnRetry, Sampling, estimate_tokens
 from ..chat import ChatFormat, Piece, encode_pieces, text_of
-from .endpoint import OnRetry
 
 if TYPE_CHECKING:
     from .engine import OpenAIEngine
