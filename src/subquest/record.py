@@ -108,6 +108,8 @@ class Usage:
             self.tool_calls + other.tool_calls,
             self.seconds + other.seconds,
             self.cost + other.cost,
+            self.estimated_tokens + other.estimated_tokens,
+            self.cache_hits + other.cache_hits,
         )
 
 
