@@ -1,0 +1,161 @@
+"""`subquest world`: make, check and sample fictional worlds."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from pathlib import Path
+
+from ..errors import UsageError
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    actions = parser.add_subparsers(dest="action", required=True, metavar="make|check|sample|site|plans")
+
+    make = actions.add_parser("make", help="make a world: corpus, questions, gold plans, facts")
+    make.add_argument("--out", required=True, type=Path, help="folder to write into")
+    make.add_argument("--seed", type=int, default=0, help="the same seed gives the same bytes (default 0)")
+    make.add_argument("--articles", type=int, default=1000, help="number of articles, at least 160 (default 1000)")
+    make.add_argument("--questions", type=int, default=200, help="number of questions (default 200)")
+    make.add_argument("--split", default="train", help="train, dev or test: worlds of one seed share no entity")
+    make.add_argument("--hops", default="1-4", help="numbers of hops, such as 2, 1-4 or 2,4,6 (1 to 8)")
+    make.add_argument("--types", default="", help="question types, separated by commas (default: all)")
+    make.add_argument("--noise", type=float, default=1.0, help="share of colour between facts, 0 to 3 (default 1)")
+    make.add_argument("--near-duplicates", type=float, default=0.04, help="how often names repeat (default 0.04)")
+    make.add_argument("--unanswerable", type=float, default=0.0, help="share of unanswerable questions (default 0)")
+    make.add_argument("--phrasings", default="all", help="all, train (one phrasing left out) or held-out (only that)")
+    make.add_argument("--form", default="subquest", help="further forms of the same rows: flashrag, verl or both,…")
+    make.add_argument("--workers", type=int, default=os.cpu_count() or 1, help="processes (default: all cores)")
+
+    check = actions.add_parser("check", help="re-derive every answer from the articles; fail on a contradiction")
+    check.add_argument("folder", type=Path)
+
+    sample = actions.add_parser("sample", help="show some articles and questions of a world")
+    sample.add_argument("folder", type=Path)
+    sample.add_argument("-n", type=int, default=3, help="how many of each (default 3)")
+    sample.add_argument("--seed", type=int, default=0, help="which ones")
+
+    site = actions.add_parser("site", help="serve a world as a web site with a search endpoint, on this machine only")
+    site.add_argument("folder", type=Path)
+    site.add_argument("--port", type=int, default=8320)
+    site.add_argument("--write", type=Path, help="write the pages into a folder instead of serving them")
+
+    plans = actions.add_parser("plans", help="rewrite triples and >> forms of gold plans into natural sub-questions")
+    plans.add_argument("source", type=Path, help="questions as jsonl or jsonl.gz (MuSiQue, 2WikiMultiHopQA, ours)")
+    plans.add_argument("--out", type=Path, help="where the rewritten questions go (default: standard output)")
+    for each in (make, check, sample, plans):
+        each.add_argument("--json", action="store_true", help="print one JSON document")
+
+
+def run(args: argparse.Namespace) -> int:
+    actions = {"make": _make, "check": _check, "sample": _sample, "site": _site, "plans": _plans}
+    return actions[args.action](args)
+
+
+def parse_hops(text: str) -> tuple[int, ...]:
+    """`2`, `1-4` or `2,4-6` as numbers."""
+    out: list[int] = []
+    try:
+        for part in text.split(","):
+            first, _, last = part.partition("-")
+            out.extend(range(int(first), int(last or first) + 1))
+    except ValueError:
+        raise UsageError(f"--hops {text!r}: write numbers such as 2, 1-4 or 2,4,6") from None
+    return tuple(dict.fromkeys(out))
+
+
+def _make(args: argparse.Namespace) -> int:
+    from ..worlds import TYPES, Recipe, write_world
+    from ..worlds.forms import FORMS, write_form
+
+    recipe = Recipe(
+        seed=args.seed,
+        articles=args.articles,
+        questions=args.questions,
+        split=args.split,
+        hops=parse_hops(args.hops),
+        types=tuple(t.strip() for t in args.types.split(",")) if args.types else TYPES,
+        phrasings=args.phrasings,
+        noise=args.noise,
+        near_duplicates=args.near_duplicates,
+        unanswerable=args.unanswerable,
+    )
+    forms = [f for f in args.form.split(",") if f and f != "subquest"]
+    for form in forms:
+        if form not in FORMS:
+            raise UsageError(f"--form {form!r}: choose from subquest, {', '.join(FORMS)}")
+    written = write_world(args.out, recipe, args.workers)
+    files = [str(p) for form in forms for p in write_form(args.out, form)]
+    if written.questions < recipe.questions:
+        short = recipe.questions - written.questions
+        print(f"{short} questions of these types and hops could not be found: allow more articles", file=sys.stderr)
+    if args.json:
+        counts = {"articles": written.articles, "questions": written.questions}
+        print(json.dumps({"folder": str(args.out), **counts, "forms": files}))
+    else:
+        print(f"{args.out}: {written.articles} articles, {written.questions} questions", file=sys.stderr)
+    return 0 if written.questions == recipe.questions else 1
+
+
+def _check(args: argparse.Namespace) -> int:
+    from ..worlds import check_world
+
+    report = check_world(args.folder)
+    if args.json:
+        figures = {"articles": report.articles, "facts": report.facts, "questions": report.questions}
+        tables = {"kinds": dict(report.kinds), "relations": len(report.relations), "types": dict(report.types)}
+        print(json.dumps({"sound": report.sound, **figures, **tables, "problems": report.problems}))
+    else:
+        for problem in report.problems:
+            print(problem, file=sys.stderr)
+        verdict = "sound" if report.sound else f"{len(report.problems)} problems"
+        counts = f"{report.articles} articles, {report.facts} facts, {report.questions} questions"
+        print(f"{args.folder}: {counts}: {verdict}", file=sys.stderr)
+    return 0 if report.sound else 1
+
+
+def _sample(args: argparse.Namespace) -> int:
+    from ..worlds.check import read_lines
+    from ..worlds.stream import Stream
+
+    stream = Stream(args.seed, "sample")
+    pages = stream.sample(list(read_lines(args.folder / "corpus.jsonl")), args.n)
+    questions = stream.sample(list(read_lines(args.folder / "questions.jsonl")), args.n)
+    if args.json:
+        print(json.dumps({"articles": pages, "questions": questions}, ensure_ascii=False))
+        return 0
+    for page in pages:
+        print(f"## {page['title']}\n{page['text']}\n")
+    for q in questions:
+        print(f"[{q['type']}, {q['hops']} hops] {q['question']}\n  answer: {'; '.join(q.get('answers', ['none']))}")
+        for n, step in enumerate(q["decomposition"], 1):
+            print(f"  {n}. {step['question']} -> {step.get('answer', '')} ({step.get('support', '')})")
+        print()
+    return 0
+
+
+def _site(args: argparse.Namespace) -> int:
+    from ..worlds.site import Site, serve
+
+    site = Site.open(args.folder)
+    if args.write is not None:
+        count = site.write(args.write)
+        print(f"{args.write}: {count} files", file=sys.stderr)
+        return 0
+    with serve(site, args.port) as url:
+        print(f"{url} (Ctrl-C stops)", file=sys.stderr)
+        serve.wait()
+    return 0
+
+
+def _plans(args: argparse.Namespace) -> int:
+    from ..worlds.rewrite import rewrite_file
+
+    report = rewrite_file(args.source, args.out)
+    if args.json:
+        print(json.dumps(report.as_dict()))
+    else:
+        print(report.summary(), file=sys.stderr)
+    return 0

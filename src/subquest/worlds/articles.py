@@ -1,0 +1,306 @@
+"""Articles: which facts an article tells, in what order, and how its sentences are put together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from .entity import Entity
+from .prose.banks import banks
+from .prose.engine import Bank, Fact, Teller, Template, applicable, capitalise, fix_articles, made_in
+from .region import Region
+from .relations import INVERSES, RELATIONS
+from .stream import Stream
+
+LABELS = {
+    "elevation": "Elevation",
+    "population": "Population",
+    "area": "Area",
+    "founded": "Founded",
+    "length": "Length",
+    "running_time": "Running time",
+    "release_date": "Released",
+    "pages": "Pages",
+    "published": "Published",
+    "tracks": "Tracks",
+    "capacity": "Capacity",
+    "opened": "Opened",
+    "launched": "Launched",
+    "height": "Height",
+    "depth": "Depth",
+    "employees": "Employees",
+    "students": "Students",
+    "first_ascent": "First ascent",
+}
+LISTS = {
+    "directed": "Films as director",
+    "starred_in": "Filmography",
+    "books": "Bibliography",
+    "recordings": "Discography",
+    "paintings": "Paintings",
+    "scored": "Film scores",
+    "fleet": "Fleet",
+    "films_of": "Films",
+}
+
+
+BIRTH = frozenset(("birth_date", "birth_place", "father", "mother"))
+"""Told by verbs that say "was born", which cannot follow a participle that says it too."""
+
+
+class Stated(NamedTuple):
+    """A fact and where its surface form stands in the article's text."""
+
+    fact: Fact
+    start: int
+
+
+class Article(NamedTuple):
+    """An entity's page: its text and the facts it states."""
+
+    entity: Entity
+    text: str
+    facts: tuple[Stated, ...]
+
+
+class Plan(NamedTuple):
+    """Which relations each article keeps to itself: by entity id, the relations it does not tell."""
+
+    hidden: dict[str, set[str]]
+
+
+CORE_FACTS = {
+    "country": ("capital", "language", "currency", "independence"),
+    "province": ("country", "seat"),
+    "city": ("province", "founded", "population"),
+    "university": ("city", "founded"),
+}
+"""Facts that questions of other regions may use: always stated in the entity's own article."""
+
+
+def spread_facts(region: Region) -> Plan:
+    """Decides where facts stand: with their subject, with their object, with both, and a few nowhere."""
+    s = Stream(region.seed, region.number, "spread")
+    hidden: dict[str, set[str]] = {e.id: set() for e in region.entities}
+    for entity in region.entities:
+        for name in entity.facts:
+            if name in INVERSES and not s.chance(0.72):
+                hidden[entity.id].add(name)
+    for entity in region.entities:
+        kept = CORE_FACTS.get(entity.kind, ()) if entity.core else ()
+        for name in entity.facts:
+            relation = RELATIONS.get(name)
+            if relation is None or name in kept:
+                continue
+            if relation.inverse:
+                others = entity.many(name)
+                told = all(o.region == region.number and relation.inverse not in hidden[o.id] for o in others)
+                if told and others and s.chance(0.08):
+                    hidden[entity.id].add(name)
+            elif s.chance(0.05) and name not in ("citizenship", "occupation", "country", "noun"):
+                hidden[entity.id].add(name)
+    return Plan(hidden)
+
+
+def write_articles(region: Region, noise: float = 1.0) -> Iterator[Article]:
+    """The region's articles, one an entity, in the order of its entities."""
+    plan = spread_facts(region)
+    for entity in region.entities:
+        yield Composer(entity, Stream(region.seed, "article", entity.id), plan.hidden[entity.id], noise).article()
+
+
+class Composer:
+    """Writes one article."""
+
+    def __init__(self, entity: Entity, stream: Stream, hidden: set[str], noise: float) -> None:
+        self.entity, self.stream, self.noise = entity, stream, noise
+        self.bank: Bank = banks()[entity.kind]
+        self.teller = Teller(entity, stream, self.bank.lexicon)
+        facts = entity.facts
+        self.left = {r for r in self.bank.order if r in facts and r not in hidden and facts[r] != []}
+        if entity.aliases:
+            self.left.add("alias")
+        self.text = ""
+        self.facts: list[Stated] = []
+        self.last = "name"
+        self.sentences = 0
+
+    def article(self) -> Article:
+        self._sentence(self.teller.tell(self._pick(self._leads())))
+        tail = self._set_aside()
+        clauses = self._clauses()
+        for clause in self._with_colour(clauses):
+            self._say(clause)
+        for block in tail:
+            self._block(block)
+        return Article(self.entity, self.text, tuple(self.facts))
+
+    def _leads(self) -> list[Template]:
+        e, left = self.entity, self.left
+        found = [t for t in self.bank.leads if applicable(t, e, left)]
+        if not found:  # everything a lead could tell is hidden: open with what any entity has
+            left = {r for r in self.bank.order if r in e.facts} | ({"alias"} if e.aliases else set())
+            found = [t for t in self.bank.leads if applicable(t, e, left)]
+        return found
+
+    def _pick(self, templates: list[Template]) -> Template:
+        template = self.stream.pick(templates)
+        self.left.difference_update(template.needs)
+        return template
+
+    def _set_aside(self) -> list[tuple[str, list[str]]]:
+        """Facts told in a table or a list after the text instead of in a sentence."""
+        s, out = self.stream, []
+        for relation, label in LISTS.items():
+            if relation in self.left and len(self.entity.many(relation)) >= 3 and s.chance(0.3):
+                self.left.discard(relation)
+                out.append((label, [relation]))
+        rows = [r for r in LABELS if r in self.left]
+        if len(rows) >= 2 and s.chance(0.12):
+            self.left.difference_update(rows)
+            out.append(("", rows))
+        return out
+
+    def _clauses(self) -> list[list[Template]]:
+        """The templates that tell all that is left, those of one sentence together."""
+        s, order, out = self.stream, self.bank.order, []
+        jitter = 0.5 if s.chance(0.5) else 3.0
+        queue = sorted(self.left, key=lambda r: order[r])
+        keys = {r: order[r] + s.random() * jitter for r in queue}
+        queue.sort(key=lambda r: (keys[r], r))
+        while queue:
+            first = self._telling(queue[0])
+            queue = [r for r in queue[1:] if r in self.left]
+            if first is None:
+                continue
+            sentence = [first]
+            wants = sentence[0].mode == "p" or (sentence[0].mode == "v" and s.chance(0.42))
+            if wants and queue:
+                born = first.needs[0] in ("birth_date", "birth_place") and first.mode == "p"
+                verb = self._verb([r for r in queue if not born or r not in BIRTH])
+                if verb is not None:
+                    sentence.append(verb)
+                    queue = [r for r in queue if r in self.left]
+            out.append(sentence)
+        return out
+
+    def _telling(self, relation: str) -> Template | None:
+        """A phrase for the relation; None where it can only be told together with one that was told already."""
+        fit = [t for t in self.bank.telling[relation] if all(r in self.left for r in t.needs)]
+        fit = [t for t in fit if applicable(t, self.entity, self.left)]
+        if not fit:
+            self.left.discard(relation)
+            return None
+        more = [t for t in fit if len(t.needs) > 1]
+        template = self.stream.pick(more if more and self.stream.chance(0.5) else fit)
+        if template.mode == "p" and not self._other_verb(template):
+            template = self.stream.pick([t for t in fit if t.mode != "p"] or fit)
+        self.left.difference_update(template.needs)
+        return template
+
+    def _other_verb(self, participle: Template) -> bool:
+        rest = self.left.difference(participle.needs)
+        if participle.needs[0] in ("birth_date", "birth_place"):
+            rest = rest.difference(BIRTH)
+        return any(
+            t.mode == "v" and all(r in rest for r in t.needs) for q in rest for t in self.bank.telling.get(q, ())
+        )
+
+    def _verb(self, queue: list[str]) -> Template | None:
+        for relation in queue[:2] if len(queue) > 2 else queue:
+            fit = [t for t in self.bank.telling[relation] if t.mode == "v" and all(r in self.left for r in t.needs)]
+            if fit:
+                return self._pick(fit)
+        for relation in queue[2:]:
+            fit = [t for t in self.bank.telling[relation] if t.mode == "v" and all(r in self.left for r in t.needs)]
+            if fit:
+                return self._pick(fit)
+        return None
+
+    def _with_colour(self, clauses: list[list[Template]]) -> list[list[Template]]:
+        """Colour sentences, so that articles are as long as encyclopaedia paragraphs and facts do not stand alone."""
+        s, out = self.stream, list(clauses)
+        wanted = int(self.noise * (s.between(5, 10) - 0.42 * len(clauses)) + 0.5)
+        for template in s.sample(self.bank.colours, max(0, wanted)):
+            out.insert(s.between(0, len(out)), [template])
+        return out
+
+    def _say(self, clause: list[Template]) -> None:
+        s, teller, first = self.stream, self.teller, clause[0]
+        teller.reference = self._reference(first)
+        if first.mode in ("s", "c"):
+            text = teller.tell(first)
+        elif first.mode == "p" and len(clause) > 1:
+            participle = teller.tell(first)
+            subject = teller.name()
+            verb = teller.tell(clause[1])
+            front = s.chance(0.6) or teller.reference == "pronoun"
+            text = f"{participle}, {subject} {verb}." if front else f"{subject}, {participle}, {verb}."
+        elif first.mode == "p":
+            text = f"{teller.name()} was {teller.tell(first)}."
+        elif len(clause) > 1:
+            text = self._coordinated(first, clause[1])
+        else:
+            text = f"{teller.name()} {teller.tell(first)}."
+        self._sentence(text)
+
+    def _coordinated(self, first: Template, second: Template) -> str:
+        s, teller = self.stream, self.teller
+        subject, one, roll = teller.name(), teller.tell(first), s.random()
+        if roll < 0.5:
+            return f"{subject} {one} and {teller.tell(second)}."
+        if roll < 0.65 and teller.reference != "pronoun":
+            link = "who" if self.entity.kind == "person" else "which"
+            return f"{subject}, {link} {one}, {teller.tell(second)}."
+        teller.reference = "pronoun"
+        joint = ", and" if roll < 0.85 else ";"
+        return f"{subject} {one}{joint} {teller.name()} {teller.tell(second)}."
+
+    def _reference(self, template: Template) -> str:
+        s, roll = self.stream, self.stream.random()
+        person = self.entity.kind == "person"
+        pronoun = 0.5 if person else 0.3
+        if self.last in ("s", "pronoun2") and person:
+            pronoun = 0.15
+        if template.mode == "s" and not person:
+            pronoun = 0.12
+        if roll < pronoun and not template.inner:
+            self.last = "pronoun2" if self.last == "pronoun" else "pronoun"
+            return "pronoun"
+        self.last = "s" if template.mode == "s" else "name"
+        full = 0.1 if person else 0.3 if self.sentences > 1 else 0.0
+        return "name" if s.chance(full) or not self._can_shorten() else "short"
+
+    def _can_shorten(self) -> bool:
+        return self.entity.kind not in ("country", "treaty", "war", "battle")
+
+    def _sentence(self, text: str) -> None:
+        text = capitalise(fix_articles(text))
+        self.sentences += 1
+        start = len(self.text) + 1 if self.text else 0
+        self.text = f"{self.text} {text}" if self.text else text
+        for fact in self.teller.stated:
+            at = text.find(fact.surface)
+            if at < 0:
+                raise LookupError(f"{fact.surface!r} is not in {text!r}")
+            self.facts.append(Stated(fact, start + at))
+        self.teller.stated.clear()
+
+    def _block(self, block: tuple[str, list[str]]) -> None:
+        """A list of works or a table of figures, one line an entry."""
+        label, relations = block
+        if label:
+            self._line(f"{label}:")
+            for item in sorted(self.entity.many(relations[0]), key=made_in):
+                self._line(f"- {self.teller.list_item(relations[0], item)}")
+        else:
+            for relation in relations:
+                value = self.teller.value(relation)
+                self._line(f"{LABELS[relation]}: {value}")
+
+    def _line(self, line: str) -> None:
+        start = len(self.text) + 1
+        self.text = f"{self.text}\n{line}"
+        for fact in self.teller.stated:
+            self.facts.append(Stated(fact, start + line.index(fact.surface)))
+        self.teller.stated.clear()

@@ -1,0 +1,120 @@
+"""Drafts: questions before they have an id, and what all makers of questions share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from ..record import Step
+from .chains import Chain, Statements, Walker, Words, answer_texts
+from .entity import Date, Entity
+from .programs import Atom, StepRow
+from .region import Region
+from .relations import RELATIONS
+from .stream import Stream
+
+START_KINDS = (
+    "film",
+    "film",
+    "book",
+    "book",
+    "album",
+    "song",
+    "band",
+    "painting",
+    "company",
+    "company",
+    "city",
+    "river",
+    "university",
+    "team",
+    "stadium",
+    "museum",
+    "bridge",
+    "ship",
+    "ship",
+    "award",
+    "newspaper",
+    "party",
+    "battle",
+    "war",
+    "treaty",
+    "mountain",
+    "province",
+)
+
+
+@dataclass(slots=True)
+class Draft:
+    """A question before it has an id."""
+
+    text: str
+    answers: tuple[str, ...]
+    type: str
+    steps: list[Step]
+    program: list[StepRow]
+    operation: list[Atom]
+    supports: list[str]
+    """Article id of each step."""
+
+
+class Drafter:
+    """A region, the facts its articles state and the words to ask for them."""
+
+    def __init__(self, region: Region, statements: Statements, phrasings: str = "all") -> None:
+        self.region, self.statements = region, statements
+        self.stream = Stream(region.seed, region.number, "questions")
+        self.walker = Walker(region, statements, self.stream)
+        self.words = Words(self.stream, phrasings)
+        self.people = region.kinds["person"]
+        self._owners: dict[str, list[Entity]] = {}
+
+    def start(self) -> Entity:
+        kinds = self.region.kinds
+        if self.stream.chance(0.35):
+            return self.stream.pick(self.people)
+        return self.stream.pick(kinds[self.stream.pick(START_KINDS)])
+
+    def steps(self, chain: Chain, offset: int = 0) -> list[Step]:
+        out = []
+        for i, hop in enumerate(chain.hops):
+            x = self.words.start(chain) if i == 0 else self.words.reference(hop.source, offset + i)
+            answer = answer_texts(hop.value, hop.relation, hop.source)[0]
+            out.append(Step(self.words.sub_question(hop, x), answer, self.title(hop.support)))
+        return out
+
+    def title(self, article: str) -> str:
+        if article in self.statements.titles:
+            return self.statements.titles[article]
+        for core in self.region.neighbours:
+            for entity in core.entities:
+                if entity.id == article:
+                    return entity.title
+        raise KeyError(article)
+
+    def to(self, relation: str, length: int) -> Chain | None:
+        kinds = [k for k in RELATIONS[relation].subjects if self.region.kinds.get(k)]
+        if length == 1:
+            start = self.stream.pick(self.region.kinds[self.stream.pick(kinds)])
+            chain = Chain(start)
+        else:
+            walked = self.walker.chain(self.start(), length - 1, to_entity=True)
+            if walked is None or walked.entity.kind not in kinds or walked.entity.region != self.region.number:
+                return None
+            chain = walked
+        hop = self.walker.forward(chain.entity, relation)
+        if hop is None:
+            return None
+        chain.hops.append(hop)
+        return chain
+
+    def owners(self, inverse: str) -> list[Entity]:
+        """Entities with at least two things on the other side of an inverse relation."""
+        if inverse not in self._owners:
+            self._owners[inverse] = [e for e in self.region.entities if len(e.many(inverse)) > 1]
+        return self._owners[inverse]
+
+
+def atom(value: Entity | Date | int | str) -> Any:
+    """A value as facts hold it; atoms of one relation can be compared."""
+    return value.iso if isinstance(value, Date) else value.id if isinstance(value, Entity) else value

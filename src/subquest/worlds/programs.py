@@ -1,0 +1,140 @@
+"""Programs: what a question asks, as steps over facts that can be run without reading its words.
+
+    get S R     the value of relation R of S
+    of S R      the one thing whose relation R is S (an inverse look-up that must be unique)
+    all S R     every thing whose relation R is S
+
+S is an entity's id, or `#n` for the value of step n. The last step's value is the answer unless an operation says
+otherwise. `subquest world check` runs programs over the facts that articles state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+Atom = str | int
+StepRow = tuple[str, str, str]
+"""(action, subject, relation)"""
+
+
+class Undecided(Exception):
+    """The stated facts give no answer, or more than one."""
+
+
+@dataclass(slots=True)
+class FactBase:
+    """Facts as articles state them, by subject and relation and by relation and object."""
+
+    forward: dict[tuple[str, str], set[Atom]] = field(default_factory=dict)
+    backward: dict[tuple[str, Atom], set[str]] = field(default_factory=dict)
+
+    def add(self, subject: str, relation: str, value: Atom) -> None:
+        self.forward.setdefault((subject, relation), set()).add(value)
+        self.backward.setdefault((relation, value), set()).add(subject)
+
+    def get(self, subject: Atom, relation: str) -> Atom:
+        values = self.forward.get((str(subject), relation), set())
+        if len(values) != 1:
+            raise Undecided(f"{relation} of {subject}: {len(values)} values stated")
+        return next(iter(values))
+
+    def all(self, value: Atom, relations: Iterable[str]) -> list[str]:
+        found: set[str] = set()
+        for relation in relations:
+            found |= self.backward.get((relation, value), set())
+        return sorted(found)
+
+
+def run_steps(
+    steps: Sequence[StepRow], facts: FactBase, inverses: Mapping[str, tuple[str, ...]]
+) -> list[Atom | list[str]]:
+    """The value of every step; raises Undecided where the facts do not settle one."""
+    values: list[Atom | list[str]] = []
+    for action, subject, relation in steps:
+        source: Atom | list[str] = subject
+        if subject.startswith("#"):
+            number, _, item = subject[1:].partition(".")
+            source = values[int(number) - 1]
+            if item:
+                source = source[int(item)] if isinstance(source, list) else source
+        if isinstance(source, list):
+            raise Undecided(f"{relation} of a list")
+        if action == "get":
+            values.append(facts.get(source, relation))
+            continue
+        found = facts.all(source, inverses[relation])
+        if action == "all":
+            values.append(found)
+        elif len(found) == 1:
+            values.append(found[0])
+        else:
+            raise Undecided(f"{relation} of {source}: {len(found)} things stated")
+    return values
+
+
+def year_of(value: Atom | list[str]) -> int:
+    return value if isinstance(value, int) else int(str(value)[:4])
+
+
+def run_operation(operation: Sequence[Atom], values: Sequence[Atom | list[str]]) -> Atom:
+    """The answer as an atom: an entity id, a number, a date, `yes` or `no`."""
+    name, *rest = operation
+    if name in ("pick", "order", "same", "years", "age"):
+        i, j = values[int(rest[0]) - 1], values[int(rest[1]) - 1]
+        if isinstance(i, list) or isinstance(j, list):
+            raise Undecided("a list where one value is needed")
+        answer = _pair(str(name), i, j, rest[2:])
+        if isinstance(answer, str) and answer.startswith("#"):
+            value = values[int(answer[1:]) - 1]
+            if isinstance(value, list):
+                raise Undecided("a list where one value is needed")
+            return value
+        return answer
+    if name == "count":
+        found = values[int(rest[0]) - 1]
+        return len(found) if isinstance(found, list) else 1
+    if name == "both":
+        one, two = values[int(rest[0]) - 1], values[int(rest[1]) - 1]
+        common = sorted(set(one if isinstance(one, list) else ()) & set(two if isinstance(two, list) else ()))
+        if len(common) != 1:
+            raise Undecided(f"{len(common)} things in both lists")
+        return common[0]
+    if name == "best":
+        return _best(str(rest[0]), values[int(rest[1]) - 1], values[int(rest[2]) - 1 :])
+    if name == "before":
+        return sum(year_of(v) < int(rest[1]) for v in values[int(rest[0]) - 1 :])
+    last = values[-1]
+    if isinstance(last, list):
+        raise Undecided("a list where one value is needed")
+    return last
+
+
+def _pair(name: str, i: Atom, j: Atom, rest: Sequence[Atom]) -> Atom:
+    if name == "same":
+        return "yes" if i == j else "no"
+    if name == "years":
+        return abs(year_of(i) - year_of(j))
+    if name == "age":
+        a, b = str(i), str(j)
+        return year_of(b) - year_of(a) - (b[5:] < a[5:])
+    if type(i) is not type(j):
+        i, j = year_of(i), year_of(j)
+    if i == j:
+        raise Undecided("the compared values are equal")
+    less = i < j  # type: ignore[operator]
+    if name == "order":
+        return "yes" if less else "no"
+    smaller, first, second = rest
+    return first if less == (smaller == "min") else second
+
+
+def _best(which: str, things: Atom | list[str], values: Sequence[Atom | list[str]]) -> Atom:
+    if not isinstance(things, list) or len(things) != len(values):
+        raise Undecided("the list and its values do not match")
+    keyed = sorted((v, t) for v, t in zip(values, things, strict=True) if not isinstance(v, list))
+    if which == "max":
+        keyed.reverse()
+    if keyed[0][0] == keyed[1][0]:
+        raise Undecided("the best value is shared")
+    return keyed[0][1]
