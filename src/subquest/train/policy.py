@@ -108,6 +108,7 @@ class Policy(nn.Module):
         `dtype`. `checkpointing` trades a second forward pass for the memory of activations."""
         super().__init__()
         a = self.architecture = source.architecture
+        self.config: Any = source.config
         with torch.device("meta"):
             self.model = Decoder(a)
             self.lm_head = nn.Linear(a.width, a.vocabulary, bias=False)
@@ -115,6 +116,7 @@ class Policy(nn.Module):
         if a.tied:
             self.lm_head.weight = self.model.embed_tokens.weight
         self.dtype, self.checkpointing, self.lora = dtype, checkpointing, lora
+        self._kept: dict[str, Tensor] = {}
         self.load_base(source.state)
         cosines, sines = a.rotary_table(torch.device(device))
         self.cosines, self.sines = cosines, sines
@@ -137,17 +139,29 @@ class Policy(nn.Module):
                     if hasattr(block, target):
                         setattr(block, target, LoraLinear(getattr(block, target), settings))
 
+    def keep_reference(self) -> None:
+        """Remember the weights as they are, so that `reference` can go back to them. An adapter needs no copy."""
+        if self.lora is None:
+            self._kept = {name: p.detach().clone() for name, p in self.named_parameters()}
+
     @contextmanager
     def reference(self) -> Iterator[None]:
-        """The adapter off: the policy that training started from."""
+        """The policy that training started from: the adapter off, or the weights that were kept."""
         layers = [layer for _, layer in lora_layers(self)]
         for layer in layers:
             layer.enabled = False
+        self._swap_kept()
         try:
             yield
         finally:
+            self._swap_kept()
             for layer in layers:
                 layer.enabled = True
+
+    def _swap_kept(self) -> None:
+        for name, parameter in self.named_parameters():
+            if name in self._kept:
+                parameter.data, self._kept[name] = self._kept[name], parameter.data
 
     def hidden(self, batch: Batch) -> Tensor:
         """States of the last layer, one a token of the packed batch."""

@@ -23,7 +23,6 @@ from .guards import Guards
 from .loss import LOSSES, LossSettings
 from .optimise import Optimiser, logprobs_of
 from .policy import Policy
-from .recipe import Recipe
 from .rollouts import episode_figures, place_seed, roll_out
 from .run import TrainRun
 from .stream import Stream
@@ -65,6 +64,8 @@ class RLTrainer:
         self.by = "role" if self.loss.level == "role" else "rollout"
         steps = recipe.optimiser.steps * recipe.optimiser.minibatches
         self.optimiser = Optimiser(policy, recipe.optimiser, steps)
+        if self.loss.kl:
+            policy.keep_reference()
         self.guards = Guards(recipe.guards)
         self.step = 0
         self.best = -1.0
@@ -162,7 +163,7 @@ class RLTrainer:
         return figures
 
     def _reference(self, batch: Batch) -> torch.Tensor | None:
-        if not self.loss.kl or self.policy.lora is None:
+        if not self.loss.kl:
             return None
         o = self.recipe.optimiser
         with self.policy.reference():

@@ -1,4 +1,4 @@
-"""A training run on disk: its recipe, checkpoints, curves and sample episodes; made once, resumed any number of times."""
+"""A training run on disk: its recipe, checkpoints, curves and sample episodes. Made once, resumed at will."""
 
 from __future__ import annotations
 

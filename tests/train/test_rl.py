@@ -1,0 +1,178 @@
+"""The RL loop on a tiny model and the real rollout engine: it learns, it resumes, it stops when it should."""
+
+import asyncio
+import json
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from subquest.engine import Sampling
+from subquest.engine.torch.engine import TorchEngine
+from subquest.errors import UsageError
+from subquest.record import Episode, Question
+from subquest.rewards.base import Reward, shared
+from subquest.systems.coda import CoDA
+from subquest.train.guards import Collapsed
+from subquest.train.policy import Policy
+from subquest.train.recipe import DataPart, GuardPart, ModelPart, OptimiserPart, Recipe, RolloutPart
+from subquest.train.rl import RLTrainer
+from subquest.train.run import TrainRun
+from subquest.train.setup import make_policy
+from subquest.train.stream import Stream
+from subquest.train.tiny import tiny_source
+
+from ..systems.fakes import FakeSearch
+
+torch.set_num_threads(1)
+QUESTIONS = [Question(f"q{i}", f"What is {i}?", (str(i),), dataset="toy") for i in range(8)]
+RECIPE = Recipe(
+    name="toy",
+    kind="rl",
+    model=ModelPart("random:llama", rank=4, alpha=16.0),
+    data=(DataPart("none"),),
+    loss="coda",
+    advantage="coda",
+    rollout=RolloutPart(questions=4, group=4, max_tokens=8, concurrency=64),
+    optimiser=OptimiserPart(steps=4, learning_rate=5e-2, micro_tokens=4096),
+    guards=GuardPart(cut_turns=2.0, kl=100.0, entropy=0.0),
+    evaluate_every=2,
+    evaluate_questions=4,
+    checkpoint_every=1,
+)
+
+
+class Lowercase:
+    """Rewards the share of lower-case letters in what the planner writes: something a random model can learn at once."""
+
+    async def score(self, episodes: list[Episode]) -> list[Reward]:
+        def share(episode: Episode) -> float:
+            text = episode.trajectories[0].agent_text
+            return sum("a" <= c <= "z" for c in text) / max(len(text), 1)
+
+        return [shared(e, {"lowercase": share(e)}) for e in episodes]
+
+
+def trainer(folder: Path, recipe: Recipe = RECIPE, *, minutes: float | None = None, watch: object = None) -> RLTrainer:
+    source = tiny_source("llama", vocabulary=260)
+    policy = make_policy(recipe.model, source, device=torch.device("cpu"), seed=recipe.seed)
+    engine = TorchEngine(source, device="cpu", cache_tokens=65_536)
+    settings = {"turns": 1, "force": False}
+    sampling = Sampling(max_tokens=recipe.rollout.max_tokens, temperature=1.0, logprobs=True)
+    system = CoDA(engine, FakeSearch(), sampling=sampling, **settings)
+    greedy = CoDA(engine, FakeSearch(), sampling=replace(sampling, temperature=0.0), **settings)
+    run = TrainRun(folder, recipe, minutes=minutes)
+    stream = Stream(QUESTIONS, recipe.seed)
+    return RLTrainer(run, policy, engine, system, greedy, stream, QUESTIONS[:2], Lowercase(), watch=watch)  # type: ignore[arg-type]
+
+
+def finish(t: RLTrainer) -> dict[int, dict[str, float]]:
+    """Train to the end and return the curves."""
+    try:
+        asyncio.run(t.train())
+    finally:
+        asyncio.run(t.engine.close())
+        curves: dict[int, dict[str, float]] = {}
+        t.run.store.flush()
+        for step, name, value in t.run.store.metrics():
+            curves.setdefault(step, {})[name] = value
+        t.run.close()
+    return curves
+
+
+def test_it_learns(tmp_path: Path) -> None:
+    recipe = replace(
+        RECIPE, optimiser=replace(RECIPE.optimiser, steps=10), rollout=replace(RECIPE.rollout, questions=8)
+    )
+    curves = finish(trainer(tmp_path, recipe))
+    assert sorted(curves) == list(range(11))
+    first, last = (sum(curves[s]["reward"] for s in steps) / 3 for steps in ((1, 2, 3), (8, 9, 10)))
+    assert last > 2 * first
+    assert curves[10]["kl"] > 0
+    assert {"seconds_rollout", "seconds_update", "em", "length_planner", "reward/lowercase", "gradient_norm"} <= curves[
+        1
+    ].keys()
+    assert (tmp_path / "best" / "adapter_model.safetensors").is_file()
+    assert "dev_f1" in json.loads((tmp_path / "best" / "dev.json").read_text())
+
+
+def test_an_interrupted_run_equals_the_unbroken_one(tmp_path: Path) -> None:
+    unbroken = finish(trainer(tmp_path / "a"))
+
+    class Killed(Exception):
+        pass
+
+    def kill(step: int, figures: object) -> None:
+        if step == 2:
+            raise Killed
+
+    with pytest.raises(Killed):
+        finish(trainer(tmp_path / "b", watch=kill))
+    resumed = finish(trainer(tmp_path / "b"))
+    same = ("reward", "gradient_norm", "total", "kl", "entropy", "em", "dev_f1", "completion_tokens")
+    for step in unbroken:
+        for name in same:
+            if name in unbroken[step]:
+                assert resumed[step][name] == pytest.approx(unbroken[step][name], abs=1e-6), (step, name)
+
+
+def test_a_slice_stops_in_time_with_a_checkpoint(tmp_path: Path) -> None:
+    t = trainer(tmp_path, minutes=0.0)
+    finish(t)
+    assert t.step == 0
+    assert t.run.checkpoints.steps() == [0]
+
+
+def test_another_recipe_cannot_resume_the_run(tmp_path: Path) -> None:
+    TrainRun(tmp_path, RECIPE).close()
+    with pytest.raises(UsageError, match="another recipe"):
+        TrainRun(tmp_path, replace(RECIPE, seed=1))
+
+
+def test_a_guard_stops_the_run_and_names_the_reason(tmp_path: Path) -> None:
+    recipe = replace(RECIPE, guards=GuardPart(cut_turns=0.0, kl=100.0, entropy=0.0))
+    with pytest.raises(Collapsed, match="cut_turns"):
+        finish(trainer(tmp_path, recipe))
+
+
+def test_dynamic_sampling_refills_with_whole_groups(tmp_path: Path) -> None:
+    class Every(Lowercase):
+        async def score(self, episodes: list[Episode]) -> list[Reward]:
+            # odd questions have no spread and must be replaced
+            return [
+                shared(e, {"r": float(i % 4) if int(e.question.id[1:]) % 2 == 0 else 1.0})
+                for i, e in enumerate(episodes)
+            ]
+
+    recipe = replace(RECIPE, rollout=replace(RECIPE.rollout, dynamic=True))
+    t = trainer(tmp_path, recipe)
+    t.reward = Every()
+    figures, episodes = asyncio.run(t.one_step())
+    asyncio.run(t.engine.close())
+    t.run.close()
+    assert len(episodes) == 16
+    assert {int(e.question.id[1:]) % 2 for e in episodes} == {0}
+    assert figures["drawn"] > 16
+
+
+def test_several_minibatches_use_the_old_policy(tmp_path: Path) -> None:
+    recipe = replace(RECIPE, optimiser=replace(RECIPE.optimiser, minibatches=2, steps=1))
+    t = trainer(tmp_path, recipe)
+    figures, _ = asyncio.run(t.one_step())
+    asyncio.run(t.engine.close())
+    t.run.close()
+    assert t.optimiser.step_count == 2
+    assert figures["ratio_max"] > 1.0
+    assert figures["mismatch"] < 1e-3  # the rollout engine and the training forward agree on the CPU
+
+
+def test_full_fine_tuning_trains_all_weights(tmp_path: Path) -> None:
+    recipe = replace(RECIPE, model=ModelPart("random:llama", rank=0), optimiser=replace(RECIPE.optimiser, steps=1))
+    t = trainer(tmp_path, recipe)
+    before = {k: v.clone() for k, v in t.policy.state_dict().items()}
+    finish(t)
+    assert isinstance(t.policy, Policy)
+    assert all(not math.isclose(float((v - before[k]).abs().sum()), 0.0) for k, v in t.policy.state_dict().items())
+    assert (tmp_path / "best" / "model.safetensors").is_file()
