@@ -1,0 +1,391 @@
+"""Gold plans as people would write them: triples and `>>` forms into natural sub-questions with `#n`.
+
+2WikiMultiHopQA's plans are triples ("X >> director") that name intermediate entities outright; MuSiQue mixes triples
+with bare lower-case questions. By rule: a triple becomes a question of its relation, a subject that is an earlier
+step's answer becomes `#n`, a title's bracket becomes a descriptor ("the 1959 film Li'l Abner"), and bare questions
+get their capitals (from the whole question), a question mark and clean spacing.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import re
+import sys
+import unicodedata
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, TextIO
+
+from ..errors import DataError
+from ..record import Question, Step
+
+RELATIONS: dict[str, str] = {
+    "applies to jurisdiction": "To which jurisdiction does {x} apply?",
+    "author": "Who is the author of {x}?",
+    "award received": "Which award did {x} receive?",
+    "capital": "What is the capital of {x}?",
+    "capital of": "What is {x} the capital of?",
+    "cast member": "Who starred in {x}?",
+    "cause of death": "What was the cause of death of {x}?",
+    "child": "Who is the child of {x}?",
+    "composer": "Who composed the music for {x}?",
+    "conflict": "In which conflict did {x} take part?",
+    "contains administrative territorial entity": "Which administrative division does {x} contain?",
+    "continent": "On which continent is {x}?",
+    "country": "In which country is {x}?",
+    "country of citizenship": "What is the country of citizenship of {x}?",
+    "country of origin": "What is the country of origin of {x}?",
+    "creator": "Who created {x}?",
+    "crosses": "What does {x} cross?",
+    "date of birth": "When was {x} born?",
+    "date of death": "When did {x} die?",
+    "developer": "Who developed {x}?",
+    "director": "Who directed {x}?",
+    "distributed by": "Who distributed {x}?",
+    "educated at": "Where was {x} educated?",
+    "employer": "Who employed {x}?",
+    "father": "Who is the father of {x}?",
+    "field of work": "What is the field of work of {x}?",
+    "followed by": "What was {x} followed by?",
+    "follows": "What did {x} follow?",
+    "founded by": "Who founded {x}?",
+    "has part": "What is {x} made up of?",
+    "headquarters location": "Where are the headquarters of {x}?",
+    "inception": "When was {x} founded?",
+    "instance of": "What kind of thing is {x}?",
+    "instrument": "Which instrument does {x} play?",
+    "licensed to broadcast to": "Which place is {x} licensed to broadcast to?",
+    "located in or next to body of water": "Next to which body of water is {x}?",
+    "located in the administrative territorial entity": "In which administrative division is {x} located?",
+    "located on terrain feature": "On which terrain feature is {x} located?",
+    "location": "Where is {x} located?",
+    "location of formation": "Where was {x} formed?",
+    "manufacturer": "Who manufactures {x}?",
+    "member of": "What is {x} a member of?",
+    "member of political party": "Which political party is {x} a member of?",
+    "member of sports team": "Which sports team is {x} a member of?",
+    "mother": "Who is the mother of {x}?",
+    "mouth of the watercourse": "Into what does {x} flow?",
+    "movement": "Which movement is {x} associated with?",
+    "named after": "After whom or what is {x} named?",
+    "native language": "What is the native language of {x}?",
+    "notable work": "What is a notable work of {x}?",
+    "operator": "Who operates {x}?",
+    "original broadcaster": "Which broadcaster originally aired {x}?",
+    "original language of film or TV show": "What is the original language of {x}?",
+    "owned by": "Who owns {x}?",
+    "parent taxon": "What is the parent taxon of {x}?",
+    "part of": "What is {x} part of?",
+    "part of the series": "Which series is {x} part of?",
+    "participant": "Who took part in {x}?",
+    "participant in": "What did {x} take part in?",
+    "performer": "Who is the performer of {x}?",
+    "place of birth": "Where was {x} born?",
+    "place of burial": "Where is {x} buried?",
+    "place of death": "Where did {x} die?",
+    "place of detention": "Where was {x} detained?",
+    "place served by transport hub": "Which place does {x} serve?",
+    "platform": "On which platform does {x} run?",
+    "present in work": "In which work does {x} appear?",
+    "producer": "Who produced {x}?",
+    "publication date": "When was {x} released?",
+    "publisher": "Who published {x}?",
+    "record label": "What is the record label of {x}?",
+    "religion": "What is the religion of {x}?",
+    "screenwriter": "Who wrote the screenplay of {x}?",
+    "shares border with": "What does {x} share a border with?",
+    "sibling": "Who is a sibling of {x}?",
+    "sport": "Which sport does {x} belong to?",
+    "spouse": "Who is the spouse of {x}?",
+    "winner": "Who won {x}?",
+    "work location": "Where did {x} work?",
+}
+"""Relations of the two sets and the question each becomes."""
+
+DESCRIPTORS = frozenset(
+    [
+        "film",
+        "song",
+        "album",
+        "band",
+        "novel",
+        "book",
+        "play",
+        "director",
+        "actor",
+        "actress",
+        "singer",
+        "musician",
+        "composer",
+        "writer",
+        "author",
+        "politician",
+        "footballer",
+        "painter",
+        "poet",
+        "screenwriter",
+        "producer",
+        "photographer",
+        "magazine",
+        "newspaper",
+        "opera",
+        "game",
+        "series",
+        "musical",
+        "company",
+        "group",
+        "soundtrack",
+        "single",
+        "EP",
+        "filmmaker",
+        "cinematographer",
+        "architect",
+        "journalist",
+        "cricketer",
+        "river",
+        "city",
+        "village",
+        "town",
+        "station",
+        "airport",
+        "bishop",
+        "king",
+        "queen",
+        "cyclist",
+        "boxer",
+        "rapper",
+        "drummer",
+        "guitarist",
+        "comics",
+        "manga",
+    ]
+)
+SMALL_WORDS = frozenset(
+    [
+        "a",
+        "an",
+        "and",
+        "at",
+        "by",
+        "for",
+        "from",
+        "in",
+        "is",
+        "of",
+        "on",
+        "or",
+        "the",
+        "to",
+        "what",
+        "when",
+        "where",
+        "which",
+        "who",
+        "with",
+    ]
+)
+MALFORMED, UNKNOWN, UNLINKED = "malformed step", "unknown relation", "reference to a later step"
+
+
+@dataclass(slots=True)
+class PlanReport:
+    """How a file's plans fared."""
+
+    plans: int = 0
+    rewritten: int = 0
+    """Plans whose every step is natural now."""
+    unchanged: int = 0
+    """Plans that were natural already."""
+    steps: int = 0
+    triples: int = 0
+    linked: int = 0
+    """Subjects replaced by `#n`."""
+    refused: Counter[str] = field(default_factory=Counter)
+    """Plans left out, by reason."""
+
+    def as_dict(self) -> dict[str, Any]:
+        return {
+            "plans": self.plans, "rewritten": self.rewritten, "unchanged": self.unchanged, "steps": self.steps,
+            "triples": self.triples, "linked": self.linked, "refused": dict(self.refused),
+        }  # fmt: skip
+
+    def summary(self) -> str:
+        left = ", ".join(f"{reason}: {n}" for reason, n in sorted(self.refused.items())) or "none"
+        return (
+            f"{self.plans} plans: {self.rewritten} rewritten, {self.unchanged} natural already; {self.triples} triples "
+            f"among {self.steps} steps, {self.linked} subjects linked; left out: {left}"
+        )
+
+
+class Refused(Exception):
+    """A plan that the rules cannot make natural; the argument is the reason."""
+
+
+def rewrite_plan(question: Question, report: PlanReport | None = None) -> Question:
+    """The question with a natural plan; raises Refused with the reason where the rules do not reach."""
+    report = report if report is not None else PlanReport()
+    steps: list[Step] = []
+    for n, step in enumerate(question.decomposition, 1):
+        text = step.question.strip()
+        if any(int(m) >= n for m in re.findall(r"#(\d+)", text)):
+            raise Refused(UNLINKED)
+        if ">>" in text:
+            report.triples += 1
+            text = _from_triple(text, question, steps, report)
+        else:
+            text = polish(text, question.question)
+        report.steps += 1
+        steps.append(replace(step, question=text))
+    return replace(question, decomposition=tuple(steps))
+
+
+def _from_triple(text: str, question: Question, earlier: list[Step], report: PlanReport) -> str:
+    subject, _, relation = (part.strip() for part in text.partition(">>"))
+    if not subject or not relation:
+        raise Refused(MALFORMED)
+    template = RELATIONS.get(relation.lower())
+    if template is None:
+        raise Refused(UNKNOWN)
+    link = _link(subject, question, earlier)
+    if link:
+        report.linked += 1
+        return template.replace("{x}", f"#{link}")
+    subject = re.sub(r"\s+,", ",", subject)
+    if relation == "country" and re.search(r"#\d+ at the \d{4}", subject):
+        template = "Which country hosted the event in {x}?"
+    named = describe(subject)
+    return (
+        template.replace("{x}?", "{x}").replace("{x}", named) if named.endswith("?") else template.replace("{x}", named)
+    )
+
+
+def _link(subject: str, question: Question, earlier: list[Step]) -> int:
+    """The step whose answer the subject is; 0 where it is none. The nearest match wins, a name in the question never."""
+    if "#" in subject:
+        return 0
+    best, score = 0, 0.0
+    for n, step in enumerate(earlier, 1):
+        likeness = alike(subject, step.answer)
+        if likeness > score:
+            best, score = n, likeness
+    if score >= 0.5:
+        return best
+    asked = set(_tokens(question.question))
+    named = [t for t in _tokens(_bare(subject)) if t not in asked]
+    used = {int(m) for s in earlier for m in re.findall(r"#(\d+)", s.question)}
+    free = [n for n in range(1, len(earlier) + 1) if n not in used]
+    # A subject that the question does not name can only have come from an earlier step.
+    if len(named) == len(_tokens(_bare(subject))) and len(free) == 1:
+        return free[0]
+    return 0
+
+
+def _bare(title: str) -> str:
+    return re.sub(r"\s*\([^)]*\)$", "", title)
+
+
+def _tokens(text: str) -> list[str]:
+    plain = unicodedata.normalize("NFKD", text).encode("ascii", "ignore").decode().lower()
+    return re.findall(r"[a-z0-9]+", plain)
+
+
+def alike(a: str, b: str) -> float:
+    """How much two names are the same person's: 1 equal, above 0.5 where one adds initials, titles or brackets."""
+    one, two = _tokens(_bare(a)), _tokens(_bare(b))
+    if not one or not two:
+        return 0.0
+    if one == two:
+        return 1.0
+    x, y = set(one), set(two)
+    shared = len(x & y) / min(len(x), len(y))
+    whole = len(x & y) / len(x | y)
+    return 0.4 + 0.5 * whole if shared == 1.0 else whole
+
+
+def describe(title: str) -> str:
+    """`Li'l Abner (1959 film)` as `the 1959 film Li'l Abner`; other brackets stay."""
+    match = re.fullmatch(r"(.+?) \(([^()]+)\)", title)
+    if match and match.group(2).split()[-1] in DESCRIPTORS:
+        return f"the {match.group(2)} {match.group(1)}"
+    return title
+
+
+def polish(text: str, whole: str) -> str:
+    """A bare question with spacing, capitals as in the whole question, and a question mark."""
+    text = re.sub(r"\s+([?,.;:])", r"\1", re.sub(r"\s+", " ", text.strip()))
+    text = re.sub(r"\s+'s\b", "'s", text)
+    capitals = {}
+    for word in re.findall(r"(?<=\s)[A-Z][\w'’-]*", whole):
+        if word.lower() not in SMALL_WORDS:
+            capitals.setdefault(word.lower(), word)
+    if text == text.lower():
+        text = re.sub(r"(?<![#\w])[a-z][\w'’-]*", lambda m: capitals.get(m.group(), m.group()), text)
+    text = re.sub(r"\bi\b", "I", text).rstrip("?. ") + "?"
+    return text[0].upper() + text[1:]
+
+
+def read_questions(path: Path) -> Iterator[Question]:
+    """Questions of a jsonl or jsonl.gz file in our form; unknown fields are kept in `meta`."""
+    known = {
+        "id",
+        "question",
+        "answers",
+        "dataset",
+        "split",
+        "hops",
+        "type",
+        "supporting_titles",
+        "supporting_ids",
+        "context_ids",
+        "level",
+    }
+    opened: Any = gzip.open(path, "rt", encoding="utf-8") if path.suffix == ".gz" else path.open(encoding="utf-8")
+    with opened as lines:
+        for n, line in enumerate(lines, 1):
+            try:
+                row = json.loads(line)
+                plan = tuple(
+                    Step(s["question"], s.get("answer", ""), s.get("support", ""))
+                    for s in row.get("decomposition") or ()
+                )
+                fields = {
+                    k: tuple(v) if isinstance(v, list) else v for k, v in row.items() if k in known and v is not None
+                }
+                meta = {k: v for k, v in row.items() if k not in known and k != "decomposition"}
+                yield Question(**fields, decomposition=plan, meta=meta)
+            except (json.JSONDecodeError, KeyError, TypeError) as error:
+                raise DataError(f"{path}:{n}: not a question ({error})") from None
+
+
+def rewrite_file(source: Path, out: Path | None) -> PlanReport:
+    """Rewrites a file of questions; those without a plan or with a refused one are left out and counted."""
+    report = PlanReport()
+    if not source.is_file():
+        raise DataError(f"{source} does not exist")
+    target: TextIO = out.open("w", encoding="utf-8") if out is not None else sys.stdout
+    try:
+        for question in read_questions(source):
+            if not question.decomposition:
+                report.refused["no plan"] += 1
+                continue
+            report.plans += 1
+            try:
+                natural = rewrite_plan(question, report)
+            except Refused as reason:
+                report.refused[str(reason)] += 1
+                continue
+            if natural.decomposition == question.decomposition:
+                report.unchanged += 1
+            else:
+                report.rewritten += 1
+            if out is not None:
+                from ..codec import to_dict
+
+                target.write(json.dumps(to_dict(natural), ensure_ascii=False) + "\n")
+    finally:
+        if out is not None:
+            target.close()
+    return report
