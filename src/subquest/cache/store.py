@@ -82,7 +82,9 @@ class Cache:
     def put(self, kind: str, key: Any, value: Any) -> None:
         """Store a result (JSON values). One too large for the whole cache is left out."""
         name, now = digest(kind, key), time.time()
-        packed = zlib.compress(json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode(), 3)
+        packed = zlib.compress(
+            json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass"), 3
+        )
         size = len(packed) + len(name) + len(kind) + 64
         if size > self.max_bytes:
             return

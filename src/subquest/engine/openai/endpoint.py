@@ -13,7 +13,7 @@ from ...errors import EngineError, EngineUnavailable, UsageError
 from ..base import OnRetry, Retry
 from .failures import failure, retry_after
 from .limits import Gate, Limits
-from .reply import Assembler
+from .reply import MALFORMED, Assembler
 
 if TYPE_CHECKING:
     import httpx2
@@ -76,8 +76,7 @@ class Endpoint:
             try:
                 async with gate.enter(tokens) as booking, asyncio.timeout(self.timeout):
                     data = await self._attempt(client, path, body, watch)
-                    usage = data.get("usage") or {}
-                    booking.amount = usage.get("total_tokens") or tokens
+                    booking.amount = _total_tokens(data) or tokens
                     return data
             except TimeoutError:
                 error: EngineError = EngineUnavailable(
@@ -146,7 +145,7 @@ class Endpoint:
         import httpx2
 
         url = self.base_url + path
-        content = json.dumps(body, ensure_ascii=False).encode()
+        content = json.dumps(body, ensure_ascii=False).encode("utf-8", "replace")  # documents may hold lone surrogates
         headers = {**self._headers, "Content-Type": "application/json"}
         try:
             async with client.stream("POST", url, content=content, headers=headers) as response:
@@ -181,7 +180,11 @@ class Endpoint:
             payload = line[5:].strip()
             if payload == "[DONE]":
                 return assembler.whole()
-            new = assembler.add(_checked(_parse(payload, url), url, body))
+            chunk = _checked(_parse(payload, url), url, body)
+            try:
+                new = assembler.add(chunk)
+            except MALFORMED as error:
+                raise _Failed(EngineUnavailable(f"{url}: a malformed chunk ({error!r}): {payload[:200]}")) from None
             if new and watch(new, assembler.text):
                 return assembler.whole()
         if not assembler.complete:
@@ -204,6 +207,12 @@ class _Failed(Exception):
 
 def _is_stream(headers: Mapping[str, str]) -> bool:
     return headers.get("content-type", "").startswith("text/event-stream")
+
+
+def _total_tokens(data: Mapping[str, Any]) -> int | None:
+    usage = data.get("usage")
+    total = usage.get("total_tokens") if isinstance(usage, dict) else None
+    return total if isinstance(total, int) else None
 
 
 def _model(body: Mapping[str, Any]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -10,6 +11,9 @@ from typing import Any
 from ...errors import EngineUnavailable
 from ..base import FinishReason, ToolCall
 from ..scripted import cut_at_stop
+
+MALFORMED = (KeyError, IndexError, TypeError, AttributeError, ValueError, OverflowError)
+"""What reading an answer of the wrong shape can raise."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,23 +43,23 @@ def read_reply(data: Mapping[str, Any]) -> Reply:
         message: Mapping[str, Any] = choice.get("message") or {"content": choice.get("text")}
         usage: Mapping[str, Any] = data.get("usage") or {}
         logprobs = _logprobs(choice.get("logprobs"))
-        ids = tuple(choice.get("token_ids") or ()) or _ids_among_logprobs(choice.get("logprobs"))
+        ids = _ids(choice.get("token_ids")) or _ids_among_logprobs(choice.get("logprobs"))
         matched = choice.get("stop_reason") or choice.get("matched_stop")
         details = usage.get("prompt_tokens_details") or {}
         return Reply(
             text=_text(message.get("content")),
             finish=str(choice.get("finish_reason") or ""),
             matched=matched if isinstance(matched, str) else "",
-            reasoning=message.get("reasoning_content") or message.get("reasoning") or "",
+            reasoning=_text(message.get("reasoning_content") or message.get("reasoning")),
             token_ids=ids,
-            prompt_ids=tuple(data.get("prompt_token_ids") or choice.get("prompt_token_ids") or ()),
+            prompt_ids=_ids(data.get("prompt_token_ids") or choice.get("prompt_token_ids")),
             logprobs=logprobs if not ids or logprobs is None or len(ids) == len(logprobs) else None,
             tool_calls=tuple(_tool_call(c, i) for i, c in enumerate(message.get("tool_calls") or ())),
-            prompt_tokens=usage.get("prompt_tokens"),
-            cached_tokens=details.get("cached_tokens") or usage.get("prompt_cache_hit_tokens") or 0,
-            completion_tokens=usage.get("completion_tokens"),
+            prompt_tokens=_count(usage.get("prompt_tokens")),
+            cached_tokens=_count(details.get("cached_tokens") or usage.get("prompt_cache_hit_tokens")) or 0,
+            completion_tokens=_count(usage.get("completion_tokens")),
         )
-    except (KeyError, IndexError, TypeError, AttributeError) as error:
+    except MALFORMED as error:
         raise EngineUnavailable(f"the endpoint's answer is not a completion ({error!r}): {str(data)[:300]}") from None
 
 
@@ -82,8 +86,8 @@ class Assembler:
         for choice in chunk.get("choices") or ():
             delta = choice.get("delta") or {"content": choice.get("text")}
             new += _text(delta.get("content"))
-            self._reasoning.append(delta.get("reasoning_content") or delta.get("reasoning") or "")
-            self._ids.extend(choice.get("token_ids") or ())
+            self._reasoning.append(_text(delta.get("reasoning_content") or delta.get("reasoning")))
+            self._ids.extend(_ids(choice.get("token_ids")))
             self._logprobs.extend(_logprob_entries(choice.get("logprobs")))
             for call in delta.get("tool_calls") or ():
                 self._merge_call(call)
@@ -106,11 +110,13 @@ class Assembler:
         }
 
     def _merge_call(self, call: Mapping[str, Any]) -> None:
-        merged = self._calls.setdefault(call.get("index") or 0, {"id": "", "function": {"name": "", "arguments": ""}})
+        merged = self._calls.setdefault(
+            int(call.get("index") or 0), {"id": "", "function": {"name": "", "arguments": ""}}
+        )
         function = call.get("function") or {}
-        merged["id"] = merged["id"] or call.get("id") or ""
-        merged["function"]["name"] += function.get("name") or ""
-        merged["function"]["arguments"] += function.get("arguments") or ""
+        merged["id"] = merged["id"] or _text(call.get("id"))
+        merged["function"]["name"] += _text(function.get("name"))
+        merged["function"]["arguments"] += _text(function.get("arguments"))
 
 
 def ending(reply: Reply, stops: Sequence[str], *, server_tells: bool) -> tuple[str, FinishReason, str]:
@@ -152,15 +158,28 @@ def _left_open(text: str, stop: str) -> int:
 
 
 def _text(content: Any) -> str:
+    """A message's text: a string, nothing, or a list of parts."""
     if isinstance(content, list):
-        return "".join(part.get("text") or "" for part in content if part.get("type") == "text")
+        content = "".join(part.get("text") or "" for part in content if part.get("type") == "text")
+    if content is not None and not isinstance(content, str):
+        raise TypeError(f"text is {type(content).__name__}")
     return content or ""
+
+
+def _ids(values: Any) -> tuple[int, ...]:
+    return tuple(int(i) for i in values or ())
+
+
+def _count(value: Any) -> int | None:
+    return None if value is None else int(value)
 
 
 def _tool_call(call: Mapping[str, Any], index: int) -> ToolCall:
     function = call.get("function") or {}
     arguments = function.get("arguments")
-    return ToolCall(call.get("id") or f"call_{index}", function.get("name") or "", arguments or "")
+    if isinstance(arguments, dict):  # Ollama's own form
+        arguments = json.dumps(arguments, ensure_ascii=False)
+    return ToolCall(_text(call.get("id")) or f"call_{index}", _text(function.get("name")), _text(arguments))
 
 
 def _logprob_entries(logprobs: Any) -> list[Any]:
