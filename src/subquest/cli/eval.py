@@ -1,0 +1,209 @@
+"""`subquest eval DATASET... --system A,B --out RUN`: a resumable comparison of systems."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import hashlib
+import json
+import operator
+import re
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..errors import DataError, UsageError
+from .agent import add_agent_options, build, config_from, resources
+
+if TYPE_CHECKING:
+    from ..evaluate.runner import Job
+    from ..record import Episode, Question
+
+_FILTER = re.compile(r"\s*(\w+)\s*(>=|<=|!=|==|=|>|<)\s*(.+?)\s*")
+_COMPARE: dict[str, Callable[[Any, Any], bool]] = {
+    ">=": operator.ge, "<=": operator.le, "!=": operator.ne, "==": operator.eq, "=": operator.eq,
+    ">": operator.gt, "<": operator.lt,
+}  # fmt: skip
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "datasets",
+        nargs="+",
+        metavar="DATASET",
+        help="a known set (hotpotqa, hotpotqa:dev), a file or a world's folder",
+    )
+    parser.add_argument("--out", required=True, metavar="RUN", type=Path, help="the run; the same command resumes it")
+    parser.add_argument("--limit", type=int, metavar="N", help="only the first N questions of each set")
+    parser.add_argument("--sample", type=int, metavar="N", help="a fixed random N questions of each set")
+    parser.add_argument("--filter", action="append", default=[], metavar="EXPR", help="such as hops>=3 or type=bridge")
+    parser.add_argument("--concurrency", type=int, default=8, metavar="N", help="episodes at a time")
+    parser.add_argument("--timeout", type=float, metavar="S", help="seconds a question may take")
+    parser.add_argument("--seed", type=int, default=0, help="seed for sampling questions and tokens")
+    parser.add_argument("--json", action="store_true", help="print one JSON document and nothing else")
+    add_agent_options(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    if args.concurrency < 1:
+        raise UsageError("--concurrency must be at least 1")
+    from ..evaluate.table import scored, table
+    from ..runs import RunStore
+
+    datasets = dict(_questions(source, args) for source in args.datasets)
+    config = config_from(args)
+    names = [name for name in (config.system or "coda").split(",") if name]
+    with RunStore.resume(args.out, settings=_settings(config, args)) as store:
+        asyncio.run(_evaluate(store, config, args, names, datasets))
+        result = table(scored(store))
+    if args.json:
+        print(json.dumps(result))
+    else:
+        _print_table(result)
+    return 0
+
+
+def _questions(source: str, args: argparse.Namespace) -> tuple[str, list[Question]]:
+    """The questions of one source under the name they have in the table."""
+    from dataclasses import replace
+
+    from ..data import questions_from
+    from ..data.reading import sample
+
+    questions = questions_from(source)
+    for expression in args.filter:
+        questions = [q for q in questions if _passes(q, expression)]
+    if args.sample:
+        questions = sample(questions, args.sample, args.seed)
+    questions = questions[: args.limit]
+    if not questions:
+        raise UsageError(f"{source}: no question passes --filter {' --filter '.join(args.filter)}")
+    if without := [q.id for q in questions if not q.answers]:
+        raise DataError(
+            f"{source}: question {without[0]!r} has no gold answer ({len(without)} in all); nothing can be scored"
+        )
+    path = Path(source)
+    name = path.name.split(".")[0] if path.exists() else source.partition(":")[0]
+    return name, [replace(q, dataset=name) for q in questions]
+
+
+def _passes(question: Question, expression: str) -> bool:
+    match = _FILTER.fullmatch(expression)
+    if match is None:
+        raise UsageError(f"--filter {expression!r}: write FIELD OPERATOR VALUE, such as hops>=3")
+    field, sign, wanted = match.groups()
+    value = getattr(question, field, None) if hasattr(type(question), field) else question.meta.get(field)
+    if value is None:
+        return False
+    if isinstance(value, int | float):
+        try:
+            return _COMPARE[sign](value, float(wanted))
+        except ValueError:
+            raise UsageError(f"--filter {expression!r}: {field} is a number") from None
+    return _COMPARE[sign](str(value), wanted)
+
+
+def _settings(config: Any, args: argparse.Namespace) -> dict[str, Any]:
+    """What must be the same when the run is resumed. Systems and sets may be added; questions may not change."""
+    from dataclasses import asdict
+
+    from .agent import settings_from
+
+    return {
+        "model": config.model or "embedded",
+        "index": str(Path(config.index).resolve()) if config.index and "://" not in config.index else config.index,
+        "search": asdict(config.search),
+        "sampling": asdict(config.sampling),
+        "limits": asdict(config.limits),
+        "settings": settings_from(args),
+        "preset": args.preset,
+        "seed": args.seed,
+        "prompts": _fingerprint(config.prompts),
+    }
+
+
+def _fingerprint(folder: str | None) -> str | None:
+    """Prompts by content: a changed prompt is another experiment."""
+    if folder is None:
+        return None
+    digest = hashlib.sha256()
+    for file in sorted(Path(folder).glob("*.md")):
+        digest.update(file.name.encode() + file.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+async def _evaluate(
+    store: Any, config: Any, args: argparse.Namespace, names: list[str], datasets: Mapping[str, Sequence[Question]]
+) -> None:
+    from ..evaluate.runner import evaluate, jobs_for
+    from ..systems.registry import get
+
+    async with resources(config, cache=not args.no_cache) as (engines, search):
+        systems = {name: build(get(name), config, args, engines, search) for name in names}
+        jobs = list(jobs_for(store, datasets, systems))
+        total = sum(map(len, datasets.values())) * len(systems)
+        with Progress(total, total - len(jobs)) as progress:
+            await evaluate(
+                jobs,
+                systems,
+                store,
+                concurrency=args.concurrency,
+                seconds=args.timeout,
+                seed=args.seed,
+                finished=progress.add,
+            )
+
+
+class Progress:
+    """How far an evaluation is: on a terminal a line that is rewritten, elsewhere a line now and then."""
+
+    def __init__(self, total: int, done: int) -> None:
+        self._total, self._done, self._new = total, done, 0
+        self._start = self._shown = time.monotonic()
+        self._em = self._tokens = self._cost = 0.0
+        self._failed = 0
+        self._live = sys.stderr.isatty()
+
+    def __enter__(self) -> Progress:
+        if self._done:
+            print(f"{self._done} of {self._total} are done already", file=sys.stderr)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self._new:
+            self._show(end="\n")
+
+    def add(self, job: Job, episode: Episode, scores: Mapping[str, float]) -> None:
+        self._done += 1
+        self._new += 1
+        self._em += scores["em"]
+        self._tokens += scores["prompt_tokens"] + scores["completion_tokens"]
+        self._cost += scores["cost"]
+        self._failed += int(scores["failed"])
+        if time.monotonic() - self._shown > (0.2 if self._live else 10):
+            self._show(end="\r" if self._live else "\n")
+
+    def _show(self, end: str) -> None:
+        self._shown = time.monotonic()
+        rate = self._new / max(self._shown - self._start, 1e-9)
+        left = (self._total - self._done) / rate if rate else 0
+        cost = f", cost {self._cost:.4g}" if self._cost else ""
+        failed = f", {self._failed} failed" if self._failed else ""
+        line = (
+            f"{self._done}/{self._total}  EM {self._em / self._new:.3f}  {rate:.2f}/s  "
+            f"{left / 60:.0f} min left  {self._tokens / 1000:.0f}k tokens{cost}{failed}"
+        )
+        print(f"{line:<90}" if end == "\r" else line, end=end, file=sys.stderr, flush=True)
+
+
+def _print_table(result: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> None:
+    print(f"{'data set':<20}{'system':<18}{'n':>6}{'EM':>8}{'95%':>16}{'F1':>8}{'CEM':>8}{'forced':>8}{'failed':>8}")
+    for dataset, systems in result.items():
+        for system, cell in systems.items():
+            span = f"{cell['em_low']:.3f}-{cell['em_high']:.3f}"
+            print(
+                f"{dataset:<20}{system:<18}{cell['n']:>6}{cell['em']:>8.3f}{span:>16}{cell['f1']:>8.3f}"
+                f"{cell['cem']:>8.3f}{cell['forced']:>8.2f}{cell['failed']:>8.2f}"
+            )
