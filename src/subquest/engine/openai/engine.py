@@ -268,8 +268,10 @@ class OpenAIEngine:
             wanted["stream_options"] = {"include_usage": True}
         if server in ("vllm", "sglang") and not (server == "sglang" and chat and stream):
             wanted["return_token_ids"] = True
-        if server in ("vllm", "sglang") and sampling.stop:
-            wanted["include_stop_str_in_output" if server == "vllm" else "no_stop_trim"] = True
+        if server == "vllm" and sampling.stop:
+            wanted["include_stop_str_in_output"] = True
+        if server == "sglang":  # keeps the stop string in the text and the end-of-turn token among the ids
+            wanted["no_stop_trim"] = True
         body |= {key: value for key, value in wanted.items() if value is not None and key not in refused}
         return body | self._extra
 
