@@ -27,7 +27,7 @@ def compilers() -> list[list[str]]:
         [path] for name in (os.environ.get("CC", ""), "cc", "gcc", "clang") if name and (path := shutil.which(name))
     ]
     try:
-        import ziglang  # type: ignore[import-not-found]  # noqa: F401
+        import ziglang  # noqa: F401
     except ImportError:
         return found
     return [*found, [sys.executable, "-m", "ziglang", "cc"]]

@@ -18,13 +18,19 @@ import threading
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, get_args
 
-from ..errors import SearchError, UsageError
+from ..errors import MissingDependency, SearchError, UsageError
 from ..record import Document, Hit
 from . import store
 from .analysis import Analysis, Language
 from .bm25 import BM25, Lexical, Part, Removed, Scored
+from .dense import Dense, VectorFile, VectorPart
+from .distinct import distinct as only_distinct
+from .embed import embed, recorded_encoder
+from .encoder import Encoder, EncoderSpec, open_encoder, parse
+from .filters import Filter, allowed_numbers, hidden_bits
+from .fusion import Fusion
 from .kernel import open_segment
 from .verify import Info, info, verify
 from .writer import Changes, Progress, Writer
@@ -40,20 +46,26 @@ class Snapshot(NamedTuple):
     generation: int
     published: int
     lexical: Lexical
+    dense: Dense | MissingDependency | None
+    """The vectors; what is missing to read them; None where there are none."""
 
 
 class Index:
     """A searchable folder. Threads may share it; `close` it, or use it in a `with` block."""
 
-    def __init__(self, path: str | Path) -> None:
+    def __init__(self, path: str | Path, mode: Mode = "auto") -> None:
         self.path = Path(path)
+        self.mode: Mode = mode
+        self._encoder: Encoder | None = None
         self._local = threading.local()
         self._connections: list[sqlite3.Connection] = []
         self._lock = threading.Lock()
+        self._encoder_lock = threading.Lock()
         self._closed = False
         db = self._db()
         self.analysis = Analysis(**store.get(db, "analysis", {}))
         self.bm25 = BM25(**store.get(db, "bm25", {}))
+        self.fusion = Fusion(**store.get(db, "fusion", {}))
         self._snapshot = self._load()
 
     @classmethod
@@ -64,9 +76,13 @@ class Index:
         *,
         language: Language = "english",
         bm25: BM25 | None = None,
+        encoder: str | Encoder | None = None,
         progress: Progress | None = None,
     ) -> Index:
-        """Make an index of the documents, or bring the one that is there up to date (so a killed build resumes)."""
+        """Make an index of the documents, or bring the one that is there up to date (so a killed build resumes).
+
+        With an encoder (`minilm`, `st:MODEL`, `MODEL@URL`) documents get vectors too, and searches are hybrid.
+        """
         folder = Path(path)
         bm25 = bm25 or BM25()
         settings = {
@@ -85,15 +101,17 @@ class Index:
         index = cls(folder)
         try:
             index.add(documents, progress=progress)
+            if encoder is not None:
+                index.embed(encoder, progress=progress)
         except BaseException:
             index.close()
             raise
         return index
 
     @classmethod
-    def open(cls, path: str | Path) -> Index:
-        """Open an index for searching (and, by its methods, for changing)."""
-        return cls(path)
+    def open(cls, path: str | Path, *, mode: Mode = "auto") -> Index:
+        """Open an index for searching (and, by its methods, for changing); `mode` is what searches use by default."""
+        return cls(path, mode)
 
     @property
     def name(self) -> str:
@@ -106,25 +124,90 @@ class Index:
     def __len__(self) -> int:
         return self._current().lexical.documents
 
-    def search(self, query: str, k: int = 10, *, mode: Mode = "auto", bm25: BM25 | None = None) -> list[Hit]:
-        """The best k documents, best first."""
-        return self.search_many([query], k, mode=mode, bm25=bm25)[0]
+    def search(
+        self,
+        query: str,
+        k: int = 10,
+        *,
+        mode: Mode | None = None,
+        where: Filter | None = None,
+        distinct: bool = False,
+        bm25: BM25 | None = None,
+    ) -> list[Hit]:
+        """The best k documents, best first; see `search_many`."""
+        return self.search_many([query], k, mode=mode, where=where, distinct=distinct, bm25=bm25)[0]
 
     def search_many(
-        self, queries: Sequence[str], k: int = 10, *, mode: Mode = "auto", bm25: BM25 | None = None
+        self,
+        queries: Sequence[str],
+        k: int = 10,
+        *,
+        mode: Mode | None = None,
+        where: Filter | None = None,
+        distinct: bool = False,
+        bm25: BM25 | None = None,
     ) -> list[list[Hit]]:
-        """The best k documents of each query; one generation for all of them."""
+        """The best k documents of each query; one generation for all of them.
+
+        mode: bm25, dense, hybrid, or auto (hybrid where the index has vectors). where: only documents whose metadata
+        have these values (a list: one of them). distinct: leave out near-identical passages.
+        """
         if k < 1:
             raise UsageError(f"k is {k}; ask for at least 1 document")
-        if mode not in {"auto", "bm25"}:
-            raise UsageError(f"mode {mode!r} needs vectors, and {self.path} has none")
+        mode = mode or self.mode
+        if mode not in get_args(Mode):
+            raise UsageError(f"unknown mode {mode!r}; choose one of {', '.join(get_args(Mode))}")
+        deep = 3 * k if distinct else k
         for _ in range(_RETRIES):
             snapshot = self._current()
-            terms = [self.analysis.query_terms(query) for query in queries]
-            ranked = snapshot.lexical.top(terms, k, bm25 or self.bm25)
+            ranked = self._rank(snapshot, queries, deep, mode, where, bm25 or self.bm25)
             if (hits := self._fetch(ranked)) is not None:
-                return hits
+                return [only_distinct(found, k, self.analysis) for found in hits] if distinct else hits
         raise SearchError(f"{self.path} changes faster than it can be read")
+
+    def _rank(
+        self, snapshot: Snapshot, queries: Sequence[str], k: int, mode: Mode, where: Filter | None, bm25: BM25
+    ) -> list[list[Scored]]:
+        lexical_hidden: list[bytearray | None] | None = None
+        dense_hidden: list[bytearray | None] | None = None
+        if where is not None:
+            allowed = set(allowed_numbers(self._db(), where))
+            lexical_hidden = [
+                hidden_bits(part.segment.numbers, allowed, part.removed.bits if part.removed else None)
+                for part in snapshot.lexical.parts
+            ]
+            if isinstance(snapshot.dense, Dense):
+                dense_hidden = [
+                    hidden_bits(part.file.numbers.tolist(), allowed, part.hidden) for part in snapshot.dense.parts
+                ]
+        if isinstance(snapshot.dense, MissingDependency) and mode != "bm25":
+            raise snapshot.dense
+        if mode == "auto":
+            mode = "hybrid" if snapshot.dense else "bm25"
+        depth = k if mode != "hybrid" else max(k, self.fusion.depth)
+        lexical: list[list[Scored]] = []
+        if mode != "dense":
+            terms = [self.analysis.query_terms(query) for query in queries]
+            lexical = snapshot.lexical.top(terms, depth, bm25, lexical_hidden)
+            if mode == "bm25":
+                return lexical
+        if not isinstance(snapshot.dense, Dense):
+            raise UsageError(f"{self.path} has no vectors; make them with: subquest index embed {self.path}")
+        dense = snapshot.dense.top(self.encoder.encode(queries, query=True), depth, dense_hidden)
+        if mode == "dense":
+            return dense
+        return [self.fusion.fuse(a, b, k) for a, b in zip(lexical, dense, strict=True)]
+
+    @property
+    def encoder(self) -> Encoder:
+        """The encoder that the index was embedded with, opened when it is first needed."""
+        with self._encoder_lock:
+            if self._encoder is None:
+                recorded = store.get(self._db(), "encoder", None)
+                if recorded is None:
+                    raise UsageError(f"{self.path} has no vectors; make them with: subquest index embed {self.path}")
+                self._encoder = open_encoder(EncoderSpec(**recorded))
+            return self._encoder
 
     async def retrieve(self, queries: Sequence[str], k: int) -> list[list[Hit]]:
         """The Search protocol: `search_many` on a thread of its own."""
@@ -155,9 +238,23 @@ class Index:
             yield from (store.to_document(row[1:]) for row in batch)
 
     def add(self, documents: Iterable[Document], *, progress: Progress | None = None) -> Changes:
-        """Add or update documents; when it returns they are on the disk and can be found."""
+        """Add or update documents; when it returns they are on the disk and can be found.
+
+        In an index with vectors the new documents get theirs as well.
+        """
         with Writer.open(self.path) as writer:
-            return writer.add(documents, progress)
+            changes = writer.add(documents, progress)
+            if changes.added + changes.updated and recorded_encoder(writer) is not None:
+                embed(writer, self.encoder, None)
+            return changes
+
+    def embed(self, encoder: str | Encoder = "minilm", *, progress: Progress | None = None) -> int:
+        """Give every document without one a vector; how many there were. A killed run goes on where it was."""
+        chosen = open_encoder(parse(encoder)) if isinstance(encoder, str) else encoder
+        with Writer.open(self.path) as writer:
+            done = embed(writer, chosen, progress)
+        self._encoder = chosen
+        return done
 
     def remove(self, ids: Iterable[str]) -> int:
         """Remove documents by id; the number of documents that were there."""
@@ -221,22 +318,29 @@ class Index:
             db.execute("BEGIN")
             try:
                 generation, published = store.get(db, "generation", 0), store.get(db, "published", 0)
-                names = db.execute(
-                    "SELECT name, first, last FROM segments WHERE kind = 'lexical' ORDER BY first"
-                ).fetchall()
+                names = db.execute("SELECT kind, name, first, last FROM segments ORDER BY first").fetchall()
                 removed = [number for (number,) in db.execute("SELECT number FROM removed ORDER BY number")]
             finally:
                 db.execute("COMMIT")
             try:
                 parts = []
-                for name, first, last in names:
-                    segment = open_segment(self.path / name)
-                    gone = [number for number in removed if first <= number <= last]
-                    parts.append(Part(segment, Removed(segment, gone) if gone else None))
-                return Snapshot(generation, published, Lexical(parts))
+                for kind, name, first, last in names:
+                    if kind == "lexical":
+                        segment = open_segment(self.path / name)
+                        gone = [number for number in removed if first <= number <= last]
+                        parts.append(Part(segment, Removed(segment, gone) if gone else None))
+                dense = self._load_dense([name for kind, name, _, _ in names if kind == "dense"], removed)
+                return Snapshot(generation, published, Lexical(parts), dense)
             except FileNotFoundError:
                 continue
         raise SearchError(f"{self.path}: segment files are missing; run `subquest index verify`")
+
+    def _load_dense(self, names: Sequence[str], removed: Sequence[int]) -> Dense | MissingDependency | None:
+        try:
+            files = [VectorFile(self.path / name) for name in names]
+        except MissingDependency as missing:
+            return missing
+        return Dense([VectorPart(file, file.hide(removed) if removed else None) for file in files]) if files else None
 
     def _db(self) -> sqlite3.Connection:
         """This thread's connection."""

@@ -655,6 +655,163 @@ EXPORT int sq_search(int segments, Segment *const *segment, const uint8_t *const
     return batch.failed ? -1 : 0;
 }
 
+/* ---------------------------------------------------------------- vectors ---------------------------------------- */
+
+/* Dot products of a query with rows of half-precision numbers. */
+
+static float half_to_float(uint16_t half) {
+    uint32_t sign = (uint32_t)(half & 0x8000) << 16, exponent = half >> 10 & 0x1f, fraction = half & 0x3ff, bits;
+    if (exponent == 0x1f)
+        bits = sign | 0x7f800000u | fraction << 13;
+    else if (exponent)
+        bits = sign | (exponent + 112) << 23 | fraction << 13;
+    else {
+        float value = fraction * 5.9604644775390625e-8f; /* 2 ** -24 */
+        return sign ? -value : value;
+    }
+    float value;
+    memcpy(&value, &bits, 4);
+    return value;
+}
+
+static void dots_plain(const uint16_t *rows, uint32_t count, uint32_t width, const float *query, float *out) {
+    for (uint32_t row = 0; row < count; row++, rows += width) {
+        float sum = 0;
+        for (uint32_t i = 0; i < width; i++) sum += half_to_float(rows[i]) * query[i];
+        out[row] = sum;
+    }
+}
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+
+__attribute__((target("avx512f"))) static void dots_avx512(const uint16_t *rows, uint32_t count, uint32_t width,
+                                                          const float *query, float *out) {
+    for (uint32_t row = 0; row < count; row++, rows += width) {
+        __m512 a = _mm512_setzero_ps(), b = a;
+        uint32_t i = 0;
+        for (; i + 32 <= width; i += 32) {
+            __m512 x = _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)(rows + i)));
+            __m512 y = _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)(rows + i + 16)));
+            a = _mm512_fmadd_ps(x, _mm512_loadu_ps(query + i), a);
+            b = _mm512_fmadd_ps(y, _mm512_loadu_ps(query + i + 16), b);
+        }
+        float sum = _mm512_reduce_add_ps(_mm512_add_ps(a, b));
+        for (; i < width; i++) sum += half_to_float(rows[i]) * query[i];
+        out[row] = sum;
+    }
+}
+
+__attribute__((target("avx2,fma,f16c"))) static void dots_avx2(const uint16_t *rows, uint32_t count, uint32_t width,
+                                                              const float *query, float *out) {
+    for (uint32_t row = 0; row < count; row++, rows += width) {
+        __m256 a = _mm256_setzero_ps(), b = a;
+        uint32_t i = 0;
+        for (; i + 16 <= width; i += 16) {
+            __m256 x = _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(rows + i)));
+            __m256 y = _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(rows + i + 8)));
+            a = _mm256_fmadd_ps(x, _mm256_loadu_ps(query + i), a);
+            b = _mm256_fmadd_ps(y, _mm256_loadu_ps(query + i + 8), b);
+        }
+        float parts[8], sum = 0;
+        _mm256_storeu_ps(parts, _mm256_add_ps(a, b));
+        for (int lane = 0; lane < 8; lane++) sum += parts[lane];
+        for (; i < width; i++) sum += half_to_float(rows[i]) * query[i];
+        out[row] = sum;
+    }
+}
+#endif
+
+static void dots(const uint16_t *rows, uint32_t count, uint32_t width, const float *query, float *out) {
+#if defined(__x86_64__)
+    if (__builtin_cpu_supports("avx512f")) {
+        dots_avx512(rows, count, width, query, out);
+        return;
+    }
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c")) {
+        dots_avx2(rows, count, width, query, out);
+        return;
+    }
+#endif
+    dots_plain(rows, count, width, query, out);
+}
+
+enum { CHUNK = 512 };
+
+typedef struct {
+    const uint16_t *rows;
+    uint32_t from, to, width;
+    const float *query;
+    const uint8_t *hidden;
+    int k, found;
+    Found *heap; /* scores as the integers that order like the floats */
+} Nearest;
+
+static int64_t ordered(float value) {
+    int32_t bits;
+    memcpy(&bits, &value, 4);
+    return bits < 0 ? -(int64_t)(bits & 0x7fffffff) : bits;
+}
+
+static float unordered(int64_t value) {
+    uint32_t bits = value < 0 ? (uint32_t)-value | 0x80000000u : (uint32_t)value;
+    float out;
+    memcpy(&out, &bits, 4);
+    return out;
+}
+
+static void *nearest_work(void *argument) {
+    Nearest *work = argument;
+    float scores[CHUNK];
+    for (uint32_t start = work->from; start < work->to; start += CHUNK) {
+        uint32_t count = work->to - start < CHUNK ? work->to - start : CHUNK;
+        dots(work->rows + (size_t)start * work->width, count, work->width, work->query, scores);
+        for (uint32_t i = 0; i < count; i++) {
+            Found found = {ordered(scores[i]), start + i};
+            if (work->found == work->k && !worse(work->heap, &found)) continue;
+            if (work->hidden && has_bit(work->hidden, start + i)) continue;
+            heap_push(work->heap, &work->found, work->k, found);
+        }
+    }
+    return NULL;
+}
+
+/* The k rows with the largest dot product, best first; how many there are, or -1 without memory. */
+EXPORT int sq_nearest(const uint16_t *rows, uint32_t count, uint32_t width, const float *query, const uint8_t *hidden,
+                      int k, uint32_t *out_rows, float *out_scores, int threads) {
+    if (threads > 64) threads = 64;
+    if (threads < 1 || count < 4 * CHUNK) threads = 1;
+    Found *heaps = malloc((size_t)threads * k * sizeof(Found));
+    if (!heaps) return -1;
+    Nearest work[64];
+    pthread_t started[64];
+    int running[64] = {0};
+    for (int t = 0; t < threads; t++) {
+        work[t] = (Nearest){rows,  (uint32_t)((uint64_t)count * t / threads), (uint32_t)((uint64_t)count * (t + 1) / threads),
+                            width, query,                                     hidden,
+                            k,     0,                                         heaps + (size_t)t * k};
+        if (t) running[t] = !pthread_create(&started[t], NULL, nearest_work, work + t);
+    }
+    nearest_work(work);
+    int total = work[0].found;
+    for (int t = 1; t < threads; t++) {
+        if (running[t])
+            pthread_join(started[t], NULL);
+        else
+            nearest_work(work + t);
+        memmove(heaps + total, work[t].heap, work[t].found * sizeof(Found));
+        total += work[t].found;
+    }
+    qsort(heaps, total, sizeof(Found), compare_found);
+    if (total > k) total = k;
+    for (int i = 0; i < total; i++) {
+        out_rows[i] = heaps[i].number;
+        out_scores[i] = unordered(heaps[i].score);
+    }
+    free(heaps);
+    return total;
+}
+
 /* ---------------------------------------------------------------- stems ------------------------------------------ */
 
 static int consonant(const uint8_t *word, int i) {

@@ -102,6 +102,7 @@ def _declare(found: ctypes.CDLL) -> ctypes.CDLL:
                 i32,
             ],
         ),
+        "sq_nearest": (i32, [pointer, u32, u32, pointer, pointer, i32, pointer, pointer, i32]),
         "sq_builder_open": (pointer, [i32]),
         "sq_builder_close": (None, [pointer]),
         "sq_builder_memory": (u64, [pointer]),
@@ -250,3 +251,18 @@ def search(
         list(zip(out_numbers[q * k : q * k + n], out_scores[q * k : q * k + n], strict=True))
         for q, n in enumerate(out_counts)
     ]
+
+
+def nearest(
+    rows: int, count: int, width: int, query: int, hidden: bytearray | None, k: int, threads: int
+) -> list[tuple[int, float]]:
+    """Place and dot product of the best k of `count` half-precision rows at an address, best first."""
+    kernel = library()
+    assert kernel is not None
+    k = min(k, count)
+    out_rows, out_scores = (ctypes.c_uint32 * k)(), (ctypes.c_float * k)()
+    bits = None if hidden is None else (ctypes.c_char * len(hidden)).from_buffer(hidden)
+    found = kernel.sq_nearest(rows, count, width, query, bits, k, out_rows, out_scores, threads)
+    if found < 0:
+        raise MemoryError("no memory for a search")
+    return list(zip(out_rows[:found], out_scores[:found], strict=True))

@@ -172,24 +172,31 @@ class Writer:
                 numbers = [n for (n,) in self.db.execute(f"SELECT number FROM documents WHERE id IN ({marks})", batch)]
                 self._remove_numbers(numbers)
                 removed += len(numbers)
-            self._next_generation()
+            self.next_generation()
         return Changes(removed=removed)
 
     def compact(self, progress: Progress | None = None) -> None:
         """Write all documents into as few segments as possible and give back the space of what was removed."""
         segments = self.segments()
-        if len(segments) > 1 or self.db.execute("SELECT 1 FROM removed LIMIT 1").fetchone():
+        vectors = self.segments("dense")
+        removed = self.db.execute("SELECT 1 FROM removed LIMIT 1").fetchone()
+        if len(segments) > 1 or len(vectors) > 1 or removed:
             self._rewrite(segments, progress)
+            self.rewrite_vectors(vectors)
+            with store.transaction(self.db):
+                self.db.execute("DELETE FROM removed")
+                self.next_generation()
         self.db.execute("VACUUM")
         self.db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
     def rebuild(self, progress: Progress | None = None) -> None:
         """Write the segments again from the documents, whatever state the files are in."""
         self._rewrite(self.segments(), progress)
+        self.rewrite_vectors(self.segments("dense"))
 
-    def segments(self) -> list[SegmentRow]:
+    def segments(self, kind: str = "lexical") -> list[SegmentRow]:
         rows = self.db.execute(
-            "SELECT name, first, last, documents FROM segments WHERE kind = 'lexical' ORDER BY first"
+            "SELECT name, first, last, documents FROM segments WHERE kind = ? ORDER BY first", (kind,)
         )
         return [SegmentRow(*row) for row in rows]
 
@@ -213,7 +220,7 @@ class Writer:
                 self._list(name, collector)
                 self._remove_numbers(replaced)
                 store.put(self.db, "published", collector.last)
-                self._next_generation()
+                self.next_generation()
         collector.close()
 
     def _write_segment(self, collector: Collector) -> str:
@@ -231,7 +238,7 @@ class Writer:
         self.db.executemany("DELETE FROM documents WHERE number = ?", rows)
         self.db.executemany("DELETE FROM vectors WHERE number = ?", rows)
 
-    def _next_generation(self) -> None:
+    def next_generation(self) -> None:
         store.put(self.db, "generation", store.get(self.db, "generation", 0) + 1)
 
     def _publish_left_over(self) -> None:
@@ -252,7 +259,7 @@ class Writer:
 
     def _merge_small(self) -> None:
         segments = self.segments()
-        while run := _mergeable(segments):
+        while run := mergeable(segments):
             self._rewrite(run, None)
             before, segments = len(segments), self.segments()
             if len(segments) >= before:
@@ -283,8 +290,38 @@ class Writer:
             self.db.executemany("DELETE FROM segments WHERE name = ?", [(s.name,) for s in segments])
             for name, written in collectors:
                 self._list(name, written)
-            self.db.execute("DELETE FROM removed WHERE number BETWEEN ? AND ?", span)
-            self._next_generation()
+            self.db.execute(
+                "DELETE FROM removed WHERE number BETWEEN ? AND ? AND number > "
+                "(SELECT coalesce(max(last), 0) FROM segments WHERE kind = 'dense')",
+                span,
+            )
+            self.next_generation()
+        self._delete_unlisted()
+
+    def rewrite_vectors(self, segments: Sequence[SegmentRow], last: int | None = None) -> None:
+        """Replace neighbouring vector files by one with the vectors that the store has for their documents.
+
+        `last` extends the new file to documents up to that number; without segments it starts after the others.
+        """
+        from .dense import write_vectors
+
+        highest = max((s.last for s in self.segments("dense")), default=0)
+        span = (segments[0].first if segments else highest + 1, last or max((s.last for s in segments), default=0))
+        where = "FROM vectors WHERE number BETWEEN ? AND ?"
+        numbers = [number for (number,) in self.db.execute(f"SELECT number {where} ORDER BY number", span)]
+        name = f"{uuid.uuid4().hex}.vec"
+        if numbers:
+            (size,) = self.db.execute("SELECT length(vector) FROM vectors WHERE number = ?", numbers[:1]).fetchone()
+            rows = self.db.execute(f"SELECT vector {where} ORDER BY number", span)
+            write_vectors(self.folder / name, numbers, (row[0] for row in rows), size // 2)
+        elif not segments:
+            return
+        with store.transaction(self.db):
+            self.db.executemany("DELETE FROM segments WHERE name = ?", [(s.name,) for s in segments])
+            if numbers:
+                row = (name, "dense", span[0], max(span[1], numbers[-1]), len(numbers))
+                self.db.execute("INSERT INTO segments VALUES (?, ?, ?, ?, ?)", row)
+            self.next_generation()
         self._delete_unlisted()
 
     def _delete_unlisted(self) -> None:
@@ -296,7 +333,7 @@ class Writer:
                     os.unlink(path)
 
 
-def _mergeable(segments: Sequence[SegmentRow]) -> list[SegmentRow]:
+def mergeable(segments: Sequence[SegmentRow]) -> list[SegmentRow]:
     """The newest segments, when MERGE_AT of them fall into one size class (powers of MERGE_AT) or below."""
     if not segments:
         return []

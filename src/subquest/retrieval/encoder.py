@@ -1,0 +1,210 @@
+"""Encoders: texts to unit vectors, so that near meanings are near vectors.
+
+An `EncoderSpec` says which encoder, with which prefixes and pooling; the index records it, so that queries are encoded
+the way the passages were. Three kinds:
+
+    minilm                 all-MiniLM-L6-v2, int8, by onnxruntime; works without a network once fetched
+    sentence-transformers  any model of that library, by name or folder (E5, BGE, GTE, ...)
+    endpoint               any server that speaks OpenAI's /v1/embeddings
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+from ..errors import MissingDependency, SearchError, UsageError
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    Vectors = npt.NDArray[np.float32]
+
+Kind = Literal["minilm", "sentence-transformers", "endpoint"]
+
+TOKENS_AT_ONCE = 256
+"""Tokens of one run of MiniLM: small batches stay in a core's cache and need no padding worth the name."""
+
+# Prefixes that the makers of a model family trained it with, where they differ from none.
+PREFIXES: dict[str, tuple[str, str]] = {
+    "e5-": ("query: ", "passage: "),
+    "bge-": ("Represent this sentence for searching relevant passages: ", ""),
+    "nomic-embed": ("search_query: ", "search_document: "),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class EncoderSpec:
+    """Which encoder and how it is used; recorded in the index."""
+
+    kind: Kind = "minilm"
+    model: str = "all-MiniLM-L6-v2"
+    query_prefix: str = ""
+    passage_prefix: str = ""
+    pooling: str = "mean"
+    """mean over the tokens, or model: whatever the model's own files say."""
+    max_tokens: int = 256
+    url: str = ""
+    """Base address of an endpoint, ending in /v1; its key comes from SUBQUEST_EMBEDDINGS_KEY or OPENAI_API_KEY."""
+
+
+class Encoder(Protocol):
+    """Turns texts into unit vectors."""
+
+    spec: EncoderSpec
+
+    def encode(self, texts: Sequence[str], *, query: bool) -> Vectors:
+        """One row a text; `query` chooses the prefix."""
+        ...
+
+
+def parse(name: str) -> EncoderSpec:
+    """An encoder from its name: `minilm`, `st:MODEL` (sentence-transformers) or `MODEL@http://host/v1`."""
+    if name == "minilm":
+        return EncoderSpec()
+    model, at, url = name.removeprefix("st:").partition("@")
+    query, passage = next((p for key, p in PREFIXES.items() if key in model.lower()), ("", ""))
+    if at:
+        if not url.startswith(("http://", "https://")):
+            raise UsageError(f"encoder {name!r}: the address after @ must begin with http:// or https://")
+        return EncoderSpec("endpoint", model, query, passage, "model", 512, url.rstrip("/"))
+    if name.startswith("st:") and model:
+        return EncoderSpec("sentence-transformers", model, query, passage, "model", 512)
+    raise UsageError(f"unknown encoder {name!r}; use minilm, st:MODEL or MODEL@URL")
+
+
+def open_encoder(spec: EncoderSpec) -> Encoder:
+    if spec.kind == "minilm":
+        return MiniLM(spec)
+    if spec.kind == "endpoint":
+        return Endpoint(spec)
+    return SentenceTransformers(spec)
+
+
+class MiniLM:
+    """all-MiniLM-L6-v2 in 8 bits: one single-threaded run a core, on batches of equal length."""
+
+    def __init__(self, spec: EncoderSpec) -> None:
+        try:
+            import onnxruntime
+            from tokenizers import Tokenizer
+        except ImportError:
+            raise MissingDependency("The MiniLM encoder (onnxruntime, tokenizers)", "dense") from None
+        from . import minilm
+
+        self.spec = spec
+        folder = minilm.get()
+        self._tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+        self._tokenizer.enable_truncation(spec.max_tokens)
+        self._tokenizer.no_padding()
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = 1
+        options.log_severity_level = 3
+        # onnxruntime's fused skip-and-normalise is slower than the two steps on their own
+        self._session = onnxruntime.InferenceSession(
+            str(folder / "model.onnx"),
+            options,
+            providers=["CPUExecutionProvider"],
+            disabled_optimizers=["SkipLayerNormFusion"],
+        )
+        self._pool = ThreadPoolExecutor(len(os.sched_getaffinity(0)), thread_name_prefix="minilm")
+
+    def encode(self, texts: Sequence[str], *, query: bool) -> Vectors:
+        import numpy as np
+
+        prefix = self.spec.query_prefix if query else self.spec.passage_prefix
+        encoded = [e.ids for e in self._tokenizer.encode_batch([prefix + _utf8(text) for text in texts])]
+        order = sorted(range(len(texts)), key=lambda i: len(encoded[i]))
+        batches: list[list[int]] = []
+        for i in order:
+            if not batches or (len(batches[-1]) + 1) * len(encoded[i]) > TOKENS_AT_ONCE:
+                batches.append([])
+            batches[-1].append(i)
+        out = np.zeros((len(texts), 384), np.float32)
+
+        def run(batch: list[int]) -> None:
+            width = len(encoded[batch[-1]])
+            ids = np.zeros((len(batch), width), np.int64)
+            mask = np.zeros((len(batch), width), np.int64)
+            for row, i in enumerate(batch):
+                ids[row, : len(encoded[i])] = encoded[i]
+                mask[row, : len(encoded[i])] = 1
+            out[batch] = self._session.run(None, {"input_ids": ids, "attention_mask": mask})[0]
+
+        if len(batches) == 1:
+            run(batches[0])
+        else:
+            list(self._pool.map(run, reversed(batches)))
+        return out
+
+
+class SentenceTransformers:
+    """Any model of the sentence-transformers library."""
+
+    def __init__(self, spec: EncoderSpec) -> None:
+        try:
+            from sentence_transformers import SentenceTransformer
+        except ImportError:
+            raise MissingDependency("sentence-transformers", "sentence-transformers") from None
+        self.spec = spec
+        self._model: Any = SentenceTransformer(spec.model)
+        self._model.max_seq_length = min(self._model.max_seq_length or spec.max_tokens, spec.max_tokens)
+
+    def encode(self, texts: Sequence[str], *, query: bool) -> Vectors:
+        import numpy as np
+
+        prefix = self.spec.query_prefix if query else self.spec.passage_prefix
+        found = self._model.encode(
+            [prefix + _utf8(text) for text in texts],
+            normalize_embeddings=True,
+            show_progress_bar=False,
+            convert_to_numpy=True,
+        )
+        return np.asarray(found, np.float32)
+
+
+class Endpoint:
+    """A server that speaks OpenAI's /v1/embeddings."""
+
+    BATCH = 64
+
+    def __init__(self, spec: EncoderSpec) -> None:
+        import httpx2 as httpx
+
+        self.spec = spec
+        key = os.environ.get("SUBQUEST_EMBEDDINGS_KEY") or os.environ.get("OPENAI_API_KEY")
+        headers = {"Authorization": f"Bearer {key}"} if key else {}
+        self._client = httpx.Client(headers=headers, timeout=120.0)
+
+    def encode(self, texts: Sequence[str], *, query: bool) -> Vectors:
+        import numpy as np
+
+        prefix = self.spec.query_prefix if query else self.spec.passage_prefix
+        rows: list[list[float]] = []
+        for start in range(0, len(texts), self.BATCH):
+            rows += self._ask([prefix + _utf8(text) for text in texts[start : start + self.BATCH]])
+        vectors = np.asarray(rows, np.float32)
+        return np.asarray(vectors / np.maximum(np.linalg.norm(vectors, axis=-1, keepdims=True), 1e-12), np.float32)
+
+    def _ask(self, texts: list[str]) -> list[list[float]]:
+        import httpx2 as httpx
+
+        url = f"{self.spec.url}/embeddings"
+        try:
+            reply = self._client.post(url, json={"model": self.spec.model, "input": texts, "encoding_format": "float"})
+            reply.raise_for_status()
+            data = sorted(reply.json()["data"], key=lambda item: item["index"])
+            rows = [item["embedding"] for item in data]
+        except (httpx.HTTPError, ValueError, KeyError, TypeError) as error:
+            raise SearchError(f"embeddings from {url} failed: {error!r}") from error
+        if len(rows) != len(texts):
+            raise SearchError(f"embeddings from {url} failed: {len(rows)} vectors for {len(texts)} texts")
+        return rows
+
+
+def _utf8(text: str) -> str:
+    return text.encode(errors="replace").decode()

