@@ -156,7 +156,7 @@ def build_tantivy(folder: Path, out: Path) -> None:
 
     out.mkdir()
     builder = tantivy.SchemaBuilder()
-    builder.add_unsigned_field("number", stored=True, fast=True)
+    builder.add_integer_field("number", stored=True)
     builder.add_text_field("text", stored=False, tokenizer_name="whitespace", index_option="freq")
     index = tantivy.Index(builder.build(), path=str(out))
     writer = index.writer(heap_size=500_000_000, num_threads=2)
@@ -173,9 +173,7 @@ def open_tantivy(out: Path, k1: float, b: float) -> Search:
     searcher = index.searcher()
 
     def one(query: list[str]) -> list[int]:
-        parts = [
-            (tantivy.Occur.Should, tantivy.Query.term_query(index.schema, "text", word, "freq")) for word in query
-        ]
+        parts = [(tantivy.Occur.Should, tantivy.Query.term_query(index.schema, "text", word, "freq")) for word in query]
         hits = searcher.search(tantivy.Query.boolean_query(parts), K).hits
         return [searcher.doc(address)["number"][0] for _, address in hits]
 

@@ -37,9 +37,9 @@ _CACHED_TERMS = 1 << 17
 class BM25:
     """The two knobs of the formula; defaults chosen on the dev questions, see docs/search.md."""
 
-    k1: float = 0.9
+    k1: float = 1.2
     """How soon repetitions of a term stop counting; 0 ignores them."""
-    b: float = 0.4
+    b: float = 0.75
     """How much long documents pay; 0 not at all, 1 in full."""
 
     def __post_init__(self) -> None:

@@ -173,12 +173,12 @@ class Endpoint:
     BATCH = 64
 
     def __init__(self, spec: EncoderSpec) -> None:
-        import httpx2 as httpx
+        import httpx2
 
         self.spec = spec
         key = os.environ.get("SUBQUEST_EMBEDDINGS_KEY") or os.environ.get("OPENAI_API_KEY")
         headers = {"Authorization": f"Bearer {key}"} if key else {}
-        self._client = httpx.Client(headers=headers, timeout=120.0)
+        self._client = httpx2.Client(headers=headers, timeout=120.0)
 
     def encode(self, texts: Sequence[str], *, query: bool) -> Vectors:
         import numpy as np
@@ -191,7 +191,7 @@ class Endpoint:
         return np.asarray(vectors / np.maximum(np.linalg.norm(vectors, axis=-1, keepdims=True), 1e-12), np.float32)
 
     def _ask(self, texts: list[str]) -> list[list[float]]:
-        import httpx2 as httpx
+        import httpx2
 
         url = f"{self.spec.url}/embeddings"
         try:
@@ -199,7 +199,7 @@ class Endpoint:
             reply.raise_for_status()
             data = sorted(reply.json()["data"], key=lambda item: item["index"])
             rows = [item["embedding"] for item in data]
-        except (httpx.HTTPError, ValueError, KeyError, TypeError) as error:
+        except (httpx2.HTTPError, ValueError, KeyError, TypeError) as error:
             raise SearchError(f"embeddings from {url} failed: {error!r}") from error
         if len(rows) != len(texts):
             raise SearchError(f"embeddings from {url} failed: {len(rows)} vectors for {len(texts)} texts")

@@ -1,0 +1,121 @@
+"""Support recall on the multi-hop sets: how much of what a question needs is among the first 2 or 5 passages.
+
+    subquest bench search_quality --data ../shared/data/eval --split test500
+    subquest bench search_quality --data ../shared/data/train --split dev --tune
+
+For every set: the mean over questions of the share of supporting passages (by id) among the best 2 and 5, in modes
+bm25, dense and hybrid. `--tune` compares fusions and BM25 parameters; use it on dev questions only.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import json
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+SETS = ("musique", "2wikimultihopqa", "hotpotqa")
+PUBLISHED = {
+    "BM25": {"musique": (32.3, 41.2), "2wikimultihopqa": (51.8, 61.9), "hotpotqa": (55.4, 72.2)},
+    "Contriever": {"musique": (34.8, 46.6), "2wikimultihopqa": (46.6, 57.5), "hotpotqa": (57.2, 75.5)},
+}
+
+
+def recall(found: Sequence[Sequence[str]], wanted: Sequence[Sequence[str]], k: int) -> float:
+    """Mean share of the wanted ids among the first k, in percent."""
+    shares = [len(set(ids[:k]) & set(gold)) / len(set(gold)) for ids, gold in zip(found, wanted, strict=True)]
+    return 100 * sum(shares) / len(shares)
+
+
+def read_questions(path: Path) -> list[dict[str, Any]]:
+    with gzip.open(path, "rt") as file:
+        return [json.loads(line) for line in file]
+
+
+def open_index(data: Path, name: str, corpus: str, cache: Path, encoder: str) -> Any:
+    from subquest.retrieval import Index
+    from subquest.retrieval.corpus import read
+
+    path = cache / f"{name}-{corpus}.sq"
+    index = Index.build(path, read([data / f"{name}_{corpus}.jsonl.gz"]))
+    if encoder != "none":
+        done = 0
+
+        def progress(more: int) -> None:
+            nonlocal done
+            done += more
+            print(f"\r{name}: {done} of {len(index)} passages embedded", end="", file=sys.stderr)
+
+        if index.embed(encoder, progress=progress):
+            print(file=sys.stderr)
+    return index
+
+
+def main(argv: list[str]) -> dict[str, Any]:
+    parser = argparse.ArgumentParser(prog="subquest bench search_quality", description=__doc__)
+    parser.add_argument("--data", type=Path, default=Path("../shared/data/eval"))
+    parser.add_argument("--split", default="test500", help="test500 with eval, dev with train")
+    parser.add_argument("--sets", default=",".join(SETS))
+    parser.add_argument("--encoder", default="minilm", help="minilm, st:MODEL, MODEL@URL or none")
+    parser.add_argument("--cache", type=Path, help="keep the indexes here (default: a temporary folder)")
+    parser.add_argument("--tune", action="store_true", help="compare settings; on dev questions only")
+    args = parser.parse_args(argv)
+    temporary = None if args.cache else tempfile.TemporaryDirectory(prefix="subquest-bench-")
+    cache = args.cache or Path(temporary.name)  # type: ignore[union-attr]
+    corpus = "corpus" if (args.data / f"{SETS[0]}_corpus.jsonl.gz").exists() else "train_corpus"
+    figures: dict[str, Any] = {}
+    for name in args.sets.split(","):
+        questions = read_questions(args.data / f"{name}_{args.split}.jsonl.gz")
+        gold = [question["supporting_ids"] for question in questions]
+        texts = [question["question"] for question in questions]
+        with open_index(args.data, name, corpus, cache, args.encoder) as index:
+            if args.tune:
+                figures[name] = tune(index, texts, gold)
+                continue
+            for mode in ("bm25",) if args.encoder == "none" else ("bm25", "dense", "hybrid"):
+                hits = index.search_many(texts, 5, mode=mode)
+                found = [[hit.document.id for hit in row] for row in hits]
+                values = {f"R@{k}": round(recall(found, gold, k), 1) for k in (2, 5)}
+                figures.setdefault(name, {})[mode] = values
+                print(f"{name:16} {mode:7} R@2 {values['R@2']:5}  R@5 {values['R@5']:5}", file=sys.stderr)
+    ratios = {}
+    if not args.tune:
+        for name, modes in figures.items():
+            for mode, values in modes.items():
+                for peer, rows in PUBLISHED.items():
+                    ratios[f"{name} {mode} / published {peer} R@5"] = round(values["R@5"] / rows[name][1], 3)
+    if temporary:
+        temporary.cleanup()
+    return {"name": "search_quality", "figures": figures, "ratios": ratios}
+
+
+def tune(index: Any, texts: Sequence[str], gold: Sequence[Sequence[str]]) -> dict[str, list[float]]:
+    """R@2 and R@5 of many settings."""
+    from subquest.retrieval import BM25
+    from subquest.retrieval.fusion import Fusion
+
+    out: dict[str, list[float]] = {}
+
+    def note(label: str, **options: Any) -> None:
+        found = [[hit.document.id for hit in row] for row in index.search_many(texts, 5, **options)]
+        out[label] = [round(recall(found, gold, k), 1) for k in (2, 5)]
+        print(f"{index.path.name:32} {label:28} {out[label]}", file=sys.stderr)
+
+    for k1, b in ((0.9, 0.4), (1.2, 0.75), (1.5, 0.75), (0.6, 0.4), (0.9, 0.6), (1.2, 0.4), (0.6, 0.75), (0.4, 0.4)):
+        note(f"bm25 {k1} {b}", mode="bm25", bm25=BM25(k1, b))
+    if index.info().vectors:
+        note("dense", mode="dense")
+        for kind in ("rrf", "weighted"):
+            for dense in (0.3, 0.4, 0.5, 0.6, 0.7):
+                for depth in (50, 100, 300):
+                    index.fusion = Fusion(kind, dense, depth)
+                    note(f"{kind} {dense} {depth}", mode="hybrid")
+    return out
+
+
+if __name__ == "__main__":
+    print(json.dumps(main(sys.argv[1:])))
