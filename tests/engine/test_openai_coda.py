@@ -3,23 +3,19 @@
 import json
 import re
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from subquest.cache import Cache, CachedEngine
 from subquest.engine import Engine
-from subquest.engine.openai import Action, OpenAIEngine
+from subquest.engine.openai import OpenAIEngine
+from subquest.engine.openai.engine import Protocol
 from subquest.record import Document, Episode
 from subquest.retrieval import Index
 from subquest.systems.coda import CoDA
 
 from .loopback import Answer, Loopback, Request, chat
 
-ACTIONS = {
-    "planner": [Action("task", "Hand out a sub-task.", "task"), Action("answer", "Give the final answer.", "answer")],
-    "executor": [Action("search", "Search.", "query"), Action("result", "Report.", "result")],
-}
 SCRIPT = [
     (r"Lima</result>", "answer", "Lima"),
     (r"<documents>", "result", "Lima"),
@@ -56,10 +52,11 @@ def turns(episode: Episode) -> list[tuple[str, str]]:
 
 async def test_tags_and_tools_lead_to_the_same_episode(index: Index) -> None:
     episodes = []
-    for protocol in ("tags", "tools"):
+    protocols: tuple[Protocol, ...] = ("tags", "tools")
+    for protocol in protocols:
         async with Loopback(model) as server:
-            options: dict[str, Any] = {"protocol": protocol, "actions": ACTIONS}
-            episodes.append(await ask(OpenAIEngine("m", base_url=server.url, **options), index))
+            engine = OpenAIEngine("m", base_url=server.url, protocol=protocol)
+            episodes.append(await ask(engine, index))
             assert all(("tools" in post) == (protocol == "tools") for post in server.posts)
             roles = {m["role"] for post in server.posts for m in post["messages"]}
             assert ("tool" in roles) == (protocol == "tools")
@@ -81,6 +78,25 @@ async def test_a_cached_episode_asks_nothing(index: Index, tmp_path: Path) -> No
         assert turns(first) == turns(second)
         assert (first.usage.cache_hits, second.usage.cache_hits) == (0, 4)
         assert second.usage.prompt_tokens == first.usage.prompt_tokens
+
+
+async def test_retries_are_events_of_their_context(index: Index, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("subquest.engine.openai.endpoint.FIRST_WAIT", 0.01)
+    async with Loopback(Answer({"error": {"message": "boom"}}, 500), model) as server:
+        episode = await ask(OpenAIEngine("m", base_url=server.url), index)
+        assert episode.answer == "Lima"
+        (retry,) = [e for e in episode.events if e.kind == "retry"]
+        assert (retry.trajectory, retry.data["where"], retry.data["attempt"]) == ("1", "engine", 1)
+        assert "boom" in retry.data["message"]
+
+
+async def test_tools_through_the_cache(index: Index, tmp_path: Path) -> None:
+    async with Loopback(model) as server:
+        engine = CachedEngine(OpenAIEngine("m", base_url=server.url, protocol="tools"), Cache(tmp_path / "cache"))
+        first, second = await ask(engine, index), await ask(engine, index)
+        assert (len(server.posts), second.usage.cache_hits) == (4, 4)
+        assert turns(first) == turns(second)
+        assert all("tools" in post for post in server.posts)
 
 
 async def test_a_dead_endpoint_ends_the_episode_with_its_reason(index: Index) -> None:

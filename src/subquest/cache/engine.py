@@ -9,8 +9,8 @@ from dataclasses import asdict, replace
 from typing import Any, Protocol, runtime_checkable
 
 from ..codec import from_dict, to_dict
+from ..engine.actions import Acting, Actions
 from ..engine.base import Engine, Generation, Message, Mode, OnRetry, Retrying, RoleAware, Sampling, Session
-from ..engine.openai.tools import Acting, Actions
 from ..record import Segment
 from .store import Cache, Identified, digest
 
@@ -53,7 +53,7 @@ class CachedEngine:
         return CachedEngine(self.engine.for_role(role), self.cache, sampled=self.sampled)
 
     def with_actions(self, actions: Actions) -> CachedEngine:
-        """The same engine, told what the roles of a system can do; see `engine.openai.tools`."""
+        """The same engine, told what the roles of a system can do; see `engine.actions`."""
         if not isinstance(self.engine, Acting):
             return self
         return CachedEngine(self.engine.with_actions(actions), self.cache, sampled=self.sampled)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import difflib
+import inspect
 import uuid
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 from .. import sync
 from ..codec import to_dict
 from ..engine import Engine, RoleAware, Sampling
+from ..engine.actions import Acting, Action
 from ..errors import OutsideError, UsageError
 from ..events import Event, EventLog, Listener
 from ..limits import Limits
@@ -87,9 +89,15 @@ class System(Generic[S]):
         """Answer `run.question`. The one method a system writes."""
         raise NotImplementedError(f"{type(self).__name__} does not define answer()")
 
+    def actions(self) -> Mapping[str, Sequence[Action]]:
+        """What each role can do, for `--protocol tools`; a role that is not in the table acts by tags alone."""
+        return {}
+
     @classmethod
     def prompt_folder(cls) -> Path:
-        return FOLDER / cls.name
+        """Where its prompts are: ours by the system's name, a user's in `prompts` beside the file of the class."""
+        ours = FOLDER / cls.name
+        return ours if ours.is_dir() else Path(inspect.getfile(cls)).parent / "prompts"
 
     @property
     def model_name(self) -> str:
@@ -106,6 +114,8 @@ class System(Generic[S]):
                 raise UsageError(f"no model is given for the role {role!r} of {self.name}")
             if isinstance(engine, RoleAware):
                 engine = engine.for_role(role)
+            if isinstance(engine, Acting) and (actions := self.actions().get(role)):
+                engine = engine.with_actions(actions)
             sampling = _first(self._samplings, names) or type(self).sampling
             self._setups[role] = RoleSetup(engine, sampling, _first(self._limits, names[:2]) or Limits())
         return self._setups[role]

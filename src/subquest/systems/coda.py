@@ -14,6 +14,7 @@ import asyncio
 from dataclasses import dataclass
 from typing import ClassVar
 
+from ..engine.actions import Action
 from ..errors import ContextOverflow, EngineError, OutsideError, SearchError
 from ..limits import Limits
 from ..protocol import Block
@@ -46,10 +47,20 @@ class CoDASettings:
     """Ask for a final answer when turns run out; the published code does not."""
 
 
+TASK = Action("task", "Hand one self-contained sub-task to an executor; its result comes back.", "task")
+ANSWER = Action("answer", "Give the final answer and end.", "answer", "the answer alone, as short as possible")
+SEARCH = Action("search", "Search the corpus; the documents found come back.", "query")
+RESULT = Action("result", "Report the outcome of the task and end.", "result", "a short, self-contained finding")
+
+
 class CoDA(System[CoDASettings]):
     name: ClassVar[str] = "coda"
     roles: ClassVar[tuple[str, ...]] = ("planner", "executor")
     Settings: ClassVar[type[CoDASettings]] = CoDASettings
+
+    def actions(self) -> dict[str, tuple[Action, ...]]:
+        executor = (SEARCH, RESULT, TASK) if self.settings.depth > 1 else (SEARCH, RESULT)
+        return {"planner": (TASK, ANSWER), "executor": executor}
 
     async def answer(self, run: Run) -> Answer:
         question = run.question.question

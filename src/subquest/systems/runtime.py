@@ -18,6 +18,7 @@ from dataclasses import dataclass, field, replace
 
 from ..codec import to_dict
 from ..engine import Engine, Generation, Message, Mode, Sampling, Session
+from ..engine.base import Retry, Retrying
 from ..errors import ContextOverflow, EngineError, SearchError
 from ..events import EventLog
 from ..limits import Budget, Limits, Repeats
@@ -126,6 +127,8 @@ class Run:
         if shielded:
             messages = [replace(m, content=self.without_raw_runs(m.content, name)) for m in messages]
         session = await setup.engine.open(messages, mode=mode)
+        if isinstance(session, Retrying):
+            session.on_retry = lambda retry: self._note_retry(name, retry)
         context = Context(self, name, role, task, parent, session, setup, budget, tuple(stop), shielded)
         self.contexts.append(context)
         prompt = [{"role": m.role, "content": m.content} for m in messages]
@@ -139,6 +142,10 @@ class Run:
             prompt=prompt,
         )
         return context
+
+    def _note_retry(self, place: str, retry: Retry) -> None:
+        wait = round(retry.wait, 3)
+        self.events.emit("retry", place, where=retry.where, message=retry.reason, attempt=retry.attempt, wait=wait)
 
     async def search(self, context: Context | None, queries: Sequence[str], k: int) -> list[list[Hit]]:
         """Search for a context, or for the episode itself; retries what may pass, then raises SearchError."""

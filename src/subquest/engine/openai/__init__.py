@@ -6,13 +6,13 @@
 `tools` turns native tool calls into tags, `tokens` and `prices` are what their names say, `engine` is what callers see.
 """
 
+from ..actions import Acting, Action
 from ..base import Retry
 from .endpoint import Endpoint
 from .engine import OpenAIEngine
 from .limits import Limits
 from .prices import Price, load_prices
 from .tokens import HuggingFaceTokenizer, Tokenizer
-from .tools import Acting, Action
 
 __all__ = [
     "Acting",

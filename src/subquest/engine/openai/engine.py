@@ -17,6 +17,7 @@ from typing import Any, Literal, get_args
 
 from ...errors import EngineRefused, UsageError
 from ...record import Usage
+from ..actions import Action, Actions
 from ..base import Generation, Message, Mode, OnRetry, Sampling, estimate_tokens
 from ..chat import ChatFormat
 from ..scripted import cut_at_stop
@@ -26,7 +27,7 @@ from .prices import Price, load_prices, price_of
 from .reply import Reply, ending, read_reply
 from .session import ChatSession, OpenAISession, TextSession
 from .tokens import Tokenizer
-from .tools import Action, Actions, ToolSession
+from .tools import ToolSession
 
 log = logging.getLogger("subquest.engine")
 

@@ -1,0 +1,74 @@
+"""What the roles of a system can do, as a table: for engines that offer it to the model as native tools.
+
+Systems act by tags. A system that says which (`System.actions`) can also be driven by an endpoint's tool calls: the
+table goes to every engine that is `Acting`, and the engine writes each call as the tag the system parses.
+
+    engine = engine.with_actions([Action("search", "Search the corpus.", "query"), …])
+
+Engines that do not know tools ignore all this, and so does an `Acting` engine whose protocol is tags.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, runtime_checkable
+
+from .base import Engine
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """Something a role can do by writing `<name>argument</name>`."""
+
+    name: str
+    description: str
+    """For the model: when to use it and what comes back."""
+    argument: str = "text"
+    """What the argument is called in the function's signature."""
+    about: str = ""
+    """For the model: what the argument should hold."""
+    opening: str = ""
+    """Opening and closing tags where they are not `<name>` and `</name>`."""
+    closing: str = ""
+
+    def tag(self, argument: str) -> str:
+        return f"{self.opening or f'<{self.name}>'}{argument}{self.closing or f'</{self.name}>'}"
+
+    def declaration(self) -> dict[str, Any]:
+        """The function in the form of the `tools` parameter."""
+        about = {"description": self.about} if self.about else {}
+        return {
+            "type": "function",
+            "function": {
+                "name": self.name,
+                "description": self.description,
+                "parameters": {
+                    "type": "object",
+                    "properties": {self.argument: {"type": "string", **about}},
+                    "required": [self.argument],
+                },
+            },
+        }
+
+    def argument_of(self, arguments: str) -> str:
+        """The argument from the JSON a model wrote; whatever it wrote instead is taken as it is."""
+        try:
+            values = json.loads(arguments)
+        except ValueError:
+            return arguments
+        if isinstance(values, dict):
+            values = values.get(self.argument, next(iter(values.values()), "") if len(values) < 2 else values)
+        return values if isinstance(values, str) else json.dumps(values, ensure_ascii=False)
+
+
+Actions = Sequence[Action] | Mapping[str, Sequence[Action]]
+"""One table for all roles, or one by role."""
+
+
+@runtime_checkable
+class Acting(Protocol):
+    """An engine that can be told what a system's roles can do."""
+
+    def with_actions(self, actions: Actions) -> Engine: ...
