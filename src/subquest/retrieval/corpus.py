@@ -12,9 +12,11 @@
 from __future__ import annotations
 
 import csv
+import glob
 import gzip
 import io
 import json
+import os
 import re
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -31,11 +33,14 @@ _SUFFIXES = (".jsonl", ".tsv", ".txt", ".md")
 
 
 def read(sources: Sequence[str | Path], *, complain: Complain | None = None) -> Iterator[Document]:
-    """The documents of files, folders (searched through, links to folders not followed) and glob patterns."""
+    """The documents of files, folders (searched through, links to folders not followed) and glob patterns.
+
+    Text passages are named after the path as it was given, or, in a folder, after the folder's name and the path in it.
+    """
     for source in sources:
-        for root, path in _files(Path(source)):
+        for path, name in _files(Path(source)):
             try:
-                yield from read_file(path, name=str(path.relative_to(root)) if root != path else path.name)
+                yield from read_file(path, name=name)
             except (DataError, OSError, EOFError) as error:
                 if complain is None:
                     raise
@@ -122,34 +127,23 @@ def _open(path: Path) -> IO[bytes]:
     return open(path, "rb")
 
 
-def _files(source: Path) -> Iterator[tuple[Path, Path]]:
-    """Root and path of each file; in folders only kinds that are understood, in a stable order."""
+def _files(source: Path) -> Iterator[tuple[Path, str]]:
+    """Each file and its name; in folders only kinds that are understood, in a stable order."""
     if source.is_file():
-        yield source, source
+        yield source, str(source)
     elif source.is_dir():
-        for folder, names, files in source.walk() if hasattr(source, "walk") else _walk(source):
+        for folder, names, files in os.walk(source):
             names.sort()
-            for name in sorted(files):
-                if kind(Path(name)) and (folder / name).is_file():
-                    yield source, folder / name
+            for path in (Path(folder) / name for name in sorted(files)):
+                if kind(path) and path.is_file():
+                    yield path, str(source.resolve().name / path.relative_to(source))
     elif re.search(r"[*?\[]", str(source)):
-        import glob
-
-        matches = sorted(glob.glob(str(source), recursive=True))
+        matches = [Path(match) for match in sorted(glob.glob(str(source), recursive=True))]
         if not matches:
             raise UsageError(f"no file fits the pattern {source}")
-        for match in matches:
-            if Path(match).is_file():
-                yield Path(match), Path(match)
+        yield from ((match, str(match)) for match in matches if match.is_file())
     else:
         raise UsageError(f"{source} is not there")
-
-
-def _walk(source: Path) -> Iterator[tuple[Path, list[str], list[str]]]:
-    import os
-
-    for folder, names, files in os.walk(source):
-        yield Path(folder), names, files
 
 
 __all__ = ["Passage", "from_object", "kind", "read", "read_file", "text_passages"]

@@ -1,0 +1,134 @@
+"""`subquest search`: find passages, for one query or for a file of them."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ..record import Hit
+    from ..retrieval.index import Index
+
+_BATCH = 256
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("query", nargs="?", metavar="QUERY")
+    parser.add_argument("--index", required=True, metavar="PATH", help="the index to search")
+    parser.add_argument("-k", type=int, default=10, help="how many passages (default 10)")
+    parser.add_argument("--mode", default="auto", choices=["auto", "bm25", "dense", "hybrid"])
+    parser.add_argument(
+        "--where", action="append", default=[], metavar="FIELD=VALUE", help="only passages with this metadata"
+    )
+    parser.add_argument("--distinct", action="store_true", help="leave out near-identical passages")
+    parser.add_argument("--queries", metavar="FILE", help='many queries, lines {"id","query"}; - for standard input')
+    parser.add_argument("--json", action="store_true", help="print one JSON document")
+
+
+def run(args: argparse.Namespace) -> int:
+    from ..errors import UsageError
+    from ..retrieval import Index
+
+    if (args.query is None) == (args.queries is None):
+        raise UsageError("give one QUERY, or --queries FILE")
+    options: dict[str, Any] = {"mode": args.mode, "where": _filter(args.where), "distinct": args.distinct}
+    with Index.open(args.index) as index:
+        if args.queries is not None:
+            return _many(index, args, options)
+        hits = index.search(args.query, args.k, **options)
+        if args.json:
+            print(json.dumps({"query": args.query, "hits": _shown(index, args.query, hits)}, ensure_ascii=False))
+            return 0
+        _print(index, args.query, hits)
+    return 0
+
+
+def _filter(pairs: Sequence[str]) -> dict[str, list[Any]] | None:
+    from ..errors import UsageError
+
+    out: dict[str, list[Any]] = {}
+    for pair in pairs:
+        field, equals, value = pair.partition("=")
+        if not equals:
+            raise UsageError(f"--where {pair}: write FIELD=VALUE")
+        try:
+            plain = json.loads(value)
+        except ValueError:
+            plain = value
+        out.setdefault(field, []).append(plain if isinstance(plain, str | int | float) else value)
+    return out or None
+
+
+def _many(index: Index, args: argparse.Namespace, options: dict[str, Any]) -> int:
+    batch: list[tuple[Any, str]] = []
+
+    def flush() -> None:
+        found = index.search_many([query for _, query in batch], args.k, **options)
+        for (identifier, query), hits in zip(batch, found, strict=True):
+            print(json.dumps({"id": identifier, "hits": _shown(index, query, hits)}, ensure_ascii=False))
+        batch.clear()
+
+    for pair in _read(args.queries):
+        batch.append(pair)
+        if len(batch) == _BATCH:
+            flush()
+    if batch:
+        flush()
+    return 0
+
+
+def _read(name: str) -> Iterator[tuple[Any, str]]:
+    from ..errors import DataError, UsageError
+
+    if name != "-" and not Path(name).is_file():
+        raise UsageError(f"--queries {name}: there is no such file")
+    with sys.stdin if name == "-" else open(name, encoding="utf-8", errors="replace") as file:
+        for number, line in enumerate(file, start=1):
+            if not line.strip():
+                continue
+            try:
+                record = json.loads(line)
+                yield record["id"], str(record["query"])
+            except (ValueError, KeyError, TypeError):
+                raise DataError(f'{name}, line {number}: expected {{"id": ..., "query": ...}}') from None
+
+
+def _shown(index: Index, query: str, hits: Sequence[Hit]) -> list[dict[str, Any]]:
+    from ..retrieval.highlight import highlight
+
+    out = []
+    for hit in hits:
+        document = hit.document
+        span = highlight(document.text, query, index.analysis)
+        record = {"id": document.id, "title": document.title, "text": document.text, "score": hit.score}
+        record["highlight"] = {"start": span.start, "end": span.end}
+        if document.meta:
+            record["meta"] = dict(document.meta)
+        out.append(record)
+    return out
+
+
+def _print(index: Index, query: str, hits: Sequence[Hit]) -> None:
+    from rich.console import Console
+    from rich.text import Text
+
+    from ..retrieval.highlight import highlight
+
+    console = Console()
+    if not hits:
+        print("nothing found", file=sys.stderr)
+    for rank, hit in enumerate(hits, start=1):
+        document = hit.document
+        span = highlight(document.text, query, index.analysis)
+        console.print(
+            Text(f"{rank}. {document.title or document.id}", style="bold"),
+            Text(f"{hit.score:.3f}  {document.id}", style="dim"),
+        )
+        text = Text(document.text)
+        if span.end > span.start:
+            text.stylize("bold yellow", span.start, span.end)
+        console.print(text)
