@@ -95,17 +95,17 @@ def _pattern(tags: tuple[str, ...]) -> re.Pattern[str]:
 def _tokens(text: str, tags: tuple[str, ...]) -> list[_Token]:
     found = []
     for match in _pattern(tags).finditer(text):
+        slash, xml, rest, empty, edge, hira = match.groups()
         start, end = match.span()
-        if match["hira"]:
-            begins = match["edge"].lower() == "begin"
-            tag = match["hira"].lower()
+        if hira:
+            begins = edge.lower() == "begin"
+            tag = hira.lower()
             tidy = match[0] == f"<|{'begin' if begins else 'end'}_{tag}|>"
             found.append(_Token(tag, begins, not begins, start, end, tidy))
         else:
-            closing, tag = bool(match["slash"]), match["xml"].lower()
-            empty = bool(match["self"]) and not closing
-            tidy = match[0] == (f"</{tag}>" if closing else f"<{tag}>") or bool(match["rest"].strip())
-            found.append(_Token(tag, not closing, closing or empty, start, end, tidy))
+            tag = xml.lower()
+            tidy = match[0] == f"<{slash}{tag}>" or bool(rest.strip())
+            found.append(_Token(tag, not slash, bool(slash or empty), start, end, tidy))
     return found
 
 
