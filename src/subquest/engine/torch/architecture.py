@@ -100,7 +100,7 @@ def _rotary(config: Any, head_size: int) -> tuple[tuple[float, ...], float]:
         getattr(config, "rope_parameters", None) or getattr(config, "rope_scaling", None) or {}
     )
     kind = parameters.get("rope_type", "default")
-    theta = float(parameters.get("rope_theta") or getattr(config, "rope_theta", 10_000.0))
+    theta = float(parameters.get("rope_theta", getattr(config, "rope_theta", 10_000.0)))
     if kind == "default":
         import torch
 

@@ -176,30 +176,17 @@ class TorchEngine:
         room = self.context_window - len(context.ids)
         turn = Turn(context, sampling, seed, min(sampling.max_tokens, room), self._done)
 
-        def resolve(error: BaseException | None) -> None:
-            if not future.done():
-                if error is None:
-                    future.set_result(None)
-                else:
-                    future.set_exception(error)
-
-        def wake(error: BaseException | None) -> None:
-            try:
-                loop.call_soon_threadsafe(resolve, error)
-            except RuntimeError:  # the caller's event loop is gone
-                return
-
         def submit() -> None:
-            self._turns[turn] = wake
+            self._turns[turn] = lambda error: _resolve(loop, future, error)
             self.scheduler.submit(turn)
 
         self._send(submit)
         try:
             await future
         except asyncio.CancelledError:
-            gone = threading.Event()
-            self._send(lambda: self._cancel(turn, gone))
-            gone.wait(10)
+            back: asyncio.Future[None] = loop.create_future()
+            self._send(lambda: self._cancel(turn, lambda: _resolve(loop, back, None)))
+            await back
             raise
         return turn
 
@@ -232,10 +219,10 @@ class TorchEngine:
         turn.policy = self.policy
         self._turns.pop(turn)(None)
 
-    def _cancel(self, turn: Turn, gone: threading.Event) -> None:
-        if self._turns.pop(turn, None) is not None:
-            self.scheduler.cancel(turn)
-        gone.set()
+    def _cancel(self, turn: Turn, over: Callable[[], None]) -> None:
+        self._turns.pop(turn, None)
+        self.scheduler.cancel(turn)
+        over()
 
     def _work(self) -> None:
         self._changes: list[Callable[[], None]] = []
@@ -286,3 +273,18 @@ class TorchEngine:
             except queue.Empty:
                 return
             command()
+
+
+def _resolve(loop: asyncio.AbstractEventLoop, future: asyncio.Future[None], error: BaseException | None) -> None:
+    """Wake a waiting task from the engine's thread."""
+
+    def wake() -> None:
+        if future.done():
+            return
+        if error is None:
+            future.set_result(None)
+        else:
+            future.set_exception(error)
+
+    if not loop.is_closed():
+        loop.call_soon_threadsafe(wake)

@@ -1,3 +1,4 @@
+# mypy: disable-error-code="no-untyped-def,untyped-decorator,no-any-return,no-untyped-call"
 """The model's small operations as Triton kernels; `reference` says what each computes.
 
 Decode attention is bound by memory: one program reads one key-value head of one part of one context, through the block
@@ -41,7 +42,7 @@ def _precision(x: Tensor) -> str:
 
 
 @triton.jit
-def _choose_kernel(given, slots, last, out, n, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
+def _choose_kernel(given, slots, last, out, n, BLOCK: tl.constexpr):
     i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     live = i < n
     token = tl.load(given + i, mask=live, other=0)
@@ -62,9 +63,7 @@ def embed(ids: Tensor, weight: Tensor) -> Tensor:
 
 
 @triton.jit
-def _norm_kernel(  # type: ignore[no-untyped-def]
-    x, residual, weight, out, epsilon, WIDTH: tl.constexpr, PAD: tl.constexpr, ADD: tl.constexpr
-):
+def _norm_kernel(x, residual, weight, out, epsilon, WIDTH: tl.constexpr, PAD: tl.constexpr, ADD: tl.constexpr):
     row = tl.program_id(0).to(tl.int64)
     i = tl.arange(0, PAD)
     live = i < WIDTH
@@ -98,7 +97,7 @@ def _normed(x: Tensor, residual: Tensor, weight: Tensor, epsilon: float, *, add:
 
 
 @triton.jit
-def _swiglu_kernel(gate_up, out, INNER: tl.constexpr, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
+def _swiglu_kernel(gate_up, out, INNER: tl.constexpr, BLOCK: tl.constexpr):
     row = tl.program_id(0).to(tl.int64)
     i = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     live = i < INNER
@@ -119,7 +118,7 @@ def swiglu(gate_up: Tensor) -> Tensor:
 
 
 @triton.jit
-def _rotate_store_kernel(  # type: ignore[no-untyped-def]
+def _rotate_store_kernel(
     qkv, q_weight, k_weight, cosines, sines, keys, values, tables, slots, positions, epsilon, table_width,
     key_block, key_token, key_head,
     HEADS: tl.constexpr, KV_HEADS: tl.constexpr, HEADS_PAD: tl.constexpr, KV_PAD: tl.constexpr,
@@ -190,7 +189,7 @@ def rotate_store(
 
 
 @triton.jit
-def _decode_kernel(  # type: ignore[no-untyped-def]
+def _decode_kernel(
     q, keys, values, tables, slots, positions, out, parts, sums, scale, q_row, table_width,
     key_block, key_token, key_head, split, splits,
     HEADS: tl.constexpr, GROUP: tl.constexpr, GROUP_PAD: tl.constexpr, SIZE: tl.constexpr,
@@ -239,7 +238,7 @@ def _decode_kernel(  # type: ignore[no-untyped-def]
 
 
 @triton.jit
-def _join_kernel(  # type: ignore[no-untyped-def]
+def _join_kernel(
     parts, sums, positions, out, split, splits, HEADS: tl.constexpr, HEADS_PAD: tl.constexpr, SIZE: tl.constexpr
 ):
     row = tl.program_id(0).to(tl.int64)
@@ -250,7 +249,7 @@ def _join_kernel(  # type: ignore[no-untyped-def]
     top = tl.full((HEADS_PAD,), float("-inf"), tl.float32)
     total = tl.zeros((HEADS_PAD,), tl.float32)
     mixed = tl.zeros((HEADS_PAD, SIZE), tl.float32)
-    for part in range(0, count):
+    for part in range(count):
         place = (row * splits + part) * HEADS + h
         weight = tl.load(sums + place, mask=live, other=0.0)
         values = tl.load(parts + place[:, None] * SIZE + d[None, :], mask=live[:, None], other=0.0)
@@ -265,7 +264,7 @@ def _join_kernel(  # type: ignore[no-untyped-def]
 
 
 @triton.jit
-def _prefill_kernel(  # type: ignore[no-untyped-def]
+def _prefill_kernel(
     q, keys, values, tables, tiles, out, scale, q_row, table_width, key_block, key_token, key_head,
     HEADS: tl.constexpr, GROUP: tl.constexpr, SIZE: tl.constexpr, BLOCK: tl.constexpr,
     ROWS: tl.constexpr, TILE: tl.constexpr, PRECISION: tl.constexpr,
@@ -350,14 +349,14 @@ def project(x: Tensor, weight: Tensor) -> Tensor:
 
 
 @triton.jit
-def _mix(x):  # type: ignore[no-untyped-def]
+def _mix(x):
     x = (x ^ (x >> 16)) * 0x7FEB352D
     x = (x ^ (x >> 15)) * 0x846CA68B
     return x ^ (x >> 16)
 
 
 @triton.jit
-def _draw_part_kernel(  # type: ignore[no-untyped-def]
+def _draw_part_kernel(
     logits, temperatures, seeds, positions, floors, scores, places, tops, totals,
     VOCABULARY: tl.constexpr, PARTS: tl.constexpr, SHARE: tl.constexpr, BLOCK: tl.constexpr, FILTERED: tl.constexpr,
 ):  # fmt: skip
@@ -408,7 +407,7 @@ def _draw_part_kernel(  # type: ignore[no-untyped-def]
 
 
 @triton.jit
-def _draw_join_kernel(  # type: ignore[no-untyped-def]
+def _draw_join_kernel(
     logits, temperatures, scores, places, tops, totals, ids, logprobs,
     VOCABULARY: tl.constexpr, PARTS: tl.constexpr,
 ):  # fmt: skip

@@ -103,17 +103,15 @@ class Scheduler:
         self.waiting.append(turn)
 
     def cancel(self, turn: Turn) -> None:
-        """Take a turn back at any moment; its context is as it was before."""
-        if turn.finish is not None:
-            return
+        """Take a turn back at any moment, even after its end; its context is as it was before."""
+        context = turn.context
         if turn.slot >= 0:
             self._leave(turn)
-            del turn.context.ids[turn.base :]
-            self._trim(turn.context, min(turn.context.cached, turn.base))
-            self._rest(turn.context)
-        else:
+        elif turn.finish is None:
             self.waiting.remove(turn)
-            del turn.context.ids[turn.base :]
+        del context.ids[turn.base :]
+        self._trim(context, min(context.cached, turn.base))
+        self._rest(context)
 
     def drop(self, context: Context) -> None:
         """A session was closed."""
@@ -281,6 +279,7 @@ class Scheduler:
     def _rest(self, context: Context) -> None:
         """Between turns a context keeps its blocks until somebody else needs them."""
         self._trim(context, context.cached)
+        self.idle.pop(context, None)
         if context.blocks:
             self.idle[context] = None
 

@@ -1,0 +1,191 @@
+"""The scheduler with a device that is a table: no model, so ten thousand sessions take seconds."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import numpy as np
+
+from subquest.engine.base import Sampling
+from subquest.engine.torch.cache import BlockPool
+from subquest.engine.torch.rows import Rows
+from subquest.engine.torch.scheduler import Context, Plan, Scheduler, Turn
+from subquest.engine.torch.stops import Stops
+from subquest.engine.torch.tokens import Vocabulary
+
+from .conftest import byte_tokenizer
+
+END = 257
+
+
+class Device:
+    """Draws the token that follows from the whole context, which it reads through the block tables alone."""
+
+    def __init__(self, scheduler: Scheduler) -> None:
+        self.scheduler = scheduler
+        pool = scheduler.pool
+        self.cache = np.full((pool.blocks + 1, pool.size), -1)
+        self.last: dict[int, int] = {}
+        self.prefilled = 0
+
+    def run(self, plan: Plan) -> tuple[Any, ...] | None:
+        rows, size = self.scheduler.rows, self.scheduler.pool.size
+        for turn, start, count in plan.chunks:
+            for position in range(start, start + count):
+                self.cache[rows.tables[turn.slot, position // size], position % size] = turn.context.ids[position]
+            self.prefilled += count
+        if not plan.slots.size:
+            return None
+        drawn = []
+        for slot in plan.slots.tolist():
+            position = int(rows.position[slot])
+            token = int(rows.given[slot]) if rows.given[slot] >= 0 else self.last[slot]
+            self.cache[rows.tables[slot, position // size], position % size] = token
+            seen = [int(self.cache[rows.tables[slot, p // size], p % size]) for p in range(position + 1)]
+            self.last[slot] = follow(seen)
+            drawn.append(self.last[slot])
+        epochs = rows.epoch[plan.slots]
+        rows.advance(plan.slots)
+        return plan.slots, epochs, np.array(drawn), np.zeros(len(drawn), np.float32)
+
+
+def follow(ids: list[int]) -> int:
+    """A made-up model: any change anywhere in the context changes the next token."""
+    mixed = 17
+    for i in ids:
+        mixed = (mixed * 31 + i + 1) % 65_521
+    return mixed % 250 if mixed % 23 else END
+
+
+def make(blocks: int, slots: int = 8, size: int = 4, prefill: int = 24) -> Scheduler:
+    vocabulary = Vocabulary(byte_tokenizer(), 264)
+    pool = BlockPool(blocks, size)
+    return Scheduler(pool, Rows(slots, 64), Stops(vocabulary, [END]), prefill_tokens=prefill)
+
+
+def expected(ids: list[int], limit: int) -> list[int]:
+    ids, out = list(ids), []
+    while len(out) < limit and (not out or out[-1] != END):
+        out.append(follow(ids))
+        ids.append(out[-1])
+    return out
+
+
+def drive(scheduler: Scheduler, device: Device, ahead: int) -> None:
+    """Run until nothing is left to do, reading results `ahead` steps late."""
+    pending: list[tuple[Any, ...]] = []
+    for _ in range(100_000):
+        if not scheduler.busy and not pending:
+            return
+        step = device.run(scheduler.plan())
+        if step is not None:
+            pending.append(step)
+        if pending and (len(pending) > ahead or step is None):
+            scheduler.commit(*pending.pop(0))
+    raise AssertionError("the scheduler makes no progress")
+
+
+def test_ten_thousand_sessions_leave_nothing_behind() -> None:
+    """Turns, forks, closings and cancellations at random, under memory pressure, results one step late."""
+    chance = random.Random(3)
+    scheduler = make(blocks=40)
+    device = Device(scheduler)
+    opened = finished = cancelled = 0
+    living: list[Context] = []
+    pending: list[tuple[Any, ...]] = []
+    running: dict[Turn, list[int]] = {}
+
+    def done(turn: Turn) -> None:
+        nonlocal finished
+        finished += 1
+        assert turn.drawn == expected(running.pop(turn), turn.limit)
+        assert len(turn.logprobs) == len(turn.drawn)
+
+    while opened < 10_000 or running or pending:
+        if opened < 10_000 and len(running) < 24:
+            shared = [chance.randrange(3)] * 9
+            context = Context(shared + [chance.randrange(250) for _ in range(chance.randrange(1, 12))])
+            if living and chance.random() < 0.4:
+                context = living.pop(chance.randrange(len(living)))
+                if chance.random() < 0.3:
+                    living.append(context)
+                    context = Context(list(context.ids))
+                context.ids += [chance.randrange(250) for _ in range(chance.randrange(6))]
+                del context.ids[60:]
+                if context.cached >= len(context.ids):
+                    scheduler.drop(context)
+            opened += 1
+            turn = Turn(context, Sampling(), 0, chance.randrange(1, 40), done)
+            running[turn] = list(context.ids)
+            scheduler.submit(turn)
+        if running and chance.random() < 0.1:
+            turn = chance.choice(list(running))
+            before = running.pop(turn)
+            scheduler.cancel(turn)
+            cancelled += 1
+            assert turn.context.ids == before
+            living.append(turn.context)
+        if len(living) > 6:
+            scheduler.drop(living.pop(0))
+        step = device.run(scheduler.plan())
+        if step is not None:
+            pending.append(step)
+        if pending and (len(pending) > 1 or step is None):
+            before_commit = set(running)
+            scheduler.commit(*pending.pop(0))
+            living += [turn.context for turn in before_commit - set(running) if chance.random() < 0.5]
+    assert finished + cancelled == opened
+    assert scheduler.preemptions > 100
+    scheduler.forget()
+    for context in living:
+        scheduler.drop(context)
+    assert scheduler.pool.in_use == 0
+    assert not scheduler.idle
+    assert sorted(scheduler._slots) == list(range(8))
+
+
+def test_rollouts_of_one_prompt_share_it_from_the_first_step() -> None:
+    scheduler = make(blocks=200)
+    device = Device(scheduler)
+    prompt = [n % 50 for n in range(41)]
+    for _ in range(8):
+        scheduler.submit(Turn(Context(list(prompt)), Sampling(), 0, 3, lambda turn: None))
+    drive(scheduler, device, ahead=1)
+    assert device.prefilled == 40  # forty tokens in ten full blocks once; the last token of each is fed by decoding
+
+
+def test_turns_are_admitted_in_order_and_a_long_one_is_not_overtaken() -> None:
+    scheduler = make(blocks=12)
+    device = Device(scheduler)
+    order: list[int] = []
+    for number, length in enumerate((10, 40, 4, 4, 4)):
+        prompt = [number] * length
+        scheduler.submit(Turn(Context(prompt), Sampling(), 0, 5, lambda turn, n=number: order.append(n)))
+    drive(scheduler, device, ahead=0)
+    assert order[:2] == [0, 1]
+    assert sorted(order) == [0, 1, 2, 3, 4]
+
+
+def test_long_prompts_are_cut_into_chunks_between_decode_steps() -> None:
+    scheduler = make(blocks=60, prefill=8)
+    device = Device(scheduler)
+    scheduler.submit(Turn(Context([1, 2, 3]), Sampling(), 0, 30, lambda turn: None))
+    device.run(scheduler.plan())
+    scheduler.submit(Turn(Context([9] * 30), Sampling(), 0, 1, lambda turn: None))
+    plan = scheduler.plan()
+    assert [chunk.tokens for chunk in plan.chunks] == [8]
+    assert plan.slots.size == 1
+
+
+def test_idle_contexts_give_way_before_running_ones() -> None:
+    scheduler = make(blocks=12)
+    device = Device(scheduler)
+    first = Context([1] * 20)
+    scheduler.submit(Turn(first, Sampling(), 0, 1, lambda turn: None))
+    drive(scheduler, device, ahead=0)
+    assert first.cached == 20
+    scheduler.submit(Turn(Context([2] * 40), Sampling(), 0, 2, lambda turn: None))
+    drive(scheduler, device, ahead=0)
+    assert scheduler.preemptions == 0
+    assert (first.cached, first.blocks) == (0, [])
