@@ -56,6 +56,23 @@ class SamplingConfig:
 
 
 @dataclass(frozen=True, slots=True)
+class EngineConfig:
+    """How models are run or reached; the fields are those of `engine.resolve.EngineOptions`, explained there."""
+
+    concurrency: int | None = None
+    requests_per_minute: int | None = None
+    tokens_per_minute: int | None = None
+    timeout: float | None = None
+    retries: int | None = None
+    context: int | None = None
+    server: Literal["auto", "vllm", "sglang", "llama.cpp", "ollama", "openai"] | None = None
+    continuation: Literal["auto", "template", "prefill", "turns"] | None = None
+    tokenizer: str | None = None
+    adapter: str | None = None
+    threads: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class CacheConfig:
     path: str | None = None
     """The cache file; default: in the user's cache folder."""
@@ -82,6 +99,7 @@ class Config:
     search: SearchConfig = field(default_factory=SearchConfig)
     limits: Limits = field(default_factory=Limits)
     sampling: SamplingConfig = field(default_factory=SamplingConfig)
+    engine: EngineConfig = field(default_factory=EngineConfig)
     cache: CacheConfig = field(default_factory=CacheConfig)
     sources: Mapping[str, str] = field(default_factory=dict)
     """Where each setting came from, by dotted key; settings that nobody set are not in it."""
@@ -110,7 +128,13 @@ def load_config(
         section, _, name = key.rpartition(".")
         sections.setdefault(section, {})[name] = entry.value
     top = sections.pop("", {})
-    kinds = {"search": SearchConfig, "limits": Limits, "sampling": SamplingConfig, "cache": CacheConfig}
+    kinds = {
+        "search": SearchConfig,
+        "limits": Limits,
+        "sampling": SamplingConfig,
+        "engine": EngineConfig,
+        "cache": CacheConfig,
+    }
     built = {name: kinds[name](**values) for name, values in sections.items()}
     return Config(**top, **built, sources={key: entry.source for key, entry in given.items()})
 
@@ -140,8 +164,12 @@ def _keys(cls: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
 
 KEYS: Mapping[str, Any] = dict(_keys(Config))
 """Every setting by its dotted key, with the type of its value."""
-PATHS = ("index", "prompts", "runs", "prices", "cache.path")
-_LEAST = {"search.k": 1, "sampling.max_tokens": 1, "limits.turns": 1, "limits.calls": 1, "limits.tokens": 1}
+PATHS = ("index", "prompts", "runs", "prices", "engine.adapter", "cache.path")
+_FROM_ONE = (
+    *("search.k", "sampling.max_tokens", "limits.turns", "limits.calls", "limits.tokens", "engine.concurrency"),
+    *("engine.requests_per_minute", "engine.tokens_per_minute", "engine.context", "engine.threads"),
+)
+_LEAST = dict.fromkeys(_FROM_ONE, 1)
 
 
 def _from_file(file: Path) -> dict[str, _Given]:
@@ -162,8 +190,9 @@ def _from_file(file: Path) -> dict[str, _Given]:
         else:
             out[key] = _Given(value, str(file))
     for key in PATHS:
-        if key in out and isinstance(out[key].value, str) and "://" not in out[key].value:
-            out[key] = _Given(str(file.parent / Path(out[key].value).expanduser()), str(file))
+        place = out[key].value if key in out else None
+        if isinstance(place, str) and "://" not in place and (key, place) != ("engine.adapter", "none"):
+            out[key] = _Given(str(file.parent / Path(place).expanduser()), str(file))
     return out
 
 

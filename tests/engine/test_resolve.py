@@ -1,7 +1,9 @@
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
 
+from subquest.config import EngineConfig, load_config
 from subquest.engine import Message, Sampling
 from subquest.engine.openai import OpenAIEngine
 from subquest.engine.resolve import EngineOptions, resolve
@@ -98,3 +100,17 @@ async def test_options_arrive() -> None:
         resolve("embedded", EngineOptions(protocol="tools"))
     with pytest.raises(UsageError, match="unknown protocol 'tool'"):
         resolve("openai:m", EngineOptions(protocol="tool"))
+
+
+def test_the_settings_file_has_these_options(tmp_path: Path) -> None:
+    file = tmp_path / "subquest.toml"
+    file.write_text('[engine]\nconcurrency = 4\ntimeout = 9\nserver = "vllm"\nadapter = "lora.gguf"\n')
+    engine = load_config(file, env={"SUBQUEST_ENGINE_RETRIES": "2"}).engine
+    assert (engine.concurrency, engine.timeout, engine.retries) == (4, 9.0, 2)
+    assert engine.adapter == str(tmp_path / "lora.gguf")
+    assert {f.name for f in fields(EngineConfig)} <= {f.name for f in fields(EngineOptions)}
+    file.write_text('[engine]\nadapter = "none"\n')
+    assert load_config(file, env={}).engine.adapter == "none"
+    file.write_text("[engine]\nconcurrency = 0\n")
+    with pytest.raises(UsageError, match="at least 1"):
+        load_config(file, env={})

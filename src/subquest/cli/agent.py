@@ -28,6 +28,7 @@ FLAGS = {
     "system": "system",
     "prompts": "prompts",
     "protocol": "protocol",
+    "adapter": "engine.adapter",
     "k": "search.k",
     "mode": "search.mode",
     "temperature": "sampling.temperature",
@@ -49,6 +50,9 @@ def add_agent_options(parser: argparse.ArgumentParser) -> None:
         "--model",
         metavar="MODEL",
         help="embedded (default), gguf:PATH, openai:NAME[@URL], http://HOST/v1#NAME; or planner=...,executor=...",
+    )
+    agent.add_argument(
+        "--adapter", metavar="FILE", help="LoRA in GGUF form for embedded and gguf models; none for none"
     )
     agent.add_argument("--index", metavar="PATH", help="what to search: an index folder or a search server's URL")
     agent.add_argument("-k", type=int, metavar="N", help="documents a search")
@@ -151,9 +155,12 @@ def settings_from(args: argparse.Namespace) -> dict[str, Any]:
 @asynccontextmanager
 async def resources(config: Config, *, cache: bool = True) -> AsyncIterator[tuple[Mapping[str, Engine], Search | None]]:
     """The engines and the search that a configuration names, cached where it says so, closed at the end."""
+    from dataclasses import asdict
+
     from ..engine.resolve import EngineOptions, resolve
 
-    options = EngineOptions(protocol=config.protocol or "tags", prices=config.prices)
+    given = {name: value for name, value in asdict(config.engine).items() if value is not None}
+    options = EngineOptions(protocol=config.protocol or "tags", prices=config.prices, **given)
     resolved = resolve(config.model or "embedded", options)
     engines: dict[str, Engine] = dict(resolved) if isinstance(resolved, Mapping) else {"": resolved}
     owned = list({id(e): e for e in engines.values()}.values())
