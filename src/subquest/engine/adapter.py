@@ -11,7 +11,6 @@ from __future__ import annotations
 import json
 import math
 import os
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -91,7 +90,7 @@ def shape_of(base: Path) -> Shape:
             return Shape("llama" if kind == "mistral" else kind, heads, int(config.get("num_key_value_heads", heads)))
         except (OSError, KeyError, ValueError) as error:
             raise DataError(f"cannot read the model's shape from {base / 'config.json'}: {error}") from None
-    fields = _reader(base).fields
+    fields = open_gguf(base).fields
     architecture = str(fields["general.architecture"].contents())
     try:
         heads = int(fields[f"{architecture}.attention.head_count"].contents())
@@ -156,8 +155,7 @@ def write_gguf(lora: Lora, path: Path, shape: Shape, *, name: str = "", reordere
     """Write an adapter for llama.cpp, in one step. `reordered=False` leaves the rows alone, to show that it matters."""
     gguf = _gguf()
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, scratch = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-    os.close(handle)
+    scratch = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         writer = gguf.GGUFWriter(scratch, shape.architecture)
         writer.add_type("adapter")
@@ -176,12 +174,12 @@ def write_gguf(lora: Lora, path: Path, shape: Shape, *, name: str = "", reordere
         writer.close()
         os.replace(scratch, path)
     finally:
-        Path(scratch).unlink(missing_ok=True)
+        scratch.unlink(missing_ok=True)
 
 
 def read_gguf(path: Path, shape: Shape) -> Lora:
     """An adapter from llama.cpp's form."""
-    reader = _reader(path)
+    reader = open_gguf(path)
     field = reader.fields.get("adapter.lora.alpha")
     if field is None:
         raise DataError(f"{path} is not a LoRA adapter in GGUF form")
@@ -231,7 +229,8 @@ def _gguf() -> Any:
     return gguf
 
 
-def _reader(path: Path) -> Any:
+def open_gguf(path: Path) -> Any:
+    """A reader of a GGUF file."""
     gguf = _gguf()
     try:
         return gguf.GGUFReader(path)

@@ -15,6 +15,7 @@ from ...models import default_adapter, embedded_model
 from ...record import Segment, Usage
 from ..base import FinishReason, Generation, Message, Mode, Sampling
 from ..chat import ChatFormat, Piece, chat_format, encode_pieces, text_of
+from .derived import derived
 from .library import Build, library
 from .model import Model
 from .worker import Job, Outcome, Tape, Worker
@@ -30,10 +31,10 @@ LONG_TEXT = 20_000
 class EmbeddedEngine:
     """A GGUF model run by llama.cpp in this process: no key, no network, no server.
 
-    `path` is any GGUF file of a decoder model with a chat template, by default SmolLM2-135M-Instruct from the user's
-    cache. `adapter` is a LoRA in GGUF form, or "default" for the one that ships with Subquest (none if none does).
-    `context` is the longest context of one session; `cells` (by default twice that, or as many as fit the model) is the
-    size of the cache that all sessions share.
+    `path` is any GGUF file of a decoder model with a chat template; by default it is SmolLM2-135M-Instruct from the
+    user's cache, in the faster form that `derived` makes of it. `adapter` is a LoRA in GGUF form, or "default" for the
+    one that ships with Subquest (none if none does). `context` is the longest context of one session; `cells` (by
+    default twice that) is the size of the cache that all sessions share. `build` chooses where llama.cpp comes from.
     """
 
     def __init__(
@@ -52,10 +53,11 @@ class EmbeddedEngine:
             raise UsageError(f"{threads} threads: use at least 1")
         file = Path(path) if path is not None else embedded_model()
         lora = default_adapter() if adapter == "default" else Path(adapter) if adapter is not None else None
+        faster = derived(file, lora) if path is None else None
         model = Model(
             library(build),
-            file,
-            adapter=lora,
+            faster or file,
+            adapter=None if faster else lora,
             cells=cells or 2 * context,
             sequences=SEQUENCES,
             batch=min(BATCH, cells or 2 * context),

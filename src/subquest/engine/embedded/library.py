@@ -10,8 +10,11 @@ library's own default values before anything is loaded; llama-cpp-python brings 
 from __future__ import annotations
 
 import ctypes as c
+import importlib.metadata
 import importlib.util
-from collections.abc import Sequence
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -156,7 +159,8 @@ def _file(package: str, pattern: str) -> Path:
 
 def _open(build: str, file: Path, model_params: Any, context_params: Any) -> Library:
     try:
-        calls = c.CDLL(str(file))
+        with _patient_threads():
+            calls = c.CDLL(str(file))
         for name, (result, arguments) in _FUNCTIONS.items():
             function = getattr(calls, name)
             function.restype, function.argtypes = result, arguments
@@ -171,6 +175,23 @@ def _open(build: str, file: Path, model_params: Any, context_params: Any) -> Lib
     return Library(build, calls, model_params, context_params)
 
 
+@contextmanager
+def _patient_threads() -> Iterator[None]:
+    """Let OpenMP threads sleep, not spin, while they wait for each other, unless the user has chosen otherwise.
+
+    By default they burn their core. When other work wants that core as well, every one of a pass's hundreds of
+    barriers then costs a time slice, and two threads are far slower than one. OpenMP reads this once, when it loads.
+    """
+    if any(name in os.environ for name in ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT")):
+        yield
+        return
+    os.environ["OMP_WAIT_POLICY"] = "passive"
+    try:
+        yield
+    finally:
+        del os.environ["OMP_WAIT_POLICY"]
+
+
 _EXPECTED = {
     "n_batch": 2048, "n_ubatch": 512, "n_seq_max": 1, "rope_scaling_type": -1, "yarn_beta_slow": -1.0,
     "type_k": 1, "type_v": 1, "offload_kqv": True, "kv_unified": False, "n_samplers": 0, "ctx_other": None,
@@ -182,13 +203,7 @@ def _check_layout(opened: Library) -> None:
     context, model = opened.calls.llama_context_default_params(), opened.calls.llama_model_default_params()
     wrong = [name for name, value in _EXPECTED.items() if getattr(context, name) != value]
     if wrong or model.n_gpu_layers != -1 or not model.use_extra_bufts or model.vocab_only:
-        version = "?"
-        try:
-            from importlib.metadata import version as installed_version
-
-            version = installed_version("xllamacpp")
-        except ImportError:
-            pass
+        version = importlib.metadata.version("xllamacpp")
         raise EngineRefused(
             f"xllamacpp {version} has another llama.cpp interface than the one Subquest knows;"
             " install the right one with: pip install 'subquest[embedded]'"

@@ -1,0 +1,242 @@
+"""Adapters: the same numbers in both forms, and the same log-probs in llama.cpp as with the weights merged by hand."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from subquest.cli import main
+from subquest.engine import adapter
+from subquest.engine.adapter import Lora, Shape
+from subquest.engine.embedded.derived import derive, derived
+from subquest.engine.embedded.library import library
+from subquest.engine.embedded.model import Model, Stretch
+from subquest.engine.tensors import from_bfloat16, read_safetensors, write_safetensors
+from subquest.errors import DataError, UsageError
+from subquest.models import smollm2_path
+
+SMOLLM2 = Shape("llama", heads=9, kv_heads=3)
+ROWS = {
+    "self_attn.q_proj": (576, 576),
+    "self_attn.k_proj": (192, 576),
+    "self_attn.v_proj": (192, 576),
+    "self_attn.o_proj": (576, 576),
+    "mlp.gate_proj": (1536, 576),
+    "mlp.up_proj": (1536, 576),
+    "mlp.down_proj": (576, 1536),
+}
+"""[out, in] of SmolLM2-135M's weights."""
+
+
+def random_lora(targets: tuple[str, ...] = tuple(ROWS), layers: int = 30, rank: int = 4) -> Lora:
+    random = np.random.default_rng(3)
+    pairs = {}
+    for layer in range(layers):
+        for target in targets:
+            out, width = ROWS[target]
+            size = 0.1 if target in ("self_attn.q_proj", "self_attn.k_proj") else 0.05
+            a, b = random.normal(0, size, (rank, width)), random.normal(0, size, (out, rank))
+            pairs[f"model.layers.{layer}.{target}"] = (a.astype(np.float32), b.astype(np.float32))
+    return Lora(pairs, alpha=8.0)
+
+
+def same(one: Lora, two: Lora) -> bool:
+    return (
+        one.alpha == two.alpha
+        and one.pairs.keys() == two.pairs.keys()
+        and all(
+            np.array_equal(x, y) for name in one.pairs for x, y in zip(one.pairs[name], two.pairs[name], strict=True)
+        )
+    )
+
+
+def test_row_order_of_one_head_by_hand() -> None:
+    """Two heads of four rows: llama.cpp turns rows (0, 1) and (2, 3) together, Hugging Face rows (0, 2) and (1, 3)."""
+    rows = np.arange(8, dtype=np.float32).reshape(8, 1)
+    assert adapter.reorder(rows, heads=2)[:, 0].tolist() == [0, 2, 1, 3, 4, 6, 5, 7]
+    assert np.array_equal(adapter.restore(adapter.reorder(rows, 2), 2), rows)
+
+
+def test_delta_is_scaled_b_times_a() -> None:
+    lora = Lora({"m": (np.array([[1.0, 2.0]], np.float32), np.array([[3.0], [4.0]], np.float32))}, alpha=2.0)
+    assert lora.delta("m").tolist() == [[6.0, 12.0], [8.0, 16.0]]
+
+
+def test_round_trip_through_both_forms(tmp_path: Path) -> None:
+    lora = random_lora(layers=2)
+    adapter.write_peft(lora, tmp_path / "peft")
+    read = adapter.read_peft(tmp_path / "peft")
+    assert same(read, lora)
+    adapter.write_gguf(read, tmp_path / "a.gguf", SMOLLM2)
+    assert same(adapter.read_gguf(tmp_path / "a.gguf", SMOLLM2), lora)
+    assert [p.name for p in sorted(tmp_path.iterdir())] == ["a.gguf", "peft"]
+
+
+def test_safetensors_are_those_of_the_library(tmp_path: Path) -> None:
+    torch_files = pytest.importorskip("safetensors.torch")
+    import torch
+
+    tensors = {"x": torch.arange(6).reshape(2, 3).float() / 7, "y": torch.tensor([1e-3, -2.5]).bfloat16()}
+    torch_files.save_file(tensors, tmp_path / "t.safetensors")
+    read = read_safetensors(tmp_path / "t.safetensors")
+    assert np.array_equal(read["x"], tensors["x"].numpy())
+    assert read["y"].dtype == np.float16
+    assert np.array_equal(read["y"].astype(np.float32), tensors["y"].float().numpy())
+    write_safetensors(tmp_path / "u.safetensors", read)
+    again = torch_files.load_file(tmp_path / "u.safetensors")
+    assert torch.equal(again["x"], tensors["x"])
+    assert from_bfloat16(torch.tensor([1e30]).bfloat16().view(torch.uint16).numpy()).dtype == np.float32
+
+
+def test_rank_stabilised_adapters_keep_their_scale(tmp_path: Path) -> None:
+    adapter.write_peft(random_lora(layers=1), tmp_path)
+    config = json.loads((tmp_path / "adapter_config.json").read_text())
+    (tmp_path / "adapter_config.json").write_text(json.dumps({**config, "use_rslora": True}))
+    assert adapter.read_peft(tmp_path).alpha == 16.0  # alpha / sqrt(4) = 4 = 16 / 4
+
+
+def test_what_cannot_be_converted_is_named(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="not a LoRA adapter"):
+        adapter.read_peft(tmp_path)
+    adapter.write_peft(random_lora(layers=1), tmp_path)
+    config = json.loads((tmp_path / "adapter_config.json").read_text())
+    (tmp_path / "adapter_config.json").write_text(json.dumps({**config, "use_dora": True}))
+    with pytest.raises(DataError, match="use_dora"):
+        adapter.read_peft(tmp_path)
+    (tmp_path / "adapter_config.json").write_text(json.dumps(config))
+    (tmp_path / "adapter_model.safetensors").write_bytes(b"short")
+    with pytest.raises(DataError, match="safetensors"):
+        adapter.read_peft(tmp_path)
+    with pytest.raises(DataError, match="lm_head"):
+        adapter.gguf_name("lm_head")
+    with pytest.raises(UsageError, match="mamba"):
+        Shape("mamba", 1, 1)
+
+
+def test_the_command_converts_both_ways(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    config = {"model_type": "llama", "num_attention_heads": 9, "num_key_value_heads": 3}
+    (tmp_path / "base").mkdir()
+    (tmp_path / "base" / "config.json").write_text(json.dumps(config))
+    lora = random_lora(layers=1)
+    adapter.write_peft(lora, tmp_path / "peft")
+    base = ["--base", str(tmp_path / "base"), "--json"]
+    convert = ["model", "adapter", "convert"]
+    assert main([*convert, str(tmp_path / "peft"), str(tmp_path / "a.gguf"), *base]) == 0
+    assert json.loads(capsys.readouterr().out)["rank"] == 4
+    assert main([*convert, str(tmp_path / "a.gguf"), str(tmp_path / "back"), *base]) == 0
+    assert same(adapter.read_peft(tmp_path / "back"), lora)
+    assert main([*convert, str(tmp_path / "peft"), str(tmp_path / "folder"), *base]) == 2
+    assert main([*convert, str(tmp_path / "nothing"), str(tmp_path / "a.gguf"), *base]) == 2
+
+
+# On the real model: four texts, the log-probs after each.
+
+TEXTS = (
+    "The capital of France is",
+    "Question: who wrote Hamlet? Answer:",
+    "one two three four five six",
+    "Water boils at a temperature of",
+)
+
+
+def log_probs(file: Path, lora: Path | None = None) -> list[np.ndarray[Any, Any]]:
+    model = Model(library(), file, adapter=lora, cells=256, sequences=1, batch=64, threads=1)
+    out = []
+    for text in TEXTS:
+        model.drop(0)
+        rows = model.step([Stretch(0, 0, model.vocabulary.encode(text), True)])
+        assert rows is not None
+        logits = rows[0].astype(np.float64)
+        out.append(logits - logits.max() - np.log(np.exp(logits - logits.max()).sum()))
+    model.free()
+    return out
+
+
+def distance(one: list[np.ndarray[Any, Any]], two: list[np.ndarray[Any, Any]]) -> float:
+    """Mean difference over the ten likeliest tokens of each text."""
+    gaps = []
+    for x, y in zip(one, two, strict=True):
+        top = np.argsort(-x)[:10]
+        gaps.append(np.abs(x[top] - y[top]).mean())
+    return float(np.mean(gaps))
+
+
+@pytest.fixture(scope="module")
+def reference() -> Callable[[Lora | None], list[np.ndarray[Any, Any]]]:
+    """The same GGUF in transformers, with float32 weights."""
+    if not smollm2_path().is_file():
+        pytest.skip("the embedded model is not here: subquest model get smollm2")
+    torch = pytest.importorskip("torch")
+    transformers = pytest.importorskip("transformers")
+    torch.set_num_threads(1)
+    from subquest.engine.torch.loader import load
+
+    path = smollm2_path()
+    source = load(path)
+    model = transformers.LlamaForCausalLM(source.config).float().eval()
+    model.load_state_dict(source.state)
+    vocabulary = Model(library(), path, adapter=None, cells=256, sequences=1, batch=8, threads=1)
+    ids = [vocabulary.vocabulary.encode(text) for text in TEXTS]
+    vocabulary.free()
+
+    def run(lora: Lora | None) -> list[np.ndarray[Any, Any]]:
+        weights = dict(model.named_modules())
+        with torch.no_grad():
+            for name in lora.pairs if lora else ():
+                weights[name].weight += torch.from_numpy(lora.delta(name))  # type: ignore[union-attr]
+            rows = [torch.log_softmax(model(torch.tensor([i])).logits[0, -1], -1).double().numpy() for i in ids]
+            for name in lora.pairs if lora else ():
+                weights[name].weight -= torch.from_numpy(lora.delta(name))  # type: ignore[union-attr]
+        return rows
+
+    return run
+
+
+@pytest.mark.slow
+@pytest.mark.embedded
+def test_llama_cpp_computes_what_transformers_computes(reference: Any, tmp_path: Path) -> None:
+    lora = random_lora()
+    good, bad = tmp_path / "good.gguf", tmp_path / "bad.gguf"
+    adapter.write_gguf(lora, good, SMOLLM2)
+    adapter.write_gguf(lora, bad, SMOLLM2, reordered=False)
+    base, adapted = reference(None), reference(lora)
+    attached = log_probs(smollm2_path(), good)
+    figures = {
+        "base": distance(base, log_probs(smollm2_path())),
+        "attached": distance(adapted, attached),
+        "effect": distance(base, adapted),
+        "not reordered": distance(adapted, log_probs(smollm2_path(), bad)),
+    }
+    derive(smollm2_path(), good, tmp_path / "merged.gguf")
+    figures["merged"] = distance(adapted, log_probs(tmp_path / "merged.gguf"))
+    print(figures)
+    assert figures["base"] < 0.2
+    assert figures["attached"] < 0.2
+    assert figures["merged"] < 0.2
+    assert figures["effect"] > 0.6
+    assert figures["not reordered"] > 3 * figures["attached"]
+
+
+@pytest.mark.embedded
+@pytest.mark.usefixtures("_model_file")
+def test_derived_files_are_made_once_and_follow_their_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    smollm2 = smollm2_path()
+    monkeypatch.setenv("SUBQUEST_CACHE", str(tmp_path))
+    lora = tmp_path / "ours.gguf"
+    adapter.write_gguf(random_lora(layers=1), lora, SMOLLM2)
+    first = derived(smollm2, lora)
+    assert first is not None
+    stamp = first.stat().st_mtime_ns
+    assert derived(smollm2, lora) == first
+    assert first.stat().st_mtime_ns == stamp
+    assert [p.name for p in first.parent.iterdir()] == [first.name]
+    wrong = random_lora(layers=31)
+    adapter.write_gguf(wrong, lora, SMOLLM2)
+    with pytest.raises(DataError, match=r"no blk\.30"):
+        derived(smollm2, lora)
+    (tmp_path / "models").rename(tmp_path / "away")
+    (tmp_path / "models").write_text("in the way")
+    assert derived(smollm2, None) is None
