@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from ..codec import from_dict, to_dict
 from ..record import Hit
-from ..retrieval.base import Search
 from .store import Cache, Identified
+
+if TYPE_CHECKING:
+    from ..retrieval.base import Search
 
 
 class CachedHits(list[Hit]):
