@@ -23,6 +23,7 @@ COMMANDS: dict[str, str] = {
     "model": "fetch and inspect models and adapters",
     "runs": "list, export, import and verify stored runs",
     "judge": "judge answers with a model, and compare judges",
+    "train": "train a model by a recipe, resumable",
     "bench": "run a benchmark behind a speed claim",
     "doctor": "what is installed, what works, what is missing",
 }

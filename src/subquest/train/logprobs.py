@@ -91,11 +91,14 @@ class _ChunkedLogprobs(torch.autograd.Function):
         for start in range(0, n, chunk):
             part = slice(start, start + chunk)
             z = _logits(hidden[part], work, bias, scale)
-            normaliser[part] = z.logsumexp(-1)
-            logprobs[part] = z.gather(1, targets[part, None]).squeeze(1) - normaliser[part]
+            chosen = z.gather(1, targets[part, None]).squeeze(1)
+            log_p = z.log_softmax(-1)  # one pass; logsumexp takes several
+            del z
+            logprobs[part] = log_p.gather(1, targets[part, None]).squeeze(1)
+            normaliser[part] = chosen - logprobs[part]
             if entropy:
-                z -= normaliser[part, None]
-                spread[part] = -(z.exp() * z).sum(-1)
+                spread[part] = -(log_p.exp() * log_p).sum(-1)
+            del log_p
         ctx.save_for_backward(hidden, weight, bias, targets, normaliser, spread)
         ctx.scale, ctx.entropy, ctx.chunk = scale, entropy, chunk
         return logprobs, spread
@@ -112,24 +115,31 @@ class _ChunkedLogprobs(torch.autograd.Function):
         for start in range(0, hidden.shape[0], ctx.chunk):
             part = slice(start, start + ctx.chunk)
             z = _logits(hidden[part], work, bias, ctx.scale)
-            z -= normaliser[part, None]  # log p
-            p = z.exp()
+            upstream = on_logprobs[part, None] * ctx.scale
             if ctx.entropy:
+                z -= normaliser[part, None]  # log p
+                p = z.exp()
                 z += spread[part, None]
-                z *= on_entropy[part, None]
-                z += on_logprobs[part, None]
-                grad = p.mul_(z).neg_()
-            else:
-                grad = p.mul_(on_logprobs[part, None]).neg_()
-            grad.scatter_add_(1, targets[part, None], on_logprobs[part, None])
-            grad = grad.mul_(ctx.scale)
+                z *= on_entropy[part, None] * ctx.scale
+                z += upstream
+                grad, factor = p.mul_(z).scatter_add_(1, targets[part, None], -upstream), None
+            else:  # the row's factor is left for the narrow side of the products
+                grad, factor = (
+                    z.softmax(-1).scatter_add_(1, targets[part, None], torch.full_like(upstream, -1.0)),
+                    upstream,
+                )
+            del z
+            states = hidden[part].to(work.dtype)
+            if factor is not None:
+                states = (states * factor).to(work.dtype)
             if grad_bias is not None:
-                grad_bias += grad.sum(0)
+                grad_bias -= grad.sum(0) if factor is None else (grad * factor).sum(0)
             grad = grad.to(work.dtype)
             if grad_hidden is not None:
-                grad_hidden[part] = grad @ work
+                back = _product(grad, work)
+                grad_hidden[part] = -(back if factor is None else back * factor)
             if grad_weight is not None:
-                grad_weight += _product(grad.t(), hidden[part].to(work.dtype))
+                grad_weight -= _product(grad.t(), states)
         return (
             grad_hidden,
             None if grad_weight is None else grad_weight.to(weight.dtype),

@@ -13,12 +13,12 @@ from typing import Any, NamedTuple
 
 import torch
 
-from ..evaluate.score import score
 from ..record import Episode, Question
 from ..rewards.base import Reward, RewardFunction
 from ..systems.base import System
 from .advantage import BASELINES, trajectory_advantages, with_spread
 from .batch import Batch, Rollout, minibatches, pack
+from .evaluation import Evaluator
 from .guards import Guards
 from .loss import LOSSES, LossSettings
 from .optimise import Optimiser, logprobs_of
@@ -58,7 +58,8 @@ class RLTrainer:
     ) -> None:
         recipe = run.recipe
         self.run, self.recipe, self.policy, self.engine = run, recipe, policy, engine
-        self.system, self.greedy, self.questions, self.dev, self.reward = system, greedy, questions, dev, reward
+        self.system, self.questions, self.reward = system, questions, reward
+        self.evaluator = Evaluator(run, policy, greedy, dev)
         self.loss: LossSettings = LOSSES[recipe.loss or recipe.system]
         self.baseline = BASELINES[recipe.advantage or recipe.system]
         self.by = "role" if self.loss.level == "role" else "rollout"
@@ -68,40 +69,42 @@ class RLTrainer:
             policy.keep_reference()
         self.guards = Guards(recipe.guards)
         self.step = 0
-        self.best = -1.0
         self._watch = watch
         self._resume()
 
     def _resume(self) -> None:
         state = self.run.checkpoints.load_latest(self.policy, self.optimiser)
         if state is not None:
-            self.step, self.best = state["step"], state["best"]
+            self.step, self.evaluator.best = state["step"], state["best"]
             self.questions.position = state["position"]
             self.guards.load(state["guards"])
         self.engine.refresh(**self.policy.engine_state(), policy=self.step)
 
     def save(self) -> None:
-        state = {"position": self.questions.position, "best": self.best, "guards": self.guards.state()}
+        state = {"position": self.questions.position, "best": self.evaluator.best, "guards": self.guards.state()}
         self.run.checkpoints.save(self.step, self.policy, self.optimiser, state)
 
     async def train(self) -> None:
         """Up to the recipe's last step, or until the slice's time is up; a checkpoint stands at the end either way."""
         recipe = self.recipe
-        if self.step == 0 and self.dev:
-            await self._evaluate({})
+        if self.step == 0:
+            self._report(await self.evaluator.evaluate(0))
         while self.step < recipe.optimiser.steps and not self.run.time_is_up():
             figures, episodes = await self.one_step()
             self.guards.check(self.step, figures)
             self.step += 1
             last = self.step == recipe.optimiser.steps
-            if self.dev and (last or self.step % recipe.evaluate_every == 0):
-                await self._evaluate(figures)
-            self.run.record(self.step, figures, episodes[: recipe.rollout.group])
-            if self._watch is not None:
-                self._watch(self.step, figures)
+            if last or self.step % recipe.evaluate_every == 0:
+                figures |= await self.evaluator.evaluate(self.step)
+            self._report(figures, episodes[: recipe.rollout.group])
             if last or self.step % recipe.checkpoint_every == 0:
                 self.save()
         self.save()
+
+    def _report(self, figures: Mapping[str, float], episodes: Sequence[Episode] = ()) -> None:
+        self.run.record(self.step, figures, episodes)
+        if self._watch is not None:
+            self._watch(self.step, figures)
 
     async def one_step(self) -> tuple[dict[str, float], list[Episode]]:
         """One batch of rollouts and what is learnt from it."""
@@ -176,22 +179,6 @@ class RLTrainer:
         if old is None or batch.behaviour is None:
             return 0.0
         return float((old - batch.behaviour).abs().mean())
-
-    async def _evaluate(self, figures: dict[str, float]) -> None:
-        r = self.recipe
-        episodes = await roll_out(
-            self.greedy, self.dev[: r.evaluate_questions], group=1, seed=r.seed, concurrency=r.rollout.concurrency
-        )
-        scores = [score(e) for e in episodes]
-        found = {f"dev_{m}": sum(s[m] for s in scores) / len(scores) for m in ("em", "f1", "forced", "searches")}
-        figures |= found
-        if found["dev_f1"] > self.best:
-            self.best = found["dev_f1"]
-            self.run.save_best(self.policy, {"step": self.step, **found})
-        if self.step == 0:
-            self.run.record(0, found)
-            if self._watch is not None:
-                self._watch(0, found)
 
 
 def _reward_figures(rewards: Sequence[Reward]) -> dict[str, float]:

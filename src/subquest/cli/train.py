@@ -1,0 +1,79 @@
+"""`subquest train RECIPE.toml --out RUN`: train, or go on training."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import sys
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+
+from ..errors import UsageError
+
+SHOWN = (
+    "loss",
+    "reward",
+    "f1",
+    "em",
+    "dev_em",
+    "dev_f1",
+    "kl",
+    "entropy",
+    "tasks",
+    "turns",
+    "gradient_norm",
+    "seconds",
+)
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("recipe", type=Path, help="a recipe in TOML; recipes/ has the papers'")
+    parser.add_argument(
+        "--out", required=True, type=Path, metavar="RUN", help="the run's folder; the same command resumes it"
+    )
+    parser.add_argument(
+        "--minutes", type=float, metavar="M", help="stop with a checkpoint before so many minutes are over"
+    )
+    parser.add_argument("--device", default="", help="cuda, cpu (default: cuda where there is one)")
+    parser.add_argument(
+        "--set", action="append", default=[], metavar="KEY=VALUE", help="change the recipe, as optimiser.steps=50"
+    )
+    parser.add_argument("--json", action="store_true", help="print each step's figures as a line of JSON")
+
+
+def run(args: argparse.Namespace) -> int:
+    from ..train.guards import Collapsed
+    from ..train.recipe import load_recipe
+    from ..train.start import train
+
+    recipe = load_recipe(args.recipe, dict(_override(pair) for pair in args.set))
+
+    def say(text: str) -> None:
+        print(text, file=sys.stderr, flush=True)
+
+    def watch(step: int, figures: Mapping[str, float]) -> None:
+        if args.json:
+            print(json.dumps({"step": step, **figures}), flush=True)
+        else:
+            shown = "  ".join(f"{name} {figures[name]:.4g}" for name in SHOWN if name in figures)
+            print(f"step {step:>5}  {shown}", flush=True)
+
+    try:
+        done = asyncio.run(train(recipe, args.out, minutes=args.minutes, device=args.device, say=say, watch=watch))
+    except Collapsed as reason:
+        say(f"subquest: stopped: {reason}. The last good checkpoint is in {args.out / 'checkpoints'}")
+        return 1
+    say(f"{done.folder}: step {done.checkpoints.steps()[-1]}")
+    return 0
+
+
+def _override(pair: str) -> tuple[str, object]:
+    key, equals, value = pair.partition("=")
+    if not equals:
+        raise UsageError(f"--set {pair!r}: write KEY=VALUE")
+    try:
+        return key, tomllib.loads(f"value = {value}")["value"]
+    except tomllib.TOMLDecodeError:
+        return key, value
