@@ -2,6 +2,8 @@
 
 from .base import Search
 from .bm25 import BM25
+from .fusion import Fusion
 from .index import Index
+from .remote import RemoteSearch
 
-__all__ = ["BM25", "Index", "Search"]
+__all__ = ["BM25", "Fusion", "Index", "RemoteSearch", "Search"]

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
@@ -25,9 +24,6 @@ if TYPE_CHECKING:
     Vectors = npt.NDArray[np.float32]
 
 Kind = Literal["minilm", "sentence-transformers", "endpoint"]
-
-TOKENS_AT_ONCE = 256
-"""Tokens of one run of MiniLM: small batches stay in a core's cache and need no padding worth the name."""
 
 # Prefixes that the makers of a model family trained it with, where they differ from none.
 PREFIXES: dict[str, tuple[str, str]] = {
@@ -86,9 +82,15 @@ def open_encoder(spec: EncoderSpec) -> Encoder:
 
 
 class MiniLM:
-    """all-MiniLM-L6-v2 in 8 bits: one single-threaded run a core, on batches of equal length."""
+    """all-MiniLM-L6-v2 in 8 bits, one text a run, one run a core.
+
+    Batches would be slower (a single passage stays in the core's cache, and nothing is padded) and would make a vector
+    depend on its neighbours, because activations are scaled to 8 bits by the largest of the batch.
+    """
 
     def __init__(self, spec: EncoderSpec) -> None:
+        from concurrent.futures import ThreadPoolExecutor
+
         try:
             import onnxruntime
             from tokenizers import Tokenizer
@@ -118,27 +120,16 @@ class MiniLM:
 
         prefix = self.spec.query_prefix if query else self.spec.passage_prefix
         encoded = [e.ids for e in self._tokenizer.encode_batch([prefix + _utf8(text) for text in texts])]
-        order = sorted(range(len(texts)), key=lambda i: len(encoded[i]))
-        batches: list[list[int]] = []
-        for i in order:
-            if not batches or (len(batches[-1]) + 1) * len(encoded[i]) > TOKENS_AT_ONCE:
-                batches.append([])
-            batches[-1].append(i)
         out = np.zeros((len(texts), 384), np.float32)
 
-        def run(batch: list[int]) -> None:
-            width = len(encoded[batch[-1]])
-            ids = np.zeros((len(batch), width), np.int64)
-            mask = np.zeros((len(batch), width), np.int64)
-            for row, i in enumerate(batch):
-                ids[row, : len(encoded[i])] = encoded[i]
-                mask[row, : len(encoded[i])] = 1
-            out[batch] = self._session.run(None, {"input_ids": ids, "attention_mask": mask})[0]
+        def run(i: int) -> None:
+            ids = np.asarray([encoded[i]], np.int64)
+            out[i] = self._session.run(None, {"input_ids": ids, "attention_mask": np.ones_like(ids)})[0][0]
 
-        if len(batches) == 1:
-            run(batches[0])
+        if len(texts) == 1:
+            run(0)
         else:
-            list(self._pool.map(run, reversed(batches)))
+            list(self._pool.map(run, range(len(texts))))
         return out
 
 

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import DataError, SearchError
-from .compile import SHIPPED, cached_library, compile_to
 from .segment import PythonSegment, append_check
 
 VERSION = 1
@@ -43,6 +42,8 @@ def status() -> str:
 
 
 def _load() -> tuple[ctypes.CDLL | None, str]:
+    from .compile import SHIPPED, cached_library, compile_to
+
     path = SHIPPED
     if not path.exists():
         path = cached_library()

@@ -1,0 +1,86 @@
+"""A Search-R1 retrieval server as a search: `POST /retrieve`, the form that Search-R1, CoDA and their kin speak.
+
+    request   {"queries": [str], "topk": int, "return_scores": true}
+    response  {"result": [[{"document": {"id", "contents"}, "score"}, ...], ...]}
+
+Servers in the wild answer a batch of exactly two queries with wrong documents and fail without scores, so scores are
+always asked for and two queries go as two requests.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+from ..errors import DataError, SearchError, UsageError
+from ..record import Hit
+from .corpus import from_object
+
+ATTEMPTS = 3
+_FIRST_WAIT = 0.5
+
+
+class RemoteSearch:
+    """Searches by asking a server; failures are tried again, then raised as SearchError."""
+
+    def __init__(self, url: str, *, timeout: float = 60.0) -> None:
+        if not url.startswith(("http://", "https://")):
+            raise UsageError(f"the retrieval server's address must begin with http:// or https://, not {url!r}")
+        base = url.rstrip("/")
+        self.url = base if base.endswith("/retrieve") else f"{base}/retrieve"
+        self._timeout = timeout
+
+    @property
+    def name(self) -> str:
+        return self.url
+
+    async def retrieve(self, queries: Sequence[str], k: int) -> list[list[Hit]]:
+        if not queries:
+            return []
+        if len(queries) == 2:
+            first, second = await asyncio.gather(self._ask(queries[:1], k), self._ask(queries[1:], k))
+            return first + second
+        return await self._ask(queries, k)
+
+    async def _ask(self, queries: Sequence[str], k: int) -> list[list[Hit]]:
+        import httpx2
+
+        body = {"queries": list(queries), "topk": k, "return_scores": True}
+        for attempt in range(1, ATTEMPTS + 1):
+            try:
+                async with httpx2.AsyncClient(timeout=self._timeout) as client:
+                    reply = await client.post(self.url, json=body)
+                if reply.status_code < 500:
+                    break
+                reason = f"status {reply.status_code}"
+            except httpx2.HTTPError as error:
+                reason = repr(error)
+            if attempt == ATTEMPTS:
+                raise SearchError(f"{self.url} failed {ATTEMPTS} times, the last time with {reason}")
+            await asyncio.sleep(_FIRST_WAIT * 2 ** (attempt - 1))
+        if reply.status_code != 200:
+            raise SearchError(f"{self.url} answered with status {reply.status_code}: {reply.text[:200]}")
+        try:
+            result = reply.json()["result"]
+        except (ValueError, KeyError, TypeError):
+            raise SearchError(f"{self.url} answered without a `result`: {reply.text[:200]}") from None
+        if not isinstance(result, list) or len(result) != len(queries):
+            raise SearchError(f"{self.url} answered {len(queries)} queries with a `result` of another size")
+        return [self._hits(found, k) for found in result]
+
+    def _hits(self, found: Any, k: int) -> list[Hit]:
+        if not isinstance(found, list):
+            raise SearchError(f"{self.url}: expected a list of documents, got {type(found).__name__}")
+        hits = []
+        for rank, item in enumerate(found[:k], start=1):
+            inner = item.get("document", item) if isinstance(item, dict) else item
+            score = item.get("score") if isinstance(item, dict) else None
+            if isinstance(inner, dict) and "id" not in inner:
+                inner = {"id": inner.get("title") or f"rank {rank}", **inner}
+            try:
+                document = from_object(inner, self.url)
+            except DataError as error:
+                raise SearchError(str(error)) from None
+            hits.append(Hit(document, float(score) if isinstance(score, int | float) else 1 / rank))
+        return hits

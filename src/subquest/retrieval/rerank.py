@@ -1,0 +1,186 @@
+"""Reranking: a slower, better judge puts the first results of a search in order.
+
+    search = Reranked(index, Pointwise(engine), depth=20)
+
+*Pointwise*: a language model says for each passage whether it helps (yes or no); where the engine gives log-probs the
+score is the probability of yes. *Listwise*: the model sees numbered passages and writes their order, in windows that
+move from the end of the list to its front. *CrossEncoder*: a sentence-transformers model that reads query and passage
+together. Each has a time budget: what was not judged in time counts as unknown (0.5), so it stays between yes and no.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import re
+import time
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+from ..engine.base import Engine, Message, Sampling
+from ..errors import MissingDependency
+from ..record import Hit
+from .base import Search
+
+UNKNOWN = 0.5
+
+_POINTWISE = (
+    "You judge search results. Does the passage contain information that helps to answer the question, "
+    "or one step of it? Reply with one word: yes or no."
+)
+_LISTWISE = (
+    "You order search results. Rank the numbered passages by how much they help to answer the question, the most "
+    "helpful first. Reply with the numbers only, like this: [2] > [1] > [3]"
+)
+
+
+class Reranker(Protocol):
+    """Puts hits in a new order and gives them new scores."""
+
+    async def rerank(self, query: str, hits: Sequence[Hit]) -> list[Hit]: ...
+
+
+class Reranked:
+    """A search whose first `depth` results are put in order by a reranker."""
+
+    def __init__(self, search: Search, reranker: Reranker, *, depth: int = 20) -> None:
+        self._search = search
+        self._reranker = reranker
+        self._depth = depth
+
+    @property
+    def name(self) -> str:
+        return f"{self._search.name}+rerank"
+
+    async def retrieve(self, queries: Sequence[str], k: int) -> list[list[Hit]]:
+        found = await self._search.retrieve(queries, max(k, self._depth))
+        ordered = await asyncio.gather(
+            *(self._reranker.rerank(query, hits) for query, hits in zip(queries, found, strict=True))
+        )
+        return [hits[:k] for hits in ordered]
+
+
+def in_order(hits: Sequence[Hit], scores: Sequence[float]) -> list[Hit]:
+    """The hits by new scores; equal ones keep their order."""
+    pairs = sorted(zip(hits, scores, strict=True), key=lambda pair: -pair[1])
+    return [Hit(hit.document, score) for hit, score in pairs]
+
+
+class Pointwise:
+    """Yes or no for each passage."""
+
+    def __init__(self, engine: Engine, *, seconds: float = 30.0, at_once: int = 8) -> None:
+        self._engine = engine
+        self._seconds = seconds
+        self._gate = at_once
+
+    async def rerank(self, query: str, hits: Sequence[Hit]) -> list[Hit]:
+        gate = asyncio.Semaphore(self._gate)
+        scores = [UNKNOWN] * len(hits)
+
+        async def judge(i: int) -> None:
+            async with gate:
+                scores[i] = await self._judge(query, hits[i])
+
+        tasks = [asyncio.create_task(judge(i)) for i in range(len(hits))]
+        if not tasks:
+            return []
+        done, late = await asyncio.wait(tasks, timeout=self._seconds)
+        for task in late:
+            task.cancel()
+        await asyncio.gather(*late, return_exceptions=True)
+        for task in done:
+            task.result()
+        return in_order(hits, scores)
+
+    async def _judge(self, query: str, hit: Hit) -> float:
+        question = f"Question: {query}\n\nPassage: {hit.document.title}\n{hit.document.text}\n\nHelpful (yes or no)?"
+        session = await self._engine.open([Message("system", _POINTWISE), Message("user", question)])
+        try:
+            turn = await session.generate(Sampling(max_tokens=3, temperature=0.0, logprobs=True))
+        finally:
+            await session.close()
+        return probability_of_yes(turn.text, turn.logprobs)
+
+
+def probability_of_yes(text: str, logprobs: Sequence[float] | None) -> float:
+    """From the reply and the log-probability of its first token; UNKNOWN where it is neither yes nor no."""
+    word = text.strip().lower()
+    if not word.startswith(("yes", "no")):
+        return UNKNOWN
+    sure = math.exp(logprobs[0]) if logprobs else 1.0
+    return sure if word.startswith("yes") else 1.0 - sure
+
+
+class Listwise:
+    """The order of many passages at once, in windows from the back to the front."""
+
+    def __init__(self, engine: Engine, *, window: int = 10, step: int = 5, seconds: float = 60.0) -> None:
+        self._engine = engine
+        self._window = window
+        self._step = step
+        self._seconds = seconds
+
+    async def rerank(self, query: str, hits: Sequence[Hit]) -> list[Hit]:
+        ordered = list(hits)
+        end, deadline = len(ordered), time.monotonic() + self._seconds
+        while len(ordered) > 1 and (left := deadline - time.monotonic()) > 0:
+            start = max(0, end - self._window)
+            try:
+                async with asyncio.timeout(left):
+                    order = await self._order(query, ordered[start:end])
+            except TimeoutError:
+                break
+            ordered[start:end] = [ordered[start + i] for i in order]
+            if start == 0:
+                break
+            end -= self._step
+        return [Hit(hit.document, 1 / rank) for rank, hit in enumerate(ordered, start=1)]
+
+    async def _order(self, query: str, hits: Sequence[Hit]) -> list[int]:
+        lines = [f"[{i}] {hit.document.title}: {hit.document.text}" for i, hit in enumerate(hits, start=1)]
+        question = f"Question: {query}\n\n" + "\n\n".join(lines) + f"\n\nOrder of all {len(hits)} passages:"
+        session = await self._engine.open([Message("system", _LISTWISE), Message("user", question)])
+        try:
+            turn = await session.generate(Sampling(max_tokens=8 * len(hits), temperature=0.0))
+        finally:
+            await session.close()
+        return parse_order(turn.text, len(hits))
+
+
+def parse_order(text: str, count: int) -> list[int]:
+    """Places from 0 in the order written; what is missing follows in its old order, what is invalid is passed over."""
+    order: list[int] = []
+    for number in re.findall(r"\[(\d+)\]", text) or re.findall(r"\d+", text):
+        place = int(number) - 1
+        if 0 <= place < count and place not in order:
+            order.append(place)
+    return order + [place for place in range(count) if place not in order]
+
+
+class CrossEncoder:
+    """A sentence-transformers cross-encoder."""
+
+    BATCH = 8
+
+    def __init__(self, model: str, *, seconds: float = 30.0) -> None:
+        try:
+            from sentence_transformers import CrossEncoder as Model
+        except ImportError:
+            raise MissingDependency("sentence-transformers", "sentence-transformers") from None
+        self._model: Any = Model(model)
+        self._seconds = seconds
+
+    async def rerank(self, query: str, hits: Sequence[Hit]) -> list[Hit]:
+        return in_order(hits, await asyncio.to_thread(self._scores, query, hits))
+
+    def _scores(self, query: str, hits: Sequence[Hit]) -> list[float]:
+        scores = [UNKNOWN] * len(hits)
+        deadline = time.monotonic() + self._seconds
+        for start in range(0, len(hits), self.BATCH):
+            if time.monotonic() > deadline:
+                break
+            pairs = [(query, f"{hit.document.title}\n{hit.document.text}") for hit in hits[start : start + self.BATCH]]
+            for i, score in enumerate(self._model.predict(pairs, show_progress_bar=False)):
+                scores[start + i] = 1 / (1 + math.exp(-float(score))) if not 0 <= score <= 1 else float(score)
+        return scores

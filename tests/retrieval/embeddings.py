@@ -1,0 +1,51 @@
+"""A real /v1/embeddings server on loopback whose vectors are bags of hashed words: near texts, near vectors."""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+WIDTH = 64
+
+
+def vector(text: str) -> list[float]:
+    out = [0.001] * WIDTH
+    for word in re.findall(r"\w+", text.lower()):
+        out[zlib.crc32(word.encode()) % WIDTH] += 1.0
+    return out
+
+
+@contextmanager
+def embeddings_server(width: int = WIDTH) -> Iterator[tuple[str, list[dict[str, Any]]]]:
+    """Its base address and the requests it has seen; `fail` in a text makes it answer with status 500."""
+    seen: list[dict[str, Any]] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            seen.append(body)
+            status = 500 if any("fail" in text for text in body["input"]) else 200
+            data = [{"index": i, "embedding": vector(text)[:width]} for i, text in enumerate(body["input"])]
+            reply = json.dumps({"data": data[::-1]}).encode()
+            self.send_response(status)
+            self.send_header("Content-Length", str(len(reply)))
+            self.end_headers()
+            self.wfile.write(reply)
+
+        def log_message(self, *args: Any) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_address[1]}/v1", seen
+    finally:
+        server.shutdown()
+        server.server_close()

@@ -1,0 +1,53 @@
+"""A retrieval server on loopback that speaks Search-R1's form, with its failures on demand."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+
+@contextmanager
+def retrieval_server() -> Iterator[tuple[str, list[dict[str, Any]]]]:
+    """Its address and the requests it has seen. Some queries make it fail in their own way."""
+    seen: list[dict[str, Any]] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            before = sum(other["queries"] == body["queries"] for other in seen)
+            seen.append(body)
+            first = body["queries"][0]
+            status = {"broken": 500, "refused": 422}.get(first, 200)
+            if first == "flaky" and before == 0:
+                status = 503
+            result: Any = [
+                [
+                    {"document": {"id": "d1", "contents": f'"Title of {query}"\nBody'}, "score": 0.9},
+                    {"title": "Plain", "text": "No id", "contents": "x"},
+                ][: body["topk"]]
+                for query in body["queries"]
+            ]
+            if first == "short":
+                result = []
+            if first == "textless":
+                result = [[{"id": "1"}]]
+            reply = json.dumps({"what": 1} if first == "strange" else {"result": result}).encode()
+            self.send_response(status)
+            self.send_header("Content-Length", str(len(reply)))
+            self.end_headers()
+            self.wfile.write(reply)
+
+        def log_message(self, *args: Any) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        yield f"http://127.0.0.1:{server.server_address[1]}", seen
+    finally:
+        server.shutdown()
+        server.server_close()

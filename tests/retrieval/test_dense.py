@@ -1,0 +1,152 @@
+"""Vectors: exact nearest neighbours, encoders, hybrid search, updates, filters."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from subquest.errors import SearchError, UsageError
+from subquest.record import Document
+from subquest.retrieval import Fusion, Index, kernel
+from subquest.retrieval.bm25 import Scored
+from subquest.retrieval.encoder import EncoderSpec, open_encoder, parse
+
+from .embeddings import embeddings_server
+
+np = pytest.importorskip("numpy", reason="dense search needs the extra `dense`")
+
+from subquest.retrieval.dense import Dense, VectorFile, VectorPart, write_vectors  # noqa: E402
+
+
+def unit(rows: int, width: int, seed: int) -> np.ndarray:
+    vectors = np.random.default_rng(seed).normal(size=(rows, width)).astype(np.float32)
+    return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+
+
+@pytest.mark.parametrize("width", [384, 70, 3])
+@pytest.mark.parametrize("way", ["kernel", "numpy", "batch"])
+def test_nearest_is_exact(tmp_path: Path, width: int, way: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    if way == "numpy":
+        monkeypatch.setenv("SUBQUEST_KERNEL", "off")
+    rows = unit(20_000, width, 1).astype(np.float16)
+    for i, part in enumerate((rows[:15_000], rows[15_000:])):
+        numbers = range(1 + 15_000 * i, 1 + 15_000 * i + len(part))
+        write_vectors(tmp_path / f"{i}.vec", list(numbers), (row.tobytes() for row in part), width)
+    files = [VectorFile(tmp_path / f"{i}.vec") for i in range(2)]
+    removed = [3, 17, 16_000]
+    dense = Dense([VectorPart(file, file.hide(removed)) for file in files])
+    queries = unit(8 if way == "batch" else 2, width, 2)
+    exact = queries.astype(np.float64) @ rows.astype(np.float64).T
+    exact[:, [number - 1 for number in removed]] = -2
+    for found, scores in zip(dense.top(queries, 12), exact, strict=True):
+        assert [hit.score for hit in found] == pytest.approx(np.sort(scores)[::-1][:12].tolist(), abs=1e-5)
+        assert [scores[hit.number - 1] for hit in found] == pytest.approx([hit.score for hit in found], abs=1e-5)
+
+
+@pytest.mark.skipif(kernel.library() is None, reason="no compiler here")
+def test_kernel_takes_odd_numbers(tmp_path: Path) -> None:
+    """Zeros, the smallest and largest half-precision numbers, and negative scores keep their order."""
+    values = np.array([0.0, -0.0, 6e-8, -6e-8, 65504.0, -65504.0, 1.0, -1.0], np.float16).reshape(-1, 1)
+    write_vectors(tmp_path / "a.vec", list(range(8)), (row.tobytes() for row in values), 1)
+    (found,) = Dense([VectorPart(VectorFile(tmp_path / "a.vec"), None)]).top(np.ones((1, 1), np.float32), 8)
+    assert [hit.number for hit in found] == [4, 6, 2, 0, 1, 3, 7, 5]
+
+
+def test_fusion_by_hand() -> None:
+    lexical, dense = [Scored(1, 10.0), Scored(2, 6.0), Scored(3, 2.0)], [Scored(3, 0.9), Scored(1, 0.5)]
+    assert Fusion("weighted", 0.25).fuse(lexical, dense, 3) == [Scored(1, 0.75), Scored(2, 0.375), Scored(3, 0.25)]
+    rrf = Fusion("rrf", 0.5).fuse(lexical, dense, 2)
+    assert [hit.number for hit in rrf] == [1, 3]
+    assert rrf[0].score == pytest.approx(0.5 / 61 + 0.5 / 62)
+    assert Fusion().fuse([], [], 5) == []
+    assert Fusion("weighted", 0.0).fuse([Scored(7, 3.0)], [], 5) == [Scored(7, 1.0)]
+    with pytest.raises(UsageError, match="fusion"):
+        Fusion("weighted", 1.5)
+
+
+TEXTS = ["red apple pie", "green apple tart", "blue whale song", "grey whale calf", "fast car"]
+
+
+@pytest.fixture
+def endpoint() -> Iterator[tuple[str, list[dict[str, object]]]]:
+    with embeddings_server() as found:
+        yield found
+
+
+def test_an_index_with_vectors(tmp_path: Path, endpoint: tuple[str, list[dict[str, object]]]) -> None:
+    url, seen = endpoint
+    documents = [Document(str(i), "", text, {"n": i % 2}) for i, text in enumerate(TEXTS)]
+    with Index.build(tmp_path / "i", documents, encoder=f"test-e5-small@{url}") as index:
+        assert seen[0]["input"][0].startswith("passage: ")  # type: ignore[index]
+        assert [hit.document.id for hit in index.search("whale calf", 2, mode="dense")] == ["3", "2"]
+        assert seen[-1]["input"] == ["query: whale calf"]
+        assert index.search("whale calf", 2)[0].document.id == "3"
+        index.add([Document("5", "", "whale calf whale calf"), Document("3", "", "grey squirrel")])
+        index.remove(["2"])
+        assert [hit.document.id for hit in index.search("whale calf", 1, mode="dense")] == ["5"]
+        for _ in range(2):
+            found = {hit.document.id for hit in index.search("grey whale", 10, mode="dense")}
+            assert found == {"0", "1", "3", "4", "5"}
+            assert index.info().vectors == 5
+            assert index.verify() == []
+            index.compact()
+        asked = len(seen)
+        with Index.open(tmp_path / "i") as again:
+            assert again.search("whale calf", 1, mode="hybrid")[0].document.id == "5"
+            assert again.embed(f"test-e5-small@{url}") == 0
+            with pytest.raises(UsageError, match="cannot be mixed"):
+                again.embed(f"other@{url}")
+        assert len(seen) == asked + 1
+        found = [hit.document.id for hit in index.search("apple", mode="hybrid", where={"n": 1})]
+        assert set(found) == {"1"}
+        assert {hit.document.id for hit in index.search("apple whale", where={"n": [0, 1]}, mode="bm25")} == {"0", "1"}
+        with pytest.raises(UsageError, match="filter"):
+            index.search("apple", where={})
+
+
+def test_many_small_adds_merge_their_vectors(tmp_path: Path, endpoint: tuple[str, list[dict[str, object]]]) -> None:
+    with Index.build(tmp_path / "i", [], encoder=f"m@{endpoint[0]}") as index:
+        for i in range(12):
+            index.add([Document(str(i), "", f"word{i} thing")])
+        assert len(list((tmp_path / "i").glob("*.vec"))) < 12
+        assert len(index.search("thing", 20, mode="dense")) == 12
+        assert index.verify() == []
+
+
+def test_a_failing_encoder_loses_no_document(tmp_path: Path, endpoint: tuple[str, list[dict[str, object]]]) -> None:
+    with Index.build(tmp_path / "i", [Document("a", "", "fine")], encoder=f"m@{endpoint[0]}") as index:
+        with pytest.raises(SearchError, match="embeddings from"):
+            index.add([Document("b", "", "fail here")])
+        assert index.search("fail", mode="bm25")[0].document.id == "b"
+        assert index.verify() == []
+
+
+def test_no_vectors_no_dense_search(tmp_path: Path) -> None:
+    with Index.build(tmp_path / "i", [Document("a", "", "x")]) as index, pytest.raises(UsageError, match="index embed"):
+        index.search("x", mode="dense")
+
+
+def test_encoder_names() -> None:
+    assert parse("minilm") == EncoderSpec()
+    assert parse("st:intfloat/e5-base-v2").query_prefix == "query: "
+    assert parse("BAAI/bge-small-en@http://h/v1/").url == "http://h/v1"
+    for wrong in ("word2vec", "st:", "m@host"):
+        with pytest.raises(UsageError):
+            parse(wrong)
+
+
+def test_minilm_knows_what_is_alike() -> None:
+    pytest.importorskip("onnxruntime", reason="needs the extra `dense`")
+    from subquest.retrieval import minilm
+
+    if not (minilm.folder() / "model.onnx").exists():
+        pytest.skip("MiniLM is not in the cache: run `subquest index embed` once")
+    encoder = open_encoder(EncoderSpec())
+    texts = ["A man is eating food.", "Someone is having a meal.", "The rocket was launched into orbit. " * 40, ""]
+    vectors = encoder.encode(texts, query=False)
+    assert np.linalg.norm(vectors, axis=1) == pytest.approx([1, 1, 1, 1], abs=1e-4)
+    assert vectors[0] @ vectors[1] > 0.6 > 0.3 > vectors[0] @ vectors[2]
+    alone = np.concatenate([encoder.encode([text], query=False) for text in texts])
+    assert (alone * vectors).sum(1) == pytest.approx([1, 1, 1, 1], abs=1e-5)
