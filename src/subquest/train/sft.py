@@ -6,14 +6,15 @@ are learnt and everything the environment said stays masked.
 
 from __future__ import annotations
 
-import asyncio
 import math
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 from typing import Any
 
+from .. import sync
 from ..engine.chat import chat_format
 from ..engine.torch.loader import Source
 from ..engine.torch.tokens import Vocabulary
@@ -105,7 +106,8 @@ def gold_traces(recipe: Recipe, source: Source, *, workers: int = 1) -> tuple[li
     jobs = [(part, system) for part in recipe.data for system in systems]
     arguments = [(part, system, recipe, source.tokenizer, source.architecture.vocabulary) for part, system in jobs]
     if workers > 1 and len(jobs) > 1:
-        with ProcessPoolExecutor(min(workers, len(jobs))) as pool:
+        # fresh processes: a fork would copy locks that threads of this one may hold
+        with ProcessPoolExecutor(min(workers, len(jobs)), mp_context=get_context("spawn")) as pool:
             found = list(pool.map(_traces, *zip(*arguments, strict=True)))
     else:
         found = [_traces(*a) for a in arguments]
@@ -130,5 +132,6 @@ def _traces(
     chat = chat_format(tokenizer.chat_template or "", bos=tokenizer.bos_token or "", eos=tokenizer.eos_token or "")
     settings = dict(recipe.settings) if system == recipe.system else {}
     with tempfile.TemporaryDirectory() as folder, open_search(material.documents, Path(folder)) as search:
-        traces = asyncio.run(make_traces(system, material.questions, search, vocabulary, chat, k=recipe.k, **settings))
+        making = make_traces(system, material.questions, search, vocabulary, chat, k=recipe.k, **settings)
+        traces = sync.run(making)
     return [e.without_events() for e in traces.episodes], traces.rejected
