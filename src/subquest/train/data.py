@@ -12,6 +12,7 @@ from typing import NamedTuple
 from ..data import questions_from
 from ..errors import ConfigError, DataError
 from ..record import Document, Question
+from ..retrieval.corpus import read
 from ..retrieval.index import Index
 from .recipe import DataPart
 
@@ -48,9 +49,7 @@ def _load(part: DataPart) -> tuple[list[Question], list[Document]]:
         corpora = (str(folder / "corpus.jsonl"),)
     if not corpora:
         raise ConfigError(f"the source {part.questions!r} needs a corpus to search")
-    from ..retrieval.corpora import read_corpus
-
-    return questions, [document for corpus in corpora for document in read_corpus(corpus)]
+    return questions, list(read(corpora))
 
 
 def _world(spec: str) -> tuple[list[Question], list[Document]]:
