@@ -6,7 +6,8 @@ import asyncio
 import os
 import time
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -34,7 +35,8 @@ class EmbeddedEngine:
     `path` is any GGUF file of a decoder model with a chat template; by default it is SmolLM2-135M-Instruct from the
     user's cache, in the faster form that `derived` makes of it. `adapter` is a LoRA in GGUF form, or "default" for the
     one that ships with Subquest (none if none does). `context` is the longest context of one session; `cells` (by
-    default twice that) is the size of the cache that all sessions share. `build` chooses where llama.cpp comes from.
+    default twice that for the embedded model, just that for other files) is the size of the cache that all sessions
+    share. `build` chooses where llama.cpp comes from.
     """
 
     def __init__(
@@ -54,13 +56,14 @@ class EmbeddedEngine:
         file = Path(path) if path is not None else embedded_model()
         lora = default_adapter() if adapter == "default" else Path(adapter) if adapter is not None else None
         faster = derived(file, lora) if path is None else None
+        room = cells or (context if path is not None else 2 * context)
         model = Model(
             library(build),
             faster or file,
             adapter=None if faster else lora,
-            cells=cells or 2 * context,
+            cells=room,
             sequences=SEQUENCES,
-            batch=min(BATCH, cells or 2 * context),
+            batch=min(BATCH, room),
             threads=threads or len(os.sched_getaffinity(0)),
         )
         self.path = file
@@ -70,6 +73,10 @@ class EmbeddedEngine:
         self.vocabulary = model.vocabulary
         bos, eos = (self.vocabulary.decode([i]) if i >= 0 else "" for i in (self.vocabulary.bos, self.vocabulary.end))
         self.format: ChatFormat = chat_format(model.template, bos=bos, eos=eos)
+        self._base: EmbeddedEngine | None = None
+        self._make_base: Callable[[], EmbeddedEngine] = partial(
+            EmbeddedEngine, path, threads=threads, context=context, cells=cells, build=build
+        )
         self._worker: Worker | None = Worker(model)
         self._exit = weakref.finalize(self, Worker.stop, self._worker)
 
@@ -90,6 +97,14 @@ class EmbeddedEngine:
             "files": [[str(path), stat.st_size, stat.st_mtime_ns] for path, stat in files],
             "window": self._window,
         }
+
+    def without_adapter(self) -> EmbeddedEngine:
+        """The same model with its base weights, loaded when first asked for; it closes with this one."""
+        if self.adapter is None:
+            return self
+        if self._base is None:
+            self._base = self._make_base()
+        return self._base
 
     def count_tokens(self, text: str) -> int:
         return len(self.vocabulary.encode(text))
@@ -127,6 +142,8 @@ class EmbeddedEngine:
         """`close` for callers without an event loop; returns when the step at hand is done."""
         self._worker = None
         self._exit()
+        if self._base is not None:
+            self._base.shut()
 
 
 class EmbeddedSession:

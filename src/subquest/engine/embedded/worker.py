@@ -26,6 +26,9 @@ from .sampling import choose
 WORTH_SHARING = 16
 """Shorter common beginnings are read again rather than waited for or copied."""
 
+KEPT = 4
+"""Prompts of closed sessions that stay in the cache: about one a role, for each used cell slows every pass."""
+
 Order = Callable[[], None]
 
 
@@ -139,6 +142,8 @@ class Worker:
                 self._evict(tape)
             else:
                 self._closed.add(tape)
+                if len(self._closed) > KEPT:
+                    self._evict(min(self._closed, key=lambda kept: kept.used))
             self._crowded = False
 
         self._orders.put(close)

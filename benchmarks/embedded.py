@@ -1,0 +1,257 @@
+"""Speed of the embedded model: where llama.cpp comes from, which weights, attached or merged adapter, and transformers.
+
+    python benchmarks/embedded.py [--threads 2] [--rounds 3] [--native PYTHON]
+
+`--native` names the Python of an environment with numpy and llama-cpp-python, compiled there for this machine's CPU.
+Every case runs in a process of its own. Speeds are the best of the rounds; `cpu` speeds count the seconds that all
+threads computed, which other work on the machine disturbs less.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+PROMPT, WRITTEN, SESSIONS = 384, 32, 4
+
+
+def main(argv: list[str]) -> dict[str, Any]:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--native", help="Python of an environment with llama-cpp-python")
+    args = parser.parse_args(argv)
+    from subquest.engine.embedded.derived import derive
+    from subquest.models import embedded_model
+
+    figures: dict[str, Any] = {}
+    with tempfile.TemporaryDirectory() as folder:
+        base, lora = embedded_model(), Path(folder) / "lora.gguf"
+        eight, merged = Path(folder) / "q8.gguf", Path(folder) / "merged.gguf"
+        _random_adapter(lora, base)
+        derive(base, None, eight)
+        derive(base, lora, merged)
+        cases: list[tuple[str, str, list[str]]] = [
+            ("xllamacpp Q4_1", sys.executable, ["xllamacpp", str(base)]),
+            ("xllamacpp Q8_0", sys.executable, ["xllamacpp", str(eight)]),
+            ("xllamacpp Q8_0, adapter attached", sys.executable, ["xllamacpp", str(eight), str(lora)]),
+            ("xllamacpp Q8_0, adapter merged", sys.executable, ["xllamacpp", str(merged)]),
+            ("transformers float32", sys.executable, ["transformers", str(base)]),
+            ("sessions", sys.executable, ["sessions", str(eight)]),
+        ]
+        if args.native:
+            cases[2:2] = [
+                ("llama-cpp-python Q4_1", args.native, ["llama-cpp-python", str(base)]),
+                ("llama-cpp-python Q8_0", args.native, ["llama-cpp-python", str(eight)]),
+            ]
+        for name, python, case in cases:
+            figures[name] = _run(python, [str(args.threads), str(args.rounds), *case])
+            print(name, figures[name], file=sys.stderr, flush=True)
+    _table(figures)
+    return {"name": "embedded", "figures": figures, "ratios": _ratios(figures)}
+
+
+def _ratios(figures: dict[str, Any]) -> dict[str, float]:
+    def ratio(one: str, two: str, what: str) -> float | None:
+        a, b = figures.get(one, {}).get(what), figures.get(two, {}).get(what)
+        return a / b if a and b else None
+
+    ours = "xllamacpp Q8_0"
+    pairs = {
+        f"{what}: {one} over {two}": ratio(one, two, what)
+        for one, two in (
+            (ours, "transformers float32"),
+            (ours, "xllamacpp Q4_1"),
+            ("llama-cpp-python Q8_0", ours),
+            ("xllamacpp Q8_0, adapter merged", "xllamacpp Q8_0, adapter attached"),
+        )
+        for what in ("read", "write", "read cpu", "write cpu")
+    }
+    sessions = figures["sessions"]
+    if "error" not in sessions:
+        pairs[f"{SESSIONS} sessions at once over one after the other"] = sessions["together"] / sessions["in turn"]
+        pairs["first turn over second turn, seconds"] = sessions["first turn"] / sessions["second turn"]
+    return {name: value for name, value in pairs.items() if value is not None}
+
+
+def _table(figures: dict[str, Any]) -> None:
+    print(f"{'tokens/s':<36}{'read':>8}{'write':>8}{'x4':>8}   per CPU second:{'read':>8}{'write':>8}", file=sys.stderr)
+    for name, row in figures.items():
+        if "read" in row:
+            cells = (row["read"], row["write"], row.get("write x4", 0.0), row["read cpu"], row["write cpu"])
+            print(
+                f"{name:<36}{cells[0]:8.0f}{cells[1]:8.1f}{cells[2]:8.1f}   {'':<15}{cells[3]:8.0f}{cells[4]:8.1f}",
+                file=sys.stderr,
+            )
+        else:
+            print(f"{name:<36}{row}", file=sys.stderr)
+
+
+def _run(python: str, case: list[str]) -> dict[str, Any]:
+    source = str(Path(__file__).resolve().parents[1] / "src")
+    environment = {**os.environ, "PYTHONPATH": source, "OMP_NUM_THREADS": case[0]}
+    done = subprocess.run(
+        [python, __file__, "--case", *case], capture_output=True, text=True, env=environment, check=False
+    )
+    if done.returncode != 0:
+        reason = f"ended by signal {-done.returncode}" if done.returncode < 0 else done.stderr.strip().splitlines()[-1:]
+        return {"error": reason}
+    result: dict[str, Any] = json.loads(done.stdout)
+    return result
+
+
+def _random_adapter(path: Path, base: Path) -> None:
+    """Rank 16 on all seven weights of every layer, as a trained adapter has; the numbers do not matter here."""
+    import numpy as np
+
+    from subquest.engine import adapter
+
+    shapes = {
+        str(t.name): t.shape
+        for t in adapter.open_gguf(base).tensors
+        if str(t.name).startswith("blk.") and len(t.shape) > 1
+    }
+    random = np.random.default_rng(0)
+    pairs = {}
+    for name, (width, out) in shapes.items():
+        a, b = random.normal(0, 0.01, (16, int(width))), random.normal(0, 0.01, (int(out), 16))
+        pairs[adapter.module_name(name.removesuffix(".weight"))] = (a.astype(np.float16), b.astype(np.float16))
+    adapter.write_gguf(adapter.Lora(pairs, 16.0), path, adapter.shape_of(base))
+
+
+# What follows runs in a case's own process.
+
+
+def _best(rounds: int, tokens: int, work: Callable[[], Any]) -> tuple[float, float]:
+    """Most tokens a second, by the clock and by CPU time."""
+    wall = cpu = float("inf")
+    for _ in range(rounds):
+        clock, busy = time.perf_counter(), time.process_time()
+        work()
+        wall, cpu = min(wall, time.perf_counter() - clock), min(cpu, time.process_time() - busy)
+    return tokens / wall, tokens / cpu
+
+
+def _ids(n: int) -> list[int]:
+    return [1000 + (i * 7919) % 30000 for i in range(n)]
+
+
+def _llama(threads: int, rounds: int, build: str, file: str, lora: str | None = None) -> dict[str, float]:
+    from subquest.engine.embedded.library import library
+    from subquest.engine.embedded.model import Model, Stretch
+
+    adapter = Path(lora) if lora else None
+    room = {"cells": 2048, "sequences": SESSIONS, "batch": 512}
+    model = Model(library(build), Path(file), adapter=adapter, threads=threads, **room)  # type: ignore[arg-type]
+    ids = _ids(PROMPT)
+
+    def read() -> None:
+        model.drop(0)
+        model.step([Stretch(0, 0, ids, True)])
+
+    def write(sequences: int) -> Callable[[], None]:
+        def go() -> None:
+            for s in range(sequences):
+                model.drop(s, PROMPT)
+            for i in range(WRITTEN):
+                model.step([Stretch(s, PROMPT + i, [5000 + i + s], True) for s in range(sequences)])
+
+        return go
+
+    model.step([Stretch(0, 0, ids[:32], True)])
+    out: dict[str, float] = {}
+    out["read"], out["read cpu"] = _best(rounds, PROMPT, read)
+    out["write"], out["write cpu"] = _best(rounds, WRITTEN, write(1))
+    for s in range(1, SESSIONS):
+        model.copy(0, s, PROMPT)
+    out["write x4"], out["write x4 cpu"] = _best(rounds, WRITTEN * SESSIONS, write(SESSIONS))
+    model.free()
+    return out
+
+
+def _transformers(threads: int, rounds: int, file: str) -> dict[str, float]:
+    import torch
+    from transformers import LlamaForCausalLM
+
+    from subquest.engine.torch.loader import load
+
+    torch.set_num_threads(threads)
+    source = load(file)
+    model = LlamaForCausalLM(source.config).float().eval()
+    model.load_state_dict(source.state)
+    prompt = torch.tensor([_ids(PROMPT)])
+    out: dict[str, float] = {}
+
+    @torch.no_grad()
+    def read() -> Any:
+        return model(prompt, use_cache=True, logits_to_keep=1).past_key_values
+
+    @torch.no_grad()
+    def write() -> None:
+        for i in range(WRITTEN):
+            model(torch.tensor([[5000 + i]]), past_key_values=cache, use_cache=True)
+
+    out["read"], out["read cpu"] = _best(rounds, PROMPT, read)
+    cache = read()
+    out["write"], out["write cpu"] = _best(rounds, WRITTEN, write)
+    return out
+
+
+def _sessions(threads: int, rounds: int, file: str) -> dict[str, float]:
+    """The engine itself: several sessions at once, and a second turn whose context is already read."""
+    from subquest.engine.base import Message, Sampling
+    from subquest.engine.embedded import EmbeddedEngine
+
+    engine = EmbeddedEngine(file, threads=threads, context=4096)
+    words = ["north", "river", "stone", "lamp", "seven", "winter", "orchard", "paper", "copper", "glass"]
+
+    async def one(number: int) -> None:
+        text = " ".join(words[(number * 3 + i * i) % 10] for i in range(60))
+        session = await engine.open([Message("user", f"{number} {text}")])
+        await session.generate(Sampling(max_tokens=WRITTEN, temperature=1.0, seed=number))
+        await session.close()
+
+    async def run() -> dict[str, float]:
+        out: dict[str, float] = {"together": 0.0, "in turn": 0.0, "first turn": 1e9, "second turn": 1e9}
+        for r in range(rounds):
+            clock = time.perf_counter()
+            await asyncio.gather(*(one(100 * r + n) for n in range(SESSIONS)))
+            out["together"] = max(out["together"], SESSIONS / (time.perf_counter() - clock))
+            clock = time.perf_counter()
+            for n in range(SESSIONS):
+                await one(100 * r + 50 + n)
+            out["in turn"] = max(out["in turn"], SESSIONS / (time.perf_counter() - clock))
+            session = await engine.open([Message("user", f"{r} " + " ".join(words * 100))])
+            for turn in ("first turn", "second turn"):
+                clock = time.perf_counter()
+                await session.generate(Sampling(max_tokens=4, temperature=1.0, seed=1))
+                out[turn] = min(out[turn], time.perf_counter() - clock)
+                await session.append("Go on.")
+            await session.close()
+        return out
+
+    result = asyncio.run(run())
+    engine.shut()
+    return result
+
+
+def _case(arguments: list[str]) -> dict[str, float]:
+    threads, rounds, kind, *rest = arguments
+    if kind == "transformers":
+        return _transformers(int(threads), int(rounds), *rest)
+    if kind == "sessions":
+        return _sessions(int(threads), int(rounds), *rest)
+    return _llama(int(threads), int(rounds), kind, *rest)
+
+
+if __name__ == "__main__":
+    print(json.dumps(_case(sys.argv[2:]) if sys.argv[1:2] == ["--case"] else main(sys.argv[1:])))
