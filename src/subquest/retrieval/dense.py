@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ..errors import DataError, MissingDependency
 from . import kernel
+from .ann import open_companion
 from .bm25 import Scored
 from .segment import append_check
 
@@ -46,6 +47,7 @@ class VectorFile:
         if magic != MAGIC or path.stat().st_size != check + 4:
             raise DataError(f"{path}: not a vector file, or cut short; run `subquest index compact`")
         self.numbers: npt.NDArray[np.uint32] = np.memmap(path, np.uint32, "r", VECTOR_HEADER.size, (self.rows,))
+        self.approximate = open_companion(path.with_suffix(".ann"))
         self.vectors: npt.NDArray[np.float16] = np.memmap(path, np.float16, "r", start, (self.rows, self.width))
 
     def hide(self, numbers: Sequence[int]) -> bytearray:
@@ -87,7 +89,10 @@ class Dense:
     def top(
         self, queries: npt.NDArray[np.float32], k: int, hidden: Sequence[bytearray | None] | None = None
     ) -> list[list[Scored]]:
-        """The k documents nearest to each query vector, nearest first; ties go to the earlier document."""
+        """The k documents nearest to each query vector, nearest first; ties go to the earlier document.
+
+        Exact, except in files large enough to have an approximate companion, and there too when documents are hidden.
+        """
         import numpy as np
 
         bits = list(hidden) if hidden is not None else [part.hidden for part in self.parts]
@@ -97,7 +102,12 @@ class Dense:
         for (file, _), hide in zip(self.parts, bits, strict=True):
             if not file.rows:
                 continue
-            rows = _nearest_kernel(file, queries, k, hide) if single else _nearest_blocks(file, queries, k, hide)
+            if file.approximate is not None and hidden is None:
+                rows = _nearest_approximate(file, queries, k, hide)
+            elif single:
+                rows = _nearest_kernel(file, queries, k, hide)
+            else:
+                rows = nearest_blocks(file, queries, k, hide)
             for best, (places, scores) in zip(found, rows, strict=True):
                 numbers = file.numbers[np.asarray(places, np.int64)].tolist()
                 best.extend(map(Scored, numbers, scores))
@@ -105,6 +115,22 @@ class Dense:
 
 
 _Rows = list[tuple[Sequence[int], Sequence[float]]]
+
+
+def _nearest_approximate(
+    file: VectorFile, queries: npt.NDArray[np.float32], k: int, removed: bytearray | None
+) -> _Rows:
+    assert file.approximate is not None
+    scores, places = file.approximate.search(queries, 2 * k if removed else k)
+    out: _Rows = []
+    for row, where in zip(scores.tolist(), places.tolist(), strict=True):
+        kept = [
+            (place, score)
+            for place, score in zip(where, row, strict=True)
+            if place >= 0 and not (removed and removed[place >> 3] >> (place & 7) & 1)
+        ][:k]
+        out.append(([place for place, _ in kept], [score for _, score in kept]))
+    return out
 
 
 def _nearest_kernel(file: VectorFile, queries: npt.NDArray[np.float32], k: int, hidden: bytearray | None) -> _Rows:
@@ -116,7 +142,7 @@ def _nearest_kernel(file: VectorFile, queries: npt.NDArray[np.float32], k: int, 
     return out
 
 
-def _nearest_blocks(file: VectorFile, queries: npt.NDArray[np.float32], k: int, hidden: bytearray | None) -> _Rows:
+def nearest_blocks(file: VectorFile, queries: npt.NDArray[np.float32], k: int, hidden: bytearray | None) -> _Rows:
     """Many queries at once: blocks of rows as float32, one matrix product each."""
     import numpy as np
 

@@ -303,7 +303,8 @@ class Writer:
 
         `last` extends the new file to documents up to that number; without segments it starts after the others.
         """
-        from .dense import write_vectors
+        from . import ann
+        from .dense import VectorFile, write_vectors
 
         highest = max((s.last for s in self.segments("dense")), default=0)
         span = (segments[0].first if segments else highest + 1, last or max((s.last for s in segments), default=0))
@@ -314,6 +315,8 @@ class Writer:
             (size,) = self.db.execute("SELECT length(vector) FROM vectors WHERE number = ?", numbers[:1]).fetchone()
             rows = self.db.execute(f"SELECT vector {where} ORDER BY number", span)
             write_vectors(self.folder / name, numbers, (row[0] for row in rows), size // 2)
+            if ann.wanted(len(numbers)):
+                ann.build(VectorFile(self.folder / name), (self.folder / name).with_suffix(".ann"))
         elif not segments:
             return
         with store.transaction(self.db):
@@ -328,7 +331,8 @@ class Writer:
         """Delete files that no generation lists; a reader that has one mapped keeps it until it lets go."""
         listed = {name for (name,) in self.db.execute("SELECT name FROM segments")}
         for path in self.folder.iterdir():
-            if path.suffix in {".lex", ".vec", ".tmp"} and path.name not in listed:
+            name = path.with_suffix(".vec").name if path.suffix == ".ann" else path.name
+            if path.suffix in {".lex", ".vec", ".ann", ".tmp"} and name not in listed:
                 with contextlib.suppress(FileNotFoundError):
                     os.unlink(path)
 
