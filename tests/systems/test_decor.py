@@ -2,7 +2,7 @@
 
 import pytest
 
-from subquest.engine.scripted import ScriptedEngine
+from subquest.engine.scripted import ScriptedEngine, ScriptedRole
 from subquest.errors import EngineRefused, EngineUnavailable
 from subquest.limits import Limits
 from subquest.record import Document, Episode
@@ -162,6 +162,27 @@ def test_the_compressor_may_be_a_model_of_its_own() -> None:
     episode = Decor(models, FakeSearch(), memory_tokens=60).ask(QUESTION)
     assert [t.model for t in episode.by_role("compressor")] == ["frozen"]
     assert {t.model for t in episode.trajectories if t.role != "compressor"} == {"policy"}
+
+
+def test_without_one_the_compressor_is_the_model_without_its_adapter() -> None:
+    long = " ".join(f"fact{i}" for i in range(30))
+    script = {
+        "planner": ["<search>Orvane one</search>", "<search>Orvane two</search>", "<search>None</search>"],
+        "filter": [f"<filter>{long}</filter>"] * 2,
+        "answerer": ANSWERER,
+    }
+
+    class Trained(ScriptedRole):
+        def without_adapter(self) -> ScriptedEngine:
+            return ScriptedEngine(["facts"], name="base")
+
+    class Engine(ScriptedEngine):
+        def for_role(self, role: str) -> Trained:
+            return Trained(self, role)
+
+    episode = Decor(Engine(script, name="trained"), FakeSearch(), memory_tokens=60).ask(QUESTION)
+    assert [t.model for t in episode.by_role("compressor")] == ["base"]
+    assert {t.model for t in episode.trajectories if t.role != "compressor"} == {"trained"}
 
 
 def test_a_malformed_planner_is_reminded_then_searches_for_the_question() -> None:

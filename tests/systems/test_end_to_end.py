@@ -12,6 +12,7 @@ from subquest.engine import Sampling
 from subquest.engine.base import Message
 from subquest.engine.openai import OpenAIEngine
 from subquest.engine.scripted import Context
+from subquest.errors import EngineRefused
 from subquest.limits import Limits
 from subquest.models import smollm2_path
 from subquest.record import Document, Episode
@@ -28,7 +29,7 @@ ENDS = {"answered", "forced", "no answer", "failed"}
 
 @pytest.fixture(scope="module")
 def documents() -> list[Document]:
-    return world(3, 4, 40)
+    return world(3, 4, 20)
 
 
 @pytest.fixture(scope="module")
@@ -63,12 +64,35 @@ def embedded():  # type: ignore[no-untyped-def]
 @pytest.mark.parametrize("name", registry.names())
 def test_on_the_embedded_model(name: str, embedded, index: Index, documents: list[Document]) -> None:  # type: ignore[no-untyped-def]
     text, _ = question(documents, 0, 2)
-    system = registry.get(name)(embedded, index, sampling=Sampling(max_tokens=12), limits=Limits(calls=4))
+    system = registry.get(name)(embedded, index, sampling=Sampling(max_tokens=6), limits=Limits(calls=3))
     episode = system.ask(text)
     check(episode, documents)
     assert all(t.has_tokens for t in episode.trajectories)
     assert all(sum(t.action_mask) > 0 for t in episode.trajectories if t.usage.model_calls)
     assert episode.usage.completion_tokens > 0
+
+
+@pytest.mark.slow
+@pytest.mark.embedded
+def test_an_adapted_model_also_runs_without_its_adapter(embedded, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    from subquest.engine.adapter import write_gguf
+    from subquest.engine.embedded import EmbeddedEngine
+
+    from ..engine_embedded.test_adapter import SMOLLM2, random_lora
+
+    write_gguf(random_lora(layers=1), tmp_path / "a.gguf", SMOLLM2)
+    adapted = EmbeddedEngine(adapter=tmp_path / "a.gguf", threads=2, context=512)
+    try:
+        base = adapted.without_adapter()
+        assert base is adapted.without_adapter() is not adapted
+        assert (adapted.name, base.name, base.without_adapter()) == ("embedded+a", "embedded", base)
+        direct = registry.get("direct")
+        answers = [direct(e, sampling=Sampling(max_tokens=8)).ask("Who?").answer for e in (base, embedded)]
+        assert answers[0] == answers[1]
+    finally:
+        adapted.shut()
+    with pytest.raises(EngineRefused, match="closed"):
+        _ = base.worker
 
 
 def server_of(reply) -> Loopback:  # type: ignore[no-untyped-def]

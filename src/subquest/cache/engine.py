@@ -10,7 +10,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from ..codec import from_dict, to_dict
 from ..engine.actions import Acting, Actions
-from ..engine.base import Engine, Generation, Message, Mode, OnRetry, Retrying, RoleAware, Sampling, Session
+from ..engine.base import Adapted, Engine, Generation, Message, Mode, OnRetry, Retrying, RoleAware, Sampling, Session
 from ..record import Segment
 from .store import Cache, Identified, digest
 
@@ -51,6 +51,11 @@ class CachedEngine:
         if not isinstance(self.engine, RoleAware):
             return self
         return CachedEngine(self.engine.for_role(role), self.cache, sampled=self.sampled)
+
+    def without_adapter(self) -> CachedEngine:
+        if not isinstance(self.engine, Adapted):
+            return self
+        return CachedEngine(self.engine.without_adapter(), self.cache, sampled=self.sampled)
 
     def with_actions(self, actions: Actions) -> CachedEngine:
         """The same engine, told what the roles of a system can do; see `engine.actions`."""

@@ -148,6 +148,15 @@ class RoleAware(Protocol):
         ...
 
 
+@runtime_checkable
+class Adapted(Protocol):
+    """An engine whose weights may carry an adapter, and that can also run as it was before."""
+
+    def without_adapter(self) -> Engine:
+        """The engine with its base weights; itself where it has no adapter. It closes with this one."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Retry:
     """A failed call to a model that will be tried again."""

@@ -16,14 +16,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal
 
+from ..engine.actions import Action
 from ..errors import EngineError, SearchError, UsageError
 from ..limits import Limits
+from ..protocol import fence
 from .base import System
 from .evidence import Finding, support
 from .plan import Plan, PlanStep, lines_of, make_plan, numbered_lines
 from .replies import answer_in, conclude, decides, hedges
 from .runtime import Answer, Context, LimitReached, Run, Turn
 
+PLAN = Action("plan", "Hand over the plan.", "steps", "one sub-question a line; #1 stands for the first one's answer")
+ANSWER = Action("answer", "Give the final answer.", "answer", "the answer alone, as short as possible")
 LONG_ANSWER = 40
 """Words from which on an answer counts as not specific at all."""
 
@@ -70,6 +74,10 @@ class Apex(System[ApexSettings]):
     answering: ClassVar[str] = "synthesizer"
     Settings: ClassVar[type[ApexSettings]] = ApexSettings
     presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {"003": {}, "004": {"dedupe": "episode"}}
+
+    def actions(self) -> Mapping[str, Sequence[Action]]:
+        """The executor decides by single words, so it acts by text in any case."""
+        return {"planner": (PLAN,), "synthesizer": (ANSWER,)}
 
     async def answer(self, run: Run) -> Answer:
         planner, plan = await self._plan(run)
@@ -197,7 +205,7 @@ class Apex(System[ApexSettings]):
             try:
                 hits = (await run.search(executor, [query], self.settings.k))[0]
             except SearchError as error:
-                executor.tell(f"The search failed: {error}")
+                executor.tell(fence(f"The search failed: {error}"))
                 return
             new = [hit for hit in hits if hit.document.id not in seen]
             seen.update(hit.document.id for hit in new)

@@ -17,7 +17,7 @@ from typing import ClassVar
 from ..engine.actions import Action
 from ..errors import ContextOverflow, EngineError, OutsideError, SearchError
 from ..limits import Limits
-from ..protocol import Block
+from ..protocol import Block, fence
 from .base import System
 from .evidence import Finding, support
 from .runtime import Answer, Context, LimitReached, Run, Turn, confidence
@@ -158,7 +158,7 @@ class CoDA(System[CoDASettings]):
         try:
             hits = (await run.search(executor, [query], self.settings.k))[0]
         except SearchError as error:
-            executor.tell(f"The search failed: {error}")
+            executor.tell(fence(f"The search failed: {error}"))
             return
         if hits:
             executor.show(hits, tokens=self.settings.document_tokens)

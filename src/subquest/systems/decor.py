@@ -10,20 +10,28 @@ observation, and those of planner and answerer are shielded from documents. The 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from ..engine import Engine
+from ..engine.actions import Action
+from ..engine.base import Adapted
 from ..errors import EngineError, SearchError
 from ..limits import Limits
 from ..record import Hit
 from .base import System
 from .evidence import Finding, sentences
 from .replies import conclude
-from .runtime import Answer, Context, LimitReached, Run, cut_to_tokens, render_documents
+from .runtime import Answer, Context, LimitReached, RoleSetup, Run, cut_to_tokens, render_documents
 
 NONE = ("none", "stop", "")
 """What a planner writes to stop, and a filter where nothing helps."""
+
+
+SEARCH = Action("search", "Search for the missing fact, or stop.", "query", "one precise query, or None to stop")
+FILTER = Action("filter", "Hand over what helps with the query.", "evidence", "one paragraph, or None")
+ANSWER = Action("answer", "Give the final answer.", "answer", "the answer alone, as short as possible")
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +159,16 @@ class Decor(System[DecorSettings]):
         context.run.events.emit("error", context.id, where="format", message=what)
         if self.settings.strict:
             raise Malformed(context.role)
+
+    def setup(self, role: str) -> RoleSetup:
+        """The compressor is a frozen model (4.2): one of its own, or the others' without their adapter."""
+        setup = super().setup(role)
+        if role == "compressor" and role not in self.engines and isinstance(setup.engine, Adapted):
+            return replace(setup, engine=setup.engine.without_adapter())
+        return setup
+
+    def actions(self) -> Mapping[str, Sequence[Action]]:
+        return {"planner": (SEARCH,), "filter": (FILTER,), "answerer": (ANSWER,)}
 
     @property
     def _engine(self) -> Engine:

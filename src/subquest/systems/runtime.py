@@ -365,9 +365,14 @@ class Context:
 def render_documents(documents: Sequence[Document], tokens: int, engine: Engine) -> str:
     """Documents as Search-R1's checkpoints know them, one a line."""
     return "".join(
-        f"Doc {number}(Title: {document.title}) {cut_to_tokens(document.text, tokens, engine)}\n"
+        f"Doc {number}(Title: {one_line(document.title)}) {cut_to_tokens(one_line(document.text), tokens, engine)}\n"
         for number, document in enumerate(documents, 1)
     )
+
+
+def one_line(text: str) -> str:
+    """The text without line breaks, so that no document can begin a line that looks like another document."""
+    return " ".join(text.split())
 
 
 def cut_to_tokens(text: str, tokens: int, engine: Engine) -> str:
@@ -397,5 +402,6 @@ __all__ = [
     "Turn",
     "confidence",
     "cut_to_tokens",
+    "one_line",
     "render_documents",
 ]

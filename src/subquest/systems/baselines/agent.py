@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from ...engine import Message
+from ...engine.actions import Action
 from ...errors import EngineError, SearchError
 from ...limits import Limits
 from ...record import Hit
@@ -65,6 +66,9 @@ class SearchAgent(System[AgentSettings]):
     @property
     def k(self) -> int:
         return self.settings.k or self.dialect.k
+
+    def actions(self) -> Mapping[str, Sequence[Action]]:
+        return {"agent": self.dialect.actions()}
 
     async def opening(self, run: Run) -> list[Message]:
         """What the agent's context begins with."""

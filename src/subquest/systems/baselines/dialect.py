@@ -22,12 +22,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ...engine import Engine, Mode
+from ...engine.actions import Action as Tool
 from ...errors import UsageError
 from ...protocol import TAGS, fence, parse
 from ...record import Document
 from ..prompting import FOLDER
 from ..replies import boxed
-from ..runtime import cut_to_tokens
+from ..runtime import cut_to_tokens, one_line
 
 
 class Action(NamedTuple):
@@ -67,6 +68,13 @@ class Dialect:
         framing = re.findall(r"<([a-z_]+)>", self.observation)
         return tuple(dict.fromkeys((*TAGS, self.search, self.answer, *framing)))
 
+    def actions(self) -> tuple[Tool, ...]:
+        """The dialect's tags as tools; none where they are already calls, or where the answer is no tag."""
+        if self.calls or self.answer == "boxed" or self.search not in TAGS:
+            return ()
+        search = Tool(self.search, "Search; what was found comes back.", "query")
+        return search, Tool(self.answer, "Give the final answer.", "answer", "the answer alone, as short as possible")
+
     def action(self, text: str) -> Action | None:
         """The first query or answer of a turn; None where it holds neither."""
         parsed = parse(text, self.tags)
@@ -90,8 +98,8 @@ class Dialect:
     def _listed(self, documents: Sequence[Document], tokens: int, engine: Engine) -> str:
         lines = []
         for number, document in enumerate(documents, 1):
-            text = cut_to_tokens(document.text, tokens, engine)
-            fields = {"number": str(number), "title": document.title, "text": text}
+            text = cut_to_tokens(one_line(document.text), tokens, engine)
+            fields = {"number": str(number), "title": one_line(document.title), "text": text}
             lines.append(re.sub(r"\$(number|title|text)", lambda m, f=fields: f[m[1]], self.document))  # type: ignore[misc]
         return "".join(lines) or "No documents were found."
 
@@ -142,7 +150,6 @@ SIMPLE_DEEP_SEARCHER = Dialect(
     k=5,
     turns=10,
 )
-SEARCH_O1 = dataclasses.replace(SIMPLE_DEEP_SEARCHER, name="search-o1", k=10, turns=11)
 DIALECTS: dict[str, Dialect] = {
     d.name: d
     for d in (
@@ -154,7 +161,6 @@ DIALECTS: dict[str, Dialect] = {
         RECALL,
         R1_SEARCHER,
         SIMPLE_DEEP_SEARCHER,
-        SEARCH_O1,
     )
 }
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from ...engine import Engine
+from ...engine.actions import Action as Tool
 from ...protocol import fence
 from ...record import Document
 from .agent import SearchAgent
@@ -22,6 +23,9 @@ _ACTION = re.compile(r"^\s*Action(?:\s*\d+)?\s*:\s*(search|finish)\s*\[(.*?)\]\s
 @dataclass(frozen=True, slots=True)
 class ReActDialect(Dialect):
     """Actions in brackets. Documents are put on one line, so that none can begin a line of its own."""
+
+    def actions(self) -> tuple[Tool, ...]:
+        return ()
 
     def action(self, text: str) -> Action | None:
         match = _ACTION.search(text)

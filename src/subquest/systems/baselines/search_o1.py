@@ -7,6 +7,7 @@ reader  {reasoning so far, query, documents}              →  the information t
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import ClassVar
 
 from ...engine import Sampling
@@ -15,7 +16,10 @@ from ...limits import Limits
 from ...record import Hit
 from ..runtime import Context, Run, cut_to_tokens, render_documents
 from .agent import SearchAgent
-from .dialect import SEARCH_O1, Dialect
+from .dialect import SIMPLE_DEEP_SEARCHER, Dialect
+
+SEARCH_O1 = replace(SIMPLE_DEEP_SEARCHER, name="search-o1", k=10, turns=11)
+"""The same tags; at most 10 searches of 10 documents."""
 
 REASONING_TOKENS = 512
 """How much of the reasoning so far a reader sees, counted from its end."""
