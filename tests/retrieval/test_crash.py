@@ -14,6 +14,8 @@ import pytest
 from subquest.record import Document
 from subquest.retrieval import Index
 
+from .embeddings import embeddings_server
+
 KILLS = 20
 
 
@@ -109,3 +111,29 @@ def test_compact(tmp_path: Path) -> None:
         wanted.update({f"d{i}": version for i in range(version, 300, 30)})
         killed(lambda _: Index.open(path).compact(), generator.uniform(0.0, 0.06))
         check(path, wanted)
+
+
+@pytest.mark.slow
+def test_embed(tmp_path: Path) -> None:
+    """An embedding job that is killed goes on where it was, and the index is sound at every moment."""
+    pytest.importorskip("numpy", reason="vectors need the extra `dense`")
+    from subquest.retrieval import embed
+
+    path, generator, most = tmp_path / "i", random.Random(4), 0
+    Index.build(path, [document(i) for i in range(400)]).close()
+    embed.STEP, step = 16, embed.STEP
+    try:
+        with embeddings_server() as (url, _):
+            for _ in range(KILLS // 2):
+                killed(lambda _: Index.open(path).embed(f"m@{url}") and None, generator.uniform(0.05, 0.4))
+                with Index.open(path) as index:
+                    assert index.verify() == []
+                    assert index.info().vectors >= most
+                    most = index.info().vectors
+            with Index.open(path) as index:
+                assert index.embed(f"m@{url}") == 400 - most
+                assert index.info().vectors == 400
+                assert len(index.search("unique7", 400, mode="dense")) == 400
+    finally:
+        embed.STEP = step
+    assert most > 0

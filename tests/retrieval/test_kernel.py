@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from subquest.retrieval import kernel
 from subquest.retrieval.analysis import Analysis, fold
 from subquest.retrieval.bm25 import BM25, Lexical, Part, Removed
-from subquest.retrieval.segment import PythonBuilder, PythonSegment
+from subquest.retrieval.segment import PythonBuilder, PythonSegment, intact
 
 LIBRARY = kernel.library()
 needs_kernel = pytest.mark.skipif(LIBRARY is None, reason="no compiler here: the kernel is not to be had")
@@ -91,7 +91,7 @@ def test_same_bytes_for_long_lists_and_high_frequencies(tmp_path: Path) -> None:
     texts = [*zipf_texts(3000, 1), "w0 " * 70_000 + "w1", *zipf_texts(500, 2)]
     plain, fast = write_both(tmp_path, texts, "any")
     assert plain.read_bytes() == fast.read_bytes()
-    assert PythonSegment(fast).intact()
+    assert intact(fast)
 
 
 def brute_force(texts: list[list[str]], query: list[str], k: int, k1: float, b: float) -> list[tuple[int, float]]:

@@ -122,11 +122,6 @@ class PythonSegment:
             document += (value >> 1) + 1
             yield Posting(document, frequency)
 
-    def intact(self) -> bool:
-        """Whether the file is what was written."""
-        (check,) = struct.unpack_from("<I", self._map, self._check)
-        return bool(zlib.crc32(memoryview(self._map)[: self._check]) == check)
-
 
 class PythonBuilder:
     """Collects documents and writes them as a segment, without the kernel."""
@@ -245,6 +240,18 @@ def _read_varint(data: mmap.mmap, place: int) -> tuple[int, int]:
 
 def _u32(values: Sequence[int]) -> bytes:
     return struct.pack(f"<{len(values)}I", *values)
+
+
+def intact(path: Path) -> bool:
+    """Whether a file that ends with its checksum is what was written."""
+    with open(path, "rb") as file:
+        size = os.fstat(file.fileno()).st_size
+        if size < 4:
+            return False
+        with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as written, memoryview(written) as view:
+            with view[: size - 4] as body:
+                found = zlib.crc32(body)
+            return bool(found == struct.unpack_from("<I", written, size - 4)[0])
 
 
 def append_check(file: BinaryIO) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 from ..errors import DataError
 from . import kernel, store
-from .segment import PythonSegment
+from .segment import PythonSegment, intact
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,15 +81,15 @@ def _check_segments(folder: Path, db: sqlite3.Connection) -> list[str]:
     removed = {number for (number,) in db.execute("SELECT number FROM removed")}
     covered: set[int] = set()
     for name, kind, first, last in db.execute("SELECT name, kind, first, last FROM segments ORDER BY first").fetchall():
-        if kind != "lexical":
-            continue
         try:
+            if not intact(folder / name):
+                problems.append(f"segment {name}: the checksum does not fit; its bytes were changed")
+                continue
+            if kind != "lexical":
+                continue
             segment = PythonSegment(folder / name)
         except (DataError, FileNotFoundError) as error:
             problems.append(f"segment {name}: {error}")
-            continue
-        if not segment.intact():
-            problems.append(f"segment {name}: the checksum does not fit; its bytes were changed")
             continue
         numbers = set(segment.numbers)
         if numbers and (min(numbers) < first or max(numbers) > last):
