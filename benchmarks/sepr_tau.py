@@ -25,39 +25,43 @@ from typing import Any
 import numpy as np
 
 from subquest.metrics.embed import Embedder, default_embedder
-from subquest.record import Question
-from subquest.worlds import make_world
+from subquest.worlds import World, make_world
 
 Pair = tuple[str, str]
 THRESHOLDS = (0.5, 0.6, 0.65, 0.7, 0.75, 0.8, 0.85, 0.9, 0.95)
 
 
-def pairs_of(questions: Sequence[Question], seed: int, limit: int) -> dict[str, list[Pair]]:
-    """At most `limit` pairs of each kind."""
+def pairs_of(world: World, seed: int, limit: int) -> dict[str, list[Pair]]:
+    """At most `limit` pairs of each kind; half of `same` and `relation` have the subject's name replaced by `#1`."""
     wordings: dict[tuple[str, str], set[str]] = defaultdict(set)
-    for question in questions:
-        for step, row in zip(question.decomposition, question.meta["program"], strict=False):
-            wordings[str(row[1]), str(row[2])].add(step.question)
+    for question in world.questions:
+        for step, (operation, subject, relation) in zip(question.decomposition, question.meta["program"], strict=True):
+            if operation == "get" and not subject.startswith("#"):
+                wordings[subject, relation].add(step.question)
+    titles = {document.id: document.title for document in world.documents}
     r = random.Random(seed)
-    facts = sorted(wordings)
-    same = [p for fact in facts for p in itertools.combinations(sorted(wordings[fact]), 2)]
+
+    def some(*fact: str) -> str:
+        return r.choice(sorted(wordings[fact[0], fact[1]]))
+
     by_subject, by_relation = defaultdict(list), defaultdict(list)
-    for subject, relation in facts:
+    for subject, relation in sorted(wordings):
         by_subject[subject].append(relation)
         by_relation[relation].append(subject)
-    found: dict[str, list[Pair]] = {"same": same, "relation": [], "subject": []}
-    for subject, relations in by_subject.items():
-        for one, two in itertools.combinations(relations, 2):
-            found["relation"].append(
-                (r.choice(sorted(wordings[subject, one])), r.choice(sorted(wordings[subject, two])))
-            )
+    found: dict[str, list[Pair]] = {"same": [], "relation": [], "subject": []}
+    for (subject, relation), texts in sorted(wordings.items()):
+        pairs = list(itertools.combinations(sorted(texts), 2))
+        found["same"] += pairs + _with_reference(pairs, titles.get(subject, ""))
+        others = [(some(subject, relation), some(subject, other)) for other in by_subject[subject] if other > relation]
+        found["relation"] += others + _with_reference(others, titles.get(subject, ""))
     for relation, subjects in by_relation.items():
-        named = [s for s in subjects if not s.startswith("#")]
-        for one, two in itertools.combinations(r.sample(named, min(len(named), 30)), 2):
-            found["subject"].append(
-                (r.choice(sorted(wordings[one, relation])), r.choice(sorted(wordings[two, relation])))
-            )
+        for one, two in itertools.combinations(r.sample(subjects, min(len(subjects), 30)), 2):
+            found["subject"].append((some(one, relation), some(two, relation)))
     return {kind: r.sample(pairs, min(len(pairs), limit)) for kind, pairs in found.items()}
+
+
+def _with_reference(pairs: Sequence[Pair], title: str) -> list[Pair]:
+    return [(a.replace(title, "#1"), b.replace(title, "#1")) for a, b in pairs if title and title in a and title in b]
 
 
 def similarities(pairs: Sequence[Pair], embedder: Embedder) -> np.ndarray[Any, Any]:
@@ -74,9 +78,9 @@ def main(argv: list[str]) -> dict[str, Any]:
     parser.add_argument("--pairs", type=int, default=2000, help="of each kind, at most")
     parser.add_argument("--seed", type=int, default=11)
     args = parser.parse_args(argv)
-    questions = make_world(seed=args.seed, articles=max(400, args.questions), questions=args.questions).questions
+    world = make_world(seed=args.seed, articles=400, questions=args.questions)  # small: facts are asked for often
     embedder = default_embedder()
-    scores = {k: similarities(p, embedder) for k, p in pairs_of(questions, args.seed, args.pairs).items()}
+    scores = {k: similarities(p, embedder) for k, p in pairs_of(world, args.seed, args.pairs).items()}
     figures: dict[str, Any] = {}
     print(f"{'kind':<10} {'pairs':>6} {'p10':>6} {'median':>7} {'p90':>6}", file=sys.stderr)
     for kind, values in scores.items():
