@@ -376,6 +376,19 @@ def test_every_system_survives_rambling_down_models_and_empty_budgets(name: str)
     assert episode.stop_reason in ("forced", "no answer")
 
 
+@pytest.mark.parametrize("name", ["coda", "decor", "apex", "rag", "ircot", "search-r1", "search-o1", "react"])
+def test_a_search_that_is_not_there_is_a_recorded_failure(name: str) -> None:
+    def reply(context):  # type: ignore[no-untyped-def]
+        if context.role in ("planner", "executor", "agent") and not context.turn:
+            action = {"planner": "<task>t</task><plan>1. t</plan>"}.get(context.role, "\nAction: Search[t]\n")
+            return f"{action}<search>t</search><|begin_search_query|>t<|end_search_query|>"
+        return "<answer>x</answer><result>x</result>\\boxed{x}\nAction: Finish[x]"
+
+    episode = registry.get(name)(ScriptedEngine(reply)).ask(QUESTION)
+    assert any("no search is configured" in f.message for f in episode.errors)
+    assert episode.answer
+
+
 @pytest.mark.parametrize("name", registry.names())
 def test_prompts_are_short_and_roles_have_prompts(name: str) -> None:
     cls: type[System] = registry.get(name)

@@ -150,7 +150,9 @@ class Run:
     async def search(self, context: Context | None, queries: Sequence[str], k: int) -> list[list[Hit]]:
         """Search for a context, or for the episode itself; retries what may pass, then raises SearchError."""
         if self._search is None:
-            raise SearchError("no search is configured: pass --index PATH (or search=... in Python)")
+            missing = SearchError("no search is configured: pass --index PATH (or search=... in Python)")
+            self.fail("search", missing, context)
+            raise missing
         place = context.id if context else ""
         self.events.emit("search", place, queries=list(queries), k=k)
         owner = context or self
