@@ -201,8 +201,10 @@ class Run:
 
     def without_raw_runs(self, text: str, place: str) -> str:
         """The text; verbatim stretches of documents that the episode has read are cut to below `RAW_RUN` words."""
+        if not self.documents:
+            return text
         words = list(_WORD.finditer(text))
-        if len(words) < RAW_RUN or not self.documents:
+        if len(words) < RAW_RUN:
             return text
         for identifier, document in self.documents.items():
             if identifier not in self._raw_runs:
@@ -258,7 +260,7 @@ class Context:
         self.forced = False
         self.last_turn: Turn | None = None
         self._setup = setup
-        self._stop = stop
+        self._sampling = replace(setup.sampling, stop=stop)
         self._pending: list[str] = []
         self._began = run.events.seconds
         self._closed: Trajectory | None = None
@@ -339,7 +341,8 @@ class Context:
         return self.run.without_raw_runs(text, self.id) if self.shielded else text
 
     async def _generate(self, seconds: float | None) -> Turn:
-        sampling = replace(self._setup.sampling, stop=self._stop, seed=self.run.seed_for(self))
+        seed = self.run.seed_for(self)
+        sampling = self._sampling if seed == self._sampling.seed else replace(self._sampling, seed=seed)
         try:
             async with asyncio.timeout(seconds):
                 if self._pending:
