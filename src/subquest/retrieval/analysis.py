@@ -52,8 +52,12 @@ class Analysis:
 
     language: Language = "english"
     """english: Porter stems, English stop words dropped from queries; any: neither."""
+    title_weight: int = 4
+    """A title counts as if it were written so many times; chosen on dev questions, see docs/search.md."""
 
     def __post_init__(self) -> None:
+        if self.title_weight < 0:
+            raise UsageError(f"the title's weight is {self.title_weight}; it must be 0 or more")
         if self.language not in STOP_WORDS:
             raise UsageError(f"unknown language {self.language!r}; choose one of {', '.join(STOP_WORDS)}")
 
@@ -63,7 +67,15 @@ class Analysis:
 
     def terms(self, text: str) -> list[bytes]:
         """The terms of a text in order: the reference that the kernel is held to."""
-        words = (word[:MAX_TERM] for word in _WORD.findall(fold(text).lower()))
+        return self.folded_terms(fold(text))
+
+    def document(self, title: str, text: str) -> bytes:
+        """A document's title and text, weighted and folded, ready for `folded_terms` or the kernel."""
+        return (fold(title) + b"\n") * self.title_weight + fold(text)
+
+    def folded_terms(self, folded: bytes) -> list[bytes]:
+        """The terms of folded text in order."""
+        words = (word[:MAX_TERM] for word in _WORD.findall(folded.lower()))
         return [_stem(word) for word in words] if self.stems else list(words)
 
     def query_terms(self, text: str) -> list[bytes]:

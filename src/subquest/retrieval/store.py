@@ -25,7 +25,7 @@ from typing import Any
 from ..errors import DataError, SearchError, UsageError
 from ..record import Document
 
-FORMAT = 1
+FORMAT = 2
 STORE = "store.db"
 LOCK = "writer.lock"
 

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 from ..record import Document
 from . import kernel, store
-from .analysis import Analysis, fold
+from .analysis import Analysis
 from .segment import PythonBuilder
 
 BATCH = 512
@@ -71,10 +71,11 @@ class Collector:
         if not batch:
             return
         if self._kernel:
-            self._kernel.add([row[0] for row in batch], [fold(f"{title}\n{text}") for _, title, text in batch])
+            texts = [self._analysis.document(title, text) for _, title, text in batch]
+            self._kernel.add([row[0] for row in batch], texts)
         elif self._plain:
             for number, title, text in batch:
-                self._plain.add(number, self._analysis.terms(f"{title}\n{text}"))
+                self._plain.add(number, self._analysis.folded_terms(self._analysis.document(title, text)))
         self.first = self.first or batch[0][0]
         self.last = batch[-1][0]
         self.documents += len(batch)
