@@ -335,18 +335,10 @@ def test_refinements_are_events() -> None:
     assert [e.data["text"] for e in episode.events if e.kind == "refine"] == ["By Mila Torrun."]
 
 
-ANSWERING = {"decor": "answerer", "apex": "synthesizer", "ircot": "reader"}
-
-
 @pytest.mark.parametrize("name", registry.names())
 def test_every_system_abstains_only_when_asked(name: str) -> None:
     def reply(context):  # type: ignore[no-untyped-def]
-        unknown = {
-            "simpledeepsearcher": "\\boxed{unknown}",
-            "search-o1": "\\boxed{unknown}",
-            "react": "Action: Finish[unknown]",
-        }
-        return unknown.get(name, "<answer>unknown</answer>")
+        return "<answer>unknown</answer>\\boxed{unknown}\nAction: Finish[unknown]"
 
     cls: type[System] = registry.get(name)
     episode = cls(ScriptedEngine(reply), FakeSearch(), abstain=True).ask(QUESTION)

@@ -208,11 +208,21 @@ def test_a_filter_without_its_tag_is_used_and_noted() -> None:
 
 @pytest.mark.parametrize(
     ("planner", "filter", "who"),
-    [(["Hello"], [], "planner"), (["<search>Orvane</search>"], ["no tag"], "filter")],
+    [
+        (["Hello"], [], "planner"),
+        (["<think>open <search>Orvane</search>"], [], "planner"),
+        (["<search>Orvane</search>"], ["no tag"], "filter"),
+        (["<search>Orvane</search>"], ["<filter>never closed"], "filter"),
+        (["<search>None</search>"], [], "answerer"),
+    ],
 )
 def test_strict_ends_the_episode_at_a_malformed_turn(planner: list, filter: list, who: str) -> None:
-    episode = run(planner, filter, [], strict=True)
+    episode = run(planner, filter, ["Kestel"], strict=True)
     assert (episode.answer, episode.stop_reason) == ("", f"malformed {who}")
+
+
+def test_strict_lets_a_well_formed_episode_pass() -> None:
+    assert run(PLANNER, FILTER, ANSWERER, strict=True).answer == "Kestel"
 
 
 def test_an_answer_without_its_tag_is_used_and_noted() -> None:

@@ -23,7 +23,7 @@ from ..protocol import fence
 from .base import System
 from .evidence import Finding, support
 from .plan import Plan, PlanStep, lines_of, make_plan, numbered_lines
-from .replies import answer_in, conclude, decides, hedges
+from .replies import answer_in, conclude, decides, hedges, note_stop
 from .runtime import Answer, Context, LimitReached, Run, Turn
 
 PLAN = Action("plan", "Hand over the plan.", "steps", "one sub-question a line; #1 stands for the first one's answer")
@@ -102,7 +102,7 @@ class Apex(System[ApexSettings]):
             if block is None:
                 self._malformed(planner, "no <plan>")
         except (EngineError, LimitReached) as error:
-            run.fail("engine", error, planner)
+            note_stop(run, error, planner)
         plan = make_plan(lines, question, steps)
         for repair in plan.repairs:
             run.fail("plan", repair, planner)

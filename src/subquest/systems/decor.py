@@ -89,7 +89,8 @@ class Decor(System[DecorSettings]):
             run.fail("engine", error)
         except Malformed as problem:
             return Answer("", stop_reason=f"malformed {problem}")
-        return await self._answer(run, memory, findings)
+        answer, malformed = await self._answer(run, memory, findings)
+        return Answer("", stop_reason="malformed answerer") if self.settings.strict and malformed else answer
 
     async def _plan(self, run: Run, memory: Memory, queries: list[str]) -> tuple[Context, str | None]:
         """One planner step; the query is None for STOP."""
@@ -102,6 +103,7 @@ class Decor(System[DecorSettings]):
             turn = await planner.write()
             block = turn.parsed.last("search")
             if block is not None and block.content:
+                self._check(planner)
                 stop = block.content.strip(" .'\"").casefold() in NONE
                 run.events.emit("plan", planner.id, steps=[] if stop else [block.content])
                 if stop:
@@ -138,6 +140,7 @@ class Decor(System[DecorSettings]):
         block = turn.parsed.last("filter")
         if block is None:
             self._malformed(filter_, "no <filter>")
+        self._check(filter_)
         text = block.content if block else turn.parsed.outside
         if text.strip(" .'\"").casefold() in NONE:
             text = ""
@@ -148,16 +151,21 @@ class Decor(System[DecorSettings]):
         findings += _findings(evidence, query, hits, filter_.id)
         return evidence
 
-    async def _answer(self, run: Run, memory: Memory, findings: list[Finding]) -> Answer:
+    async def _answer(self, run: Run, memory: Memory, findings: list[Finding]) -> tuple[Answer, bool]:
+        """The answer, and whether it broke the format."""
         question = run.question.question
         messages = self.prompts.messages("answerer", question=question, memory=memory.text)
         answerer = await run.open("answerer", question, messages, stop=("</answer>",), shielded=True)
-        return await conclude(answerer, findings)
+        return await conclude(answerer, findings), bool(answerer.format_errors)
 
     def _malformed(self, context: Context, what: str) -> None:
         context.format_errors.append(what)
         context.run.events.emit("error", context.id, where="format", message=what)
-        if self.settings.strict:
+        self._check(context)
+
+    def _check(self, context: Context) -> None:
+        """Stop at what the tag parser or the protocol has found malformed, where the settings are strict."""
+        if self.settings.strict and context.format_errors:
             raise Malformed(context.role)
 
     def setup(self, role: str) -> RoleSetup:

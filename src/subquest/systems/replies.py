@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from ..errors import EngineError
 from .evidence import Finding, support
-from .runtime import Answer, Context, LimitReached, Turn, confidence
+from .runtime import Answer, Context, LimitReached, Run, Turn, confidence
 
 _WORD = re.compile(r"\w+")
 _HEDGE = re.compile(
@@ -55,6 +55,11 @@ def decides(turn: Turn, yes: str, no: str, *, default: bool) -> bool:
     text = " ".join([turn.parsed.outside, *(b.content for b in turn.parsed.blocks if b.tag != "think")]).casefold()
     found = [word for word in _WORD.findall(text) if word in (yes, no)]
     return found[0] == yes if found else default
+
+
+def note_stop(run: Run, stopped: EngineError | LimitReached, context: Context | None = None) -> None:
+    """Record why a role that the system can do without has stopped: its model failed, or a limit was met."""
+    run.fail("limit" if isinstance(stopped, LimitReached) else "engine", stopped, context)
 
 
 async def conclude(context: Context, findings: Sequence[Finding] = (), instruction: str = "") -> Answer:

@@ -11,11 +11,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
-from ...engine import Message
+from ...engine import Engine, Message
 from ...engine.actions import Action
 from ...errors import EngineError, SearchError
 from ...limits import Limits
 from ...record import Hit
+from ...retrieval.base import Search
 from ..base import System
 from ..evidence import Finding, support
 from ..prompting import Prompts
@@ -49,7 +50,14 @@ class SearchAgent(System[AgentSettings]):
     shielded: ClassVar[bool] = False
     """Whether another role reads the documents for the agent."""
 
-    def __init__(self, model: Any, search: Any = None, *, prompts: str | Path | None = None, **options: Any) -> None:
+    def __init__(
+        self,
+        model: Engine | Mapping[str, Engine],
+        search: Search | None = None,
+        *,
+        prompts: str | Path | None = None,
+        **options: Any,
+    ) -> None:
         super().__init__(model, search, prompts=prompts, **options)
         given = self.settings.dialect
         self.dialect = find_dialect(given) if given else self.own_dialect

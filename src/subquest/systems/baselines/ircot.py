@@ -16,7 +16,7 @@ from ...limits import Limits, Repeats
 from ...record import Document, Hit
 from ..base import System
 from ..evidence import sentences, support
-from ..replies import conclude
+from ..replies import conclude, note_stop
 from ..runtime import Answer, LimitReached, Run, render_documents
 from .agent import findings
 
@@ -56,7 +56,7 @@ class IRCoT(System[IRCoTSettings]):
                     break
                 await self._search(run, sentence, found)
         except (EngineError, LimitReached) as stopped:
-            run.fail("engine", stopped)
+            note_stop(run, stopped)
         return await self._read(run, found)
 
     async def _search(self, run: Run, query: str, found: dict[str, list[Hit]]) -> None:

@@ -14,6 +14,7 @@ from ...engine import Message
 from ...errors import EngineError
 from ...limits import Limits
 from ..plan import lines_of, numbered_lines
+from ..replies import note_stop
 from ..runtime import LimitReached, Run
 from .agent import SearchAgent
 from .dialect import Dialect
@@ -46,7 +47,7 @@ class PlanAndSolve(SearchAgent):
         try:
             turn = await planner.write()
         except (EngineError, LimitReached) as error:
-            run.fail("engine", error, planner)
+            note_stop(run, error, planner)
             await planner.close("failed")
             return []
         block = turn.parsed.last("plan")
