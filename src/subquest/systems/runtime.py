@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 
 from ..codec import to_dict
 from ..engine import Engine, Generation, Message, Mode, Sampling, Session
-from ..engine.base import Retry, Retrying
+from ..engine.base import Retry
 from ..errors import ContextOverflow, EngineError, SearchError
 from ..events import EventLog
 from ..limits import Budget, Limits, Repeats
@@ -124,10 +124,10 @@ class Run:
         name = f"{parent.id}.{number}" if parent else str(number)
         if addition := self._additions.get(role):
             messages = [replace(messages[0], content=f"{messages[0].content}\n{addition}"), *messages[1:]]
-        if shielded:
+        if shielded and self.documents:
             messages = [replace(m, content=self.without_raw_runs(m.content, name)) for m in messages]
         session = await setup.engine.open(messages, mode=mode)
-        if isinstance(session, Retrying):
+        if hasattr(session, "on_retry"):  # as `Retrying` says; a check against a protocol costs twenty times as much
             session.on_retry = lambda retry: self._note_retry(name, retry)
         context = Context(self, name, role, task, parent, session, setup, budget, tuple(stop), shielded)
         self.contexts.append(context)
