@@ -220,7 +220,7 @@ class Composer:
     def _with_colour(self, clauses: list[list[Template]]) -> list[list[Template]]:
         """Colour sentences, so that articles are as long as encyclopaedia paragraphs and facts do not stand alone."""
         s, out = self.stream, list(clauses)
-        wanted = int(self.noise * (s.between(5, 10) - 0.42 * len(clauses)) + 0.5)
+        wanted = int(self.noise * (s.between(4, 9) - 0.42 * len(clauses)) + 0.5)
         for template in s.sample(self.bank.colours, max(0, wanted)):
             out.insert(s.between(0, len(out)), [template])
         return out

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import functools
 
-from . import events, organisations, person, places, works
+from . import colour, events, organisations, person, places, works
 from .engine import Bank
 
 
 @functools.cache
 def banks() -> dict[str, Bank]:
-    out = {"person": Bank(person.BANK, list(person.ORDER), person.LEXICON)}
+    out = {"person": Bank(person.BANK + colour.PERSON, list(person.ORDER), colour.LEXICON | person.LEXICON)}
     for module in (places, works, organisations, events):
         for kind, (text, order) in module.BANKS.items():
-            out[kind] = Bank(text, order.split(), module.LEXICON)
+            shared = colour.SHARED.get(kind, "")
+            out[kind] = Bank(text + shared, order.split(), colour.LEXICON | module.LEXICON)
     return out

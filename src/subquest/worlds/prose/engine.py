@@ -143,7 +143,7 @@ def fix_articles(text: str) -> str:
         a, gap, word = match.groups()
         low = word.lower()
         vowel = low[0] in "aeiou" and not low.startswith(("uni", "eu", "one", "use", "ut"))
-        if low[0] == "8" or low in ("11", "18") or low.startswith("hour"):
+        if low[0] == "8" or low[:2] in ("11", "18") or low.startswith("hour"):
             vowel = True
         return f"{a}{'n' if vowel else ''} {gap}{word}"
 
@@ -279,7 +279,7 @@ class Teller:
         for relation in INVERSES[inverse]:
             if item.facts.get(relation) is self.subject or self.subject in item.many(relation):
                 self.stated.append(Fact(item.id, relation, self.subject.id, item.name))
-        text = self.mention(item, plain=form != "")
+        text = self.title(item) if form == "name" else self.mention(item, plain=form != "")
         year = item.year("release_date") or item.year("published") or item.year("painted") or item.year("song_year")
         if form == "years" and year:
             for relation in ("published", "painted", "song_year"):
@@ -293,7 +293,9 @@ class Teller:
             self.stated.append(Fact(subject.id, relation, value.id, value.name))
             if form == "ref":
                 return self._credited(value)
-            return self.mention(value, plain=form == "name" or relation in value.noun)
+            if form == "name":
+                return self.title(value)
+            return self.mention(value, plain=relation in value.noun)
         if isinstance(value, Date):
             surface = value.american if self.american else str(value)
             self.stated.append(Fact(subject.id, relation, value.iso, surface))
@@ -326,10 +328,13 @@ class Teller:
         """A year or day for colour sentences, never before the subject began."""
         if kind == "@day":
             return f"{self.stream.between(1, 28)} {self.stream.pick(MONTHS)}"
+        if kind == "@lifeyear":
+            born, died = self.subject.year("birth_date"), self.subject.year("death_date") or NOW
+            return str(self.stream.between(born + 22, max(born + 22, min(died - 1, born + 60))))
         if kind == "@railyear":
             return str(self.stream.between(1848, 1912))
         start = max((self.subject.year(r) for r in BEGINNINGS), default=0) or 1800
-        return str(self.stream.between(min(start + 2, NOW - 2), NOW - 2))
+        return str(self.stream.between(min(max(start + 2, 1790), NOW - 2), NOW - 2))
 
     def _with_unit(self, surface: str, unit: str) -> str:
         if unit == "length":
@@ -341,12 +346,12 @@ class Teller:
             return surface
         return f"{surface} {names[unit][self.long_units]}"
 
+    def title(self, e: Entity) -> str:
+        return f'"{e.name}"' if e.kind == "song" or (self.quoted and e.kind in WORKS) else definite(e)
+
     def mention(self, e: Entity, plain: bool = False) -> str:
         """Another entity by name, sometimes with a word about it (which then is a stated fact as well)."""
-        if e.kind == "song" or (self.quoted and e.kind in WORKS):
-            text = f'"{e.name}"'
-        else:
-            text = definite(e)
+        text = self.title(e)
         if e.name != e.title:
             return f"the {e.noun} {text}"
         if plain or e.id in self.mentioned:
