@@ -84,6 +84,15 @@ def test_bfloat16_states_are_summed_in_float32() -> None:
     assert (naive.double() - exact).abs().max() > 1e-2, "the pitfall this avoids"
 
 
+def test_autocast_does_not_lower_the_precision() -> None:
+    hidden, weight, _, targets, _ = inputs(5)
+    plain = token_logprobs(hidden, weight, targets).logprobs
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        under = token_logprobs(hidden, weight, targets).logprobs
+        assert (hidden @ weight.t()).dtype == torch.bfloat16
+    assert torch.equal(plain, under)
+
+
 def test_memory_stays_within_the_chunk(monkeypatch: pytest.MonkeyPatch) -> None:
     """No tensor of rows x vocabulary is ever made, forward or backward."""
     from torch.utils._python_dispatch import TorchDispatchMode

@@ -49,7 +49,8 @@ def token_logprobs(
         )
     rows = chunk or max(1, CHUNK_LOGITS // weight.shape[0])
     apply: Callable[..., tuple[Tensor, Tensor]] = _ChunkedLogprobs.apply
-    logprobs, spread = apply(hidden, weight, bias, targets, 1.0 / temperature, entropy, rows)
+    with torch.autocast(hidden.device.type, enabled=False):  # the precision is chosen here, not by the caller
+        logprobs, spread = apply(hidden, weight, bias, targets, 1.0 / temperature, entropy, rows)
     return TokenLogprobs(logprobs, spread if entropy else None)
 
 
@@ -97,7 +98,7 @@ class _ChunkedLogprobs(torch.autograd.Function):
             logprobs[part] = log_p.gather(1, targets[part, None]).squeeze(1)
             normaliser[part] = chosen - logprobs[part]
             if entropy:
-                spread[part] = -(log_p.exp() * log_p).sum(-1)
+                spread[part] = -torch.linalg.vecdot(log_p.exp(), log_p)
             del log_p
         ctx.save_for_backward(hidden, weight, bias, targets, normaliser, spread)
         ctx.scale, ctx.entropy, ctx.chunk = scale, entropy, chunk
@@ -116,18 +117,13 @@ class _ChunkedLogprobs(torch.autograd.Function):
             part = slice(start, start + ctx.chunk)
             z = _logits(hidden[part], work, bias, ctx.scale)
             upstream = on_logprobs[part, None] * ctx.scale
-            if ctx.entropy:
-                z -= normaliser[part, None]  # log p
-                p = z.exp()
-                z += spread[part, None]
-                z *= on_entropy[part, None] * ctx.scale
-                z += upstream
+            p = z.softmax(-1)
+            if ctx.entropy:  # p * (upstream + on_entropy * (log p + entropy)), with log p = z - normaliser
+                slope = on_entropy[part, None] * ctx.scale
+                z = torch.addcmul(upstream + slope * (spread[part, None] - normaliser[part, None]), slope, z)
                 grad, factor = p.mul_(z).scatter_add_(1, targets[part, None], -upstream), None
             else:  # the row's factor is left for the narrow side of the products
-                grad, factor = (
-                    z.softmax(-1).scatter_add_(1, targets[part, None], torch.full_like(upstream, -1.0)),
-                    upstream,
-                )
+                grad, factor = p.scatter_add_(1, targets[part, None], torch.full_like(upstream, -1.0)), upstream
             del z
             states = hidden[part].to(work.dtype)
             if factor is not None:
