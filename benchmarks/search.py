@@ -26,6 +26,8 @@ from typing import Any
 
 ENGINES = ("subquest", "bm25s", "tantivy", "lancedb")
 PAIRS = ((0.9, 0.4), (1.2, 0.75))
+FIXED = {"tantivy": PAIRS[1], "lancedb": PAIRS[1]}
+"""Engines whose k1 and b cannot be set; they are held to the pair they use."""
 K = 10
 
 
@@ -254,15 +256,15 @@ def phase_build(engine: str, folder: Path) -> dict[str, Any]:
 def phase_search(engine: str, folder: Path) -> dict[str, Any]:
     out, queries = folder / f"{engine}.index", read_queries(folder)
     figures: dict[str, Any] = {"found": {}}
-    honours = engine == "subquest"
-    for k1, b in PAIRS if honours else PAIRS[:1]:
+    pairs = PAIRS if engine == "subquest" else (FIXED.get(engine, PAIRS[0]),)
+    for k1, b in pairs:
         begin = time.perf_counter()
         search: Search = globals()[f"open_{engine}"](out, k1, b)
         opened = time.perf_counter() - begin
         search(queries[:1])
         first = time.perf_counter() - begin
         figures["found"][f"{k1}/{b}"] = [search([query])[0] for query in queries[:100]]
-        if (k1, b) != PAIRS[0]:
+        if (k1, b) != pairs[0]:
             continue
         figures.update(open_seconds=opened, first_result_seconds=first)
         times = []

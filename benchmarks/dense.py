@@ -1,0 +1,163 @@
+"""Dense search: exact search against the memory's read speed, the approximate index's recall, embedding speed.
+
+    subquest bench dense --rows 200000
+    subquest bench dense --corpus CORPUS.jsonl.gz --questions QUESTIONS.jsonl.gz --model FOLDER
+
+Exact search reads every row once, so the fastest it can be is the time to read the rows: `read` sums the same bytes
+with as many threads. The approximate index is measured on vectors of real passages and real questions where a corpus
+is given. Embedding is compared with sentence-transformers on the same passages (`--model` names its folder).
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import json
+import os
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+THREADS = len(os.sched_getaffinity(0))
+
+
+def milliseconds(work: Callable[[], Any], times: int = 15) -> float:
+    """The median of several runs; the first, which warms up, does not count."""
+    work()
+    taken = []
+    for _ in range(times):
+        begin = time.perf_counter()
+        work()
+        taken.append(time.perf_counter() - begin)
+    return 1e3 * statistics.median(taken)
+
+
+def exact(rows: int, folder: Path) -> dict[str, float]:
+    """One query over random unit rows, beside reading them, numpy and faiss."""
+    import numpy as np
+
+    from subquest.retrieval.dense import Dense, VectorFile, VectorPart, write_vectors
+
+    generator = np.random.default_rng(0)
+    vectors = generator.normal(size=(rows, 384)).astype(np.float32)
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    half = vectors.astype(np.float16)
+    write_vectors(folder / "rows.vec", range(1, rows + 1), (row.tobytes() for row in half), 384)
+    file = VectorFile(folder / "rows.vec")
+    dense, query = Dense([VectorPart(file, None)]), vectors[:1]
+    words = np.frombuffer(np.ascontiguousarray(half).data, np.uint64)
+    parts = np.array_split(words, THREADS)
+    with ThreadPoolExecutor(THREADS) as pool:
+        read = milliseconds(lambda: list(pool.map(np.bitwise_or.reduce, parts)))
+    figures = {
+        "read_ms": read,
+        "read_gb_per_s": words.nbytes / read / 1e6,
+        "subquest_ms": milliseconds(lambda: dense.top(query, 10)),
+        "numpy_fp32_ms": milliseconds(lambda: np.argpartition(-(vectors @ query[0]), 10)[:10]),
+    }
+    figures["gb_per_s"] = words.nbytes / figures["subquest_ms"] / 1e6
+    try:
+        import faiss
+    except ImportError:
+        return figures
+    flat = faiss.IndexFlatIP(384)
+    flat.add(vectors)
+    figures["faiss_flat_ms"] = milliseconds(lambda: flat.search(query, 10))
+    return figures
+
+
+def approximate(passages: list[str], questions: list[str], folder: Path) -> dict[str, float]:
+    """The inverted file on real vectors: recall@10 of questions, time a query."""
+    import numpy as np
+
+    from subquest.retrieval import ann
+    from subquest.retrieval.dense import Dense, VectorFile, VectorPart, write_vectors
+    from subquest.retrieval.encoder import EncoderSpec, open_encoder
+
+    encoder = open_encoder(EncoderSpec())
+    rows = encoder.encode(passages, query=False).astype(np.float16)
+    queries = encoder.encode(questions, query=True)
+    path = folder / "real.vec"
+    write_vectors(path, range(1, len(rows) + 1), (row.tobytes() for row in rows), rows.shape[1])
+    begin = time.process_time()
+    tuned = ann.build(VectorFile(path), path.with_suffix(".ann"))
+    figures = {"rows": len(rows), "build_cpu_s": time.process_time() - begin, "recall_when_built": tuned}
+    file = VectorFile(path)
+    dense = Dense([VectorPart(file, None)])
+    found = dense.top(queries, 10)
+    figures["approximate_ms"] = milliseconds(lambda: dense.top(queries[:1], 10))
+    file.approximate = None
+    true = dense.top(queries, 10)
+    same = sum(len({h.number for h in a} & {h.number for h in b}) for a, b in zip(found, true, strict=True))
+    figures["recall@10"] = same / sum(map(len, true))
+    figures["exact_ms"] = milliseconds(lambda: dense.top(queries[:1], 10))
+    return figures
+
+
+def embedding(passages: list[str], model: str) -> dict[str, float]:
+    """Passages a second, ours and sentence-transformers', and how near the vectors are."""
+    import numpy as np
+
+    from subquest.retrieval.encoder import EncoderSpec, open_encoder
+
+    ours = open_encoder(EncoderSpec())
+    ours.encode(passages[:8], query=False)
+    begin, cpu = time.perf_counter(), time.process_time()
+    vectors = ours.encode(passages, query=False)
+    figures = {
+        "passages": len(passages),
+        "per_s": len(passages) / (time.perf_counter() - begin),
+        "per_cpu_s": len(passages) / (time.process_time() - cpu),
+    }
+    try:
+        import sentence_transformers
+    except ImportError:
+        return figures
+    peer = sentence_transformers.SentenceTransformer(model)
+    peer.encode(passages[:8])
+    begin, cpu = time.perf_counter(), time.process_time()
+    theirs = peer.encode(passages, normalize_embeddings=True)
+    figures["sentence_transformers_per_s"] = len(passages) / (time.perf_counter() - begin)
+    figures["sentence_transformers_per_cpu_s"] = len(passages) / (time.process_time() - cpu)
+    cosines = (vectors * theirs).sum(1)
+    figures["cosine_mean"], figures["cosine_lowest"] = float(np.mean(cosines)), float(np.min(cosines))
+    return figures
+
+
+def main(argv: list[str]) -> dict[str, Any]:
+    parser = argparse.ArgumentParser(prog="subquest bench dense", description=__doc__)
+    parser.add_argument("--rows", type=int, default=200_000)
+    parser.add_argument("--corpus", type=Path, action="append", default=[], help="jsonl.gz; may be given several times")
+    parser.add_argument("--questions", type=Path, action="append", default=[])
+    parser.add_argument("--limit", type=int, default=20_000, help="passages of the corpora that are embedded")
+    parser.add_argument("--model", default="all-MiniLM-L6-v2", help="what sentence-transformers loads")
+    args = parser.parse_args(argv)
+    figures: dict[str, Any] = {}
+    with tempfile.TemporaryDirectory(prefix="subquest-bench-") as scratch:
+        figures["exact"] = exact(args.rows, Path(scratch))
+        if args.corpus:
+            passages = [f"{d['title']}\n{d['text']}" for path in args.corpus for d in read(path)][: args.limit]
+            questions = [q["question"] for path in args.questions for q in read(path)] or passages[:200]
+            figures["embedding"] = embedding(passages[:400], args.model)
+            figures["approximate"] = approximate(passages, questions[:500], Path(scratch))
+    ratios = {"exact search, share of the read speed": figures["exact"]["read_ms"] / figures["exact"]["subquest_ms"]}
+    found = figures.get("embedding", {})
+    if "sentence_transformers_per_s" in found:
+        ratios["embedding / sentence-transformers"] = found["per_s"] / found["sentence_transformers_per_s"]
+    for name, values in {**figures, "ratios": ratios}.items():
+        print(f"{name:12}", {key: round(value, 3) for key, value in values.items()}, file=sys.stderr)
+    return {"name": "dense", "figures": figures, "ratios": ratios}
+
+
+def read(path: Path) -> list[dict[str, Any]]:
+    with gzip.open(path, "rt") as file:
+        return [json.loads(line) for line in file]
+
+
+if __name__ == "__main__":
+    print(json.dumps(main(sys.argv[1:])))
