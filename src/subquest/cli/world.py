@@ -6,6 +6,7 @@ import argparse
 import json
 import os
 import sys
+import threading
 from pathlib import Path
 
 from ..errors import UsageError
@@ -44,7 +45,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
     plans = actions.add_parser("plans", help="rewrite triples and >> forms of gold plans into natural sub-questions")
     plans.add_argument("source", type=Path, help="questions as jsonl or jsonl.gz (MuSiQue, 2WikiMultiHopQA, ours)")
-    plans.add_argument("--out", type=Path, help="where the rewritten questions go (default: standard output)")
+    plans.add_argument("--out", type=Path, help="where the rewritten questions go (without it they are only counted)")
     for each in (make, check, sample, plans):
         each.add_argument("--json", action="store_true", help="print one JSON document")
 
@@ -137,7 +138,8 @@ def _sample(args: argparse.Namespace) -> int:
 
 
 def _site(args: argparse.Namespace) -> int:
-    from ..worlds.site import Site, serve
+    from ..worlds.site import Site
+    from ..worlds.site_server import serve
 
     site = Site.open(args.folder)
     if args.write is not None:
@@ -146,7 +148,10 @@ def _site(args: argparse.Namespace) -> int:
         return 0
     with serve(site, args.port) as url:
         print(f"{url} (Ctrl-C stops)", file=sys.stderr)
-        serve.wait()
+        try:
+            threading.Event().wait()
+        except KeyboardInterrupt:
+            print("stopped", file=sys.stderr)
     return 0
 
 

@@ -8,17 +8,19 @@ get their capitals (from the whole question), a question mark and clean spacing.
 
 from __future__ import annotations
 
+import dataclasses
 import gzip
+import io
 import json
 import re
-import sys
 import unicodedata
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
+from ..codec import to_dict
 from ..errors import DataError
 from ..record import Question, Step
 
@@ -263,7 +265,7 @@ def _from_triple(text: str, question: Question, earlier: list[Step], report: Pla
 
 
 def _link(subject: str, question: Question, earlier: list[Step]) -> int:
-    """The step whose answer the subject is; 0 where it is none. The nearest match wins, a name in the question never."""
+    """The step whose answer the subject is, by likeness of names; 0 where it is none."""
     if "#" in subject:
         return 0
     best, score = 0, 0.0
@@ -317,7 +319,7 @@ def polish(text: str, whole: str) -> str:
     """A bare question with spacing, capitals as in the whole question, and a question mark."""
     text = re.sub(r"\s+([?,.;:])", r"\1", re.sub(r"\s+", " ", text.strip()))
     text = re.sub(r"\s+'s\b", "'s", text)
-    capitals = {}
+    capitals: dict[str, str] = {}
     for word in re.findall(r"(?<=\s)[A-Z][\w'’-]*", whole):
         if word.lower() not in SMALL_WORDS:
             capitals.setdefault(word.lower(), word)
@@ -329,44 +331,30 @@ def polish(text: str, whole: str) -> str:
 
 def read_questions(path: Path) -> Iterator[Question]:
     """Questions of a jsonl or jsonl.gz file in our form; unknown fields are kept in `meta`."""
-    known = {
-        "id",
-        "question",
-        "answers",
-        "dataset",
-        "split",
-        "hops",
-        "type",
-        "supporting_titles",
-        "supporting_ids",
-        "context_ids",
-        "level",
-    }
-    opened: Any = gzip.open(path, "rt", encoding="utf-8") if path.suffix == ".gz" else path.open(encoding="utf-8")
-    with opened as lines:
+    with gzip.open(path, "rt", encoding="utf-8") if path.suffix == ".gz" else path.open(encoding="utf-8") as lines:
         for n, line in enumerate(lines, 1):
             try:
-                row = json.loads(line)
-                plan = tuple(
-                    Step(s["question"], s.get("answer", ""), s.get("support", ""))
-                    for s in row.get("decomposition") or ()
-                )
-                fields = {
-                    k: tuple(v) if isinstance(v, list) else v for k, v in row.items() if k in known and v is not None
-                }
-                meta = {k: v for k, v in row.items() if k not in known and k != "decomposition"}
-                yield Question(**fields, decomposition=plan, meta=meta)
+                yield _question(json.loads(line))
             except (json.JSONDecodeError, KeyError, TypeError) as error:
                 raise DataError(f"{path}:{n}: not a question ({error})") from None
 
 
+def _question(row: dict[str, Any]) -> Question:
+    known = {f.name for f in dataclasses.fields(Question)} - {"decomposition", "meta"}
+    fields: dict[str, Any] = {
+        k: tuple(v) if isinstance(v, list) else v for k, v in row.items() if k in known and v is not None
+    }
+    plan = tuple(Step(s["question"], s.get("answer", ""), s.get("support", "")) for s in row.get("decomposition") or ())
+    meta = {k: v for k, v in row.items() if k not in known and k not in ("decomposition", "meta")}
+    return Question(**fields, decomposition=plan, meta={**row.get("meta", {}), **meta})
+
+
 def rewrite_file(source: Path, out: Path | None) -> PlanReport:
-    """Rewrites a file of questions; those without a plan or with a refused one are left out and counted."""
+    """Rewrites a file of questions (or only counts, without `out`); refused plans are left out and counted."""
     report = PlanReport()
     if not source.is_file():
         raise DataError(f"{source} does not exist")
-    target: TextIO = out.open("w", encoding="utf-8") if out is not None else sys.stdout
-    try:
+    with out.open("w", encoding="utf-8") if out is not None else io.StringIO() as target:
         for question in read_questions(source):
             if not question.decomposition:
                 report.refused["no plan"] += 1
@@ -381,11 +369,5 @@ def rewrite_file(source: Path, out: Path | None) -> PlanReport:
                 report.unchanged += 1
             else:
                 report.rewritten += 1
-            if out is not None:
-                from ..codec import to_dict
-
-                target.write(json.dumps(to_dict(natural), ensure_ascii=False) + "\n")
-    finally:
-        if out is not None:
-            target.close()
+            target.write(json.dumps(to_dict(natural), ensure_ascii=False) + "\n")
     return report

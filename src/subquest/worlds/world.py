@@ -197,14 +197,20 @@ def _blocks(job: tuple[Recipe, int]) -> tuple[bytes, ...]:
     for article in part.articles:
         e = article.entity
         corpus.append({"id": e.id, "title": e.title, "text": article.text})
-        stated = [[f.subject, f.relation, f.object, start, start + len(f.surface)] for f, start in article.facts]
-        row: dict[str, Any] = {"id": e.id, "name": e.name, "kind": e.kind, "aliases": e.aliases, "facts": stated}
-        if "adjective" in e.facts:
-            row["adjective"] = e.facts["adjective"]
-        facts.append(row)
+        facts.append(fact_row(article))
         redirects += [{"alias": alias, "title": e.title, "id": e.id} for alias in e.aliases]
     questions = [to_dict(q) for q in part.questions]
     return tuple(_lines(rows) for rows in (corpus, facts, questions, redirects))
+
+
+def fact_row(article: Article) -> dict[str, Any]:
+    """An article's line of `facts.jsonl`: each fact with the place of its surface form in the text."""
+    e = article.entity
+    stated = [[f.subject, f.relation, f.object, start, start + len(f.surface)] for f, start in article.facts]
+    row: dict[str, Any] = {"id": e.id, "name": e.name, "kind": e.kind, "aliases": e.aliases, "facts": stated}
+    if "adjective" in e.facts:
+        row["adjective"] = e.facts["adjective"]
+    return row
 
 
 def _lines(rows: Sequence[Any]) -> bytes:
