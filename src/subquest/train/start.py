@@ -31,7 +31,7 @@ async def train(
 ) -> TrainRun:
     """Run a recipe, or go on with it where `out` already holds its run; stops in time where `minutes` are given."""
     run = TrainRun(out, recipe, minutes=minutes)
-    place = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+    place = torch.device(device or ("cuda:0" if torch.cuda.is_available() else "cpu"))
     dev = load_material(recipe.dev) if recipe.dev else Material([], [])
     material = load_material(recipe.data) if recipe.kind == "rl" else Material([], [])
     say(f"{len(material.questions)} training and {len(dev.questions)} dev questions")
