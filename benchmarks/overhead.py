@@ -4,7 +4,7 @@
 
 Each side runs in a process of its own, alone, and acts out the same scene (`_overhead_scenario.py`): the same
 messages, replies, searches and latency. CPU time is user and system time of the process after imports and a warm-up.
-Ours does what it always does: budgets, tag parsing, events, shielding, exact segments with token ids, full episodes.
+Ours does what it always does: budgets, tag parsing, events, shielding, evidence, segments and full episodes.
 LangGraph is installed from PyPI into an environment of its own in the user's cache folder.
 """
 
@@ -26,40 +26,44 @@ import _overhead_scenario as scene
 
 HERE = Path(__file__).resolve().parent
 LANGGRAPH = "langgraph>=1,<2"
+OURS, OURS_TOKENS = "subquest", "subquest with token ids"
+"""Like the peer, the first sees text only. The second also has the scripted model tokenise all it reads and writes."""
+PEER, PEER_CHAT = "langgraph", "langgraph with langchain's chat model"
 
 
 def main(argv: list[str]) -> dict[str, Any]:
     parser = argparse.ArgumentParser(prog="overhead", description=__doc__)
     parser.add_argument("--episodes", type=int, default=1000)
-    parser.add_argument("--side", choices=["ours"], help=argparse.SUPPRESS)
+    parser.add_argument("--rounds", type=int, default=3, help="the sides take turns; each figure is its lowest")
+    parser.add_argument("--side", choices=["text", "tokens"], help=argparse.SUPPRESS)
     args = parser.parse_args(argv)
     if args.side:
-        return asyncio.run(measure(args.episodes))
-    count = str(args.episodes)
-    peer = peer_python()
-    script = str(HERE / "_overhead_langgraph.py")
+        return asyncio.run(measure(args.episodes, token_ids=args.side == "tokens"))
+    peer = [peer_python(), str(HERE / "_overhead_langgraph.py")]
+    ours = [sys.executable, str(HERE / "overhead.py"), "--episodes", str(args.episodes), "--side"]
     sides = {
-        "subquest": [sys.executable, str(HERE / "overhead.py"), "--side", "ours", "--episodes", count],
-        "langgraph": [peer, script, "plain", count],
-        "langgraph, langchain chat model": [peer, script, "chat", count],
+        OURS: [*ours, "text"],
+        OURS_TOKENS: [*ours, "tokens"],
+        PEER: [*peer, "plain", str(args.episodes)],
+        PEER_CHAT: [*peer, "chat", str(args.episodes)],
     }
-    figures = {name: json.loads(_output(command)) for name, command in sides.items()}
-    ours = figures["subquest"]
+    rounds = [{name: json.loads(_output(command)) for name, command in sides.items()} for _ in range(args.rounds)]
+    figures = {name: {key: min(r[name][key] for r in rounds) for key in rounds[0][name]} for name in sides}
     ratios = {
-        f"{what}, {name} / subquest": side[key] / ours[key]
-        for name, side in figures.items()
-        if name != "subquest"
+        f"{what}, {peer} / {side}": figures[peer][key] / figures[side][key]
         for what, key in (("CPU per turn", "cpu_us_per_turn"), ("memory per episode", "peak_kb_per_episode"))
+        for peer in (PEER, PEER_CHAT)
+        for side in (OURS, OURS_TOKENS)
     }
     print(f"{args.episodes} episodes at once, {scene.TURNS} model turns each", file=sys.stderr)
-    print(f"{'':34}{'CPU us/turn':>12}{'peak MB':>9}{'kB/episode':>12}", file=sys.stderr)
-    for name, side in figures.items():
-        numbers = f"{side['cpu_us_per_turn']:12.0f}{side['peak_mb']:9.0f}{side['peak_kb_per_episode']:12.1f}"
-        print(f"{name:34}{numbers}", file=sys.stderr)
+    print(f"{'':38}{'CPU us/turn':>12}{'peak MB':>9}{'kB/episode':>12}", file=sys.stderr)
+    for name, figure in figures.items():
+        numbers = f"{figure['cpu_us_per_turn']:12.0f}{figure['peak_mb']:9.0f}{figure['peak_kb_per_episode']:12.1f}"
+        print(f"{name:38}{numbers}", file=sys.stderr)
     return {"name": "overhead", "figures": figures, "ratios": ratios}
 
 
-async def measure(episodes: int) -> dict[str, Any]:
+async def measure(episodes: int, *, token_ids: bool) -> dict[str, Any]:
     from subquest.engine.scripted import Context, ScriptedEngine
     from subquest.record import Document, Hit
     from subquest.systems.coda import CoDA
@@ -77,7 +81,8 @@ async def measure(episodes: int) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
         Path(folder, "planner.md").write_text(f"{scene.PLANNER}\n--- user\n$question\n")
         Path(folder, "executor.md").write_text(f"{scene.EXECUTOR}\n--- user\n$task\n")
-        return await _measured(CoDA(ScriptedEngine(reply, latency=scene.LATENCY), Stub(), prompts=folder), episodes)
+        engine = ScriptedEngine(reply, latency=scene.LATENCY, token_ids=token_ids)
+        return await _measured(CoDA(engine, Stub(), prompts=folder), episodes)
 
 
 async def _measured(agent: Any, episodes: int) -> dict[str, Any]:
