@@ -3,6 +3,8 @@
 from dataclasses import replace
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from subquest.judge import AnswerCase, StepCase, rules
 from subquest.judge.rules import judge_answer, judge_step
@@ -168,6 +170,20 @@ def test_answers(question: str, gold: str, prediction: str, right: bool) -> None
 def test_any_gold_answer_will_do() -> None:
     assert judge_answer(AnswerCase("how far?", ("2.6 parsecs", "8.6 ly"), "8.6 light years")).yes
     assert judge_answer(AnswerCase("how far?", (), "8.6")).yes is False
+
+
+_PIECES = ["ſep 3 1999", "May", "12", "١٢", "km", "The", "X.", "or", "Mara Quill", "\n", "-", "a", "9" * 400]
+_text = st.one_of(st.text(max_size=60), st.lists(st.sampled_from(_PIECES)).map(" ".join))
+
+
+@settings(deadline=None)
+@given(_text, _text, _text, st.sampled_from(["planner", "filter", "answerer"]))
+def test_rules_survive_any_text(a: str, b: str, c: str, role: str) -> None:
+    assert judge_answer(AnswerCase(a, (b, c), c)).yes is not None
+    case = StepCase(
+        role, "1", a, (b,), c, content=c, query=b, queries=(a,), memory=(b, c), documents=a, sub_answers=(a, b)
+    )
+    assert judge_step(case).yes is not None
 
 
 def test_what_rules_see() -> None:

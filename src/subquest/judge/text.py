@@ -125,7 +125,7 @@ def dates(text: str) -> list[Date]:
             found.append(
                 Date(
                     int(parts["year"]) if parts.get("year") else None,
-                    (int(month) if month.isdigit() else _MONTH[month.lower()]) if month else None,
+                    (int(month) if month.isdigit() else _MONTH[month.casefold()]) if month else None,
                     int(parts["day"]) if parts.get("day") else None,
                 )
             )

@@ -40,8 +40,8 @@ def normalize(text: str) -> str:
     """The answer's normal form: its tokens, joined by single spaces."""
     if _CJK.search(text) or _FULL_WIDTH.search(text):
         text = "".join(map(_narrow, text))
-    text = _ARTICLES.sub(" ", text.lower().translate(_PUNCTUATION))
-    return " ".join(_CJK.sub(r" \1 ", text).split())
+    text = _CJK.sub(r" \1 ", text.lower().translate(_PUNCTUATION))
+    return " ".join(_ARTICLES.sub(" ", text).split())
 
 
 def _narrow(character: str) -> str:
