@@ -11,6 +11,7 @@ from subquest.models import smollm2_path
 pytest.importorskip("xllamacpp", reason="the embedded extra is not installed")
 
 from subquest.engine.embedded import EmbeddedEngine
+from subquest.engine.embedded.derived import derived
 from subquest.engine.embedded.library import library
 from subquest.engine.embedded.model import Model, Stretch
 
@@ -42,7 +43,8 @@ def written_alone(_model_file: None) -> Iterator[Check]:
     Equal text cannot be asked for: passes of different width round differently, and near ties then fall either way.
     So each token's log-probability must agree, and each must be as likely as the likeliest, up to that rounding.
     """
-    model = Model(library(), smollm2_path(), adapter=None, cells=2048, sequences=1, batch=512, threads=1)
+    file = derived(smollm2_path(), None) or smollm2_path()
+    model = Model(library(), file, adapter=None, cells=2048, sequences=1, batch=512, threads=1)
 
     def check(session: Session) -> None:
         model.drop(0)

@@ -2,10 +2,9 @@
 
 import asyncio
 
-import numpy as np
 import pytest
 
-from subquest.engine import Engine, Message, Sampling, Session
+from subquest.engine import Engine, Generation, Message, Sampling, Session
 from subquest.engine.embedded import EmbeddedEngine, EmbeddedSession
 from subquest.engine.embedded.worker import Tape
 from subquest.errors import ContextOverflow, EngineError, EngineRefused, EngineUnavailable, UsageError
@@ -126,16 +125,21 @@ async def test_a_shared_beginning_is_read_once(engine: EmbeddedEngine) -> None:
     assert (await later.generate(Sampling(max_tokens=4))).usage.cached_tokens > 100
 
 
-async def test_seeds_repeat_and_log_probs_are_those_of_a_second_reading(engine: EmbeddedEngine) -> None:
-    session = await engine.open([Message("user", "Name an animal.")])
-    sampling = Sampling(max_tokens=12, temperature=1.3, top_k=40, seed=5, logprobs=True)
-    one, two = session.fork(), session.fork()
-    first, second = await one.generate(sampling), await two.generate(sampling)
+async def test_seeds_repeat() -> None:
+    """Exactly so only for the same history: passes of other widths round differently."""
+
+    async def draw(seed: int) -> Generation:
+        engine = make(context=256)
+        session = await engine.open([Message("user", "Name an animal.")])
+        turn = await session.generate(Sampling(max_tokens=8, temperature=1.3, top_k=40, seed=seed, logprobs=True))
+        await engine.close()
+        return turn
+
+    first, second, third = await draw(5), await draw(5), await draw(6)
     assert first.token_ids == second.token_ids
-    third = await session.generate(Sampling(max_tokens=12, temperature=1.3, top_k=40, seed=6))
-    assert third.token_ids != first.token_ids
+    assert first.logprobs == second.logprobs
+    assert first.token_ids != third.token_ids
     assert first.logprobs is not None
-    assert np.allclose(first.logprobs, second.logprobs or (), atol=0.05)
     assert all(p < 0 for p in first.logprobs)
 
 
@@ -204,9 +208,9 @@ async def test_a_context_that_does_not_fit_is_refused_and_stays_as_it_was() -> N
 
 
 async def test_sessions_beyond_the_cache_wait_and_write_the_same(written_alone: Check) -> None:
-    """Four contexts of about 100 tokens in 256 cells: caches are dropped, turns wait, nothing is mixed or lost."""
+    """Three contexts of about 100 tokens in 256 cells: caches are dropped, turns wait, nothing is mixed or lost."""
     engine = make(context=256, cells=256)
-    questions = [f"{number} " + "apples and pears " * 20 + question for number, question in enumerate(QUESTIONS[:4], 3)]
+    questions = [f"{number} " + "apples and pears " * 18 + question for number, question in enumerate(QUESTIONS[:3], 3)]
     for session in await asyncio.gather(*(ask(engine, question, 4) for question in questions)):
         written_alone(session)
     await engine.close()
@@ -235,6 +239,12 @@ async def test_closing_the_engine_ends_what_runs() -> None:
         await task
     with pytest.raises(EngineRefused, match="closed"):
         await session.generate(Sampling())
+    with pytest.raises(EngineRefused, match="closed"):
+        await session.append("more")
+    with pytest.raises(EngineRefused, match="closed"):
+        await engine.open([Message("user", "Hello.")])
+    with pytest.raises(EngineRefused, match="closed"):
+        engine.count_tokens("Hello.")
     await session.close()
 
 

@@ -29,6 +29,17 @@ LONG_TEXT = 20_000
 """Characters from which on a text is tokenised in a thread, so that the event loop goes on."""
 
 
+def usable_cores() -> int:
+    """Cores this process may use, by its affinity and its container's quota; small models gain nothing beyond eight."""
+    cores = len(os.sched_getaffinity(0))
+    try:
+        quota, period = Path("/sys/fs/cgroup/cpu.max").read_text().split()
+        cores = min(cores, max(1, int(quota) // int(period)))
+    except (OSError, ValueError):  # no quota
+        pass
+    return min(cores, 8)
+
+
 class EmbeddedEngine:
     """A GGUF model run by llama.cpp in this process: no key, no network, no server.
 
@@ -64,7 +75,7 @@ class EmbeddedEngine:
             cells=room,
             sequences=SEQUENCES,
             batch=min(BATCH, room),
-            threads=threads or len(os.sched_getaffinity(0)),
+            threads=threads or usable_cores(),
         )
         self.path = file
         self.adapter = lora

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import ctypes as c
 import os
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -26,7 +28,7 @@ class Stretch(NamedTuple):
 
 
 class Vocabulary:
-    """Text to tokens and back. Read-only, so it may be used from any thread."""
+    """Text to tokens and back, from any thread; once the model is freed it refuses."""
 
     def __init__(self, calls: Any, model: int) -> None:
         self._calls = calls
@@ -36,6 +38,18 @@ class Vocabulary:
         self.end = int(calls.llama_vocab_eos(self._vocab))
         self.adds_bos = bool(calls.llama_vocab_get_add_bos(self._vocab))
         self._pieces: dict[int, bytes] = {}
+        self._lock = threading.Lock()
+
+    @contextmanager
+    def _open(self) -> Iterator[int]:
+        with self._lock:
+            if self._vocab is None:
+                raise EngineRefused("the embedded engine is closed")
+            yield self._vocab
+
+    def close(self) -> None:
+        with self._lock:
+            self._vocab = None
 
     def encode(self, text: str, special: bool = False) -> list[int]:
         """Token ids of a text; `special` says whether special tokens written in it are recognised."""
@@ -43,7 +57,8 @@ class Vocabulary:
         room = len(raw) + 8
         while True:
             out = (c.c_int32 * room)()
-            n = self._calls.llama_tokenize(self._vocab, raw, len(raw), out, room, False, special)
+            with self._open() as vocab:
+                n = self._calls.llama_tokenize(vocab, raw, len(raw), out, room, False, special)
             if n >= 0:
                 return list(out[:n])
             room = -n
@@ -52,13 +67,11 @@ class Vocabulary:
         """The bytes of one token; control tokens show their name. Bytes of one character may span tokens."""
         known = self._pieces.get(token)
         if known is None:
-            room = 64
-            out = (c.c_char * room)()
-            n = self._calls.llama_token_to_piece(self._vocab, token, out, room, 0, True)
+            out = (c.c_char * 256)()  # the longest tokens of known vocabularies have 128 bytes
+            with self._open() as vocab:
+                n = self._calls.llama_token_to_piece(vocab, token, out, len(out), 0, True)
             if n < 0:
-                room = -n
-                out = (c.c_char * room)()
-                n = self._calls.llama_token_to_piece(self._vocab, token, out, room, 0, True)
+                raise EngineRefused(f"llama.cpp cannot show token {token}")
             known = self._pieces[token] = out.raw[:n]
         return known
 
@@ -67,7 +80,8 @@ class Vocabulary:
 
     def ends(self, token: int) -> bool:
         """Whether the token ends a turn."""
-        return bool(self._calls.llama_vocab_is_eog(self._vocab, token))
+        with self._open() as vocab:
+            return bool(self._calls.llama_vocab_is_eog(vocab, token))
 
 
 class Model:
@@ -101,10 +115,11 @@ class Model:
         self._model = calls.llama_model_load_from_file(os.fsencode(path), params)
         if not self._model:
             raise EngineRefused(f"llama.cpp cannot load {path}: the file is damaged or its architecture is unknown")
+        self.vocabulary = Vocabulary(calls, self._model)
         try:
-            if calls.llama_model_has_encoder(self._model) or calls.llama_model_is_recurrent(self._model):
+            kinds = (calls.llama_model_has_encoder, calls.llama_model_is_recurrent, calls.llama_model_is_hybrid)
+            if any(kind(self._model) for kind in kinds):
                 raise EngineRefused(f"{path} is not a plain decoder model, which the embedded engine needs")
-            self.vocabulary = Vocabulary(calls, self._model)
             self.trained_context = int(calls.llama_model_n_ctx_train(self._model))
             self.template = (calls.llama_model_chat_template(self._model, None) or b"").decode()
             self.architecture = self.meta("general.architecture")
@@ -176,6 +191,7 @@ class Model:
         self._calls.llama_memory_seq_rm(self._memory, sequence, start, -1)
 
     def free(self) -> None:
+        self.vocabulary.close()
         if self._context:
             self._calls.llama_free(self._context)
         if self._model:
