@@ -40,6 +40,7 @@ MIN_TEXT = 40
 MIN_ARRAY = 16
 """The same for numbers in a list."""
 
+_ATOMS = frozenset((int, float, bool, type(None)))
 _RAW, _ZLIB = b"\0", b"\1"
 _COMMON = (
     b'"answer":"forced":true,"confidence":null,"stop_reason":"forced"abstained"failed"cancelled"no answer"meta":{}'
@@ -118,7 +119,13 @@ def _pack(value: Any, intern: Intern) -> Any:
     if kind is str:
         return value if len(value) < MIN_TEXT else _pack_text(value, intern)
     if kind is dict:
-        return {("$" + k if k[:1] == "$" else k): _pack(v, intern) for k, v in value.items()}
+        out = {
+            key: inner if (t := type(inner)) in _ATOMS or (t is str and len(inner) < MIN_TEXT) else _pack(inner, intern)
+            for key, inner in value.items()
+        }
+        if "$" in "".join(out):
+            out = {("$" + key if key[:1] == "$" else key): inner for key, inner in out.items()}
+        return out
     if kind is list or kind is tuple:
         if len(value) >= MIN_ARRAY:
             types = set(map(type, value))
