@@ -7,6 +7,7 @@ have one: `{"source": "manual.pdf", "year": [2023, 2024]}`.
 from __future__ import annotations
 
 import sqlite3
+from bisect import bisect_left, bisect_right
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -32,10 +33,14 @@ def allowed_numbers(db: sqlite3.Connection, where: Filter) -> list[int]:
     return [number for (number,) in db.execute(query, values)]
 
 
-def hidden_bits(numbers: Sequence[int], allowed: set[int], removed: bytearray | None) -> bytearray:
-    """A bit for each of a segment's documents that is not allowed, or removed."""
+def hidden_bits(numbers: Sequence[int], allowed: Sequence[int], removed: bytearray | None) -> bytearray:
+    """A bit for each of a segment's documents that is not allowed, or removed; all numbers ascend."""
     bits = bytearray(b"\xff") * ((len(numbers) + 63) // 64 * 8)
-    for local, number in enumerate(numbers):
-        if number in allowed and not (removed and removed[local >> 3] >> (local & 7) & 1):
+    if not numbers:
+        return bits
+    local = 0
+    for number in allowed[bisect_left(allowed, numbers[0]) : bisect_right(allowed, numbers[-1])]:
+        local = bisect_left(numbers, number, local)
+        if numbers[local] == number and not (removed and removed[local >> 3] >> (local & 7) & 1):
             bits[local >> 3] &= ~(1 << (local & 7)) & 0xFF
     return bits

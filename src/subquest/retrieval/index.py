@@ -61,6 +61,7 @@ class Index:
         self._connections: list[sqlite3.Connection] = []
         self._lock = threading.Lock()
         self._encoder_lock = threading.Lock()
+        self._filters: dict[tuple[int, str], tuple[list[bytearray], list[bytearray]]] = {}
         self._closed = False
         db = self._db()
         self.analysis = Analysis(**store.get(db, "analysis", {}))
@@ -168,18 +169,7 @@ class Index:
     def _rank(
         self, snapshot: Snapshot, queries: Sequence[str], k: int, mode: Mode, where: Filter | None, bm25: BM25
     ) -> list[list[Scored]]:
-        lexical_hidden: list[bytearray | None] | None = None
-        dense_hidden: list[bytearray | None] | None = None
-        if where is not None:
-            allowed = set(allowed_numbers(self._db(), where))
-            lexical_hidden = [
-                hidden_bits(part.segment.numbers, allowed, part.removed.bits if part.removed else None)
-                for part in snapshot.lexical.parts
-            ]
-            if isinstance(snapshot.dense, Dense):
-                dense_hidden = [
-                    hidden_bits(part.file.numbers.tolist(), allowed, part.hidden) for part in snapshot.dense.parts
-                ]
+        lexical_hidden, dense_hidden = (None, None) if where is None else self._hidden(snapshot, where)
         if isinstance(snapshot.dense, MissingDependency) and mode != "bm25":
             raise snapshot.dense
         if mode == "auto":
@@ -197,6 +187,23 @@ class Index:
         if mode == "dense":
             return dense
         return [self.fusion.fuse(a, b, k) for a, b in zip(lexical, dense, strict=True)]
+
+    def _hidden(self, snapshot: Snapshot, where: Filter) -> tuple[list[bytearray], list[bytearray]]:
+        """What a filter hides in each segment and vector file; remembered for the generation."""
+        key = (snapshot.generation, repr(sorted(where.items())))
+        found = self._filters.get(key)
+        if found is None:
+            allowed = allowed_numbers(self._db(), where)
+            lexical = [
+                hidden_bits(part.segment.numbers, allowed, part.removed.bits if part.removed else None)
+                for part in snapshot.lexical.parts
+            ]
+            parts = snapshot.dense.parts if isinstance(snapshot.dense, Dense) else ()
+            dense = [hidden_bits(part.file.numbers.tolist(), allowed, part.hidden) for part in parts]
+            kept = {k: v for k, v in list(self._filters.items())[-7:] if k[0] == snapshot.generation}
+            found = (lexical, dense)
+            self._filters = {**kept, key: found}
+        return found
 
     @property
     def encoder(self) -> Encoder:
