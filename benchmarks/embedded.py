@@ -150,13 +150,14 @@ def _llama(threads: int, rounds: int, build: str, file: str, lora: str | None = 
     from subquest.engine.embedded.model import Model, Stretch
 
     adapter = Path(lora) if lora else None
-    room = {"cells": 2048, "sequences": SESSIONS, "batch": 512}
+    room = {"cells": 2048, "sequences": SESSIONS, "batch": 128}
     model = Model(library(build), Path(file), adapter=adapter, threads=threads, **room)  # type: ignore[arg-type]
     ids = _ids(PROMPT)
 
     def read() -> None:
         model.drop(0)
-        model.step([Stretch(0, 0, ids, True)])
+        for at in range(0, PROMPT, 128):
+            model.step([Stretch(0, at, ids[at : at + 128], at + 128 == PROMPT)])
 
     def write(sequences: int) -> Callable[[], None]:
         def go() -> None:
