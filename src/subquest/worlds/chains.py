@@ -46,6 +46,8 @@ class Hop:
     value: Entity | Date | int | str
     support: str
     """Id of the article that states the fact."""
+    answers: tuple[str, ...]
+    """Forms of the value, first the one that stands in that article."""
 
 
 @dataclass(slots=True)
@@ -72,12 +74,17 @@ class Statements:
 
     articles: dict[tuple[str, str], dict[Atom, list[str]]] = field(default_factory=dict)
     titles: dict[str, str] = field(default_factory=dict)
+    texts: dict[str, str] = field(default_factory=dict)
+    places: dict[tuple[str, str, str], int] = field(default_factory=dict)
+    """(article, subject, relation) to where the value first stands in the article's text."""
 
     def add(self, article: Article) -> None:
-        self.titles[article.entity.id] = article.entity.title
-        for fact, _ in article.facts:
+        id_ = article.entity.id
+        self.titles[id_], self.texts[id_] = article.entity.title, article.text
+        for fact, start in article.facts:
+            self.places.setdefault((id_, fact.subject, fact.relation), start)
             by_value = self.articles.setdefault((fact.subject, fact.relation), {})
-            by_value.setdefault(fact.object, []).append(article.entity.id)
+            by_value.setdefault(fact.object, []).append(id_)
 
     def where(self, subject: Entity, relation: str, value: Atom, prefer: str) -> str | None:
         """An article that states the fact, the preferred one if it does."""
@@ -85,6 +92,15 @@ class Statements:
         if found is None:
             return subject.id if subject.core and relation in CORE_FACTS[subject.kind] else None
         return prefer if prefer in found else found[0]
+
+    def as_written(self, article: str, subject: str, relation: str, forms: tuple[str, ...]) -> tuple[str, ...]:
+        """The forms of a value, with the one that the article uses first."""
+        start = self.places.get((article, subject, relation))
+        if start is None:
+            return forms
+        text = self.texts[article]
+        used = [f for f in forms if text.startswith(f, start)]
+        return tuple(dict.fromkeys([*sorted(used, key=len, reverse=True)[:1], *forms]))
 
 
 class Words:
@@ -206,7 +222,10 @@ class Walker:
             return None
         atom = value.id if isinstance(value, Entity) else value.iso if isinstance(value, Date) else value
         support = self.statements.where(e, relation, atom, e.id)
-        return Hop(relation, False, e, value, support) if support else None
+        if support is None:
+            return None
+        forms = self.statements.as_written(support, e.id, relation, answer_texts(value, relation, e))
+        return Hop(relation, False, e, value, support, forms)
 
     def backward(self, e: Entity, inverse: str) -> Hop | None:
         """The hop to the only thing on the other side of an inverse relation."""
@@ -217,7 +236,7 @@ class Walker:
             if item.facts.get(relation) is e:
                 support = self.statements.where(item, relation, e.id, e.id)
                 if support:
-                    return Hop(inverse, True, e, item, support)
+                    return Hop(inverse, True, e, item, support, answer_texts(item, inverse))
         return None
 
     def listed(self, e: Entity, inverse: str) -> list[Entity]:

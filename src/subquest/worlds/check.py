@@ -166,15 +166,19 @@ class Checker:
             if country not in self.base.forward.get((str(province), "country"), {country}):
                 self._problem(f"{country}: its capital {city} lies in another country")
 
-    def _text(self, value: Atom, relation: str) -> str:
-        """The value as an answer begins: a name, a date, a number without its unit."""
+    def _says(self, answer: str, value: Atom, relation: str) -> bool:
+        """Whether an answer is one of the forms of a value; a unit may follow a number."""
+        return any(answer == t or answer.startswith(f"{t} ") for t in self._texts(value, relation))
+
+    def _texts(self, value: Atom, relation: str) -> tuple[str, ...]:
+        """How the value is written: a name, a date in both orders, a number without its unit."""
         if isinstance(value, str) and value in self.names:
-            return self.names[value].name
+            return (self.names[value].name,)
         kind = RELATIONS[relation].value if relation in RELATIONS else "number"
         if kind == "date":
             year, month, day = (int(p) for p in str(value).split("-"))
-            return f"{day} {MONTHS[month - 1]} {year}"
-        return number(int(value)) if kind == "number" and isinstance(value, int) else str(value)
+            return f"{day} {MONTHS[month - 1]} {year}", f"{MONTHS[month - 1]} {day}, {year}"
+        return (number(int(value)) if kind == "number" and isinstance(value, int) else str(value),)
 
     def _question(self, q: Question) -> None:
         self.report.questions += 1
@@ -193,8 +197,8 @@ class Checker:
             self._problem(f"{q.id}: the articles do answer it: {answer}")
             return
         relation = steps[-1][2] if operation[0] in ("last", "then") else ""
-        expected = self._text(answer, relation)
-        if not q.answers or not (q.answers[0] == expected or q.answers[0].startswith(f"{expected} ")):
+        if not q.answers or not self._says(q.answers[0], answer, relation):
+            expected = self._texts(answer, relation)[0]
             self._problem(f"{q.id}: the articles give {expected!r}, the question says {q.answers[:1]}")
         self._steps(q, steps, values)
 
@@ -223,8 +227,10 @@ class Checker:
             for fact in needed:
                 if support not in self.stated.get(fact, ()):
                     self._problem(f"{q.id}: step {i}: article {support} does not state {fact}")
-            if action != "all" and not step.answer.startswith(self._text(value, relation)):
-                self._problem(f"{q.id}: step {i} says {step.answer!r}, the articles {self._text(value, relation)!r}")
+            if action != "all" and not self._says(step.answer, value, relation):
+                self._problem(
+                    f"{q.id}: step {i} says {step.answer!r}, the articles {self._texts(value, relation)[0]!r}"
+                )
 
 
 ORDERED = (

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..record import Step
-from .chains import Chain, Statements, Walker, Words, answer_texts
+from .chains import Chain, Statements, Walker, Words
 from .entity import Date, Entity
 from .programs import Atom, StepRow
 from .region import Region
@@ -79,8 +79,7 @@ class Drafter:
         out = []
         for i, hop in enumerate(chain.hops):
             x = self.words.start(chain) if i == 0 else self.words.reference(hop.source, offset + i)
-            answer = answer_texts(hop.value, hop.relation, hop.source)[0]
-            out.append(Step(self.words.sub_question(hop, x), answer, self.title(hop.support)))
+            out.append(Step(self.words.sub_question(hop, x), hop.answers[0], self.title(hop.support)))
         return out
 
     def title(self, article: str) -> str:

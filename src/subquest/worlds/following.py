@@ -41,7 +41,7 @@ def along_chain(kind: str, d: Drafter, n: int) -> Draft | None:
     if kind != "single" and inverse != (kind == "bridge"):
         return None
     last = chain.hops[-1]
-    answers = answer_texts(last.value, last.relation, last.source)
+    answers = last.answers
     text = d.words.question(chain)
     steps = [Step(text, answers[0], d.title(last.support))] if n == 1 else d.steps(chain)
     return Draft(text, answers, kind, steps, rows(chain, 0), ["last"], [h.support for h in chain.hops])

@@ -144,9 +144,9 @@ def intersection(d: Drafter, n: int) -> Draft | None:
     last = d.words.asking(hop.relation, target)
     text = d.words.fill(d.words.choose(last.questions), f"the {noun} {short}", hop, target)
     ask = d.words.sub_question(hop, d.words.mention(target))
-    step = Step(ask, answer_texts(hop.value, hop.relation, target)[0], d.title(hop.support))
+    step = Step(ask, hop.answers[0], d.title(hop.support))
     return Draft(
-        text, answer_texts(hop.value, hop.relation, target), "intersection", [*steps, step],
+        text, hop.answers, "intersection", [*steps, step],
         [*program, ("of" if hop.inverse else "get", target.id, hop.relation)], ["then", 1, 2], [*supports, hop.support],
     )  # fmt: skip
 
@@ -210,8 +210,7 @@ def superlative(d: Drafter, n: int) -> Draft | None:
     text = d.words.choose(tuple(f.format(whole=whole) for f in forms[0 if least else 1]))
     steps = [list_step(d, owner, inverse, items, x)]
     for item, hop in zip(items, hops, strict=True):
-        answer = answer_texts(hop.value, relation, item)[0]
-        steps.append(Step(d.words.sub_question(hop, d.words.mention(item)), answer, d.title(hop.support)))
+        steps.append(Step(d.words.sub_question(hop, d.words.mention(item)), hop.answers[0], d.title(hop.support)))
     program: list[StepRow] = [("all", owner.id, inverse)]
     program += [("get", f"#1.{i}", relation) for i in range(len(items))]
     operation: list[Atom] = ["best", "min" if least else "max", 1, 2]
