@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from ..errors import DataError, SearchError
+from ..errors import DataError
 from .segment import PythonSegment, append_check
 
 VERSION = 1
@@ -185,7 +185,7 @@ class KernelBuilder:
             if result == -1:
                 raise MemoryError("no memory left while a segment was written")
             if result:
-                raise SearchError(f"{path} could not be written (is the disk full?); what was there before is intact")
+                raise OSError(f"writing failed at {file.tell():,} bytes; is the disk full?")
             append_check(file)
 
     def close(self) -> None:

@@ -18,6 +18,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from ..errors import SearchError
 from ..record import Document
 from . import kernel, store
 from .analysis import Analysis
@@ -226,7 +227,8 @@ class Writer:
 
     def _write_segment(self, collector: Collector) -> str:
         name = f"{uuid.uuid4().hex}.lex"
-        collector.write(self.folder / name)
+        with _new_file(self.folder / name):
+            collector.write(self.folder / name)
         return name
 
     def _list(self, name: str, collector: Collector) -> None:
@@ -315,9 +317,10 @@ class Writer:
         if numbers:
             (size,) = self.db.execute("SELECT length(vector) FROM vectors WHERE number = ?", numbers[:1]).fetchone()
             rows = self.db.execute(f"SELECT vector {where} ORDER BY number", span)
-            write_vectors(self.folder / name, numbers, (row[0] for row in rows), size // 2)
-            if ann.wanted(len(numbers)):
-                ann.build(VectorFile(self.folder / name), (self.folder / name).with_suffix(".ann"))
+            with _new_file(self.folder / name):
+                write_vectors(self.folder / name, numbers, (row[0] for row in rows), size // 2)
+                if ann.wanted(len(numbers)):
+                    ann.build(VectorFile(self.folder / name), (self.folder / name).with_suffix(".ann"))
         elif not segments:
             return
         with store.transaction(self.db):
@@ -336,6 +339,18 @@ class Writer:
             if path.suffix in {".lex", ".vec", ".ann", ".tmp"} and name not in listed:
                 with contextlib.suppress(FileNotFoundError):
                     os.unlink(path)
+
+
+@contextlib.contextmanager
+def _new_file(path: Path) -> Iterator[None]:
+    """A file that cannot be written goes again; what the index shows has not changed by then."""
+    try:
+        yield
+    except BaseException as error:
+        path.unlink(missing_ok=True)
+        if isinstance(error, OSError):
+            raise SearchError(f"{path} could not be written: {error}; what was there before is intact") from error
+        raise
 
 
 def mergeable(segments: Sequence[SegmentRow]) -> list[SegmentRow]:
