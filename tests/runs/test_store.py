@@ -102,6 +102,26 @@ async def test_events_told_live_are_not_stored_twice(tmp_path: Path) -> None:
         assert rows == [(0, 1), (2, 3)]
 
 
+@pytest.mark.parametrize("live", [True, False])
+def test_an_interrupted_episode_begun_again_replaces_what_it_told(tmp_path: Path, live: bool) -> None:
+    path = tmp_path / "r.sqlite"
+    with RunStore.create(path) as run:
+        for event in episode("e", 1, seed=1).events[:3]:
+            run.add_event("e", event)
+    again = episode("e", 1, seed=2)
+    with RunStore.open(path, write=True) as run:
+        assert run.interrupted() == ["e"]
+        for event in again.events if live else ():
+            run.add_event("e", event)
+            run.flush()
+        run.add_episode(again).wait()
+        assert run.episode("e") == again
+        assert run.interrupted() == []
+        run.add_event("e", again.events[0])
+        with pytest.raises(DataError, match="episode 'e' has ended; event 0 comes too late"):
+            run.flush()
+
+
 def test_a_gap_in_the_stream_is_an_error_that_is_not_swallowed(tmp_path: Path) -> None:
     run = RunStore.create(tmp_path / "r.sqlite")
     run.add_event("e", Event(1, "turn", 0.0))

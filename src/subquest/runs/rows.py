@@ -80,6 +80,8 @@ class Rows:
         self._execute = connection.execute
         self._many = connection.executemany
         self.pieces = Pieces(connection)
+        self._telling: set[str] = set()
+        """Ids of episodes whose events are told live through this object."""
 
     def question(self, question: Question) -> int:
         """The number of the question, which is added where it is new."""
@@ -103,7 +105,8 @@ class Rows:
         trajectories = data.pop("trajectories", [])
         errors = data.pop("errors", [])
         events = data.pop("events", [])
-        last = self._last_event(episode.id)
+        last = self._last_event(episode.id, begins_anew=bool(events) and episode.id not in self._telling)
+        self._telling.discard(episode.id)
         untold = [e for e in events if last is None or e["seq"] > last]
         cursor = self._execute(
             "INSERT INTO episode (id, question, attempt, system, model, answer, stop_reason, forced, added, "
@@ -137,12 +140,18 @@ class Rows:
             self._event_row(episode.id, untold)
 
     def events(self, episode_id: str, events: Sequence[Event]) -> None:
-        """Append to an episode's stream, which must have no gaps."""
-        last = self._last_event(episode_id)
+        """Append to an episode's stream, which must have no gaps.
+
+        An episode that was interrupted and is begun again under its id replaces what it had told before.
+        """
+        if self._execute("SELECT 1 FROM episode WHERE id = ?", (column(episode_id),)).fetchone():
+            raise DataError(f"episode {episode_id!r} has ended; event {events[0].seq} comes too late")
+        last = self._last_event(episode_id, begins_anew=events[0].seq == 0 and episode_id not in self._telling)
         expected = 0 if last is None else last + 1
         if events[0].seq != expected:
             raise DataError(f"episode {episode_id!r}: event {events[0].seq} came where {expected} was due")
         self._event_row(episode_id, [to_dict(e) for e in events])
+        self._telling.add(episode_id)
 
     def scores(self, episode_id: str, scores: Mapping[str, float]) -> None:
         self._many(
@@ -163,7 +172,10 @@ class Rows:
             (column(episode_id), sequence[0], max(sequence), self._body(list(events))),
         )
 
-    def _last_event(self, episode_id: str) -> int | None:
+    def _last_event(self, episode_id: str, *, begins_anew: bool) -> int | None:
+        """Number of the last event told; where the episode begins anew, the older stream is dropped."""
+        if begins_anew:
+            self._execute("DELETE FROM event WHERE episode = ?", (column(episode_id),))
         row = self._execute("SELECT max(last) FROM event WHERE episode = ?", (column(episode_id),)).fetchone()
         return None if row[0] is None else int(row[0])
 

@@ -1,7 +1,7 @@
 """The file of a run: its tables, how it is made, and how a file that is not one is told apart.
 
-A run is one SQLite file in write-ahead mode. Rows are added and never changed, so a reader needs no lock and a killed
-writer leaves at worst a tail that SQLite drops. What each table holds:
+A run is one SQLite file in write-ahead mode. Records are added and never changed, so a reader needs no lock and a
+killed writer leaves at worst a tail that SQLite drops. What each table holds:
 
     meta       settings, time of creation
     block      pieces of content (see `pack`), numbered from `first`; one block for each write
