@@ -54,7 +54,7 @@ def embedded():  # type: ignore[no-untyped-def]
         pytest.skip("the embedded model is not here: subquest model get smollm2")
     from subquest.engine.embedded import EmbeddedEngine
 
-    engine = EmbeddedEngine(threads=2, context=4096)
+    engine = EmbeddedEngine(threads=1, context=4096)
     yield engine
     engine.shut()
 
@@ -75,13 +75,15 @@ def test_on_the_embedded_model(name: str, embedded, index: Index, documents: lis
 @pytest.mark.slow
 @pytest.mark.embedded
 def test_an_adapted_model_also_runs_without_its_adapter(embedded, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
-    from subquest.engine.adapter import write_gguf
+    import numpy as np
+
+    from subquest.engine.adapter import Lora, Shape, write_gguf
     from subquest.engine.embedded import EmbeddedEngine
 
-    from ..engine_embedded.test_adapter import SMOLLM2, random_lora
-
-    write_gguf(random_lora(layers=1), tmp_path / "a.gguf", SMOLLM2)
-    adapted = EmbeddedEngine(adapter=tmp_path / "a.gguf", threads=2, context=512)
+    ones = (np.ones((4, 576), np.float32), np.ones((576, 4), np.float32))
+    smollm2 = Shape("llama", heads=9, kv_heads=3)
+    write_gguf(Lora({"model.layers.0.self_attn.o_proj": ones}, alpha=8.0), tmp_path / "a.gguf", smollm2)
+    adapted = EmbeddedEngine(adapter=tmp_path / "a.gguf", threads=1, context=512)
     try:
         base = adapted.without_adapter()
         assert base is adapted.without_adapter() is not adapted
