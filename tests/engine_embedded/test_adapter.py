@@ -11,7 +11,7 @@ import pytest
 from subquest.cli import main
 from subquest.engine import adapter
 from subquest.engine.adapter import Lora, Shape
-from subquest.engine.embedded.derived import derive, derived
+from subquest.engine.embedded.derived import derive, derived, embedded_files
 from subquest.engine.embedded.library import library
 from subquest.engine.embedded.model import Model, Stretch
 from subquest.engine.tensors import from_bfloat16, read_safetensors, write_safetensors
@@ -220,6 +220,7 @@ def test_llama_cpp_computes_what_transformers_computes(reference: Any, tmp_path:
     assert figures["not reordered"] > 3 * figures["attached"]
 
 
+@pytest.mark.slow
 @pytest.mark.embedded
 @pytest.mark.usefixtures("_model_file")
 def test_derived_files_are_made_once_and_follow_their_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -237,6 +238,8 @@ def test_derived_files_are_made_once_and_follow_their_parts(tmp_path: Path, monk
     adapter.write_gguf(wrong, lora, SMOLLM2)
     with pytest.raises(DataError, match=r"no blk\.30"):
         derived(smollm2, lora)
+    monkeypatch.setenv("SUBQUEST_SMOLLM2", str(smollm2))
+    assert embedded_files(lora) == (smollm2, lora)
     (tmp_path / "models").rename(tmp_path / "away")
     (tmp_path / "models").write_text("in the way")
     assert derived(smollm2, None) is None

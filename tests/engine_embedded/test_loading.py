@@ -26,7 +26,7 @@ def test_files_that_are_no_models(tmp_path: Path) -> None:
         EmbeddedEngine(cut)
     if smollm2_path().is_file():
         with pytest.raises(DataError, match="no LoRA adapter"):
-            EmbeddedEngine(adapter=smollm2_path(), threads=1, context=64)
+            EmbeddedEngine(smollm2_path(), adapter=smollm2_path(), threads=1, context=64)
 
 
 def test_wrong_settings() -> None:
@@ -36,6 +36,8 @@ def test_wrong_settings() -> None:
         EmbeddedEngine(context=1024, cells=512)
     with pytest.raises(UsageError, match="threads"):
         EmbeddedEngine(threads=0)
+    with pytest.raises(UsageError, match="subquest model adapter convert"):
+        EmbeddedEngine("any.gguf", adapter=Path(__file__).parent)
     with pytest.raises(UsageError, match="unknown llama"):
         library("gpt4all")  # type: ignore[arg-type]
 

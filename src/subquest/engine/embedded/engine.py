@@ -16,7 +16,7 @@ from ...models import default_adapter, embedded_model
 from ...record import Segment, Usage
 from ..base import FinishReason, Generation, Message, Mode, Sampling
 from ..chat import ChatFormat, Piece, chat_format, encode_pieces, text_of
-from .derived import derived
+from .derived import embedded_files
 from .library import Build, library
 from .model import Model
 from .worker import Job, Outcome, Tape, Worker
@@ -66,12 +66,16 @@ class EmbeddedEngine:
             raise UsageError(f"{threads} threads: use at least 1")
         file = Path(path) if path is not None else embedded_model()
         lora = default_adapter() if adapter == "default" else Path(adapter) if adapter is not None else None
-        faster = derived(file, lora) if path is None else None
+        if lora is not None and lora.is_dir():
+            raise UsageError(
+                f"{lora} is a folder; make a GGUF of it: subquest model adapter convert {lora} adapter.gguf"
+            )
+        weights, attached = (file, lora) if path is not None else embedded_files(lora)
         room = cells or (context if path is not None else 2 * context)
         model = Model(
             library(build),
-            faster or file,
-            adapter=None if faster else lora,
+            weights,
+            adapter=attached,
             cells=room,
             sequences=SEQUENCES,
             batch=min(BATCH, room),
