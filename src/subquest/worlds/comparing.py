@@ -66,12 +66,13 @@ def two_chains(d: Drafter, n: int, relation: str) -> tuple[Chain, Chain] | None:
 
 
 def same(d: Drafter, kind: str, n: int) -> Draft | None:
+    """Whether two things share a value; half of the plain ones do."""
     relation = d.stream.pick(tuple(SAME) if n == 2 else ("birth_place", "death_place", "educated_at", "birth_place"))
-    pair = two_chains(d, n, relation)
+    pair = alike(d, relation) if n == 2 and d.stream.chance(0.5) else two_chains(d, n, relation)
     if pair is None:
         return None
     a, b = pair
-    if a.end is not b.end and d.stream.chance(0.75):
+    if n > 2 and a.end is not b.end and d.stream.chance(0.75):
         return None
     x, y = (d.words.phrase(c, len(c.hops) - 1) for c in (a, b))
     text = d.words.choose(tuple(f.strip() for f in SAME[relation].split(";"))).format(a=x, b=y)
@@ -80,6 +81,20 @@ def same(d: Drafter, kind: str, n: int) -> Draft | None:
         text, ("yes" if a.end is b.end else "no",), kind, [*d.steps(a), *d.steps(b, i)],
         [*rows(a, 0), *rows(b, i)], ["same", i, n], [h.support for c in (a, b) for h in c.hops],
     )  # fmt: skip
+
+
+def alike(d: Drafter, relation: str) -> tuple[Chain, Chain] | None:
+    """Two entities of one kind that have the same value."""
+    a = d.to(relation, 1)
+    if a is None:
+        return None
+    kind = d.region.kinds[a.start.kind]
+    others = [e for e in kind if e is not a.start and e.facts.get(relation) == a.end]
+    if not others:
+        return None
+    start = d.stream.pick(others)
+    hop = d.walker.forward(start, relation)
+    return None if hop is None else (a, Chain(start, [hop]))
 
 
 def temporal(d: Drafter, n: int) -> Draft | None:
