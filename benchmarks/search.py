@@ -247,6 +247,7 @@ def phase_build(engine: str, folder: Path) -> dict[str, Any]:
     begin, cpu = time.perf_counter(), cpu_seconds()
     globals()[f"build_{engine}"](folder, out)
     figures = {"build_seconds": time.perf_counter() - begin, "build_cpu": cpu_seconds() - cpu}
+    figures["build_rss_mb"] = resident_megabytes()
     figures["disk_mb"] = disk_megabytes(out)
     if engine == "subquest":
         figures["disk_lexical_mb"] = sum(f.stat().st_size for f in out.glob("*.lex")) / 1e6
