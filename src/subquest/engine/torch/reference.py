@@ -133,19 +133,32 @@ def draw(logits: Tensor, draws: Draw, positions: Tensor) -> tuple[Tensor, Tensor
     Drawn by inverting the cumulative distribution at one uniform number a row, which depends on the request's seed and
     the position alone.
     """
-    greedy = draws.temperature <= 0
     scaled = logits / divisor(draws)[:, None]
-    chosen = logits.argmax(-1)
-    if not bool(greedy.all()):
-        kept = scaled
+    top, chosen = scaled.max(-1)
+    weights = (scaled - top[:, None]).exp()
+    normaliser = weights.sum(-1).log()
+    sampled = draws.temperature > 0
+    if bool(sampled.any()):
         if draws.filtered:
-            kept = scaled.masked_fill(logits < floor(logits, draws)[:, None], float("-inf"))
-        cumulative = kept.double().softmax(-1).cumsum(-1)
-        target = uniform(draws.seed, positions)[:, None] * cumulative[:, -1:]
-        drawn = torch.searchsorted(cumulative, target, right=True)[:, 0].clamp(max=logits.shape[1] - 1)
-        chosen = torch.where(greedy, chosen, drawn)
-    logprobs = scaled.gather(1, chosen[:, None])[:, 0] - scaled.logsumexp(-1)
+            weights = weights.masked_fill(logits < floor(logits, draws)[:, None], 0.0)
+        drawn = _invert(weights, uniform(draws.seed, positions))
+        chosen = torch.where(sampled, drawn, chosen)
+    logprobs = scaled.gather(1, chosen[:, None])[:, 0] - top - normaliser
     return chosen.int(), logprobs
+
+
+def _invert(weights: Tensor, at: Tensor) -> Tensor:
+    """The index of each row where its running sum passes the share `at` of its total: first the block, then inside."""
+    rows, size = weights.shape
+    blocks = F.pad(weights, (0, -size % 128)).view(rows, -1, 128)
+    sums = blocks.sum(-1, dtype=torch.float64).cumsum(-1)
+    target = (at * sums[:, -1])[:, None]
+    block = torch.searchsorted(sums, target, right=True).clamp(max=blocks.shape[1] - 1)
+    inside = blocks.gather(1, block[:, :, None].expand(-1, -1, 128))[:, 0].double().cumsum(-1)
+    before = torch.where(block > 0, sums.gather(1, (block - 1).clamp(min=0)), 0.0)
+    rest = torch.minimum(target - before, inside[:, -1:] * (1 - 1e-12))
+    found = block * 128 + torch.searchsorted(inside, rest, right=True)
+    return found[:, 0]
 
 
 def divisor(draws: Draw) -> Tensor:

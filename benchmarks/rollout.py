@@ -1,0 +1,391 @@
+"""Rollouts: the torch engine beside `model.generate`, on a GPU or a CPU, both in the same run.
+
+    python3 benchmarks/rollout.py --quick                    a few minutes on a GPU: all tables, small
+    python3 benchmarks/rollout.py --plot docs/images/rollout.svg
+    python3 benchmarks/rollout.py --only decode,peers --model FILE.gguf
+
+Speed does not depend on the weights' values, so without `--model` they are random, in the shape of SmolLM2-135M.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import statistics
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+from _rollout_workload import Corpus, lockstep, overlapped, scripts, tokenizer
+
+from subquest.engine.base import Sampling
+from subquest.engine.torch import Adapter, Source, TorchEngine, load
+from subquest.engine.torch.runner import Pending
+
+PARTS = ("kernels", "decode", "peers", "adapters", "exact", "rollout", "host")
+BATCHES = (1, 8, 32, 128, 384, 1024, 2048)
+CONTEXTS = (256, 700, 2048, 8000)
+
+
+def say(*words: object) -> None:
+    print(*words, file=sys.stderr, flush=True)
+
+
+def random_source(layers: int = 30) -> Source:
+    """SmolLM2-135M's shape with random weights."""
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    config = LlamaConfig(
+        vocab_size=49_152, hidden_size=576, intermediate_size=1536, num_hidden_layers=layers, num_attention_heads=9,
+        num_key_value_heads=3, max_position_embeddings=8192, rms_norm_eps=1e-5, tie_word_embeddings=True,
+        rope_parameters={"rope_type": "default", "rope_theta": 100_000.0}, initializer_range=0.04,
+    )  # fmt: skip
+    torch.manual_seed(0)
+    return Source("random-135M", config, LlamaForCausalLM(config).state_dict(), tokenizer(), ())
+
+
+def peer(source: Source, device: torch.device, dtype: torch.dtype) -> Any:
+    """The same weights in transformers."""
+    from transformers import AutoModelForCausalLM
+
+    model = AutoModelForCausalLM.from_config(source.config, attn_implementation="sdpa")
+    model.load_state_dict(source.state)
+    return model.to(device, dtype).eval()
+
+
+def make(source: Source, device: torch.device, **settings: Any) -> TorchEngine:
+    engine = TorchEngine(source, device=device, seed=0, **settings)
+    engine.scheduler.stops.ends[:] = False  # lengths are forced
+    return engine
+
+
+def synchronise(device: torch.device) -> None:
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+
+
+def seconds(work: Callable[[], object], device: torch.device, repeats: int) -> float:
+    """Median time of one call."""
+    work()
+    times = []
+    for _ in range(repeats):
+        synchronise(device)
+        start = time.perf_counter()
+        work()
+        synchronise(device)
+        times.append(time.perf_counter() - start)
+    return statistics.median(times)
+
+
+def bandwidth(device: torch.device) -> float:
+    """Bytes a second that a large copy reads and writes."""
+    size = 1 << (31 if device.type == "cuda" else 27)
+    source = torch.empty(size, dtype=torch.uint8, device=device).random_()
+    target = torch.empty_like(source)
+    return 2 * size / seconds(lambda: target.copy_(source), device, 5)
+
+
+class Bench:
+    def __init__(self, source: Source, device: torch.device, *, quick: bool) -> None:
+        self.source, self.device, self.quick = source, device, quick
+        self.gpu = device.type == "cuda"
+        self.dtype = torch.bfloat16 if self.gpu else torch.float32
+        self.figures: dict[str, Any] = {}
+        self.ratios: dict[str, float] = {}
+
+    def kernels(self) -> None:
+        """Every Triton kernel against the plain torch operation, by one pass of a whole model in fp32."""
+        if not self.gpu:
+            return
+        from subquest.engine.torch import reference
+        from subquest.engine.torch.model import Model
+
+        engine = make(self.source, self.device, dtype=torch.float32, cache_tokens=65_536, graphs=False)
+        try:
+            ids = [int(i) for i in np.random.default_rng(0).integers(1, 40_000, 700)]
+            plain = Model(engine.weights, engine._model.cache, reference)
+            found = []
+            for model in (plain, engine._model):
+                engine.runner.model = model
+                found.append(asyncio.run(_greedy(engine, ids, 32)))
+                engine.refresh()
+            same = found[0][0] == found[1][0]
+            gap = max(abs(a - b) for a, b in zip(found[0][1], found[1][1], strict=True))
+            say(f"kernels against torch, fp32, greedy: tokens equal {same}, log-probs differ by at most {gap:.1e}")
+            self.figures["kernels"] = {"greedy_equal": same, "largest_logprob_gap": gap}
+        finally:
+            asyncio.run(engine.close())
+
+    def decode(self) -> None:
+        """Milliseconds a step over batch and context, and the share of the memory's bandwidth."""
+        limit = bandwidth(self.device)
+        self.figures["bandwidth_TB_s"] = limit / 1e12
+        say(f"copy bandwidth {limit / 1e12:.2f} TB/s")
+        contexts = CONTEXTS[1:2] if self.quick else CONTEXTS
+        batches = ((1, 384) if self.quick else BATCHES) if self.gpu else (1, 8, 32)
+        if not self.gpu:
+            contexts = (256, 700)
+        architecture = self.source.architecture
+        weights = sum(t.numel() for n, t in self.source.state.items() if n != "lm_head.weight") * self.dtype.itemsize
+        table: dict[str, dict[str, float]] = {}
+        for context in contexts:
+            for batch in batches:
+                tokens = batch * (context + 128)
+                cached = batch * context * architecture.cache_values() * self.dtype.itemsize
+                if cached > (60e9 if self.gpu else 4e9):
+                    continue
+                step = self._step(batch, context, tokens)
+                share = (cached + weights) / limit / step
+                table.setdefault(str(context), {})[str(batch)] = round(step * 1e3, 3)
+                self.figures.setdefault("bandwidth_share", {}).setdefault(str(context), {})[str(batch)] = round(
+                    share, 3
+                )
+                say(
+                    f"decode context {context:5d} batch {batch:5d}: {step * 1e3:8.3f} ms a step,"
+                    f" {batch / step / 1e3:8.1f}k tok/s, {100 * share:5.1f} % of the bandwidth"
+                )
+        self.figures["decode_ms"] = table
+
+    def _step(self, batch: int, context: int, tokens: int) -> float:
+        """One decode step of the runner over a cache full of noise."""
+        engine = make(self.source, self.device, cache_tokens=tokens + 16 * batch, max_batch=batch, prefill_tokens=64)
+        try:
+            rows, runner, width = engine.scheduler.rows, engine.runner, -(-(context + 64) // 16)
+            for layer in (*engine._model.cache.keys, *engine._model.cache.values):
+                layer.normal_()
+            order = np.random.default_rng(0).permutation(batch * width) + 1
+            for slot in range(batch):
+                rows.set_blocks(slot, 0, order[slot * width : (slot + 1) * width].tolist())
+            slots = np.arange(batch, dtype=np.int32)
+            for slot in range(batch):
+                rows.begin(
+                    slot, token=5, position=context, left=10**6, sampling=Sampling(temperature=1.0), seed=slot, kind=0
+                )
+
+            def run(steps: int) -> float:
+                rows.position[:batch] = context
+                synchronise(self.device)
+                start = time.perf_counter()
+                for _ in range(steps):
+                    last = runner.decode(slots)
+                last.read()
+                return (time.perf_counter() - start) / steps
+
+            steps = 30 if self.gpu else 4
+            if not self.gpu:
+                run(1)
+                return run(steps)
+            with torch.inference_mode(), torch.cuda.stream(torch.cuda.Stream()):
+                run(2)
+                return statistics.median(run(steps) for _ in range(3))
+        finally:
+            asyncio.run(engine.close())
+
+    def peers(self) -> None:
+        """`model.generate` at the same batch and context, a step and whole."""
+        batch, context, steps = (384, 700, 24) if self.gpu else (32, 128, 12)
+        model = peer(self.source, self.device, self.dtype)
+        ids = torch.randint(1, 40_000, (batch, context - steps // 2), device=self.device)
+        settings = {
+            "attention_mask": torch.ones_like(ids),
+            "do_sample": True,
+            "temperature": 1.0,
+            "top_k": 0,
+            "pad_token_id": 0,
+        }
+
+        def generate(count: int) -> float:
+            """Seconds for this many tokens; the difference of two counts leaves the prompt out."""
+            synchronise(self.device)
+            start = time.perf_counter()
+            with torch.inference_mode():
+                model.generate(ids, max_new_tokens=count, min_new_tokens=count, eos_token_id=None, **settings)
+            synchronise(self.device)
+            return time.perf_counter() - start
+
+        generate(2)
+        theirs = (generate(steps + 2) - generate(2)) / steps
+        ours = self._step(batch, context, batch * (context + 128))
+        say(f"batch {batch}, context {context}: model.generate {theirs * 1e3:.2f} ms a step, ours {ours * 1e3:.2f} ms")
+        self.figures["generate_ms"], self.figures["ours_ms"] = theirs * 1e3, ours * 1e3
+        self.ratios["decode step, model.generate / ours"] = theirs / ours
+
+    def adapters(self) -> None:
+        """An adapter merged or beside the weights: a step, and putting a new one in place."""
+        if not self.gpu:
+            return
+        pairs = {}
+        for name, tensor in self.source.state.items():
+            if "_proj" in name:
+                rows, columns = tensor.shape
+                a, b = torch.randn(16, columns, device=self.device), torch.randn(rows, 16, device=self.device)
+                pairs[name.removesuffix(".weight")] = (a * 0.01, b * 0.01)
+        adapter = Adapter(pairs, 2.0)
+        found: dict[str, Any] = {}
+        for merged in (True, False):
+            engine = make(self.source, self.device, cache_tokens=300_000, max_batch=384)
+            try:
+                engine.refresh(adapter=adapter, merged=merged)
+                start = time.perf_counter()
+                engine.refresh(adapter=adapter, merged=merged)
+                refresh = time.perf_counter() - start
+                prompts = [[7 + n, *range(100, 400)] for n in range(384)]
+                asyncio.run(_batch(engine, prompts, 40))
+                start = time.perf_counter()
+                asyncio.run(_batch(engine, prompts, 200))
+                name = "merged" if merged else "unmerged"
+                found[name] = {"refresh_ms": refresh * 1e3, "200_tokens_s": time.perf_counter() - start}
+                say(
+                    f"adapter {name}: refresh {refresh * 1e3:.1f} ms, 384 × 200 tokens {time.perf_counter() - start:.2f} s"
+                )
+            finally:
+                asyncio.run(engine.close())
+        self.figures["adapters"] = found
+
+    def exact(self) -> None:
+        """Log-probs of sampled tokens against one full pass of transformers."""
+        engine = make(self.source, self.device, cache_tokens=65_536)
+        try:
+            prompts = [[5 + n, *range(100, 200 + 7 * n)] for n in range(32 if self.gpu else 4)]
+            sessions = asyncio.run(_batch(engine, prompts, 100 if self.gpu else 16))
+            gaps: dict[str, list[float]] = {}
+            for dtype in dict.fromkeys((self.dtype, torch.float32)):
+                model = peer(self.source, self.device, dtype)
+                for prompt, (ids, logprobs) in zip(prompts, sessions, strict=True):
+                    with torch.inference_mode():
+                        logits = model(torch.tensor([prompt + ids], device=self.device), use_cache=False).logits[0]
+                    wanted = logits[len(prompt) - 1 : -1].float().log_softmax(-1).cpu()
+                    wanted = wanted.gather(1, torch.tensor(ids)[:, None])[:, 0]
+                    gaps.setdefault(str(dtype), []).extend((wanted - torch.tensor(logprobs)).abs().tolist())
+                del model
+            for name, values in gaps.items():
+                spread = {f"p{p}": float(np.percentile(values, p)) for p in (50, 90, 99, 100)}
+                self.figures.setdefault("logprob_gap", {})[name] = spread
+                say(f"log-prob gap to a full {name} pass: " + ", ".join(f"{k} {v:.1e}" for k, v in spread.items()))
+        finally:
+            asyncio.run(engine.close())
+
+    def rollout(self) -> None:
+        """Whole CoDA rollouts: 48 questions × 8, top-3 search over 30,000 passages."""
+        questions, rollouts, passages = (48, 8, 30_000) if self.gpu else (2, 4, 2_000)
+        corpus = Corpus(passages)
+        episodes = scripts(questions, rollouts)
+        engine = make(self.source, self.device, cache_tokens=600_000 if self.gpu else 40_000)
+        try:
+            if self.gpu:
+                first = asyncio.run(overlapped(engine, corpus, episodes))
+                say(f"first rollout, graphs captured on the way: {first.seconds:.2f} s")
+            engine.refresh()
+            ours = asyncio.run(overlapped(engine, corpus, episodes))
+            say(
+                f"rollout {questions} × {rollouts}: ours {ours.seconds:.2f} s, {ours.written} tokens written,"
+                f" {ours.read} read, {engine.scheduler.preemptions} preemptions"
+            )
+            self.figures["rollout_s"] = ours.seconds
+            self.figures["rollout_tokens"] = {"written": ours.written, "read": ours.read}
+            if self.quick and self.gpu:
+                return
+            model = peer(self.source, self.device, self.dtype)
+            with torch.inference_mode():
+                theirs = lockstep(model, engine.vocabulary, corpus, episodes)
+            say(f"lock-step model.generate {theirs.seconds:.2f} s")
+            self.figures["lockstep_s"] = theirs.seconds
+            self.ratios["whole rollout, lock-step / ours"] = theirs.seconds / ours.seconds
+        finally:
+            asyncio.run(engine.close())
+
+    def host(self) -> None:
+        """What the host does a step, beside waiting for the device: scheduling, packing, launching, reading."""
+        engine = make(self.source, self.device, cache_tokens=400_000 if self.gpu else 20_000)
+        waited = [0.0]
+        read = Pending.read
+
+        def timed(pending: Pending) -> Any:
+            start = time.perf_counter()
+            if pending.event is not None:
+                pending.event.synchronize()
+            waited[0] += time.perf_counter() - start
+            return read(pending)
+
+        try:
+            batch, count = (384, 256) if self.gpu else (16, 16)
+            prompts = [[n + 1, *range(100, 300)] for n in range(batch)]
+            asyncio.run(_batch(engine, prompts, count))
+            Pending.read = timed  # type: ignore[method-assign]
+            before, start = engine.runner.steps, time.perf_counter()
+            asyncio.run(_batch(engine, prompts, count))
+            wall, steps = time.perf_counter() - start, engine.runner.steps - before
+            busy = (wall - waited[0]) / steps
+            say(
+                f"engine loop, batch {batch}: {wall / steps * 1e3:.3f} ms a step,"
+                f" of which the host is busy {busy * 1e3:.3f} ms"
+            )
+            self.figures["host"] = {"step_ms": wall / steps * 1e3, "busy_ms": busy * 1e3}
+        finally:
+            Pending.read = read  # type: ignore[method-assign]
+            asyncio.run(engine.close())
+
+
+async def _batch(engine: TorchEngine, prompts: Sequence[list[int]], count: int) -> list[tuple[list[int], list[float]]]:
+    """Let contexts of given ids grow together."""
+    from subquest.engine.torch.scheduler import Context
+
+    sampling = Sampling(max_tokens=count, temperature=1.0, seed=1, logprobs=True)
+    turns = await asyncio.gather(*(engine.run(Context(list(ids)), sampling) for ids in prompts))
+    return [(turn.drawn, turn.logprobs) for turn in turns]
+
+
+async def _greedy(engine: TorchEngine, ids: list[int], count: int) -> tuple[list[int], list[float]]:
+    from subquest.engine.torch.scheduler import Context
+
+    turn = await engine.run(Context(list(ids)), Sampling(max_tokens=count))
+    return turn.drawn, turn.logprobs
+
+
+def plot(figures: dict[str, Any], path: Path) -> None:
+    from _plot import Line, Panel, svg
+
+    lines = [
+        Line(f"context {context}", [(int(batch), float(ms)) for batch, ms in row.items()])
+        for context, row in figures["decode_ms"].items()
+    ]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(
+        svg("Decode: milliseconds a step by batch", [Panel("contexts in the batch", lines)]), encoding="utf-8"
+    )
+
+
+def main(argv: list[str]) -> dict[str, Any]:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="fewer shapes, and no lock-step rollout")
+    parser.add_argument("--only", default=",".join(PARTS), help=f"parts to run, of {', '.join(PARTS)}")
+    parser.add_argument("--model", help="a model folder or GGUF file instead of random weights")
+    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    parser.add_argument("--plot", type=Path, help="write the decode table as an SVG")
+    arguments = parser.parse_args(argv)
+    unknown = set(arguments.only.split(",")) - set(PARTS)
+    if unknown:
+        parser.error(f"unknown parts: {', '.join(sorted(unknown))}; known are {', '.join(PARTS)}")
+    source = load(arguments.model) if arguments.model else random_source()
+    bench = Bench(source, torch.device(arguments.device), quick=arguments.quick)
+    for part in PARTS:
+        if part in arguments.only.split(","):
+            start = time.perf_counter()
+            getattr(bench, part)()
+            say(f"-- {part}: {time.perf_counter() - start:.1f} s")
+    if arguments.plot:
+        plot(bench.figures, arguments.plot)
+    for name, ratio in bench.ratios.items():
+        say(f"{name}: {ratio:.2f}")
+    return {"name": "rollout", "figures": bench.figures, "ratios": bench.ratios}
+
+
+if __name__ == "__main__":
+    print(json.dumps(main(sys.argv[1:])))
