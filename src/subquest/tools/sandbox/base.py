@@ -1,0 +1,80 @@
+"""What code execution is to the rest of the package: code in, output out, state kept between the calls of one task."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from ...errors import ToolError
+
+
+@dataclass(frozen=True, slots=True)
+class SandboxLimits:
+    """What the code of one task may use; all of it is counted over the whole process tree."""
+
+    seconds: float = 60.0
+    """Wall-clock time of one call."""
+    memory: int = 1 << 30
+    """Bytes of memory, of the tree and of each process."""
+    processes: int = 32
+    """Processes and threads."""
+    disk: int = 256 << 20
+    """Bytes in the work folder, and of each file."""
+    files: int = 4096
+    """Files and folders in the work folder."""
+    output: int = 20_000
+    """Characters of output that are kept: the first and the last half."""
+    fetches: int = 50
+    """Pages and files that code may fetch through the broker."""
+
+
+@dataclass(frozen=True, slots=True)
+class CodeResult:
+    """What a call of code came to. Errors of the code are data: they go back to the model."""
+
+    output: str
+    error: str = ""
+    """Traceback of the code, or why it was stopped."""
+    stopped: str = ""
+    """time, memory, processes, disk, output, exit: why the sandbox ended before the code did; state is then lost."""
+
+    @property
+    def ok(self) -> bool:
+        return not self.error
+
+    @property
+    def text(self) -> str:
+        """Output and error as a model reads them."""
+        return "\n".join(part for part in (self.output.rstrip(), self.error.rstrip()) if part) or "(no output)"
+
+
+@dataclass(frozen=True, slots=True)
+class Fetched:
+    """What the broker hands to code that asked for a URL."""
+
+    status: int
+    url: str
+    content_type: str
+    content: bytes
+
+
+Fetch = Callable[[str], Awaitable[Fetched]]
+"""The guarded fetch that runs outside the sandbox; raises ToolError where it refuses or fails."""
+
+
+class Interpreter(Protocol):
+    """Anything that runs Python code for one task, with state between its calls."""
+
+    async def run(self, code: str) -> CodeResult: ...
+
+    def add_file(self, path: Path, name: str = "") -> str:
+        """Give the code a copy of a file; the name it has there comes back."""
+        ...
+
+    async def close(self) -> None: ...
+
+
+class SandboxUnavailable(ToolError):
+    """No sandbox can be had here: code is refused, never run on the host."""

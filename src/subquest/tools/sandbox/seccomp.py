@@ -1,0 +1,76 @@
+"""The system calls that sandboxed code may not make, as a BPF program for bubblewrap.
+
+Everything else about the sandbox already follows from its namespaces, its uid and its lack of capabilities; the filter
+takes away kernel surface that answering questions never needs: namespaces and mounts, tracing, kernel modules and keys,
+io_uring, sockets other than local pairs, and memory that no process is charged for.
+"""
+
+from __future__ import annotations
+
+import errno
+import functools
+import os
+import tempfile
+
+from .base import SandboxUnavailable
+
+_REFUSED = """
+mount umount umount2 pivot_root chroot move_mount open_tree fsopen fsconfig fsmount fspick mount_setattr
+unshare setns ptrace process_vm_readv process_vm_writev process_madvise kcmp pidfd_getfd pidfd_open
+bpf perf_event_open userfaultfd seccomp add_key request_key keyctl
+init_module finit_module delete_module kexec_load kexec_file_load reboot swapon swapoff acct quotactl quotactl_fd
+io_uring_setup io_uring_enter io_uring_register
+open_by_handle_at name_to_handle_at lookup_dcookie fanotify_init fanotify_mark
+settimeofday clock_settime clock_adjtime adjtimex stime sethostname setdomainname
+iopl ioperm modify_ldt vm86 vm86old syslog vhangup nfsservctl personality uselib ustat sysfs _sysctl
+mbind set_mempolicy migrate_pages move_pages
+shmget shmat shmctl shmdt semget semop semtimedop semctl msgget msgsnd msgrcv msgctl
+mq_open mq_unlink mq_timedsend mq_timedreceive mq_notify mq_getsetattr
+memfd_create memfd_secret remap_file_pages
+connect bind listen accept accept4 sendmmsg recvmmsg
+"""
+_NAMESPACES = (0x00020000, 0x02000000, 0x04000000, 0x08000000, 0x10000000, 0x20000000, 0x40000000)
+"""CLONE_NEWNS, NEWCGROUP, NEWUTS, NEWIPC, NEWUSER, NEWPID, NEWNET."""
+_AF_UNIX = 1
+_TIOCSTI, _TIOCLINUX = 0x5412, 0x541C
+
+
+@functools.cache
+def program() -> bytes:
+    """The compiled filter. Raises SandboxUnavailable where libseccomp is missing."""
+    try:
+        import pyseccomp as seccomp
+    except (ImportError, OSError, RuntimeError) as error:
+        raise SandboxUnavailable(
+            f"the sandbox needs a seccomp filter ({error}); install libseccomp2 (Debian, Ubuntu) or libseccomp, "
+            "and: pip install 'subquest[web-tools]'"
+        ) from None
+    refuse = seccomp.ERRNO(errno.EPERM)
+    rules = seccomp.SyscallFilter(defaction=seccomp.ALLOW)
+    for name in _REFUSED.split():
+        try:
+            number = seccomp.resolve_syscall(seccomp.Arch.NATIVE, name)
+        except (OSError, ValueError):
+            continue
+        if number >= 0:
+            rules.add_rule(refuse, name)
+    rules.add_rule(seccomp.ERRNO(errno.ENOSYS), "clone3")  # its flags cannot be read by a filter; libc then uses clone
+    for bit in _NAMESPACES:
+        rules.add_rule(refuse, "clone", seccomp.Arg(0, seccomp.MASKED_EQ, bit, bit))
+    for call in ("socket", "socketpair"):
+        rules.add_rule(refuse, call, seccomp.Arg(0, seccomp.NE, _AF_UNIX))
+    for request in (_TIOCSTI, _TIOCLINUX):
+        rules.add_rule(refuse, "ioctl", seccomp.Arg(1, seccomp.MASKED_EQ, 0xFFFFFFFF, request))
+    with tempfile.TemporaryFile() as file:
+        rules.export_bpf(file)
+        file.seek(0)
+        return file.read()
+
+
+def as_descriptor() -> int:
+    """The program in a file of its own, for bubblewrap to read once; the caller closes it."""
+    descriptor, path = tempfile.mkstemp()
+    os.unlink(path)
+    os.write(descriptor, program())
+    os.lseek(descriptor, 0, os.SEEK_SET)
+    return descriptor

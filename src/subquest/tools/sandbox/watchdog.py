@@ -1,0 +1,139 @@
+"""The watchdog: a thread that ends a sandbox whose process tree uses more time, memory, processes or disk than it may.
+
+Kernel limits bind single processes; this binds the tree. It is a thread, not a task, so that a busy event loop cannot
+delay it.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+from .base import SandboxLimits
+from .folder import WorkFolder
+
+INTERVAL = 0.02
+_DISK_EVERY = 5
+_PAGE = os.sysconf("SC_PAGE_SIZE")
+
+
+class Watchdog:
+    """Watches one call; `verdict` says which limit it broke."""
+
+    def __init__(
+        self, root: int, limits: SandboxLimits, folder: WorkFolder, kill: Callable[[], None], seconds: float
+    ) -> None:
+        self.verdict = ""
+        self._root = root
+        self._limits = limits
+        self._folder = folder
+        self._kill = kill
+        self._deadline = time.monotonic() + seconds
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._watch, name="sandbox-watchdog", daemon=True)
+
+    def __enter__(self) -> Watchdog:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join()
+
+    def _watch(self) -> None:
+        rounds = 0
+        while not self._stop.wait(INTERVAL):
+            verdict = self._judge(look_at_disk=rounds % _DISK_EVERY == 0)
+            if verdict:
+                self.verdict = verdict
+                self._kill()
+                return
+            rounds += 1
+
+    def _judge(self, *, look_at_disk: bool) -> str:
+        if time.monotonic() > self._deadline:
+            return "time"
+        processes = tree(self._root)
+        if sum(map(_threads, processes)) > self._limits.processes + 2:  # bubblewrap's own two
+            return "processes"
+        if sum(map(_resident, processes)) > self._limits.memory:
+            exact = [_proportional(pid) for pid in processes]
+            if None in exact or sum(n or 0 for n in exact) > self._limits.memory:
+                return "memory"
+        return self.judge_disk() if look_at_disk else ""
+
+    def judge_disk(self) -> str:
+        used, entries = self._folder.used(self._limits.files)
+        return "disk" if used > self._limits.disk or entries > self._limits.files else ""
+
+
+def tree(root: int) -> list[int]:
+    """A process and all below it. A sandbox's processes cannot leave: orphans go to its own init."""
+    found, waiting = [], [root]
+    while waiting:
+        pid = waiting.pop()
+        found.append(pid)
+        with suppress(OSError):
+            for thread in os.listdir(f"/proc/{pid}/task"):
+                with suppress(OSError):
+                    waiting += map(int, Path(f"/proc/{pid}/task/{thread}/children").read_text().split())
+    return found
+
+
+def kill_below(root: int, *, spared: int) -> None:
+    """Kill all processes below `root` but one."""
+    for pid in tree(root):
+        if pid not in (spared, root):
+            with suppress(OSError):
+                os.kill(pid, signal.SIGKILL)
+
+
+def inner_pid(pid: int) -> int:
+    """The pid that a process has inside its own namespace; 0 where it is gone."""
+    with suppress(OSError, ValueError, IndexError):
+        for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+            if line.startswith("NSpid:"):
+                return int(line.split()[-1])
+    return 0
+
+
+def _threads(pid: int) -> int:
+    try:
+        return len(os.listdir(f"/proc/{pid}/task"))
+    except OSError:
+        return 0
+
+
+def _resident(pid: int) -> int:
+    """Bytes of memory that belong to the process, code and other file pages not counted."""
+    try:
+        fields = Path(f"/proc/{pid}/statm").read_text().split()
+        return max(0, int(fields[1]) - int(fields[2])) * _PAGE + _shmem(pid)
+    except (OSError, IndexError, ValueError):
+        return 0
+
+
+def _shmem(pid: int) -> int:
+    with suppress(OSError, ValueError):
+        for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+            if line.startswith("RssShmem:"):
+                return int(line.split()[1]) * 1024
+    return 0
+
+
+def _proportional(pid: int) -> int | None:
+    """Bytes with shared pages divided among those who share them; None where the kernel does not tell."""
+    try:
+        for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
+            if line.startswith("Pss:"):
+                return int(line.split()[1]) * 1024
+    except FileNotFoundError:
+        return 0
+    except (OSError, ValueError):
+        return None
+    return 0
