@@ -248,6 +248,18 @@ async def test_closing_the_engine_ends_what_runs() -> None:
     await session.close()
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+async def test_a_failure_of_ours_ends_every_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = make(context=256)
+    monkeypatch.setattr("subquest.engine.embedded.worker.choose", None)
+    session = await engine.open([Message("user", "Hello.")])
+    for _ in range(2):
+        with pytest.raises(EngineUnavailable, match="has failed: TypeError"):
+            await session.generate(Sampling(max_tokens=4))
+        await session.fork().close()
+    await engine.close()
+
+
 async def test_misuse_is_named(engine: EmbeddedEngine) -> None:
     session = await engine.open([SYSTEM, Message("user", "What is the capital of France?")])
     with pytest.raises(UsageError, match="max_tokens"):

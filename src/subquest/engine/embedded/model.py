@@ -38,6 +38,7 @@ class Vocabulary:
         self.end = int(calls.llama_vocab_eos(self._vocab))
         self.adds_bos = bool(calls.llama_vocab_get_add_bos(self._vocab))
         self._pieces: dict[int, bytes] = {}
+        self._ends: dict[int, bool] = {}
         self._lock = threading.Lock()
 
     @contextmanager
@@ -80,14 +81,17 @@ class Vocabulary:
 
     def ends(self, token: int) -> bool:
         """Whether the token ends a turn."""
-        with self._open() as vocab:
-            return bool(self._calls.llama_vocab_is_eog(vocab, token))
+        known = self._ends.get(token)
+        if known is None:
+            with self._open() as vocab:
+                known = self._ends[token] = bool(self._calls.llama_vocab_is_eog(vocab, token))
+        return known
 
 
 class Model:
     """Weights, an optional adapter, and one context of `cells` cache cells shared by up to `sequences` sequences.
 
-    After construction only one thread may call `step`, `copy` and `drop`.
+    After construction only one thread may call `step`, `copy` and `drop`; after `free` the latter two do nothing.
     """
 
     def __init__(
@@ -184,11 +188,13 @@ class Model:
 
     def copy(self, source: int, target: int, length: int) -> None:
         """Let the target sequence share the first `length` cells of the source."""
-        self._calls.llama_memory_seq_cp(self._memory, source, target, 0, length)
+        if self._context:
+            self._calls.llama_memory_seq_cp(self._memory, source, target, 0, length)
 
     def drop(self, sequence: int, start: int = 0) -> None:
         """Free a sequence's cells from a position on."""
-        self._calls.llama_memory_seq_rm(self._memory, sequence, start, -1)
+        if self._context:
+            self._calls.llama_memory_seq_rm(self._memory, sequence, start, -1)
 
     def free(self) -> None:
         self.vocabulary.close()

@@ -98,7 +98,9 @@ class Worker:
         self._crowded = False
         """A turn was sent back for want of cells: nothing new starts until one has finished."""
         self._clock = 0
-        self._stopping = False
+        self._stopping = self._ended = False
+        self._ending = threading.Lock()
+        self._reason = "the embedded engine was closed while it wrote"
         self._thread = threading.Thread(target=self._run, name="subquest-embedded", daemon=True)
         self._thread.start()
 
@@ -109,6 +111,8 @@ class Worker:
 
     def submit(self, job: Job) -> None:
         self._orders.put(lambda: self._waiting.append(job))
+        if self._ended:
+            self._fail_all()
 
     def cancel(self, job: Job) -> None:
         """Stop a job; its `done` will not be called. A finished job is left as it is."""
@@ -165,10 +169,22 @@ class Worker:
                 self._admit()
                 if self._running:
                     self._step()
+        except Exception as error:
+            self._reason = f"the embedded engine has failed: {error!r}"
+            raise
         finally:
-            for job in (*self._running, *self._waiting):
-                job.done(EngineUnavailable("the embedded engine was closed while it wrote"))
+            self._ended = True
+            self._fail_all()
             self._model.free()
+
+    def _fail_all(self) -> None:
+        """Let no job wait for a thread that has ended."""
+        with self._ending:
+            while not self._orders.empty():
+                self._orders.get()()
+            for job in (*self._running, *self._waiting):
+                job.done(EngineUnavailable(self._reason))
+            self._running, self._waiting = [], []
 
     def _obey(self) -> None:
         """Carry out what was ordered; wait for an order when there is nothing to compute."""
