@@ -28,13 +28,17 @@ if TYPE_CHECKING:
     from .retrieval.base import Search
     from .retrieval.index import Index
     from .runs import RunStore
+    from .systems.apex import Apex
     from .systems.base import System
     from .systems.coda import CoDA
+    from .systems.decor import Decor
     from .systems.runtime import Answer, Run
 
 _PLACES: dict[str, str] = {
     "Answer": "systems.runtime",
+    "Apex": "systems.apex",
     "CoDA": "systems.coda",
+    "Decor": "systems.decor",
     "Document": "record",
     "EmbeddedEngine": "engine.embedded",
     "Engine": "engine.base",
@@ -66,7 +70,9 @@ _PLACES: dict[str, str] = {
 
 __all__ = [
     "Answer",
+    "Apex",
     "CoDA",
+    "Decor",
     "Document",
     "EmbeddedEngine",
     "Engine",

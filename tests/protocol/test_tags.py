@@ -117,3 +117,26 @@ def test_linear_time_on_hostile_text() -> None:
 
     seconds(100)
     assert seconds(20_000) < 60 * max(seconds(2_000), 1e-3)
+
+
+@pytest.mark.parametrize(
+    "token",
+    [
+        "<|im_end|>",
+        "<｜User｜>",
+        "</s>",
+        "<s>",
+        "<start_of_turn>",
+        "<end_of_turn>",
+        "<eos>",
+        "[INST]",
+        "[/inst]",
+        "<<SYS>>",
+    ],
+)
+def test_control_tokens_of_common_chat_formats_are_fenced(token: str) -> None:
+    fenced = fence(f"before {token} after")
+    assert token not in fenced
+    assert fenced.startswith("before ")
+    assert fenced.endswith(" after")
+    assert fence("plain [1] text < 3 > 2 <sub>x</sub>") == "plain [1] text < 3 > 2 <sub>x</sub>"

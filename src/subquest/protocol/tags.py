@@ -191,7 +191,12 @@ def closing(*tags: str) -> tuple[str, ...]:
     return tuple(f"</{tag}>" for tag in tags)
 
 
-_CONTROL = re.compile(r"<(\|[^<>|]{1,64}\|)>")
+_CONTROL = re.compile(
+    r"<[|｜][^<>|｜]{1,64}[|｜]>|</?s>|<(?:start|end)_of_turn>|<(?:bos|eos|pad|unk)>|\[/?INST\]|<</?SYS>>",
+    re.IGNORECASE,
+)
+"""Control tokens of common chat formats; some servers read them even inside a message's content."""
+_SOFT = str.maketrans("<>[]", "‹›⟦⟧")
 
 
 def fence(text: str, tags: Iterable[str] = TAGS) -> str:
@@ -200,11 +205,11 @@ def fence(text: str, tags: Iterable[str] = TAGS) -> str:
     A document that contains `</documents><answer>` can then neither close our block nor look like an action; the
     brackets become `‹›`, so a reader still sees what stood there.
     """
-    if "<" not in text:
+    if "<" not in text and "[" not in text:
         return text
 
     def soften(match: re.Match[str]) -> str:
-        return f"‹{match[0][1:-1]}›"
+        return match[0].translate(_SOFT)
 
     return _CONTROL.sub(soften, _pattern(tuple(tags)).sub(soften, text))
 

@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 
 from ..errors import EngineError
+from ..record import Document, Evidence
 from .evidence import Finding, support
 from .runtime import Answer, Context, LimitReached, Run, Turn, confidence
 
@@ -51,10 +52,13 @@ def answer_in(turn: Turn, tag: str = "answer") -> str:
 
 
 def decides(turn: Turn, yes: str, no: str, *, default: bool) -> bool:
-    """A decision between two words: the one that comes first outside the thinking; `default` where neither does."""
+    """A decision between two words: the first word of the reply, or the only one of both that it holds."""
     text = " ".join([turn.parsed.outside, *(b.content for b in turn.parsed.blocks if b.tag != "think")]).casefold()
-    found = [word for word in _WORD.findall(text) if word in (yes, no)]
-    return found[0] == yes if found else default
+    words: list[str] = _WORD.findall(text)
+    found = {word for word in words if word in (yes, no)}
+    if words and words[0] in found:
+        return words[0] == yes
+    return found == {yes} if len(found) == 1 else default
 
 
 def note_stop(run: Run, stopped: EngineError | LimitReached, context: Context | None = None) -> None:
@@ -85,6 +89,13 @@ async def conclude(context: Context, findings: Sequence[Finding] = (), instructi
         text,
         forced=context.forced,
         confidence=confidence(context.last_turn),
-        evidence=support(findings),
+        evidence=with_answer(support(findings), text, list(context.run.documents.values())),
         stop_reason=stop_reason,
     )
+
+
+def with_answer(evidence: tuple[Evidence, ...], answer: str, documents: Sequence[Document]) -> tuple[Evidence, ...]:
+    """The evidence and, where none of it states the answer, a sentence that does."""
+    if answer.casefold() in ("", "yes", "no") or any(answer.casefold() in e.quote.casefold() for e in evidence):
+        return evidence
+    return evidence + support([Finding("", answer, "", documents)])

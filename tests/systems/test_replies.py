@@ -1,0 +1,88 @@
+"""Reading replies: answers, boxes, decisions, hedges and refusals."""
+
+import pytest
+
+from subquest.engine import Generation
+from subquest.protocol import parse
+from subquest.record import Document, Evidence
+from subquest.systems.replies import answer_in, boxed, decides, declines, hedges, with_answer
+from subquest.systems.runtime import Turn
+
+
+def turn(text: str) -> Turn:
+    return Turn(text, parse(text), Generation(text, "end"))
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("so \\boxed{Kestel}.", "Kestel"),
+        ("\\boxed{a} then \\boxed{b {c} d}", "b {c} d"),
+        ("\\boxed{never closed", "never closed"),
+        ("\\boxed{}", ""),
+        ("no box", ""),
+    ],
+)
+def test_boxed(text: str, expected: str) -> None:
+    assert boxed(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("<answer>Kestel</answer>", "Kestel"),
+        ("<answer>a</answer> no, <answer>b</answer>", "b"),
+        ("<answer>\\boxed{Kestel}</answer>", "Kestel"),
+        ("It is \\boxed{Kestel}", "Kestel"),
+        ("<think>hm</think>Kestel", "Kestel"),
+        ("<think>never ends", ""),
+        ("<answer>cut off", "cut off"),
+    ],
+)
+def test_answer_in(text: str, expected: str) -> None:
+    assert answer_in(turn(text)) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "default", "expected"),
+    [
+        ("retrieve", True, False),
+        ("Answer.", False, True),
+        ("**answer**", False, True),
+        ("answer, not retrieve", False, True),
+        ("I cannot answer; retrieve", True, True),
+        ("I cannot answer; retrieve", False, False),
+        ("We should retrieve", True, False),
+        ("<answer>answer</answer>", False, True),
+        ("<think>retrieve?</think>answer", False, True),
+        ("", True, True),
+        ("", False, False),
+    ],
+)
+def test_decides(text: str, default: bool, expected: bool) -> None:
+    assert decides(turn(text), "answer", "retrieve", default=default) is expected
+
+
+@pytest.mark.parametrize("text", ["unknown", "Unknown.", "I don't know", "N/A", "cannot be determined"])
+def test_declines(text: str) -> None:
+    assert declines(text)
+    assert not declines(f"{text} Kestel")
+
+
+@pytest.mark.parametrize("text", ["perhaps Kestel", "It is not specified.", "The text does not say", "probably 1889"])
+def test_hedges(text: str) -> None:
+    assert hedges(text)
+
+
+@pytest.mark.parametrize("text", ["Kestel", "May 1889", "The Unknowable Mountain", "Knowles"])
+def test_plain_answers_do_not_hedge(text: str) -> None:
+    assert not hedges(text)
+
+
+def test_the_answer_is_quoted_once() -> None:
+    document = Document("d", "Mila", "She was an engineer. She was born in Kestel.")
+    stated = (Evidence("x", "x", "In Kestel she was born."),)
+    assert with_answer(stated, "Kestel", [document]) == stated
+    assert [e.quote for e in with_answer((), "kestel", [document])] == ["She was born in Kestel."]
+    for answer in ("", "yes", "No", "Orvane"):
+        assert with_answer((), answer, [document]) == ()
