@@ -17,23 +17,29 @@ from . import pack
 
 _MAX_KNOWN = 400_000
 """Hashes kept in memory; beyond that they are looked up in the file."""
+_BLOCK = 32_768
+"""Bytes of pieces that are compressed together: as far as zlib looks back."""
 
 
 class Pieces:
-    """Numbers pieces of content; the same bytes always get the same number."""
+    """Numbers pieces of content; the same bytes always get the same number.
+
+    New pieces wait until `settle` or `finish` writes them, as one block, in the transaction that `begin` was called in.
+    A piece whose record is taken back is written all the same; nothing refers to it then, unless it comes again.
+    """
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
         self._known: dict[bytes, int] = {}
         self._new: list[bytes] = []
         self._hashes: list[tuple[bytes, int]] = []
+        self._size = 0
         self._first = 0
 
     def begin(self) -> None:
-        """Start a write; other processes may have added blocks since the last one."""
+        """Start a transaction; other processes may have added blocks since the last one."""
         row = self._connection.execute("SELECT first + count FROM block ORDER BY first DESC LIMIT 1").fetchone()
         self._first = row[0] if row else 1
-        self._clear()
         if len(self._known) > _MAX_KNOWN:
             self._known.clear()
 
@@ -52,25 +58,33 @@ class Pieces:
             self._known[key] = number
         return number
 
+    def settle(self) -> None:
+        """Between two records: write the block if it is large enough."""
+        if self._size > _BLOCK:
+            self.finish()
+
     def finish(self) -> None:
         if self._new:
             block = (self._first, len(self._new), pack.bundle(self._new))
             self._connection.execute("INSERT INTO block VALUES (?, ?, ?)", block)
             self._connection.executemany("INSERT INTO piece VALUES (?, ?)", self._hashes)
+            self._first += len(self._new)
             self._clear()
+
+    def forget(self) -> None:
+        """After a transaction was rolled back: the numbers it gave are void."""
+        self._known.clear()
+        self._clear()
 
     def _add(self, data: bytes) -> int:
         self._new.append(data)
+        self._size += len(data)
         return self._first + len(self._new) - 1
 
     def _clear(self) -> None:
         self._new.clear()
         self._hashes.clear()
-
-    def forget(self) -> None:
-        """After a rollback: numbers given since then are void."""
-        self._known.clear()
-        self._clear()
+        self._size = 0
 
 
 class Rows:

@@ -4,7 +4,7 @@ A run is one SQLite file in write-ahead mode. Records are added and never change
 killed writer leaves at worst a tail that SQLite drops. What each table holds:
 
     meta       settings, time of creation
-    block      pieces of content (see `pack`), numbered from `first`; one block for each write
+    block      pieces of content (see `pack`), numbered from `first`, compressed together
     piece      hash of a piece that may come again -> its number
     question   each distinct question once
     episode    finished episodes; the columns serve filters, lists and checks, `body` holds the record

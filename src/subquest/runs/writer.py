@@ -125,22 +125,22 @@ class Writer:
         execute = self._connection.execute
         try:
             execute("BEGIN IMMEDIATE")
+            self._rows.pieces.begin()
             for write, receipt in batch:
                 execute("SAVEPOINT one")
                 try:
-                    self._rows.pieces.begin()
                     write(self._rows)
-                    self._rows.pieces.finish()
                 except Exception as error:
                     if not self._connection.in_transaction:  # a full disk rolls the whole transaction back
                         raise
                     execute("ROLLBACK TO one")
-                    self._rows.pieces.forget()
                     self._fail(receipt, error)
                 else:
                     if receipt is not None:
                         done.append(receipt)
                 execute("RELEASE one")
+                self._rows.pieces.settle()
+            self._rows.pieces.finish()
             execute("COMMIT")
         except Exception as error:
             if self._connection.in_transaction:
