@@ -92,22 +92,30 @@ class Template:
     """(literal, slot) pairs; lexicon words are slots that begin with a bracket."""
     needs: tuple[str, ...]
     """Relations told by the template."""
+    also: tuple[str, ...]
+    """Relations it uses without telling all of their value (the year of a date)."""
     inner: bool
     """Whether the subject stands inside the clause, where a bare pronoun would read badly."""
 
 
 def compile_template(mode: str, condition: str, text: str) -> Template:
-    parts, needs, end = [], [], 0
+    parts: list[tuple[str, str]] = []
+    needs: list[str] = []
+    also: list[str] = []
+    end = 0
     for match in _SLOT.finditer(text):
         slot = match.group(1) if match.group(1) is not None else "[" + match.group(2)
         parts.append((text[end : match.start()], slot))
         end = match.end()
         for name in re.findall(r"[a-z_]+", re.split(r"[:#]", slot)[0]) if slot[0] != "[" else ():
             known = name in RELATIONS or name in INVERSES or name == "alias"
-            if known and "/" not in slot.split("?")[0] and name not in needs:
-                needs.append(name)
+            if known and "/" not in slot.split("?")[0]:
+                told = also if slot.endswith((":y", ":citizen")) else needs
+                if name not in told:
+                    told.append(name)
     parts.append((text[end:], ""))
-    return Template(mode, condition, text, tuple(parts), tuple(needs), text.find("{S}") > 0)
+    rest = tuple(name for name in also if name not in needs)
+    return Template(mode, condition, text, tuple(parts), tuple(needs), rest, text.find("{S}") > 0)
 
 
 class Bank:
@@ -385,4 +393,4 @@ def applicable(template: Template, entity: Entity, available: set[str]) -> bool:
         return False
     if template.condition == "alive" and "death_date" in entity.facts:
         return False
-    return all(relation in available for relation in template.needs)
+    return all(r in available for r in template.needs) and all(r in entity.facts for r in template.also)
