@@ -112,7 +112,8 @@ class Worker:
     def submit(self, job: Job) -> None:
         self._orders.put(lambda: self._waiting.append(job))
         if self._ended:
-            self._fail_all()
+            with self._ending:
+                self._fail_all()
 
     def cancel(self, job: Job) -> None:
         """Stop a job; its `done` will not be called. A finished job is left as it is."""
@@ -173,18 +174,18 @@ class Worker:
             self._reason = f"the embedded engine has failed: {error!r}"
             raise
         finally:
-            self._ended = True
-            self._fail_all()
-            self._model.free()
+            with self._ending:
+                self._ended = True
+                self._fail_all()
+                self._model.free()
 
     def _fail_all(self) -> None:
         """Let no job wait for a thread that has ended."""
-        with self._ending:
-            while not self._orders.empty():
-                self._orders.get()()
-            for job in (*self._running, *self._waiting):
-                job.done(EngineUnavailable(self._reason))
-            self._running, self._waiting = [], []
+        while not self._orders.empty():
+            self._orders.get()()
+        for job in (*self._running, *self._waiting):
+            job.done(EngineUnavailable(self._reason))
+        self._running, self._waiting = [], []
 
     def _obey(self) -> None:
         """Carry out what was ordered; wait for an order when there is nothing to compute."""
