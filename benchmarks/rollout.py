@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import gc
 import json
 import statistics
 import sys
@@ -241,10 +242,9 @@ class Bench:
                 start = time.perf_counter()
                 asyncio.run(_batch(engine, prompts, 200))
                 name = "merged" if merged else "unmerged"
-                found[name] = {"refresh_ms": refresh * 1e3, "200_tokens_s": time.perf_counter() - start}
-                say(
-                    f"adapter {name}: refresh {refresh * 1e3:.1f} ms, 384 × 200 tokens {time.perf_counter() - start:.2f} s"
-                )
+                wall = time.perf_counter() - start
+                found[name] = {"refresh_ms": refresh * 1e3, "200_tokens_s": wall}
+                say(f"adapter {name}: refresh {refresh * 1e3:.1f} ms, 384 × 200 tokens {wall:.2f} s")
             finally:
                 asyncio.run(engine.close())
         self.figures["adapters"] = found
@@ -283,7 +283,10 @@ class Bench:
                 first = asyncio.run(overlapped(engine, corpus, episodes))
                 say(f"first rollout, graphs captured on the way: {first.seconds:.2f} s")
             engine.refresh()
+            steps, prefills = engine.runner.steps, engine.runner.prefills
             ours = asyncio.run(overlapped(engine, corpus, episodes))
+            steps, prefills = engine.runner.steps - steps, engine.runner.prefills - prefills
+            say(f"{steps} decode steps, {ours.written / steps:.0f} rows each, and {prefills} prefill steps")
             say(
                 f"rollout {questions} × {rollouts}: ours {ours.seconds:.2f} s, {ours.written} tokens written,"
                 f" {ours.read} read, {engine.scheduler.preemptions} preemptions"
@@ -379,6 +382,7 @@ def main(argv: list[str]) -> dict[str, Any]:
         if part in arguments.only.split(","):
             start = time.perf_counter()
             getattr(bench, part)()
+            gc.collect()
             say(f"-- {part}: {time.perf_counter() - start:.1f} s")
     if arguments.plot:
         plot(bench.figures, arguments.plot)

@@ -62,6 +62,8 @@ class TorchEngine:
         Turns without a seed of their own draw theirs from `seed`."""
         self.device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
         on_gpu = self.device.type == "cuda"
+        if on_gpu:
+            self.device = torch.empty(0, device=self.device).device  # with its number
         dtype = dtype or (torch.bfloat16 if on_gpu else torch.float32)
         self.architecture = a = source.architecture
         self.context_window = min(window or a.window, a.window)

@@ -24,9 +24,6 @@ from .step import TILE, Draw, Step
 _FIELDS = 8
 """Rows of a decode step's upload: slot, position, given, seed, top_k; temperature, top_p, min_p as float bits."""
 
-_WHOLE = (1 << 30, 1)
-"""Contexts in one part."""
-
 
 @dataclass(slots=True)
 class Pending:
@@ -64,9 +61,10 @@ class Runner:
         widest = bucket(rows.slots)
         self._head = torch.zeros(_FIELDS * widest, dtype=torch.int32, device=self.device)
         self._out = torch.zeros(2 * widest, dtype=torch.int32, device=self.device)
-        tokens = bucket(prefill_tokens)
+        tokens = _padded(prefill_tokens)
         self._flat = torch.zeros(3 * tokens, dtype=torch.int32, device=self.device)
-        self._tiles = torch.zeros((tokens // TILE + bucket(rows.slots)) * 4, dtype=torch.int32, device=self.device)
+        most_tiles = max(tokens // TILE + rows.slots, tokens // TILE + tokens // 32 + 8)
+        self._tiles = torch.zeros(most_tiles * 4, dtype=torch.int32, device=self.device)
         self._ring = [_Staging(widest, tokens, self._tiles.numel()) for _ in range(3)]
         self._turn = 0
 
@@ -76,7 +74,7 @@ class Runner:
             return
         self.prefills += 1
         total = sum(chunk.tokens for chunk in chunks)
-        size = bucket(total) if self._cuda else total
+        size = _padded(total) if self._cuda else total
         flat = np.zeros((3, size), np.int32)
         flat[2] = self.rows.slots
         tiles: list[tuple[int, int, int, int]] = []
@@ -92,7 +90,9 @@ class Runner:
             packed = torch.tensor(tiles, dtype=torch.int32)
             self.model.prefill(_prefill_step(torch.from_numpy(flat), self._tables, packed))
             return
-        room = size // TILE + bucket(len(chunks))
+        room = size // TILE + size // 32 + 8
+        if len(tiles) > room:
+            room = self._tiles.numel() // 4
         padded = np.zeros((room, 4), np.int32)
         padded[: len(tiles)] = tiles
         staging = self._next_staging()
@@ -127,7 +127,7 @@ class Runner:
         rows.advance(slots)
         if not self._cuda:
             pending.out = torch.empty((2, size), dtype=torch.int32)
-            self._step(torch.from_numpy(head), pending.out, _WHOLE, filtered)
+            self._step(torch.from_numpy(head), pending.out, self._parts(size, longest), filtered)
             return pending
         staging = self._next_staging()
         self._upload(staging.head, self._head, head)
@@ -181,6 +181,11 @@ class Runner:
             there = pairs.to(self.device, non_blocking=True)
             self._tables.view(-1).index_copy_(0, there[0], there[1].int())
         staging.used.record()
+
+
+def _padded(tokens: int) -> int:
+    """The size of a prefill step's graph; below 256 tokens the time does not depend on it."""
+    return next((size for size in (64, 128, 256) if tokens <= size), bucket(tokens))
 
 
 def _prefill_step(flat: Tensor, tables: Tensor, tiles: Tensor) -> Step:
