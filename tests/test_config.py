@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -166,3 +167,12 @@ def test_the_keys_are_those_of_the_dataclasses() -> None:
     assert {"model", "system", "index", "search.k", "limits.cost", "sampling.seed", "cache.path", "prices"} <= set(KEYS)
     assert "sources" not in KEYS
     assert SamplingConfig().over(Sampling()) == Sampling()
+
+
+def test_the_examples_in_the_documentation_are_read() -> None:
+    page = Path(__file__).resolve().parents[1] / "docs" / "configuration.md"
+    examples = re.findall(r"```toml\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
+    assert len(examples) == 2
+    first, second = (load_config(write(example), env={}) for example in examples)
+    assert {key.partition(".")[0] for key in first.sources} == {key.partition(".")[0] for key in KEYS}
+    assert second.model == "embedded,planner=openai:qwen3-32b@http://localhost:8000/v1"
