@@ -6,7 +6,9 @@ import heapq
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+
+from ..record import Document, Hit
 
 
 def words(text: str) -> list[str]:
@@ -40,3 +42,15 @@ class Ranking:
                 scores[i] = scores.get(i, 0.0) + score
         best = heapq.nsmallest(k, scores.items(), key=lambda item: (-item[1], item[0]))
         return [(self.ids[i], score) for i, score in best]
+
+
+class PlainSearch:
+    """A `Search` over documents in memory, without an index on disk and without numpy."""
+
+    def __init__(self, documents: Iterable[Document], name: str = "bm25") -> None:
+        self.name = name
+        self._documents = {d.id: d for d in documents}
+        self._ranking = Ranking((d.id, f"{d.title} {d.text}") for d in self._documents.values())
+
+    async def retrieve(self, queries: Sequence[str], k: int) -> list[list[Hit]]:
+        return [[Hit(self._documents[i], score) for i, score in self._ranking.top(q, k)] for q in queries]

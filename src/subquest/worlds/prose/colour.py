@@ -79,7 +79,7 @@ LEXICON = {
         "changed lodgings [years] times", "made friends with [someone]", "liked to be photographed with [carried]",
     ],
     "timing": [
-        "at an advanced age", "for a living", "in the winter months", "until the money ran out", "whenever there was time", "for [years] summers", "in secret",
+        "for a living", "in the winter months", "until the money ran out", "whenever there was time", "for [years] summers", "in secret",
         "long before it became fashionable", "out of conviction", "with some success", "more out of duty than love", "after the war", "on doctor's orders",
     ],
     "tail": [
