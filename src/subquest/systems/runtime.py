@@ -12,7 +12,6 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import math
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -25,16 +24,11 @@ from ..limits import Budget, Limits, Repeats
 from ..protocol import Parsed, parse, wrap
 from ..record import Document, Evidence, Failure, Hit, Question, Trajectory, Usage
 from ..retrieval.base import Search
+from .barrier import RAW_RUN, Barrier, BarrierError
 
-RAW_RUN = 50
-"""Longest run of words of one document that may stand verbatim in what a shielded context is told."""
 SEARCH_ATTEMPTS = 3
 FORCED_SECONDS = 30.0
 """What a forced final turn may take where the time limit has run out."""
-
-
-class BarrierError(AssertionError):
-    """A system tried to show documents to a shielded context: a defect of the system."""
 
 
 class LimitReached(Exception):
@@ -98,7 +92,7 @@ class Run:
         self._search = search
         self._seed = seed
         self._additions = additions or {}
-        self._raw_runs: dict[str, frozenset[str]] = {}
+        self._barrier = Barrier(question.question)
 
     async def open(
         self,
@@ -200,31 +194,11 @@ class Run:
         return trajectories, replace(usage, seconds=round(self.events.seconds, 6))
 
     def without_raw_runs(self, text: str, place: str) -> str:
-        """The text; verbatim stretches of documents that the episode has read are cut to below `RAW_RUN` words."""
-        if not self.documents:
-            return text
-        words = list(_WORD.finditer(text))
-        if len(words) < RAW_RUN:
-            return text
-        for identifier, document in self.documents.items():
-            if identifier not in self._raw_runs:
-                self._raw_runs[identifier] = frozenset(_runs(_WORD.findall(document.text)))
-        kept, position, previous = "", 0, -2
-        for at, run in enumerate(_runs([word[0] for word in words])):
-            if any(run in runs for runs in self._raw_runs.values()):
-                excess = words[at + RAW_RUN - 1]
-                kept += "" if at == previous + 1 else text[position : excess.start()] + "…"
-                position, previous = excess.end(), at
-        if position:
+        """What may pass the information barrier of a text; see `barrier`."""
+        passed = self._barrier.cut(text, self.documents)
+        if passed != text:
             self.events.emit("limit", place, what="raw document text", message="a verbatim passage was cut")
-        return kept + text[position:]
-
-
-_WORD = re.compile(r"\w+")
-
-
-def _runs(words: list[str]) -> list[str]:
-    return [" ".join(words[i : i + RAW_RUN]) for i in range(len(words) - RAW_RUN + 1)]
+        return passed
 
 
 class Context:
@@ -398,6 +372,7 @@ def confidence(turn: Turn | None) -> float | None:
 
 
 __all__ = [
+    "RAW_RUN",
     "Answer",
     "BarrierError",
     "Context",

@@ -1,0 +1,54 @@
+"""The information barrier: what keeps documents out of shielded contexts (CoDA 3.2, DECOR 4.2, APEX).
+
+A shielded context is never shown documents. That alone is no barrier, for a role that reads them may copy them into
+what it reports. So what a shielded context is told loses every verbatim stretch of a document from `RAW_RUN` words on.
+Names, dates and sentences pass; documents do not.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from ..record import Document
+
+RAW_RUN = 50
+"""Longest run of words of one document that may stand verbatim in what a shielded context is told, plus one."""
+_WORD = re.compile(r"\w+")
+
+
+class BarrierError(AssertionError):
+    """A system tried to show documents to a shielded context: a defect of the system."""
+
+
+class Barrier:
+    """Finds and cuts verbatim stretches. What the question itself quotes may pass."""
+
+    def __init__(self, question: str) -> None:
+        self._asked = _runs(question)
+        self._known: dict[str, frozenset[str]] = {}
+
+    def cut(self, text: str, documents: Mapping[str, Document]) -> str:
+        """The text with verbatim stretches of the documents cut to below `RAW_RUN` words."""
+        if not documents:
+            return text
+        words = list(_WORD.finditer(text))
+        if len(words) < RAW_RUN:
+            return text
+        for identifier, document in documents.items():
+            if identifier not in self._known:
+                self._known[identifier] = _runs(document.text) - self._asked
+        kept, position, previous = "", 0, -2
+        for at in range(len(words) - RAW_RUN + 1):
+            run = " ".join(word[0] for word in words[at : at + RAW_RUN])
+            if any(run in runs for runs in self._known.values()):
+                excess = words[at + RAW_RUN - 1]
+                kept += "" if at == previous + 1 else text[position : excess.start()] + "…"
+                position, previous = excess.end(), at
+        return kept + text[position:]
+
+
+def _runs(text: str) -> frozenset[str]:
+    """Every run of `RAW_RUN` words of a text."""
+    words = _WORD.findall(text)
+    return frozenset(" ".join(words[i : i + RAW_RUN]) for i in range(len(words) - RAW_RUN + 1))

@@ -1,0 +1,38 @@
+"""The information barrier: long verbatim stretches are cut, everything else passes."""
+
+from subquest.record import Document
+from subquest.systems.barrier import RAW_RUN, Barrier
+
+WORDS = [f"w{i}" for i in range(200)]
+DOCUMENTS = {"d": Document("d", "t", " ".join(WORDS)), "e": Document("e", "t", " ".join(WORDS[::-1]))}
+
+
+def cut(text: str, question: str = "q") -> str:
+    return Barrier(question).cut(text, DOCUMENTS)
+
+
+def test_short_quotes_pass() -> None:
+    text = f"He said: {' '.join(WORDS[: RAW_RUN - 1])}, and more."
+    assert cut(text) == text
+    assert Barrier("q").cut(" ".join(WORDS), {}) == " ".join(WORDS)
+
+
+def test_a_long_stretch_is_cut_and_what_follows_is_kept() -> None:
+    text = f"Before. {' '.join(WORDS[20:120])} After."
+    assert cut(text) == f"Before. {' '.join(WORDS[20 : 20 + RAW_RUN - 1])} … After."
+
+
+def test_each_of_several_stretches_is_cut() -> None:
+    text = f"{' '.join(WORDS[:60])} between {' '.join(WORDS[::-1][:60])} end"
+    first, second = " ".join(WORDS[: RAW_RUN - 1]), " ".join(WORDS[::-1][: RAW_RUN - 1])
+    assert cut(text) == f"{first} … between {second} … end"
+
+
+def test_punctuation_and_spacing_do_not_hide_a_stretch() -> None:
+    assert " ".join(WORDS[:RAW_RUN]) not in " ".join(cut(",\n ".join(WORDS)).replace(",", "").split())
+
+
+def test_what_the_question_quotes_may_pass() -> None:
+    quoted = " ".join(WORDS[:80])
+    assert cut(f"Question: {quoted}?", question=f"Who wrote “{quoted}”?") == f"Question: {quoted}?"
+    assert cut(" ".join(WORDS), question=quoted) != " ".join(WORDS)
