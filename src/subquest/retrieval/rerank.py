@@ -5,7 +5,7 @@
 *Pointwise*: a language model says for each passage whether it helps (yes or no); where the engine gives log-probs the
 score is the probability of yes. *Listwise*: the model sees numbered passages and writes their order, in windows that
 move from the end of the list to its front. *CrossEncoder*: a sentence-transformers model that reads query and passage
-together. Each has a time budget: what was not judged in time counts as unknown (0.5), so it stays between yes and no.
+together. Each has a time budget: what was not judged in time counts as unknown, between the good and the bad.
 """
 
 from __future__ import annotations
@@ -175,12 +175,12 @@ class CrossEncoder:
         return in_order(hits, await asyncio.to_thread(self._scores, query, hits))
 
     def _scores(self, query: str, hits: Sequence[Hit]) -> list[float]:
-        scores = [UNKNOWN] * len(hits)
+        scores: list[float] = []
         deadline = time.monotonic() + self._seconds
         for start in range(0, len(hits), self.BATCH):
             if time.monotonic() > deadline:
                 break
             pairs = [(query, f"{hit.document.title}\n{hit.document.text}") for hit in hits[start : start + self.BATCH]]
-            for i, score in enumerate(self._model.predict(pairs, show_progress_bar=False)):
-                scores[start + i] = 1 / (1 + math.exp(-float(score))) if not 0 <= score <= 1 else float(score)
-        return scores
+            scores += map(float, self._model.predict(pairs, show_progress_bar=False))
+        middle = sum(scores) / len(scores) if scores else UNKNOWN
+        return scores + [middle] * (len(hits) - len(scores))
