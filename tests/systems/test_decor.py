@@ -272,5 +272,6 @@ def test_abstention_is_an_option() -> None:
     assert run(planner, [], answerer).answer == "Unknown."
     episode = run(planner, [], answerer, abstain=True)
     assert (episode.answer, episode.stop_reason) == ("", "abstained")
+    assert episode.settings["abstain"] is True
     assert "answer: unknown" in episode.by_role("answerer")[0].segments[0].text
     assert "answer: unknown" not in episode.by_role("planner")[0].text

@@ -1,5 +1,7 @@
 """Every system on real parts: the embedded model with a real index, and an OpenAI-compatible server on loopback."""
 
+import asyncio
+import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,6 +10,7 @@ import pytest
 
 pytest.importorskip("numpy", reason="the index needs numpy")
 
+from subquest.cli import main
 from subquest.engine import Sampling
 from subquest.engine.base import Message
 from subquest.engine.openai import OpenAIEngine
@@ -133,3 +136,17 @@ async def test_every_system_answers_through_a_server(name: str, index: Index, do
         await engine.close()
     check(episode, documents)
     assert episode.answer == "Kestel"
+
+
+@pytest.mark.parametrize("name", registry.names())
+async def test_every_system_runs_from_the_command_line(
+    name: str, index: Index, capsys: pytest.CaptureFixture[str]
+) -> None:
+    reply = "<answer>Kestel</answer>\\boxed{Kestel}\nAction: Finish[Kestel]"
+    async with server_of(lambda context: reply) as server:
+        model = f"openai:any@{server.url}"
+        options = ["--system", name, "--model", model, "--index", str(index.path), "--json"]
+        status = await asyncio.to_thread(main, ["ask", "Where?", *options])
+    shown = json.loads(capsys.readouterr().out)
+    assert status == 0
+    assert (shown["answer"], shown["system"]) == ("Kestel", name)

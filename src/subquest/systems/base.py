@@ -135,7 +135,7 @@ class System(Generic[S]):
         additions = {answering: self.prompts.text("abstain")} if self.abstain else {}
         limits = self._limits.get("", Limits())
         run = Run(question, self.setup, self.search, events, limits, seed, additions=additions)
-        settings = to_dict(self.settings)
+        settings = {**to_dict(self.settings), **({"abstain": True} if self.abstain else {})}
         events.emit("start", question=question.question, system=self.name, model=self.model_name, settings=settings)
         try:
             answer = await self.answer(run)
