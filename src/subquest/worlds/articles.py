@@ -221,7 +221,8 @@ class Composer:
         """Colour sentences, so that articles are as long as encyclopaedia paragraphs and facts do not stand alone."""
         s, out = self.stream, list(clauses)
         wanted = int(self.noise * (s.between(4, 9) - 0.42 * len(clauses)) + 0.5)
-        for template in s.sample(self.bank.colours, max(0, wanted)):
+        fit = [t for t in self.bank.colours if applicable(t, self.entity, self.left)]
+        for template in s.sample(fit, max(0, wanted)):
             out.insert(s.between(0, len(out)), [template])
         return out
 

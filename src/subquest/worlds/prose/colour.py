@@ -14,11 +14,10 @@ c| {S} [act], [tail].
 c| {S} [act] and [act2].
 c| [witness] [remembered2] that {he} [act].
 c| It is said that {he} [act2] [timing].
-c| [opener], {he} [act2], [tail].
-c| {S's} [possession] [possessionfate].
-c| {S's} [possession], [possessiondetail], [possessionfate].
-c| [witness] left a description of {him}: [description].
-c| What [audience] valued in {him} was [quality].
+c?dead| {S's} [possession] [possessionfate].
+c?dead| {S's} [possession], [possessiondetail], [possessionfate].
+c?dead| [witness] left a description of {him}: [description].
+c| What [audience] {value/valued} in {him} {is} [quality].
 """
 
 PLACE = """
@@ -35,13 +34,13 @@ c| [placechange3] in {@year}, [tail].
 WORK = """
 c| [witness] called it "[verdict]", [verdictcontrast].
 c| [opener3], [workfate].
-c| [visitor] [workreaction], [tail].
+c| [visitor] [workreaction], [worktail].
 c| It is [worklove] among [audience], [worklovetail].
 c| Since {@year} [workafter].
 """
 
 WORK_PARTS = """
-c| [workpart] [workpartfate], [tail].
+c| [workpart] [workpartfate], [worktail].
 c| [workpart] [workpartfate].
 c| An early version [earlyversion].
 """
@@ -97,6 +96,7 @@ LEXICON = {
         "A travelling photographer", "An old gardener", "A customs inspector", "The painter of theatre sets", "A local historian", "A wandering preacher", "A student paper",
     ],
     "visitor": ["An English traveller", "A travelling photographer", "A wandering preacher", "A young botanist", "A retired general", "A diplomat's wife", "A group of students", "A circus director", "A geologist", "A poet on foot", "One inspector", "A honeymoon couple"],
+    "worktail": ["to the delight of [audience]", "much to the annoyance of [someone]", "for reasons never explained", "which caused some talk at the time", "and nobody minded", "as [someone] predicted", "in the face of much advice"],
     "worklovetail": ["less so elsewhere", "who know every line of it", "if letters to the papers are a guide", "for reasons that are hard to explain", "as surveys have shown", "in spite of the critics"],
     "remembered2": ["remembered", "claimed", "wrote", "noted in a diary", "told a reporter", "used to say", "recalled decades later"],
     "years": ["two", "three", "four", "five", "six", "seven", "eight", "ten", "a dozen"],
@@ -121,7 +121,7 @@ LEXICON = {
         "speak in public", "dance", "shoe a horse", "drive a car", "keep accounts", "whistle in two voices",
     ],
     "diary": ["the weather", "expenses", "dreams", "visits", "birdsong", "every meal", "conversations overheard on trains"],
-    "cause": ["cleaner drinking water", "a public library", "the rights of tenants", "longer school holidays", "the abolition of tolls", "street lighting", "a new asylum", "votes for women", "free music lessons", "a lifeboat station", "the protection of old trees"],
+    "cause": ["cleaner drinking water", "a public library", "the rights of tenants", "longer school holidays", "the abolition of tolls", "street lighting", "a new asylum", "better sick pay", "free music lessons", "a lifeboat station", "the protection of old trees"],
     "matter": ["a fence", "an unpaid bill", "the date of a manuscript", "a dog", "the wording of a will", "a borrowed ladder", "a hunting right", "a stolen idea", "a box at the opera", "an inheritance"],
     "gadget": ["folding desk", "milk tester", "portable stove", "kind of blotting paper", "rain gauge", "letter scale", "water filter", "safety lamp", "metronome", "ski binding"],
     "gadgetfate": ["nobody bought", "was widely copied", "exploded at its first showing", "is still in use", "earned a small fortune", "won a bronze medal at a fair"],
@@ -139,7 +139,7 @@ LEXICON = {
     "fear": ["thunder", "open water", "dogs", "telephones", "moths", "crowds", "lifts", "photographs"],
     "hour": ["dawn", "night", "a standing desk", "a kitchen table", "a corner table in a café", "the end of the day"],
     "clothes": ["a borrowed coat", "sandals", "an old uniform", "a straw hat", "mourning", "two pairs of spectacles"],
-    "possession": ["library", "garden", "collection of [curios]", "notebooks", "country house", "handwriting", "private papers", "herbarium", "workroom"],
+    "possession": ["library", "garden", "collection of [curios]", "diary", "country house", "handwriting", "archive", "herbarium", "workroom"],
     "possessionfate": ["passed to a nephew", "was sold at auction", "can be visited", "was destroyed in a fire", "is now in a local museum", "filled [years] rooms", "became famous in its own right", "was left to the town", "puzzled the heirs"],
     "possessiondetail": ["once the envy of [audience]", "begun in childhood", "rarely shown to anyone", "admired by [audience]", "in spite of its small size", "arranged by colour"],
     "description": ["tall, hurried and hard of hearing", "a small figure in grey with ink on both hands", "slow to speak and quick to laugh", "a voice like a rusty gate", "always the last to leave the table", "polite to strangers, impatient with friends", "a face made for the stage"],

@@ -373,7 +373,11 @@ class Teller:
             province = e.one("province")
             self.stated.append(Fact(e.id, "province", province.id, province.name))
             return f"{text} in {province.name}"
-        if roll < 0.2 and e.kind in ("company", "film", "book", "album", "band", "team", "painting", "newspaper"):
+        if (
+            roll < 0.2
+            and not text.startswith("the ")
+            and e.kind in ("company", "film", "book", "album", "band", "team", "painting", "newspaper")
+        ):
             return f"the {e.noun} {text}"
         return text
 

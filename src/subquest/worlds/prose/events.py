@@ -26,7 +26,7 @@ s| {operator} operates the {noun}.
 v| has its home port at {home_port}
 s| {S's} home port is {home_port}.
 s| The home port of {S} is {home_port}.
-v| is registered at {home_port}, its home port
+v| is registered at its home port {home_port}
 s| {home_port} is the home port of {S}.
 v| is {length} long
 v| has a length of {length}
@@ -36,7 +36,7 @@ s| The length of the {noun} is {length}.
 v| was named after {named_after}
 s| {S} was named in honour of {named_after}.
 s| {S's} name honours {named_after}, after whom it was named.
-v| bears the name of {named_after}, after whom it was named
+s| The {noun} bears the name of {named_after}, after whom it was named.
 s| The {noun} was named for {named_after}.
 c| In {@year} [shipevent].
 c| {S's} engines were [engine].

@@ -60,28 +60,28 @@ s| {father} and {mother} were {S's} parents.
 s| {S's} father was {father}.
 s| {father} was {S's} father.
 v| was the {son} of {father}
-v| was raised by {his} father, {father}
+v| was raised by {his} father {father}
 s| {S's} mother was {mother}.
 s| {mother} was {S's} mother.
-v| was brought up by {his} mother, {mother}
+v| was brought up by {his} mother {mother}
 v| had {mother} as {his} mother
 s| On {his} father's side {S} came from the family of {father}, {his} father.
-v| was married to {spouse}
+v| {is} married to {spouse}
 v| married {spouse} in {marriage_year}
 v| wed {spouse} in {marriage_year}
-v| was the {husband} of {spouse}
+v| {is} the {husband} of {spouse}
 s| In {marriage_year} {S} married {spouse}.
-s| {S's} {wife} was {spouse}.
+s| {S's} {wife} {is} {spouse}.
 s| {S's} marriage to {spouse} took place in {marriage_year}.
 s| The wedding of {S} and {spouse} was held in {marriage_year}.
 s| {S} and {spouse} married in {marriage_year}.
 v| got married in {marriage_year}
 s| {S's} {children#?only child {is} {children}/children {are/were} {children}}.
 s| {S} and {his} {wife} had {children#} {children#noun}, namely {children}.
-v| was the parent of {children}
-v| had {children#} {children#noun}: {children}
+v| {is} the parent of {children}
+s| {S} had {children#} {children#noun}: {children}.
 s| {S's} family grew to include {children#} {children#noun}: {children}.
-v| raised {children#} {children#noun}, {children}
+s| {S} raised {children#} {children#noun}, {children}.
 v| studied at {educated_at}
 v| was educated at {educated_at}
 v| graduated from {educated_at}
@@ -261,19 +261,19 @@ v| was also called {alias}
 v| sometimes signed letters as {alias}
 s| {S's} other name was {alias}.
 c| {S} [hobby].
-c| {S's} letters, [letters], were published [aftertime].
-c| A portrait of {S} [portrait].
-c| Contemporaries described {him} as [character].
+c?dead| {S's} letters, [letters], were published [aftertime].
+c?dead| A portrait of {S} [portrait].
+c?dead| Contemporaries described {him} as [character].
 c| {S} [travel].
 c| {S's} childhood was marked by [childhood].
 c| Critics have called {S} [critic].
-c| A street [streetplace] bears {S's} name.
-c| {S} spoke [languages] and [hobby].
-c| [biography], a biography of {S}, [bioreception].
-c| {S} was [manner] in private and [manner2] in public.
-c| At home {he} kept [pets].
+c?dead| A street [streetplace] bears {S's} name.
+c| {S} {speaks/spoke} [languages].
+c?dead| [biography], a biography of {S}, [bioreception].
+c| {S} {is} [manner] in private and [manner2] in public.
+c| At home {he} {keeps/kept} [pets].
 c| {S} lost most of {his} savings in [calamity] but recovered within [few] years.
-c| Friends recalled {his} [trait] and {his} [trait2].
+c| Friends {speak of/recalled} {his} [trait] and {his} [trait2].
 """
 
 ORDER = [
@@ -326,7 +326,7 @@ ORDER = [
 
 LEXICON = {
     "fame": [
-        "[whom] for [deeds]", "[whom] chiefly for [deeds]", "[remembered] for [deeds]", "active in [circle]", "of {his} generation",
+        "[whom] for [deeds]", "known chiefly for [deeds]", "[remembered] for [deeds]", "active in [circle]", "of {his} generation",
         "associated with the [movement] movement",
     ],
     "whom": ["known", "noted", "respected", "celebrated", "best known"],

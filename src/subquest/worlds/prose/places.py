@@ -9,7 +9,7 @@ L| {S} is a~ {noun} covering {area}, with its capital at {capital}.
 L| The {alias}, usually known simply as {S}, is a~ {noun} that became independent in {independence}.
 L| {S} is a~ {noun} of {population} people, independent since {independence}.
 v| has its capital at {capital}
-v| is governed from {capital}, the capital
+v| is governed from its capital {capital}
 s| The capital of {S} is {capital}.
 s| {capital} is the capital of {S}.
 s| {S's} parliament meets in the capital, {capital}.
@@ -27,7 +27,7 @@ s| {S's} head of state is {head_of_state}.
 s| {head_of_state} is the head of state of {S}.
 s| The office of head of state of {S} is held by {head_of_state}.
 v| has {head_of_state} as its head of state
-v| is represented abroad by its head of state, {head_of_state}
+v| is represented abroad by its head of state {head_of_state}
 v| has a population of {population}
 v| is home to {population} people
 s| The population of {S} is {population}.
@@ -52,7 +52,7 @@ s| The longest river of {S} is {longest_river}.
 s| {longest_river} is the longest river in {S}.
 s| {S's} longest river is {longest_river}.
 s| No river in {S} is longer than {longest_river}.
-v| is crossed by {longest_river}, its longest river
+v| has {longest_river} as its longest river
 s| The official name of {S} is the {alias}.
 v| is officially styled the {alias}
 s| On coins {S} appears as the {alias}.
@@ -92,7 +92,7 @@ s| The population of {S} was {population} at the last count.
 s| {S's} population is put at {population}.
 s| Some {population} people live in {S}.
 s| {S's} governor is {governor}.
-v| is headed by its governor, {governor}
+v| is headed by its governor {governor}
 s| The governor of {S} is {governor}.
 s| {governor} serves as governor of {S}.
 v| has {governor} as its governor
@@ -136,7 +136,7 @@ s| {S's} river is {river}.
 p| built on {river}
 s| {S's} mayor is {mayor}.
 s| The mayor of {S} is {mayor}.
-v| is governed by its mayor, {mayor}
+v| is governed by its mayor {mayor}
 s| {mayor} is mayor of {S}.
 s| Since the last election {mayor} has been mayor of {S}.
 v| is twinned with {twin_town}

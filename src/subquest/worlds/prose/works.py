@@ -88,7 +88,7 @@ s| The author of {S} is {author}.
 p| written by {author}
 s| {S's} author, {author}, [authoranecdote].
 v| was published by {publisher}
-v| was brought out by {publisher}, its publisher
+v| was brought out by {publisher}
 s| {publisher} published {S}.
 s| The publisher of {S} was {publisher}.
 p| published by {publisher}
@@ -225,7 +225,7 @@ s| The song was performed by {song_performer}.
 v| was recorded by {song_performer}
 s| {song_performer} recorded the song.
 s| The performer is {song_performer}.
-v| was made popular by its performer, {song_performer}
+v| was made popular by its performer {song_performer:name}
 v| was written by {songwriter}
 s| {songwriter} wrote the song.
 s| The songwriter was {songwriter}.
