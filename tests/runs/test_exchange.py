@@ -110,6 +110,9 @@ def test_other_files_are_refused(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="not text in UTF-8"):
         import_run(source, target)
     source.write_text(json.dumps({"type": "run", "format": 1, "settings": {}}))
+    assert import_run(source, tmp_path / "empty.sqlite") == 0
+    with RunStore.open(tmp_path / "empty.sqlite") as run:
+        assert (run.settings, run.created) == ({}, 0.0)
     target.write_text("precious")
     with pytest.raises(UsageError, match="exists already"):
         import_run(source, target)

@@ -361,6 +361,16 @@ def _cut(path: Path) -> None:
     os.truncate(path, 3 * run_schema.PAGE_SIZE)
 
 
+def test_damaged_settings_are_no_traceback(tmp_path: Path) -> None:
+    RunStore.create(tmp_path / "r.sqlite", settings={"k": 3}).close()
+    connection = sqlite3.connect(tmp_path / "r.sqlite")
+    with connection:
+        connection.execute("UPDATE meta SET value = '{' WHERE key = 'settings'")
+    connection.close()
+    with RunStore.open(tmp_path / "r.sqlite") as run, pytest.raises(DataError, match="is damaged"):
+        _ = run.settings
+
+
 def test_a_run_needs_a_folder_and_plain_settings(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="there is no folder"):
         RunStore.create(tmp_path / "no" / "r.sqlite")

@@ -71,7 +71,10 @@ class Reader:
         self._connection.close()
 
     def meta(self) -> dict[str, Any]:
-        return {key: json.loads(value) for key, value in self.query("SELECT key, value FROM meta")}
+        try:
+            return {key: json.loads(value) for key, value in self.query("SELECT key, value FROM meta")}
+        except ValueError as error:
+            raise damaged(self.path, error) from None
 
     def counts(self) -> dict[str, int]:
         """Rows by table, under the names people know."""

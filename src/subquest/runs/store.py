@@ -77,12 +77,12 @@ class RunStore(Reader):
 
     @property
     def settings(self) -> dict[str, Any]:
-        return dict(self.meta()["settings"])
+        return dict(self.meta().get("settings", {}))
 
     @property
     def created(self) -> float:
-        """Seconds since 1970."""
-        return float(self.meta()["created"])
+        """Seconds since 1970; 0 where a salvaged run no longer says."""
+        return float(self.meta().get("created", 0.0))
 
     def add_questions(self, questions: Iterable[Question]) -> Receipt:
         """Note questions that are to be asked; those of episodes are noted by themselves."""
