@@ -25,7 +25,7 @@ from .lora import LoraLinear, LoraSettings, adapter_of, lora_layers
 
 
 class RMSNorm(nn.Module):
-    """Root-mean-square normalisation, computed in float32."""
+    """Root-mean-square normalisation; the kernel accumulates in float32."""
 
     def __init__(self, size: int, epsilon: float) -> None:
         super().__init__()
@@ -33,7 +33,7 @@ class RMSNorm(nn.Module):
         self.epsilon = epsilon
 
     def forward(self, x: Tensor) -> Tensor:
-        return F.rms_norm(x.float(), x.shape[-1:], None, self.epsilon).to(x.dtype) * self.weight.to(x.dtype)
+        return F.rms_norm(x, x.shape[-1:], self.weight.to(x.dtype), self.epsilon)
 
 
 class Attention(nn.Module):
