@@ -94,26 +94,37 @@ def main(argv: list[str]) -> dict[str, Any]:
 
 
 def tune(index: Any, texts: Sequence[str], gold: Sequence[Sequence[str]]) -> dict[str, list[float]]:
-    """R@2 and R@5 of many settings."""
+    """R@2 and R@5 of many settings; both rankings are made once and fused again and again."""
     from subquest.retrieval import BM25
+    from subquest.retrieval.bm25 import Scored
     from subquest.retrieval.fusion import Fusion
 
     out: dict[str, list[float]] = {}
 
-    def note(label: str, **options: Any) -> None:
-        found = [[hit.document.id for hit in row] for row in index.search_many(texts, 5, **options)]
+    def note(label: str, found: Sequence[Sequence[str]]) -> None:
         out[label] = [round(recall(found, gold, k), 1) for k in (2, 5)]
         print(f"{index.path.name:32} {label:28} {out[label]}", file=sys.stderr)
 
+    def ranked(**options: Any) -> list[list[tuple[str, float]]]:
+        hits = index.search_many(texts, 300, **options)
+        return [[(hit.document.id, hit.score) for hit in row] for row in hits]
+
     for k1, b in ((0.9, 0.4), (1.2, 0.75), (1.5, 0.75), (0.6, 0.4), (0.9, 0.6), (1.2, 0.4), (0.6, 0.75), (0.4, 0.4)):
-        note(f"bm25 {k1} {b}", mode="bm25", bm25=BM25(k1, b))
-    if index.info().vectors:
-        note("dense", mode="dense")
-        for kind in ("rrf", "weighted"):
-            for dense in (0.3, 0.4, 0.5, 0.6, 0.7):
-                for depth in (50, 100, 300):
-                    index.fusion = Fusion(kind, dense, depth)
-                    note(f"{kind} {dense} {depth}", mode="hybrid")
+        note(f"bm25 {k1} {b}", [[i for i, _ in row] for row in ranked(mode="bm25", bm25=BM25(k1, b))])
+    if not index.info().vectors:
+        return out
+    lexical, dense = ranked(mode="bm25"), ranked(mode="dense")
+    note("dense", [[i for i, _ in row] for row in dense])
+    for kind in ("rrf", "weighted"):
+        for weight in (0.2, 0.3, 0.4, 0.5, 0.6, 0.7):
+            for depth in (30, 100, 300):
+                fusion, found = Fusion(kind, weight, depth), []
+                for a, b in zip(lexical, dense, strict=True):
+                    names = {i: n for n, i in enumerate(dict.fromkeys(i for i, _ in [*a, *b]))}
+                    back = list(names)
+                    rows = [[Scored(names[i], score) for i, score in part[:depth]] for part in (a, b)]
+                    found.append([back[scored.number] for scored in fusion.fuse(*rows, 5)])
+                note(f"{kind} {weight} {depth}", found)
     return out
 
 
