@@ -1,8 +1,8 @@
 """The embedded model as it runs fastest: weights in Q8_0, the adapter merged in.
 
 The published file is Q4_1. In eight bits the same weights take more room and lose nothing that matters, and llama.cpp
-reads a prompt about twice as fast (`benchmarks/embedded.py` measures it); an adapter that is merged costs nothing at
-run time, one that is attached costs a tenth to a fifth. So the first use makes a second file in the cache, in a few
+reads a prompt 1.7 times as fast (`benchmarks/embedded.py` measures it); an adapter that is merged costs nothing at run
+time, one that is attached about a quarter of the speed. So the first use makes a second file in the cache, in a few
 seconds, and later uses find it. Where that cannot be done the published file runs, with the adapter attached.
 """
 
