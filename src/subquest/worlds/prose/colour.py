@@ -13,7 +13,7 @@ c| {S} [act] [timing].
 c| {S} [act], [tail].
 c| {S} [act] and [act2].
 c| [witness] [remembered2] that {he} [act].
-c| It is said that {he} [act2] [timing].
+c| It is said that {he} [act2].
 c?dead| {S's} [possession] [possessionfate].
 c?dead| {S's} [possession], [possessiondetail], [possessionfate].
 c?dead| [witness] left a description of {him}: [description].
@@ -148,7 +148,7 @@ LEXICON = {
     "impression": ["complained of the mosquitoes", "praised the bread", "found it charming but muddy", "counted more geese than people", "called it the end of the world", "promised to come back", "could find no bed for the night", "admired the view"],
     "landmark": ["old tollhouse", "chapel of the drowned", "stone windmill", "signal tower", "leper hospital", "drinking fountain", "hermit's cave", "wooden footbridge", "lime kiln", "plague column", "observatory", "ice house", "bathing pavilion", "boundary stone"],
     "position": ["to the north", "on the western edge", "at the foot of the slope", "beside the main road", "on a low rise", "near the water", "a short walk away"],
-    "landmarkuse": ["is a favourite of painters", "serves as a weather station", "was used as a prison in {@year}", "is opened once a year", "is said to bring luck", "has been turned into flats", "is falling down", "was moved stone by stone in {@year}", "houses a small exhibition on [topic]", "appears in several [curios]"],
+    "landmarkuse": ["is a favourite of painters", "serves as a weather station", "was used as a prison in {@year}", "is opened once a year", "is said to bring luck", "has been turned into flats", "is falling down", "was moved stone by stone in {@year}", "houses a small exhibition on [topic]", "appears on old postcards"],
     "landmarkdetail": ["built of grey stone", "once far larger", "known for its echo", "given by [someone]", "now without a roof", "restored by [audience]"],
     "opener2": ["In the course of {@year}", "Towards the end of the century", "After a dry summer", "Following a change of law", "Within living memory", "In {@year}", "For a time", "Thanks to [someone]", "In spite of protests by [audience]", "Under the influence of [audience]"],
     "placechange": ["the old trees were felled", "the ferry was given up", "a [shop] and two inns opened nearby", "the paths were paved", "the wells ran dry", "a camp for [audience] was set up", "prospectors looked for silver", "the boundary stones were moved", "the first [topic] congress met in the neighbourhood", "smugglers used the area as a hiding place"],

@@ -287,7 +287,11 @@ class Teller:
         for relation in INVERSES[inverse]:
             if item.facts.get(relation) is self.subject or self.subject in item.many(relation):
                 self.stated.append(Fact(item.id, relation, self.subject.id, item.name))
-        text = self.title(item) if form == "name" else self.mention(item, plain=form != "")
+        text = (
+            self.title(item)
+            if form == "name"
+            else self.mention(item, plain=form != "" or len(self.subject.many(inverse)) > 1)
+        )
         year = item.year("release_date") or item.year("published") or item.year("painted") or item.year("song_year")
         if form == "years" and year:
             for relation in ("published", "painted", "song_year"):

@@ -35,7 +35,7 @@ s| {S's} workforce numbers {employees}.
 s| Some {employees} employees work for {S}.
 s| The number of employees is {employees}.
 s| {S's} chief executive is {chief_executive}.
-v| is run by its chief executive {chief_executive}
+v| is run by its chief executive {chief_executive:name}
 s| The chief executive of {S} is {chief_executive}.
 s| {chief_executive} is chief executive of {S}.
 v| has {chief_executive} as its chief executive
@@ -101,7 +101,7 @@ s| {S's} student body numbers {students}.
 s| About {students} students are enrolled at {S}.
 s| The number of students is {students}.
 s| {S's} chancellor is {chancellor}.
-v| is headed by its chancellor {chancellor}
+v| is headed by its chancellor {chancellor:name}
 s| {chancellor} is chancellor of {S}.
 s| The chancellor of {S} is {chancellor}.
 v| has {chancellor} as its chancellor

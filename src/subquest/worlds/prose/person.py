@@ -60,10 +60,10 @@ s| {father} and {mother} were {S's} parents.
 s| {S's} father was {father}.
 s| {father} was {S's} father.
 v| was the {son} of {father}
-v| was raised by {his} father {father}
+v| was raised by {his} father {father:name}
 s| {S's} mother was {mother}.
 s| {mother} was {S's} mother.
-v| was brought up by {his} mother {mother}
+v| was brought up by {his} mother {mother:name}
 v| had {mother} as {his} mother
 s| On {his} father's side {S} came from the family of {father}, {his} father.
 v| {is} married to {spouse}

@@ -27,7 +27,7 @@ s| {S's} head of state is {head_of_state}.
 s| {head_of_state} is the head of state of {S}.
 s| The office of head of state of {S} is held by {head_of_state}.
 v| has {head_of_state} as its head of state
-v| is represented abroad by its head of state {head_of_state}
+v| is represented abroad by its head of state {head_of_state:name}
 v| has a population of {population}
 v| is home to {population} people
 s| The population of {S} is {population}.
@@ -92,7 +92,7 @@ s| The population of {S} was {population} at the last count.
 s| {S's} population is put at {population}.
 s| Some {population} people live in {S}.
 s| {S's} governor is {governor}.
-v| is headed by its governor {governor}
+v| is headed by its governor {governor:name}
 s| The governor of {S} is {governor}.
 s| {governor} serves as governor of {S}.
 v| has {governor} as its governor
@@ -136,7 +136,7 @@ s| {S's} river is {river}.
 p| built on {river}
 s| {S's} mayor is {mayor}.
 s| The mayor of {S} is {mayor}.
-v| is governed by its mayor {mayor}
+v| is governed by its mayor {mayor:name}
 s| {mayor} is mayor of {S}.
 s| Since the last election {mayor} has been mayor of {S}.
 v| is twinned with {twin_town}

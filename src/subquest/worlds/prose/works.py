@@ -292,7 +292,7 @@ LEXICON = {
     ],
     "plot": [
         "inherits a~ [object] and loses [lost]", "returns home after [few] years", "falls in love with [lover]", "is blamed for a~ [crime]",
-        "tries to sell a~ [object]", "finds a~ [object] in [place]", "must choose between [lost] and [lover]", "pretends to be [lover]",
+        "tries to sell a~ [object]", "finds a~ [object] in [place]", "must choose between duty and [lover]", "pretends to be [lover]",
         "crosses the country to deliver a~ [object]", "investigates a~ [crime] in [place]",
     ],
     "object": ["worthless mine", "stolen violin", "box of letters", "ruined hotel", "prize horse", "forged will", "silver watch", "fishing boat", "printing press"],
