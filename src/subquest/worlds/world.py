@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import multiprocessing
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
@@ -186,6 +185,8 @@ def _parts(recipe: Recipe, workers: int) -> Iterator[Sequence[bytes]]:
     if workers <= 1 or len(jobs) < 3:
         yield from map(_blocks, jobs)
         return
+    import multiprocessing
+
     with multiprocessing.get_context("spawn").Pool(min(workers, len(jobs))) as pool:
         yield from pool.imap(_blocks, jobs)
 

@@ -1,0 +1,92 @@
+"""`subquest world` as scripts use it."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from subquest.cli import main
+from subquest.cli.world import parse_hops
+from subquest.errors import UsageError
+from subquest.worlds.check import read_lines
+
+
+def test_make_writes_the_forms(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    command = ["world", "make", "--seed", "8", "--articles", "200", "--questions", "20", "--out", str(tmp_path)]
+    command += ["--form", "flashrag,verl", "--workers", "1", "--json"]
+    assert main(command) == 0
+    made = json.loads(capsys.readouterr().out)
+    assert (made["articles"], made["questions"]) == (200, 20)
+    corpus = list(read_lines(tmp_path / "corpus.jsonl"))
+    assert [set(row) for row in corpus[:1]] == [{"id", "title", "text"}]
+    flash = list(read_lines(tmp_path / "flashrag_corpus.jsonl"))
+    assert flash[5] == {"id": corpus[5]["id"], "contents": f'"{corpus[5]["title"]}"\n{corpus[5]["text"]}'}
+    asked = list(read_lines(tmp_path / "questions.jsonl"))
+    assert next(read_lines(tmp_path / "flashrag_questions.jsonl"))["golden_answers"] == asked[0]["answers"]
+    verl = tmp_path / "verl.jsonl"
+    if verl.exists():  # without pyarrow
+        row = next(read_lines(verl))
+        assert row["reward_model"] == {"style": "rule", "ground_truth": {"target": asked[0]["answers"]}}
+        assert row["prompt"] == [{"role": "user", "content": asked[0]["question"]}]
+        assert row["extra_info"]["index"] == 0
+    assert main(["world", "sample", str(tmp_path), "-n", "2"]) == 0
+    shown = capsys.readouterr().out
+    assert shown.count("## ") == 2
+    assert shown.count("answer: ") == 2
+
+
+def test_make_tells_when_questions_are_missing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    command = ["world", "make", "--articles", "160", "--questions", "3000", "--types", "superlative", "--hops", "8"]
+    assert main([*command, "--out", str(tmp_path), "--workers", "1"]) == 1
+    assert "could not be found" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        ["--hops", "many"],
+        ["--hops", "0"],
+        ["--types", "riddle"],
+        ["--articles", "5"],
+        ["--form", "csv"],
+        ["--split", "all"],
+    ],
+)
+def test_wrong_usage_exits_2_and_writes_nothing(wrong: list[str], tmp_path: Path) -> None:
+    assert main(["world", "make", "--out", str(tmp_path / "w"), *wrong]) == 2
+    assert not (tmp_path / "w").exists()
+
+
+def test_hops_in_all_their_forms() -> None:
+    assert parse_hops("2") == (2,)
+    assert parse_hops("1-4") == (1, 2, 3, 4)
+    assert parse_hops("2,4-6,5") == (2, 4, 5, 6)
+    with pytest.raises(UsageError, match="write numbers"):
+        parse_hops("two")
+
+
+def test_plans_of_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    source = tmp_path / "q.jsonl"
+    steps = [
+        {"question": "Salt Shore >> director", "answer": "Ann Vik"},
+        {"question": "Ann Vik >> spouse", "answer": "Bo"},
+    ]
+    row = {"id": "1", "question": "Who is the spouse of the director of Salt Shore?", "answers": ["Bo"]}
+    source.write_text(
+        json.dumps({**row, "decomposition": steps}) + "\n" + json.dumps({**row, "decomposition": None}) + "\n"
+    )
+    assert main(["world", "plans", str(source), "--out", str(tmp_path / "out.jsonl"), "--json"]) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert (report["rewritten"], report["linked"], report["refused"]) == (1, 1, {"no plan": 1})
+    made = next(read_lines(tmp_path / "out.jsonl"))["decomposition"]
+    assert [s["question"] for s in made] == ["Who directed Salt Shore?", "Who is the spouse of #1?"]
+
+
+def test_site_can_be_written(tmp_path: Path) -> None:
+    assert (
+        main(["world", "make", "--articles", "160", "--questions", "0", "--out", str(tmp_path / "w"), "--workers", "1"])
+        == 0
+    )
+    assert main(["world", "site", str(tmp_path / "w"), "--write", str(tmp_path / "site")]) == 0
+    assert (tmp_path / "site" / "index.html").read_text().startswith("<!doctype html>")
+    assert len(list((tmp_path / "site" / "wiki").iterdir())) == 160
