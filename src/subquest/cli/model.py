@@ -84,8 +84,12 @@ def _list(args: argparse.Namespace) -> int:
 
 def _convert(args: argparse.Namespace) -> int:
     from .. import models
-    from ..engine import adapter
-    from ..errors import UsageError
+    from ..errors import MissingDependency, UsageError
+
+    try:
+        from ..engine import adapter
+    except ImportError:
+        raise MissingDependency("numpy", "embedded") from None
 
     source, target = args.source, args.target
     if not source.exists():

@@ -7,6 +7,13 @@
 together, `sampling` draws tokens, `engine` is what callers see.
 """
 
+from ...errors import MissingDependency
+
+try:
+    import numpy  # noqa: F401
+except ImportError:
+    raise MissingDependency("numpy", "embedded") from None
+
 from .engine import EmbeddedEngine, EmbeddedSession
 
 __all__ = ["EmbeddedEngine", "EmbeddedSession"]

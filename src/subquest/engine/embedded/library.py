@@ -170,7 +170,8 @@ def _open(build: str, file: Path, model_params: Any, context_params: Any) -> Lib
         calls.llama_init_from_model.restype = c.c_void_p
         calls.llama_init_from_model.argtypes = (c.c_void_p, context_params)
     except (OSError, AttributeError) as error:
-        raise EngineRefused(f"cannot use llama.cpp from {build}: {error}") from None
+        hint = "; install it with: apt-get install libgomp1" if "libgomp" in str(error) else ""
+        raise EngineRefused(f"cannot use llama.cpp from {build}: {error}{hint}") from None
     return Library(build, calls, model_params, context_params)
 
 
