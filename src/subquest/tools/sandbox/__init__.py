@@ -2,6 +2,7 @@
 
 from .base import CodeResult, Fetch, Fetched, Interpreter, SandboxLimits, SandboxUnavailable
 from .folder import WorkFile
+from .remote import RemoteSandbox
 from .session import Sandbox
 
 __all__ = [
@@ -9,6 +10,7 @@ __all__ = [
     "Fetch",
     "Fetched",
     "Interpreter",
+    "RemoteSandbox",
     "Sandbox",
     "SandboxLimits",
     "SandboxUnavailable",

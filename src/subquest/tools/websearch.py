@@ -1,0 +1,240 @@
+"""Web search behind the same interface as every other search: queries in, hits out, the URL as the document's id.
+
+    SEARXNG_URL       a SearXNG instance with JSON switched on
+    SERPER_API_KEY    Serper (Google)
+    TAVILY_API_KEY    Tavily
+    BRAVE_API_KEY     Brave Search
+
+`from_environment` takes the first that is set. A server that says it is busy (429) is asked again and then fails: a
+failure is never an empty page, and never recorded or cached.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import urljoin
+
+from ..errors import DataError, SearchError, UsageError
+from ..record import Document, Hit
+from ..retrieval.base import Search
+
+ATTEMPTS = 4
+PAGE = 10
+"""Results of one page of SearXNG."""
+
+
+class SearchRefused(SearchError):
+    """The search server does not accept our key or our request: a retry will not help."""
+
+    retryable = False
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One HTTP request to a search server."""
+
+    method: str
+    url: str
+    params: Mapping[str, Any] | None = None
+    body: Mapping[str, Any] | None = None
+    headers: Mapping[str, str] | None = None
+
+
+class WebSearch:
+    """A search server; subclasses say how it is asked and how it answers."""
+
+    name = ""
+
+    def __init__(self, url: str, key: str = "", *, per_second: float = 5.0, timeout: float = 20.0) -> None:
+        self.url = url.rstrip("/")
+        self._key = key
+        self._pause = 1 / per_second
+        self._timeout = timeout
+        self._turn = asyncio.Lock()
+        self._last = float("-inf")
+
+    def calls(self, query: str, k: int) -> list[Call]:
+        """The requests that bring k results."""
+        raise NotImplementedError
+
+    def results(self, answer: Any) -> list[tuple[str, str, str]]:
+        """URL, title and snippet of each result."""
+        raise NotImplementedError
+
+    async def retrieve(self, queries: Sequence[str], k: int) -> list[list[Hit]]:
+        return list(await asyncio.gather(*(self._one(query, k) for query in queries)))
+
+    async def _one(self, query: str, k: int) -> list[Hit]:
+        found: dict[str, tuple[str, str]] = {}
+        for call in self.calls(query, k):
+            fresh = self._read(await self._ask(call))
+            before = len(found)
+            for url, title, snippet in fresh:
+                if url.startswith(("http://", "https://")):
+                    found.setdefault(url, (title, snippet))
+            if len(found) >= k or len(found) == before:
+                break
+        hits = [
+            Hit(Document(url, title, snippet, {"url": url, "source": self.name}), 1 / rank)
+            for rank, (url, (title, snippet)) in enumerate(found.items(), 1)
+        ]
+        return hits[:k]
+
+    def _read(self, answer: Any) -> list[tuple[str, str, str]]:
+        try:
+            return [(urljoin(f"{self.url}/", u), str(t or u), str(s or "")) for u, t, s in self.results(answer)]
+        except (KeyError, TypeError, AttributeError, ValueError):
+            raise SearchError(f"{self.name} gave an answer that is no list of results") from None
+
+    async def _ask(self, call: Call) -> Any:
+        import httpx2
+
+        reason = ""
+        for attempt in range(1, ATTEMPTS + 1):
+            await self._take_turn()
+            wait = 0.5 * 2 ** (attempt - 1)
+            try:
+                async with httpx2.AsyncClient(timeout=self._timeout, trust_env=False) as client:
+                    reply = await client.request(
+                        call.method, call.url, params=call.params, json=call.body, headers=dict(call.headers or {})
+                    )
+            except httpx2.HTTPError as error:
+                reason = str(error) or type(error).__name__
+            else:
+                if reply.status_code == 200:
+                    try:
+                        return reply.json()
+                    except ValueError:
+                        raise SearchRefused(
+                            f"{self.name} answered without JSON; for SearXNG, switch the json format on in its settings"
+                        ) from None
+                reason = f"status {reply.status_code}"
+                if reply.status_code != 429 and reply.status_code < 500:
+                    raise SearchRefused(f"{self.name} refused the search: {reason}: {reply.text[:200]}")
+                asked = reply.headers.get("retry-after", "")
+                wait = min(float(asked), 30.0) if asked.isdigit() else wait
+            if attempt < ATTEMPTS:
+                await asyncio.sleep(wait)
+        raise SearchError(f"{self.name} failed {ATTEMPTS} times, the last time with {reason}")
+
+    async def _take_turn(self) -> None:
+        async with self._turn:
+            wait = self._last + self._pause - time.monotonic()
+            if wait > 0:
+                await asyncio.sleep(wait)
+            self._last = time.monotonic()
+
+
+class SearXNG(WebSearch):
+    name = "searxng"
+
+    def calls(self, query: str, k: int) -> list[Call]:
+        pages = range(1, -(-k // PAGE) + 1)
+        return [Call("GET", f"{self.url}/search", {"q": query, "format": "json", "pageno": p}) for p in pages]
+
+    def results(self, answer: Any) -> list[tuple[str, str, str]]:
+        return [(r["url"], r.get("title", ""), r.get("content", "")) for r in answer["results"]]
+
+
+class Serper(WebSearch):
+    name = "serper"
+
+    def calls(self, query: str, k: int) -> list[Call]:
+        return [Call("POST", f"{self.url}/search", body={"q": query, "num": k}, headers={"X-API-KEY": self._key})]
+
+    def results(self, answer: Any) -> list[tuple[str, str, str]]:
+        return [(r["link"], r.get("title", ""), r.get("snippet", "")) for r in answer.get("organic", [])]
+
+
+class Tavily(WebSearch):
+    name = "tavily"
+
+    def calls(self, query: str, k: int) -> list[Call]:
+        body = {"query": query, "max_results": min(k, 20)}
+        return [Call("POST", f"{self.url}/search", body=body, headers={"Authorization": f"Bearer {self._key}"})]
+
+    def results(self, answer: Any) -> list[tuple[str, str, str]]:
+        return [(r["url"], r.get("title", ""), r.get("content", "")) for r in answer["results"]]
+
+
+class Brave(WebSearch):
+    name = "brave"
+
+    def calls(self, query: str, k: int) -> list[Call]:
+        headers = {"X-Subscription-Token": self._key, "Accept": "application/json"}
+        return [Call("GET", f"{self.url}/res/v1/web/search", {"q": query, "count": min(k, 20)}, headers=headers)]
+
+    def results(self, answer: Any) -> list[tuple[str, str, str]]:
+        found = (answer.get("web") or {}).get("results", [])
+        return [(r["url"], r.get("title", ""), r.get("description", "")) for r in found]
+
+
+class Recorded:
+    """A search whose answers are kept in a file, so that a run can be repeated offline.
+
+    With `inner`, what is not in the file is asked there and written down; without, it is an error. Failures are not
+    written down.
+    """
+
+    def __init__(self, path: str | Path, inner: Search | None = None) -> None:
+        self.path = Path(path)
+        self.name = f"recorded:{self.path.name}"
+        self._inner = inner
+        self._known: dict[tuple[str, int], list[Hit]] = {}
+        if self.path.exists():
+            for number, line in enumerate(self.path.read_text(encoding="utf-8").splitlines(), 1):
+                self._load(line, number)
+        elif inner is None:
+            raise UsageError(f"there is no recording {self.path}")
+
+    async def retrieve(self, queries: Sequence[str], k: int) -> list[list[Hit]]:
+        missing = [query for query in dict.fromkeys(queries) if (query, k) not in self._known]
+        if missing:
+            if self._inner is None:
+                raise SearchRefused(f"the recording {self.path} holds no answer to {missing[0]!r} (k={k})")
+            for query, hits in zip(missing, await self._inner.retrieve(missing, k), strict=True):
+                self._keep(query, k, hits)
+        return [self._known[query, k] for query in queries]
+
+    def _keep(self, query: str, k: int, hits: list[Hit]) -> None:
+        self._known[query, k] = hits
+        rows = [[h.document.id, h.document.title, h.document.text, h.score, dict(h.document.meta)] for h in hits]
+        with self.path.open("a", encoding="utf-8") as file:
+            file.write(json.dumps({"query": query, "k": k, "hits": rows}, ensure_ascii=False) + "\n")
+
+    def _load(self, line: str, number: int) -> None:
+        try:
+            row = json.loads(line)
+            hits = [Hit(Document(i, title, text, meta), score) for i, title, text, score, meta in row["hits"]]
+            self._known[row["query"], row["k"]] = hits
+        except (ValueError, KeyError, TypeError):
+            raise DataError(f"{self.path}:{number}: not a recorded search") from None
+
+
+_BACKENDS: tuple[tuple[str, type[WebSearch], str], ...] = (
+    ("SERPER_API_KEY", Serper, "https://google.serper.dev"),
+    ("TAVILY_API_KEY", Tavily, "https://api.tavily.com"),
+    ("BRAVE_API_KEY", Brave, "https://api.search.brave.com"),
+)
+
+
+def from_environment(env: Mapping[str, str] | None = None) -> Search | None:
+    """The web search that the environment names, None where it names none.
+
+    `SUBQUEST_RECORD_SEARCH` names a file in which its answers are kept, or, alone, from which they are taken.
+    """
+    env = os.environ if env is None else env
+    found: Search | None = None
+    if env.get("SEARXNG_URL"):
+        found = SearXNG(env["SEARXNG_URL"])
+    else:
+        found = next((kind(url, env[name]) for name, kind, url in _BACKENDS if env.get(name)), None)
+    recording = env.get("SUBQUEST_RECORD_SEARCH")
+    return Recorded(recording, found) if recording else found

@@ -1,0 +1,150 @@
+"""Files as text, built here byte by byte; damaged and hostile ones give a reason."""
+
+import io
+import zipfile
+
+import pytest
+
+from subquest.errors import ToolError
+from subquest.tools import files
+
+from .hostile import pdf
+
+W = 'xmlns:w="http://schemas.openxmlformats.org/wordprocessingml/2006/main"'
+A = 'xmlns:a="http://schemas.openxmlformats.org/drawingml/2006/main"'
+
+
+def archive(**members):
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as made:
+        for name, content in members.items():
+            made.writestr(name, content)
+    return buffer.getvalue()
+
+
+def read(tmp_path, name, content):
+    path = tmp_path / name
+    path.write_bytes(content)
+    return files.read_file(path)
+
+
+def test_pdf_by_page(tmp_path):
+    text = read(tmp_path, "paper.bin", pdf("First page", "Second page"))
+    assert text.kind == "pdf"
+    assert [(name, part) for name, part in text.parts] == [("page 1", "First page"), ("page 2", "Second page")]
+
+
+def test_docx_paragraphs_and_tables(tmp_path):
+    cell = "<w:tc><w:p><w:r><w:t>{}</w:t></w:r></w:p></w:tc>"
+    body = (
+        f"<w:document {W}><w:body><w:p><w:r><w:t>Hello </w:t></w:r><w:r><w:t>there</w:t></w:r></w:p>"
+        f"<w:tbl><w:tr>{cell.format('Town')}{cell.format('People')}</w:tr>"
+        f"<w:tr>{cell.format('Kelm')}{cell.format('12')}</w:tr></w:tbl></w:body></w:document>"
+    )
+    made = io.BytesIO()
+    with zipfile.ZipFile(made, "w") as file:
+        file.writestr("word/document.xml", body)
+    text = read(tmp_path, "a.docx", made.getvalue())
+    assert (text.kind, text.text) == ("docx", "Hello there\n| Town | People |\n| Kelm | 12 |")
+
+
+def test_pptx_by_slide_in_order(tmp_path):
+    made = io.BytesIO()
+    with zipfile.ZipFile(made, "w") as file:
+        for n in (10, 2):
+            slide = f"<p:sld xmlns:p='x' {A}><a:p><a:r><a:t>Slide {n}</a:t></a:r></a:p></p:sld>"
+            file.writestr(f"ppt/slides/slide{n}.xml", slide)
+    text = read(tmp_path, "talk.pptx", made.getvalue())
+    assert text.parts == (("slide 2", "Slide 2"), ("slide 10", "Slide 10"))
+
+
+def test_xlsx_by_sheet(tmp_path):
+    openpyxl = pytest.importorskip("openpyxl")
+    book = openpyxl.Workbook()
+    book.active.title = "Sales"
+    book.active.append(["region", "amount"])
+    book.active.append(["north", 10.5])
+    book.create_sheet("Empty")
+    made = io.BytesIO()
+    book.save(made)
+    text = read(tmp_path, "book.xlsx", made.getvalue())
+    assert text.parts[0] == ("sheet Sales", "| region | amount |\n| north | 10.5 |")
+    assert text.parts[1][0] == "sheet Empty"
+
+
+def test_csv_json_text_and_html(tmp_path):
+    assert read(tmp_path, "a.csv", b"town;people\nKelm;12\n").text == "| town | people |\n| Kelm | 12 |"
+    assert '"a": 1' in read(tmp_path, "a.json", b'{"a":1}').text
+    assert read(tmp_path, "a.json", b"{broken").text == "{broken"
+    assert read(tmp_path, "a.md", "# Täg".encode()).text == "# Täg"
+    assert read(tmp_path, "b.txt", "grün".encode("latin-1")).text == "grün"
+    html = read(tmp_path, "page", b"<!doctype html><html><body><p>Some words.</p></body></html>")
+    assert (html.kind, html.text) == ("html", "Some words.")
+
+
+def test_long_tables_say_that_they_are_cut(tmp_path):
+    text = read(tmp_path, "long.csv", b"n\n" + b"".join(b"%d\n" % n for n in range(5000))).text
+    assert "more than 2000 rows" in text
+    assert "| 1998 |" in text
+    assert "| 4000 |" not in text
+
+
+def test_zip_lists_and_reads_its_members(tmp_path):
+    inner = archive(**{"deep.txt": "not read"})
+    content = archive(
+        **{"notes.txt": "hello", "data.csv": "a,b\n1,2\n", "inner.zip": inner, "x.png": b"\x89PNG\r\n\x1a\n"}
+    )
+    text = read(tmp_path, "all.zip", content)
+    assert text.kind == "zip"
+    assert "notes.txt (5 bytes)" in text.text
+    assert "[notes.txt]\nhello" in text.text
+    assert "| 1 | 2 |" in text.text
+    assert "not read" not in text.text
+
+
+def test_archives_have_limits(tmp_path):
+    with pytest.raises(ToolError, match="grows more than"):
+        read(tmp_path, "bomb.zip", archive(big=bytes(30 << 20)))
+    with pytest.raises(ToolError, match="300 members"):
+        read(tmp_path, "many.zip", archive(**{f"f{n}": "x" for n in range(300)}))
+    with pytest.raises(ToolError, match="more than"):
+        read(tmp_path, "large.zip", archive(**{f"f{n}": bytes(20 << 20) for n in range(4)}))
+
+
+def test_entities_in_office_files_are_refused(tmp_path):
+    made = io.BytesIO()
+    with zipfile.ZipFile(made, "w") as file:
+        file.writestr("word/document.xml", '<!DOCTYPE x [<!ENTITY a "aaaa">]><x>&a;</x>')
+    with pytest.raises(ToolError, match="entities"):
+        read(tmp_path, "x.docx", made.getvalue())
+
+
+@pytest.mark.parametrize("content", [b"%PDF-1.4 broken", b"PK\x03\x04broken", b"\x00\x01\x02"])
+def test_damaged_files_give_a_reason(tmp_path, content):
+    with pytest.raises(ToolError, match=r"x\.dat|archive"):
+        read(tmp_path, "x.dat", content)
+
+
+def test_missing_and_huge_files(tmp_path):
+    with pytest.raises(ToolError, match="No such file"):
+        files.read_file(tmp_path / "none.txt")
+    huge = tmp_path / "huge.txt"
+    with huge.open("wb") as file:
+        file.truncate(files.MAX_FILE + 1)
+    with pytest.raises(ToolError, match="at most"):
+        files.read_file(huge)
+
+
+@pytest.mark.parametrize(
+    ("content", "kind"),
+    [
+        (b"RIFF____WAVEfmt ", "audio"),
+        (b"RIFF____WEBP", "image"),
+        (b"\x00\x00\x00\x18ftypmp42", "video"),
+        (b"ID3\x03", "audio"),
+        (b"\x89PNG\r\n\x1a\n", "image"),
+        (b"", "text"),
+    ],
+)
+def test_sniffing(content, kind):
+    assert files.sniff(content) == kind
