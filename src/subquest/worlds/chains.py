@@ -15,7 +15,7 @@ from .articles import CORE_FACTS, Article
 from .entity import Date, Entity, number
 from .programs import Atom, StepRow
 from .prose.asking import Asking, asking
-from .prose.engine import definite, possessive
+from .prose.engine import definite, described, possessive
 from .region import Region
 from .relations import INVERSES, RELATIONS
 from .stream import Stream
@@ -135,7 +135,7 @@ class Words:
         if e.kind == "song":
             name = f'"{e.name}"'
         if e.name != e.title:
-            return f"the {e.noun} {name}"
+            return described(e, name)
         if not plain and e.kind in ("film", "book", "album", "song", "painting", "band") and self.stream.chance(0.75):
             return f"the {e.noun} {name}"
         if (
@@ -152,7 +152,7 @@ class Words:
     def reference(self, e: Entity, n: int) -> str:
         """The answer of step n inside a later sub-question."""
         if e.name != e.title:
-            return f"the {e.noun} #{n}"
+            return described(e, f"#{n}")
         return f"the #{n}" if definite(e) != e.name else f"#{n}"
 
     def fill(self, template: str, x: str, hop: Hop | None, source: Entity) -> str:

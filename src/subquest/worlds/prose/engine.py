@@ -65,6 +65,12 @@ def definite(e: Entity) -> str:
     return f"the {name}" if e.kind == "company" and _DEFINITE_COMPANIES.search(name) else name
 
 
+def described(e: Entity, name: str) -> str:
+    """A name that several entities share, with what its title's bracket says: the painter X (born 1893)."""
+    label, _, rest = e.title[len(e.name) + 2 : -1].partition(", ")
+    return f"the {label} {name} ({rest})" if rest else f"the {label} {name}"
+
+
 def made_in(work: Entity) -> tuple[int, int]:
     """Sorts works by year; things without a year keep their order."""
     year = next(
@@ -365,7 +371,7 @@ class Teller:
         """Another entity by name, sometimes with a word about it (which then is a stated fact as well)."""
         text = self.title(e)
         if e.name != e.title:
-            return f"the {e.noun} {text}"
+            return described(e, text)
         if plain or e.id in self.mentioned:
             return text
         self.mentioned.add(e.id)
