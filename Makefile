@@ -10,7 +10,7 @@ TORCH  ?= torch==2.13.0
 
 demo: $(VENV)/demo.stamp
 	$(BIN)/subquest model get smollm2
-	$(BIN)/python -m subquest.demo
+	$(BIN)/subquest demo
 
 test: install lint
 	$(BIN)/python -m pytest

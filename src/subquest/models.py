@@ -76,7 +76,7 @@ def embedded_model() -> Path:
 
 def default_adapter() -> Path | None:
     """The trained LoRA adapter that ships with Subquest for the embedded model, None where none does."""
-    folder = Path(__file__).parent / "data" / "adapters"
+    folder = Path(__file__).parent / "adapters"
     return next(iter(sorted(folder.glob("smollm2*.gguf"))), None)
 
 

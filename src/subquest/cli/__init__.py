@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from typing import Any
 
 COMMANDS: dict[str, str] = {
+    "demo": "a made-up world and questions about it, answered offline",
     "ask": "answer one question and show how",
     "index": "build and maintain a search index",
     "search": "search an index",

@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ..data import questions_from
 from ..errors import ConfigError, DataError
@@ -55,14 +55,13 @@ def _load(part: DataPart) -> tuple[list[Question], list[Document]]:
 def _world(spec: str) -> tuple[list[Question], list[Document]]:
     from ..worlds import make_world
 
-    options: dict[str, int] = {}
+    options: dict[str, Any] = {}
     for pair in filter(None, spec.split(",")):
-        key, _, value = pair.partition("=")
-        if not value.lstrip("-").isdigit():
-            raise ConfigError(
-                f"world:{spec}: {key!r} needs a whole number, as in world:seed=1,articles=500,questions=1000"
-            )
-        options[key] = int(value)
+        key, equals, value = pair.partition("=")
+        if not equals:
+            raise ConfigError(f"world:{spec}: write it as in world:seed=1,articles=500,questions=1000,split=train")
+        # several numbers are joined by +, as in hops=2+3
+        options[key] = tuple(map(int, value.split("+"))) if key == "hops" else int(value) if value.isdigit() else value
     world = make_world(**options)
     name = f"world-{options.get('seed', 0)}"
     # ids of different worlds must not meet in one index
