@@ -23,8 +23,8 @@ def document(i: int, version: int = 0) -> Document:
     return Document(f"d{i}", f"Title {i}", f"unique{i} version{version} " + "some common words of a passage " * 3)
 
 
-def killed(work: Callable[[Callable[[str], None]], None], seconds: float) -> list[str]:
-    """Run `work` in a process, kill it after some time; what it had acknowledged by then."""
+def killed(work: Callable[[Callable[[str], None]], None], after: int, seconds: float) -> list[str]:
+    """Run `work` in a process, kill it some time after so many acknowledgements (or its end); all that it gave."""
     read, write = os.pipe()
     child = os.fork()
     if child == 0:
@@ -33,11 +33,12 @@ def killed(work: Callable[[Callable[[str], None]], None], seconds: float) -> lis
         finally:
             os._exit(0)
     os.close(write)
-    time.sleep(seconds)
-    os.kill(child, signal.SIGKILL)
-    os.waitpid(child, 0)
     with os.fdopen(read) as pipe:
-        return pipe.read().split()
+        given = [line for _, line in zip(range(after), pipe, strict=False)]
+        time.sleep(seconds)
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        return [line.strip() for line in [*given, *pipe] if line.endswith("\n")]
 
 
 def check(path: Path, wanted: dict[str, int]) -> None:
@@ -68,7 +69,7 @@ def test_add(tmp_path: Path) -> None:
                     index.add(document(i, version) for i in range(start, start + 20))
                     acknowledge(str(start))
 
-        for start in killed(work, generator.uniform(0.0, 0.4)):
+        for start in killed(work, generator.randrange(6), generator.uniform(0.0, 0.05)):
             wanted.update({f"d{i}": version for i in range(int(start), int(start) + 20)})
         check(path, wanted)
     assert len(wanted) > 50
@@ -83,7 +84,12 @@ def test_build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(writer, "SEGMENT_DOCUMENTS", 1000)
     path, generator, most = tmp_path / "i", random.Random(2), 0
     for _ in range(KILLS):
-        killed(lambda _: Index.build(path, map(document, range(20_000))).close(), generator.uniform(0.02, 0.3))
+
+        def work(acknowledge: Callable[[str], None]) -> None:
+            documents = map(document, range(20_000))
+            Index.build(path, documents, progress=lambda more: acknowledge(str(more))).close()
+
+        killed(work, generator.randrange(1, 12), generator.uniform(0.0, 0.05))
         if not (path / "store.db").exists():
             continue
         with Index.open(path) as index:
@@ -109,7 +115,7 @@ def test_compact(tmp_path: Path) -> None:
         with Index.open(path) as index:
             index.add(document(i, version) for i in range(version, 300, 30))
         wanted.update({f"d{i}": version for i in range(version, 300, 30)})
-        killed(lambda _: Index.open(path).compact(), generator.uniform(0.0, 0.06))
+        killed(lambda _: Index.open(path).compact(), 0, generator.uniform(0.0, 0.06))
         check(path, wanted)
 
 
@@ -125,7 +131,12 @@ def test_embed(tmp_path: Path) -> None:
     try:
         with embeddings_server() as (url, _):
             for _ in range(KILLS // 2):
-                killed(lambda _: Index.open(path).embed(f"m@{url}") and None, generator.uniform(0.05, 0.4))
+
+                def work(acknowledge: Callable[[str], None]) -> None:
+                    with Index.open(path) as index:
+                        index.embed(f"m@{url}", progress=lambda more: acknowledge(str(more)))
+
+                killed(work, generator.randrange(3), generator.uniform(0.0, 0.05))
                 with Index.open(path) as index:
                     assert index.verify() == []
                     assert index.info().vectors >= most

@@ -13,7 +13,7 @@ import os
 import sqlite3
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -46,6 +46,19 @@ class Changes:
     updated: int = 0
     unchanged: int = 0
     removed: int = 0
+
+
+@dataclass(slots=True)
+class _Intake:
+    """The state of an `add` under way."""
+
+    number: int
+    """The next document's number."""
+    added: int = 0
+    updated: int = 0
+    unchanged: int = 0
+    replaced: list[int] = field(default_factory=list)
+    """Numbers of older versions, to be removed when the newer ones are published."""
 
 
 class SegmentRow(NamedTuple):
@@ -118,51 +131,47 @@ class Writer:
 
         When `documents` raises, what it gave before is published, then the exception goes on.
         """
-        added = updated = unchanged = 0
+        intake = _Intake(self._next_number())
         collector = Collector(self.analysis)
-        replaced: list[int] = []
-        source = iter(documents)
-        failure: Exception | None = None
-        number = self._next_number()
-        done = False
-        while not done:
+        source, failure, more = iter(documents), None, True
+        while more:
             with store.transaction(self.db):
                 for _ in range(max(1, COMMIT_EVERY // BATCH)):
-                    if done:
-                        break
                     batch, failure = _take(source)
-                    if not batch:
-                        done = True
-                        break
-                    done = failure is not None
-                    known = self._known(batch)
-                    rows: list[tuple[int, str, str, str, str | None]] = []
-                    for document in batch:
-                        content = (document.title, document.text, store.meta_text(document))
-                        if document.id in known:
-                            old, old_content = known[document.id]
-                            if old_content == content:
-                                unchanged += 1
-                                continue
-                            replaced.append(old)
-                            updated += 1
-                        else:
-                            added += 1
-                        known[document.id] = (number, content)
-                        rows.append((number, document.id, *content))
-                        number += 1
-                    self.db.executemany("INSERT INTO documents VALUES (?, ?, ?, ?, ?)", rows)
-                    collector.add([(row[0], row[2], row[3]) for row in rows])
-                    if progress:
+                    collector.add(self._store(batch, intake))
+                    if progress and batch:
                         progress(len(batch))
-            if collector.full:
-                self._publish(collector, replaced)
-                collector, replaced = Collector(self.analysis), []
-        self._publish(collector, replaced)
+                    more = len(batch) == BATCH and failure is None
+                    if not more:
+                        break
+            if collector.full or not more:
+                self._publish(collector, intake.replaced)
+                collector, intake.replaced = Collector(self.analysis), []
+        collector.close()
         self._merge_small()
         if failure is not None:
             raise failure
-        return Changes(added, updated, unchanged)
+        return Changes(intake.added, intake.updated, intake.unchanged)
+
+    def _store(self, batch: Sequence[Document], intake: _Intake) -> list[tuple[int, str, str]]:
+        """Write new documents and new versions to the store; number, title and text of those that were."""
+        known = self._known(batch)
+        rows: list[tuple[int, str, str, str, str | None]] = []
+        for document in batch:
+            content = (document.title, document.text, store.meta_text(document))
+            if document.id not in known:
+                intake.added += 1
+            elif known[document.id][1] == content:
+                intake.unchanged += 1
+                continue
+            else:
+                intake.replaced.append(known[document.id][0])
+                intake.updated += 1
+            known[document.id] = (intake.number, content)
+            rows.append((intake.number, document.id, *content))
+            intake.number += 1
+        self.db.executemany("INSERT INTO documents VALUES (?, ?, ?, ?, ?)", rows)
+        return [(row[0], row[2], row[3]) for row in rows]
 
     def remove(self, ids: Iterable[str]) -> Changes:
         """Remove documents by id; ids that are not there are passed over."""
