@@ -45,7 +45,7 @@ RECIPE = Recipe(
 
 
 class Lowercase:
-    """Rewards the share of lower-case letters in what the planner writes: something a random model can learn at once."""
+    """Rewards the share of lower-case letters in what the planner writes: a random model can learn it at once."""
 
     async def score(self, episodes: list[Episode]) -> list[Reward]:
         def share(episode: Episode) -> float:
