@@ -44,6 +44,18 @@ def test_regions_share_no_name() -> None:
         assert len(set(names)) == len(names)
 
 
+def test_names_stay_apart_in_worlds_of_a_million_articles() -> None:
+    """Small languages run out of two-syllable roots there and go on with three."""
+    places: list[str] = []
+    surnames: list[str] = []
+    for region in range(0, 3750, 3):
+        namer = Namer(1, region)
+        places += [namer.place() for _ in range(90)]
+        surnames += [namer.surname() for _ in range(40)]
+    assert len(set(places)) == len(places)
+    assert len(set(surnames)) == len(surnames)
+
+
 def test_streams_are_pinned() -> None:
     """Python promises the sequence of `random.Random(int).random()`; the key's digest is ours."""
     stream = Stream(7, "people", 3)

@@ -117,7 +117,7 @@ class Composer:
         self.bank: Bank = banks()[entity.kind]
         self.teller = Teller(entity, stream, self.bank.lexicon)
         facts = entity.facts
-        self.left = {r for r in self.bank.order if r in facts and r not in hidden and facts[r] != []}
+        self.left = {r for r in self.bank.order if r in facts and r not in hidden}
         if entity.aliases:
             self.left.add("alias")
         self.text = ""

@@ -178,22 +178,21 @@ class Namer:
         self._seed = seed
         self._used = {"place": 0, "surname": 0}
         self._permutations = {
-            "place": self._permutation("place", len(self.language.places), REGION_PLACES),
-            "surname": self._permutation("surname", len(self.language.surnames), REGION_SURNAMES),
+            "place": self._permutation("place", len(self.language.places)),
+            "surname": self._permutation("surname", len(self.language.surnames)),
         }
 
-    def _permutation(self, type_: str, suffixes: int, reserved: int) -> Permutation:
-        size = self.language.roots * suffixes
-        while size < (self._slice + 1) * reserved:
-            size *= 4
-        return Permutation(size, self._seed, self.language.name, type_)
+    def _permutation(self, type_: str, suffixes: int) -> Permutation:
+        return Permutation(self.language.roots * suffixes, self._seed, self.language.name, type_)
 
     def _next(self, type_: str, suffixes: tuple[str, ...], reserved: int) -> str:
         used = self._used[type_]
         if used >= reserved:
             raise IndexError(f"a region has only {reserved} names of type {type_}")
         self._used[type_] = used + 1
-        root, suffix = divmod(self._permutations[type_](self._slice * reserved + used), len(suffixes))
+        permutation = self._permutations[type_]
+        lap, number = divmod(self._slice * reserved + used, permutation.size)  # later laps have one more syllable
+        root, suffix = divmod(permutation(number) + lap * permutation.size, len(suffixes))
         return (self.language.root(root) + suffixes[suffix]).capitalize()
 
     def place(self) -> str:

@@ -116,7 +116,8 @@ def _films(region: Region, s: Stream, count: int) -> None:
                 film.facts[relation] = person
                 _list(person, inverse, film)
         cast = [p for p in people_for(region, year, "actor", "actress", oldest=80) if p is not director]
-        film.facts["starring"] = s.sample(cast, s.between(2, 3))
+        if cast:
+            film.facts["starring"] = s.sample(cast, s.between(2, 3))
         for star in film.many("starring"):
             _list(star, "starred_in", film)
         if studios := _companies(region, "film studio", year):
