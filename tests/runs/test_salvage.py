@@ -22,7 +22,7 @@ def run_file(tmp_path: Path) -> Path:
     path = tmp_path / "run.sqlite"
     with RunStore.create(path, settings={"system": "coda"}) as run:
         for n in range(COUNT):
-            run.add_episode(episode(f"e{n}", n))
+            run.add_episode(episode(f"e{n}", n)).wait()  # one by one: the same layout of the file each time
             run.add_scores(f"e{n}", {"em": 1.0})
     return path
 

@@ -100,11 +100,13 @@ class _Rescue:
         self.run = run
         self.source = source
         self.lost: list[str] = []
+        self._error = "it holds no records"
+        """The latest reason why something could not be read."""
 
     def entries(self) -> Iterator[Entry]:
         found = [*self._episodes(), *self._numbers()]
         if not found:
-            raise DataError(f"nothing in {self.source} is readable as a run of Subquest")
+            raise DataError(f"nothing in {self.source} is readable as a run of Subquest ({self._error})")
         try:
             meta = self.run.meta()
         except DataError:
@@ -172,8 +174,9 @@ class _Rescue:
             number, misses = number + 1, misses + 1
             try:
                 rows = self.run.query(statement, number)
-            except DataError:
+            except DataError as error:
                 unreadable.append(number)
+                self._error = str(error)
                 continue
             if rows:
                 misses = 0
