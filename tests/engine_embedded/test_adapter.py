@@ -1,6 +1,7 @@
 """Adapters: the same numbers in both forms, and the same log-probs in llama.cpp as with the weights merged by hand."""
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -234,6 +235,12 @@ def test_derived_files_are_made_once_and_follow_their_parts(tmp_path: Path, monk
     assert derived(smollm2, lora) == first
     assert first.stat().st_mtime_ns == stamp
     assert [p.name for p in first.parent.iterdir()] == [first.name]
+    for number in range(5):
+        (first.parent / f"old{number}.gguf").write_bytes(b"")
+        os.utime(first.parent / f"old{number}.gguf", (number, number))
+    first.unlink()
+    assert derived(smollm2, lora) == first
+    assert sorted(p.name for p in first.parent.iterdir()) == sorted([first.name, "old2.gguf", "old3.gguf", "old4.gguf"])
     wrong = random_lora(layers=31)
     adapter.write_gguf(wrong, lora, SMOLLM2)
     with pytest.raises(DataError, match=r"no blk\.30"):

@@ -20,6 +20,8 @@ from ...models import cache_folder, embedded_model
 from ..adapter import open_gguf
 
 Array = np.ndarray[Any, Any]
+KEPT = 4
+"""Files that stay in the cache, newest first: each holds one adapter, and all take 145 MB."""
 VERSION = 1
 """Counted up when files made by earlier versions must not be used any more."""
 
@@ -41,9 +43,9 @@ def derived(base: Path, adapter: Path | None) -> Path | None:
         if not target.is_file():
             target.parent.mkdir(parents=True, exist_ok=True)
             derive(base, adapter, target)
-            for old in target.parent.glob(f"{target.name.rsplit('-', 1)[0]}-*.gguf"):
-                if old != target:
-                    old.unlink(missing_ok=True)
+            made = sorted(target.parent.glob("*.gguf"), key=lambda file: file.stat().st_mtime_ns, reverse=True)
+            for old in made[KEPT:]:
+                old.unlink(missing_ok=True)
     except (OSError, MissingDependency):
         return None
     return target
