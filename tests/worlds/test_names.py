@@ -48,12 +48,16 @@ def test_names_stay_apart_in_worlds_of_a_million_articles() -> None:
     """Small languages run out of two-syllable roots there and go on with three."""
     places: list[str] = []
     surnames: list[str] = []
+    titles: list[str] = []
     for region in range(0, 3750, 3):
-        namer = Namer(1, region)
+        namer, titler = Namer(1, region), Titler(1, region)
+        titles += [titler.title() for _ in range(30)]
         places += [namer.place() for _ in range(90)]
         surnames += [namer.surname() for _ in range(40)]
     assert len(set(places)) == len(places)
     assert len(set(surnames)) == len(surnames)
+    assert len(set(titles)) == len(titles)
+    assert not any("Part" in t for t in titles)
 
 
 def test_streams_are_pinned() -> None:

@@ -259,8 +259,11 @@ PATTERNS = (
     "Farewell to the {n}",
     "Songs of the {a} {n}",
 )
+LONG_PATTERNS = ("The {a} {n} of the {m}", "The {n} and the {a} {m}", "A~ {a} {n} for the {m}")
+"""Titles of three words, for worlds that have used up those of two."""
 REGION_TITLES = 320
 _PER_PATTERN = max(len(ADJECTIVES), len(NOUNS)) * len(NOUNS)
+_PER_LONG = len(ADJECTIVES) * len(NOUNS) * len(NOUNS)
 
 
 class Titler:
@@ -268,7 +271,8 @@ class Titler:
 
     def __init__(self, seed: int, region: int) -> None:
         self._region, self._used = region, 0
-        self._permutation = Permutation(_PER_PATTERN * len(PATTERNS), seed, "titles")
+        self._short = Permutation(_PER_PATTERN * len(PATTERNS), seed, "titles")
+        self._long = Permutation(_PER_LONG * len(LONG_PATTERNS), seed, "long titles")
 
     def title(self) -> str:
         while True:
@@ -276,26 +280,45 @@ class Titler:
                 raise IndexError(f"a region has only {REGION_TITLES} titles")
             number = self._region * REGION_TITLES + self._used
             self._used += 1
-            lap, number = divmod(number, self._permutation.size)
-            title = self._spell(self._permutation(number))
+            if number < self._short.size:
+                title = _short_title(self._short(number))
+                lap = 0
+            else:
+                lap, rest = divmod(number - self._short.size, self._long.size)
+                title = _long_title(self._long(rest))
             if title is not None:
                 return title if lap == 0 else f"{title}, Part {lap + 1}"
 
-    @staticmethod
-    def _spell(number: int) -> str | None:
-        """None for numbers that spell nothing sensible ("The Bell of the Bell")."""
-        pattern, rest = divmod(number, _PER_PATTERN)
-        first, second = divmod(rest, len(NOUNS))
-        form = PATTERNS[pattern]
-        if "{a}" in form:
-            if first >= len(ADJECTIVES) or ADJECTIVES[first] == NOUNS[second]:
-                return None
-            adjective = ADJECTIVES[first]
-            form = form.replace("~", "n" if adjective[0] in "AEIOU" else "")
-            return form.format(a=adjective, n=NOUNS[second])
-        if first >= len(NOUNS) or first == second:
+
+def _short_title(number: int) -> str | None:
+    """None for numbers that spell nothing sensible ("The Bell of the Bell")."""
+    pattern, rest = divmod(number, _PER_PATTERN)
+    first, second = divmod(rest, len(NOUNS))
+    form = PATTERNS[pattern]
+    if "{a}" in form:
+        if first >= len(ADJECTIVES) or ADJECTIVES[first] == NOUNS[second]:
             return None
-        if "{m}" not in form:
-            return form.format(n=NOUNS[second]) if first == 0 else None
-        form = form.replace("~", "n" if NOUNS[first][0] in "AEIOU" else "")
-        return form.format(n=NOUNS[first], m=NOUNS[second])
+        return _spell(form, a=ADJECTIVES[first], n=NOUNS[second])
+    if first >= len(NOUNS) or first == second:
+        return None
+    if "{m}" not in form:
+        return _spell(form, n=NOUNS[second]) if first == 0 else None
+    return _spell(form, n=NOUNS[first], m=NOUNS[second])
+
+
+def _long_title(number: int) -> str | None:
+    pattern, rest = divmod(number, _PER_LONG)
+    adjective, rest = divmod(rest, len(NOUNS) * len(NOUNS))
+    first, second = divmod(rest, len(NOUNS))
+    word = ADJECTIVES[adjective]
+    if first == second or word in (NOUNS[first], NOUNS[second]):
+        return None
+    return _spell(LONG_PATTERNS[pattern], a=word, n=NOUNS[first], m=NOUNS[second])
+
+
+def _spell(form: str, **words: str) -> str:
+    """The form with its words; `a~` becomes a or an."""
+    if "~" in form:
+        following = words["a"] if "~ {a}" in form else words["n"]
+        form = form.replace("~", "n" if following[0] in "AEIOU" else "")
+    return form.format(**words)
