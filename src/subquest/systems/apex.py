@@ -45,6 +45,8 @@ class ApexSettings:
     parallel: bool = False
     """Sub-questions that do not rest on each other run at the same time, each knowing only what it rests on."""
     document_tokens: int = 200
+    plan_only: bool = False
+    """Stop after the plan, which is then the answer: what plan training rolls out (004, 3.3)."""
 
     def __post_init__(self) -> None:
         if self.dedupe not in ("subquestion", "episode"):
@@ -81,6 +83,8 @@ class Apex(System[ApexSettings]):
 
     async def answer(self, run: Run) -> Answer:
         planner, plan = await self._plan(run)
+        if self.settings.plan_only:
+            return Answer("\n".join(step.question for step in plan.steps))
         known: dict[int, Known] = {}
         seen: set[str] = set()
         if self.settings.parallel:

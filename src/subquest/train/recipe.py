@@ -65,8 +65,6 @@ class RolloutPart:
     """Size of the rollout engine's cache; 0 lets the engine choose."""
     dynamic: bool = False
     """Drop groups without spread and ask new questions in their place (DECOR)."""
-    overlap: bool = False
-    """Roll out the next batch while this one is trained on: one step off-policy, with truncated importance weights."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +122,9 @@ class Recipe:
     loss: str = ""
     """Loss preset; the system's own where empty."""
     advantage: str = ""
-    """Baseline preset."""
+    """Baseline preset; the system's own where empty."""
+    by: Literal["", "rollout", "role", "step"] = ""
+    """What shares a baseline; where empty, the role for losses with a ratio a role, else the rollout."""
     rollout: RolloutPart = field(default_factory=RolloutPart)
     optimiser: OptimiserPart = field(default_factory=OptimiserPart)
     guards: GuardPart = field(default_factory=GuardPart)

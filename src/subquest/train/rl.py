@@ -16,7 +16,7 @@ import torch
 from ..record import Episode, Question
 from ..rewards.base import Reward, RewardFunction
 from ..systems.base import System
-from .advantage import BASELINES, trajectory_advantages, with_spread
+from .advantage import BASELINES, By, trajectory_advantages, with_spread
 from .batch import Batch, Rollout, minibatches, pack
 from .evaluation import Evaluator
 from .guards import Guards
@@ -62,7 +62,7 @@ class RLTrainer:
         self.evaluator = Evaluator(run, policy, greedy, dev)
         self.loss: LossSettings = LOSSES[recipe.loss or recipe.system]
         self.baseline = BASELINES[recipe.advantage or recipe.system]
-        self.by = "role" if self.loss.level == "role" else "rollout"
+        self.by: By = recipe.by or ("role" if self.loss.level == "role" else "rollout")
         steps = recipe.optimiser.steps * recipe.optimiser.minibatches
         self.optimiser = Optimiser(policy, recipe.optimiser, steps)
         if self.loss.kl:
@@ -110,7 +110,7 @@ class RLTrainer:
         """One batch of rollouts and what is learnt from it."""
         clock = _Clock()
         sampled = await self._sample(clock)
-        advantages = trajectory_advantages(sampled.episodes, sampled.rewards, self.baseline, by=self.by)  # type: ignore[arg-type]
+        advantages = trajectory_advantages(sampled.episodes, sampled.rewards, self.baseline, by=self.by)
         rollouts = [Rollout(e, a) for e, a in zip(sampled.episodes, advantages, strict=True)]
         figures = episode_figures(sampled.episodes) | _reward_figures(sampled.rewards)
         figures["drawn"] = sampled.drawn
@@ -135,7 +135,7 @@ class RLTrainer:
             scored = await self.reward.score(found)
             clock.lap("reward")
             drawn += len(found)
-            alive = with_spread(found, scored, by=self.by) if r.dynamic else [True] * len(found)  # type: ignore[arg-type]
+            alive = with_spread(found, scored, by=self.by) if r.dynamic else [True] * len(found)
             episodes += [e for e, kept in zip(found, alive, strict=True) if kept]
             rewards += [x for x, kept in zip(scored, alive, strict=True) if kept]
             if len(episodes) == r.questions * r.group:
