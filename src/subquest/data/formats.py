@@ -73,14 +73,28 @@ def _steps(steps: Any) -> tuple[Step, ...]:
 
 
 def _flashrag(row: Row) -> Question:
-    meta = row.get("metadata") or {}
+    given = row.get("metadata") or {}
+    facts = given.get("supporting_facts")
+    titles = dict.fromkeys(facts.get("title", ())) if isinstance(facts, Mapping) else given.get("supporting_titles")
+    known = {
+        "dataset", "split", "hops", "type", "level", "supporting_titles", "supporting_ids", "context_ids",
+        "decomposition", "files", "supporting_facts", "context", "paragraphs",
+    }  # fmt: skip
     return Question(
         id=_id(row.get("id"), row["question"]),
         question=_text(row, "question"),
         answers=_answers(row["golden_answers"]),
-        type=str(meta.get("type") or ""),
-        level=str(meta.get("level") or ""),
-        meta=meta,
+        dataset=str(given.get("dataset") or ""),
+        split=str(given.get("split") or ""),
+        hops=given.get("hops"),
+        type=str(given.get("type") or ""),
+        supporting_titles=tuple(titles or ()),
+        supporting_ids=tuple(given.get("supporting_ids") or ()),
+        context_ids=tuple(given.get("context_ids") or ()),
+        decomposition=_steps(given.get("decomposition")),
+        level=str(given.get("level") or ""),
+        files=tuple(given.get("files") or ()),
+        meta={k: v for k, v in given.items() if k not in known and v is not None},
     )
 
 
@@ -94,7 +108,8 @@ def _verl(row: Row) -> Question:
     index = extra.get("index")
     return Question(
         # verl restarts `index` in each data set, so it identifies a question only together with the set and the split
-        id=f"{dataset}/{extra.get('split', '')}/{index}" if index is not None else _id(None, text),
+        id=str(extra.get("id") or "")
+        or (f"{dataset}/{extra.get('split', '')}/{index}" if index is not None else _id(None, text)),
         question=text,
         answers=_answers(list(target) if not isinstance(target, str) else target),
         dataset=dataset,

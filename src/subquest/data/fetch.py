@@ -1,0 +1,60 @@
+"""Fetching a registered set from the Hugging Face hub into the user's data folder (extra `hub`)."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from ..errors import MissingDependency, OutsideError, UsageError
+from ..models import cache_folder
+from .reading import read_questions
+from .registry import DataSet
+
+
+def fetch(entry: DataSet, split: str = "") -> list[Path]:
+    """The files of a set (of one split, where asked for), each read once to be sure that it can be."""
+    if not entry.files:
+        raise UsageError(f"data set {entry.name!r} has no known file on the hub; put one into {_folder()}")
+    chosen = [(name, file) for name, file in entry.files if not split or name == split]
+    if not chosen:
+        known = ", ".join(name for name, _ in entry.files)
+        raise UsageError(f"data set {entry.name!r} has no split {split!r} on the hub; there are {known}")
+    try:
+        from huggingface_hub import hf_hub_download
+    except ImportError:
+        raise MissingDependency("huggingface_hub, which fetches data sets,", "hub") from None
+    _folder().mkdir(parents=True, exist_ok=True)
+    out = []
+    for name, file in chosen:
+        try:
+            found = Path(hf_hub_download(entry.hub, file, repo_type="dataset"))
+        except Exception as error:  # the hub's client lets through errors of whatever HTTP library it uses
+            raise OutsideError(_why(entry, file, error)) from error
+        target = _folder() / f"{entry.name}_{name}{''.join(Path(file).suffixes)}"
+        scratch = target.with_name(f".fetching.{target.name}")
+        shutil.copyfile(found, scratch)
+        try:
+            read_questions(scratch)
+            scratch.replace(target)
+        finally:
+            scratch.unlink(missing_ok=True)
+        out.append(target)
+    return out
+
+
+def _folder() -> Path:
+    return cache_folder() / "data"
+
+
+def _why(entry: DataSet, file: str, error: Exception) -> str:
+    reason = (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")
+    page = f"https://huggingface.co/datasets/{entry.hub}"
+    if entry.gated:
+        return (
+            f"{entry.name} could not be fetched: {reason}. It is behind terms: accept them at {page}, "
+            "then log in with `hf auth login` (or set HF_TOKEN)"
+        )
+    return (
+        f"{entry.name} could not be fetched ({file} of {page}): {reason}. "
+        f"Without a network, put the file into {_folder()} as {entry.name}_SPLIT.jsonl, or point SUBQUEST_DATA to it"
+    )
