@@ -20,7 +20,7 @@ def test_bytes_give_the_text_back(vocabulary: Vocabulary, text: str) -> None:
 
 
 def test_special_tokens_are_recognised_in_control_text_alone(vocabulary: Vocabulary) -> None:
-    assert vocabulary.encode("<|im_end|>", True) == [257]
+    assert vocabulary.encode("<|im_end|>", True) == (257,)
     assert len(vocabulary.encode("<|im_end|>", False)) == 10
     assert vocabulary.decode([257]) == "<|im_end|>"
 

@@ -12,13 +12,13 @@ room and leaves it at its own end, so searches and judges of some episodes overl
 from __future__ import annotations
 
 import asyncio
-import itertools
 import queue
 import random
+import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -39,6 +39,8 @@ from .weights import Adapter, Weights
 
 BLOCK = 16
 """Tokens of a cache block."""
+SWITCH = 0.0005
+"""Seconds after which a busy Python thread lets the worker run (Python's default of 5 ms is two decode steps)."""
 
 
 class TorchEngine:
@@ -87,8 +89,10 @@ class TorchEngine:
         self._model = Model(self.weights, Cache(self.weights, blocks + 1, BLOCK))
         self.runner = Runner(self._model, rows, prefill_tokens=prefill_tokens, graphs=graphs)
         self._seeds = random.Random(seed)
+        self._changes: list[Callable[[], None]] = []
         self._inbox: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
-        self._turns: dict[Turn, Callable[[BaseException | None], None]] = {}
+        self._turns: dict[Turn, Waiter] = {}
+        self._woken: list[tuple[Waiter, BaseException | None]] = []
         self._failure: EngineError | None = None
         self._closed = False
         self._thread = threading.Thread(target=self._work, name="subquest-torch-engine", daemon=True)
@@ -152,8 +156,8 @@ class TorchEngine:
                     torch.cuda.current_stream(self.device).wait_event(ready)
                 if state is not None:
                     self.weights.load(state)
-                if adapter is not None or state is not None:
-                    self.weights.adapt(adapter, merged=merged)
+                if (adapter is not None or state is not None) and self.weights.adapt(adapter, merged=merged):
+                    self.runner.forget_graphs()
                 if ready is not None:
                     torch.cuda.current_stream(self.device).synchronize()
                 self.scheduler.forget()
@@ -179,7 +183,7 @@ class TorchEngine:
         turn = Turn(context, sampling, seed, min(sampling.max_tokens, room), self._done)
 
         def submit() -> None:
-            self._turns[turn] = lambda error: _resolve(loop, future, error)
+            self._turns[turn] = Waiter(loop, future)
             self.scheduler.submit(turn)
 
         self._send(submit)
@@ -187,7 +191,7 @@ class TorchEngine:
             await future
         except asyncio.CancelledError:
             back: asyncio.Future[None] = loop.create_future()
-            self._send(lambda: self._cancel(turn, lambda: _resolve(loop, back, None)))
+            self._send(lambda: self._cancel(turn, Waiter(loop, back)))
             await back
             raise
         return turn
@@ -219,15 +223,34 @@ class TorchEngine:
 
     def _done(self, turn: Turn) -> None:
         turn.policy = self.policy
-        self._turns.pop(turn)(None)
+        self._woken.append((self._turns.pop(turn), None))
 
-    def _cancel(self, turn: Turn, over: Callable[[], None]) -> None:
+    def _cancel(self, turn: Turn, waiter: Waiter) -> None:
         self._turns.pop(turn, None)
         self.scheduler.cancel(turn)
-        over()
+        self._woken.append((waiter, None))
+
+    def _wake(self) -> None:
+        """Wake the tasks whose turns are over, all of an event loop's with one call."""
+        woken, self._woken = self._woken, []
+        loops: dict[asyncio.AbstractEventLoop, list[tuple[asyncio.Future[None], BaseException | None]]] = {}
+        for waiter, error in woken:
+            loops.setdefault(waiter.loop, []).append((waiter.future, error))
+        for loop, results in loops.items():
+            if not loop.is_closed():
+                loop.call_soon_threadsafe(_resolve, results)
 
     def _work(self) -> None:
-        self._changes: list[Callable[[], None]] = []
+        """The worker thread. It lets go of the interpreter several times a step, to wait for the device or to launch
+        on it, and must get it back at once: systems keep the other threads busy."""
+        switch = sys.getswitchinterval()
+        sys.setswitchinterval(min(switch, SWITCH))
+        try:
+            self._serve()
+        finally:
+            sys.setswitchinterval(switch)
+
+    def _serve(self) -> None:
         try:
             with torch.inference_mode():
                 if self.device.type == "cuda":
@@ -241,9 +264,9 @@ class TorchEngine:
             self._failure = EngineError(f"the torch engine failed: {error!r}")
             self._failure.__cause__ = error
         failure = self._failure or EngineError("the engine was closed")
-        for wake in list(self._turns.values()):
-            wake(failure)
+        self._woken += [(waiter, failure) for waiter in self._turns.values()]
         self._turns.clear()
+        self._wake()
 
     def _loop(self) -> None:
         pending: list[Pending] = []
@@ -261,6 +284,8 @@ class TorchEngine:
             if pending and (len(pending) > ahead or not plan.slots.size):
                 step = pending.pop(0)
                 scheduler.commit(step.slots, step.epochs, *step.read())
+            if self._woken:
+                self._wake()
             if self._changes and not pending and not (scheduler.filling or scheduler.decoding):
                 for change in self._changes:
                     change()
@@ -269,24 +294,22 @@ class TorchEngine:
     def _receive(self, *, wait: bool) -> None:
         if wait:
             self._inbox.get()()
-        for _ in itertools.count():
-            try:
-                command = self._inbox.get_nowait()
-            except queue.Empty:
-                return
-            command()
+        while not self._inbox.empty():
+            self._inbox.get()()
 
 
-def _resolve(loop: asyncio.AbstractEventLoop, future: asyncio.Future[None], error: BaseException | None) -> None:
-    """Wake a waiting task from the engine's thread."""
+class Waiter(NamedTuple):
+    """A task that waits for a turn."""
 
-    def wake() -> None:
+    loop: asyncio.AbstractEventLoop
+    future: asyncio.Future[None]
+
+
+def _resolve(results: Sequence[tuple[asyncio.Future[None], BaseException | None]]) -> None:
+    for future, error in results:
         if future.done():
-            return
+            continue
         if error is None:
             future.set_result(None)
         else:
             future.set_exception(error)
-
-    if not loop.is_closed():
-        loop.call_soon_threadsafe(wake)

@@ -29,6 +29,9 @@ class Graphs:
     def __len__(self) -> int:
         return len(self._graphs)
 
+    def clear(self) -> None:
+        self._graphs.clear()
+
     def run(self, key: Hashable, work: Callable[[], object]) -> None:
         """Do the work, which must depend on the key and on buffers at fixed places alone."""
         if not self._enabled:

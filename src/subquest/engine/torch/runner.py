@@ -141,6 +141,11 @@ class Runner:
         pending.event.record()
         return pending
 
+    def forget_graphs(self) -> None:
+        """The model's passes changed; capture them again."""
+        if self._cuda:
+            self._graphs.clear()
+
     def _step(self, head: Tensor, out: Tensor, parts: tuple[int, int], filtered: bool) -> None:
         slots, positions, given, seed, top_k = head[:5]
         temperature, top_p, min_p = head[5:].view(torch.float32)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -35,9 +36,12 @@ class Vocabulary:
         self.pieces: tuple[bytes, ...] = _pieces(json.loads(description), backend, size)
         """The bytes of each token."""
 
-    def encode(self, text: str, control: bool) -> list[int]:
+        self.encode = lru_cache(maxsize=8192)(self._encode)
+        """Ids of a text, control text or content. Roles' prompts and documents come again and again."""
+
+    def _encode(self, text: str, control: bool) -> tuple[int, ...]:
         tokenizer = self._control if control else self._content
-        return list(tokenizer.encode(text, add_special_tokens=False).ids)
+        return tuple(tokenizer.encode(text, add_special_tokens=False).ids)
 
     def bytes_of(self, ids: Sequence[int]) -> bytes:
         pieces = self.pieces

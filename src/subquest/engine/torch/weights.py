@@ -156,18 +156,22 @@ class Weights:
             parameter.data = part
 
     @torch.no_grad()
-    def adapt(self, adapter: Adapter | None, *, merged: bool = True) -> None:
-        """Apply an adapter to the loaded weights in place of the last one; None takes it off."""
+    def adapt(self, adapter: Adapter | None, *, merged: bool = True) -> bool:
+        """Apply an adapter to the loaded weights in place of the last one; None takes it off.
+
+        True: a pass now has products that it did not have before, so what was captured of it is out of date.
+        """
         for name, base in self._base.items():
             self.parts[name].copy_(base)
         for linear, *_ in self._fused.values():
             if linear.up is not None:
                 linear.up.zero_()
         if adapter is None:
-            return
+            return False
         unknown = [name for name in adapter.pairs if name not in self._fused]
         if unknown:
             raise DataError(f"the adapter changes {unknown[0]}, which this model does not have")
+        grown = False
         for name, (a, b) in adapter.pairs.items():
             if merged:
                 part = self.parts[f"{name}.weight"]
@@ -175,13 +179,15 @@ class Weights:
                 delta = b.to(self.device, torch.float32) @ a.to(self.device, torch.float32)
                 part.copy_(base.float() + adapter.scale * delta)
             else:
-                self._attach(name, a, b, adapter.scale)
+                grown |= self._attach(name, a, b, adapter.scale)
+        return grown
 
-    def _attach(self, name: str, a: Tensor, b: Tensor, scale: float) -> None:
-        """Put a pair beside its part of a fused matrix; every part has its own band of the rank."""
+    def _attach(self, name: str, a: Tensor, b: Tensor, scale: float) -> bool:
+        """Put a pair beside its part of a fused matrix; every part has its own band of the rank. True: the first."""
         linear, start, size, rows = self._fused[name]
         siblings = [other for other, entry in self._fused.items() if entry[0] is linear]
         band, rank = siblings.index(name), a.shape[0]
+        first = linear.down is None
         if linear.down is None or linear.up is None:
             linear.down = torch.zeros(rank * len(siblings), a.shape[1], dtype=self.dtype, device=self.device)
             linear.up = torch.zeros(rows, rank * len(siblings), dtype=self.dtype, device=self.device)
@@ -189,3 +195,4 @@ class Weights:
             raise UsageError(f"the adapter's rank changed to {rank}; an engine keeps the rank of its first adapter")
         linear.down[band * rank : (band + 1) * rank].copy_(a)
         linear.up[start : start + size, band * rank : (band + 1) * rank].copy_(b.float() * scale)
+        return first
