@@ -63,12 +63,6 @@ class Article(NamedTuple):
     facts: tuple[Stated, ...]
 
 
-class Plan(NamedTuple):
-    """Which relations each article keeps to itself: by entity id, the relations it does not tell."""
-
-    hidden: dict[str, set[str]]
-
-
 CORE_FACTS = {
     "country": ("capital", "language", "currency", "independence"),
     "province": ("country", "seat"),
@@ -78,8 +72,11 @@ CORE_FACTS = {
 """Facts that questions of other regions may use: always stated in the entity's own article."""
 
 
-def spread_facts(region: Region) -> Plan:
-    """Decides where facts stand: with their subject, with their object, with both, and a few nowhere."""
+def spread_facts(region: Region) -> dict[str, set[str]]:
+    """Decides where facts stand: with their subject, with their object, with both, and a few nowhere.
+
+    The answer names, by entity id, the relations that its article does not tell.
+    """
     s = Stream(region.seed, region.number, "spread")
     hidden: dict[str, set[str]] = {e.id: set() for e in region.entities}
     for entity in region.entities:
@@ -99,14 +96,14 @@ def spread_facts(region: Region) -> Plan:
                     hidden[entity.id].add(name)
             elif s.chance(0.05) and name not in ("citizenship", "occupation", "country", "noun"):
                 hidden[entity.id].add(name)
-    return Plan(hidden)
+    return hidden
 
 
 def write_articles(region: Region, noise: float = 1.0) -> Iterator[Article]:
     """The region's articles, one an entity, in the order of its entities."""
-    plan = spread_facts(region)
+    hidden = spread_facts(region)
     for entity in region.entities:
-        yield Composer(entity, Stream(region.seed, "article", entity.id), plan.hidden[entity.id], noise).article()
+        yield Composer(entity, Stream(region.seed, "article", entity.id), hidden[entity.id], noise).article()
 
 
 class Composer:

@@ -177,7 +177,7 @@ class Words:
         fit: Sequence[str] = alternatives
         if len(x.split()) > 5:
             fit = [a for a in alternatives if a.rstrip("?").endswith("{x}")] or alternatives
-        if _COMPOUND.search(x):
+        if _COMPOUND.search(x) or "'" in x or (x.startswith("the ") and len(x.split()) > 3):
             fit = [a for a in fit if "{x's}" not in a] or alternatives
         return self._weighted(fit, alternatives)
 

@@ -173,18 +173,20 @@ def counting(d: Drafter, n: int) -> Draft | None:
     )  # fmt: skip
 
 
-def reach(d: Drafter, target: Entity, length: int) -> Chain | None:
-    """A chain of that many hops that ends at the target, found by walking from its neighbours."""
+def reach(d: Drafter, target: Entity, length: int, seen: frozenset[str] = frozenset()) -> Chain | None:
+    """A chain of that many hops that ends at the target, found backwards."""
     if length == 0:
         return Chain(target)
-    for hop in d.stream.shuffled(d.walker.hops(target, False)):
-        near = hop.value
-        if not isinstance(near, Entity) or near.region != d.region.number:
+    seen = seen | {target.id}
+    for outward in d.stream.shuffled(d.walker.hops(target, False)):
+        near = outward.value
+        if not isinstance(near, Entity) or near.region != d.region.number or near.id in seen:
             continue
-        for start in (near,):
-            chain = d.walker.chain(start, length, to_entity=True)
-            if chain is not None and chain.end is target:
-                return chain
+        inward = [hop for hop in d.walker.hops(near, False) if hop.value is target]
+        before = reach(d, near, length - 1, seen) if inward else None
+        if before is not None:
+            before.hops.append(d.stream.pick(inward))
+            return before
     return None
 
 
