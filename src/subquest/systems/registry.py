@@ -27,6 +27,7 @@ _OURS: dict[str, str] = {
     "coda": "coda:CoDA",
     "decor": "decor:Decor",
     "apex": "apex:Apex",
+    "hira": "hira:HiRA",
     "direct": "baselines.direct:Direct",
     "cot": "baselines.cot:ChainOfThought",
     "rag": "baselines.rag:NaiveRag",
@@ -61,7 +62,7 @@ def get(name: str) -> type[System[Any]]:
         module, _, attribute = _OURS[name].partition(":")
         found = getattr(importlib.import_module(f".{module}", __package__), attribute)
     elif ".py:" in name:
-        found = _from_file(name)
+        found = load_file(name)
     elif name in (installed := _installed()):
         try:
             found = installed[name].load()
@@ -80,7 +81,8 @@ def _installed() -> dict[str, EntryPoint]:
     return {point.name: point for point in entry_points(group=GROUP)}
 
 
-def _from_file(name: str) -> Any:
+def load_file(name: str) -> Any:
+    """What `path.py:Name` names."""
     place, _, attribute = name.rpartition(":")
     path = Path(place).expanduser().resolve()
     if not path.is_file():

@@ -141,9 +141,15 @@ class Run:
         wait = round(retry.wait, 3)
         self.events.emit("retry", place, where=retry.where, message=retry.reason, attempt=retry.attempt, wait=wait)
 
-    async def search(self, context: Context | None, queries: Sequence[str], k: int) -> list[list[Hit]]:
-        """Search for a context, or for the episode itself; retries what may pass, then raises SearchError."""
-        if self._search is None:
+    async def search(
+        self, context: Context | None, queries: Sequence[str], k: int, *, using: Search | None = None
+    ) -> list[list[Hit]]:
+        """Search for a context, or for the episode itself; retries what may pass, then raises SearchError.
+
+        `using` searches elsewhere than in the episode's own search: the web.
+        """
+        backend = using or self._search
+        if backend is None:
             missing = SearchError("no search is configured: pass --index PATH (or search=... in Python)")
             self.fail("search", missing, context)
             raise missing
@@ -153,7 +159,7 @@ class Run:
         owner.usage += Usage(searches=len(queries))
         for attempt in range(1, SEARCH_ATTEMPTS + 1):
             try:
-                results = await self._search.retrieve(queries, k)
+                results = await backend.retrieve(queries, k)
                 break
             except SearchError as error:
                 if attempt == SEARCH_ATTEMPTS or not error.retryable:
@@ -177,6 +183,10 @@ class Run:
         place = context.id if context else ""
         self.errors.append(Failure(where, message, place, fatal))
         self.events.emit("error", place, where=where, message=message)
+
+    def setup(self, role: str) -> RoleSetup:
+        """What a role runs on."""
+        return self._roles(role)
 
     def seed_for(self, context: Context) -> int | None:
         """A seed that depends on the place in the episode alone, never on timing."""

@@ -1,0 +1,279 @@
+"""HiRA: a meta planner that reasons in one go, a coordinator, and experts with tools (seed 001).
+
+    planner      {question, its reasoning, distilled results}  →  <|begin_call_subtask|>…<|end_call_subtask|>, \\boxed{}
+    coordinator  picks an expert for each sub-task, hands it the memory that helps, distils what it did
+    experts      search, deep (with an explorer), code, multimodal; or any class or system of yours
+
+Results are inserted into the planner's own reasoning (completion mode); the planner never sees a page, a document or a
+tool. Sub-tasks that it issues together run at the same time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from ...engine import Engine, Sampling
+from ...errors import EngineError, OutsideError, UsageError
+from ...limits import Limits
+from ...retrieval.base import Search
+from ...tools import websearch
+from ..base import System
+from ..evidence import Finding, support
+from ..replies import boxed
+from ..runtime import Answer, Context, LimitReached, Run, Turn, confidence, cut_to_tokens
+from ..toolkit import Toolkit
+from ..toolloop import calls, inserted
+from .coordinator import Coordinator, named_in
+from .expert import Desk, Expert, Report, SystemExpert
+from .experts import EXPERTS
+from .memory import Memory, rendered
+
+CALL, RESULT = "call_subtask", "subtask_result"
+_REMINDERS = 2
+
+
+@dataclass(frozen=True, slots=True)
+class HiRASettings:
+    subtasks: int = 10
+    """Sub-tasks of one question (figure 3)."""
+    actions: int = 10
+    """Tool calls of one expert on one sub-task (the published code)."""
+    k: int = 10
+    """Results of a search."""
+    experts: str = "search,code,multimodal,deep"
+    """Names of experts or systems, or `path.py:Class`, with commas; leaving one out is an ablation of table 2."""
+    expert_info: bool = True
+    """Whether the planner is told what the experts can do (figure 3)."""
+    transfer: bool = True
+    """False is "w/o Reasoning Transfer": the planner names the expert and reads its raw output (table 2)."""
+    memory: bool = True
+    """False is "w/o Memory" (table 2)."""
+    memory_entries: int = 5
+    """Entries that are handed to an expert."""
+    chain_tokens: int = 80_000
+    """An expert's reasoning beyond this keeps its first and last half."""
+    result_tokens: int = 2000
+    """A sub-task's result is cut to this before the planner sees it."""
+    tool_tokens: int = 3000
+    """A tool's result is cut to this before an expert sees it."""
+    egress: str = "adaptive"
+    """private, public or adaptive: what may leave the machine."""
+    files: str = ""
+    """Attached files, with commas."""
+    robots: bool = True
+    """Respect robots.txt."""
+    code_seconds: float = 60.0
+    """Wall-clock time of one call of code."""
+
+
+class HiRA(System[HiRASettings]):
+    name: ClassVar[str] = "hira"
+    roles: ClassVar[tuple[str, ...]] = ("planner", "coordinator", "search", "deep", "explorer", "code", "multimodal")
+    stand_ins: ClassVar[Mapping[str, str]] = {"explorer": "deep"}
+    Settings: ClassVar[type[HiRASettings]] = HiRASettings
+    sampling: ClassVar[Sampling] = Sampling(max_tokens=2048, temperature=0.7, top_p=0.95, top_k=20)
+    presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {
+        "no-transfer": {"transfer": False},
+        "no-memory": {"memory": False},
+        "no-search": {"experts": "code,multimodal"},
+        "no-code": {"experts": "search,multimodal,deep"},
+        "no-multimodal": {"experts": "search,code,deep"},
+        "no-expert-info": {"expert_info": False},
+    }
+
+    def __init__(
+        self,
+        model: Engine | Mapping[str, Engine],
+        search: Search | None = None,
+        *,
+        web: Search | None = None,
+        plug_ins: Sequence[Expert] = (),
+        **options: Any,
+    ) -> None:
+        """`search` is an index (private documents), `web` a web search (default: what the environment names).
+
+        `plug_ins` are experts beside those of the settings.
+        """
+        super().__init__(model, search, **options)
+        self.web = web or websearch.from_environment()
+        self.experts = self._find_experts(plug_ins)
+
+    def toolkit(self, run: Run) -> Toolkit:
+        """The tools of one run."""
+        settings = self.settings
+        files = [place.strip() for place in settings.files.split(",") if place.strip()]
+        return Toolkit(
+            run,
+            index=self.search,
+            web=self.web,
+            scope=settings.egress,
+            files=files,
+            robots=settings.robots,
+            code_seconds=settings.code_seconds,
+        )
+
+    async def answer(self, run: Run) -> Answer:
+        kit = self.toolkit(run)
+        try:
+            return await self._plan(run, kit)
+        finally:
+            await kit.close()
+
+    async def _plan(self, run: Run, kit: Toolkit) -> Answer:
+        """The meta planner's reasoning, from the question to a box."""
+        settings = self.settings
+        question = run.question.question
+        planner = await self._open_planner(run, kit, question)
+        memory = Memory(lambda url: url in kit.failed_urls) if settings.memory else None
+        coordinator = Coordinator(run, self.prompts, self.experts, memory, settings.chain_tokens)
+        findings: list[Finding] = []
+        given = silent = 0
+        try:
+            while True:
+                turn = await planner.write()
+                tasks = [content for _, content in calls(turn.text, (CALL,)) if content]
+                if tasks and given >= settings.subtasks:
+                    raise LimitReached(f"{settings.subtasks} sub-tasks")
+                if tasks:
+                    silent, tasks = 0, tasks[: settings.subtasks - given]
+                    given += len(tasks)
+                    run.events.emit("plan", planner.id, steps=tasks)
+                    jobs = (
+                        self._subtask(run, planner, coordinator, kit, task, findings, given - len(tasks) + n)
+                        for n, task in enumerate(tasks, 1)
+                    )
+                    self._insert(planner, turn, await asyncio.gather(*jobs))
+                elif answer := boxed(turn.text):
+                    await planner.close("answered", answer)
+                    return Answer(answer, confidence=confidence(turn), evidence=support(findings))
+                elif silent == _REMINDERS:
+                    raise LimitReached("the planner neither calls nor answers")
+                else:
+                    silent += 1
+                    self._remind(planner, turn)
+        except (LimitReached, EngineError) as stopped:
+            return await self._conclude(run, planner, stopped, findings)
+
+    async def _open_planner(self, run: Run, kit: Toolkit, question: str) -> Context:
+        settings = self.settings
+        prompt = "planner" if settings.transfer else "planner_no_transfer"
+        info = "\n".join(f"- {e.name}: {e.description}" for e in self.experts.values())
+        if settings.transfer and not settings.expert_info:
+            info = "not told"
+        messages = self.prompts.messages(
+            prompt, question=question, experts=info, subtasks=str(settings.subtasks), files=kit.inventory()
+        )
+        stop = (f"<|begin_{RESULT}|>", f"<|end_{CALL}|>\n\n")
+        limits = Limits(turns=settings.subtasks + _REMINDERS + 2)
+        return await run.open(
+            "planner", question, messages, mode="completion", stop=stop, limits=limits, shielded=settings.transfer
+        )
+
+    async def _subtask(
+        self,
+        run: Run,
+        planner: Context,
+        coordinator: Coordinator,
+        kit: Toolkit,
+        task: str,
+        findings: list[Finding],
+        number: int,
+    ) -> str:
+        """Delegation, execution and distillation of one sub-task, which owns ten names below the planner."""
+        settings, place = self.settings, 10 * number
+        if settings.transfer:
+            expert = await coordinator.select(planner, task, place + 1)
+        else:
+            expert, task = self._named(run, planner, task)
+        known = await coordinator.recall(planner, task, settings.memory_entries, place + 2)
+        desk = Desk(
+            run=run,
+            planner=planner,
+            kit=kit,
+            prompts=self.prompts,
+            task=task,
+            memory=rendered(known),
+            actions=settings.actions,
+            k=settings.k,
+            tokens=settings.tool_tokens,
+            number=place + 3,
+        )
+        report = await self._work(run, planner, expert, desk)
+        if settings.transfer or settings.memory:
+            distilled = await coordinator.distil(planner, task, report, place + 9)
+        text = distilled.text if settings.transfer else report.conclusion or "No result was found."
+        result = distilled.conclusion if settings.transfer else report.conclusion
+        run.events.emit("result", report.trajectory or planner.id, result=text, expert=expert.name)
+        findings.append(Finding(task, result, report.conclusion, report.documents, report.trajectory))
+        if not settings.transfer:
+            text = report.chain or text
+        return f"Result of the {expert.name} expert: {text}"
+
+    async def _work(self, run: Run, planner: Context, expert: Expert, desk: Desk) -> Report:
+        try:
+            return await expert.run(desk)
+        except (OutsideError, LimitReached) as error:
+            run.fail(expert.name, error, planner)
+            return Report(f"The expert failed: {error}", f"The expert failed: {error}", failed=True)
+
+    def _named(self, run: Run, planner: Context, task: str) -> tuple[Expert, str]:
+        """Without reasoning transfer the planner writes `expert: task`."""
+        match = re.match(r"\s*\[?(\w[\w.-]*)\]?\s*[:,]\s*(.*)", task, re.DOTALL)
+        expert = named_in(match[1], self.experts) if match else None
+        if match is None or expert is None:
+            cheapest = min(self.experts.values(), key=lambda e: e.cost)
+            message = f"the planner named no expert; {cheapest.name}, the cheapest, takes the task"
+            run.events.emit("error", planner.id, where="format", message=message, text=task)
+            return cheapest, task
+        return expert, match[2].strip()
+
+    def _insert(self, planner: Context, turn: Turn, results: Sequence[str]) -> None:
+        """Results in the planner's own reasoning, in the order of the sub-tasks."""
+        cut = [cut_to_tokens(result, self.settings.result_tokens, planner.engine) for result in results]
+        first, *rest = cut
+        planner.tell(inserted(turn.text, RESULT, first) + "".join(inserted("", RESULT, text) for text in rest))
+
+    def _remind(self, planner: Context, turn: Turn) -> None:
+        planner.format_errors.append("no action")
+        planner.run.events.emit("error", planner.id, where="format", message="the turn holds no action", text=turn.text)
+        planner.tell(f"\n\n{self.prompts.text('planner_remind')}\n")
+
+    async def _conclude(self, run: Run, planner: Context, stopped: Exception, findings: list[Finding]) -> Answer:
+        """A forced answer where a limit was met; the newest result where the model has failed."""
+        text = ""
+        if isinstance(stopped, LimitReached):
+            before = planner.last_turn
+            words = await planner.force(f"\n\n{self.prompts.text('planner_force')}\n")
+            last = planner.last_turn if planner.last_turn is not before else None
+            text = (boxed(last.text) if last else "") or words
+        else:
+            run.fail("engine", stopped, planner, fatal=True)
+        if not text and findings:
+            text = findings[-1].result
+        stop_reason = "forced" if text else "failed" if run.errors else "no answer"
+        await planner.close(stop_reason, text)
+        return Answer(text, forced=True, evidence=support(findings), stop_reason=stop_reason)
+
+    def _find_experts(self, plug_ins: Sequence[Expert]) -> dict[str, Expert]:
+        from .. import registry
+
+        found: dict[str, Expert] = {}
+        for name in (part.strip() for part in self.settings.experts.split(",")):
+            if name in EXPERTS:
+                found[name] = EXPERTS[name]()
+            elif ".py:" in name and isinstance(kind := registry.load_file(name), type) and issubclass(kind, Expert):
+                found[kind.name] = kind()
+            elif name:
+                system = registry.get(name)
+                found[name] = SystemExpert(system(self.engines.get("", next(iter(self.engines.values()))), self.search))
+        found.update((expert.name, expert) for expert in plug_ins)
+        if not found:
+            raise UsageError("hira needs at least one expert: experts=search,code,multimodal,deep")
+        return found
+
+
+__all__ = ["Desk", "Expert", "HiRA", "HiRASettings", "Memory", "Report", "SystemExpert"]

@@ -1,0 +1,150 @@
+"""The adaptive reasoning coordinator (seed 001): between the planner and the experts, in both directions.
+
+    transfer      {task, experts}         →  the cheapest expert that can do the task
+    recall        {task, memory}          →  the entries of memory that help, at most five
+    distil        {task, expert's chain}  →  a refined process and a conclusion for the planner, and new memory
+
+Each is one short context of the role `coordinator`. What it writes is JSON or lines, read tolerantly; where it cannot
+be read, a rule takes its place and the event says so.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from ...errors import EngineError
+from ...limits import Limits
+from ..prompting import Prompts
+from ..runtime import Context, LimitReached, Run
+from .expert import Expert, Report
+from .memory import Entry, Memory
+from .tolerant import first_object
+
+_ROOM = 0.75
+"""Share of the coordinator's window that an expert's chain may fill."""
+
+
+class Distilled(NamedTuple):
+    """What the planner is told about a sub-task."""
+
+    process: str
+    conclusion: str
+
+    @property
+    def text(self) -> str:
+        return f"{self.process}\nFinal conclusion: {self.conclusion}" if self.process else self.conclusion
+
+
+class Coordinator:
+    """The coordinator of one run; `memory` is None where memory is switched off."""
+
+    def __init__(
+        self, run: Run, prompts: Prompts, experts: Mapping[str, Expert], memory: Memory | None, chain_tokens: int
+    ) -> None:
+        self.memory = memory
+        self._run = run
+        self._prompts = prompts
+        self._experts = experts
+        self._chain_tokens = chain_tokens
+
+    async def select(self, planner: Context, task: str, number: int) -> Expert:
+        """Reasoning transfer: classify the task by required capability and complexity."""
+        cheapest = min(self._experts.values(), key=lambda expert: expert.cost)
+        if len(self._experts) == 1:
+            return cheapest
+        info = json.dumps(
+            [{"name": e.name, "description": e.description, "cost": e.cost} for e in self._experts.values()], indent=1
+        )
+        reply = await self._ask(planner, "select", number, task=task, experts=info)
+        named = str(first_object(reply).get("selected_agent_name", "")).strip()
+        chosen = self._experts.get(named) or named_in(named or reply, self._experts)
+        if chosen is None:
+            message = (
+                f"no expert was chosen ({named or 'nothing named'}); {cheapest.name}, the cheapest, takes the task"
+            )
+            self._run.events.emit("error", planner.id, where="format", message=message, text=reply)
+            return cheapest
+        return chosen
+
+    async def recall(self, planner: Context, task: str, limit: int, number: int) -> list[Entry]:
+        """Memory utilisation: what helps with a task, of good quality, in the order of memory."""
+        if self.memory is None or not self.memory.entries or limit < 1:
+            return []
+        lines = "\n".join(f"Memory Fact {n}: {entry.line}" for n, entry in enumerate(self.memory.entries, 1))
+        reply = await self._ask(planner, "recall", number, task=task, memory=lines, limit=str(limit))
+        chosen = self.memory.chosen(reply, limit)
+        if chosen is None:
+            chosen = self.memory.relevant(task, limit)
+            message = "the memory filter named no entry; entries were chosen by their words"
+            self._run.events.emit("error", planner.id, where="format", message=message, text=reply)
+        self._run.events.emit("memory", planner.id, action="recall", task=task, entries=[e.line for e in chosen])
+        return chosen
+
+    async def distil(self, planner: Context, task: str, report: Report, number: int) -> Distilled:
+        """Reasoning distillation and memory construction, in one call as in the paper."""
+        chain = self.fitted(report.chain)
+        prompt = "distil" if self.memory is not None else "distil_no_memory"
+        known = "\n".join(entry.line for entry in self.memory.entries) if self.memory is not None else ""
+        fields = {"task": task, "chain": chain} | ({"memory": known or "none"} if self.memory is not None else {})
+        reply = await self._ask(planner, prompt, number, **fields)
+        found = first_object(reply)
+        if self.memory is not None:
+            self._remember(planner, found.get("memory"))
+        conclusion = found.get("conclusion")
+        if isinstance(conclusion, Mapping):
+            process = str(conclusion.get("reasoning_process", "")).strip()
+            final = str(conclusion.get("final_conclusion", "")).strip()
+            if final:
+                return Distilled(process, final)
+        if isinstance(conclusion, str) and conclusion.strip():
+            return Distilled("", conclusion.strip())
+        message = "the expert's reasoning could not be distilled; its own conclusion is passed on"
+        self._run.events.emit("error", planner.id, where="format", message=message, text=reply)
+        return Distilled("", report.conclusion or "No result was found.")
+
+    def fitted(self, chain: str) -> str:
+        """The chain; one that is too long for the coordinator keeps its head and its tail."""
+        engine = self._run.setup("coordinator").engine
+        window = engine.context_window
+        limit = self._chain_tokens if window is None else min(self._chain_tokens, int(window * _ROOM))
+        tokens = engine.count_tokens(chain)
+        if tokens <= limit:
+            return chain
+        half = max(1, len(chain) * limit // tokens // 2)
+        what = f"{tokens:,} tokens of reasoning"
+        self._run.events.emit("limit", "", what=what, message=f"cut to its first and last {limit // 2:,} tokens")
+        return f"{chain[:half]}\n… the middle is left out …\n{chain[-half:]}"
+
+    def _remember(self, planner: Context, found: Any) -> None:
+        assert self.memory is not None
+        if not isinstance(found, Mapping):
+            return
+        facts, resources = found.get("fact_memory"), found.get("resource_memory")
+        added = [self.memory.add_fact(fact) for fact in facts or () if isinstance(fact, str)]
+        if isinstance(resources, Mapping):
+            added += [self.memory.add_resource(str(k), str(v)) for k, v in resources.items()]
+        if entries := [entry.line for entry in added if entry is not None]:
+            self._run.events.emit("memory", planner.id, action="add", entries=entries)
+
+    async def _ask(self, planner: Context, prompt: str, number: int, **fields: str) -> str:
+        """One call of the coordinator; empty where its model fails."""
+        try:
+            messages = self._prompts.messages(prompt, **fields)
+            what = f"{prompt}: {fields['task']}"
+            limits = Limits(turns=1)
+            context = await self._run.open("coordinator", what, messages, parent=planner, limits=limits, number=number)
+            turn = await context.write()
+        except (EngineError, LimitReached) as error:
+            self._run.fail("engine", error, planner)
+            return ""
+        await context.close("answered", turn.text)
+        return turn.text
+
+
+def named_in(text: str, experts: Mapping[str, Expert]) -> Expert | None:
+    """The one expert that a text names; None where it names none or several."""
+    words = text.casefold().replace("-", " ").replace("_", " ").replace('"', " ").split()
+    found = [expert for name, expert in experts.items() if name.casefold() in words]
+    return found[0] if len(found) == 1 else None

@@ -1,0 +1,128 @@
+"""Experts: what the coordinator can hand a sub-task to.
+
+An expert is a class with a name, a description, a cost and a `run` method; it gets a desk with everything it may use.
+One of your own is a subclass in a file, given as `--set experts="search,code,mine.py:Mine"`; any other system is an
+expert as it is, by its name: `--set experts="search,coda"`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from ...engine import Message
+from ...limits import Limits
+from ...record import Document, Question
+from ..runtime import Context, Run
+from ..toolkit import Toolkit
+
+if TYPE_CHECKING:
+    from ..base import System
+    from ..prompting import Prompts
+
+
+@dataclass(frozen=True, slots=True)
+class Desk:
+    """What an expert works with on one sub-task."""
+
+    run: Run
+    planner: Context
+    kit: Toolkit
+    prompts: Prompts
+    task: str
+    memory: str
+    """The entries of memory that were chosen for this task, as text."""
+    actions: int
+    """Tool calls the expert may make."""
+    k: int
+    tokens: int
+    """Length of a tool's result in the expert's context."""
+    number: int
+    """The sub-task's place among its siblings."""
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What an expert hands back: its whole reasoning, and its own conclusion."""
+
+    chain: str
+    conclusion: str
+    documents: Sequence[Document] = field(default_factory=tuple)
+    trajectory: str = ""
+    failed: bool = False
+
+
+class Expert:
+    """Base of all experts."""
+
+    name: ClassVar[str] = ""
+    description: ClassVar[str] = ""
+    """What it can do and what it is for, as the coordinator reads it."""
+    cost: ClassVar[int] = 1
+    """Its place among the experts: the coordinator prefers the cheapest that can do the task."""
+    roles: ClassVar[tuple[str, ...]] = ()
+
+    async def run(self, desk: Desk) -> Report:
+        raise NotImplementedError(f"{type(self).__name__} does not define run()")
+
+
+def chain_of(run: Run, root: Context) -> str:
+    """All that a context and those below it wrote and were told, prompts left out, in the order of their names."""
+    below = [c for c in run.contexts if c is root or c.id.startswith(f"{root.id}.")]
+    parts = []
+    for context in below:
+        text = "".join(s.text for s in context.session.segments if s.kind != "prompt").strip()
+        parts.append(text if context is root else f"({context.role} on {context.task!r}: {text})")
+    return "\n\n".join(parts)
+
+
+def documents_of(run: Run, root: Context) -> list[Document]:
+    return [d for c in run.contexts if c is root or c.id.startswith(f"{root.id}.") for d in c.documents]
+
+
+class SystemExpert(Expert):
+    """Another system as an expert: it answers the sub-task as if it were a question."""
+
+    def __init__(self, system: System[Any]) -> None:
+        self._system = system
+        self.name = system.name  # type: ignore[misc]
+        about = (type(system).__doc__ or f"The system {system.name}").strip().splitlines()[0]
+        self.description = f"{about} Answers a question by searching and reading."  # type: ignore[misc]
+        self.cost = 3  # type: ignore[misc]
+
+    async def run(self, desk: Desk) -> Report:
+        known = f"\nWhat is already known:\n{desk.memory}" if desk.memory != "none" else ""
+        inner = _Below(desk, Question(desk.run.question.id, f"{desk.task}{known}"), self._system)
+        answer = await self._system.answer(inner)
+        roots = [c for c in inner.opened if c.parent is desk.planner]
+        chain = "\n\n".join(chain_of(desk.run, root) for root in roots)
+        documents = [d for root in roots for d in documents_of(desk.run, root)]
+        place = roots[0].id if roots else ""
+        return Report(chain, answer.text, documents, place, failed=not answer.text)
+
+
+class _Below(Run):
+    """A run inside a run: its contexts hang below the planner and spend from its budget."""
+
+    def __init__(self, desk: Desk, question: Question, system: System[Any]) -> None:
+        outer = desk.run
+        super().__init__(question, system.setup, system.search, outer.events, Limits(), seed=outer._seed)
+        self.contexts, self.errors, self.documents = outer.contexts, outer.errors, outer.documents
+        self.budget = desk.planner.budget
+        self.opened: list[Context] = []
+        self._planner, self._number = desk.planner, desk.number
+
+    async def open(
+        self, role: str, task: str, messages: Sequence[Message], *, parent: Context | None = None, **options: Any
+    ) -> Context:
+        if parent is None:
+            parent, options["number"] = self._planner, self._next_number()
+        context = await super().open(role, task, messages, parent=parent, **options)
+        self.opened.append(context)
+        return context
+
+    def _next_number(self) -> int:
+        """Six names of the sub-task's own, then as many as are wanted."""
+        place = sum(1 for c in self.opened if c.parent is self._planner)
+        return self._number + place if place < 6 else 1000 * self._number + place

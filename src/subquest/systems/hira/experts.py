@@ -1,0 +1,240 @@
+"""The four experts of the paper, over three capabilities: acquiring information (simple and deep), computing, seeing.
+
+search      plans queries, retrieves them all at once, answers with citations                     cheapest
+code        reasons with Python in the sandbox: computes, reads files and tables, fetches data
+multimodal  reasons with a tool that reads images, sound and video
+deep        WebThinker: searches inside its reasoning; an explorer of its own reads results, opens pages,
+            follows links and reports what helps                                                  dearest
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable
+from typing import ClassVar
+
+from ...errors import EngineError, SearchError
+from ...limits import Limits
+from ...protocol import fence
+from ...record import Document
+from ..replies import boxed
+from ..runtime import Context, LimitReached, cut_to_tokens
+from ..toolkit import render
+from ..toolloop import LoopEnd, Tool, reason
+from .expert import Desk, Expert, Report, chain_of, documents_of
+from .tolerant import first_object
+
+QUERIES = 5
+"""Queries of one plan that are sent."""
+_REASONING = 1500
+"""Characters of the deep searcher's newest reasoning that its explorer sees."""
+
+
+class SimpleSearch(Expert):
+    name: ClassVar[str] = "search"
+    description: ClassVar[str] = (
+        "Looks up facts: sends a few search queries at once and answers from the results. Fast and cheap; for single "
+        "facts and checks that the first results will answer. Cannot open pages or follow links."
+    )
+    cost: ClassVar[int] = 1
+    roles: ClassVar[tuple[str, ...]] = ("search",)
+
+    async def run(self, desk: Desk) -> Report:
+        run = desk.run
+        messages = desk.prompts.messages("search", task=desk.task, memory=desk.memory)
+        limits = Limits(turns=2)
+        context = await run.open("search", desk.task, messages, parent=desk.planner, limits=limits, number=desk.number)
+        run.events.emit("task", desk.planner.id, task=desk.task, child=context.id)
+        try:
+            queries = self._plan(context, (await context.write()).text, desk)
+            documents = await self._retrieve(desk, context, queries) if queries else "none were needed"
+            context.tell(desk.prompts.text("search_answer", documents=documents))
+            turn = await context.write()
+        except (EngineError, LimitReached) as error:
+            run.fail("engine", error, context)
+            await context.close("failed")
+            return Report(chain_of(run, context), "", context.documents, context.id, failed=True)
+        answer = boxed(turn.text) or turn.parsed.outside
+        await context.close("answered", answer)
+        return Report(chain_of(run, context), answer, context.documents, context.id)
+
+    def _plan(self, context: Context, text: str, desk: Desk) -> list[str]:
+        plan = first_object(text).get("query_plan")
+        if not isinstance(plan, list):
+            context.format_errors.append("no query plan")
+            message = "no query plan; the task itself is searched for"
+            desk.run.events.emit("error", context.id, where="format", message=message, text=text)
+            return [desk.task]
+        return list(dict.fromkeys(q.strip() for q in map(str, plan) if q.strip()))[:QUERIES]
+
+    async def _retrieve(self, desk: Desk, context: Context, queries: list[str]) -> str:
+        try:
+            found = await desk.kit.search(context, queries, desk.k)
+        except SearchError as error:
+            return f"The search failed: {error}"
+        hits = list({hit.document.id: hit for hits in found for hit in hits}.values())
+        return cut_to_tokens(desk.kit.listing(context, hits), desk.tokens, context.engine)
+
+
+class DeepSearch(Expert):
+    name: ClassVar[str] = "deep"
+    description: ClassVar[str] = (
+        "Explores the web: searches again and again, opens pages, follows links over several steps and digs out what "
+        "no search result shows. Thorough and expensive; for what cannot be found by a simple search."
+    )
+    cost: ClassVar[int] = 4
+    roles: ClassVar[tuple[str, ...]] = ("deep", "explorer")
+
+    async def run(self, desk: Desk) -> Report:
+        async def search(context: Context, query: str) -> str:
+            return await self._explore(desk, context, query)
+
+        end = await reason(
+            desk.run,
+            "deep",
+            desk.task,
+            desk.prompts.messages("deep", task=desk.task, memory=desk.memory, actions=str(desk.actions)),
+            [Tool("search_query", "search_result", search)],
+            parent=desk.planner,
+            turns=desk.actions,
+            remind=desk.prompts.text("deep_remind"),
+            force=desk.prompts.text("deep_force"),
+            result_tokens=desk.tokens,
+            number=desk.number,
+        )
+        return reported(desk, end)
+
+    async def _explore(self, desk: Desk, deep: Context, query: str) -> str:
+        """Search, and let the explorer read the results, click and search further; what it reports comes back."""
+        run, kit = desk.run, desk.kit
+        if deep.queries.count(query) > 1:
+            run.events.emit("limit", deep.id, what="repeated query", message=query)
+            return "This query was already sent; its result stands above. Change it or conclude."
+
+        async def search(context: Context, again: str) -> str:
+            try:
+                return kit.listing(context, (await kit.search(context, [again], desk.k))[0])
+            except SearchError as error:
+                return f"The search failed: {error}"
+
+        try:
+            hits = (await kit.search(deep, [query], desk.k))[0]
+        except SearchError as error:
+            return f"The search failed: {error}"
+        if not hits:
+            return "No results were found."
+        reasoning = "".join(s.text for s in deep.session.segments if s.kind != "prompt")[-_REASONING:]
+        number = 1 + sum(1 for c in run.contexts if c.parent is deep)
+        kit.announce(f"{deep.id}.{number}", hits)
+        listing = cut_to_tokens(render(hits), desk.tokens, deep.engine)
+        end = await reason(
+            run,
+            "explorer",
+            query,
+            desk.prompts.messages("explorer", reasoning=reasoning or "none", query=query, results=listing),
+            [Tool("search_query", "search_result", search), Tool("click_link", "click_result", kit.open)],
+            parent=deep,
+            turns=desk.actions,
+            remind="",
+            force=desk.prompts.text("explorer_force"),
+            result_tokens=desk.tokens,
+            ends="text",
+            number=number,
+        )
+        run.events.emit("refine", end.context.id, text=end.text)
+        return _information(end.text) or "No helpful information was found."
+
+
+class Code(Expert):
+    name: ClassVar[str] = "code"
+    description: ClassVar[str] = (
+        "Computes with Python: arithmetic, dates, statistics, tables; reads attached files (CSV, XLSX, JSON, text) and "
+        "fetches data from given URLs by code. For calculations and files. Does not search the web."
+    )
+    cost: ClassVar[int] = 2
+    roles: ClassVar[tuple[str, ...]] = ("code",)
+
+    async def run(self, desk: Desk) -> Report:
+        async def execute(context: Context, source: str) -> str:
+            return (await desk.kit.code(context, source)).text
+
+        async def read(context: Context, name: str) -> str:
+            return await desk.kit.read(context, name)
+
+        fields = {"task": desk.task, "memory": desk.memory, "actions": str(desk.actions), "files": desk.kit.inventory()}
+        end = await reason(
+            desk.run,
+            "code",
+            desk.task,
+            desk.prompts.messages("code", **fields),
+            [
+                Tool("code_call", "code_call_result", execute),
+                Tool("read_file", "file_result", read),
+            ],
+            parent=desk.planner,
+            turns=desk.actions,
+            remind=desk.prompts.text("code_remind"),
+            force=desk.prompts.text("deep_force"),
+            result_tokens=desk.tokens,
+            number=desk.number,
+        )
+        return reported(desk, end)
+
+
+_DATA = re.compile(r"data\s*:\s*(\S+)(.*)", re.IGNORECASE | re.DOTALL)
+_QUESTION = re.compile(r"question\s*:\s*(.*)", re.IGNORECASE | re.DOTALL)
+
+
+class Multimodal(Expert):
+    name: ClassVar[str] = "multimodal"
+    description: ClassVar[str] = (
+        "Reads images, sound and video, attached or at a URL, and answers questions about them. For everything that is "
+        "not text. Does not search the web."
+    )
+    cost: ClassVar[int] = 3
+    roles: ClassVar[tuple[str, ...]] = ("multimodal",)
+
+    async def run(self, desk: Desk) -> Report:
+        async def look(context: Context, call: str) -> str:
+            return await look_at(desk.kit.look, context, call)
+
+        fields = {"task": desk.task, "memory": desk.memory, "actions": str(desk.actions), "files": desk.kit.inventory()}
+        end = await reason(
+            desk.run,
+            "multimodal",
+            desk.task,
+            desk.prompts.messages("multimodal", **fields),
+            [Tool("multimodal_call", "multimodal_result", look)],
+            parent=desk.planner,
+            turns=desk.actions,
+            remind=desk.prompts.text("multimodal_remind"),
+            force=desk.prompts.text("deep_force"),
+            result_tokens=desk.tokens,
+            number=desk.number,
+        )
+        return reported(desk, end)
+
+
+async def look_at(look: Callable[[Context, str, str], Awaitable[str]], context: Context, call: str) -> str:
+    """A call `data: … question: …` carried out; the question may be missing."""
+    data = _DATA.search(call)
+    if data is None:
+        return "The call needs two lines: data: path or URL, and question: your question."
+    question = _QUESTION.search(data[2])
+    return await look(context, data[1].strip().strip("[],"), question[1].strip() if question else "What is this?")
+
+
+def reported(desk: Desk, end: LoopEnd) -> Report:
+    """A finished loop as an expert's report."""
+    root = end.context
+    documents: list[Document] = documents_of(desk.run, root)
+    return Report(chain_of(desk.run, root), end.text, documents, root.id, failed=not end.text)
+
+
+def _information(text: str) -> str:
+    """What an explorer reports: the part behind "Final Information" where it marks one."""
+    _, mark, rest = text.rpartition("Final Information")
+    return fence((rest if mark else text).strip(" *:\n"))
+
+
+EXPERTS: dict[str, type[Expert]] = {e.name: e for e in (SimpleSearch, Code, Multimodal, DeepSearch)}

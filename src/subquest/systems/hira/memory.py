@@ -1,0 +1,150 @@
+"""The dual-channel memory: what experts have found, and where (seed 001, "Dual-Channel Memory Mechanism").
+
+    fact memory       statements with their source; statements that say the same and have the same source are merged
+    resource memory   what can be read or used again: a description and a path (URL, file or variable)
+
+Failed attempts, speculation and invalid URLs are kept out: memory is read by experts that cannot check it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+_WORD = re.compile(r"\w+")
+_SOURCE = re.compile(r"\s*\[\s*sources?\s*:\s*([^\]]*)\]\s*\.?\s*$", re.IGNORECASE)
+_FAILED = re.compile(
+    r"\b(?:fail(?:ed|ure|s)?|could(?:n't| not)|can(?:not|'t)|unable|not (?:found|available|accessible|specified|known)|"
+    r"no (?:information|results?|data|answer|evidence|valid|mention)|unsuccessful|error|timed out|unknown)\b",
+    re.IGNORECASE,
+)
+_SPECULATION = re.compile(
+    r"\b(?:might|may be|maybe|perhaps|possibly|probably|presumably|likely|seems?|appears?|suggests? that|"
+    r"assum(?:e|ed|ing)|unverified|speculat\w*|guess\w*|i think|uncertain|unclear)\b",
+    re.IGNORECASE,
+)
+SAME = 0.7
+"""Share of words that two statements of one source must have in common to be one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One thing remembered."""
+
+    text: str
+    source: str
+    """Where a fact was found, or the path of a resource."""
+    kind: str
+    """fact or resource."""
+
+    @property
+    def line(self) -> str:
+        return f"{self.text} [Source: {self.source}]" if self.kind == "fact" else f"{self.text}: {self.source}"
+
+
+class Memory:
+    """What one run remembers, in the order in which it was found."""
+
+    def __init__(self, url_is_bad: Callable[[str], bool] = lambda url: False) -> None:
+        self.entries: list[Entry] = []
+        self._url_is_bad = url_is_bad
+
+    def add_fact(self, statement: str) -> Entry | None:
+        """Remember `statement [Source: …]`; None where it is kept out."""
+        match = _SOURCE.search(statement)
+        text = " ".join((statement[: match.start()] if match else statement).split())
+        source = (match[1].strip() if match else "") or "Not Specified"
+        return self._add(Entry(text, source, "fact"))
+
+    def add_resource(self, description: str, path: str) -> Entry | None:
+        return self._add(Entry(" ".join(description.split()), path.strip(), "resource"))
+
+    def _add(self, entry: Entry) -> Entry | None:
+        if not entry.text or not entry.source or self.is_poor(entry):
+            return None
+        for at, known in enumerate(self.entries):
+            if known.kind == entry.kind and known.source == entry.source and _same(known.text, entry.text):
+                kept = max(known, entry, key=lambda e: len(e.text))
+                self.entries[at] = kept
+                return None if kept is known else kept
+        self.entries.append(entry)
+        return entry
+
+    def is_poor(self, entry: Entry) -> bool:
+        """Whether an entry tells of a failure, is speculation, or points to a URL that is none or did not open."""
+        if _FAILED.search(entry.text) or _SPECULATION.search(entry.text):
+            return True
+        place = entry.source
+        if entry.kind == "resource" or "://" in place:
+            looks_like_url = "://" in place or place.startswith("www.")
+            if looks_like_url and (not _valid(place) or self._url_is_bad(place)):
+                return True
+        return False
+
+    def relevant(self, task: str, limit: int) -> list[Entry]:
+        """The entries that share most words with a task, in the order of memory; the rule behind a model's choice."""
+        wanted = set(_words(task))
+        good = [entry for entry in self.entries if not self.is_poor(entry)]
+        shared = {id(e): len(wanted & set(_words(e.line))) / max(len(wanted), 1) for e in good}
+        best = sorted((e for e in good if shared[id(e)] >= 0.2), key=lambda e: -shared[id(e)])[:limit]
+        return [entry for entry in good if entry in best]
+
+    def chosen(self, reply: str, limit: int) -> list[Entry] | None:
+        """The entries that a model's reply names, by `Memory Fact N` or by their words; None where it names none.
+
+        An entry comes from memory or not at all: a reply cannot put anything into it.
+        """
+        good: list[Entry] = []
+        said_none = bool(re.search(r"\bnone\b|no (?:relevant )?memor", reply, re.IGNORECASE))
+        for line in reply.splitlines():
+            match = re.match(r"\W*memory\s*(?:fact\s*)?(\d+)\W*(.*)", line.strip(), re.IGNORECASE)
+            text = match[2] if match else line
+            entry = self._like(text) or (self._at(int(match[1])) if match else None)
+            if entry is not None and entry not in good and not self.is_poor(entry):
+                good.append(entry)
+        if not good and not said_none:
+            return None
+        return [entry for entry in self.entries if entry in good[:limit]]
+
+    def _at(self, number: int) -> Entry | None:
+        return self.entries[number - 1] if 1 <= number <= len(self.entries) else None
+
+    def _like(self, text: str) -> Entry | None:
+        words = set(_words(text))
+        if len(words) < 3:
+            return None
+        best = max(self.entries, key=lambda e: _overlap(words, set(_words(e.line))), default=None)
+        return best if best is not None and _overlap(words, set(_words(best.line))) >= SAME else None
+
+
+def rendered(entries: Sequence[Entry]) -> str:
+    """Entries as an expert reads them."""
+    return "\n".join(f"Memory Fact {n}: {entry.line}" for n, entry in enumerate(entries, 1)) or "none"
+
+
+def _same(first: str, second: str) -> bool:
+    return _overlap(set(_words(first)), set(_words(second))) >= SAME and _numbers(first) == _numbers(second)
+
+
+def _overlap(first: set[str], second: set[str]) -> float:
+    """Common words over the words of the shorter."""
+    return len(first & second) / max(min(len(first), len(second)), 1)
+
+
+def _numbers(text: str) -> set[str]:
+    return set(re.findall(r"\d+", text))
+
+
+def _words(text: str) -> list[str]:
+    return _WORD.findall(text.casefold())
+
+
+def _valid(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return False
+    host = parts.hostname or ""
+    return parts.scheme in ("http", "https") and bool(host) and " " not in url and "example.com" not in host

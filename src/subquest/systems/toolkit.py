@@ -1,0 +1,294 @@
+"""The tools of one run: searches, pages, code, files and media, under one egress scope, every call on the trace.
+
+A system that acts by tools opens one toolkit a run and closes it at the end. Failures of a tool come back as text for
+the model and are recorded as errors of the episode; nothing is lost and nothing raises but defects.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from ..errors import MissingDependency, SearchError, ToolError, UsageError
+from ..record import Document, Hit, Usage
+from ..retrieval.base import Search
+from ..tools import files as file_tools
+from ..tools import media
+from ..tools.egress import Egress, EgressRefused
+from ..tools.fetch import Fetcher
+from ..tools.pages import Page, PageReader
+from ..tools.sandbox import CodeResult, Fetched, Interpreter, RemoteSandbox, Sandbox, SandboxLimits
+from .runtime import Context, Run
+
+LINKS = 40
+"""Links that are listed behind one part of a page."""
+
+
+class Toolkit:
+    """What the roles of one run act with."""
+
+    def __init__(
+        self,
+        run: Run,
+        *,
+        index: Search | None,
+        web: Search | None,
+        scope: str = "adaptive",
+        files: Sequence[str] = (),
+        robots: bool = True,
+        code_seconds: float = 60.0,
+    ) -> None:
+        self.run = run
+        self.files = _attached([*run.question.files, *files])
+        """Files of the run by name: attached ones, and those that code has written."""
+        private = index is not None or bool(self.files)
+        self.egress = Egress(scope, run.question.question, private_documents=private)
+        self.failed_urls: set[str] = set()
+        self._index = index
+        self._web = web
+        self._fetcher = Fetcher(allow=os.environ.get("SUBQUEST_ALLOW_HOSTS", "").split(","), robots=robots)
+        self._reader = PageReader(self._fetcher)
+        self._limits = SandboxLimits(seconds=code_seconds)
+        self._sandboxes: dict[str, Interpreter] = {}
+        self._folder = Path(tempfile.mkdtemp(prefix="subquest-files-"))
+        self._shown: dict[str, dict[int, str]] = {}
+        """URLs by the number under which a context last saw them."""
+
+    # ---- search and pages
+
+    async def search(self, context: Context, queries: Sequence[str], k: int) -> list[list[Hit]]:
+        """The index and the web, as far as they are there and may be asked. Raises SearchError."""
+        found: list[list[Hit]] = [[] for _ in queries]
+        if self._index is not None:
+            found = await self.run.search(context, queries, k)
+        if self._web is not None and not (self._index is not None and self.egress.closed):
+            try:
+                self.egress.check_search()
+            except EgressRefused as error:
+                self.run.fail("search", error, context)
+                raise SearchError(str(error)) from None
+            fresh = await self.run.search(context, queries, k, using=self._web)
+            self.egress.offer(hit.document.id for hits in fresh for hit in hits)
+            found = [_alternating(a, b)[:k] for a, b in zip(found, fresh, strict=True)]
+        elif self._index is None:
+            missing = (
+                "no search is configured: pass --index PATH, or set SEARXNG_URL, SERPER_API_KEY, TAVILY_API_KEY or "
+                "BRAVE_API_KEY"
+            )
+            self.run.fail("search", missing, context)
+            raise SearchError(missing)
+        for hits in found:
+            context.read(hits)
+        return found
+
+    def listing(self, context: Context, hits: Sequence[Hit]) -> str:
+        """Search results as a numbered list; the context can click the numbers."""
+        self.announce(context.id, hits)
+        return render(hits)
+
+    def announce(self, context_id: str, hits: Sequence[Hit]) -> None:
+        """What the numbers of a list of results mean to a context."""
+        self._shown[context_id] = {n: hit.document.id for n, hit in enumerate(hits, 1)}
+
+    async def open(self, context: Context, reference: str) -> str:
+        """A page by URL, or by the number of a link; `URL part 2` for a later part. What the model is told."""
+        reference, part = _with_part(reference)
+        url = self._resolve(context, reference)
+        if url in self.run.documents and not url.startswith(("http://", "https://")):
+            document = self.run.documents[url]
+            return f"{document.title}\n{document.text}"
+        try:
+            self.egress.check_url(url)
+            page = await self._reader.read(url)
+            text = page.part(part)
+        except (ToolError, MissingDependency) as error:
+            self.failed_urls.add(url)
+            self.run.fail("page", error, context)
+            return f"The page could not be opened: {error}"
+        self._note(context, page, text, part)
+        return self._told(context, page, text, part)
+
+    def _resolve(self, context: Context, reference: str) -> str:
+        reference = reference.strip().strip("<>[]()\"' ")
+        if reference.isdigit():
+            return self._shown.get(context.id, {}).get(int(reference), f"link number {reference}")
+        return reference
+
+    def _note(self, context: Context, page: Page, text: str, part: int) -> None:
+        context.usage += Usage(tool_calls=1)
+        document = Document(page.url, page.title, text, {"url": page.url, "part": part})
+        self.run.documents[f"{page.url}#{part}"] = document
+        context.read([Hit(document, 1.0)])
+        self.egress.offer(page.links.values())
+        self._shown[context.id] = dict(page.links)
+        self.run.events.emit("page", context.id, url=page.url, title=page.title, part=part, parts=page.parts)
+
+    def _told(self, context: Context, page: Page, text: str, part: int) -> str:
+        here = [n for n in page.links if f"[{n}]" in text][:LINKS]
+        links = "\n".join(f"[{n}] {page.links[n]}" for n in here)
+        head = (
+            f"{page.title} ({page.url}), part {part} of {page.parts}"
+            if page.parts > 1
+            else f"{page.title} ({page.url})"
+        )
+        return f"{head}\n{text}" + (f"\nLinks:\n{links}" if links else "")
+
+    # ---- code
+
+    async def code(self, context: Context, source: str) -> CodeResult:
+        """Run Python for a context; variables stay for its later calls, files for the whole run."""
+        context.usage += Usage(tool_calls=1)
+        try:
+            box = self._sandboxes.get(context.id) or self._new_sandbox(context)
+            result = await box.run(_bare(source))
+        except ToolError as error:
+            self.run.fail("code", error, context)
+            result = CodeResult("", str(error))
+        self.run.events.emit("code", context.id, source=source, output=result.output, error=result.error)
+        self._collect(context)
+        return result
+
+    def _new_sandbox(self, context: Context) -> Interpreter:
+        remote = os.environ.get("SUBQUEST_SANDBOX_URL")
+        box: Interpreter = RemoteSandbox(remote, self._limits) if remote else Sandbox(self._limits, self._fetch)
+        self._sandboxes[context.id] = box
+        for name, path in self.files.items():
+            with suppress(ToolError):
+                box.add_file(path, name)
+        return box
+
+    async def _fetch(self, url: str) -> Fetched:
+        """What code in the sandbox fetches goes through the same scope and guard as pages."""
+        self.egress.check_url(url)
+        answer = await self._fetcher.fetch(url)
+        self.run.events.emit("page", "", url=answer.url, title="", status=answer.status)
+        return answer
+
+    def _collect(self, context: Context) -> None:
+        """Files that the code has written become files of the run."""
+        box = self._sandboxes.get(context.id)
+        if not isinstance(box, Sandbox):
+            return
+        for file in box.files():
+            if file.name not in self.files and file.size:
+                with suppress(ToolError, OSError):
+                    target = self._folder / file.name.replace("/", "_")
+                    target.write_bytes(box.read(file.name))
+                    self.files[target.name] = target
+
+    # ---- files and media
+
+    async def look(self, context: Context, reference: str, question: str) -> str:
+        """What an image, sound or video says about a question; a file of the run or a URL."""
+        context.usage += Usage(tool_calls=1)
+        try:
+            path = await self._medium(context, reference.strip().strip("<>[]\"'"))
+            answer = await media.look(path, question)
+        except (ToolError, MissingDependency) as error:
+            self.run.fail("media", error, context)
+            return f"The medium could not be read: {error}"
+        self.run.events.emit("page", context.id, path=path.name, title=answer.how)
+        return f"{answer.text}\n(read by {answer.how})"
+
+    async def _medium(self, context: Context, reference: str) -> Path:
+        if reference.startswith(("http://", "https://")):
+            self.egress.check_url(reference)
+            answer = await self._fetcher.fetch(reference)
+            if answer.status >= 400:
+                raise ToolError(f"{reference} answers with status {answer.status}")
+            path = self._folder / f"download-{len(self.files)}-{Path(reference.split('?')[0]).name or 'file'}"
+            path.write_bytes(answer.content)
+            return path
+        return self.file(reference)
+
+    def file(self, name: str) -> Path:
+        """A file of the run by name; no other file of the machine can be had."""
+        path = self.files.get(Path(name).name)
+        if path is None:
+            known = ", ".join(self.files) or "none"
+            raise ToolError(f"there is no file {name!r} in this run; its files are: {known}")
+        return path
+
+    async def read(self, context: Context, reference: str) -> str:
+        """A file of the run as text, in parts."""
+        name, part = _with_part(reference)
+        context.usage += Usage(tool_calls=1)
+        try:
+            path = self.file(name)
+            kind = file_tools.sniff(path.read_bytes()[:4096] if path.stat().st_size else b"", path.name)
+            if kind in file_tools.MEDIA:
+                answer = await media.look(path, "What is this?")
+                return f"{answer.text}\n(read by {answer.how})"
+            page = Page(path.name, path.name, file_tools.read_file(path).text, kind=kind)
+            text = page.part(part)
+        except (ToolError, MissingDependency) as error:
+            self.run.fail("file", error, context)
+            return f"The file could not be read: {error}"
+        self.egress.note_private()
+        document = Document(path.name, path.name, text, {"file": path.name, "part": part})
+        self.run.documents[f"{path.name}#{part}"] = document
+        context.read([Hit(document, 1.0)])
+        self.run.events.emit("page", context.id, path=path.name, title=path.name, part=part, parts=page.parts)
+        return f"{path.name}, part {part} of {page.parts}\n{text}"
+
+    def inventory(self) -> str:
+        """The run's files in words, for prompts."""
+        return ", ".join(f"{name} ({path.stat().st_size:,} bytes)" for name, path in self.files.items()) or "none"
+
+    async def close(self) -> None:
+        for box in self._sandboxes.values():
+            await box.close()
+        await self._fetcher.close()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+
+def render(hits: Sequence[Hit], characters: int = 800) -> str:
+    """Search results as a numbered list of title, address and text."""
+    lines = [
+        f"[{n}] {_line(hit.document.title)} ({hit.document.id})\n{_line(hit.document.text)[:characters]}"
+        for n, hit in enumerate(hits, 1)
+    ]
+    return "\n".join(lines) or "No results were found."
+
+
+def _attached(places: Sequence[str]) -> dict[str, Path]:
+    found: dict[str, Path] = {}
+    for place in places:
+        path = Path(place).expanduser()
+        if not path.is_file():
+            raise UsageError(f"the attached file {place} does not exist")
+        found[path.name] = path
+    return found
+
+
+def _alternating(first: Sequence[Hit], second: Sequence[Hit]) -> list[Hit]:
+    merged: list[Hit] = []
+    for n in range(max(len(first), len(second))):
+        merged += [hits[n] for hits in (first, second) if n < len(hits)]
+    return merged
+
+
+def _with_part(reference: str) -> tuple[str, int]:
+    """`http://… part 2` as the reference and the number of the part."""
+    head, word, number = reference.strip().rpartition(" part ")
+    return (head.strip().rstrip(","), int(number)) if word and number.strip().isdigit() else (reference.strip(), 1)
+
+
+def _bare(source: str) -> str:
+    """Code without the fence or the word `python` that models put around it."""
+    text = source.strip()
+    if text.startswith("```"):
+        text = text.removeprefix("```").removesuffix("```")
+    first, newline, rest = text.partition("\n")
+    return rest if newline and first.strip().lower() in ("python", "py", "") else text
+
+
+def _line(text: str) -> str:
+    return " ".join(text.split())
+
+
+__all__ = ["Toolkit", "render"]

@@ -1,0 +1,120 @@
+"""One role that reasons and calls tools inside its own reasoning, by tokens like `<|begin_search_query|>`.
+
+HiRA's experts, WebThinker, CodeAct and ReAct with all tools are this loop with different tools and prompts. The role
+writes in completion mode: a result is inserted where the call ended, between `<|begin_x|>` and `<|end_x|>` of the
+tool's own, and the reasoning goes on.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from ..engine import Message
+from ..errors import EngineError
+from ..limits import Limits
+from ..protocol import fence
+from .replies import boxed
+from .runtime import Context, LimitReached, Run, Turn, cut_to_tokens
+
+_CALL = re.compile(r"<\|\s*begin_(\w+?)\s*\|>(.*?)<\|\s*end_\1\s*\|>", re.DOTALL | re.IGNORECASE)
+_REMINDERS = 2
+"""Turns in a row without an action that are reminded; then the loop ends with what was written."""
+Handler = Callable[[Context, str], Awaitable[str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Tool:
+    """A call that the role can make."""
+
+    tag: str
+    """`search_query` is called by `<|begin_search_query|>…<|end_search_query|>`."""
+    result: str
+    """Tag in which the result comes back."""
+    handle: Handler
+
+
+@dataclass(frozen=True, slots=True)
+class LoopEnd:
+    """How a role came to its end."""
+
+    text: str
+    """Its answer in a box, or its last words."""
+    context: Context
+    stop_reason: str
+    """answered, forced, failed or no answer."""
+    turn: Turn | None = None
+
+
+def calls(text: str, tags: Sequence[str]) -> list[tuple[str, str]]:
+    """Tag and content of each closed call in a text, in order; content exactly as written."""
+    return [(m[1].lower(), m[2].strip()) for m in _CALL.finditer(text) if m[1].lower() in tags]
+
+
+def inserted(before: str, tag: str, text: str) -> str:
+    """A result in its tokens, fenced; where the model's own text has already begun it, only the rest."""
+    begun = before.rstrip().endswith(f"<|begin_{tag}|>")
+    return f"{'' if begun else f'<|begin_{tag}|>'}{fence(text)}<|end_{tag}|>\n\n"
+
+
+async def reason(
+    run: Run,
+    role: str,
+    task: str,
+    messages: Sequence[Message],
+    tools: Sequence[Tool],
+    *,
+    parent: Context | None,
+    turns: int,
+    remind: str,
+    force: str,
+    result_tokens: int,
+    ends: Literal["box", "text"] = "box",
+    number: int | None = None,
+) -> LoopEnd:
+    """Let a role work on a task until it answers: in a box, or, with `ends="text"`, by a turn without a call."""
+    known: Mapping[str, Tool] = {tool.tag: tool for tool in tools}
+    stop = tuple(dict.fromkeys([*(f"<|end_{t.tag}|>" for t in tools), *(f"<|begin_{t.result}|>" for t in tools)]))
+    context = await run.open(
+        role, task, messages, parent=parent, mode="completion", stop=stop, limits=Limits(turns=turns + 1), number=number
+    )
+    if parent is not None:
+        run.events.emit("task", parent.id, task=task, child=context.id)
+    silent = actions = 0
+    try:
+        while True:
+            turn = await context.write()
+            found = calls(turn.text, tuple(known))
+            if found and actions >= turns:
+                raise LimitReached(f"{turns} actions of {role}")
+            if found:
+                silent, actions = 0, actions + 1
+                tag, content = found[0]
+                told = await known[tag].handle(context, content)
+                told = cut_to_tokens(told, result_tokens, context.engine)
+                context.tell(inserted(turn.text, known[tag].result, told))
+            elif answer := boxed(turn.text) if ends == "box" else turn.text.strip():
+                return await _end(context, answer, "answered", turn)
+            elif silent == _REMINDERS:
+                return await _end(context, turn.text.strip(), "no answer", turn)
+            else:
+                silent += 1
+                context.format_errors.append("no action")
+                run.events.emit("error", context.id, where="format", message="the turn holds no action", text=turn.text)
+                context.tell(f"\n\n{remind}\n")
+    except LimitReached:
+        before = context.last_turn
+        words = await context.force(f"\n\n{force}\n")
+        last = context.last_turn if context.last_turn is not before else None
+        answer = boxed(last.text) if last else ""
+        return await _end(context, answer or words, "forced" if answer or words else "no answer", last)
+    except EngineError as error:
+        run.fail("engine", error, context)
+        return await _end(context, "", "failed", None)
+
+
+async def _end(context: Context, text: str, stop_reason: str, turn: Turn | None) -> LoopEnd:
+    await context.close(stop_reason, text)
+    return LoopEnd(text, context, stop_reason, turn)
