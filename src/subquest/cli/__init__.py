@@ -25,6 +25,9 @@ COMMANDS: dict[str, str] = {
     "runs": "list, export, import and verify stored runs",
     "judge": "judge answers with a model, and compare judges",
     "train": "train a model by a recipe, resumable",
+    "serve": "agents, runs and indexes over HTTP, with a page to ask and to look",
+    "view": "look into stored runs and traces in the browser",
+    "mcp": "search and ask as tools for other agents (MCP)",
     "bench": "run a benchmark behind a speed claim",
     "doctor": "what is installed, what works, what is missing",
 }

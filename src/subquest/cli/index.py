@@ -10,6 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from .terminal import Counter
+
 if TYPE_CHECKING:
     from ..retrieval.index import Index
     from ..retrieval.writer import Changes, Progress
@@ -76,22 +78,9 @@ def run(args: argparse.Namespace) -> int:
 
 @contextmanager
 def _progress(what: str, total: int | None = None) -> Iterator[Progress]:
-    """A bar with rate and, where the total is known, time left; nothing where stderr is not a terminal."""
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-    from rich.progress import Progress as Bar
-
-    columns = [TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[rate]}")]
-    columns += [TimeElapsedColumn()] if total is None else [TimeRemainingColumn()]
-    with Bar(*columns, console=Console(stderr=True), disable=not sys.stderr.isatty(), transient=True) as bar:
-        task = bar.add_task(what, total=total, rate="")
-
-        def advance(more: int) -> None:
-            bar.advance(task, more)
-            speed = bar.tasks[0].speed
-            bar.update(task, rate=f"{speed:,.0f}/s" if speed else "")
-
-        yield advance
+    """A line with rate and, where the total is known, time left; nothing where stderr is not a terminal."""
+    with Counter(what, total) as counter:
+        yield counter.advance
 
 
 def _say(args: argparse.Namespace, result: dict[str, Any], words: str) -> None:

@@ -9,6 +9,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from .terminal import Paint, printable, wrapped
+
 if TYPE_CHECKING:
     from ..record import Hit
     from ..retrieval.index import Index
@@ -113,22 +115,18 @@ def _shown(index: Index, query: str, hits: Sequence[Hit]) -> list[dict[str, Any]
 
 
 def _print(index: Index, query: str, hits: Sequence[Hit]) -> None:
-    from rich.console import Console
-    from rich.text import Text
-
     from ..retrieval.highlight import highlight
 
-    console = Console()
+    paint = Paint(sys.stdout)
     if not hits:
         print("nothing found", file=sys.stderr)
     for rank, hit in enumerate(hits, start=1):
         document = hit.document
         span = highlight(document.text, query, index.analysis)
-        console.print(
-            Text(f"{rank}. {document.title or document.id}", style="bold"),
-            Text(f"{hit.score:.3f}  {document.id}", style="dim"),
+        text = document.text
+        before, found, after = (
+            printable(t) for t in (text[: span.start], text[span.start : span.end], text[span.end :])
         )
-        text = Text(document.text)
-        if span.end > span.start:
-            text.stylize("bold yellow", span.start, span.end)
-        console.print(text)
+        title = paint(f"{rank}. {printable(document.title or document.id)}", "1")
+        print(title, paint(f"{hit.score:.3f}  {document.id}", "2"))
+        print(wrapped(" ".join(filter(None, (before, paint(found, "1;33"), after)))))

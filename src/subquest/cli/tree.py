@@ -2,34 +2,37 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
-from collections.abc import Mapping
+import time
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import Any, TextIO
 
 from ..events import Event
-
-if TYPE_CHECKING:
-    from rich.tree import Tree as RichTree
+from .terminal import Paint, clipped, printable
 
 WIDTH = 100
 """Longest text shown on one line."""
+REDRAWS = 10
+"""Redraws a second, at most."""
 STYLES = {
-    "question": "bold",
-    "planner": "bold cyan",
-    "executor": "bold blue",
-    "search": "green",
-    "refine": "dim",
-    "result": "bold",
-    "memory": "magenta",
-    "code": "magenta",
-    "page": "green",
-    "plan": "cyan",
-    "error": "red",
-    "retry": "yellow",
-    "limit": "yellow",
-    "answer": "bold green",
+    "question": "1",
+    "planner": "1;36",
+    "executor": "1;34",
+    "search": "32",
+    "refine": "2",
+    "result": "1",
+    "memory": "35",
+    "code": "35",
+    "page": "32",
+    "plan": "36",
+    "error": "31",
+    "retry": "33",
+    "limit": "33",
+    "answer": "1;32",
 }
+"""ANSI styles of the words that lines begin with."""
 
 
 @dataclass(slots=True)
@@ -87,24 +90,23 @@ class EpisodeTree:
         self.nodes[event.trajectory] = node
         return node
 
-    def render(self) -> RichTree:
-        from rich.text import Text
-        from rich.tree import Tree
+    def lines(self, paint: Paint) -> Iterator[str]:
+        """The tree as text, line by line."""
+        yield paint(self.title, STYLES["question"])
 
-        root = Tree(Text(self.title, STYLES["question"]), guide_style="dim")
-
-        def grow(branch: Tree, items: list[Line | Node]) -> None:
-            for item in items:
+        def grow(items: list[Line | Node], indent: str) -> Iterator[str]:
+            for number, item in enumerate(items, 1):
+                last = number == len(items)
+                stem = paint(indent + ("└── " if last else "├── "), "2")
                 if isinstance(item, Line):
-                    branch.add(Text.assemble((f"{item.kind}  ", STYLES.get(item.kind, "")), item.text))
+                    yield f"{stem}{paint(item.kind, STYLES.get(item.kind, ''))}  {item.text}"
                     continue
                 seconds = self.now - item.began if item.seconds is None else item.seconds
-                cost = f"   {item.turns} turns, {item.tokens} tokens, {seconds:.1f} s"
-                label = Text.assemble((f"{item.role}  ", STYLES.get(item.role, "bold")), item.task, (cost, "dim"))
-                grow(branch.add(label), item.items)
+                cost = paint(f"   {item.turns} turns, {item.tokens} tokens, {seconds:.1f} s", "2")
+                yield f"{stem}{paint(item.role, STYLES.get(item.role, '1'))}  {item.task}{cost}"
+                yield from grow(item.items, indent + ("    " if last else "│   "))
 
-        grow(root, self.top)
-        return root
+        yield from grow(self.top, "")
 
 
 def _line(event: Event) -> Line | None:
@@ -134,8 +136,7 @@ def _line(event: Event) -> Line | None:
 
 
 def _short(text: str, width: int = WIDTH) -> str:
-    """One line without control characters, so that no document can drive the terminal."""
-    line = " ".join("".join(c if c.isprintable() else " " for c in text).split())
+    line = printable(text)
     return line if len(line) <= width else line[: width - 1] + "…"
 
 
@@ -143,26 +144,33 @@ class LiveTree:
     """The tree on a terminal, redrawn as it grows. Use as a context manager and pass `add` as the listener."""
 
     def __init__(self, stream: TextIO) -> None:
-        from rich.console import Console
-        from rich.live import Live
-
         self.tree = EpisodeTree()
-        self._live = Live(
-            get_renderable=self.tree.render,
-            console=Console(file=stream),
-            refresh_per_second=8,
-            vertical_overflow="visible",
-        )
+        self._stream = stream
+        self._paint = Paint(stream)
+        self._drawn = 0
+        self._last = 0.0
 
     def __enter__(self) -> LiveTree:
-        self._live.__enter__()
         return self
 
     def __exit__(self, *error: Any) -> None:
-        self._live.__exit__(*error)
+        self._draw(whole=True)
 
     def add(self, event: Event) -> None:
         self.tree.add(event)
+        if time.monotonic() - self._last > 1 / REDRAWS:
+            self._draw()
+
+    def _draw(self, *, whole: bool = False) -> None:
+        """Write the tree over the last one. While it grows, only as much as the window holds; at the end, all of it."""
+        self._last = time.monotonic()
+        columns, rows = shutil.get_terminal_size()
+        lines = [clipped(line, columns) for line in self.tree.lines(self._paint)]
+        shown = lines if whole else lines[-(rows - 1) :]
+        back = f"\x1b[{self._drawn}F\x1b[J" if self._drawn else ""
+        self._stream.write(back + "".join(f"{line}\n" for line in shown))
+        self._stream.flush()
+        self._drawn = len(shown)
 
 
 class PlainLines:
