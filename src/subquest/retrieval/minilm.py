@@ -12,6 +12,7 @@ import hashlib
 import importlib.util
 import json
 import os
+import platform
 import shutil
 import subprocess
 import sys
@@ -119,7 +120,24 @@ def convert(source: Path, target: Path, *, quantise: bool = True) -> None:
     with tempfile.TemporaryDirectory(dir=target.parent) as scratch:
         plain = Path(scratch) / "plain.onnx"
         onnx.save(model, str(plain))
-        quantize_dynamic(plain, target, op_types_to_quantize=["MatMul"], per_channel=True, weight_type=QuantType.QInt8)
+        quantize_dynamic(
+            plain,
+            target,
+            op_types_to_quantize=["MatMul"],
+            per_channel=True,
+            reduce_range=_saturates(),
+            weight_type=QuantType.QInt8,
+        )
+
+
+def _saturates() -> bool:
+    """Whether this processor's 8-bit products overflow in pairs: x86 without VNNI, which needs weights of 7 bits."""
+    if platform.machine() not in {"x86_64", "AMD64"}:
+        return False
+    try:
+        return "vnni" not in Path("/proc/cpuinfo").read_text()
+    except OSError:
+        return True
 
 
 class _Graph:
