@@ -17,7 +17,7 @@ from ..codec import from_dict
 from ..errors import DataError
 from ..record import Question
 from .entity import MONTHS, number
-from .programs import Atom, FactBase, Undecided, run_operation, run_steps, year_of
+from .programs import Atom, FactBase, Undecided, resolve, run_operation, run_steps, year_of
 from .relations import INVERSES, RELATIONS
 
 
@@ -196,7 +196,7 @@ class Checker:
         if q.type == "unanswerable":
             self._problem(f"{q.id}: the articles do answer it: {answer}")
             return
-        relation = steps[-1][2] if operation[0] in ("last", "then") else ""
+        relation = steps[-1][2] if operation[0] == "last" else ""
         if not q.answers or not self._says(q.answers[0], answer, relation):
             expected = self._texts(answer, relation)[0]
             self._problem(f"{q.id}: the articles give {expected!r}, the question says {q.answers[:1]}")
@@ -213,11 +213,7 @@ class Checker:
             if support is None or support not in q.supporting_ids:
                 self._problem(f"{q.id}: step {i} is supported by {step.support!r}, which is not a supporting article")
                 continue
-            source: Any = subject
-            if subject.startswith("#"):
-                number_, _, item = subject[1:].partition(".")
-                source = values[int(number_) - 1]
-                source = source[int(item)] if item else source
+            source = str(resolve(subject, values))
             needed = [(source, relation, value)] if action == "get" else [
                 (thing, r, source)
                 for thing in (value if action == "all" else [value])

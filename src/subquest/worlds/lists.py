@@ -147,7 +147,7 @@ def intersection(d: Drafter, n: int) -> Draft | None:
     step = Step(ask, hop.answers[0], d.title(hop.support))
     return Draft(
         text, hop.answers, "intersection", [*steps, step],
-        [*program, ("of" if hop.inverse else "get", target.id, hop.relation)], ["then", 1, 2], [*supports, hop.support],
+        [*program, ("of" if hop.inverse else "get", "#1&2", hop.relation)], ["last"], [*supports, hop.support],
     )  # fmt: skip
 
 

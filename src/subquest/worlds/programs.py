@@ -4,8 +4,9 @@
     of S R      the one thing whose relation R is S (an inverse look-up that must be unique)
     all S R     every thing whose relation R is S
 
-S is an entity's id, or `#n` for the value of step n. The last step's value is the answer unless an operation says
-otherwise. `subquest world check` runs programs over the facts that articles state.
+S is an entity's id, `#n` for the value of step n, `#n.i` for item i of its list, or `#n&m` for what two lists share.
+The last step's value is the answer unless an operation says otherwise. `subquest world check` runs programs over the
+facts that articles state.
 """
 
 from __future__ import annotations
@@ -46,20 +47,37 @@ class FactBase:
         return sorted(found)
 
 
+def resolve(subject: str, values: Sequence[Atom | list[str]]) -> Atom:
+    """What a step's subject stands for, given the values of the steps before."""
+    if not subject.startswith("#"):
+        return subject
+    if "&" in subject:
+        one, two = (values[int(n) - 1] for n in subject[1:].split("&"))
+        return shared(one, two)
+    number, _, item = subject[1:].partition(".")
+    source = values[int(number) - 1]
+    if isinstance(source, list):
+        if not item:
+            raise Undecided(f"step {number} gives a list")
+        return source[int(item)]
+    return source
+
+
+def shared(one: Atom | list[str], two: Atom | list[str]) -> str:
+    """The only thing in both lists."""
+    common = sorted(set(one if isinstance(one, list) else ()) & set(two if isinstance(two, list) else ()))
+    if len(common) != 1:
+        raise Undecided(f"{len(common)} things in both lists")
+    return common[0]
+
+
 def run_steps(
     steps: Sequence[StepRow], facts: FactBase, inverses: Mapping[str, tuple[str, ...]]
 ) -> list[Atom | list[str]]:
     """The value of every step; raises Undecided where the facts do not settle one."""
     values: list[Atom | list[str]] = []
     for action, subject, relation in steps:
-        source: Atom | list[str] = subject
-        if subject.startswith("#"):
-            number, _, item = subject[1:].partition(".")
-            source = values[int(number) - 1]
-            if item:
-                source = source[int(item)] if isinstance(source, list) else source
-        if isinstance(source, list):
-            raise Undecided(f"{relation} of a list")
+        source = resolve(subject, values)
         if action == "get":
             values.append(facts.get(source, relation))
             continue
@@ -95,15 +113,9 @@ def run_operation(operation: Sequence[Atom], values: Sequence[Atom | list[str]])
         found = values[int(rest[0]) - 1]
         return len(found) if isinstance(found, list) else 1
     if name == "both":
-        one, two = values[int(rest[0]) - 1], values[int(rest[1]) - 1]
-        common = sorted(set(one if isinstance(one, list) else ()) & set(two if isinstance(two, list) else ()))
-        if len(common) != 1:
-            raise Undecided(f"{len(common)} things in both lists")
-        return common[0]
+        return shared(values[int(rest[0]) - 1], values[int(rest[1]) - 1])
     if name == "best":
         return _best(str(rest[0]), values[int(rest[1]) - 1], values[int(rest[2]) - 1 :])
-    if name == "before":
-        return sum(year_of(v) < int(rest[1]) for v in values[int(rest[0]) - 1 :])
     last = values[-1]
     if isinstance(last, list):
         raise Undecided("a list where one value is needed")
