@@ -1,0 +1,176 @@
+"""`subquest serve`: agents, runs and indexes over HTTP, with a page to ask and to look."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import sys
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..errors import MissingDependency, UsageError
+from .agent import add_agent_options, build, config_from, open_search, resources
+
+if TYPE_CHECKING:
+    from ..retrieval.base import Search
+    from ..retrieval.index import Mode
+    from ..serve.agents import Agents
+    from ..serve.settings import Settings
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    add_server_options(parser)
+    add_agent_options(parser)
+    add_library_options(parser)
+    limits = parser.add_argument_group("limits of the server")
+    limits.add_argument("--running", type=int, default=4, metavar="N", help="episodes at a time (default: 4)")
+    limits.add_argument("--queued", type=int, default=32, metavar="N", help="questions that may wait (default: 32)")
+    limits.add_argument(
+        "--asks-per-minute", type=int, default=60, metavar="N", help="questions of one client (default: 60)"
+    )
+    limits.add_argument("--grace", type=float, default=10.0, metavar="S", help="seconds to finish when told to stop")
+    limits.add_argument("--read-only", action="store_true", help="take no documents in")
+
+
+def add_server_options(parser: argparse.ArgumentParser) -> None:
+    server = parser.add_argument_group("server")
+    server.add_argument("--host", default="127.0.0.1", help="address to serve on (default: 127.0.0.1, this machine)")
+    server.add_argument("--port", type=int, default=8420, help="0 for any free one (default: 8420)")
+    server.add_argument(
+        "--token-file",
+        metavar="FILE",
+        type=Path,
+        help="holds the token that clients must show; SUBQUEST_TOKEN does as well",
+    )
+    server.add_argument(
+        "--allow-host", action="append", default=[], metavar="NAME", help="a name under which the server is reached"
+    )
+
+
+def add_library_options(parser: argparse.ArgumentParser) -> None:
+    library = parser.add_argument_group("what is offered")
+    library.add_argument("--runs", metavar="FOLDER", type=Path, help="stored runs (default: runs)")
+    library.add_argument("--indexes", metavar="FOLDER", type=Path, default=Path("indexes"), help="more indexes")
+    library.add_argument(
+        "--also-index", action="append", default=[], metavar="NAME=PATH", help="another index beside --index"
+    )
+    library.add_argument(
+        "--also-model", action="append", default=[], metavar="NAME=MODEL", help="another model beside --model"
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    settings = settings_from_args(args)
+    return serve_until_told(settings, lambda: agents_for(args, settings), quiet=False)
+
+
+def serve_until_told(settings: Settings, opened: Any, *, quiet: bool, path: str = "") -> int:
+    """Serve what the context manager opens; prints the address once requests are answered."""
+    from ..serve.app import Server, address, bind, serving
+
+    listening = bind(settings)
+
+    async def main() -> None:
+        async with opened() as agents, serving(settings, agents) as app:
+            listening.listen(1024)
+            print(f"Subquest is at {address(listening)}{path}", file=sys.stderr, flush=True)
+            await Server(app, quiet=quiet).serve([listening])
+
+    try:
+        asyncio.run(main())
+    finally:
+        listening.close()
+    return 0
+
+
+def settings_from_args(args: argparse.Namespace) -> Settings:
+    try:
+        from ..serve.settings import Settings
+    except ImportError as error:
+        raise MissingDependency(f"the server ({error.name})", "serve") from None
+    token = os.environ.get("SUBQUEST_TOKEN", "")
+    if args.token_file is not None:
+        try:
+            token = args.token_file.read_text(encoding="utf-8").strip()
+        except OSError as error:
+            raise UsageError(f"--token-file {args.token_file}: {error.strerror}") from None
+    for name in ("running", "queued", "asks_per_minute"):
+        if getattr(args, name) < 1:
+            raise UsageError(f"--{name.replace('_', '-')} must be 1 or more")
+    return Settings(
+        runs=runs_folder(args),
+        indexes=args.indexes,
+        host=args.host,
+        port=args.port,
+        token=token,
+        allowed_hosts=tuple(args.allow_host),
+        running=args.running,
+        queued=args.queued,
+        asks_per_minute=args.asks_per_minute,
+        grace=args.grace,
+        read_only=args.read_only,
+    )
+
+
+def runs_folder(args: argparse.Namespace) -> Path:
+    return Path(args.runs or config_from(args).runs or "runs")
+
+
+@asynccontextmanager
+async def agents_for(args: argparse.Namespace, settings: Settings) -> AsyncIterator[Agents]:
+    """The systems, models and indexes that the options name."""
+    from dataclasses import replace
+
+    from ..serve.agents import Agents
+    from ..serve.indexes import Indexes
+    from ..systems.registry import get, names
+
+    config = config_from(args)
+    default = config.system or "coda"
+    get(default)
+    plain = argparse.Namespace(
+        **{**vars(args), "preset": "", "depth": None, "no_refine": False, "parallel": False, "set": []}
+    )
+
+    def make(system: str, engines: Mapping[str, Any], search: Any) -> Any:
+        return build(get(system), config, args if system == default else plain, engines, search)
+
+    async with AsyncExitStack() as stack:
+        models: dict[str, Mapping[str, Any]] = {}
+        searches: dict[str, Search] = {}
+        for name, spec in [("default", config.model), *pairs("--also-model", args.also_model)]:
+            wanted = replace(config, model=spec, index=None)
+            models[name], _ = await stack.enter_async_context(resources(wanted, cache=not args.no_cache))
+        first = [(_index_name(config.index), config.index)] if config.index else []
+        for name, place in [*first, *pairs("--also-index", args.also_index)]:
+            searches[name] = _opened(place, config.search.mode, stack)
+        indexes = Indexes(searches, settings.indexes, read_only=settings.read_only)
+        order = [default, *(name for name in names() if name != default)]
+        yield Agents(make, order, models, indexes)
+
+
+def _index_name(place: str) -> str:
+    return "remote" if "://" in place else Path(place).name.removesuffix(".sq") or "default"
+
+
+def _opened(place: str, mode: Mode | None, stack: AsyncExitStack) -> Search:
+    from ..retrieval import Index
+
+    if "://" in place:
+        return open_search(place)
+    index = Index.open(place, mode=mode or "auto")
+    stack.callback(index.close)
+    return index
+
+
+def pairs(option: str, given: Sequence[str]) -> list[tuple[str, str]]:
+    out = []
+    for pair in given:
+        name, equals, value = pair.partition("=")
+        if not equals or not name or not value:
+            raise UsageError(f"{option} {pair!r}: write NAME=VALUE")
+        out.append((name, value))
+    return out

@@ -1,0 +1,73 @@
+"""The agents a server offers: systems by name, on models by name, over indexes by name.
+
+In OpenAI's protocol an agent is a model: `subquest-coda`, or `subquest-coda@small` where the server has more models
+than one. A request names what the server has; it can never bring a path, an address or code of its own.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from ..engine import Engine
+from ..retrieval.base import Search
+from ..systems.base import System
+from .bodies import Problem
+from .indexes import Indexes
+
+PREFIX = "subquest-"
+Make = Callable[[str, Mapping[str, Engine], Search | None], System[Any]]
+"""Builds a system by its name, with the server's own settings."""
+
+
+class Agents:
+    """Systems, built when they are first asked for."""
+
+    def __init__(
+        self, make: Make, systems: Sequence[str], models: Mapping[str, Mapping[str, Engine]], indexes: Indexes
+    ) -> None:
+        """The first system and the first model are the defaults."""
+        self._make = make
+        self.systems = list(systems)
+        self.models = list(models)
+        self._engines = models
+        self.indexes = indexes
+        self._built: dict[tuple[str, str, str], System[Any]] = {}
+
+    def get(self, system: str = "", model: str = "", index: str = "") -> System[Any]:
+        system = self._known("system", system, self.systems)
+        model = self._known("model", model, self.models)
+        search = self.indexes.get(index)
+        key = (system, model, index)
+        if key not in self._built or self._built[key].search is not search:
+            self._built[key] = self._make(system, self._engines[model], search)
+        return self._built[key]
+
+    @property
+    def default_engine(self) -> Engine:
+        engines = self._engines[self.models[0]]
+        return engines.get("") or next(iter(engines.values()))
+
+    def names(self) -> list[str]:
+        """Model names in OpenAI's protocol."""
+        return [
+            PREFIX + system + (f"@{model}" if number else "")
+            for system in self.systems
+            for number, model in enumerate(self.models)
+        ]
+
+    def named(self, name: str) -> tuple[str, str]:
+        """System and model behind a name of OpenAI's protocol."""
+        system, _, model = name.removeprefix(PREFIX).partition("@")
+        if not name.startswith(PREFIX) or system not in self.systems or (model and model not in self.models):
+            near = difflib.get_close_matches(name, self.names(), 1, 0.3)
+            hint = f"did you mean {near[0]!r}?" if near else "GET /v1/models lists them"
+            raise Problem(404, f"there is no model {name!r}; {hint}", code="model_not_found")
+        return system, model
+
+    @staticmethod
+    def _known(what: str, name: str, names: list[str]) -> str:
+        if name and name not in names:
+            raise Problem(400, f"there is no {what} {name!r} here; there are {', '.join(names)}")
+        return name or names[0]

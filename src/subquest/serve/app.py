@@ -1,0 +1,151 @@
+"""The server put together, and run.
+
+async with serving(settings, agents) as app:     a Starlette app with its job board and its store
+    await serve(app)                             uvicorn, until it is told to stop
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import uvicorn
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import FileResponse, Response
+from starlette.routing import Mount, Route
+from starlette.staticfiles import StaticFiles
+
+from ..errors import MissingDependency, OutsideError, UsageError
+from ..runs import RunStore
+from .agents import Agents
+from .bodies import Problem, problem_reply
+from .guard import Guard
+from .jobs import Board
+from .metrics import Metrics
+from .routes import routes
+from .settings import Settings
+from .shelf import ASKED, Shelf
+from .state import State
+
+STATIC = Path(__file__).parent / "static"
+log = logging.getLogger("subquest.serve")
+
+
+@asynccontextmanager
+async def serving(settings: Settings, agents: Agents) -> AsyncIterator[Starlette]:
+    """The app; at the end running episodes are finished or recorded as interrupted, and files are closed."""
+    settings.runs.mkdir(parents=True, exist_ok=True)
+    counters = Metrics()
+    with RunStore.resume(settings.runs / f"{ASKED}.sqlite", settings={"kind": "server"}) as store:
+        board = Board(store, counters, running=settings.running, queued=settings.queued)
+        app = Starlette(
+            routes=[*routes(), *_page()],
+            middleware=[Middleware(Guard, settings=settings)],
+            exception_handlers={
+                Problem: _on_problem,
+                UsageError: _on_usage,
+                OutsideError: _on_outside,
+                HTTPException: _on_http,
+                Exception: _on_defect,
+            },
+        )
+        app.state.subquest = State(settings, agents, board, Shelf(settings.runs), counters)
+        try:
+            yield app
+        finally:
+            await board.close(settings.grace)
+            agents.indexes.close()
+
+
+def _page() -> list[Route | Mount]:
+    if not (STATIC / "index.html").is_file():
+        return []
+
+    async def page(request: Request) -> Response:
+        return FileResponse(STATIC / "index.html", headers={"Cache-Control": "no-cache"})
+
+    async def icon(request: Request) -> Response:
+        return FileResponse(STATIC / "favicon.svg")
+
+    return [Route("/", page), Route("/favicon.svg", icon), Mount("/assets", StaticFiles(directory=STATIC / "assets"))]
+
+
+class Server(uvicorn.Server):
+    """Uvicorn that lets running episodes finish while it closes its doors."""
+
+    def __init__(self, app: Starlette, *, quiet: bool = True) -> None:
+        state: State = app.state.subquest
+        self._board, self._grace = state.board, state.settings.grace
+        super().__init__(
+            uvicorn.Config(
+                app,
+                host=state.settings.host,
+                port=state.settings.port,
+                log_level="warning" if quiet else "info",
+                access_log=False,
+                server_header=False,
+                timeout_graceful_shutdown=int(self._grace) + 5,
+                timeout_keep_alive=30,
+                lifespan="off",
+            )
+        )
+
+    def handle_exit(self, sig: int, frame: object) -> None:
+        """The first signal stops in peace, the second at once. Never raised again: our caller has files to close."""
+        self.force_exit = self.should_exit
+        self.should_exit = True
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        closing = asyncio.create_task(self._board.close(self._grace))
+        await super().shutdown(sockets)
+        await closing
+
+
+def bind(settings: Settings) -> socket.socket:
+    """A listening socket, made before anything is loaded, so that a taken port is told at once."""
+    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+    found = socket.socket(family)
+    found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        found.bind((settings.host, settings.port))
+    except OSError as error:
+        found.close()
+        raise UsageError(f"cannot serve on {settings.host}:{settings.port}: {error.strerror}; try --port") from None
+    found.set_inheritable(True)
+    return found
+
+
+def address(listening: socket.socket) -> str:
+    host, port = listening.getsockname()[:2]
+    return f"http://{f'[{host}]' if ':' in host else host}:{port}"
+
+
+async def _on_problem(request: Request, error: Exception) -> Response:
+    assert isinstance(error, Problem)
+    return problem_reply(error)
+
+
+async def _on_usage(request: Request, error: Exception) -> Response:
+    status = 501 if isinstance(error, MissingDependency) else 400
+    return problem_reply(Problem(status, str(error)))
+
+
+async def _on_outside(request: Request, error: Exception) -> Response:
+    return problem_reply(Problem(502, str(error), code="outside"))
+
+
+async def _on_http(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    return problem_reply(Problem(error.status_code, str(error.detail), headers=dict(error.headers or {})))
+
+
+async def _on_defect(request: Request, error: Exception) -> Response:
+    log.error("%s %s failed", request.method, request.url.path, exc_info=error)
+    return problem_reply(Problem(500, "a defect of the server; its log says more", code="defect"))

@@ -1,0 +1,146 @@
+"""Requests read with suspicion, replies written with speed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal, overload
+
+import orjson
+from starlette.requests import Request
+from starlette.responses import Response
+
+
+class Problem(Exception):
+    """A request that cannot be served, with the HTTP status and words for it."""
+
+    def __init__(self, status: int, message: str, *, code: str = "", headers: dict[str, str] | None = None) -> None:
+        super().__init__(message)
+        self.status = status
+        self.code = code or {400: "bad_request", 404: "not_found", 413: "too_large"}.get(status, "error")
+        self.headers = headers or {}
+
+
+class Json(Response):
+    """A JSON reply."""
+
+    media_type = "application/json"
+
+    def render(self, content: Any) -> bytes:
+        return orjson.dumps(content)
+
+
+def problem_reply(problem: Problem) -> Json:
+    """Errors in OpenAI's form, which clients of that protocol show to people."""
+    kind = "invalid_request_error" if problem.status < 500 else "server_error"
+    error = {"message": str(problem), "type": kind, "code": problem.code, "param": None}
+    return Json({"error": error}, problem.status, problem.headers)
+
+
+async def read_body(request: Request, limit: int) -> Body:
+    """The JSON object a request carries; refuses one that is too large before it is all there."""
+    said = request.headers.get("content-length", "")
+    if said.isdigit() and int(said) > limit:
+        raise Problem(413, f"the request has {int(said):,} bytes, at most {limit:,} are accepted")
+    parts, size = [], 0
+    async for part in request.stream():
+        size += len(part)
+        if size > limit:
+            raise Problem(413, f"the request has more than {limit:,} bytes")
+        parts.append(part)
+    try:
+        data = orjson.loads(b"".join(parts))
+    except orjson.JSONDecodeError as error:
+        raise Problem(400, f"the request is not JSON: {error}") from None
+    if not isinstance(data, dict):
+        raise Problem(400, f"the request must be a JSON object, not {_kind(data)}")
+    return Body(data)
+
+
+class Body:
+    """The fields of a request; each is taken out with the type it must have."""
+
+    def __init__(self, data: dict[str, Any]) -> None:
+        self.data = data
+
+    def only(self, *names: str) -> None:
+        """Refuse fields that nobody would read."""
+        for name in self.data:
+            if name not in names:
+                raise Problem(400, f"there is no field {name!r}; fields are {', '.join(names)}")
+
+    @overload
+    def text(self, name: str) -> str: ...
+    @overload
+    def text(self, name: str, default: str) -> str: ...
+    def text(self, name: str, default: str | None = None) -> str:
+        value = self.data.get(name)
+        if value is None and default is not None:
+            return default
+        if not isinstance(value, str):
+            raise Problem(400, f"`{name}` must be a text, not {_kind(value)}")
+        return value
+
+    def texts(self, name: str, most: int) -> list[str]:
+        value = self.data.get(name)
+        if not isinstance(value, list) or not all(isinstance(v, str) for v in value):
+            raise Problem(400, f"`{name}` must be a list of texts")
+        if len(value) > most:
+            raise Problem(400, f"`{name}` has {len(value):,} entries, at most {most:,} are accepted")
+        return value
+
+    def integer(self, name: str, default: int, least: int, most: int) -> int:
+        value = self.data.get(name)
+        if value is None:
+            return default
+        if type(value) is not int or not least <= value <= most:
+            raise Problem(400, f"`{name}` must be a whole number from {least:,} to {most:,}")
+        return value
+
+    def optional_integer(self, name: str) -> int | None:
+        return None if self.data.get(name) is None else self.integer(name, 0, -(2**63), 2**63 - 1)
+
+    def flag(self, name: str, default: bool = False) -> bool:
+        value = self.data.get(name)
+        if value is None:
+            return default
+        if type(value) is not bool:
+            raise Problem(400, f"`{name}` must be true or false, not {_kind(value)}")
+        return value
+
+    def choice(self, name: str, choices: Sequence[str], default: str) -> str:
+        value = self.text(name, default)
+        if value not in choices:
+            raise Problem(400, f"`{name}` must be one of {', '.join(choices)}")
+        return value
+
+    def objects(self, name: str, most: int) -> list[dict[str, Any]]:
+        value = self.data.get(name)
+        if value is None:
+            return []
+        if not isinstance(value, list) or not all(isinstance(v, dict) for v in value):
+            raise Problem(400, f"`{name}` must be a list of objects")
+        if len(value) > most:
+            raise Problem(400, f"`{name}` has {len(value):,} entries, at most {most:,} are accepted")
+        return value
+
+
+def query_integer(request: Request, name: str, default: int, least: int, most: int) -> int:
+    """A whole number of the query string."""
+    text = request.query_params.get(name)
+    if text is None:
+        return default
+    if not (text.lstrip("-").isascii() and text.lstrip("-").isdigit()) or not least <= int(text[:20]) <= most:
+        raise Problem(400, f"`{name}` must be a whole number from {least:,} to {most:,}")
+    return int(text)
+
+
+def _kind(value: Any) -> Literal["nothing", "a text", "a number", "true or false", "a list", "an object"]:
+    if isinstance(value, bool):
+        return "true or false"
+    if isinstance(value, str):
+        return "a text"
+    if isinstance(value, int | float):
+        return "a number"
+    if isinstance(value, list):
+        return "a list"
+    return "nothing" if value is None else "an object"

@@ -1,0 +1,192 @@
+"""OpenAI's chat completions: a question in, an answer out, with how it came about in fields of our own.
+
+    message.reasoning_content   the steps in words, one a line; streamed while they happen
+    subquest                    {"episode", "evidence", "confidence", "stop_reason", "forced", "system"}
+
+The last user message is the question; what was said before it is put in front, so that a follow-up can be understood.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from ..codec import to_dict
+from ..events import Event
+from ..record import Episode
+from .bodies import Body, Json, Problem, read_body
+from .jobs import Job
+from .state import State, state_of
+from .streams import event_stream, frame, with_heartbeat
+
+MAX_MESSAGES = 64
+
+
+async def models(request: Request) -> Response:
+    state = state_of(request)
+    data = [{"id": name, "object": "model", "created": 0, "owned_by": "subquest"} for name in state.agents.names()]
+    return Json({"object": "list", "data": data})
+
+
+async def model(request: Request) -> Response:
+    name = request.path_params["name"]
+    state_of(request).agents.named(name)
+    return Json({"id": name, "object": "model", "created": 0, "owned_by": "subquest"})
+
+
+async def completions(request: Request) -> Response:
+    state = state_of(request)
+    body = await read_body(request, state.settings.max_body)
+    if body.integer("n", 1, 1, 128) != 1:
+        raise Problem(400, "`n` must be 1: an episode has one answer")
+    if body.data.get("tools"):
+        raise Problem(400, "`tools` are not supported: the system brings its own")
+    name = body.text("model")
+    system, engine = state.agents.named(name)
+    question = question_of(body)
+    streaming = body.flag("stream")
+    options = body.data.get("stream_options") or {}
+    index = body.text("index", "")
+    agent = state.agents.get(system, engine, index)
+    job = state.board.submit(question, agent, seed=body.optional_integer("seed"), model=engine, index=index)
+    if streaming:
+        with_usage = isinstance(options, dict) and options.get("include_usage") is True
+        return event_stream(with_heartbeat(_chunks(state, job, name, with_usage)))
+    try:
+        await _until_over_or_gone(request, job)
+    finally:
+        await state.board.cancel(job)
+    episode = _answered(job)
+    message: dict[str, Any] = {"role": "assistant", "content": episode.answer}
+    message["reasoning_content"] = "".join(filter(None, map(step, job.events)))
+    return Json(
+        {
+            **_head(job, name, "chat.completion"),
+            "choices": [{"index": 0, "message": message, "finish_reason": _finish(episode), "logprobs": None}],
+            "usage": usage(episode),
+            "subquest": details(episode),
+        }
+    )
+
+
+async def _until_over_or_gone(request: Request, job: Job) -> None:
+    import asyncio
+
+    over = asyncio.ensure_future(job.wait())
+    try:
+        while not over.done():
+            await asyncio.wait({over}, timeout=1.0)
+            if not over.done() and await request.is_disconnected():
+                return
+    finally:
+        over.cancel()
+
+
+async def _chunks(state: State, job: Job, name: str, with_usage: bool) -> AsyncIterator[bytes]:
+    head = _head(job, name, "chat.completion.chunk")
+
+    def chunk(delta: dict[str, Any], finish: str | None = None, **more: Any) -> bytes:
+        choice = {"index": 0, "delta": delta, "finish_reason": finish, "logprobs": None}
+        return frame({**head, "choices": [choice], **more})
+
+    try:
+        yield chunk({"role": "assistant", "content": ""})
+        async for event in job.follow():
+            if words := step(event):
+                yield chunk({"reasoning_content": words})
+        try:
+            episode = _answered(job)
+        except Problem as problem:
+            yield frame({"error": {"message": str(problem), "type": "server_error", "code": problem.code}})
+            return
+        yield chunk({"content": episode.answer})
+        yield chunk({}, _finish(episode), subquest=details(episode))
+        if with_usage:
+            yield frame({**head, "choices": [], "usage": usage(episode)})
+        yield b"data: [DONE]\n\n"
+    finally:  # the client has all it wanted, or has gone
+        await state.board.cancel(job)
+
+
+def question_of(body: Body) -> str:
+    """The question in a list of messages."""
+    messages = body.objects("messages", MAX_MESSAGES)
+    turns = [(str(m.get("role", "")), _content(m)) for m in messages]
+    if not turns or turns[-1][0] != "user":
+        raise Problem(400, "`messages` must end with a message of the user")
+    question = turns[-1][1]
+    before = [f"{role}: {text}" for role, text in turns[:-1] if role in ("user", "assistant", "system", "developer")]
+    if not before:
+        return question
+    return "\n".join(["What was said before:", *before, "", f"Question: {question}"])
+
+
+def _content(message: dict[str, Any]) -> str:
+    content = message.get("content")
+    if isinstance(content, str):
+        return content
+    if isinstance(content, list):
+        parts = [p.get("text") for p in content if isinstance(p, dict) and p.get("type") == "text"]
+        if len(parts) == len(content) and all(isinstance(p, str) for p in parts):
+            return "".join(p for p in parts if isinstance(p, str))
+        raise Problem(400, "only text can be asked: every part of `content` must be of type text")
+    if content is None:
+        return ""
+    raise Problem(400, "`content` of a message must be a text or a list of text parts")
+
+
+def step(event: Event) -> str:
+    """What an event means to somebody who waits for the answer; empty for what does not matter to them."""
+    data = event.data
+    depth = "  " * event.trajectory.count(".")
+    if event.kind == "task":
+        return f"{depth}task: {data.get('task', '')}\n"
+    if event.kind == "search":
+        return "".join(f"{depth}search: {query}\n" for query in data.get("queries", ()))
+    if event.kind == "result":
+        return f"{depth}result: {data.get('result', '')}\n"
+    if event.kind in ("error", "limit"):
+        return f"{depth}{event.kind}: {data.get('message') or data.get('what', '')}\n"
+    return ""
+
+
+def usage(episode: Episode) -> dict[str, Any]:
+    """All tokens of all roles."""
+    spent = episode.usage
+    return {
+        "prompt_tokens": spent.prompt_tokens,
+        "completion_tokens": spent.completion_tokens,
+        "total_tokens": spent.prompt_tokens + spent.completion_tokens,
+        "prompt_tokens_details": {"cached_tokens": spent.cached_tokens},
+    }
+
+
+def details(episode: Episode) -> dict[str, Any]:
+    return {
+        "episode": episode.id,
+        "system": episode.system,
+        "evidence": [to_dict(e) for e in episode.evidence],
+        "confidence": episode.confidence,
+        "stop_reason": episode.stop_reason,
+        "forced": episode.forced,
+    }
+
+
+def _answered(job: Job) -> Episode:
+    episode = job.episode
+    if episode is None or job.status != "finished":
+        reasons = [f"{f.where}: {f.message}" for f in episode.errors if f.fatal] if episode else []
+        raise Problem(502, "; ".join(reasons) or f"the episode was {job.status}", code=job.status)
+    return episode
+
+
+def _head(job: Job, name: str, kind: str) -> dict[str, Any]:
+    return {"id": f"chatcmpl-{job.id}", "object": kind, "created": int(time.time()), "model": name}
+
+
+def _finish(episode: Episode) -> str:
+    return "length" if episode.forced else "stop"

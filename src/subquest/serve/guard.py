@@ -1,0 +1,119 @@
+"""The door: who may come in, under which name, how often.
+
+*DNS rebinding* (a page of another site that reaches this server under a name of its own) is stopped by the Host check,
+requests that another site's page makes are stopped by the Origin check, strangers on a network by the token.
+"""
+
+from __future__ import annotations
+
+import hmac
+import time
+from collections import OrderedDict
+from urllib.parse import urlsplit
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from .bodies import Problem, problem_reply
+from .settings import Settings
+
+OPEN = frozenset({"/", "/health", "/favicon.svg"})
+"""Paths that need no token: they hold nothing of anybody's."""
+OPEN_FOLDER = "/assets/"
+ASKING = frozenset({"/v1/chat/completions", "/api/ask"})
+
+_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; "
+    "font-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+_HEADERS = {
+    "Content-Security-Policy": _POLICY,
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Resource-Policy": "same-origin",
+}
+_CLIENTS = 10_000
+
+
+class Guard:
+    """Lets a request through to the app, or turns it away."""
+
+    def __init__(self, app: ASGIApp, settings: Settings) -> None:
+        self._app = app
+        self._settings = settings
+        self._hosts = settings.hosts
+        self._token = settings.token.encode()
+        self._rate = Rate(settings.asks_per_minute)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+
+        async def guarded(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                for name, value in _HEADERS.items():
+                    headers.setdefault(name, value)
+            await send(message)
+
+        try:
+            self._check(scope)
+        except Problem as problem:
+            await problem_reply(problem)(scope, receive, guarded)
+            return
+        await self._app(scope, receive, guarded)
+
+    def _check(self, scope: Scope) -> None:
+        headers = Headers(scope=scope)
+        host = headers.get("host", "")
+        if self._hosts and _name(host) not in self._hosts:
+            raise Problem(421, f"this server is not {_name(host)!r}; allow the name with --allow-host", code="host")
+        origin = headers.get("origin")
+        if origin is not None and urlsplit(origin).netloc != host:
+            raise Problem(403, "requests of pages of other sites are refused", code="origin")
+        path = scope["path"]
+        if self._token and path not in OPEN and not path.startswith(OPEN_FOLDER):
+            scheme, _, shown = headers.get("authorization", "").partition(" ")
+            if scheme.lower() != "bearer" or not hmac.compare_digest(shown.strip().encode(), self._token):
+                raise Problem(
+                    401,
+                    "a token is needed: Authorization: Bearer TOKEN",
+                    code="unauthorized",
+                    headers={"WWW-Authenticate": "Bearer"},
+                )
+        if scope["method"] == "POST" and path in ASKING:
+            client = scope.get("client") or ("", 0)
+            if wait := self._rate.take(client[0]):
+                raise Problem(
+                    429,
+                    f"more than {self._settings.asks_per_minute} questions a minute; try again in {wait:.0f} s",
+                    code="rate_limit",
+                    headers={"Retry-After": f"{wait:.0f}"},
+                )
+
+
+class Rate:
+    """A *token bucket* a client: a minute's worth at once, refilled evenly."""
+
+    def __init__(self, per_minute: int) -> None:
+        self._most = float(per_minute)
+        self._left: OrderedDict[str, tuple[float, float]] = OrderedDict()
+
+    def take(self, client: str) -> float:
+        """0 where the client may go on, else the seconds to wait."""
+        now = time.monotonic()
+        left, seen = self._left.pop(client, (self._most, now))
+        left = min(self._most, left + (now - seen) * self._most / 60)
+        allowed = left >= 1
+        self._left[client] = (left - 1 if allowed else left, now)
+        if len(self._left) > _CLIENTS:
+            self._left.popitem(last=False)
+        return 0.0 if allowed else max(1.0, (1 - left) * 60 / self._most)
+
+
+def _name(host: str) -> str:
+    """The host name of a Host header, without its port."""
+    if host.startswith("["):
+        return host[1:].partition("]")[0]
+    return host.rpartition(":")[0] if ":" in host else host

@@ -1,0 +1,162 @@
+"""The indexes a server offers: those it was started with, and those in its folder, to which people may add."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from ..errors import UsageError
+from ..record import Document, Hit
+from ..retrieval import Index
+from ..retrieval import store as index_store
+from ..retrieval.base import Search
+from ..retrieval.index import Mode
+from ..retrieval.writer import Changes
+from .bodies import Problem
+
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}\Z")
+MAX_BATCH = 512
+"""Queries that one search takes at once."""
+
+
+class _Waiting(NamedTuple):
+    queries: list[str]
+    k: int
+    mode: Mode | None
+    found: asyncio.Future[list[list[Hit]]]
+
+
+class Batched:
+    """An index that many ask at once: what arrives during one search goes into the next, as one batch."""
+
+    def __init__(self, index: Index) -> None:
+        self.index = index
+        self._waiting: list[_Waiting] = []
+        self._worker: asyncio.Task[None] | None = None
+
+    @property
+    def name(self) -> str:
+        return self.index.name
+
+    async def retrieve(self, queries: Sequence[str], k: int) -> list[list[Hit]]:
+        return await self.search(queries, k)
+
+    async def search(self, queries: Sequence[str], k: int, mode: Mode | None = None) -> list[list[Hit]]:
+        found: asyncio.Future[list[list[Hit]]] = asyncio.get_running_loop().create_future()
+        self._waiting.append(_Waiting(list(queries), k, mode, found))
+        if self._worker is None:
+            self._worker = asyncio.create_task(self._work())
+        return await found
+
+    async def _work(self) -> None:
+        try:
+            while self._waiting:
+                await self._one_batch(self._take())
+        finally:
+            self._worker = None
+
+    def _take(self) -> list[_Waiting]:
+        """The first that waits, and others behind it that can go with it."""
+        first, *others = self._waiting
+        batch, left, size = [first], [], len(first.queries)
+        for one in others:
+            if (one.k, one.mode) == (first.k, first.mode) and size + len(one.queries) <= MAX_BATCH:
+                batch.append(one)
+                size += len(one.queries)
+            else:
+                left.append(one)
+        self._waiting = left
+        return batch
+
+    async def _one_batch(self, batch: list[_Waiting]) -> None:
+        queries = [query for one in batch for query in one.queries]
+        try:
+            hits = await asyncio.to_thread(self.index.search_many, queries, batch[0].k, mode=batch[0].mode)
+        except Exception as error:
+            for one in batch:
+                if not one.found.done():
+                    one.found.set_exception(error)
+            return
+        place = 0
+        for one in batch:
+            if not one.found.done():  # its client may have gone
+                one.found.set_result(hits[place : place + len(one.queries)])
+            place += len(one.queries)
+
+
+class Indexes:
+    """Searches by name; the first is the default."""
+
+    def __init__(self, given: Mapping[str, Search], folder: Path, *, read_only: bool = False) -> None:
+        self._searches: dict[str, Search] = {
+            name: Batched(search) if isinstance(search, Index) else search for name, search in given.items()
+        }
+        self._folder = folder
+        self._read_only = read_only
+        self._own: dict[str, Index] = {}
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Open indexes that have come into the folder."""
+        for path in sorted(self._folder.glob("*")) if self._folder.is_dir() else ():
+            name = path.name.removesuffix(".sq")
+            if NAME.match(name) and name not in self._searches and path.is_dir() and index_store.exists(path):
+                self._own[name] = Index.open(path)
+                self._searches[name] = Batched(self._own[name])
+
+    @property
+    def names(self) -> list[str]:
+        return list(self._searches)
+
+    def get(self, name: str) -> Search | None:
+        """The search of a name, the default one for an empty name; None where the server has no index at all."""
+        if not name:
+            return next(iter(self._searches.values()), None)
+        if name not in self._searches:
+            self.refresh()
+        if name not in self._searches:
+            raise Problem(404, f"there is no index {name!r}; there are {', '.join(self._searches) or 'none'}")
+        return self._searches[name]
+
+    def local(self, name: str) -> Batched:
+        """An index that can be looked into."""
+        search = self.get(name)
+        if search is None:
+            raise Problem(404, "this server has no index; add documents to one, or start it with --index PATH")
+        if not isinstance(search, Batched):
+            raise Problem(400, f"the index {name!r} is a search server elsewhere: it can be searched, no more")
+        return search
+
+    async def add(self, name: str, documents: Sequence[Document]) -> Changes:
+        """Add documents to an index, which is made where there is none of the name."""
+        if self._read_only:
+            raise Problem(403, "this server takes no documents (--read-only)", code="read_only")
+        if not NAME.match(name):
+            raise Problem(400, f"{name!r} cannot be a name: use letters, digits, dots, dashes; at most 64 of them")
+        self.refresh()
+        if name in self._searches:
+            return await asyncio.to_thread(self.local(name).index.add, documents)
+        self._folder.mkdir(parents=True, exist_ok=True)
+        path = self._folder / f"{name}.sq"
+        index = await asyncio.to_thread(Index.build, path, documents)
+        if name in self._searches:  # two made it at the same time; both have added to the one folder
+            index.close()
+        else:
+            self._own[name] = index
+            self._searches[name] = Batched(index)
+        return Changes(added=len(index))
+
+    def close(self) -> None:
+        for index in self._own.values():
+            index.close()
+
+
+def checked_mode(text: str) -> Mode | None:
+    if text in ("", "auto"):
+        return None
+    if text in ("bm25", "dense", "hybrid"):
+        return text  # type: ignore[return-value]
+    raise UsageError(f"unknown mode {text!r}; choose bm25, dense or hybrid")

@@ -1,0 +1,201 @@
+"""Questions being answered: a queue with limits, live events that can be followed from any point, cancelling.
+
+A job is an episode on its way. Its events go to the run store as they happen, so that a kill at any moment leaves
+what was known by then; what the store lists as interrupted can be asked again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import uuid
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+from ..codec import from_dict
+from ..errors import SubquestError
+from ..events import Event
+from ..record import Episode, Failure, Question, Usage
+from ..runs import RunStore
+from ..systems.base import System, checked_question
+from .bodies import Problem
+from .metrics import Metrics
+
+Status = Literal["queued", "running", "finished", "cancelled", "interrupted", "failed"]
+KEPT = 64
+"""Finished jobs kept in memory; older ones are read from the store."""
+
+
+@dataclass(eq=False, slots=True)
+class Job:
+    """One question on its way to an answer."""
+
+    id: str
+    question: Question
+    system: System[Any]
+    seed: int | None = None
+    status: Status = "queued"
+    events: list[Event] = field(default_factory=list)
+    episode: Episode | None = None
+    ending: Literal["cancelled", "interrupted"] = "cancelled"
+    """What it becomes if it is stopped."""
+    bell: asyncio.Event = field(default_factory=asyncio.Event)
+    """Rings, once, when something has changed; then there is another."""
+    task: asyncio.Task[None] | None = None
+
+    @property
+    def over(self) -> bool:
+        return self.status not in ("queued", "running")
+
+    def ring(self) -> None:
+        bell, self.bell = self.bell, asyncio.Event()
+        bell.set()
+
+    async def follow(self, after: int = -1) -> AsyncIterator[Event]:
+        """Every event behind `after`, as it happens, until the job is over."""
+        place = max(after, -1) + 1
+        while True:
+            bell = self.bell
+            while place < len(self.events):
+                yield self.events[place]
+                place += 1
+            if self.over:
+                return
+            await bell.wait()
+
+    async def wait(self) -> None:
+        while not self.over:
+            await self.bell.wait()
+
+
+class Board:
+    """All jobs of a server."""
+
+    def __init__(self, store: RunStore, metrics: Metrics, *, running: int, queued: int) -> None:
+        self._store = store
+        self._metrics = metrics
+        self._places = asyncio.Semaphore(running)
+        self._most_queued = queued
+        self._jobs: OrderedDict[str, Job] = OrderedDict()
+        self._closing = False
+        self.listeners: list[Callable[[Job, Event], None]] = []
+
+    def submit(self, question: str, system: System[Any], *, seed: int | None = None, **meta: str) -> Job:
+        """Take a question in. Raises Problem 429 where too many wait, 503 where the server stops."""
+        if self._closing:
+            raise Problem(503, "the server is stopping", code="stopping")
+        if sum(job.status == "queued" for job in self._jobs.values()) >= self._most_queued:
+            raise Problem(429, "too many questions are waiting", code="queue_full", headers={"Retry-After": "10"})
+        identifier = uuid.uuid4().hex
+        record = checked_question(Question(identifier, question, dataset="asked", meta=meta))
+        job = Job(identifier, record, system, seed)
+        self._store.add_questions([record])
+        self._jobs[identifier] = job
+        job.task = asyncio.create_task(self._work(job), name=f"job {identifier}")
+        return job
+
+    def get(self, identifier: str) -> Job | None:
+        return self._jobs.get(identifier)
+
+    def live(self) -> list[Job]:
+        """Jobs that are not over, the oldest first."""
+        return [job for job in self._jobs.values() if not job.over]
+
+    async def cancel(self, job: Job, ending: Literal["cancelled", "interrupted"] = "cancelled") -> None:
+        """Stop a job and record what it had come to. Harmless where it is over."""
+        if job.over or job.task is None:
+            return
+        job.ending = ending
+        if job.status == "queued":  # its task may not have begun, and then it never will
+            job.task.cancel()
+            await self._end(job, self._stopped(job), ending)
+            return
+        job.task.cancel()
+        await job.wait()
+
+    async def close(self, grace: float) -> None:
+        """Take nothing in any more; running jobs may finish within `grace` seconds, then they are stopped."""
+        self._closing = True
+        for job in self.live():
+            if job.status == "queued":
+                await self.cancel(job, "interrupted")
+        tasks = [job.task for job in self.live() if job.task is not None]
+        if tasks:
+            await asyncio.wait(tasks, timeout=grace)
+        await asyncio.gather(*(self.cancel(job, "interrupted") for job in self.live()))
+
+    async def _work(self, job: Job) -> None:
+        async with self._places:
+            job.status = "running"
+            job.ring()
+
+            def listen(event: Event) -> None:
+                job.events.append(event)
+                self._store.add_event(job.id, event)
+                for listener in self.listeners:
+                    listener(job, event)
+                job.ring()
+
+            status: Status = "finished"
+            try:
+                episode = await job.system.solve(job.question, listener=listen, seed=job.seed, id=job.id)
+                if episode.stop_reason == "failed":
+                    status = "failed"
+            except asyncio.CancelledError:
+                episode, status = self._stopped(job), job.ending
+            except Exception as error:
+                episode, status = self._crashed(job, error), "failed"
+            await self._end(job, episode, status)
+
+    async def _end(self, job: Job, episode: Episode, status: Status) -> None:
+        with contextlib.suppress(SubquestError):  # a full disk must not hide the answer from those who wait for it
+            await asyncio.shield(_settled(self._store, episode))
+        job.episode, job.status = episode, status
+        self._metrics.episode(episode)
+        job.ring()
+        over = [job.id for job in self._jobs.values() if job.over]
+        for identifier in over[: max(0, len(over) - KEPT)]:
+            del self._jobs[identifier]
+
+    def _stopped(self, job: Job) -> Episode:
+        return Episode(
+            job.id,
+            job.question,
+            job.system.name,
+            job.system.model_name,
+            stop_reason=job.ending,
+            usage=spent(job.events),
+            events=tuple(job.events),
+            seed=job.seed,
+        )
+
+    def _crashed(self, job: Job, error: Exception) -> Episode:
+        failure = Failure("system", f"{type(error).__name__}: {error}", fatal=True)
+        return Episode(
+            job.id,
+            job.question,
+            job.system.name,
+            job.system.model_name,
+            stop_reason="crashed",
+            usage=spent(job.events),
+            errors=(failure,),
+            events=tuple(job.events),
+            seed=job.seed,
+        )
+
+
+async def _settled(store: RunStore, episode: Episode) -> None:
+    await store.add_episode(episode)
+
+
+def spent(events: list[Event]) -> Usage:
+    """What an episode had cost by its last event."""
+    usage = Usage()
+    for event in events:
+        if event.kind == "turn":
+            usage += from_dict(Usage, event.data.get("usage", {}))
+        elif event.kind == "search":
+            usage += Usage(searches=len(event.data.get("queries", ())))
+    return replace(usage, seconds=events[-1].time if events else 0.0)

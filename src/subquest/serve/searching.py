@@ -1,0 +1,202 @@
+"""Search over HTTP: our own form, Search-R1's (`/retrieve`, `/rerank`) and ReCall's (`/search`, `/batch_search`)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+import orjson
+from starlette.requests import Request
+from starlette.responses import Response
+
+from ..errors import DataError
+from ..record import Document, Hit
+from ..retrieval.corpus import from_object, text_passages
+from ..retrieval.highlight import highlight
+from ..retrieval.rerank import Pointwise
+from .bodies import Body, Json, Problem, read_body
+from .indexes import Indexes, checked_mode
+from .state import State, state_of
+
+MAX_QUERIES = 2048
+MAX_K = 1000
+MAX_RERANKED = 200
+"""Documents a query that a model may be asked to judge."""
+MAX_FILES = 10_000
+
+
+async def retrieve(request: Request) -> Response:
+    """Search-R1's form; `return_scores` decides between documents and documents with scores."""
+    state = state_of(request)
+    body = await read_body(request, state.settings.max_body)
+    queries = body.texts("queries", MAX_QUERIES)
+    found = await _search(state, body, queries, body.integer("topk", 3, 1, MAX_K))
+    if body.flag("return_scores"):
+        result: Any = [[{"document": _contents(hit.document), "score": hit.score} for hit in hits] for hits in found]
+    else:
+        result = [[_contents(hit.document) for hit in hits] for hits in found]
+    return Json({"result": result})
+
+
+async def rerank(request: Request) -> Response:
+    """Search-R1's form: each query with documents of its own, put in order by the server's model."""
+    state = state_of(request)
+    body = await read_body(request, state.settings.max_body)
+    queries = body.texts("queries", 64)
+    lists = body.data.get("documents")
+    if not isinstance(lists, list) or len(lists) != len(queries) or not all(isinstance(x, list) for x in lists):
+        raise Problem(400, "`documents` must be a list with one list of documents a query")
+    if any(len(documents) > MAX_RERANKED for documents in lists):
+        raise Problem(400, f"at most {MAX_RERANKED} documents a query are accepted")
+    most = body.integer("rerank_topk", 3, 1, MAX_K)
+    hits = [[Hit(_document(item, place), 0.0) for place, item in enumerate(items)] for items in lists]
+    reranker = Pointwise(state.agents.default_engine)
+    ordered = await asyncio.gather(*(reranker.rerank(q, found) for q, found in zip(queries, hits, strict=True)))
+    if body.flag("return_scores"):
+        result: Any = [[{"document": _contents(h.document), "score": h.score} for h in o[:most]] for o in ordered]
+    else:
+        result = [[_contents(h.document) for h in o[:most]] for o in ordered]
+    return Json({"result": result})
+
+
+async def search(request: Request) -> Response:
+    """ReCall's form for one query: a bare list; with `return_score` a pair of documents and scores."""
+    state = state_of(request)
+    body = await read_body(request, state.settings.max_body)
+    (hits,) = await _search(state, body, [body.text("query")], body.integer("top_n", 10, 1, MAX_K))
+    documents = [_contents(hit.document) for hit in hits]
+    return Json([documents, [hit.score for hit in hits]] if body.flag("return_score") else documents)
+
+
+async def batch_search(request: Request) -> Response:
+    """ReCall's form for many."""
+    state = state_of(request)
+    body = await read_body(request, state.settings.max_body)
+    queries = body.texts("query", MAX_QUERIES)
+    found = await _search(state, body, queries, body.integer("top_n", 10, 1, MAX_K))
+    documents = [[_contents(hit.document) for hit in hits] for hits in found]
+    return Json([documents, [[h.score for h in hits] for hits in found]] if body.flag("return_score") else documents)
+
+
+async def indexes(request: Request) -> Response:
+    """What is in the indexes."""
+    known = state_of(request).agents.indexes
+    known.refresh()
+    return Json({"indexes": await asyncio.gather(*(_described(known, name) for name in known.names))})
+
+
+async def search_index(request: Request) -> Response:
+    """Our own form: one query, one mode, with the sentence that answers best marked in each hit."""
+    state = state_of(request)
+    name = request.path_params["index"]
+    body = await read_body(request, state.settings.max_body)
+    body.only("query", "k", "mode")
+    query, k = body.text("query"), body.integer("k", 10, 1, MAX_K)
+    batched = state.agents.indexes.local(name)
+    (hits,) = await batched.search([query], k, checked_mode(body.text("mode", "")))
+    state.metrics.add("subquest_queries_total", index=name)
+    analysis = batched.index.analysis
+    return Json({"hits": [_marked(hit, highlight(hit.document.text, query, analysis)) for hit in hits]})
+
+
+async def document(request: Request) -> Response:
+    """A document by its id, which may hold any character."""
+    state = state_of(request)
+    identifier = request.query_params.get("id")
+    if identifier is None:
+        raise Problem(400, "give the document's `id` in the query string")
+    index = state.agents.indexes.local(request.path_params["index"]).index
+    found = await asyncio.to_thread(index.get, identifier)
+    if found is None:
+        raise Problem(404, f"there is no document {identifier!r}")
+    return Json({"id": found.id, "title": found.title, "text": found.text, "meta": dict(found.meta)})
+
+
+async def add_documents(request: Request) -> Response:
+    """Documents as records, or files as text: `.jsonl` as records, everything else cut into passages."""
+    state = state_of(request)
+    name = request.path_params["index"]
+    body = await read_body(request, state.settings.max_upload)
+    body.only("documents", "files")
+    records = body.objects("documents", 100_000)
+    documents = [_record(record, f"document {i}") for i, record in enumerate(records, 1)]
+    for file in body.objects("files", MAX_FILES):
+        fields = Body(file)
+        documents += _from_file(fields.text("name"), fields.text("text"))
+    if not documents:
+        raise Problem(400, "there is no text in what was sent: give `documents` or `files`")
+    changes = await state.agents.indexes.add(name, documents)
+    return Json({"index": name, "added": changes.added, "updated": changes.updated}, 201)
+
+
+def _from_file(name: str, text: str) -> list[Document]:
+    plain = name.replace("\\", "/").rpartition("/")[2] or "file"
+    if not plain.lower().endswith((".jsonl", ".ndjson")):
+        return list(text_passages(plain, text))
+    out = []
+    for number, line in enumerate(text.splitlines(), 1):
+        if line.strip():
+            try:
+                record = orjson.loads(line)
+            except orjson.JSONDecodeError as error:
+                raise Problem(400, f"{plain}, line {number}: not JSON: {error}") from None
+            out.append(_record(record, f"{plain}, line {number}"))
+    return out
+
+
+def _record(record: Any, where: str) -> Document:
+    try:
+        return from_object(record, where)
+    except DataError as error:
+        raise Problem(400, str(error)) from None
+
+
+async def _search(state: State, body: Body, queries: Sequence[str], k: int) -> list[list[Hit]]:
+    name = body.text("index", "")
+    search = state.agents.indexes.get(name)
+    if search is None:
+        raise Problem(404, "this server has no index; start it with --index PATH")
+    state.metrics.add("subquest_queries_total", len(queries), index=name)
+    return await search.retrieve(queries, k) if queries else []
+
+
+def _contents(document: Document) -> dict[str, Any]:
+    return {"id": document.id, "contents": f'"{document.title}"\n{document.text}'}
+
+
+def _document(item: Any, place: int) -> Document:
+    inner = item.get("document", item) if isinstance(item, dict) else item
+    if isinstance(inner, str):
+        inner = {"contents": inner}
+    if not isinstance(inner, dict):
+        raise Problem(400, "a document must be an object with `contents`")
+    return _record({"id": str(place), **inner}, f"document {place + 1}")
+
+
+def _marked(hit: Hit, span: tuple[int, int]) -> dict[str, Any]:
+    found = hit.document
+    return {
+        "id": found.id,
+        "title": found.title,
+        "text": found.text,
+        "score": hit.score,
+        "highlight": {"start": span[0], "end": span[1]},
+    }
+
+
+async def _described(known: Indexes, name: str) -> dict[str, Any]:
+    try:
+        index = known.local(name).index
+    except Problem:
+        return {"name": name, "remote": True}
+    info = await asyncio.to_thread(index.info)
+    return {
+        "name": name,
+        "documents": info.documents,
+        "vectors": info.vectors,
+        "bytes": info.bytes_store + info.bytes_lexical + info.bytes_dense,
+        "language": info.analysis.get("language", ""),
+        "encoder": (info.encoder or {}).get("name", ""),
+        "modes": ["bm25", "dense", "hybrid"] if info.vectors else ["bm25"],
+    }

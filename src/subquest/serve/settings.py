@@ -1,0 +1,68 @@
+"""What a server may do, and for whom."""
+
+from __future__ import annotations
+
+import ipaddress
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..errors import UsageError
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """How a server is run. Safe as it stands: only this machine can reach it."""
+
+    runs: Path
+    """Folder of stored runs; what is asked here goes into `asked.sqlite` in it."""
+    indexes: Path
+    """Folder of indexes; each index in it is offered, and new ones are made there."""
+    host: str = "127.0.0.1"
+    port: int = 8420
+    token: str = ""
+    """What a client must show (`Authorization: Bearer …`); needed for every address but a loopback one."""
+    allowed_hosts: tuple[str, ...] = ()
+    """Names under which the server is reached, beside the loopback ones and `host`."""
+    running: int = 4
+    """Episodes at a time."""
+    queued: int = 32
+    """Questions that may wait; more are refused with status 429."""
+    asks_per_minute: int = 60
+    """Questions of one client address in a minute."""
+    max_body: int = 1_000_000
+    """Bytes of a request."""
+    max_upload: int = 50_000_000
+    """Bytes of a request that brings documents."""
+    grace: float = 10.0
+    """Seconds that running episodes have to finish when the server is told to stop."""
+    read_only: bool = False
+    """No documents are taken in."""
+
+    def __post_init__(self) -> None:
+        if not is_loopback(self.host) and not self.token:
+            raise UsageError(
+                f"{self.host} can be reached from other machines: give a token (--token-file, or the variable "
+                "SUBQUEST_TOKEN), or serve on 127.0.0.1"
+            )
+        if self.token and len(self.token) < 16:
+            raise UsageError("the token is too short to be a secret: use 16 characters or more")
+
+    @property
+    def hosts(self) -> frozenset[str]:
+        """Host names that requests may carry; empty for any, which only a token makes safe."""
+        if self.allowed_hosts:
+            return frozenset({*self.allowed_hosts, *_LOOPBACK})
+        return frozenset({self.host, *_LOOPBACK}) if is_loopback(self.host) else frozenset()
+
+
+_LOOPBACK = ("localhost", "127.0.0.1", "::1")
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach an address."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

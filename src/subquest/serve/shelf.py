@@ -1,0 +1,158 @@
+"""Stored runs, for looking into them. Every call opens the file anew, so any thread may make it at any time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from ..codec import to_dict
+from ..errors import UsageError
+from ..evaluate.table import scored, table
+from ..events import Event
+from ..record import Episode, Question
+from ..runs import RunStore
+from ..runs.schema import RUN_FILE
+from .bodies import Problem
+
+ASKED = "asked"
+"""The run that holds what was asked on the server itself."""
+
+
+class Shelf:
+    """The runs of a folder: files `NAME.sqlite` and folders `NAME` with a `run.sqlite`."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def paths(self) -> dict[str, Path]:
+        """Where each run is. A name that is not in here does not exist, whatever it spells."""
+        found = {path.stem: path for path in sorted(self._folder.glob("*.sqlite"))}
+        return found | {path.parent.name: path for path in sorted(self._folder.glob(f"*/{RUN_FILE}"))}
+
+    @contextmanager
+    def open(self, name: str) -> Iterator[RunStore]:
+        path = self.paths().get(name)
+        if path is None:
+            raise Problem(404, f"there is no run {name!r}")
+        with RunStore.open(path) as store:
+            yield store
+
+    def runs(self) -> list[dict[str, Any]]:
+        """All runs in short, the newest first; a damaged one with what is wrong."""
+        out = []
+        for name in self.paths():
+            try:
+                with self.open(name) as store:
+                    out.append({"name": name, "created": store.created, **store.counts(), "settings": store.settings})
+            except UsageError as error:
+                out.append({"name": name, "created": 0.0, "error": str(error)})
+        return sorted(out, key=lambda run: -run["created"])
+
+    def run(self, name: str) -> dict[str, Any]:
+        """A run with its result table and its curves."""
+        with self.open(name) as store:
+            curves: dict[str, list[list[float]]] = {}
+            for step, metric, value in store.metrics():
+                curves.setdefault(metric, []).append([step, value])
+            return {
+                "name": name,
+                "created": store.created,
+                **store.counts(),
+                "settings": store.settings,
+                "table": table(scored(store)),
+                "curves": curves,
+            }
+
+    def episodes(self, name: str, *, offset: int, limit: int, system: str, ending: str, text: str) -> dict[str, Any]:
+        """A page of a run's episodes, the newest first, with the question's words and the scores."""
+        with self.open(name) as store:
+            questions = {(q.dataset, q.id): q for q in store.questions()}
+            wanted = text.lower()
+            found = []
+            for summary in store.summaries(system=system or None):
+                question = questions[summary.dataset, summary.question]
+                if ending and summary.stop_reason != ending:
+                    continue
+                if wanted and wanted not in question.question.lower() and wanted not in summary.answer.lower():
+                    continue
+                found.append({**asdict(summary), "question": question.question, "expected": list(question.answers)})
+            found.reverse()
+            page = found[offset : offset + limit]
+            for row in page:
+                row["scores"] = {score.metric: score.value for score in store.scores(row["id"])}
+            waiting = [] if offset or system or text or ending else self._interrupted(store)
+            return {"total": len(found), "episodes": page, "interrupted": waiting}
+
+    def episode(self, name: str, identifier: str) -> dict[str, Any]:
+        """A stored episode in full, or, of an interrupted one, what its events tell."""
+        with self.open(name) as store:
+            try:
+                episode = store.episode(identifier)
+            except UsageError:
+                events = store.events(identifier)
+                if not events:
+                    raise Problem(404, f"the run {name!r} has no episode {identifier!r}") from None
+                return {**_begun(identifier, events), "status": "interrupted", "run": name}
+            scores = {score.metric: score.value for score in store.scores(identifier)}
+            return {**shown(episode), "status": ended(episode), "run": name, "scores": scores}
+
+    def events(self, name: str, identifier: str, after: int) -> tuple[list[Event], str]:
+        """The events of an episode behind `after`, and its status."""
+        with self.open(name) as store:
+            events = store.events(identifier, after=after)
+            try:
+                status = ended(store.episode(identifier, events=False))
+            except UsageError:
+                if not events and not store.events(identifier):
+                    raise Problem(404, f"the run {name!r} has no episode {identifier!r}") from None
+                status = "interrupted"
+            return events, status
+
+    def asked(self, identifier: str) -> Question | None:
+        """The question that was asked under an id, with what it was asked of."""
+        if ASKED not in self.paths():
+            return None
+        with self.open(ASKED) as store:
+            return next((q for q in store.questions() if q.id == identifier), None)
+
+    def system_of(self, identifier: str) -> str:
+        """Which system an asked episode was of, finished or not."""
+        with self.open(ASKED) as store:
+            events = store.events(identifier)
+            return str(events[0].data.get("system", "")) if events else ""
+
+    def _interrupted(self, store: RunStore) -> list[dict[str, Any]]:
+        return [
+            {k: v for k, v in _begun(identifier, store.events(identifier)).items() if k != "events"}
+            for identifier in store.interrupted()
+        ]
+
+
+def shown(episode: Episode) -> dict[str, Any]:
+    """An episode as the page gets it: without token ids, which are many and which nobody reads."""
+    data = to_dict(episode)
+    for trajectory in data.get("trajectories", ()):
+        for segment in trajectory.get("segments", ()):
+            segment["tokens"] = len(segment.pop("token_ids", ()))
+            segment.pop("logprobs", None)
+    return data
+
+
+def ended(episode: Episode) -> str:
+    """The status of a job that an episode stands for."""
+    endings = {"cancelled": "cancelled", "interrupted": "interrupted", "failed": "failed", "crashed": "failed"}
+    return endings.get(episode.stop_reason, "finished")
+
+
+def _begun(identifier: str, events: list[Event]) -> dict[str, Any]:
+    start = events[0].data if events else {}
+    return {
+        "id": identifier,
+        "question": {"id": identifier, "question": start.get("question", "")},
+        "system": start.get("system", ""),
+        "model": start.get("model", ""),
+        "events": [to_dict(event) for event in events],
+    }

@@ -1,0 +1,148 @@
+"""A real server on loopback, on scripted engines and a real index."""
+
+import asyncio
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+
+from subquest import Index
+from subquest.engine.scripted import ScriptedEngine
+from subquest.record import Document
+from subquest.serve.agents import Agents
+from subquest.serve.app import Server, address, bind, serving
+from subquest.serve.indexes import Indexes
+from subquest.serve.settings import Settings
+from subquest.serve.state import State
+from subquest.systems.registry import get
+
+from ..systems.fakes import DOCUMENTS
+
+QUESTION = "Where was the designer of the Orvane Bridge born?"
+
+
+def reply(context: Any) -> str:
+    """A model that answers the two-hop question however often it is asked."""
+    if context.role == "planner":
+        tasks = ["Who designed the Orvane Bridge?", "Where was Mila Torrun born?"]
+        return f"<task>{tasks[context.turn]}</task>" if context.turn < 2 else "<answer>Kestel</answer>"
+    first = "Orvane Bridge?" in context.text
+    if context.turn == 0:
+        return f"<search>{'Orvane Bridge designer' if first else 'Mila Torrun born'}</search>"
+    return f"<refine>Found.</refine><result>{'Mila Torrun' if first else 'Kestel'}</result>"
+
+
+class Running:
+    """A server in a thread of its own."""
+
+    def __init__(self, url: str, server: Server, state: State, loop: asyncio.AbstractEventLoop) -> None:
+        self.url, self.server, self.state, self.loop = url, server, state, loop
+
+    def client(self, **more: Any) -> httpx2.Client:
+        return httpx2.Client(base_url=self.url, timeout=20, **more)
+
+    def stop(self) -> None:
+        self.server.should_exit = True
+
+
+Start = Callable[..., Any]
+
+
+@contextmanager
+def running(settings: Settings, engines: Mapping[str, Any], documents: tuple[Document, ...]) -> Iterator[Running]:
+    place = settings.indexes.parent / "docs.sq"
+    listening = bind(settings)
+    ready: list[Running] = []
+    began, failed = threading.Event(), []
+
+    async def main() -> None:
+        with Index.open(place) if place.exists() else Index.build(place, documents) as index:
+            indexes = Indexes({"docs": index}, settings.indexes, read_only=settings.read_only)
+            agents = Agents(
+                lambda system, found, search: get(system)(found, search),
+                ["coda", "direct"],
+                {name: {"": engine} for name, engine in engines.items()},
+                indexes,
+            )
+            async with serving(settings, agents) as app:
+                listening.listen(256)
+                server = Server(app)
+                ready.append(Running(address(listening), server, app.state.subquest, asyncio.get_running_loop()))
+                began.set()
+                await server.serve([listening])
+
+    def run() -> None:
+        try:
+            asyncio.run(main())
+        except BaseException as error:
+            failed.append(error)
+            began.set()
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    began.wait(30)
+    if failed:
+        raise failed[0]
+    try:
+        yield ready[0]
+    finally:
+        ready[0].stop()
+        thread.join(30)
+        listening.close()
+        assert not thread.is_alive()
+        if failed:
+            raise failed[0]
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    return Settings(runs=tmp_path / "runs", indexes=tmp_path / "indexes", port=0, grace=2.0)
+
+
+@pytest.fixture
+def start(settings: Settings) -> Start:
+    """Start a server: `with start(running=1) as server`."""
+
+    def begin(
+        script: Any = reply, *, documents: tuple[Document, ...] = DOCUMENTS, models: Any = None, **changed: Any
+    ) -> Any:
+        engines = models or {"default": ScriptedEngine(script)}
+        return running(replace(settings, **changed), engines, documents)
+
+    return begin
+
+
+@pytest.fixture
+def server(start: Start) -> Iterator[Running]:
+    with start() as found:
+        yield found
+
+
+class Gate:
+    """A model that waits until it is let through."""
+
+    def __init__(self) -> None:
+        self.waiting = 0
+        self._open = threading.Event()
+
+    def open(self) -> None:
+        self._open.set()
+
+    async def __call__(self, context: Any) -> str:
+        if context.role == "planner" and context.turn == 1:
+            self.waiting += 1
+            while not self._open.is_set():
+                await asyncio.sleep(0.01)
+        return reply(context)
+
+
+@pytest.fixture
+def gate() -> Iterator[Gate]:
+    found = Gate()
+    yield found
+    found.open()

@@ -1,0 +1,135 @@
+"""Search over HTTP: the forms that Search-R1 and ReCall speak, and our own."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from subquest import Index
+from subquest.engine.scripted import ScriptedEngine
+from subquest.retrieval.remote import RemoteSearch
+from subquest.serve.indexes import Batched
+
+from ..systems.fakes import DOCUMENTS
+from .conftest import Running, Start
+
+BRIDGE = {"id": "d1", "contents": f'"Orvane Bridge"\n{DOCUMENTS[0].text}'}
+
+
+def test_search_r1(server: Running) -> None:
+    with server.client() as client:
+        scored = client.post("/retrieve", json={"queries": ["Orvane"], "topk": 1, "return_scores": True}).json()
+        assert scored["result"][0][0]["document"] == BRIDGE
+        assert scored["result"][0][0]["score"] > 0
+        plain = client.post("/retrieve", json={"queries": ["Orvane", "nothing at all"]}).json()
+        assert plain == {"result": [[BRIDGE], []]}
+
+
+async def test_our_own_client_reads_it(server: Running) -> None:
+    found = await RemoteSearch(server.url).retrieve(["Orvane", "Kestel"], 3)
+    assert [[hit.document.id for hit in hits] for hits in found] == [["d1"], ["d2"]]
+    assert found[0][0].document.title == "Orvane Bridge"
+
+
+def test_recall(server: Running) -> None:
+    with server.client() as client:
+        assert client.post("/search", json={"query": "Orvane", "top_n": 2}).json() == [BRIDGE]
+        documents, scores = client.post("/search", json={"query": "Orvane", "top_n": 2, "return_score": True}).json()
+        assert (documents, len(scores)) == ([BRIDGE], 1)
+        assert client.post("/batch_search", json={"query": ["Orvane", "zzz"], "top_n": 2}).json() == [[BRIDGE], []]
+
+
+def test_rerank_puts_what_the_model_likes_first(start: Start) -> None:
+    script = ScriptedEngine(lambda context: "yes" if "engineer" in context.text.lower() else "no")
+    documents = [[{"document": {"contents": f'"{d.title}"\n{d.text}'}} for d in DOCUMENTS]]
+    with start(models={"default": script}) as server, server.client() as client:
+        asked = {"queries": ["Who was she?"], "documents": documents, "rerank_topk": 1, "return_scores": True}
+        (best,) = client.post("/rerank", json=asked).json()["result"][0]
+    assert best["document"]["contents"].startswith('"Mila Torrun"')
+    assert best["score"] > 0.5
+
+
+def test_our_own_form_marks_the_sentence(server: Running) -> None:
+    with server.client() as client:
+        (hit,) = client.post("/api/indexes/docs/search", json={"query": "opened 1931", "mode": "bm25"}).json()["hits"]
+        span = hit["highlight"]
+        assert hit["text"][span["start"] : span["end"]] == "It opened in 1931."
+        missing = client.post("/api/indexes/docs/search", json={"query": "x", "mode": "dense"})
+        assert (missing.status_code, "no vectors" in missing.text) == (400, True)
+        assert client.get("/api/indexes/docs/document", params={"id": "d2"}).json()["title"] == "Mila Torrun"
+        assert client.get("/api/indexes/docs/document", params={"id": "d3"}).status_code == 404
+
+
+def test_documents_make_an_index_that_can_be_searched_and_stays(start: Start) -> None:
+    files = [{"name": "C:\\notes\\trip.md", "text": "# Harbour\nThe ferry to Nesvik leaves at noon."}]
+    records = [{"id": "r1", "title": "Nesvik", "text": "Nesvik has one inn."}]
+    with start() as server, server.client() as client:
+        made = client.post("/api/indexes/trip/documents", json={"files": files, "documents": records})
+        assert (made.status_code, made.json()["added"]) == (201, 2)
+        more = {"documents": [{"id": "r2", "title": "", "text": "A second inn opened."}]}
+        assert client.post("/api/indexes/trip/documents", json=more).json()["added"] == 1
+        found = client.post("/retrieve", json={"queries": ["inn"], "index": "trip"}).json()["result"][0]
+        assert {hit["id"] for hit in found} == {"r1", "r2"}
+    with start() as server, server.client() as client:
+        listed = {index["name"]: index for index in client.get("/api/indexes").json()["indexes"]}
+        assert listed["trip"]["documents"] == 3
+        ids = [h["id"] for h in client.post("/search", json={"query": "ferry", "index": "trip"}).json()]
+        assert ids == ["trip.md#1"]
+
+
+@pytest.mark.parametrize("name", ["..", ".hidden", "a b", "x" * 65, "%2e%2e%2fetc"])
+def test_names_that_could_leave_the_folder_are_refused(server: Running, name: str) -> None:
+    with server.client() as client:
+        reply = client.post(f"/api/indexes/{name}/documents", json={"documents": [{"id": "a", "text": "b"}]})
+    assert reply.status_code in (400, 404, 405)
+    assert not list(server.state.settings.indexes.parent.glob("*etc*"))
+    assert not server.state.settings.indexes.exists()
+
+
+def test_a_read_only_server_takes_nothing(start: Start) -> None:
+    with start(read_only=True) as server, server.client() as client:
+        reply = client.post("/api/indexes/x/documents", json={"documents": [{"id": "a", "text": "b"}]})
+    assert reply.status_code == 403
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "message"),
+    [
+        ("/retrieve", {"queries": "Orvane"}, "`queries` must be a list of texts"),
+        ("/retrieve", {"queries": ["x"], "topk": 0}, "`topk` must be a whole number from 1"),
+        ("/retrieve", {"queries": ["x"], "topk": True}, "`topk` must be a whole number from 1"),
+        ("/retrieve", {"queries": ["x"], "index": "no"}, "no index 'no'"),
+        ("/search", {}, "`query` must be a text, not nothing"),
+        ("/rerank", {"queries": ["a"], "documents": []}, "one list of documents a query"),
+        ("/api/indexes/docs/documents", {"files": [{"name": "a.jsonl", "text": "{"}]}, "a.jsonl, line 1"),
+        ("/api/indexes/docs/documents", {"documents": [{"text": "x"}]}, "document 1"),
+        ("/api/indexes/docs/documents", {}, "no text"),
+    ],
+)
+def test_wrong_requests_are_named(server: Running, path: str, body: dict[str, Any], message: str) -> None:
+    with server.client() as client:
+        reply = client.post(path, json=body)
+    assert 400 <= reply.status_code < 500
+    assert message in reply.json()["error"]["message"]
+
+
+async def test_requests_of_one_moment_share_a_search(tmp_path: Any) -> None:
+    calls = []
+
+    class Counted(Index):
+        def search_many(self, queries: Any, *args: Any, **more: Any) -> Any:
+            calls.append(list(queries))
+            return super().search_many(queries, *args, **more)
+
+    Index.build(tmp_path / "docs.sq", DOCUMENTS).close()
+    with Counted(tmp_path / "docs.sq") as index:
+        batched = Batched(index)
+        words = ["Orvane", "Kestel"] * 20
+        found = await asyncio.gather(*(batched.retrieve([word], 1) for word in words))
+        assert [hits[0][0].document.id for hits in found] == ["d1", "d2"] * 20
+        assert len(calls) <= 2
+        mixed = await asyncio.gather(
+            batched.search(["Orvane"], 1), batched.search(["Orvane"], 1, "dense"), return_exceptions=True
+        )
+        assert isinstance(mixed[0], list)
+        assert "no vectors" in str(mixed[1])
