@@ -1,0 +1,391 @@
+"""HiRA's control flow, driven by a scripted model: who is asked what, and what each role sees."""
+
+import asyncio
+import json
+
+import pytest
+
+from subquest.engine.scripted import ScriptedEngine
+from subquest.errors import EngineUnavailable, UsageError
+from subquest.record import Document, Hit
+from subquest.systems.coda import CoDA
+from subquest.systems.hira import Desk, Expert, HiRA, Report, SystemExpert
+
+CALL = "<|begin_call_subtask|>{}<|end_call_subtask|>"
+
+
+class Facts:
+    """An index of a few sentences that finds whatever shares a word with the query."""
+
+    name = "facts"
+
+    def __init__(self, **texts):
+        self.texts = texts or {
+            "kelm": "Kelm lies on the river Ostel. The mayor of Kelm is Ida Brandt.",
+            "ida": "Ida Brandt was born in Brunn.",
+        }
+        self.queries = []
+
+    async def retrieve(self, queries, k):
+        self.queries += queries
+        return [
+            [
+                Hit(Document(i, i.title(), text), 1.0)
+                for i, text in self.texts.items()
+                if set(query.lower().split()) & set(text.lower().replace(".", "").split())
+            ][:k]
+            for query in queries
+        ]
+
+
+def selection(name):
+    return json.dumps({"reason": "fits", "selected_agent_name": name})
+
+
+def distilled(conclusion, facts=(), resources=None):
+    memory = {"fact_memory": list(facts), "resource_memory": resources or {}}
+    return json.dumps({"conclusion": {"reasoning_process": "looked", "final_conclusion": conclusion}, "memory": memory})
+
+
+def script(**replies):
+    return ScriptedEngine(replies)
+
+
+def prompts(episode, role):
+    return ["".join(s.text for s in t.segments if s.kind == "prompt") for t in episode.by_role(role)]
+
+
+def two_step(second_plan):
+    """A planner with two sub-tasks; the second expert plans as the function says, from what it sees."""
+
+    def reply(context):
+        if context.role == "planner":
+            done = context.text.count("<|end_subtask_result|>") - 1  # one stands in the instructions
+            tasks = ["Who is the mayor of Kelm?", "Where was the mayor of Kelm, Ida Brandt, born?"]
+            return CALL.format(tasks[done]) if done < 2 else "So the answer is \\boxed{Brunn}."
+        if context.role == "coordinator":
+            if "choose the expert" in context.text:
+                return selection("search")
+            if "choose from a memory" in context.text:
+                return "Memory Fact 1"
+            if "Who is the mayor" in context.text:
+                facts = ["The mayor of Kelm is Ida Brandt, born in Brunn. [Source: kelm]"]
+                return distilled("Ida Brandt", facts)
+            return distilled("Brunn")
+        if context.turn == 0:
+            return second_plan(context) if "born?" in context.text else '{"query_plan": ["mayor Kelm"]}'
+        return "It is \\boxed{Brunn}." if "born?" in context.text else "The mayor is \\boxed{Ida Brandt}."
+
+    return ScriptedEngine(reply)
+
+
+async def test_results_are_inserted_into_the_planners_own_reasoning():
+    engine = script(
+        planner=["I need the mayor. " + CALL.format("Who is the mayor of Kelm?") + "\n\n", "Good. \\boxed{Ida Brandt}"],
+        coordinator=[selection("search"), distilled("Ida Brandt is mayor")],
+        search=['{"query_plan": ["mayor Kelm", "Kelm"]}', "Kelm (kelm) says: \\boxed{Ida Brandt}"],
+    )
+    episode = await HiRA(engine, Facts()).solve("Who is the mayor of Kelm?")
+    assert (episode.answer, episode.stop_reason, episode.errors) == ("Ida Brandt", "answered", ())
+    (planner,) = episode.by_role("planner")
+    kinds = [s.kind for s in planner.segments]
+    assert kinds == ["prompt", "agent", "env", "agent"] or kinds == ["prompt", "prompt", "agent", "env", "agent"]
+    env = next(s.text for s in planner.segments if s.kind == "env")
+    assert env.startswith("<|begin_subtask_result|>Result of the search expert: looked")
+    assert "Final conclusion: Ida Brandt is mayor<|end_subtask_result|>" in env
+    assert episode.usage.searches == 2
+    assert [e.id for e in episode.evidence] == ["kelm"]
+
+
+async def test_the_planner_sees_no_document():
+    facts = Facts(kelm="Kelm " + " ".join(f"word{n}" for n in range(200)))
+    long = facts.texts["kelm"]
+    engine = script(
+        planner=[CALL.format("Tell me about Kelm"), "\\boxed{x}"],
+        coordinator=[selection("search"), distilled(long)],
+        search=['{"query_plan": ["Kelm"]}', "\\boxed{x}"],
+    )
+    episode = await HiRA(engine, facts).solve("What about Kelm?")
+    (planner,) = episode.by_role("planner")
+    assert " ".join(long.split()[:60]) not in planner.text
+    assert any(e.kind == "limit" and "raw document" in e.data["what"] for e in episode.events)
+
+
+async def test_subtasks_issued_together_run_concurrently_and_come_back_in_order():
+    running, most = 0, 0
+
+    class Slow(Expert):
+        name = "slow"
+        description = "waits"
+
+        async def run(self, desk):
+            nonlocal running, most
+            running, most = running + 1, max(most, running + 1)
+            await asyncio.sleep(0.05 if "one" in desk.task else 0.01)
+            running -= 1
+            return Report(f"did {desk.task}", f"done {desk.task}")
+
+    engine = ScriptedEngine(
+        lambda c: (
+            (CALL.format("one") + "\n" + CALL.format("two") if c.turn == 0 else "\\boxed{both}")
+            if c.role == "planner"
+            else distilled("done " + ("one" if "Task: one" in c.text else "two"))
+        )
+    )
+    episode = await HiRA(engine, experts="", plug_ins=[Slow()]).solve("Both?")
+    assert (episode.answer, most) == ("both", 2)
+    told = next(s.text for s in episode.by_role("planner")[0].segments if s.kind == "env")
+    assert told.index("done one") < told.index("done two")
+    assert told.count("<|begin_subtask_result|>") == 2
+    ids = [t.id for t in episode.trajectories]
+    assert len(ids) == len(set(ids))
+
+
+async def test_a_result_that_the_model_has_begun_is_only_continued():
+    engine = script(
+        planner=[CALL.format("Kelm?") + "\n<|begin_subtask_result|>made up", "\\boxed{x}"],
+        coordinator=[selection("search"), distilled("real")],
+        search=['{"query_plan": []}', "\\boxed{x}"],
+    )
+    episode = await HiRA(engine, Facts()).solve("Kelm?")
+    text = episode.by_role("planner")[0].text
+    assert "made up" not in text
+    assert text.count("<|begin_subtask_result|>") == 2  # one in the instructions, one written by the model
+    assert "<|begin_subtask_result|>Result of" in text
+
+
+async def test_memory_reaches_the_second_expert_which_then_searches_less():
+    """The defect of the published code: a fact found by the first expert stands in the prompt of the second."""
+
+    def plan(context):
+        known = "born in Brunn" in context.messages[-1].content.partition("Task:")[0]
+        return '{"query_plan": []}' if known else '{"query_plan": ["Ida Brandt born", "Brunn"]}'
+
+    with_memory, without = Facts(), Facts()
+    episode = await HiRA(two_step(plan), with_memory).solve("Where was the mayor of Kelm born?")
+    fact = "The mayor of Kelm is Ida Brandt, born in Brunn. [Source: kelm]"
+    first, second = prompts(episode, "search")
+    assert fact not in first
+    assert f"Memory Fact 1: {fact}" in second
+    assert [e.data["action"] for e in episode.events if e.kind == "memory"] == ["add", "recall"]
+
+    bare = await HiRA(two_step(plan), without, memory=False).solve("Where was the mayor of Kelm born?")
+    assert fact not in prompts(bare, "search")[1]
+    assert (episode.answer, bare.answer) == ("Brunn", "Brunn")
+    assert (len(with_memory.queries), len(without.queries)) == (1, 3)
+    assert episode.usage.searches < bare.usage.searches
+
+
+async def test_without_memory_the_coordinator_is_asked_for_none():
+    engine = two_step(lambda c: '{"query_plan": ["Ida"]}')
+    episode = await HiRA(engine, Facts(), preset="no-memory").solve("Where was the mayor of Kelm born?")
+    assert [t.task.split(":")[0] for t in episode.by_role("coordinator")] == ["select", "distil_no_memory"] * 2
+    assert all("fact_memory" not in p for p in prompts(episode, "coordinator"))
+
+
+async def test_without_transfer_the_planner_names_the_expert_and_reads_its_raw_output():
+    engine = script(
+        planner=[CALL.format("search: Who is the mayor of Kelm?"), "\\boxed{Ida Brandt}"],
+        coordinator=[distilled("unseen conclusion", ["The mayor is Ida Brandt [Source: kelm]"])],
+        search=['{"query_plan": ["mayor Kelm"]}', "Raw thoughts, then \\boxed{Ida Brandt}"],
+    )
+    episode = await HiRA(engine, Facts(), preset="no-transfer").solve("Who is the mayor of Kelm?")
+    text = episode.by_role("planner")[0].text
+    assert "Raw thoughts" in text
+    assert "The mayor of Kelm is Ida Brandt." in text
+    assert "unseen conclusion" not in text
+    assert "- search: Looks up facts" in prompts(episode, "planner")[0]
+    assert [t.task for t in episode.by_role("search")] == ["Who is the mayor of Kelm?"]
+    assert [t.task.split(":")[0] for t in episode.by_role("coordinator")] == ["distil"]
+
+
+async def test_the_planner_may_be_left_without_descriptions_of_the_experts():
+    def engine():
+        return script(planner=["\\boxed{x}"])
+
+    told = await HiRA(engine(), Facts()).solve("q")
+    untold = await HiRA(engine(), Facts(), preset="no-expert-info").solve("q")
+    assert "Looks up facts" in prompts(told, "planner")[0]
+    assert "Looks up facts" not in prompts(untold, "planner")[0]
+
+
+@pytest.mark.parametrize(
+    ("preset", "left"),
+    [
+        ("no-search", {"code", "multimodal"}),
+        ("no-code", {"search", "deep", "multimodal"}),
+        ("no-multimodal", {"search", "deep", "code"}),
+    ],
+)
+def test_experts_can_be_left_out(preset, left):
+    assert set(HiRA(script(planner=[]), preset=preset).experts) == left
+
+
+@pytest.mark.parametrize(
+    "reply", ["I choose nobody.", '{"selected_agent_name": "oracle"}', "", '{"selected_agent_name": 7}', "{"]
+)
+async def test_a_bad_choice_falls_back_to_the_cheapest_expert_visibly(reply):
+    engine = script(
+        planner=[CALL.format("Who?"), "\\boxed{x}"],
+        coordinator=[reply, distilled("x")],
+        search=['{"query_plan": []}', "\\boxed{x}"],
+    )
+    episode = await HiRA(engine, Facts()).solve("Who?")
+    assert episode.by_role("search")
+    notes = [e.data["message"] for e in episode.events if e.kind == "error"]
+    assert any("search, the cheapest, takes the task" in note for note in notes)
+
+
+@pytest.mark.parametrize(
+    "reply", ['Best is the "code" expert.', '```json\n{"selected_agent_name": "Code-Agent",}\n```']
+)
+async def test_a_choice_in_other_words_is_understood(reply):
+    engine = script(
+        planner=[CALL.format("2+2?"), "\\boxed{4}"], coordinator=[reply, distilled("4")], code=["It is \\boxed{4}"]
+    )
+    episode = await HiRA(engine).solve("2+2?")
+    assert [t.role for t in episode.trajectories if t.role == "code"] == ["code"]
+
+
+async def test_reasoning_that_cannot_be_distilled_is_passed_on_as_the_experts_conclusion():
+    engine = script(
+        planner=[CALL.format("Who?"), "\\boxed{x}"],
+        coordinator=[selection("search"), "no json here"],
+        search=['{"query_plan": []}', "\\boxed{Ida}"],
+    )
+    episode = await HiRA(engine, Facts()).solve("Who?")
+    assert "search expert: Ida<|end_subtask_result|>" in episode.by_role("planner")[0].text
+    assert any("could not be distilled" in e.data.get("message", "") for e in episode.events)
+
+
+async def test_a_chain_beyond_the_coordinators_window_keeps_head_and_tail():
+    class Talker(Expert):
+        name = "talker"
+        description = "talks"
+
+        async def run(self, desk):
+            return Report("BEGIN " + "blah " * 50_000 + "END", "x")
+
+    engine = script(planner=[CALL.format("Talk"), "\\boxed{x}"], coordinator=[distilled("x")])
+    episode = await HiRA(engine, experts="", plug_ins=[Talker()], chain_tokens=1000).solve("Talk")
+    (chain,) = prompts(episode, "coordinator")
+    assert "BEGIN" in chain
+    assert "END" in chain
+    assert "the middle is left out" in chain
+    assert len(chain.split()) < 1400
+    assert any("reasoning" in e.data["what"] for e in episode.events if e.kind == "limit")
+
+
+async def test_at_most_so_many_subtasks_then_an_answer_is_forced():
+    engine = ScriptedEngine(
+        lambda c: (
+            ("\\boxed{forced}" if "No sub-tasks are left" in c.text else CALL.format(f"task {c.turn}"))
+            if c.role == "planner"
+            else selection("search")
+            if "choose the expert" in c.text
+            else "none"
+            if "choose from a memory" in c.text
+            else distilled("x")
+            if c.role == "coordinator"
+            else '{"query_plan": []}'
+            if c.turn == 0
+            else "\\boxed{x}"
+        )
+    )
+    episode = await HiRA(engine, Facts(), subtasks=3).solve("q")
+    assert len(episode.by_role("search")) == 3
+    assert (episode.answer, episode.forced, episode.stop_reason) == ("forced", True, "forced")
+
+
+async def test_a_planner_without_action_is_reminded_then_forced():
+    engine = script(planner=["Hmm.", "Let me think.", "Well.", "\\boxed{late}"])
+    episode = await HiRA(engine, Facts()).solve("q")
+    assert (episode.answer, episode.forced) == ("late", True)
+    assert episode.by_role("planner")[0].format_errors.count("no action") == 2
+
+
+async def test_failures_of_models_and_searches_are_recorded_and_survived():
+    class Broken(Facts):
+        async def retrieve(self, queries, k):
+            from subquest.tools.websearch import SearchRefused
+
+            raise SearchRefused("the key is wrong")
+
+    engine = script(
+        planner=[CALL.format("Who?"), "\\boxed{x}"],
+        coordinator=[EngineUnavailable("down"), distilled("x")],
+        search=['{"query_plan": ["a"]}', "\\boxed{unknown}"],
+    )
+    episode = await HiRA(engine, Broken()).solve("Who?")
+    assert episode.answer == "x"
+    assert {f.where for f in episode.errors} == {"engine", "search"}
+    assert "The search failed: the key is wrong" in episode.by_role("search")[0].text
+
+
+async def test_an_expert_that_fails_is_a_result_too():
+    engine = script(
+        planner=[CALL.format("Who?"), "\\boxed{x}"],
+        coordinator=[selection("search"), distilled("nothing")],
+        search=[EngineUnavailable("down")],
+    )
+    episode = await HiRA(engine, Facts()).solve("Who?")
+    assert episode.answer == "x"
+    assert any(f.where == "engine" for f in episode.errors)
+
+
+async def test_without_any_search_the_reason_is_told():
+    engine = script(
+        planner=[CALL.format("Who?"), "\\boxed{x}"],
+        coordinator=[selection("search"), distilled("x")],
+        search=['{"query_plan": ["a"]}', "\\boxed{x}"],
+    )
+    episode = await HiRA(engine).solve("Who?")
+    assert "SEARXNG_URL" in episode.errors[0].message
+
+
+async def test_another_system_is_an_expert_as_it_is():
+    inner = ScriptedEngine(
+        {
+            "planner": ["<task>Who is the mayor of Kelm?</task>", "<answer>Ida Brandt</answer>"],
+            "executor": ["<search>mayor Kelm</search>", "<result>Ida Brandt is mayor.</result>"],
+        }
+    )
+    outer = script(
+        planner=[CALL.format("Mayor of Kelm?"), "\\boxed{Ida Brandt}"], coordinator=[distilled("Ida Brandt")]
+    )
+    hira = HiRA(outer, Facts(), experts="", plug_ins=[SystemExpert(CoDA(inner, Facts()))])
+    episode = await hira.solve("Who?")
+    assert episode.answer == "Ida Brandt"
+    roles = [(t.role, t.parent is None) for t in episode.trajectories]
+    assert roles == [("planner", True), ("planner", False), ("executor", False), ("coordinator", False)]
+    assert "Ida Brandt is mayor." in prompts(episode, "coordinator")[0]
+    assert [e.id for e in episode.evidence] == ["kelm"]
+    assert set(HiRA(outer, Facts(), experts="search,coda").experts) == {"search", "coda"}
+
+
+async def test_an_expert_from_a_file(tmp_path):
+    file = tmp_path / "mine.py"
+    file.write_text(
+        "from subquest.systems.hira import Expert, Report\n"
+        "class Echo(Expert):\n"
+        "    name = 'echo'\n    description = 'repeats'\n    cost = 0\n"
+        "    async def run(self, desk):\n        return Report('thought', desk.task.upper())\n"
+    )
+    engine = script(planner=[CALL.format("hello"), "\\boxed{x}"], coordinator=["not json"])
+    episode = await HiRA(engine, experts=f"{file}:Echo").solve("q")
+    assert "echo expert: HELLO" in episode.by_role("planner")[0].text
+
+
+def test_wrong_experts_and_settings_are_named(tmp_path):
+    with pytest.raises(UsageError, match="no system 'serach'"):
+        HiRA(script(planner=[]), experts="serach")
+    with pytest.raises(UsageError, match="at least one expert"):
+        HiRA(script(planner=[]), experts="")
+    with pytest.raises(UsageError, match="egress must be one of"):
+        HiRA(script(planner=["\\boxed{x}"]), egress="open").ask("q")
+    with pytest.raises(UsageError, match="does not exist"):
+        HiRA(script(planner=["\\boxed{x}"]), files=str(tmp_path / "none.csv")).ask("q")
+
+
+def test_desk_is_public():
+    assert {"task", "memory", "kit"} <= set(Desk.__dataclass_fields__)
