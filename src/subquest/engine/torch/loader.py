@@ -109,35 +109,40 @@ _TOP = {"token_embd.weight": "model.embed_tokens.weight", "output_norm.weight": 
 
 
 def _from_gguf(path: Path) -> Source:
+    from transformers import AutoTokenizer
+
+    config, state = read_gguf(path)
+    tokenizer = AutoTokenizer.from_pretrained(path.parent, gguf_file=path.name)
+    return Source(path.stem, config, state, tokenizer, tuple(_as_ids(tokenizer.eos_token_id)))
+
+
+def read_gguf(path: Path) -> tuple[Any, dict[str, Tensor]]:
+    """Configuration and parameters of a GGUF file, under the names that transformers gives them, in fp32."""
     try:
         import gguf
     except ImportError:
         raise MissingDependency("the package gguf", "train") from None
-    from transformers import AutoTokenizer
-
     try:
         reader = gguf.GGUFReader(path)
     except (ValueError, OSError) as error:
         raise DataError(f"{path} is not a readable GGUF file: {error}") from None
     config = _gguf_config(reader, path)
-    rows = {t.name: torch.tensor(gguf.dequantize(t.data, t.tensor_type)) for t in reader.tensors}
+    heads = {"attn_q": config.num_attention_heads, "attn_k": config.num_key_value_heads}
     state: dict[str, Tensor] = {}
-    for name, tensor in rows.items():
-        block = re.fullmatch(r"blk\.(\d+)\.(\w+)\.(weight|bias)", name)
-        if name in _TOP:
-            state[_TOP[name]] = tensor
+    for entry in reader.tensors:
+        tensor = torch.tensor(gguf.dequantize(entry.data, entry.tensor_type))
+        block = re.fullmatch(r"blk\.(\d+)\.(\w+)\.(weight|bias)", entry.name)
+        if entry.name in _TOP:
+            state[_TOP[entry.name]] = tensor
         elif block and block[2] in _NAMES:
-            if config.model_type == "llama" and block[2] in ("attn_q", "attn_k"):
-                tensor = _unpermute(
-                    tensor, config.num_attention_heads if block[2] == "attn_q" else config.num_key_value_heads
-                )
+            if config.model_type == "llama" and block[2] in heads:
+                tensor = _unpermute(tensor, heads[block[2]])
             state[f"model.layers.{block[1]}.{_NAMES[block[2]]}.{block[3]}"] = tensor
-        elif name != "rope_freqs.weight":
-            raise EngineRefused(f"{path} has a tensor {name} that no Llama, Qwen2 or Qwen3 model has")
+        else:
+            raise EngineRefused(f"{path} has a tensor {entry.name} that no Llama, Qwen2 or Qwen3 model has")
     if config.tie_word_embeddings:
         state["lm_head.weight"] = state["model.embed_tokens.weight"]
-    tokenizer = AutoTokenizer.from_pretrained(path.parent, gguf_file=path.name)
-    return Source(path.stem, config, state, tokenizer, tuple(_as_ids(tokenizer.eos_token_id)))
+    return config, state
 
 
 def _unpermute(tensor: Tensor, heads: int) -> Tensor:
