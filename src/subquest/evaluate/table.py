@@ -26,7 +26,7 @@ class Scored(NamedTuple):
 
 
 def scored(store: RunStore) -> list[Scored]:
-    """Every question's newest attempt, in the order of the questions."""
+    """Every question's newest attempt, in an order that does not depend on which finished first."""
     questions = {(q.dataset, q.id): q for q in store.questions()}
     scores: dict[str, dict[str, float]] = {}
     for episode, metric, value in store.scores():
@@ -38,7 +38,7 @@ def scored(store: RunStore) -> list[Scored]:
             newest[key] = summary
     return [
         Scored(s.id, s.dataset, s.system, questions[s.dataset, s.question], scores.get(s.id, {}))
-        for s in newest.values()
+        for _, s in sorted(newest.items())
     ]
 
 
@@ -77,10 +77,15 @@ def broken_down(rows: Iterable[Scored], field: str) -> dict[str, list[Scored]]:
     """Rows by a field of the question, or of its meta: hops, type, level, difficulty, ..."""
     groups: dict[str, list[Scored]] = {}
     for row in rows:
-        value = getattr(row.question, field, None) if hasattr(Question, field) else row.question.meta.get(field)
-        if value not in (None, "", ()):
-            groups.setdefault(str(value), []).append(row)
+        if value := field_of(row.question, field):
+            groups.setdefault(value, []).append(row)
     return dict(sorted(groups.items()))
+
+
+def field_of(question: Question, field: str) -> str:
+    """A field of the question, or of its meta, as a text; empty where it says nothing."""
+    value = getattr(question, field, None) if hasattr(Question, field) else question.meta.get(field)
+    return "" if value in (None, "", ()) else str(value)
 
 
 def _round(value: float) -> float | None:

@@ -1,0 +1,58 @@
+"""`subquest report RUN...`: one page with tables, charts and traces, or the table for a paper or a program."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from pathlib import Path
+
+from ..errors import UsageError
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("runs", nargs="+", metavar="RUN", help="runs of `subquest eval`, files or folders")
+    parser.add_argument(
+        "--out", type=Path, metavar="FILE", help="where to write (default: report.html; tables: stdout)"
+    )
+    parser.add_argument("--metric", default="em", metavar="NAME", help="what is compared and drawn (default: em)")
+    parser.add_argument("--baseline", metavar="SYSTEM", help="compare with this system (default: the best of each set)")
+    parser.add_argument("--traces", type=int, default=8, metavar="N", help="wrong answers in full, a system and set")
+    parser.add_argument("--title", default="", help="title of the page")
+    form = parser.add_mutually_exclusive_group()
+    form.add_argument("--json", action="store_true", help="the table as one JSON document")
+    form.add_argument("--markdown", action="store_true", help="the table in Markdown")
+    form.add_argument("--latex", action="store_true", help="the table in LaTeX (booktabs)")
+
+
+def run(args: argparse.Namespace) -> int:
+    from ..evaluate.report import latex, load, markdown, page
+
+    if args.traces < 0:
+        raise UsageError("--traces cannot be negative")
+    content = load(args.runs, metric=args.metric, reference=args.baseline)
+    if args.json:
+        return _put(json.dumps(content.table()) + "\n", args.out)
+    if args.markdown:
+        return _put(markdown(content), args.out)
+    if args.latex:
+        return _put(latex(content), args.out)
+    return _put(page(content, title=args.title, traces=args.traces), args.out or Path("report.html"))
+
+
+def _put(text: str, path: Path | None) -> int:
+    """To stdout, or into a file that is replaced whole."""
+    if path is None:
+        sys.stdout.write(text)
+        return 0
+    scratch = path.with_name(f".{path.name}.{os.getpid()}.new")
+    try:
+        scratch.write_text(text, encoding="utf-8")
+        os.replace(scratch, path)
+    except OSError as error:
+        raise UsageError(f"cannot write {path}: {error.strerror}") from None
+    finally:
+        scratch.unlink(missing_ok=True)
+    print(f"written to {path}", file=sys.stderr)
+    return 0

@@ -1,0 +1,7 @@
+"""Reports: runs as one page that needs nothing but a browser, and as tables for papers."""
+
+from .content import Content, load
+from .page import page
+from .text import latex, markdown
+
+__all__ = ["Content", "latex", "load", "markdown", "page"]

@@ -1,0 +1,257 @@
+"""The page: one HTML file with its style, script, charts and traces inside. It may not load anything from anywhere."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from html import escape
+from importlib.resources import files
+from typing import Any
+
+from ...plots import COLOURS, DARK_COLOURS, palette
+from .content import OUTCOME_NOTES, OUTCOMES, Content, Entry, traced
+from .figures import by_field, by_k, calibration, cost, intervals
+from .trace import trace
+
+POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"
+SHOWN = (("em", "EM"), ("f1", "F1"), ("cem", "CEM"), ("judge", "judge"), ("sepr", "plan score"))
+COSTS = (
+    ("prompt_tokens", "tokens read", 0), ("completion_tokens", "written", 0), ("peak_context", "longest context", 0),
+    ("model_calls", "model calls", 1), ("searches", "searches", 1), ("tool_calls", "other tools", 1),
+    ("seconds", "seconds", 1), ("cost", "cost", 4),
+)  # fmt: skip
+
+
+def page(content: Content, *, title: str = "", traces: int = 8) -> str:
+    """The report. `traces`: how many wrong answers of each system on each set are shown in full."""
+    title = title or ("Evaluation of " + ", ".join(content.datasets))
+    colours = palette(content.systems)
+    chosen = list(traced(content, traces))
+    anchors = {(e.run, e.row.episode): f"t-{at}" for at, (e, _) in enumerate(chosen)}
+    sections = [_section(content, dataset, colours) for dataset in content.datasets]
+    links = [*((f"set-{at}", name) for at, name in enumerate(content.datasets)), ("list", "Episodes")]
+    links += [("traces", "Traces")] if chosen else []
+    links.append(("settings", "Settings"))
+    numbered = "".join(f'<section id="set-{at}">{text}</section>' for at, text in enumerate(sections))
+    shown = "".join(trace(e, episode, anchors[e.run, e.row.episode]) for e, episode in chosen)
+    return f"""<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta http-equiv="Content-Security-Policy" content="{POLICY}">
+<title>{escape(title)}</title>
+<link rel="icon" href="data:,">
+<style>{_file("page.css")}{_classes()}</style>
+</head>
+<body>
+<main>
+<h1>{escape(title)}</h1>
+<p class="lead">{_lead(content)}</p>
+<nav>{"".join(f'<a href="#{anchor}">{escape(name)}</a>' for anchor, name in links)}</nav>
+{numbered}
+{_list(content)}
+{'<h2 id="traces">Traces</h2><p class="note">Wrong and failed answers, and a few right ones.</p>' if chosen else ""}
+{f'<div class="card">{shown}</div>' if chosen else ""}
+{_settings(content)}
+</main>
+<script type="application/json" id="rows">{_rows(content, anchors)}</script>
+<script>{_file("page.js")}</script>
+</body>
+</html>
+"""
+
+
+def _section(content: Content, dataset: str, colours: Mapping[str, int]) -> str:
+    cells = content.table()[dataset]
+    figures = [intervals(content, dataset, colours), cost(content, dataset, colours), by_k(content, dataset, colours)]
+    breakdowns = content.breakdowns(dataset)
+    if "hops" in breakdowns:
+        figures.append(by_field(content, "hops", breakdowns["hops"], colours))
+    figures.append(calibration(content, dataset, colours))
+    drawn = "".join(f'<figure class="card">{figure}</figure>' for figure in figures if figure)
+    return (
+        f"<h2>{escape(dataset)}</h2>"
+        + _results(content, dataset, cells, colours)
+        + f'<div class="grid-2">{drawn}</div>'
+        + "<h3>What became of the questions</h3>"
+        + _outcomes(content, dataset, cells)
+        + "".join(_breakdown(content, name, groups, colours) for name, groups in breakdowns.items())
+        + "<h3>What it cost, for each question</h3>"
+        + _costs(cells, colours)
+    )
+
+
+def _results(content: Content, dataset: str, cells: Mapping[str, Mapping[str, Any]], colours: Mapping[str, int]) -> str:
+    columns = [(key, name) for key, name in SHOWN if any(c.get(key) is not None for c in cells.values())]
+    extra = [("support_recall", "support found"), ("ece", "ECE"), ("auroc", "AUROC")]
+    extra = [(key, name) for key, name in extra if any(c.get(key) is not None for c in cells.values())]
+    versus = {v.system: v for v in content.comparisons(dataset)}
+    best = {key: max((c[key] for c in cells.values() if c.get(key) is not None), default=None) for key, _ in columns}
+    head = "".join(f"<th>{escape(name)}</th>" for _, name in (*columns, *extra))
+    against = f"<th>against {escape(next(iter(versus.values())).reference)}</th>" if versus else ""
+    rows = []
+    for system, cell in cells.items():
+        row = [f"<td>{_name(system, colours)}</td><td>{cell['n']}</td>"]
+        for key, _ in columns:
+            mark = versus[system].mark if key == content.metric and system in versus else ""
+            kind = ' class="best"' if cell.get(key) == best[key] and len(cells) > 1 else ""
+            span = f'<span class="span">{cell[f"{key}_low"]:.3f}–{cell[f"{key}_high"]:.3f}</span>'
+            row.append(f"<td{kind}>{_value(cell.get(key))}{mark}{span if f'{key}_low' in cell else ''}</td>")
+        row += [f"<td>{_value(cell.get(key))}</td>" for key, _ in extra]
+        row.append(f"<td>{cell['forced']:.0%}</td><td>{cell['failed']:.0%}</td>")
+        if versus:
+            v = versus.get(system)
+            row.append(
+                "<td>–</td>"
+                if v is None
+                else f"<td>{v.result.difference:+.3f}<span class='span'>p {_p(v.adjusted)}, n {v.result.n}</span></td>"
+            )
+        rows.append(f"<tr>{''.join(row)}</tr>")
+    note = (
+        "Means with 95% bootstrap intervals. "
+        + (
+            f"† p &lt; 0.05, ‡ p &lt; 0.01 for {escape(content.metric)} against the reference: paired test on the "
+            "questions both answered (exact McNemar where right and wrong are all there is, else bootstrap), "
+            "Holm-corrected. "
+            if versus
+            else ""
+        )
+        + "Forced answers were given at a limit; failed questions count as wrong."
+    )
+    return (
+        f'<div class="card scroll"><table><thead><tr><th>system</th><th>n</th>{head}<th>forced</th><th>failed</th>'
+        f'{against}</tr></thead><tbody>{"".join(rows)}</tbody></table></div><p class="note">{note}</p>'
+    )
+
+
+def _outcomes(content: Content, dataset: str, cells: Mapping[str, Any]) -> str:
+    rows, seen = [], set[str]()
+    for system in cells:
+        counts = content.outcomes(dataset, system)
+        total = sum(counts.values())
+        seen |= set(counts)
+        bars = "".join(
+            f'<i class="o-{o.replace(" ", "-")}" style="flex:{counts[o]}" title="{o}: {counts[o]} of {total}"></i>'
+            for o in OUTCOMES
+            if counts[o]
+        )
+        rows.append(f'<div class="stackrow"><span>{escape(system)}</span><div class="stack">{bars}</div></div>')
+    legend = "".join(
+        f'<span><i class="o-{o.replace(" ", "-")}"></i>{o}: {OUTCOME_NOTES[o]}</span>' for o in OUTCOMES if o in seen
+    )
+    errors = [
+        f"{escape(system)}: " + ", ".join(f"{escape(place)} {n}" for place, n in sorted(content.errors[system].items()))
+        for system in cells
+        if system in content.errors
+    ]
+    where = f'<p class="note">Failures met on the way, survived or not. {"; ".join(errors)}.</p>' if errors else ""
+    return f'<div class="card">{"".join(rows)}<div class="legend">{legend}</div></div>{where}'
+
+
+def _breakdown(content: Content, name: str, groups: Mapping[str, Sequence[Entry]], colours: Mapping[str, int]) -> str:
+    systems = [s for s in colours if any(e.row.system == s for group in groups.values() for e in group)]
+    rows = []
+    for value, entries in groups.items():
+        questions = len({e.row.question.id for e in entries})
+        cells = []
+        for system in systems:
+            values = [e.row.scores[content.metric] for e in entries if e.row.system == system]
+            cells.append(f"<td>{sum(values) / len(values):.3f}</td>" if values else "<td>–</td>")
+        rows.append(f"<tr><td>{escape(value)}</td><td>{questions}</td>{''.join(cells)}</tr>")
+    head = "".join(f"<th>{_name(s, colours)}</th>" for s in systems)
+    return (
+        f"<h3>{escape(content.metric.upper())} by {escape(name)}</h3>"
+        f'<div class="card scroll"><table><thead><tr><th>{escape(name)}</th><th>questions</th>{head}</tr></thead>'
+        f"<tbody>{''.join(rows)}</tbody></table></div>"
+    )
+
+
+def _costs(cells: Mapping[str, Mapping[str, Any]], colours: Mapping[str, int]) -> str:
+    columns = [(key, name, digits) for key, name, digits in COSTS if any(c.get(key) for c in cells.values())]
+    head = "".join(f"<th>{name}</th>" for _, name, _ in columns)
+    rows = []
+    for system, cell in cells.items():
+        values = "".join(f"<td>{cell.get(key) or 0:,.{digits}f}</td>" for key, _, digits in columns)
+        roles = [key.removeprefix("tokens_") for key in cell if key.startswith("tokens_")]
+        split = "; ".join(f"{r} {cell[f'tokens_{r}']:,.0f} (peak {cell[f'peak_{r}']:,.0f})" for r in roles)
+        rows.append(f'<tr><td>{_name(system, colours)}</td>{values}<td class="wrap">{escape(split)}</td></tr>')
+    return (
+        f'<div class="card scroll"><table><thead><tr><th>system</th>{head}<th class="wrap">computed tokens by role</th>'
+        "</tr></thead>"
+        f"<tbody>{''.join(rows)}</tbody></table></div>"
+    )
+
+
+def _list(content: Content) -> str:
+    def choice(name: str, label: str, values: Sequence[str]) -> str:
+        options = "".join(f"<option>{escape(v)}</option>" for v in values)
+        return f'<select id="{name}" aria-label="{label}"><option value="">{label}</option>{options}</select>'
+
+    outcomes = [o for o in OUTCOMES if any(e.outcome == o for e in content.entries)]
+    return (
+        '<h2 id="list">Episodes</h2><div class="tools">'
+        '<input id="find" type="search" placeholder="Find in questions and answers" aria-label="Find">'
+        + choice("set", "every set", content.datasets)
+        + choice("system", "every system", content.systems)
+        + choice("outcome", "every outcome", outcomes)
+        + '</div><p class="note" id="count"></p><div class="card scroll"><table id="episodes"><thead><tr>'
+        "<th>outcome</th><th>system</th><th>question</th><th>answer</th><th>gold</th></tr></thead><tbody></tbody>"
+        '</table></div><button id="more" hidden>Show more</button>'
+        "<noscript><p>The list needs JavaScript; everything else on this page does not.</p></noscript>"
+    )
+
+
+def _rows(content: Content, anchors: Mapping[tuple[Any, str], str]) -> str:
+    rows = [
+        {
+            "id": e.row.question.id,
+            "set": e.row.dataset,
+            "system": e.row.system,
+            "outcome": e.outcome,
+            "forced": bool(e.row.scores.get("forced")),
+            "question": e.row.question.question,
+            "answer": e.answer[:300],
+            "gold": " | ".join(e.row.question.answers[:5]),
+            **({"trace": anchor} if (anchor := anchors.get((e.run, e.row.episode))) else {}),
+        }
+        for e in content.entries
+    ]
+    return json.dumps(rows, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")
+
+
+def _settings(content: Content) -> str:
+    blocks = "".join(
+        f"<h3>{escape(path)}</h3><pre>{escape(json.dumps(found, indent=2, ensure_ascii=False))}</pre>"
+        for path, found in content.settings.items()
+    )
+    return f'<h2 id="settings">Settings of the runs</h2>{blocks}'
+
+
+def _lead(content: Content) -> str:
+    questions = len({(e.row.dataset, e.row.question.id) for e in content.entries})
+    models = list(dict.fromkeys(str(s.get("model", "")) for s in content.settings.values() if s.get("model")))
+    text = f"{len(content.systems)} systems, {questions:,} questions, {len(content.entries):,} episodes"
+    return escape(text + (f"; model {', '.join(models)}" if models else ""))
+
+
+def _classes() -> str:
+    light = "".join(f".c{at}{{color:{colour}}}" for at, colour in enumerate(COLOURS))
+    dark = "".join(f".c{at}{{color:{colour}}}" for at, colour in enumerate(DARK_COLOURS))
+    return f"{light}@media(prefers-color-scheme:dark){{{dark}}}"
+
+
+def _name(system: str, colours: Mapping[str, int]) -> str:
+    return f'<span class="c{colours[system] % len(COLOURS)}"><span class="key"></span></span>{escape(system)}'
+
+
+def _value(value: Any) -> str:
+    return "–" if value is None else f"{value:.3f}"
+
+
+def _p(value: float) -> str:
+    return "&lt; 0.001" if value < 0.001 else f"{value:.3f}"
+
+
+def _file(name: str) -> str:
+    return files(__package__).joinpath(name).read_text(encoding="utf-8")

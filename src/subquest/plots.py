@@ -1,0 +1,248 @@
+"""Charts as SVG, written by hand: lines, points with intervals, and dots with whiskers.
+
+A series' colour is its class `c0` to `c7`; a page gives the classes their colours (light and dark), a picture that
+stands alone carries `STYLE`. Every mark has a title, so a pointer over it shows its numbers.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from html import escape
+from typing import NamedTuple
+
+COLOURS = ("#2a6f97", "#b8621b", "#4d7c4a", "#7d5a9c", "#a8434a", "#5c6b7a", "#1f8a83", "#8f7a1f")
+DARK_COLOURS = ("#7fb8dc", "#e5a469", "#97c792", "#bda1da", "#e59199", "#a8b5c2", "#6fcfc7", "#d6c26b")
+STYLE = (
+    "text{fill:#3b434b;font:11px system-ui,sans-serif}.grid{stroke:#dde1e5}.axis{fill:#6a737d}"
+    + "".join(f".c{at}{{color:{colour}}}" for at, colour in enumerate(COLOURS))
+    + "@media(prefers-color-scheme:dark){text{fill:#d5dade}.grid{stroke:#343b42}.axis{fill:#98a2ac}"
+    + "".join(f".c{at}{{color:{colour}}}" for at, colour in enumerate(DARK_COLOURS))
+    + "}"
+)
+_DASHES = ("none", "7 4", "2 3", "9 3 2 3")
+_LEFT, _RIGHT, _TOP, _BOTTOM = 46, 16, 12, 40
+_LINE = 13
+"""Height of a line of text."""
+
+
+class Point(NamedTuple):
+    x: float
+    y: float
+    low: float | None = None
+    high: float | None = None
+    """Ends of the interval around y."""
+    note: str = ""
+    """Shown by a pointer over the point."""
+
+
+class Series(NamedTuple):
+    name: str
+    points: Sequence[Point]
+    colour: int = 0
+
+
+class Whisker(NamedTuple):
+    """A row of a dot plot."""
+
+    name: str
+    mean: float
+    low: float
+    high: float
+    colour: int = 0
+    mark: str = ""
+
+
+def chart(
+    series: Sequence[Series],
+    *,
+    x: str,
+    y: str,
+    lines: bool = True,
+    x_log: bool = False,
+    y_range: tuple[float, float] | None = None,
+    diagonal: bool = False,
+    size: tuple[int, int] = (480, 280),
+    standalone: bool = False,
+) -> str:
+    """Lines over x, or (`lines=False`) named points. `diagonal` draws x = y, where a calibrated model would lie."""
+    width, height = size
+    points = [p for s in series for p in s.points]
+    across = _scale([p.x for p in points], _LEFT, width - _RIGHT, log=x_log, span=(0.0, 1.0) if diagonal else None)
+    ends = [v for p in points for v in (p.y, p.low, p.high) if v is not None]
+    up = _scale(ends, height - _BOTTOM, _TOP, log=False, span=y_range)
+    parts = _frame(across, up, x, y, size, [p.x for p in points] if lines and not x_log and not diagonal else None)
+    if diagonal:
+        parts.append(
+            f'<line class="grid" x1="{across(0):.1f}" y1="{up(0):.1f}" x2="{across(1):.1f}" y2="{up(1):.1f}" '
+            'stroke-dasharray="3 4"/>'
+        )
+    for at, s in enumerate(series):
+        aside = (at - (len(series) - 1) / 2) * 3 if lines and not diagonal else 0  # whiskers beside each other
+        placed = [(across(p.x) + aside, up(p.y), p) for p in sorted(s.points)]
+        parts.append(f'<g class="c{s.colour % len(COLOURS)}">')
+        if lines and len(placed) > 1:
+            path = " ".join(f"{a:.1f},{b:.1f}" for a, b, _ in placed)
+            dash = _DASHES[s.colour // len(COLOURS) % len(_DASHES)]
+            parts.append(
+                f'<polyline points="{path}" fill="none" stroke="currentColor" stroke-width="1.8" '
+                f'stroke-dasharray="{dash}"/>'
+            )
+        parts += [_dot(s.name, a, b, p, up) for a, b, p in placed]
+        parts.append("</g>")
+    if not lines:
+        parts += _names([(across(p.x), up(p.y), s.name, s.colour) for s in series for p in s.points], width)
+    return _svg(parts, size, standalone, f"{y} against {x}")
+
+
+def whiskers(rows: Sequence[Whisker], *, axis: str, size: int = 480, names: int = 150, standalone: bool = False) -> str:
+    """Means with their intervals, one row each: what ablations and systems differ by, and how surely."""
+    top = 8
+    step = min(44, max(24, 230 // max(len(rows), 1)))
+    height = top + step * len(rows) + 34
+    place = _scale([v for r in rows for v in (r.low, r.high)], names, size - 40, log=False, span=None)
+    parts = []
+    for tick in place.ticks:
+        at = place(tick)
+        parts.append(f'<line class="grid" x1="{at:.1f}" y1="{top}" x2="{at:.1f}" y2="{height - 30}"/>')
+        parts.append(f'<text class="axis" x="{at:.1f}" y="{height - 16}" text-anchor="middle">{_number(tick)}</text>')
+    parts.append(
+        f'<text class="axis" x="{(names + size - 40) / 2:.0f}" y="{height - 2}" text-anchor="middle">'
+        f"{escape(axis)}</text>"
+    )
+    for at, row in enumerate(rows):
+        y = top + step * at + step / 2
+        name = row.name if len(row.name) <= 24 else row.name[:23] + "…"
+        parts.append(f'<text x="{names - 12}" y="{y + 4:.1f}" text-anchor="end">{escape(name)}</text>')
+        parts.append(
+            f'<g class="c{row.colour % len(COLOURS)}"><title>{escape(row.name)}: {row.mean:.3f} '
+            f'({row.low:.3f} to {row.high:.3f})</title><line x1="{place(row.low):.1f}" y1="{y:.1f}" '
+            f'x2="{place(row.high):.1f}" y2="{y:.1f}" stroke="currentColor" stroke-width="2" opacity=".55"/>'
+            f'<circle cx="{place(row.mean):.1f}" cy="{y:.1f}" r="4.5" fill="currentColor"/></g>'
+        )
+        parts.append(f'<text x="{size - 34}" y="{y + 4:.1f}">{row.mean:.3f}{escape(row.mark)}</text>')
+    return _svg(parts, (size, height), standalone, axis)
+
+
+class _Scale(NamedTuple):
+    low: float
+    high: float
+    start: float
+    end: float
+    log: bool
+    ticks: Sequence[float]
+
+    def __call__(self, value: float) -> float:
+        if self.log:
+            share = math.log(value / self.low) / math.log(self.high / self.low)
+        else:
+            share = (value - self.low) / (self.high - self.low)
+        return self.start + share * (self.end - self.start)
+
+
+def _scale(values: Sequence[float], start: float, end: float, *, log: bool, span: tuple[float, float] | None) -> _Scale:
+    if log:
+        positive = [v for v in values if v > 0] or [1.0]
+        low, high = min(positive) / 1.25, max(positive) * 1.25
+        return _Scale(low, high, start, end, True, _log_ticks(low, high))
+    low, high = span or (min(values, default=0.0), max(values, default=1.0))
+    if low == high:
+        low, high = low - max(abs(low), 1) * 0.05, high + max(abs(high), 1) * 0.05
+    step = _step((high - low) / 5)
+    if span is None:
+        low, high = math.floor(low / step + 1e-9) * step, math.ceil(high / step - 1e-9) * step
+    count = round((high - low) / step)
+    return _Scale(low, high, start, end, False, [low + step * at for at in range(count + 1)])
+
+
+def _step(rough: float) -> float:
+    power = 10.0 ** math.floor(math.log10(rough))
+    return next(power * factor for factor in (1, 2, 5, 10) if power * factor >= rough * 0.999)
+
+
+def _log_ticks(low: float, high: float) -> list[float]:
+    powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    factors = (1, 2, 5) if high / low < 300 else (1,)
+    return [f * 10.0**p for p in powers for f in factors if low <= f * 10.0**p <= high]
+
+
+def _frame(
+    across: _Scale, up: _Scale, x: str, y: str, size: tuple[int, int], marks: Sequence[float] | None
+) -> list[str]:
+    width, height = size
+    parts = []
+    for tick in up.ticks:
+        at = up(tick)
+        parts.append(f'<line class="grid" x1="{_LEFT}" y1="{at:.1f}" x2="{width - _RIGHT}" y2="{at:.1f}"/>')
+        parts.append(f'<text class="axis" x="{_LEFT - 7}" y="{at + 4:.1f}" text-anchor="end">{_number(tick)}</text>')
+    few = sorted(set(marks)) if marks and len(set(marks)) <= 12 else across.ticks
+    last = -math.inf
+    for tick in few:
+        at = across(tick)
+        if at - last >= 26:
+            last = at
+            parts.append(
+                f'<text class="axis" x="{at:.1f}" y="{height - _BOTTOM + 17}" text-anchor="middle">'
+                f"{_number(tick)}</text>"
+                f"{_number(tick)}</text>"
+            )
+    middle = (_LEFT + width - _RIGHT) / 2
+    parts.append(
+        f'<text class="axis" x="{middle:.0f}" y="{height - 6}" text-anchor="middle">{escape(x)}</text>'
+        f'<text class="axis" transform="translate(11 {(_TOP + height - _BOTTOM) / 2:.0f}) rotate(-90)" '
+        f'text-anchor="middle">{escape(y)}</text>'
+    )
+    return parts
+
+
+def _dot(name: str, a: float, b: float, point: Point, up: _Scale) -> str:
+    note = point.note or f"{name}: {_number(point.x)}, {point.y:.3f}"
+    bar = ""
+    if point.low is not None and point.high is not None:
+        bar = (
+            f'<line x1="{a:.1f}" y1="{up(point.low):.1f}" x2="{a:.1f}" y2="{up(point.high):.1f}" '
+            'stroke="currentColor" stroke-width="1.5" opacity=".4"/>'
+        )
+    return f'<g><title>{escape(note)}</title>{bar}<circle cx="{a:.1f}" cy="{b:.1f}" r="3.6" fill="currentColor"/></g>'
+
+
+def _names(marks: Sequence[tuple[float, float, str, int]], width: int) -> list[str]:
+    """Names beside their points, moved apart where they would run into each other."""
+    parts, taken = [], list[tuple[float, float, float]]()
+    for x, y, name, colour in sorted(marks, key=lambda m: m[1]):
+        length = 6.4 * len(name)
+        left = x + 8 + length > width
+        start = x - 8 - length if left else x + 8
+        at = y + 4
+        while any(abs(at - other) < _LINE and start < end and begin < start + length for begin, end, other in taken):
+            at += 2
+        taken.append((start, start + length, at))
+        anchor = "end" if left else "start"
+        parts.append(
+            f'<text class="c{colour % len(COLOURS)} name" x="{x - 8 if left else x + 8:.1f}" y="{at:.1f}" '
+            f'text-anchor="{anchor}">{escape(name)}</text>'
+        )
+    return parts
+
+
+def _number(value: float) -> str:
+    if abs(value) >= 1e6:
+        return f"{value / 1e6:g}M"
+    if abs(value) >= 1e4:
+        return f"{value / 1e3:g}k"
+    return f"{round(value, 6):g}"
+
+
+def _svg(parts: Sequence[str], size: tuple[int, int], standalone: bool, label: str) -> str:
+    space = ' xmlns="http://www.w3.org/2000/svg"' if standalone else ""
+    style = f"<style>{STYLE}</style>" if standalone else ""
+    return (
+        f'<svg{space} viewBox="0 0 {size[0]} {size[1]}" role="img" aria-label="{escape(label)}">{style}'
+        + "".join(parts)
+        + "</svg>"
+    )
+
+
+def palette(names: Sequence[str]) -> Mapping[str, int]:
+    """A colour for each name, the same on every chart of a page."""
+    return {name: at for at, name in enumerate(dict.fromkeys(names))}

@@ -1,0 +1,182 @@
+"""Reports: comparisons, names of runs, tables for papers, and the page in a real browser."""
+
+import json
+import re
+import shutil
+import subprocess
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from subquest.cli import main
+from subquest.evaluate.report import latex, load, markdown, page
+from subquest.evaluate.report.content import holm, outcome_of, run_names, traced
+from subquest.evaluate.stats import mcnemar
+
+from .actors import SKILLS, make_run
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    folder = tmp_path_factory.mktemp("runs")
+    return [make_run(folder, questions=24, k=3), make_run(folder, questions=24, k=6, skill=-10)]
+
+
+def test_holm_by_hand() -> None:
+    # sorted 0.01, 0.02, 0.04 -> 3 x 0.01, 2 x 0.02, 1 x 0.04, never below the one before
+    assert holm([0.04, 0.01, 0.02]) == pytest.approx([0.04, 0.03, 0.04])
+    assert holm([0.9, 0.8]) == [1.0, 1.0]
+    assert holm([]) == []
+
+
+@pytest.mark.parametrize(
+    ("scores", "outcome"),
+    [
+        ({"failed": 1, "no_answer": 1}, "failed"),
+        ({"em": 1, "support_recall": 0}, "right"),
+        ({"em": 0, "no_answer": 1}, "no answer"),
+        ({"em": 0, "cem": 1}, "nearly"),
+        ({"em": 0, "cem": 0, "support_recall": 1}, "misread"),
+        ({"em": 0, "cem": 0, "support_recall": 0.5}, "not found"),
+        ({"em": 0, "cem": 0}, "wrong"),
+    ],
+)
+def test_outcomes(scores: dict[str, float], outcome: str) -> None:
+    assert outcome_of(scores) == outcome
+
+
+def test_names_of_runs_tell_what_differs() -> None:
+    a, b = Path("a.sqlite"), Path("b.sqlite")
+    assert run_names({a: {"search": {"k": 3}, "seed": 0}, b: {"search": {"k": 5}, "seed": 0}}) == {a: "k=3", b: "k=5"}
+    assert run_names({a: {"seed": 0}, b: {"seed": 0}}) == {a: "a", b: "b"}
+    assert run_names({a: {"index": "/x/one"}, b: {"index": "/x/two"}}) == {a: "index=one", b: "index=two"}
+    both = {Path("p/x.sqlite"): {}, Path("q/x.sqlite"): {}}
+    assert set(run_names(both).values()) == {"p/x.sqlite", "q/x.sqlite"}
+
+
+def test_comparisons_are_paired_tests_against_the_best(runs: list[Path]) -> None:
+    content = load(runs[:1])
+    dataset = content.datasets[0]
+    found = {v.system: v for v in content.comparisons(dataset)}
+    assert set(found) == set(SKILLS) - {"coda"}
+    assert all(v.reference == "coda" for v in found.values())
+    direct = [e.row.scores["em"] for e in content.of(dataset, "direct")]
+    coda = [e.row.scores["em"] for e in content.of(dataset, "coda")]
+    assert found["direct"].result.mcnemar == pytest.approx(mcnemar(direct, coda))
+    assert found["direct"].adjusted == pytest.approx(min(1, 3 * mcnemar(direct, coda)))
+    assert found["direct"].mark == "‡"
+    chosen = load(runs[:1], reference="direct").comparisons(dataset)
+    assert {v.reference for v in chosen} == {"direct"}
+
+
+def test_two_runs_of_one_system_are_told_apart_and_make_a_curve(runs: list[Path]) -> None:
+    content = load(runs)
+    assert "coda (k=3)" in content.systems
+    assert len(content.systems) == 8
+    assert "over documents a search" in page(content, traces=0)
+    assert "over documents a search" not in page(load(runs[:1]), traces=0)
+
+
+def test_breakdowns_follow_the_questions(runs: list[Path]) -> None:
+    content = load(runs[:1])
+    hops = content.breakdowns(content.datasets[0])["hops"]
+    assert list(hops) == sorted(hops)
+    assert sum(len(found) for found in hops.values()) == len(content.entries)
+
+
+def test_traces_show_what_went_wrong(runs: list[Path]) -> None:
+    chosen = list(traced(load(runs[:1]), 2))
+    assert {e.row.system for e, _ in chosen} == set(SKILLS)
+    assert any(e.outcome != "right" for e, _ in chosen)
+    assert all(e.row.episode == episode.id for e, episode in chosen)
+    assert list(traced(load(runs[:1]), 0)) == []
+
+
+def test_json_markdown_latex(runs: list[Path], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["report", str(runs[0]), "--json"]) == 0
+    table = json.loads(capsys.readouterr().out)
+    cell = next(iter(table.values()))["coda"]
+    assert {"n", "em", "f1", "cem", "em_low", "prompt_tokens"} <= cell.keys()
+    content = load(runs[:1])
+    text = markdown(content)
+    assert f"| coda | {cell['n']} | {cell['em']:.3f} ({cell['em_low']:.3f}-{cell['em_high']:.3f})" in text
+    tex = latex(content)
+    assert tex.count(r"\\") == 1 + len(SKILLS)
+    assert r"$^{\ddagger}$" in tex
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["nowhere.sqlite"], "there is no run"),
+        (["RUN", "--metric", "bleu"], "no episode has the metric 'bleu'"),
+        (["RUN", "--baseline", "x"], "no system 'x' to compare with"),
+        (["RUN", "--traces", "-1"], "cannot be negative"),
+        (["RUN", "--out", "no/such/folder.html"], "cannot write"),
+    ],
+)
+def test_wrong_usage(runs: list[Path], arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["report", *(str(runs[0]) if a == "RUN" else a for a in arguments)]) == 2
+    assert message in capsys.readouterr().err
+
+
+class Links(HTMLParser):
+    """Every address that a page would fetch, and all its ids and anchors."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.outside: list[str] = []
+        self.ids: set[str] = set()
+        self.anchors: set[str] = set()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        for name, value in attrs:
+            if name == "id":
+                self.ids.add(value or "")
+            elif name in ("src", "href"):
+                place = value or ""
+                if place.startswith("#"):
+                    self.anchors.add(place[1:])
+                elif not place.startswith("data:"):
+                    self.outside.append(place)
+
+
+def test_the_page_is_self_contained_and_safe(runs: list[Path]) -> None:
+    text = page(load(runs[:1], metric="f1"), title="<script>alert(1)</script>")
+    links = Links()
+    links.feed(text)
+    assert links.outside == []
+    rows = json.loads(re.search(r'id="rows">(.*?)</script>', text, re.DOTALL)[1])  # type: ignore[index]
+    assert links.anchors | {r["trace"] for r in rows if "trace" in r} <= links.ids
+    assert "<script>alert" not in text
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("chromium") is None, reason="Debian's chromium is not installed")
+@pytest.mark.parametrize("anchor", ["", "#t-0"])
+def test_the_page_opens_in_a_browser_without_errors_or_requests(runs: list[Path], tmp_path: Path, anchor: str) -> None:
+    assert main(["report", *map(str, runs), "--out", str(tmp_path / "report.html")]) == 0
+    log = tmp_path / "net.json"
+    done = subprocess.run(
+        [
+            *("chromium", "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
+            *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
+            *(f"--user-data-dir={tmp_path / 'profile'}", "--enable-logging=stderr", f"--log-net-log={log}"),
+            *("--virtual-time-budget=2000", "--dump-dom", f"file://{tmp_path / 'report.html'}{anchor}"),
+        ],
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "CONSOLE" not in done.stderr
+    table = re.search(r'<table id="episodes">.*?</table>', done.stdout, re.DOTALL)[0]  # type: ignore[index]
+    assert table.count("<tr>") == 1 + 100  # the script ran and drew its first page
+    assert "<svg" in done.stdout
+    if anchor:
+        assert re.search(r'<details id="t-0" open="">', done.stdout)
+    own = r"https?://\w+\.(google|googleapis)\.com/"  # the browser's own, whatever page it shows
+    urls = set(re.findall(r'"url":"(\w+://[^"]*)"', log.read_text()))
+    fetched = {u for u in urls if not u.startswith("chrome") and not re.match(own, u)}
+    assert fetched <= {f"file://{tmp_path / 'report.html'}"}, fetched
