@@ -136,7 +136,7 @@ class Gate:
     async def __call__(self, context: Any) -> str:
         if context.role == "planner" and context.turn == 1:
             self.waiting += 1
-            while not self._open.is_set():
+            while not self._open.is_set():  # noqa: ASYNC110 (opened by another thread)
                 await asyncio.sleep(0.01)
         return reply(context)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import os
+import socket
 import sys
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -63,15 +64,17 @@ def add_library_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    try:
+        from ..serve.app import bind
+    except ImportError as error:
+        raise MissingDependency(f"the server ({error.name})", "serve") from None
     settings = settings_from_args(args)
-    return serve_until_told(settings, lambda: agents_for(args, settings), quiet=False)
+    return serve_until_told(settings, lambda: agents_for(args, settings), bind(settings), quiet=False)
 
 
-def serve_until_told(settings: Settings, opened: Any, *, quiet: bool, path: str = "") -> int:
+def serve_until_told(settings: Settings, opened: Any, listening: socket.socket, *, quiet: bool, path: str = "") -> int:
     """Serve what the context manager opens; prints the address once requests are answered."""
-    from ..serve.app import Server, address, bind, serving
-
-    listening = bind(settings)
+    from ..serve.app import Server, address, serving
 
     async def main() -> None:
         async with opened() as agents, serving(settings, agents) as app:
@@ -87,10 +90,8 @@ def serve_until_told(settings: Settings, opened: Any, *, quiet: bool, path: str 
 
 
 def settings_from_args(args: argparse.Namespace) -> Settings:
-    try:
-        from ..serve.settings import Settings
-    except ImportError as error:
-        raise MissingDependency(f"the server ({error.name})", "serve") from None
+    from ..serve.settings import Settings
+
     token = os.environ.get("SUBQUEST_TOKEN", "")
     if args.token_file is not None:
         try:

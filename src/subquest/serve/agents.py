@@ -68,6 +68,8 @@ class Agents:
 
     @staticmethod
     def _known(what: str, name: str, names: list[str]) -> str:
+        if not names:
+            raise Problem(403, "this server shows stored runs; start `subquest serve` to ask", code="no_asking")
         if name and name not in names:
             raise Problem(400, f"there is no {what} {name!r} here; there are {', '.join(names)}")
         return name or names[0]

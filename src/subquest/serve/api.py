@@ -26,6 +26,7 @@ async def about(request: Request) -> Response:
             "systems": state.agents.systems,
             "models": state.agents.models,
             "indexes": state.agents.indexes.names,
+            "asks": state.settings.asks,
             "read_only": state.settings.read_only,
         }
     )

@@ -10,7 +10,7 @@ import asyncio
 import logging
 import socket
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
 
 import uvicorn
@@ -41,9 +41,13 @@ log = logging.getLogger("subquest.serve")
 @asynccontextmanager
 async def serving(settings: Settings, agents: Agents) -> AsyncIterator[Starlette]:
     """The app; at the end running episodes are finished or recorded as interrupted, and files are closed."""
-    settings.runs.mkdir(parents=True, exist_ok=True)
     counters = Metrics()
-    with RunStore.resume(settings.runs / f"{ASKED}.sqlite", settings={"kind": "server"}) as store:
+    with ExitStack() as stack:
+        store = None
+        if settings.asks:
+            settings.runs.mkdir(parents=True, exist_ok=True)
+            store = RunStore.resume(settings.runs / f"{ASKED}.sqlite", settings={"kind": "server"})
+            stack.enter_context(store)
         board = Board(store, counters, running=settings.running, queued=settings.queued)
         app = Starlette(
             routes=[*routes(), *_page()],

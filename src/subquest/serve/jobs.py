@@ -73,8 +73,9 @@ class Job:
 class Board:
     """All jobs of a server."""
 
-    def __init__(self, store: RunStore, metrics: Metrics, *, running: int, queued: int) -> None:
-        self._store = store
+    def __init__(self, store: RunStore | None, metrics: Metrics, *, running: int, queued: int) -> None:
+        """Without a store no questions are taken."""
+        self._taken = store
         self._metrics = metrics
         self._places = asyncio.Semaphore(running)
         self._most_queued = queued
@@ -95,6 +96,12 @@ class Board:
         self._jobs[identifier] = job
         job.task = asyncio.create_task(self._work(job), name=f"job {identifier}")
         return job
+
+    @property
+    def _store(self) -> RunStore:
+        if self._taken is None:
+            raise Problem(403, "this server shows stored runs; start `subquest serve` to ask", code="no_asking")
+        return self._taken
 
     def get(self, identifier: str) -> Job | None:
         return self._jobs.get(identifier)

@@ -35,6 +35,8 @@ class Settings:
     """Bytes of a request that brings documents."""
     grace: float = 10.0
     """Seconds that running episodes have to finish when the server is told to stop."""
+    asks: bool = True
+    """Questions are taken; a viewer of stored runs takes none and writes nothing."""
     read_only: bool = False
     """No documents are taken in."""
 

@@ -1,0 +1,38 @@
+"""`subquest mcp`: search and ask as tools for other agents, over standard input and output or over HTTP."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+from pathlib import Path
+
+from ..errors import MissingDependency
+from .agent import add_agent_options
+from .serve import add_library_options, agents_for, runs_folder
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--http", type=int, metavar="PORT", help="serve http://127.0.0.1:PORT/mcp, not standard input")
+    add_agent_options(parser)
+    add_library_options(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    try:
+        from ..serve.mcp import make_server
+        from ..serve.settings import Settings
+        from ..serve.shelf import Shelf
+    except ImportError as error:
+        raise MissingDependency(f"MCP ({error.name})", "mcp") from None
+    settings = Settings(runs=runs_folder(args), indexes=Path(args.indexes), read_only=True)
+
+    async def main() -> None:
+        async with agents_for(args, settings) as agents:
+            server = make_server(agents, Shelf(settings.runs))
+            if args.http is None:
+                await server.run_stdio_async()
+            else:
+                await server.run_streamable_http_async(host="127.0.0.1", port=args.http)
+
+    asyncio.run(main())
+    return 0
