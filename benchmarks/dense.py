@@ -1,11 +1,11 @@
 """Dense search: exact search against the memory's read speed, the approximate index's recall, embedding speed.
 
     subquest bench dense --rows 200000
-    subquest bench dense --corpus CORPUS.jsonl.gz --questions QUESTIONS.jsonl.gz --model FOLDER
+    subquest bench dense --index A.sq --index B.sq --questions QUESTIONS.jsonl.gz --model FOLDER
 
 Exact search reads every row once, so the fastest it can be is the time to read the rows: `read` sums the same bytes
-with as many threads. The approximate index is measured on vectors of real passages and real questions where a corpus
-is given. Embedding is compared with sentence-transformers on the same passages (`--model` names its folder).
+with as many threads. The approximate index is measured on the vectors of real passages (of indexes embedded before) and
+of real questions. Embedding is compared with sentence-transformers on the same passages (`--model` names its folder).
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -71,7 +72,7 @@ def exact(rows: int, folder: Path) -> dict[str, float]:
     return figures
 
 
-def approximate(passages: list[str], questions: list[str], folder: Path) -> dict[str, float]:
+def approximate(indexes: list[Path], questions: list[str], folder: Path) -> dict[str, float]:
     """The inverted file on real vectors: recall@10 of questions, time a query."""
     import numpy as np
 
@@ -79,9 +80,8 @@ def approximate(passages: list[str], questions: list[str], folder: Path) -> dict
     from subquest.retrieval.dense import Dense, VectorFile, VectorPart, write_vectors
     from subquest.retrieval.encoder import EncoderSpec, open_encoder
 
-    encoder = open_encoder(EncoderSpec())
-    rows = encoder.encode(passages, query=False).astype(np.float16)
-    queries = encoder.encode(questions, query=True)
+    rows = np.concatenate([VectorFile(path).vectors for index in indexes for path in sorted(index.glob("*.vec"))])
+    queries = open_encoder(EncoderSpec()).encode(questions, query=True)
     path = folder / "real.vec"
     write_vectors(path, range(1, len(rows) + 1), (row.tobytes() for row in rows), rows.shape[1])
     begin = time.process_time()
@@ -132,19 +132,21 @@ def embedding(passages: list[str], model: str) -> dict[str, float]:
 def main(argv: list[str]) -> dict[str, Any]:
     parser = argparse.ArgumentParser(prog="subquest bench dense", description=__doc__)
     parser.add_argument("--rows", type=int, default=200_000)
-    parser.add_argument("--corpus", type=Path, action="append", default=[], help="jsonl.gz; may be given several times")
-    parser.add_argument("--questions", type=Path, action="append", default=[])
-    parser.add_argument("--limit", type=int, default=20_000, help="passages of the corpora that are embedded")
+    parser.add_argument("--index", type=Path, action="append", default=[], help="embedded with minilm; several times")
+    parser.add_argument("--questions", type=Path, action="append", default=[], help="jsonl.gz; several times")
     parser.add_argument("--model", default="all-MiniLM-L6-v2", help="what sentence-transformers loads")
     args = parser.parse_args(argv)
+    from subquest.retrieval import Index
+
     figures: dict[str, Any] = {}
     with tempfile.TemporaryDirectory(prefix="subquest-bench-") as scratch:
         figures["exact"] = exact(args.rows, Path(scratch))
-        if args.corpus:
-            passages = [f"{d['title']}\n{d['text']}" for path in args.corpus for d in read(path)][: args.limit]
+        if args.index:
+            with Index.open(args.index[0]) as index:
+                passages = [f"{d.title}\n{d.text}" for d in islice(index.documents(), 400)]
             questions = [q["question"] for path in args.questions for q in read(path)] or passages[:200]
-            figures["embedding"] = embedding(passages[:400], args.model)
-            figures["approximate"] = approximate(passages, questions[:500], Path(scratch))
+            figures["embedding"] = embedding(passages, args.model)
+            figures["approximate"] = approximate(args.index, questions[:500], Path(scratch))
     ratios = {"exact search, share of the read speed": figures["exact"]["read_ms"] / figures["exact"]["subquest_ms"]}
     found = figures.get("embedding", {})
     if "sentence_transformers_per_s" in found:
