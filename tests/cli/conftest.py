@@ -24,10 +24,12 @@ SCRIPT = [
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A working directory with `docs.sq` and `script.jsonl`."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("SUBQUEST_CACHE", str(tmp_path / "cache"))
     for name in ("OPENAI_BASE_URL", "OPENAI_API_KEY"):
         monkeypatch.delenv(name, raising=False)
     Index.build(tmp_path / "docs.sq", DOCUMENTS).close()
+    monkeypatch.setenv(
+        "SUBQUEST_CACHE", str(tmp_path / "cache")
+    )  # after the index: its kernel is compiled into the cache
     lines = [json.dumps({"role": role, "reply": reply}) for role, reply in SCRIPT]
     (tmp_path / "script.jsonl").write_text("\n".join(lines))
     return tmp_path

@@ -132,6 +132,7 @@ def test_config_file_is_below_flags(place: Path, capsys: pytest.CaptureFixture[s
 
 
 def test_an_unreachable_endpoint_is_status_1_with_a_reason(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (place / "subquest.toml").write_text("[engine]\nretries = 1\n")
     arguments = [
         "ask",
         "q",

@@ -404,8 +404,8 @@ def test_no_tag_of_a_document_reaches_any_context_alive(name: str) -> None:
     assert "EVIL" not in episode.answer
 
 
-@pytest.mark.parametrize("name", registry.names())
-def test_prompts_are_short_and_roles_have_prompts(name: str) -> None:
+@pytest.mark.parametrize("name", ["coda", "decor", "apex", "rag", "search-r1", "autorefine", "direct", "cot", "react"])
+def test_prompts_of_systems_for_small_models_are_short(name: str) -> None:
     cls: type[System] = registry.get(name)
     for file in cls.prompt_folder().glob("*.md"):
         system = file.read_text().split("--- user")[0]
