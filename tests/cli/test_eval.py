@@ -5,7 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from subquest import Index
 from subquest.cli import main
+from subquest.record import Document
 
 
 @pytest.fixture
@@ -71,3 +73,39 @@ def test_questions_without_gold_answers_are_refused(toy: Path, capsys: pytest.Ca
     assert main(["eval", "open.jsonl", *EVAL[2:]]) == 2
     assert "no gold answer" in capsys.readouterr().err
     assert not (toy / "run").exists()
+
+
+def test_judge(toy: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (toy / "judge.jsonl").write_text("\n".join(['"yes"'] * 3 + ['"no"']))
+    judged = [*EVAL, "--limit", "4", "--judge", "scripted:judge.jsonl"]
+    assert main(judged) == 0
+    out, err = capsys.readouterr()
+    cell = json.loads(out)["toy"]["coda"]
+    assert (cell["judge"], cell["judge_undecided"]) == (0.75, 0.0)
+    assert "judge: 4 model calls" in err
+    assert main(judged) == 0
+    assert "judge: 0 model calls" in capsys.readouterr().err
+    assert main([*judged, "--judge-instruction", "core"]) == 2
+    assert "was begun with judge" in capsys.readouterr().err
+
+
+def test_a_changed_index_cannot_resume_a_run(toy: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*EVAL, "--limit", "1"]) == 0
+    with Index.open(toy / "docs.sq") as index:
+        index.add([Document("new", "New", "Something new.")])
+    assert main([*EVAL, "--limit", "1"]) == 2
+    assert "was begun with index_content" in capsys.readouterr().err
+
+
+def test_a_world_brings_its_own_index(toy: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    world = toy / "world"
+    world.mkdir()
+    (world / "questions.jsonl").write_text((toy / "toy.jsonl").read_text())
+    (world / "corpus.jsonl").write_text('{"id": "1", "title": "Kestel", "text": "Kestel is a city."}\n')
+    arguments = ["eval", "world", "--model", "scripted:answers.jsonl", "--out", "run"]
+    assert main(arguments) == 0
+    assert "making an index" in capsys.readouterr().err
+    assert main(arguments) == 0
+    out, err = capsys.readouterr()
+    assert "making" not in err
+    assert out.splitlines()[1].split()[:4] == ["world", "coda", "6", "0.500"]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import hashlib
 import json
 import operator
 import re
@@ -18,8 +17,11 @@ from ..errors import DataError, UsageError
 from .agent import add_agent_options, build, config_from, resources
 
 if TYPE_CHECKING:
+    from ..config import Config
     from ..evaluate.runner import Job
+    from ..judge import ModelJudge, RuleJudge
     from ..record import Episode, Question
+    from ..runs import RunStore
 
 _FILTER = re.compile(r"\s*(\w+)\s*(>=|<=|!=|==|=|>|<)\s*(.+?)\s*")
 _COMPARE: dict[str, Callable[[Any, Any], bool]] = {
@@ -43,6 +45,15 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--timeout", type=float, metavar="S", help="seconds a question may take")
     parser.add_argument("--seed", type=int, default=0, help="seed for sampling questions and tokens")
     parser.add_argument("--json", action="store_true", help="print one JSON document and nothing else")
+    scoring = parser.add_argument_group("scores that need a model")
+    scoring.add_argument("--judge", metavar="MODEL", help="judge answers with this model (or by rules: rules)")
+    scoring.add_argument(
+        "--judge-instruction",
+        choices=("equivalence", "core", "decor"),
+        default="equivalence",
+        help="what counts as right: the same, the core of a long answer, or DECOR's rules (default: %(default)s)",
+    )
+    scoring.add_argument("--plan-score", action="store_true", help="SEPR against gold decompositions, by MiniLM")
     add_agent_options(parser)
 
 
@@ -53,16 +64,70 @@ def run(args: argparse.Namespace) -> int:
     from ..runs import RunStore
 
     datasets = dict(_questions(source, args) for source in args.datasets)
-    config = config_from(args)
+    config = _with_index(config_from(args), args.datasets)
     names = [name for name in (config.system or "coda").split(",") if name]
     with RunStore.resume(args.out, settings=_settings(config, args)) as store:
         asyncio.run(_evaluate(store, config, args, names, datasets))
+        asyncio.run(_afterwards(store, args))
         result = table(scored(store))
     if args.json:
         print(json.dumps(result))
     else:
         _print_table(result)
     return 0
+
+
+def _with_index(config: Config, sources: Sequence[str]) -> Config:
+    """A world's folder holds its corpus: without another index its own is searched, made at the first use."""
+    from dataclasses import replace
+
+    folder = Path(sources[0]).expanduser()
+    if config.index or len(sources) > 1 or not (folder / "corpus.jsonl").is_file():
+        return config
+    place = folder / "docs.sq"
+    if not place.exists():
+        from ..retrieval import Index
+        from ..retrieval.corpus import read
+
+        print(f"making an index of {folder / 'corpus.jsonl'} in {place}", file=sys.stderr)
+        Index.build(place, read([folder / "corpus.jsonl"])).close()
+    return replace(config, index=str(place))
+
+
+async def _afterwards(store: RunStore, args: argparse.Namespace) -> None:
+    """Scores that need a model, for what has none yet."""
+    from ..evaluate.afterwards import judge_answers, judge_plans
+    from ..judge import RuleJudge
+
+    def told(what: str) -> Callable[[int], None]:
+        return lambda done: print(f"{what}: {done} answers", file=sys.stderr)
+
+    if args.plan_score:
+        judge_plans(store, told=told("plan score"))
+    if args.judge:
+        judge = _judge(store, args)
+        try:
+            undecided = await judge_answers(store, judge, told=told("judged"))
+        finally:
+            if not isinstance(judge, RuleJudge):
+                print(f"judge: {judge.usage.model_calls} model calls, {judge.cached} from the cache", file=sys.stderr)
+                await judge.close()
+                await judge.engine.close()
+        if undecided:
+            print(f"the judge did not decide on {undecided} answers; run again to ask once more", file=sys.stderr)
+
+
+def _judge(store: RunStore, args: argparse.Namespace) -> ModelJudge | RuleJudge:
+    from ..engine.resolve import resolve
+    from ..judge import ModelJudge, RuleJudge
+
+    if args.judge == "rules":
+        return RuleJudge()
+    engine = resolve(args.judge)
+    if isinstance(engine, Mapping):
+        raise UsageError("a judge is one model: --judge takes no roles")
+    cache = store.path.with_suffix(".judge.sqlite")
+    return ModelJudge(engine, instruction=args.judge_instruction, cache=cache, concurrency=args.concurrency)
 
 
 def _questions(source: str, args: argparse.Namespace) -> tuple[str, list[Question]]:
@@ -105,37 +170,36 @@ def _passes(question: Question, expression: str) -> bool:
     return _COMPARE[sign](str(value), wanted)
 
 
-def _settings(config: Any, args: argparse.Namespace) -> dict[str, Any]:
+def _settings(config: Config, args: argparse.Namespace) -> dict[str, Any]:
     """What must be the same when the run is resumed. Systems and sets may be added; questions may not change."""
     from dataclasses import asdict
 
+    from ..evaluate import fingerprint
     from .agent import settings_from
 
+    local = config.index and "://" not in config.index
+    judge = {"model": args.judge, "instruction": args.judge_instruction}
     return {
         "model": config.model or "embedded",
-        "index": str(Path(config.index).resolve()) if config.index and "://" not in config.index else config.index,
+        "index": str(Path(config.index).resolve()) if config.index and local else config.index,
+        "index_content": fingerprint.of_index(config.index) if config.index and local else None,
         "search": asdict(config.search),
         "sampling": asdict(config.sampling),
         "limits": asdict(config.limits),
         "settings": settings_from(args),
         "preset": args.preset,
         "seed": args.seed,
-        "prompts": _fingerprint(config.prompts),
+        "prompts": fingerprint.of_prompts(config.prompts) if config.prompts else None,
+        **({"judge": judge} if args.judge else {}),
     }
 
 
-def _fingerprint(folder: str | None) -> str | None:
-    """Prompts by content: a changed prompt is another experiment."""
-    if folder is None:
-        return None
-    digest = hashlib.sha256()
-    for file in sorted(Path(folder).glob("*.md")):
-        digest.update(file.name.encode() + file.read_bytes())
-    return digest.hexdigest()[:16]
-
-
 async def _evaluate(
-    store: Any, config: Any, args: argparse.Namespace, names: list[str], datasets: Mapping[str, Sequence[Question]]
+    store: RunStore,
+    config: Config,
+    args: argparse.Namespace,
+    names: list[str],
+    datasets: Mapping[str, Sequence[Question]],
 ) -> None:
     from ..evaluate.runner import evaluate, jobs_for
     from ..systems.registry import get
@@ -199,11 +263,17 @@ class Progress:
 
 
 def _print_table(result: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> None:
-    print(f"{'data set':<20}{'system':<18}{'n':>6}{'EM':>8}{'95%':>16}{'F1':>8}{'CEM':>8}{'forced':>8}{'failed':>8}")
+    cells = [cell for systems in result.values() for cell in systems.values()]
+    extra = [(key, name) for key, name in (("judge", "judge"), ("sepr", "plan")) if any(key in c for c in cells)]
+    more = "".join(f"{name:>8}" for _, name in extra)
+    print(
+        f"{'data set':<20}{'system':<18}{'n':>6}{'EM':>8}{'95%':>16}{'F1':>8}{'CEM':>8}{more}{'forced':>8}{'failed':>8}"
+    )
     for dataset, systems in result.items():
         for system, cell in systems.items():
             span = f"{cell['em_low']:.3f}-{cell['em_high']:.3f}"
+            more = "".join(f"{cell[key]:>8.3f}" if key in cell else f"{'-':>8}" for key, _ in extra)
             print(
                 f"{dataset:<20}{system:<18}{cell['n']:>6}{cell['em']:>8.3f}{span:>16}{cell['f1']:>8.3f}"
-                f"{cell['cem']:>8.3f}{cell['forced']:>8.2f}{cell['failed']:>8.2f}"
+                f"{cell['cem']:>8.3f}{more}{cell['forced']:>8.2f}{cell['failed']:>8.2f}"
             )

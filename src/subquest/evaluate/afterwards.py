@@ -1,0 +1,74 @@
+"""Scores that need a model, given once the answers are stored: a judge's verdict, and how good the plan was.
+
+They are made a few episodes at a time and kept in the run, so a judge that fails costs nothing but what it had not yet
+said; running again goes on from there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import islice
+
+from ..judge import AnswerCase, ModelJudge, RuleJudge
+from ..metrics.embed import Embedder, default_embedder
+from ..metrics.gold import natural_plan
+from ..metrics.plans import score_plans
+from ..record import Episode
+from ..rewards.plan import plan_of
+from ..runs import RunStore
+
+BATCH = 128
+Told = Callable[[int], None]
+"""Called with the number of episodes scored so far."""
+
+
+async def judge_answers(store: RunStore, judge: ModelJudge | RuleJudge, *, told: Told | None = None) -> int:
+    """Give every answer without a verdict one: `judge` 1 or 0, and `judge_undecided` where the judge did not say.
+
+    Returns how many answers stayed undecided; they are asked for again when this is called again.
+    """
+    undecided = done = 0
+    for episodes in _batches(store, "judge"):
+        cases = [AnswerCase(e.question.question, e.question.answers, e.answer) for e in episodes]
+        verdicts = await judge.judge_answers(cases)
+        for episode, verdict in zip(episodes, verdicts, strict=True):
+            scores = {"judge_undecided": float(verdict.yes is None)}
+            if verdict.yes is not None:
+                scores["judge"] = float(verdict.yes)
+            undecided += verdict.yes is None
+            store.add_scores(episode.id, scores)
+        store.flush()
+        done += len(episodes)
+        if told is not None:
+            told(done)
+    return undecided
+
+
+def judge_plans(store: RunStore, *, embedder: Embedder | None = None, told: Told | None = None) -> int:
+    """Give every episode whose question has a gold decomposition its SEPR; returns how many there were."""
+    done = 0
+    for episodes in _batches(store, "sepr", lambda e: bool(e.question.decomposition)):
+        golds = [natural_plan(e.question.decomposition) for e in episodes]
+        plans = [plan_of(e) or _tasks(e) for e in episodes]
+        for episode, found in zip(episodes, score_plans(plans, golds, embedder or default_embedder()), strict=True):
+            scores = {"sepr": found.f1, "sepr_precision": found.precision, "sepr_recall": found.recall}
+            store.add_scores(episode.id, scores)
+        store.flush()
+        done += len(episodes)
+        if told is not None:
+            told(done)
+    return done
+
+
+def _tasks(episode: Episode) -> list[str]:
+    """The plan of a system that writes none: the tasks its roots handed out, in order, as far as they went."""
+    return [child.task for root in episode.roots for child in episode.children(root)]
+
+
+def _batches(
+    store: RunStore, metric: str, wanted: Callable[[Episode], bool] = lambda e: bool(e.question.answers)
+) -> Iterator[tuple[Episode, ...]]:
+    scored = {row[0] for row in store.query("SELECT episode FROM score WHERE metric = ?", metric)}
+    left = (e for e in store.episodes(events=False) if e.id not in scored and wanted(e))
+    while batch := tuple(islice(left, BATCH)):
+        yield batch

@@ -1,0 +1,45 @@
+"""What a run was made with, by content: a changed index or prompt is another experiment, whatever its path says."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+from pathlib import Path
+
+from ..retrieval import store
+
+SAMPLES = 1000
+"""Documents of an index that are looked at; its size and settings always count."""
+
+
+def of_index(folder: str | Path) -> str:
+    """An index by its size, its settings and up to 1,000 of its documents, evenly spread."""
+    digest = hashlib.sha256()
+    with contextlib.closing(store.connect(Path(folder))) as db:
+        published = int(store.get(db, "published", 0))
+        count, last = db.execute(
+            "SELECT count(*), max(number) FROM documents WHERE number <= ?", (published,)
+        ).fetchone()
+        settings = [store.get(db, key, None) for key in ("analysis", "bm25", "fusion", "encoder")]
+        digest.update(json.dumps([count, settings], sort_keys=True).encode())
+        seen = 0
+        for at in range(SAMPLES):
+            number = max(seen + 1, at * (last or 0) // SAMPLES)
+            row = db.execute(
+                "SELECT number, id, title, text FROM documents WHERE number BETWEEN ? AND ? ORDER BY number LIMIT 1",
+                (number, published),
+            ).fetchone()
+            if row is None:
+                break
+            seen = row[0]
+            digest.update(json.dumps(row[1:]).encode())
+    return digest.hexdigest()[:16]
+
+
+def of_prompts(folder: str | Path) -> str:
+    """A folder of prompts by the content of its files."""
+    digest = hashlib.sha256()
+    for file in sorted(Path(folder).glob("*.md")):
+        digest.update(file.name.encode() + file.read_bytes())
+    return digest.hexdigest()[:16]
