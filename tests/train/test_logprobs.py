@@ -52,7 +52,8 @@ def test_values_and_gradients(seed: int, chunk: int, temperature: float, with_bi
     else:
         assert out.entropy is None
     for got, wanted in zip(torch.autograd.grad(loss, leaves), expected_grads, strict=True):
-        torch.testing.assert_close(got, wanted, rtol=1e-4, atol=1e-5)
+        scale = max(1.0, float(wanted.abs().max()))  # float32 rounding is relative to the largest terms that cancel
+        torch.testing.assert_close(got, wanted, rtol=1e-4, atol=1e-5 * scale)
 
 
 def test_tied_and_frozen_output_layer() -> None:
