@@ -45,6 +45,11 @@ _OURS: dict[str, str] = {
     "stepsearch": "baselines.dialects:StepSearch",
     "search-agent": "baselines.agent:SearchAgent",
     "truncation": "baselines.truncation:Truncation",
+    "webthinker": "baselines.alone:WebThinker",
+    "codeact": "baselines.alone:CodeAct",
+    "multimodal": "baselines.alone:MultimodalEnhanced",
+    "react-tools": "baselines.react_tools:ReActTools",
+    "plan-experts": "baselines.plan_experts:PlanExperts",
 }
 """Name to `module:Class`, the module below this package."""
 

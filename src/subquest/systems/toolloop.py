@@ -77,8 +77,9 @@ async def reason(
     """Let a role work on a task until it answers: in a box, or, with `ends="text"`, by a turn without a call."""
     known: Mapping[str, Tool] = {tool.tag: tool for tool in tools}
     stop = tuple(dict.fromkeys([*(f"<|end_{t.tag}|>" for t in tools), *(f"<|begin_{t.result}|>" for t in tools)]))
+    limits = Limits(turns=(turns + 1) * (_REMINDERS + 1) + 1)
     context = await run.open(
-        role, task, messages, parent=parent, mode="completion", stop=stop, limits=Limits(turns=turns + 1), number=number
+        role, task, messages, parent=parent, mode="completion", stop=stop, limits=limits, number=number
     )
     if parent is not None:
         run.events.emit("task", parent.id, task=task, child=context.id)

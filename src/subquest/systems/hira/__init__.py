@@ -16,20 +16,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from ...engine import Engine, Sampling
-from ...errors import EngineError, OutsideError, UsageError
+from ...engine import Engine
+from ...errors import EngineError, OutsideError
 from ...limits import Limits
 from ...retrieval.base import Search
-from ...tools import websearch
-from ..base import System
 from ..evidence import Finding, support
 from ..replies import boxed
 from ..runtime import Answer, Context, LimitReached, Run, Turn, confidence, cut_to_tokens
+from ..tooled import ToolSettings, ToolSystem
 from ..toolkit import Toolkit
 from ..toolloop import calls, inserted
 from .coordinator import Coordinator, named_in
 from .expert import Desk, Expert, Report, SystemExpert
-from .experts import EXPERTS
+from .experts import find_experts
 from .memory import Memory, rendered
 
 CALL, RESULT = "call_subtask", "subtask_result"
@@ -37,13 +36,9 @@ _REMINDERS = 2
 
 
 @dataclass(frozen=True, slots=True)
-class HiRASettings:
+class HiRASettings(ToolSettings):
     subtasks: int = 10
     """Sub-tasks of one question (figure 3)."""
-    actions: int = 10
-    """Tool calls of one expert on one sub-task (the published code)."""
-    k: int = 10
-    """Results of a search."""
     experts: str = "search,code,multimodal,deep"
     """Names of experts or systems, or `path.py:Class`, with commas; leaving one out is an ablation of table 2."""
     expert_info: bool = True
@@ -58,24 +53,13 @@ class HiRASettings:
     """An expert's reasoning beyond this keeps its first and last half."""
     result_tokens: int = 2000
     """A sub-task's result is cut to this before the planner sees it."""
-    tool_tokens: int = 3000
-    """A tool's result is cut to this before an expert sees it."""
-    egress: str = "adaptive"
-    """private, public or adaptive: what may leave the machine."""
-    files: str = ""
-    """Attached files, with commas."""
-    robots: bool = True
-    """Respect robots.txt."""
-    code_seconds: float = 60.0
-    """Wall-clock time of one call of code."""
 
 
-class HiRA(System[HiRASettings]):
+class HiRA(ToolSystem[HiRASettings]):
     name: ClassVar[str] = "hira"
     roles: ClassVar[tuple[str, ...]] = ("planner", "coordinator", "search", "deep", "explorer", "code", "multimodal")
     stand_ins: ClassVar[Mapping[str, str]] = {"explorer": "deep"}
     Settings: ClassVar[type[HiRASettings]] = HiRASettings
-    sampling: ClassVar[Sampling] = Sampling(max_tokens=2048, temperature=0.7, top_p=0.95, top_k=20)
     presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {
         "no-transfer": {"transfer": False},
         "no-memory": {"memory": False},
@@ -90,40 +74,14 @@ class HiRA(System[HiRASettings]):
         model: Engine | Mapping[str, Engine],
         search: Search | None = None,
         *,
-        web: Search | None = None,
         plug_ins: Sequence[Expert] = (),
         **options: Any,
     ) -> None:
-        """`search` is an index (private documents), `web` a web search (default: what the environment names).
-
-        `plug_ins` are experts beside those of the settings.
-        """
+        """`plug_ins` are experts beside those of the settings."""
         super().__init__(model, search, **options)
-        self.web = web or websearch.from_environment()
-        self.experts = self._find_experts(plug_ins)
+        self.experts = find_experts(self.settings.experts, self, plug_ins)
 
-    def toolkit(self, run: Run) -> Toolkit:
-        """The tools of one run."""
-        settings = self.settings
-        files = [place.strip() for place in settings.files.split(",") if place.strip()]
-        return Toolkit(
-            run,
-            index=self.search,
-            web=self.web,
-            scope=settings.egress,
-            files=files,
-            robots=settings.robots,
-            code_seconds=settings.code_seconds,
-        )
-
-    async def answer(self, run: Run) -> Answer:
-        kit = self.toolkit(run)
-        try:
-            return await self._plan(run, kit)
-        finally:
-            await kit.close()
-
-    async def _plan(self, run: Run, kit: Toolkit) -> Answer:
+    async def work(self, run: Run, kit: Toolkit) -> Answer:
         """The meta planner's reasoning, from the question to a box."""
         settings = self.settings
         question = run.question.question
@@ -168,7 +126,7 @@ class HiRA(System[HiRASettings]):
             prompt, question=question, experts=info, subtasks=str(settings.subtasks), files=kit.inventory()
         )
         stop = (f"<|begin_{RESULT}|>", f"<|end_{CALL}|>\n\n")
-        limits = Limits(turns=settings.subtasks + _REMINDERS + 2)
+        limits = Limits(turns=(settings.subtasks + 1) * (_REMINDERS + 1) + 1)
         return await run.open(
             "planner", question, messages, mode="completion", stop=stop, limits=limits, shielded=settings.transfer
         )
@@ -257,23 +215,6 @@ class HiRA(System[HiRASettings]):
         stop_reason = "forced" if text else "failed" if run.errors else "no answer"
         await planner.close(stop_reason, text)
         return Answer(text, forced=True, evidence=support(findings), stop_reason=stop_reason)
-
-    def _find_experts(self, plug_ins: Sequence[Expert]) -> dict[str, Expert]:
-        from .. import registry
-
-        found: dict[str, Expert] = {}
-        for name in (part.strip() for part in self.settings.experts.split(",")):
-            if name in EXPERTS:
-                found[name] = EXPERTS[name]()
-            elif ".py:" in name and isinstance(kind := registry.load_file(name), type) and issubclass(kind, Expert):
-                found[kind.name] = kind()
-            elif name:
-                system = registry.get(name)
-                found[name] = SystemExpert(system(self.engines.get("", next(iter(self.engines.values()))), self.search))
-        found.update((expert.name, expert) for expert in plug_ins)
-        if not found:
-            raise UsageError("hira needs at least one expert: experts=search,code,multimodal,deep")
-        return found
 
 
 __all__ = ["Desk", "Expert", "HiRA", "HiRASettings", "Memory", "Report", "SystemExpert"]

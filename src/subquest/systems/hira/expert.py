@@ -27,7 +27,8 @@ class Desk:
     """What an expert works with on one sub-task."""
 
     run: Run
-    planner: Context
+    planner: Context | None
+    """Who handed the task out; None where the expert works alone."""
     kit: Toolkit
     prompts: Prompts
     task: str
@@ -109,7 +110,7 @@ class _Below(Run):
         outer = desk.run
         super().__init__(question, system.setup, system.search, outer.events, Limits(), seed=outer._seed)
         self.contexts, self.errors, self.documents = outer.contexts, outer.errors, outer.documents
-        self.budget = desk.planner.budget
+        self.budget = desk.planner.budget if desk.planner is not None else outer.budget
         self.opened: list[Context] = []
         self._planner, self._number = desk.planner, desk.number
 

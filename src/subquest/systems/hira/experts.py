@@ -10,10 +10,10 @@ deep        WebThinker: searches inside its reasoning; an explorer of its own re
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable
-from typing import ClassVar
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from ...errors import EngineError, SearchError
+from ...errors import EngineError, SearchError, UsageError
 from ...limits import Limits
 from ...protocol import fence
 from ...record import Document
@@ -21,8 +21,11 @@ from ..replies import boxed
 from ..runtime import Context, LimitReached, cut_to_tokens
 from ..toolkit import render
 from ..toolloop import LoopEnd, Tool, reason
-from .expert import Desk, Expert, Report, chain_of, documents_of
+from .expert import Desk, Expert, Report, SystemExpert, chain_of, documents_of
 from .tolerant import first_object
+
+if TYPE_CHECKING:
+    from ..base import System
 
 QUERIES = 5
 """Queries of one plan that are sent."""
@@ -44,7 +47,8 @@ class SimpleSearch(Expert):
         messages = desk.prompts.messages("search", task=desk.task, memory=desk.memory)
         limits = Limits(turns=2)
         context = await run.open("search", desk.task, messages, parent=desk.planner, limits=limits, number=desk.number)
-        run.events.emit("task", desk.planner.id, task=desk.task, child=context.id)
+        if desk.planner is not None:
+            run.events.emit("task", desk.planner.id, task=desk.task, child=context.id)
         try:
             queries = self._plan(context, (await context.write()).text, desk)
             documents = await self._retrieve(desk, context, queries) if queries else "none were needed"
@@ -238,3 +242,22 @@ def _information(text: str) -> str:
 
 
 EXPERTS: dict[str, type[Expert]] = {e.name: e for e in (SimpleSearch, Code, Multimodal, DeepSearch)}
+
+
+def find_experts(names: str, system: System[Any], plug_ins: Sequence[Expert] = ()) -> dict[str, Expert]:
+    """Experts by name: ours, `path.py:Class`, or another system on the same models and index."""
+    from .. import registry
+
+    found: dict[str, Expert] = {}
+    for name in (part.strip() for part in names.split(",")):
+        if name in EXPERTS:
+            found[name] = EXPERTS[name]()
+        elif ".py:" in name and isinstance(kind := registry.load_file(name), type) and issubclass(kind, Expert):
+            found[kind.name] = kind()
+        elif name:
+            engine = system.engines.get("", next(iter(system.engines.values())))
+            found[name] = SystemExpert(registry.get(name)(engine, system.search))
+    found.update((expert.name, expert) for expert in plug_ins)
+    if not found:
+        raise UsageError(f"{system.name} needs at least one expert: experts=search,code,multimodal,deep")
+    return found

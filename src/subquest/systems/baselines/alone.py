@@ -1,0 +1,71 @@
+"""One of HiRA's experts alone, without planner, coordinator and memory: the paper's single-capability baselines.
+
+webthinker   the deep search agent: searches in its reasoning, an explorer reads, clicks and reports
+codeact      the computational agent: Python in the sandbox
+multimodal   the multimodal agent: a tool that reads images, sound and video
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import ClassVar
+
+from ..evidence import Finding, support
+from ..hira.expert import Desk, Expert
+from ..hira.experts import Code, DeepSearch, Multimodal
+from ..prompting import FOLDER
+from ..runtime import Answer, Run, confidence
+from ..tooled import ToolSettings, ToolSystem
+from ..toolkit import Toolkit
+
+
+class Alone(ToolSystem[ToolSettings]):
+    expert: ClassVar[type[Expert]]
+
+    @classmethod
+    def prompt_folder(cls) -> Path:
+        return FOLDER / "hira"
+
+    async def work(self, run: Run, kit: Toolkit) -> Answer:
+        settings, question = self.settings, run.question.question
+        desk = Desk(
+            run=run,
+            planner=None,
+            kit=kit,
+            prompts=self.prompts,
+            task=question,
+            memory="none",
+            actions=settings.actions,
+            k=settings.k,
+            tokens=settings.tool_tokens,
+            number=1,
+        )
+        report = await self.expert().run(desk)
+        root = run.contexts[0]
+        reason = root.trajectory.stop_reason
+        findings = [Finding(question, report.conclusion, "", report.documents, report.trajectory)]
+        return Answer(
+            report.conclusion,
+            forced=root.forced,
+            confidence=confidence(root.last_turn),
+            evidence=support(findings),
+            stop_reason=reason,
+        )
+
+
+class WebThinker(Alone):
+    name: ClassVar[str] = "webthinker"
+    roles: ClassVar[tuple[str, ...]] = ("deep", "explorer")
+    expert: ClassVar[type[Expert]] = DeepSearch
+
+
+class CodeAct(Alone):
+    name: ClassVar[str] = "codeact"
+    roles: ClassVar[tuple[str, ...]] = ("code",)
+    expert: ClassVar[type[Expert]] = Code
+
+
+class MultimodalEnhanced(Alone):
+    name: ClassVar[str] = "multimodal"
+    roles: ClassVar[tuple[str, ...]] = ("multimodal",)
+    expert: ClassVar[type[Expert]] = Multimodal

@@ -1,0 +1,92 @@
+"""Plan-and-Solve over HiRA's experts: a plan is made once, and its steps go one by one to experts picked for them.
+
+    planner      {question}                       →  {"plan": [step, ...]}
+    coordinator  {step, experts}                  →  the expert for it
+    expert       {step, results of earlier steps} →  its result; the last one is the answer
+
+The same experts and tools as HiRA, without anyone who looks at a result and changes the plan.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from ...errors import EngineError
+from ..evidence import Finding, support
+from ..hira.coordinator import Coordinator
+from ..hira.expert import Desk
+from ..hira.experts import find_experts
+from ..hira.tolerant import first_object
+from ..prompting import FOLDER, Prompts
+from ..replies import boxed
+from ..runtime import Answer, Context, LimitReached, Run
+from ..tooled import ToolSettings, ToolSystem
+from ..toolkit import Toolkit
+
+
+@dataclass(frozen=True, slots=True)
+class PlanExpertsSettings(ToolSettings):
+    experts: str = "search,code,multimodal,deep"
+    """Names of experts or systems, or `path.py:Class`, with commas."""
+    steps: int = 10
+    """Steps of a plan that are carried out."""
+
+
+class PlanExperts(ToolSystem[PlanExpertsSettings]):
+    name: ClassVar[str] = "plan-experts"
+    roles: ClassVar[tuple[str, ...]] = ("planner", "coordinator", "search", "deep", "explorer", "code", "multimodal")
+    Settings: ClassVar[type[PlanExpertsSettings]] = PlanExpertsSettings
+
+    async def work(self, run: Run, kit: Toolkit) -> Answer:
+        settings = self.settings
+        shared = Prompts(FOLDER / "hira")
+        experts = find_experts(settings.experts, self)
+        question = run.question.question
+        messages = self.prompts.messages("planner", question=question, files=kit.inventory())
+        planner = await run.open("planner", question, messages, shielded=True)
+        try:
+            steps = self._steps(run, planner, (await planner.write()).text)
+        except LimitReached:
+            words = await planner.force(self.prompts.text("force"))
+            text = boxed(planner.last_turn.text) if planner.last_turn else ""
+            await planner.close("forced", text or words)
+            return Answer(text or words, forced=True, stop_reason="forced" if text or words else "no answer")
+        except EngineError as error:
+            run.fail("engine", error, planner, fatal=True)
+            return Answer("", stop_reason="failed")
+        coordinator = Coordinator(run, shared, experts, None, chain_tokens=0)
+        known: list[str] = []
+        findings: list[Finding] = []
+        for number, step in enumerate(steps, 1):
+            expert = await coordinator.select(planner, step, 10 * number + 1)
+            desk = Desk(
+                run=run,
+                planner=planner,
+                kit=kit,
+                prompts=shared,
+                task=step,
+                memory="\n".join(known) or "none",
+                actions=settings.actions,
+                k=settings.k,
+                tokens=settings.tool_tokens,
+                number=10 * number + 3,
+            )
+            report = await expert.run(desk)
+            run.events.emit("result", report.trajectory, result=report.conclusion, expert=expert.name)
+            known.append(f"{step} {report.conclusion or 'no result'}")
+            findings.append(Finding(step, report.conclusion, "", report.documents, report.trajectory))
+        text = findings[-1].result if findings else ""
+        await planner.close("answered" if text else "no answer", text)
+        return Answer(text, evidence=support(findings), stop_reason="answered" if text else "no answer")
+
+    def _steps(self, run: Run, planner: Context, text: str) -> list[str]:
+        plan = first_object(text).get("plan")
+        steps = [str(step).strip() for step in plan if str(step).strip()] if isinstance(plan, list) else []
+        if not steps:
+            planner.format_errors.append("no plan")
+            message = "no plan; the question is its only step"
+            run.events.emit("error", planner.id, where="format", message=message, text=text)
+        steps = steps[: self.settings.steps] or [run.question.question]
+        run.events.emit("plan", planner.id, steps=steps)
+        return steps

@@ -1,0 +1,65 @@
+"""ReAct with all tools: one context that searches, opens pages, runs code, reads files and looks at media itself.
+
+Everything that HiRA spreads over experts stands here in one growing context: tool descriptions at its beginning, raw
+tool output in between.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from ...errors import SearchError
+from ..evidence import Finding, support
+from ..hira.experts import look_at
+from ..runtime import Answer, Context, Run, confidence
+from ..tooled import ToolSettings, ToolSystem
+from ..toolkit import Toolkit
+from ..toolloop import Tool, reason
+
+
+class ReActTools(ToolSystem[ToolSettings]):
+    name: ClassVar[str] = "react-tools"
+    roles: ClassVar[tuple[str, ...]] = ("agent",)
+
+    async def work(self, run: Run, kit: Toolkit) -> Answer:
+        settings, question = self.settings, run.question.question
+
+        async def search(context: Context, query: str) -> str:
+            try:
+                return kit.listing(context, (await kit.search(context, [query], settings.k))[0])
+            except SearchError as error:
+                return f"The search failed: {error}"
+
+        async def code(context: Context, source: str) -> str:
+            return (await kit.code(context, source)).text
+
+        async def look(context: Context, call: str) -> str:
+            return await look_at(kit.look, context, call)
+
+        tools = [
+            Tool("search_query", "search_result", search),
+            Tool("click_link", "click_result", kit.open),
+            Tool("code_call", "code_call_result", code),
+            Tool("read_file", "file_result", kit.read),
+            Tool("multimodal_call", "multimodal_result", look),
+        ]
+        end = await reason(
+            run,
+            "agent",
+            question,
+            self.prompts.messages("agent", question=question, files=kit.inventory(), actions=str(settings.actions)),
+            tools,
+            parent=None,
+            turns=settings.actions,
+            remind=self.prompts.text("remind"),
+            force=self.prompts.text("force"),
+            result_tokens=settings.tool_tokens,
+        )
+        findings = [Finding(question, end.text, "", end.context.documents, end.context.id)]
+        return Answer(
+            end.text,
+            forced=end.context.forced,
+            confidence=confidence(end.turn),
+            evidence=support(findings),
+            stop_reason=end.stop_reason,
+        )

@@ -1,0 +1,87 @@
+"""The baselines that need tools, on the same tools as HiRA."""
+
+import json
+
+import pytest
+
+from subquest.engine.scripted import ScriptedEngine
+from subquest.systems.registry import get
+from subquest.tools.sandbox import SandboxUnavailable, jail
+from subquest.tools.websearch import SearXNG
+
+from .site import serve
+
+
+@pytest.fixture
+def site(monkeypatch):
+    with serve() as site:
+        monkeypatch.setenv("SUBQUEST_ALLOW_HOSTS", site.url.removeprefix("http://"))
+        monkeypatch.setenv("SEARXNG_URL", site.url)
+        yield site
+
+
+async def test_webthinker_alone(site):
+    engine = ScriptedEngine(
+        {
+            "deep": ["<|begin_search_query|>mayor Brunn<|end_search_query|>", "So \\boxed{Ida Brandt}"],
+            "explorer": ["<|begin_click_link|>1<|end_click_link|>", "Final Information: the mayor is Ida Brandt"],
+        }
+    )
+    episode = await get("webthinker")(engine).solve("Who is the mayor of Brunn?")
+    assert (episode.answer, episode.stop_reason, episode.errors) == ("Ida Brandt", "answered", ())
+    assert [t.role for t in episode.trajectories] == ["deep", "explorer"]
+    assert "the mayor is Ida Brandt<|end_search_result|>" in episode.by_role("deep")[0].text
+    assert [e.id for e in episode.evidence] == [f"{site.url}/brunn"]
+
+
+async def test_codeact_alone():
+    try:
+        jail.way()
+    except SandboxUnavailable as error:
+        pytest.skip(str(error))
+    engine = ScriptedEngine(["<|begin_code_call|>print(6 * 7)<|end_code_call|>", "It is \\boxed{42}"])
+    episode = await get("codeact")(engine).solve("6 times 7?")
+    assert (episode.answer, episode.usage.tool_calls) == ("42", 1)
+    assert "<|begin_code_call_result|>42<|end_code_call_result|>" in episode.trajectories[0].text
+
+
+async def test_multimodal_alone_says_why_it_cannot_see():
+    engine = ScriptedEngine(
+        ["<|begin_multimodal_call|>data: a.png question: what?<|end_multimodal_call|>", "\\boxed{unknown}"]
+    )
+    episode = await get("multimodal")(engine).solve("What is in a.png?")
+    assert "there is no file 'a.png' in this run; its files are: none" in episode.trajectories[0].text
+    assert [f.where for f in episode.errors] == ["media"]
+
+
+async def test_react_has_all_tools_in_one_context(site):
+    engine = ScriptedEngine(
+        [
+            "<|begin_search_query|>mayor Brunn<|end_search_query|>",
+            "<|begin_click_link|>1<|end_click_link|>",
+            "Now I know. \\boxed{Ida Brandt}",
+        ]
+    )
+    episode = await get("react-tools")(engine).solve("Who is the mayor of Brunn?")
+    assert episode.answer == "Ida Brandt"
+    (agent,) = episode.trajectories
+    assert "Its mayor is Ida Brandt." in agent.text
+    assert (episode.usage.searches, episode.usage.tool_calls) == (1, 1)
+
+
+async def test_plan_and_solve_hands_earlier_results_to_later_experts(site):
+    engine = ScriptedEngine(
+        {
+            "planner": ['{"plan": ["Who is the mayor of Brunn?", "How old is that person?"]}'],
+            "coordinator": [json.dumps({"selected_agent_name": "search"})] * 2,
+            "search": ['{"query_plan": ["mayor Brunn"]}', "\\boxed{Ida Brandt}", '{"query_plan": []}', "\\boxed{61}"],
+        }
+    )
+    episode = await get("plan-experts")(engine).solve("How old is the mayor of Brunn?")
+    assert (episode.answer, episode.stop_reason) == ("61", "answered")
+    second = episode.by_role("search")[1]
+    assert "Who is the mayor of Brunn? Ida Brandt" in "".join(s.text for s in second.segments if s.kind == "prompt")
+
+
+async def test_the_web_search_of_the_environment_is_used(site):
+    assert isinstance(get("hira")(ScriptedEngine([])).web, SearXNG)
