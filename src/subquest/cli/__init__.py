@@ -18,6 +18,7 @@ COMMANDS: dict[str, str] = {
     "index": "build and maintain a search index",
     "search": "search an index",
     "eval": "evaluate systems on question sets, resumable",
+    "study": "run an experiment of the papers on any model, its numbers beside theirs",
     "report": "tables, plots and comparisons of runs",
     "data": "list, fetch and convert question sets",
     "world": "make and check fictional worlds: corpus, questions, gold plans",

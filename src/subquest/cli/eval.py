@@ -5,8 +5,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-import operator
-import re
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -22,12 +20,6 @@ if TYPE_CHECKING:
     from ..judge import ModelJudge, RuleJudge
     from ..record import Episode, Question
     from ..runs import RunStore
-
-_FILTER = re.compile(r"\s*(\w+)\s*(>=|<=|!=|==|=|>|<)\s*(.+?)\s*")
-_COMPARE: dict[str, Callable[[Any, Any], bool]] = {
-    ">=": operator.ge, "<=": operator.le, "!=": operator.ne, "==": operator.eq, "=": operator.eq,
-    ">": operator.gt, "<": operator.lt,
-}  # fmt: skip
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -68,7 +60,11 @@ def run(args: argparse.Namespace) -> int:
     names = [name for name in (config.system or "coda").split(",") if name]
     with RunStore.resume(args.out, settings=_settings(config, args)) as store:
         asyncio.run(_evaluate(store, config, args, names, datasets))
-        asyncio.run(_afterwards(store, args))
+        if args.plan_score:
+            from ..evaluate.afterwards import judge_plans
+
+            judge_plans(store, told=_told("plan score"))
+        asyncio.run(judged(store, args))
         result = table(scored(store))
     if args.json:
         print(json.dumps(result))
@@ -94,27 +90,27 @@ def _with_index(config: Config, sources: Sequence[str]) -> Config:
     return replace(config, index=str(place))
 
 
-async def _afterwards(store: RunStore, args: argparse.Namespace) -> None:
-    """Scores that need a model, for what has none yet."""
-    from ..evaluate.afterwards import judge_answers, judge_plans
+def _told(what: str) -> Callable[[int], None]:
+    return lambda done: print(f"{what}: {done} answers", file=sys.stderr)
+
+
+async def judged(store: RunStore, args: argparse.Namespace) -> None:
+    """A verdict of `--judge` for every answer that has none yet."""
+    from ..evaluate.afterwards import judge_answers
     from ..judge import RuleJudge
 
-    def told(what: str) -> Callable[[int], None]:
-        return lambda done: print(f"{what}: {done} answers", file=sys.stderr)
-
-    if args.plan_score:
-        judge_plans(store, told=told("plan score"))
-    if args.judge:
-        judge = _judge(store, args)
-        try:
-            undecided = await judge_answers(store, judge, told=told("judged"))
-        finally:
-            if not isinstance(judge, RuleJudge):
-                print(f"judge: {judge.usage.model_calls} model calls, {judge.cached} from the cache", file=sys.stderr)
-                await judge.close()
-                await judge.engine.close()
-        if undecided:
-            print(f"the judge did not decide on {undecided} answers; run again to ask once more", file=sys.stderr)
+    if not args.judge:
+        return
+    judge = _judge(store, args)
+    try:
+        undecided = await judge_answers(store, judge, told=_told("judged"))
+    finally:
+        if not isinstance(judge, RuleJudge):
+            print(f"judge: {judge.usage.model_calls} model calls, {judge.cached} from the cache", file=sys.stderr)
+            await judge.close()
+            await judge.engine.close()
+    if undecided:
+        print(f"the judge did not decide on {undecided} answers; run again to ask once more", file=sys.stderr)
 
 
 def _judge(store: RunStore, args: argparse.Namespace) -> ModelJudge | RuleJudge:
@@ -136,10 +132,11 @@ def _questions(source: str, args: argparse.Namespace) -> tuple[str, list[Questio
 
     from ..data import questions_from
     from ..data.reading import sample
+    from ..data.select import passes
 
     questions = questions_from(source)
     for expression in args.filter:
-        questions = [q for q in questions if _passes(q, expression)]
+        questions = [q for q in questions if passes(q, expression)]
     if args.sample:
         questions = sample(questions, args.sample, args.seed)
     questions = questions[: args.limit]
@@ -152,22 +149,6 @@ def _questions(source: str, args: argparse.Namespace) -> tuple[str, list[Questio
     path = Path(source)
     name = path.name.split(".")[0] if path.exists() else source.partition(":")[0]
     return name, [replace(q, dataset=name) for q in questions]
-
-
-def _passes(question: Question, expression: str) -> bool:
-    match = _FILTER.fullmatch(expression)
-    if match is None:
-        raise UsageError(f"--filter {expression!r}: write FIELD OPERATOR VALUE, such as hops>=3")
-    field, sign, wanted = match.groups()
-    value = getattr(question, field, None) if hasattr(type(question), field) else question.meta.get(field)
-    if value is None:
-        return False
-    if isinstance(value, int | float):
-        try:
-            return _COMPARE[sign](value, float(wanted))
-        except ValueError:
-            raise UsageError(f"--filter {expression!r}: {field} is a number") from None
-    return _COMPARE[sign](str(value), wanted)
 
 
 def _settings(config: Config, args: argparse.Namespace) -> dict[str, Any]:

@@ -1,0 +1,211 @@
+"""`subquest study NAME`: an experiment of the papers on any model, its numbers beside theirs."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..errors import UsageError
+from .agent import build, config_from, resources
+from .eval import Progress, judged
+
+if TYPE_CHECKING:
+    from ..config import Config
+    from ..engine import Engine
+    from ..record import Question
+    from ..retrieval.base import Search
+    from ..runs import RunStore
+    from ..study import Source, Study, Variant
+    from ..systems.base import System
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("name", nargs="?", metavar="NAME", help="which study, or a recipe.toml; without it, the list")
+    parser.add_argument("--out", type=Path, metavar="RUN", help="the run (default: NAME.sqlite); again resumes it")
+    parser.add_argument(
+        "--on", action="append", default=[], metavar="DATASET", help="questions in place of the study's own; repeatable"
+    )
+    parser.add_argument("--only", action="append", default=[], metavar="VARIANT", help="only this variant; repeatable")
+    parser.add_argument("--sample", type=int, metavar="N", help="at most N questions of each set (fixed by --seed)")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--concurrency", type=int, default=8, metavar="N", help="episodes at a time")
+    parser.add_argument("--timeout", type=float, metavar="S", help="seconds a question may take")
+    parser.add_argument("--json", action="store_true", help="print one JSON document and nothing else")
+    parser.add_argument("--model", metavar="MODEL", help="as for `ask` (default: embedded)")
+    parser.add_argument("--adapter", metavar="FILE", help="LoRA in GGUF form for embedded and gguf models")
+    parser.add_argument("--index", metavar="PATH", help="what to search: an index folder or a search server's URL")
+    parser.add_argument("--mode", choices=("bm25", "dense", "hybrid"), help="how to search the index")
+    parser.add_argument("--judge", metavar="MODEL", help="judge answers with this model (or by rules: rules)")
+    parser.add_argument(
+        "--judge-instruction", choices=("equivalence", "core", "decor"), default="equivalence", help="as for `eval`"
+    )
+    parser.add_argument("--config", metavar="FILE", help="settings file (default: the nearest subquest.toml)")
+    parser.add_argument("--no-cache", action="store_true", help="do not use the cache, even where it is configured")
+
+
+def run(args: argparse.Namespace) -> int:
+    from ..study import find_study, read_study, rows, studies
+    from ..study.result import text
+
+    if not args.name:
+        for name, path in studies().items():
+            print(f"{name:<18}{read_study(path).title}")
+        return 0
+    if args.concurrency < 1:
+        raise UsageError("--concurrency must be at least 1")
+    study = _chosen(find_study(args.name), args.only)
+    config = config_from(args)
+    datasets = _questions(study, args)
+    out = args.out or Path(f"{study.name}.sqlite")
+    from ..evaluate.table import scored, table
+    from ..runs import RunStore
+
+    with RunStore.resume(out, settings=_settings(study, config, args)) as store:
+        asyncio.run(_run(store, study, config, args, datasets))
+        asyncio.run(judged(store, args))
+        found = rows(study, table(scored(store)))
+    setting = f"{config.model or 'embedded'}, index {config.index or 'none'}, seed {args.seed}"
+    if args.json:
+        document = {
+            "name": study.name,
+            "title": study.title,
+            "paper": study.paper,
+            "ours": setting,
+            "rows": [row.to_json() for row in found],
+        }
+        print(json.dumps(document))
+    else:
+        print(text(study, found, setting))
+        print(f"\na page of it: subquest report {out}", file=sys.stderr)
+    return 0
+
+
+def _chosen(study: Study, only: Sequence[str]) -> Study:
+    for name in only:
+        if name not in {v.name for v in study.variants}:
+            known = "; ".join(v.name for v in study.variants)
+            raise UsageError(f"the study has no variant {name!r}; there are: {known}")
+    variants = tuple(v for v in study.variants if not only or v.name in only)
+    return replace(study, variants=variants)
+
+
+def _questions(study: Study, args: argparse.Namespace) -> dict[str, list[Question]]:
+    """The study's questions by source; sets that are not at hand are left out with a word, unless all are."""
+    from ..study import Source
+
+    out: dict[str, list[Question]] = {}
+    missing = []
+    given = tuple(Source(Path(place).name.split(".")[0], place) for place in args.on)
+    for source in given or study.sources:
+        try:
+            found = _of_source(source, study, args)
+        except UsageError as error:
+            if given:
+                raise
+            missing.append(str(error))
+            continue
+        if found:
+            out[source.name] = found
+    for message in missing:
+        print(f"left out: {message}", file=sys.stderr)
+    if not out:
+        raise UsageError(
+            f"none of the study's questions are at hand; fetch them, or name others with --on{_filters(study)}"
+        )
+    return out
+
+
+def _of_source(source: Source, study: Study, args: argparse.Namespace) -> list[Question]:
+    from ..data import questions_from
+    from ..data.reading import sample
+    from ..data.select import passes
+
+    questions = questions_from(source.dataset)
+    for expression in (*study.filter, *source.filter):
+        questions = [q for q in questions if passes(q, expression)]
+    size = min(n for n in (source.sample, args.sample, len(questions)) if n is not None)
+    return [replace(q, dataset=source.name) for q in sample([q for q in questions if q.answers], size, args.seed)]
+
+
+def _filters(study: Study) -> str:
+    return f" (it keeps only {' and '.join(study.filter)})" if study.filter else ""
+
+
+def _settings(study: Study, config: Config, args: argparse.Namespace) -> dict[str, Any]:
+    from ..evaluate import fingerprint
+
+    local = config.index and "://" not in config.index
+    return {
+        "study": study.name,
+        "model": config.model or "embedded",
+        "index": config.index,
+        "index_content": fingerprint.of_index(config.index) if config.index and local else None,
+        "sampling": asdict(config.sampling),
+        "limits": asdict(config.limits),
+        "seed": args.seed,
+        "judge": {"model": args.judge, "instruction": args.judge_instruction} if args.judge else None,
+    }
+
+
+async def _run(
+    store: RunStore,
+    study: Study,
+    config: Config,
+    args: argparse.Namespace,
+    datasets: Mapping[str, Sequence[Question]],
+) -> None:
+    from ..evaluate.runner import evaluate, jobs_for
+
+    async with resources(config, cache=not args.no_cache) as (engines, search):
+        systems: dict[str, System[Any]] = {}
+        for variant in study.variants:
+            place = _search(variant, engines, search)
+            if variant.search and place is None:
+                print(f"left out: {variant.name} (needs {variant.search} search, which is not set up)", file=sys.stderr)
+                continue
+            systems[variant.name] = _system(variant, config, engines, place)
+        jobs = list(jobs_for(store, datasets, systems))
+        total = sum(map(len, datasets.values())) * len(systems)
+        with Progress(total, total - len(jobs)) as progress:
+            await evaluate(
+                jobs,
+                systems,
+                store,
+                concurrency=args.concurrency,
+                seconds=args.timeout,
+                seed=args.seed,
+                finished=progress.add,
+            )
+
+
+def _system(variant: Variant, config: Config, engines: Mapping[str, Engine], search: Search | None) -> System[Any]:
+    """The variant's system; shared settings that it does not know are left out."""
+    from dataclasses import fields
+
+    from ..systems.registry import get
+
+    system = get(variant.system)
+    known = {f.name for f in fields(system.Settings)}
+    given = [f"{key}={json.dumps(value)}" for key, value in variant.settings.items() if key in known or key != "k"]
+    options = argparse.Namespace(
+        preset=variant.preset, abstain=False, depth=None, no_refine=False, parallel=False, set=given
+    )
+    return build(system, config, options, engines, search)
+
+
+def _search(variant: Variant, engines: Mapping[str, Engine], search: Search | None) -> Search | None:
+    if variant.search == "web":
+        from ..tools.websearch import from_environment
+
+        return from_environment()
+    if variant.search == "rerank" and search is not None:
+        from ..retrieval.rerank import Pointwise, Reranked
+
+        return Reranked(search, Pointwise(next(iter(engines.values()))))
+    return search

@@ -1,0 +1,138 @@
+"""Studies: the recipes that come with the package, the papers' numbers beside ours, and bad recipes."""
+
+import json
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+
+from subquest import Index
+from subquest.cli import main
+from subquest.errors import ConfigError, UsageError
+from subquest.record import Document
+from subquest.study import find_study, read_study, rows, studies
+from subquest.systems.registry import get
+
+NAMES = {
+    "coda-hierarchy", "coda-topk", "coda-hops", "hira-ablation", "hira-subtasks", "decor-topk", "apex-docs-hops",
+    "efficiency", "decor-tools", "truncation",
+}  # fmt: skip
+
+
+def test_every_study_of_the_papers_is_there() -> None:
+    assert set(studies()) == NAMES
+
+
+@pytest.mark.parametrize("name", sorted(NAMES))
+def test_each_recipe_fits_its_systems(name: str) -> None:
+    for variant in find_study(name).variants:
+        system = get(variant.system)
+        assert not variant.preset or variant.preset in system.presets
+        assert set(variant.settings) <= {f.name for f in fields(system.Settings)}
+
+
+def test_averages_of_the_papers_are_the_means_of_their_rows() -> None:
+    """A slip in copying would show: but for two that the recipes note, printed averages fit the printed numbers."""
+    odd = {("coda-hierarchy", "CoDA"): 0.410, ("hira-ablation", "HiRA"): 0.470}
+    for name in ("coda-hierarchy", "coda-hops", "hira-ablation"):
+        study = find_study(name)
+        for variant in study.variants:
+            for metric, printed in study.number(variant.name, "average").items():
+                values = [study.number(variant.name, s.name)[metric] for s in study.sources]
+                wanted = odd.get((name, variant.name), printed)
+                assert sum(values) / len(values) == pytest.approx(wanted, abs=0.0006), (name, variant.name, metric)
+                assert wanted == printed or f"{wanted:.3f}" in study.note
+
+
+def test_grids_make_variants() -> None:
+    study = find_study("coda-topk")
+    assert [v.name for v in study.variants][:2] == ["CoDA, k=3", "CoDA, k=5"]
+    assert [v.settings["k"] for v in study.variants] == [3, 5, 10, 20, 30] * 2
+
+
+def test_rows_put_the_paper_beside_ours() -> None:
+    study = find_study("coda-hops")
+    cell = {"n": 4, "em": 0.5, "em_low": 0.2, "em_high": 0.8, "f1": 0.6, "cem": 0.7}
+    other = {**cell, "em": 0.1}
+    found = rows(study, {"musique": {"CoDA": cell}, "2wikimultihopqa": {"CoDA": other}})
+    first, _, average = found
+    assert (first.ours["em"], first.paper["em"], first.low["em"]) == (0.5, 0.106, 0.2)
+    assert (average.source, average.n, average.ours["em"], average.paper["em"]) == ("average", 8, 0.3, 0.311)
+
+
+@pytest.fixture
+def toy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("SUBQUEST_DATA", str(tmp_path / "none"))
+    monkeypatch.setenv("SUBQUEST_CACHE", str(tmp_path / "cache"))
+    lines = [
+        json.dumps({"id": f"q{i}", "question": f"Which {i}?", "answers": ["Kestel"], "hops": 1 + i % 4})
+        for i in range(8)
+    ]
+    (tmp_path / "toy.jsonl").write_text("\n".join(lines))
+    (tmp_path / "script.jsonl").write_text("\n".join(['"<answer>Kestel</answer>"'] * 40))
+    Index.build(tmp_path / "docs.sq", [Document("1", "Kestel", "Kestel is a city.")]).close()
+    return tmp_path
+
+
+STUDY = ["study", "coda-hops", "--on", "toy.jsonl", "--model", "scripted:script.jsonl", "--index", "docs.sq"]
+
+
+def test_a_study_runs_and_resumes(toy: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*STUDY, "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert [(r["variant"], r["n"], r["ours"]["em"]) for r in document["rows"]] == [
+        ("AutoRefine", 4, 1.0),  # hops 3 and 4 of 1 to 4, twice each
+        ("CoDA", 4, 1.0),
+    ]
+    assert main(STUDY) == 0
+    out, err = capsys.readouterr()
+    assert "8 of 8 are done already" in err
+    assert out.startswith("CoDA, table 4")
+    assert "3,916 questions" in out
+    assert main([*STUDY, "--seed", "1"]) == 2
+
+
+def test_only_and_list(toy: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*STUDY, "--only", "CoDA", "--sample", "2", "--json"]) == 0
+    assert [r["n"] for r in json.loads(capsys.readouterr().out)["rows"]] == [2]
+    assert main(["study"]) == 0
+    assert capsys.readouterr().out.count("\n") == len(NAMES)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["coda-hop"], "did you mean 'coda-hop"),
+        (["coda-hops", "--only", "x"], "no variant 'x'"),
+        (["coda-hops", "--out", "x"], "none of the study's questions are at hand"),
+    ],
+)
+def test_wrong_usage(toy: Path, arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["study", *arguments]) == 2
+    assert message in capsys.readouterr().err
+
+
+HEAD = 'title="t"\npaper="p"\nmetrics=["em"]\n'
+PARTS = '[[source]]\nname="nq"\n[[variant]]\nname="a"\nsystem="coda"\n'
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("title=", "Invalid value"),
+        (HEAD + "metric=1\n" + PARTS, "unknown key 'metric'"),
+        (HEAD + '[[source]]\nname="nq"\n', "'variant' is missing"),
+        (HEAD + PARTS + "preset_=1\n", "unexpected keyword argument 'preset_'"),
+        (HEAD + PARTS + '[[variant]]\nname="a"\nsystem="rag"\n', "two variants are called 'a'"),
+        (HEAD + PARTS + '[[number]]\nvariant="b"\nsource="nq"\nem=1\n', "variant 'b', which is not"),
+        (HEAD + PARTS + '[[number]]\nvariant="a"\nsource="x"\nem=1\n', "source 'x', which is not"),
+        (HEAD + PARTS + '[[number]]\nvariant="a"\nsource="nq"\nf1=1\n', "numbers of f1"),
+    ],
+)
+def test_bad_recipes_are_named(tmp_path: Path, text: str, message: str) -> None:
+    (tmp_path / "x.toml").write_text(text)
+    with pytest.raises(ConfigError, match=message):
+        read_study(tmp_path / "x.toml")
+    with pytest.raises(UsageError, match="cannot read"):
+        read_study(tmp_path / "y.toml")
