@@ -1,6 +1,17 @@
 """Engines: language models behind one session protocol."""
 
-from .base import Engine, FinishReason, Generation, Message, Mode, RoleAware, Sampling, Session, ToolCall, estimate_tokens
+from .base import (
+    Engine,
+    FinishReason,
+    Generation,
+    Message,
+    Mode,
+    RoleAware,
+    Sampling,
+    Session,
+    ToolCall,
+    estimate_tokens,
+)
 
 __all__ = [
     "Engine",

@@ -41,7 +41,7 @@ class ChatFormat:
     end: str
 
     def opening(self, messages: Sequence[Message]) -> list[Piece]:
-        """The whole prompt up to the place where the model writes. An assistant message may come last: it is a prefill."""
+        """The whole prompt up to where the model writes. An assistant message may come last: it is a prefill."""
         pieces: list[Piece] = []
         previous = ""
         for message in messages:

@@ -21,7 +21,7 @@ SHAPE = {
     "num_hidden_layers": 2,
     "num_attention_heads": 4,
     "num_key_value_heads": 2,
-    "head_dim": 16,
+    "head_dim": 32,
     "max_position_embeddings": 2048,
     "tie_word_embeddings": True,
     "initializer_range": 0.2,
