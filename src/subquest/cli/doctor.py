@@ -126,6 +126,13 @@ def _writes() -> Check:
         return Check("embedded writes", False, str(error), "see the message above", True)
 
 
+def _kernel() -> Check:
+    from ..retrieval.kernel import status
+
+    detail = status()
+    return Check("search kernel", "plain Python" not in detail, detail, "apt-get install gcc, or install a wheel")
+
+
 CHECKS: tuple[Callable[[], Check], ...] = (
     _python,
     _config,
@@ -136,5 +143,5 @@ CHECKS: tuple[Callable[[], Check], ...] = (
     _module("training", "torch", "train", "trains and rolls out"),
     _module("server", "starlette", "serve", "serves the page and the API"),
     _program("sandbox", "bwrap", "runs model-written code", "bubblewrap"),
-    _program("compiler", "cc", "builds the search kernel from a source checkout", "gcc"),
+    _kernel,
 )

