@@ -53,5 +53,9 @@ $(VENV)/test.stamp: pyproject.toml scripts/system-packages
 install: $(VENV)/test.stamp
 	$(BIN)/subquest model get smollm2
 
+# The page: its bundle is part of the package, so only who changes web/ needs this (and node).
+web:
+	cd web && npm ci --no-audit --no-fund && npm run build
+
 clean:
 	rm -rf $(VENV) dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -1,0 +1,89 @@
+"""`subquest view`: look into stored runs and traces in the browser."""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ..errors import MissingDependency, UsageError
+
+if TYPE_CHECKING:
+    from ..serve.agents import Agents
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "what", type=Path, help="a trace (JSON, of `ask --trace`), a run, or a folder of runs", metavar="PATH"
+    )
+    parser.add_argument("--html", metavar="FILE", type=Path, help="write a trace as one HTML file and serve nothing")
+    parser.add_argument("--port", type=int, default=0, help="port to serve on (default: any free one)")
+    parser.add_argument("--no-open", action="store_true", help="do not open the browser")
+
+
+def run(args: argparse.Namespace) -> int:
+    from ..record import Episode
+
+    if not args.what.exists():
+        raise UsageError(f"there is no {args.what}")
+    if args.what.suffix == ".json":
+        try:
+            episode = Episode.from_json(args.what.read_text(encoding="utf-8"))
+        except ValueError as error:
+            raise UsageError(f"{args.what} is not a trace: {error}") from None
+        if args.html:
+            from ..serve.export import as_html
+
+            args.html.write_text(as_html(episode), encoding="utf-8")
+            return 0
+        with tempfile.TemporaryDirectory() as folder:
+            from ..runs import RunStore
+
+            with RunStore.create(Path(folder) / "trace.sqlite") as store:
+                store.add_episode(episode).wait()
+            return _serve(args, Path(folder), f"#/runs/trace/{episode.id}")
+    if args.html:
+        raise UsageError("--html writes one trace: give the JSON file of `subquest ask --trace`")
+    from ..runs.schema import RUN_FILE
+
+    if args.what.is_file() or (args.what / RUN_FILE).is_file():
+        name = args.what.stem if args.what.is_file() else args.what.name
+        return _serve(args, args.what.resolve().parent, f"#/runs/{name}")
+    return _serve(args, args.what, "#/runs")
+
+
+def _serve(args: argparse.Namespace, folder: Path, place: str) -> int:
+    import threading
+    import webbrowser
+
+    try:
+        from ..serve.app import address, bind
+        from ..serve.settings import Settings
+    except ImportError as error:
+        raise MissingDependency(f"the server ({error.name})", "serve") from None
+    from .serve import serve_until_told
+
+    with tempfile.TemporaryDirectory() as own:
+        settings = Settings(runs=folder, indexes=Path(own), port=args.port, read_only=True, asks=False)
+        listening = bind(settings)
+        url = f"{address(listening)}/{place}"
+        if not args.no_open:
+            timer = threading.Timer(0.5, webbrowser.open, [url])
+            timer.daemon = True
+            timer.start()
+        return serve_until_told(settings, lambda: _nobody(settings.indexes), listening, quiet=True, path=f"/{place}")
+
+
+@asynccontextmanager
+async def _nobody(indexes: Path) -> AsyncIterator[Agents]:
+    """No agents: what is stored can be looked at, nothing can be asked."""
+    from ..serve.agents import Agents
+    from ..serve.indexes import Indexes
+
+    def make(*_: object) -> None:
+        raise UsageError("this server shows stored runs; start `subquest serve` to ask")
+
+    yield Agents(make, [], {}, Indexes({}, indexes, read_only=True))  # type: ignore[arg-type]

@@ -1,0 +1,202 @@
+"""The page in a real browser: asking, watching, looking back, adding documents, and text that tries to be script."""
+
+import asyncio
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from subquest.events import Event
+from subquest.record import Document, Episode, Question
+from subquest.runs import RunStore
+from subquest.serve.export import as_html
+from subquest.serve.settings import Settings
+
+from ..systems.fakes import DOCUMENTS
+from .conftest import QUESTION, Gate, Start, reply
+
+CHROMIUM = shutil.which("chromium")
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="needs Debian's chromium")
+sync_api = pytest.importorskip("playwright.sync_api")
+
+EVIL = '<img src=x onerror="window.evil=1"><script>window.evil=1</script><svg onload="window.evil=1">'
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with sync_api.sync_playwright() as playwright:
+        found = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield found
+        found.close()
+
+
+@pytest.fixture
+def page(browser: Any) -> Iterator[Any]:
+    """A page that must come through without a word on its console and without a request to anybody else."""
+    found = browser.new_page(viewport={"width": 1200, "height": 800})
+    found.set_default_timeout(20_000)
+    heard: list[str] = []
+    found.on("console", lambda message: heard.append(message.text) if message.type in ("error", "warning") else None)
+    found.on("pageerror", lambda error: heard.append(str(error)))
+    found.on("request", lambda request: heard.append(request.url) if "//127.0.0.1:" not in request.url else None)
+    found.heard = heard
+    yield found
+    assert found.evaluate("window.evil") is None
+    assert heard == []
+    found.close()
+
+
+def ask(page: Any, question: str = QUESTION) -> None:
+    page.get_by_label("Question").fill(question)
+    page.get_by_role("button", name="Ask", exact=True).click()
+
+
+def test_the_plan_fills_in_and_the_answer_quotes_its_sources(start: Start, gate: Gate, page: Any) -> None:
+    with start(gate) as server:
+        page.goto(server.url)
+        ask(page)
+        page.locator(".node").nth(1).wait_for()
+        assert "Mila Torrun" in page.locator(".node").nth(1).inner_text()
+        assert page.locator(".node").count() == 2
+        assert page.locator(".node.working").count() == 1
+        assert page.locator(".answer").count() == 0
+        gate.open()
+        page.locator(".answer").wait_for()
+        assert page.locator(".answer .text").inner_text() == "Kestel"
+        assert page.locator(".node").count() == 3
+        page.locator(".quote").nth(1).click()
+        assert page.locator(".source mark").inner_text() == "She was born in Kestel in 1889."
+        assert page.locator(".source").inner_text() == DOCUMENTS[1].text
+
+
+def test_stop(start: Start, gate: Gate, page: Any) -> None:
+    with start(gate) as server:
+        page.goto(server.url)
+        ask(page)
+        page.locator(".node").nth(1).wait_for()
+        page.get_by_role("button", name="Stop").click()
+        page.get_by_text("No answer (cancelled)").wait_for()
+
+
+def test_a_stored_trace_by_keyboard_and_permalink(start: Start, page: Any) -> None:
+    with start() as server, server.client() as client:
+        identifier = client.post("/api/ask", json={"question": QUESTION}).json()["id"]
+        client.get(f"/api/episodes/{identifier}/events")
+        page.goto(f"{server.url}/#/runs/asked")
+        page.get_by_role("link", name=QUESTION).click()
+        page.locator(".branch").nth(2).wait_for()
+        page.keyboard.press("j")
+        page.locator(".branch.selected", has_text="1.1").wait_for()
+        assert page.locator(".handover.sent p").inner_text() == "Who designed the Orvane Bridge?"
+        assert page.locator(".handover.returned p").inner_text() == "Mila Torrun"
+        assert page.locator(".hits .chip.good").inner_text() == "cited"
+        page.keyboard.press("2")
+        shown = page.locator(".segment.env pre").first.inner_text()
+        assert "MARKER-ONE" in shown
+        page.keyboard.press("/")
+        page.keyboard.type("kestel answer")
+        page.locator(".event", has_text="answer").last.click()
+        address = page.url
+        assert "c=1.1" in address
+        assert "tab=events" in address
+        page.goto("about:blank")
+        page.goto(address)
+        assert '"answer": "Kestel"' in page.locator(".data").inner_text()
+
+
+def test_a_long_episode_shows_only_the_rows_in_sight(start: Start, settings: Settings, page: Any) -> None:
+    events = [Event(0, "start", 0.0, data={"question": "long", "system": "coda", "model": "m"})]
+    events += [Event(i, "turn", i / 100, "1", {"text": f"turn {i}"}) for i in range(1, 2000)]
+    settings.runs.mkdir()
+    with RunStore.create(settings.runs / "old.sqlite") as store:
+        episode = Episode("long", Question("q", "long"), "coda", "m", events=tuple(events), stop_reason="answered")
+        store.add_episode(episode).wait()
+    with start() as server:
+        page.goto(f"{server.url}/#/runs/old/long?tab=events&e=1999")
+        page.locator(".event.selected", has_text="turn 1999").wait_for()
+        assert 0 < page.locator(".event").count() < 80
+        page.get_by_label("Search events").fill("1234")
+        page.locator(".event", has_text="turn 1234").wait_for()
+        assert page.locator(".event").count() == 1
+
+
+def test_documents_are_added_and_found(start: Start, page: Any) -> None:
+    with start() as server:
+        page.goto(f"{server.url}/#/indexes")
+        page.locator("input[type=file]").set_input_files(
+            {"name": "trip.md", "mimeType": "text/markdown", "buffer": b"The ferry to Nesvik leaves at noon."}
+        )
+        page.get_by_label("Name of the index").fill("trip")
+        page.get_by_role("button", name="Add", exact=True).click()
+        page.get_by_text("1 passages added to trip.").wait_for()
+        page.locator(".tiles li", has_text="trip").wait_for()
+        page.get_by_label("Query").fill("ferry")
+        page.get_by_label("Index", exact=True).select_option("trip")
+        page.get_by_role("button", name="Search").click()
+        assert page.locator(".passage mark").inner_text() == "The ferry to Nesvik leaves at noon."
+
+
+def test_script_in_documents_questions_and_model_output_is_text(start: Start, page: Any) -> None:
+    documents = (Document(f"d1{EVIL}", f"Orvane {EVIL}", f"The Orvane Bridge {EVIL} was designed by Mila Torrun."),)
+
+    def evil(context: Any) -> str:
+        return reply(context).replace("Mila Torrun", f"Mila Torrun {EVIL}").replace("Kestel", f"Kestel {EVIL}")
+
+    with start(evil, documents=documents) as server:
+        page.goto(server.url)
+        ask(page, f"Who {EVIL}?")
+        page.locator(".answer").wait_for()
+        assert page.locator(".answer .text").inner_text() == f"Kestel {EVIL}"
+        for place in ("", "&tab=context", "&tab=events&e=4"):
+            page.goto(f"{server.url}/#/ask")
+            page.locator(".list a").first.click()
+            page.get_by_role("link", name="Open trace").click()
+            page.locator(".branch").nth(1).wait_for()
+            page.goto(f"{page.url}?c=1.1{place}")
+            page.locator(".pane").wait_for()
+            assert "onerror" in page.locator(".pane").inner_text()
+        page.goto(f"{server.url}/#/indexes")
+        page.get_by_label("Query").fill("Orvane")
+        page.get_by_role("button", name="Search").click()
+        page.locator(".passage").wait_for()
+        assert EVIL in page.locator(".passage p").inner_text()
+
+
+def test_a_token_is_asked_for(start: Start, page: Any) -> None:
+    with start(token="correct-horse-battery") as server:
+        page.goto(server.url)
+        page.get_by_label("Token").fill("correct-horse-battery")
+        page.get_by_role("button", name="Enter").click()
+        page.get_by_label("Question").wait_for()
+    assert all("401" in heard for heard in page.heard)
+    page.heard.clear()
+
+
+def test_an_exported_trace_needs_no_server(browser: Any, tmp_path: Path) -> None:
+    from subquest.engine.scripted import ScriptedEngine
+    from subquest.systems.coda import CoDA
+
+    from ..systems.fakes import FakeSearch
+
+    def solve() -> Episode:
+        return asyncio.run(CoDA(ScriptedEngine(reply), FakeSearch()).solve(f"{QUESTION}</script>{EVIL}"))
+
+    import threading
+
+    found: list[Episode] = []
+    thread = threading.Thread(target=lambda: found.append(solve()))  # the browser's loop runs in this one
+    thread.start()
+    thread.join()
+    (tmp_path / "trace.html").write_text(as_html(found[0]))
+    page = browser.new_page()
+    heard: list[str] = []
+    page.on("pageerror", lambda error: heard.append(str(error)))
+    page.on("request", lambda request: heard.append(request.url) if not request.url.startswith("file:") else None)
+    page.goto((tmp_path / "trace.html").as_uri())
+    page.locator(".branch").nth(2).click()
+    assert page.locator(".handover.returned p").inner_text() == "Kestel"
+    assert page.locator("h1").inner_text() == f"{QUESTION}</script>{EVIL}"
+    assert (heard, page.evaluate("window.evil")) == ([], None)
+    page.close()

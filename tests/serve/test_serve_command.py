@@ -1,0 +1,137 @@
+"""`subquest serve` and `subquest view` as processes: started, asked, told to stop, killed, started again."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx2
+import pytest
+
+from subquest import Index
+from subquest.cli import main
+
+from ..cli.conftest import SCRIPT
+from ..systems.fakes import DOCUMENTS
+from .conftest import QUESTION
+
+SLOW = """
+import asyncio
+from subquest.systems.base import System
+from subquest.systems.runtime import Answer
+
+class Slow(System):
+    name = "slow"
+    roles = ("agent",)
+
+    async def answer(self, run):
+        await asyncio.sleep(60)
+        return Answer("never")
+"""
+SERVE = ["serve", "--port", "0", "--model", "scripted:script.jsonl", "--index", "docs.sq"]
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("SUBQUEST_CACHE", str(tmp_path / "cache"))
+    monkeypatch.delenv("SUBQUEST_TOKEN", raising=False)
+    Index.build(tmp_path / "docs.sq", DOCUMENTS).close()
+    lines = [json.dumps({"role": role, "reply": reply}) for role, reply in SCRIPT]
+    (tmp_path / "script.jsonl").write_text("\n".join(lines))
+    (tmp_path / "slow.py").write_text(SLOW)
+    (tmp_path / "prompts").mkdir()
+    return tmp_path
+
+
+@contextmanager
+def process(*arguments: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    found = subprocess.Popen([sys.executable, "-m", "subquest", *arguments], stderr=subprocess.PIPE, text=True)
+    try:
+        assert found.stderr is not None
+        line = found.stderr.readline()
+        address = re.search(r"http://\S+", line)
+        assert address, line + found.stderr.read()
+        yield found, address.group()
+    finally:
+        found.kill()
+        found.wait()
+        assert found.stderr is not None
+        found.stderr.close()
+
+
+def test_ask_and_stop(place: Path) -> None:
+    with process(*SERVE) as (server, url):
+        assert httpx2.get(f"{url}/health").json()["status"] == "ok"
+        about = httpx2.get(f"{url}/api/about").json()
+        assert (about["systems"][0], about["indexes"]) == ("coda", ["docs"])
+        message = {"model": "subquest-coda", "messages": [{"role": "user", "content": QUESTION}]}
+        reply = httpx2.post(f"{url}/v1/chat/completions", json=message, timeout=20).json()
+        assert reply["choices"][0]["message"]["content"] == "Kestel"
+        server.send_signal(signal.SIGTERM)
+        assert server.wait(20) == 0
+    assert (place / "runs" / "asked.sqlite").is_file()
+
+
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
+def test_what_a_stop_or_a_kill_cut_off_is_there_afterwards(place: Path, how: signal.Signals) -> None:
+    slow = [*SERVE, "--system", "slow.py:Slow", "--grace", "0.2"]
+    with process(*slow) as (server, url):
+        identifier = httpx2.post(f"{url}/api/ask", json={"question": QUESTION}).json()["id"]
+        with httpx2.stream("GET", f"{url}/api/episodes/{identifier}/events", timeout=20) as stream:
+            next(stream.iter_lines())
+        deadline = 200
+        while not _stored(place) and deadline:
+            deadline -= 1
+            os.sched_yield()
+            httpx2.get(f"{url}/health")
+        server.send_signal(how)
+        server.wait(20)
+    with process(*SERVE) as (_, url):
+        found = httpx2.get(f"{url}/api/episodes/{identifier}").json()
+        assert (found["status"], found["question"]["question"]) == ("interrupted", QUESTION)
+        again = httpx2.post(f"{url}/api/episodes/{identifier}/again").json()["id"]
+        httpx2.get(f"{url}/api/episodes/{again}/events", timeout=20)
+        assert httpx2.get(f"{url}/api/episodes/{again}").json()["answer"] == "Kestel"
+
+
+def _stored(place: Path) -> bool:
+    from subquest.runs import RunStore
+
+    with RunStore.open(place / "runs" / "asked.sqlite") as store:
+        return bool(store.interrupted())
+
+
+def test_view_shows_a_trace_and_takes_no_questions(place: Path) -> None:
+    assert main(["ask", QUESTION, *SERVE[3:], "--quiet", "--trace", "t.json"]) == 0
+    with process("view", "t.json", "--no-open") as (_, url):
+        base, _, target = url.partition("/#/runs/")
+        run, _, identifier = target.partition("/")
+        found = httpx2.get(f"{base}/api/runs/{run}/episodes/{identifier}").json()
+        assert found["answer"] == "Kestel"
+        assert httpx2.get(f"{base}/api/about").json()["asks"] is False
+        assert httpx2.post(f"{base}/api/ask", json={"question": "q"}).status_code == 403
+        assert httpx2.get(f"{base}/api/episodes").status_code == 200
+    assert main(["view", "t.json", "--html", "t.html"]) == 0
+    assert "Kestel" in (place / "t.html").read_text()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([*SERVE, "--host", "0.0.0.0"], "give a token"),
+        ([*SERVE, "--token-file", "nowhere"], "nowhere"),
+        ([*SERVE, "--queued", "0"], "1 or more"),
+        ([*SERVE, "--also-index", "x"], "NAME=VALUE"),
+        (["view", "nowhere.json"], "no nowhere.json"),
+        (["view", "script.jsonl", "--html", "x.html"], "--html writes one trace"),
+    ],
+)
+def test_wrong_usage(place: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], message: str) -> None:
+    assert main(arguments) == 2
+    assert message in capsys.readouterr().err

@@ -1,0 +1,81 @@
+/** Talking to the server; the token, where one is needed, lives as long as the tab. */
+
+import type { Event, Status } from "./types";
+
+const TOKEN = "subquest-token";
+
+export class ApiError extends Error {
+  constructor(
+    readonly status: number,
+    message: string,
+  ) {
+    super(message);
+  }
+}
+
+function headers(): Record<string, string> {
+  const token = sessionStorage.getItem(TOKEN);
+  return token ? { Authorization: `Bearer ${token}` } : {};
+}
+
+export function setToken(token: string): void {
+  sessionStorage.setItem(TOKEN, token);
+}
+
+async function request(path: string, init: RequestInit = {}): Promise<Response> {
+  let reply: Response;
+  try {
+    reply = await fetch(path, { ...init, headers: { ...headers(), ...(init.headers ?? {}) } });
+  } catch (error) {
+    if ((error as Error).name === "AbortError") throw error;
+    throw new ApiError(0, "The server does not answer. Is it still running?");
+  }
+  if (reply.ok) return reply;
+  const body = await reply.json().catch(() => null);
+  throw new ApiError(reply.status, body?.error?.message ?? `The server answered with status ${reply.status}.`);
+}
+
+export async function get<T>(path: string): Promise<T> {
+  return (await request(path)).json();
+}
+
+export async function post<T>(path: string, body: unknown = {}): Promise<T> {
+  const init = { method: "POST", body: JSON.stringify(body), headers: { "Content-Type": "application/json" } };
+  return (await request(path, init)).json();
+}
+
+/** Follow an episode's events until it is over; a lost connection is taken up where it was. */
+export async function follow(path: string, onEvents: (events: Event[]) => void, signal: AbortSignal): Promise<Status> {
+  let last = -1;
+  for (let attempt = 0; ; attempt++) {
+    try {
+      const reply = await request(path, { signal, headers: last >= 0 ? { "Last-Event-ID": String(last) } : {} });
+      const reader = reply.body!.pipeThrough(new TextDecoderStream()).getReader();
+      let rest = "";
+      for (;;) {
+        const { value, done } = await reader.read();
+        if (done) break;
+        const blocks = (rest + value).split("\n\n");
+        rest = blocks.pop()!;
+        const fresh: Event[] = [];
+        let status: Status | undefined;
+        for (const block of blocks) {
+          const data = block.split("\n").find((line) => line.startsWith("data: "));
+          if (!data) continue;
+          const value = JSON.parse(data.slice(6));
+          if (block.includes("event: done")) status = value.status;
+          else fresh.push(value);
+        }
+        if (fresh.length) {
+          last = fresh[fresh.length - 1]!.seq;
+          attempt = 0;
+          onEvents(fresh);
+        }
+        if (status) return status;
+      }
+    } catch (error) {
+      if (signal.aborted || (error instanceof ApiError && error.status > 0) || attempt >= 5) throw error;
+    }
+    await new Promise((resolve) => setTimeout(resolve, 500 * 2 ** Math.min(attempt, 4)));
+  }
+}

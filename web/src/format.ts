@@ -1,0 +1,22 @@
+export const count = (n: number | undefined): string => (n ?? 0).toLocaleString("en");
+
+export function seconds(s: number | undefined): string {
+  const value = s ?? 0;
+  if (value < 10) return `${value.toFixed(value < 1 ? 2 : 1)} s`;
+  if (value < 100) return `${value.toFixed(0)} s`;
+  return `${Math.floor(value / 60)} min ${Math.round(value % 60)} s`;
+}
+
+export function bytes(n: number | undefined): string {
+  const value = n ?? 0;
+  if (value < 1e6) return `${(value / 1e3).toFixed(0)} kB`;
+  return value < 1e9 ? `${(value / 1e6).toFixed(1)} MB` : `${(value / 1e9).toFixed(1)} GB`;
+}
+
+export const when = (s: number): string =>
+  s ? new Date(s * 1000).toLocaleString("en", { dateStyle: "medium", timeStyle: "short" }) : "";
+
+export const percent = (p: number): string => `${Math.round(p * 100)}%`;
+
+export const figure = (x: number | null | undefined): string =>
+  x == null ? "–" : Number.isInteger(x) ? count(x) : Math.abs(x) >= 100 ? x.toFixed(0) : x.toFixed(3);

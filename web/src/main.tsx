@@ -1,0 +1,119 @@
+import { render } from "preact";
+import { useEffect, useState } from "preact/hooks";
+import { ApiError, get, setToken } from "./api";
+import { Notice, useLoaded } from "./parts/common";
+import { usePlace } from "./router";
+import "./style.css";
+import type { About, Episode } from "./types";
+import { Ask } from "./views/ask";
+import { Indexes } from "./views/indexes";
+import { Runs, RunView } from "./views/runs";
+import { TraceView } from "./views/trace";
+
+type Theme = "system" | "light" | "dark";
+const NEXT: Record<Theme, Theme> = { system: "light", light: "dark", dark: "system" };
+
+function stored(): Theme {
+  const found = localStorage.getItem("subquest-theme");
+  return found === "light" || found === "dark" ? found : "system";
+}
+
+function ThemeButton() {
+  const [theme, setTheme] = useState<Theme>(stored);
+  useEffect(() => {
+    if (theme === "system") delete document.documentElement.dataset.theme;
+    else document.documentElement.dataset.theme = theme;
+    localStorage.setItem("subquest-theme", theme);
+  }, [theme]);
+  return (
+    <button class="quiet theme" onClick={() => setTheme(NEXT[theme])} aria-label={`Colours: ${theme}. Change`}>
+      {{ system: "Auto", light: "Light", dark: "Dark" }[theme]}
+    </button>
+  );
+}
+
+function Logo() {
+  return (
+    <svg class="logo" viewBox="0 0 32 32" width="22" height="22" aria-hidden="true">
+      <path d="M9 16h6M15 16c5 0 3-8 8-8M15 16c5 0 3 8 8 8" />
+      <circle cx="7" cy="16" r="4" />
+      <circle cx="25" cy="8" r="4" />
+      <circle cx="25" cy="24" r="4" />
+    </svg>
+  );
+}
+
+function App() {
+  const { path, query } = usePlace();
+  const about = useLoaded(() => get<About>("/api/about"), []);
+  const here = path[0] ?? "ask";
+  return (
+    <>
+      <header class="bar">
+        <a class="brand" href="#/ask"><Logo /> Subquest</a>
+        <nav aria-label="Main">
+          {[["ask", "Ask"], ["runs", "Runs"], ["indexes", "Indexes"]].map(([name, label]) => (
+            <a key={name} href={`#/${name}`} aria-current={here === name ? "page" : undefined}>{label}</a>
+          ))}
+        </nav>
+        <span class="grow" />
+        <ThemeButton />
+      </header>
+      <main>
+        {about.error instanceof ApiError && about.error.status === 401 ? (
+          <TokenForm onDone={about.reload} />
+        ) : about.error ? (
+          <Notice error={about.error} />
+        ) : !about.data ? null : here === "runs" && path[2] ? (
+          <TraceView key={path[2]} run={path[1]!} id={path[2]} query={query} />
+        ) : here === "runs" && path[1] ? (
+          <RunView key={path[1]} run={path[1]} />
+        ) : here === "runs" ? (
+          <Runs />
+        ) : here === "indexes" ? (
+          <Indexes about={about.data} onChange={about.reload} />
+        ) : here === "ask" ? (
+          <Ask about={about.data} id={path[1]} />
+        ) : (
+          <Notice>There is nothing at this address. <a href="#/ask">Ask a question</a></Notice>
+        )}
+      </main>
+    </>
+  );
+}
+
+function TokenForm(props: { onDone: () => void }) {
+  const [token, setValue] = useState("");
+  return (
+    <form
+      class="composer token"
+      onSubmit={(e) => {
+        e.preventDefault();
+        setToken(token.trim());
+        props.onDone();
+      }}
+    >
+      <h1>This server needs a token</h1>
+      <div class="row">
+        <input class="grow" type="password" aria-label="Token" autocomplete="off" value={token} onInput={(e) => setValue(e.currentTarget.value)} />
+        <button class="primary" type="submit">Enter</button>
+      </div>
+    </form>
+  );
+}
+
+/** A page that carries its episode: an exported trace. */
+function Exported(props: { episode: Episode }) {
+  const { query } = usePlace();
+  return (
+    <>
+      <header class="bar"><span class="brand"><Logo /> Subquest</span><span class="grow" /><ThemeButton /></header>
+      <main><TraceView run="trace" id={props.episode.id} query={query} given={props.episode} /></main>
+    </>
+  );
+}
+
+const embedded = document.getElementById("episode");
+const root = document.getElementById("app")!;
+if (embedded) render(<Exported episode={JSON.parse(embedded.textContent ?? "{}")} />, root);
+else render(<App />, root);

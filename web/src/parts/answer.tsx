@@ -1,0 +1,65 @@
+import { useState } from "preact/hooks";
+import { percent } from "../format";
+import type { Trace } from "../trace";
+import type { Evidence } from "../types";
+import { Marked } from "./common";
+
+/** The answer with its quotations; a quotation opens to the document it stands in. */
+export function Answer(props: {
+  answer: string;
+  evidence: Evidence[];
+  confidence?: number;
+  forced?: boolean;
+  ending: string;
+  trace: Trace;
+}) {
+  return (
+    <section class="answer" aria-live="polite">
+      <h2>Answer</h2>
+      <p class={props.answer ? "text" : "text none"}>{props.answer || `No answer (${props.ending || "nothing came"})`}</p>
+      <div class="facts">
+        {props.forced && <span class="chip warn">forced by a limit</span>}
+        {props.confidence != null && (
+          <span class="confidence" title="Geometric mean probability of the tokens of the answer">
+            <span class="meter" aria-hidden="true">
+              <span style={{ width: percent(props.confidence) }} />
+            </span>
+            confidence {percent(props.confidence)}
+          </span>
+        )}
+      </div>
+      {props.evidence.length > 0 && (
+        <ol class="evidence">
+          {props.evidence.map((one, i) => (
+            <Quote key={i} number={i + 1} evidence={one} trace={props.trace} />
+          ))}
+        </ol>
+      )}
+    </section>
+  );
+}
+
+function Quote(props: { number: number; evidence: Evidence; trace: Trace }) {
+  const [open, setOpen] = useState(false);
+  const { evidence } = props;
+  const document = props.trace.documents.get(evidence.id);
+  const start = evidence.start ?? 0;
+  return (
+    <li>
+      <button class="quote" aria-expanded={open} onClick={() => setOpen(!open)} disabled={!document}>
+        <span class="number">{props.number}</span>
+        <span>
+          <q>{evidence.quote}</q>
+          <cite>
+            {evidence.title || evidence.id} <code>{evidence.id}</code>
+          </cite>
+        </span>
+      </button>
+      {open && document && (
+        <div class="source">
+          <Marked text={document.text} start={start} end={start + evidence.quote.length} />
+        </div>
+      )}
+    </li>
+  );
+}

@@ -1,0 +1,86 @@
+import type { ComponentChildren } from "preact";
+import { useEffect, useState } from "preact/hooks";
+import { ApiError } from "../api";
+
+/** Load something, and again whenever a dependency changes. */
+export function useLoaded<T>(load: () => Promise<T>, needs: unknown[]): { data?: T; error?: Error; reload: () => void } {
+  const [state, setState] = useState<{ data?: T; error?: Error }>({});
+  const [round, setRound] = useState(0);
+  useEffect(() => {
+    let current = true;
+    load().then(
+      (data) => current && setState({ data }),
+      (error) => current && setState({ error }),
+    );
+    return () => void (current = false);
+  }, [...needs, round]);
+  return { ...state, reload: () => setRound((n) => n + 1) };
+}
+
+export function Notice(props: { error?: Error; children?: ComponentChildren; kind?: "error" | "empty" }) {
+  const kind = props.error ? "error" : (props.kind ?? "empty");
+  return (
+    <div class={`notice ${kind}`} role={kind === "error" ? "alert" : "status"}>
+      {props.error ? props.error.message : props.children}
+      {props.error instanceof ApiError && props.error.status === 0 && (
+        <button class="quiet" onClick={() => location.reload()}>
+          Try again
+        </button>
+      )}
+    </div>
+  );
+}
+
+export function Select(props: { label: string; value: string; options: string[]; onChange: (value: string) => void }) {
+  return (
+    <label class="select">
+      <span>{props.label}</span>
+      <select aria-label={props.label} value={props.value} onChange={(e) => props.onChange(e.currentTarget.value)}>
+        {props.options.map((option) => (
+          <option key={option} value={option}>
+            {option}
+          </option>
+        ))}
+      </select>
+    </label>
+  );
+}
+
+export function Chip(props: { label?: string; children: ComponentChildren; tone?: string }) {
+  return (
+    <span class={`chip ${props.tone ?? ""}`}>
+      {props.label && <i>{props.label}</i>}
+      {props.children}
+    </span>
+  );
+}
+
+const TONES: Record<string, string> = {
+  answered: "good", finished: "good", running: "busy", queued: "busy", failed: "bad", crashed: "bad",
+};
+
+export function Ending(props: { ending: string; forced?: boolean }) {
+  const tone = props.forced ? "warn" : (TONES[props.ending] ?? "warn");
+  return <Chip tone={tone}>{props.forced ? `${props.ending}, forced` : props.ending || "unknown"}</Chip>;
+}
+
+/** A text with one stretch of it marked. */
+export function Marked(props: { text: string; start: number; end: number }) {
+  const { text, start, end } = props;
+  if (end <= start) return <>{text}</>;
+  return (
+    <>
+      {text.slice(0, start)}
+      <mark>{text.slice(start, end)}</mark>
+      {text.slice(end)}
+    </>
+  );
+}
+
+const TAGS = /(<\/?[a-z][a-z_-]{1,20}>)/g;
+
+/** Model output with its tags set apart; everything is text, never markup. */
+export function Tagged(props: { text: string }) {
+  const parts = props.text.split(TAGS);
+  return <>{parts.map((part, i) => (i % 2 ? <span key={i} class="tag">{part}</span> : part))}</>;
+}

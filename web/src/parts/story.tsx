@@ -1,0 +1,148 @@
+import { useState } from "preact/hooks";
+import { seconds } from "../format";
+import { cited, type Context, type Trace } from "../trace";
+import type { Event, Evidence, Hit } from "../types";
+import { Marked, Notice, Tagged } from "./common";
+
+/** What happened in a context, in order: what it was asked, what it did, what it handed back. */
+export function ContextStory(props: {
+  context: Context;
+  trace: Trace;
+  evidence: Evidence[];
+  onSelect: (id: string) => void;
+}) {
+  const { context, trace } = props;
+  const parent = trace.contexts.get(context.parent);
+  const quotes = cited(props.evidence);
+  return (
+    <div class="scroll story">
+      <div class="handover sent">
+        <h3>
+          {parent ? (
+            <>Task from <button class="text-link" onClick={() => props.onSelect(parent.id)}>{parent.role} {parent.id}</button></>
+          ) : (
+            "The question"
+          )}
+        </h3>
+        <p>{context.task}</p>
+      </div>
+      {context.events.map((event) => (
+        <Card key={event.seq} event={event} quotes={quotes} trace={trace} onSelect={props.onSelect} />
+      ))}
+      {context.result && (
+        <div class="handover returned">
+          <h3>
+            {parent ? `Handed back to ${parent.role} ${parent.id}` : "Answered"}
+            {context.forced && <span class="chip warn">forced</span>}
+          </h3>
+          <p>{context.result}</p>
+        </div>
+      )}
+    </div>
+  );
+}
+
+function Card(props: { event: Event; quotes: Map<string, Evidence>; trace: Trace; onSelect: (id: string) => void }) {
+  const { event } = props;
+  const data = event.data ?? {};
+  const time = <time>{seconds(event.time)}</time>;
+  switch (event.kind) {
+    case "turn":
+      return (
+        <section class="card turn">
+          <h3>Wrote {time}{data.finish === "length" && <span class="chip warn">cut</span>}</h3>
+          <pre><Tagged text={data.text ?? ""} /></pre>
+        </section>
+      );
+    case "plan":
+      return data.steps?.length ? (
+        <section class="card">
+          <h3>Plan {time}</h3>
+          <ol>{data.steps.map((step: unknown, i: number) => <li key={i}>{typeof step === "string" ? step : JSON.stringify(step)}</li>)}</ol>
+        </section>
+      ) : null;
+    case "task":
+      return (
+        <section class="card link">
+          <h3>Handed out {time}</h3>
+          <button class="text-link" onClick={() => data.child && props.onSelect(data.child)}>{data.task}</button>
+          {data.child && props.trace.contexts.get(data.child)?.result && (
+            <p class="back">came back: <b>{props.trace.contexts.get(data.child)!.result}</b></p>
+          )}
+        </section>
+      );
+    case "search":
+      return (
+        <section class="card">
+          <h3>Searched {time}</h3>
+          {(data.queries ?? []).map((query: string, i: number) => <p key={i} class="query">{query}</p>)}
+        </section>
+      );
+    case "documents":
+      return <Documents hits={data.hits ?? []} query={data.query ?? ""} quotes={props.quotes} />;
+    case "refine":
+      return (
+        <section class="card">
+          <h3>Distilled {time}</h3>
+          <p>{data.text}</p>
+        </section>
+      );
+    case "memory":
+      return (
+        <section class="card">
+          <h3>Memory: {data.action} {time}</h3>
+          <pre>{(data.entries ?? []).map((e: unknown) => (typeof e === "string" ? e : JSON.stringify(e))).join("\n")}</pre>
+        </section>
+      );
+    case "code":
+      return (
+        <section class="card">
+          <h3>Ran code {time}</h3>
+          <pre>{data.source}</pre>
+          <pre class="output">{data.error ? `${data.output ?? ""}\n${data.error}` : data.output}</pre>
+        </section>
+      );
+    case "page":
+      return (
+        <section class="card">
+          <h3>Read a page {time}</h3>
+          <p>{data.title} <code>{data.url ?? data.path}</code></p>
+        </section>
+      );
+    case "error":
+    case "retry":
+    case "limit":
+      return (
+        <Notice kind="error">
+          {event.kind}: {[data.where ?? data.what, data.message].filter(Boolean).join(": ")}
+        </Notice>
+      );
+    default:
+      return null;
+  }
+}
+
+function Documents(props: { hits: Hit[]; query: string; quotes: Map<string, Evidence> }) {
+  const [open, setOpen] = useState<number | null>(null);
+  if (!props.hits.length) return <Notice>Nothing was found for “{props.query}”.</Notice>;
+  return (
+    <ol class="hits">
+      {props.hits.map((hit, i) => {
+        const quote = props.quotes.get(hit.id);
+        const start = quote?.start ?? 0;
+        return (
+          <li key={i}>
+            <button aria-expanded={open === i} onClick={() => setOpen(open === i ? null : i)}>
+              <b>{hit.title || hit.id}</b> <code>{hit.id}</code>
+              {quote && <span class="chip good">cited</span>}
+              <small>{hit.score.toFixed(2)}</small>
+            </button>
+            {open === i && (
+              <div class="source"><Marked text={hit.text} start={start} end={quote ? start + quote.quote.length : 0} /></div>
+            )}
+          </li>
+        );
+      })}
+    </ol>
+  );
+}

@@ -1,0 +1,141 @@
+/** An episode as its events tell it, live or stored: the tree of contexts and what happened in each. */
+
+import type { Episode, Event, Evidence, Hit, Trajectory, Usage } from "./types";
+
+export interface Context {
+  id: string;
+  role: string;
+  task: string;
+  parent: string;
+  depth: number;
+  opened: number;
+  closed: number | null;
+  events: Event[];
+  prompt: { role: string; content: string }[];
+  result: string;
+  stopReason: string;
+  forced: boolean;
+  usage: Usage;
+  children: Context[];
+  troubles: number;
+  trajectory?: Trajectory;
+}
+
+export interface Trace {
+  contexts: Map<string, Context>;
+  roots: Context[];
+  order: Context[];
+  events: Event[];
+  duration: number;
+  answer: string | null;
+  documents: Map<string, Hit>;
+}
+
+function blank(id: string, time: number): Context {
+  return {
+    id, role: "", task: "", parent: "", depth: 0, opened: time, closed: null, events: [], prompt: [], result: "",
+    stopReason: "", forced: false, usage: {}, children: [], troubles: 0,
+  };
+}
+
+export function fold(events: Event[], episode?: Episode): Trace {
+  const contexts = new Map<string, Context>();
+  const documents = new Map<string, Hit>();
+  const roots: Context[] = [];
+  let answer: string | null = null;
+  for (const event of events) {
+    const data = event.data ?? {};
+    const id = event.trajectory ?? "";
+    if (event.kind === "answer") answer = data.answer ?? "";
+    if (event.kind === "documents") for (const hit of (data.hits ?? []) as Hit[]) documents.set(hit.id, hit);
+    if (!id) continue;
+    let context = contexts.get(id);
+    if (!context) {
+      context = blank(id, event.time);
+      contexts.set(id, context);
+      context.parent = data.parent ?? (id.includes(".") ? id.slice(0, id.lastIndexOf(".")) : "");
+      const parent = contexts.get(context.parent);
+      context.depth = parent ? parent.depth + 1 : 0;
+      (parent ? parent.children : roots).push(context);
+    }
+    context.events.push(event);
+    if (event.kind === "open") {
+      context.role = data.role ?? "";
+      context.task = data.task ?? "";
+      context.prompt = data.prompt ?? [];
+    } else if (event.kind === "turn") {
+      context.usage = plus(context.usage, data.usage ?? {});
+    } else if (event.kind === "search") {
+      context.usage = plus(context.usage, { searches: (data.queries ?? []).length });
+    } else if (event.kind === "result") {
+      context.result = data.result ?? "";
+      context.forced = Boolean(data.forced);
+    } else if (event.kind === "close") {
+      context.closed = event.time;
+      context.stopReason = data.stop_reason ?? "";
+    } else if (["error", "limit", "retry"].includes(event.kind)) context.troubles++;
+  }
+  for (const trajectory of episode?.trajectories ?? []) {
+    const context = contexts.get(trajectory.id);
+    if (context) {
+      context.trajectory = trajectory;
+      context.result ||= trajectory.result ?? "";
+      if (trajectory.usage) context.usage = trajectory.usage;
+    }
+  }
+  const order: Context[] = [];
+  const walk = (context: Context) => {
+    order.push(context);
+    context.children.forEach(walk);
+  };
+  roots.forEach(walk);
+  const duration = events.length ? events[events.length - 1]!.time : 0;
+  return { contexts, roots, order, events, duration, answer, documents };
+}
+
+export function plus(a: Usage, b: Usage): Usage {
+  const out: Usage = { ...a };
+  for (const [key, value] of Object.entries(b) as [keyof Usage, number][])
+    out[key] = key === "peak_context" ? Math.max(out[key] ?? 0, value) : (out[key] ?? 0) + value;
+  return out;
+}
+
+/** Own and all descendants' usage. */
+export function cumulative(context: Context): Usage {
+  return context.children.reduce((sum, child) => plus(sum, cumulative(child)), context.usage);
+}
+
+export function tokens(usage: Usage | undefined): number {
+  return (usage?.prompt_tokens ?? 0) + (usage?.completion_tokens ?? 0);
+}
+
+export function cited(evidence: Evidence[] | undefined): Map<string, Evidence> {
+  return new Map((evidence ?? []).map((one) => [one.id, one]));
+}
+
+/** One line that says what an event is about. */
+export function headline(event: Event): string {
+  const d = event.data ?? {};
+  switch (event.kind) {
+    case "start": return d.question ?? "";
+    case "open": return `${d.role ?? ""}: ${d.task ?? ""}`;
+    case "turn": return oneLine(d.text ?? "");
+    case "plan": return (d.steps ?? []).map((s: unknown) => String(s)).join("  ·  ");
+    case "task": return d.task ?? "";
+    case "search": return (d.queries ?? []).join("  ·  ");
+    case "documents": return `${(d.hits ?? []).length} for ${d.query ?? ""}`;
+    case "refine": return oneLine(d.text ?? "");
+    case "result": return d.result ?? "";
+    case "memory": return `${d.action ?? ""} ${(d.entries ?? []).length}`;
+    case "code": return oneLine(d.source ?? "");
+    case "page": return d.title || d.url || d.path || "";
+    case "answer": return d.answer || "(none)";
+    case "close":
+    case "end": return d.stop_reason ?? "";
+    default: return [d.where ?? d.what, d.message].filter(Boolean).join(": ");
+  }
+}
+
+export function oneLine(text: string): string {
+  return text.replace(/\s+/g, " ").trim();
+}

@@ -1,0 +1,143 @@
+/** What the server sends. Fields with their default value are left out by the server. */
+
+export interface Usage {
+  prompt_tokens?: number;
+  cached_tokens?: number;
+  completion_tokens?: number;
+  peak_context?: number;
+  model_calls?: number;
+  searches?: number;
+  tool_calls?: number;
+  seconds?: number;
+  cost?: number;
+}
+
+export interface Event {
+  seq: number;
+  kind: string;
+  time: number;
+  trajectory?: string;
+  data?: Record<string, any>;
+}
+
+export interface Segment {
+  kind: "prompt" | "agent" | "env";
+  text: string;
+  role?: string;
+  tokens?: number;
+}
+
+export interface Trajectory {
+  id: string;
+  role: string;
+  task: string;
+  parent?: string;
+  segments?: Segment[];
+  stop_reason?: string;
+  result?: string;
+  forced?: boolean;
+  usage?: Usage;
+  model?: string;
+  format_errors?: string[];
+}
+
+export interface Evidence {
+  id: string;
+  title: string;
+  quote: string;
+  start?: number;
+  trajectory?: string;
+  query?: string;
+}
+
+export interface Question {
+  id: string;
+  question: string;
+  answers?: string[];
+  dataset?: string;
+  meta?: Record<string, any>;
+}
+
+export type Status = "queued" | "running" | "finished" | "cancelled" | "interrupted" | "failed";
+
+export interface Episode {
+  id: string;
+  run?: string;
+  status: Status;
+  question: Question;
+  system: string;
+  model: string;
+  trajectories?: Trajectory[];
+  answer?: string;
+  evidence?: Evidence[];
+  confidence?: number;
+  stop_reason?: string;
+  forced?: boolean;
+  usage?: Usage;
+  errors?: { where: string; message: string; fatal?: boolean }[];
+  events?: Event[];
+  rewards?: Record<string, number>;
+  scores?: Record<string, number>;
+  settings?: Record<string, any>;
+}
+
+export interface Summary {
+  id: string;
+  question: string;
+  expected: string[];
+  dataset: string;
+  system: string;
+  model: string;
+  answer: string;
+  stop_reason: string;
+  added: number;
+  forced: boolean;
+  scores: Record<string, number>;
+}
+
+export interface Page {
+  total: number;
+  episodes: Summary[];
+  interrupted: Episode[];
+  live?: Episode[];
+}
+
+export interface Run {
+  name: string;
+  created: number;
+  episodes?: number;
+  interrupted?: number;
+  questions?: number;
+  settings?: Record<string, any>;
+  table?: Record<string, Record<string, Record<string, number | null>>>;
+  curves?: Record<string, [number, number][]>;
+  error?: string;
+}
+
+export interface IndexInfo {
+  name: string;
+  remote?: boolean;
+  documents?: number;
+  vectors?: number;
+  bytes?: number;
+  language?: string;
+  encoder?: string;
+  modes?: string[];
+}
+
+export interface Hit {
+  id: string;
+  title: string;
+  text: string;
+  score: number;
+  highlight?: { start: number; end: number };
+}
+
+export interface About {
+  version: string;
+  systems: string[];
+  models: string[];
+  indexes: string[];
+  asks: boolean;
+  read_only: boolean;
+}

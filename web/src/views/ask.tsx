@@ -1,0 +1,185 @@
+import { useEffect, useMemo, useRef, useState } from "preact/hooks";
+import { follow, get, post } from "../api";
+import { count, seconds, when } from "../format";
+import { Answer } from "../parts/answer";
+import { Chip, Ending, Notice, Select, useLoaded } from "../parts/common";
+import { Plan } from "../parts/plan";
+import { go, link } from "../router";
+import { fold, plus, tokens } from "../trace";
+import type { About, Episode, Event, Page, Status, Usage } from "../types";
+
+/** Ask a question and watch the answer come together. `id` is the question being looked at. */
+export function Ask(props: { about: About; id?: string }) {
+  const { about } = props;
+  const [question, setQuestion] = useState("");
+  const [system, setSystem] = useState(about.systems[0] ?? "");
+  const [model, setModel] = useState(about.models[0] ?? "");
+  const [index, setIndex] = useState(about.indexes[0] ?? "");
+  const [error, setError] = useState<Error>();
+  const box = useRef<HTMLTextAreaElement>(null);
+  useEffect(() => box.current?.focus(), []);
+
+  async function ask() {
+    if (!question.trim()) return box.current?.focus();
+    setError(undefined);
+    try {
+      const job = await post<{ id: string }>("/api/ask", { question, system, model, index });
+      setQuestion("");
+      go(["ask", job.id]);
+    } catch (failed) {
+      setError(failed as Error);
+    }
+  }
+
+  if (!about.asks)
+    return <Notice>This server shows stored runs. Start <code>subquest serve</code> to ask questions.</Notice>;
+  return (
+    <div class="page">
+      <form
+        class="composer"
+        onSubmit={(e) => {
+          e.preventDefault();
+          void ask();
+        }}
+      >
+        <label class="hidden" for="question">Question</label>
+        <textarea
+          id="question"
+          ref={box}
+          rows={2}
+          placeholder="Ask something that takes more than one step…"
+          value={question}
+          onInput={(e) => setQuestion(e.currentTarget.value)}
+          onKeyDown={(e) => {
+            if (e.key === "Enter" && !e.shiftKey) {
+              e.preventDefault();
+              void ask();
+            }
+          }}
+        />
+        <div class="row">
+          <Select label="System" value={system} options={about.systems} onChange={setSystem} />
+          {about.models.length > 1 && <Select label="Model" value={model} options={about.models} onChange={setModel} />}
+          {about.indexes.length > 0 && <Select label="Index" value={index} options={about.indexes} onChange={setIndex} />}
+          <span class="grow" />
+          <button class="primary" type="submit">Ask</button>
+        </div>
+      </form>
+      {error && <Notice error={error} />}
+      {props.id ? <Watch key={props.id} id={props.id} /> : <Before about={about} />}
+    </div>
+  );
+}
+
+function Watch(props: { id: string }) {
+  const [events, setEvents] = useState<Event[]>([]);
+  const [episode, setEpisode] = useState<Episode>();
+  const [status, setStatus] = useState<Status>("queued");
+  const [error, setError] = useState<Error>();
+  const place = `/api/episodes/${encodeURIComponent(props.id)}`;
+  useEffect(() => {
+    const stop = new AbortController();
+    const load = () => get<Episode>(place).then(setEpisode);
+    void load().catch(() => undefined);
+    follow(`${place}/events`, (fresh) => {
+      setStatus("running");
+      setEvents((known) => [...known, ...fresh]);
+    }, stop.signal)
+      .then((ended) => {
+        setStatus(ended);
+        return load();
+      })
+      .catch((failed) => stop.signal.aborted || setError(failed));
+    return () => stop.abort();
+  }, [props.id]);
+  const trace = useMemo(() => fold(events, episode), [events, episode]);
+  const over = status !== "queued" && status !== "running";
+  const usage = trace.order.reduce<Usage>((sum, context) => plus(sum, context.usage), {});
+  const question = episode?.question.question ?? events[0]?.data?.question ?? "";
+
+  async function again() {
+    try {
+      go(["ask", (await post<{ id: string }>(`${place}/again`)).id]);
+    } catch (failed) {
+      setError(failed as Error);
+    }
+  }
+
+  return (
+    <article class="watch" aria-busy={!over}>
+      <header>
+        <h1>{question}</h1>
+        <div class="facts">
+          <Ending ending={over ? (episode?.stop_reason ?? status) : status} />
+          <Chip label="time">{seconds(trace.duration)}</Chip>
+          <Chip label="tokens">{count(tokens(usage))}</Chip>
+          <Chip label="searches">{count(usage.searches)}</Chip>
+          <span class="grow" />
+          {!over && <button class="quiet" onClick={() => void post(`${place}/cancel`)}>Stop</button>}
+          {over && <button class="quiet" onClick={() => void again()}>Ask again</button>}
+          <a class="quiet button" href={link(["runs", "asked", props.id])}>Open trace</a>
+        </div>
+      </header>
+      {error && <Notice error={error} />}
+      {over && (
+        <Answer
+          answer={episode?.answer ?? trace.answer ?? ""}
+          evidence={episode?.evidence ?? []}
+          confidence={episode?.confidence}
+          forced={episode?.forced}
+          ending={episode?.stop_reason ?? status}
+          trace={trace}
+        />
+      )}
+      {(episode?.errors ?? []).map((failure, i) => (
+        <Notice key={i} kind="error">{failure.where}: {failure.message}</Notice>
+      ))}
+      {trace.roots.length > 0 ? (
+        <Plan trace={trace} over={over} onSelect={(id) => go(["runs", "asked", props.id], { c: id })} />
+      ) : (
+        !error && !over && <Notice>{status === "queued" ? "Waiting for its turn…" : "Starting…"}</Notice>
+      )}
+    </article>
+  );
+}
+
+function Before(props: { about: About }) {
+  const { data, error } = useLoaded(() => get<Page>("/api/episodes?limit=12"), []);
+  if (error) return <Notice error={error} />;
+  if (!data) return null;
+  const rows = [...(data.live ?? []), ...data.interrupted];
+  if (!rows.length && !data.episodes.length)
+    return (
+      <Notice>
+        Nothing has been asked here yet.
+        {props.about.indexes.length === 0 && <> There is no index either: <a href="#/indexes">add documents</a> first.</>}
+      </Notice>
+    );
+  return (
+    <section>
+      <h2>Asked before</h2>
+      <ul class="list">
+        {rows.map((one) => (
+          <li key={one.id}>
+            <a href={link(["ask", one.id])}>
+              <b>{one.question.question}</b>
+              <span class="facts"><Ending ending={one.status} /></span>
+            </a>
+          </li>
+        ))}
+        {data.episodes.map((one) => (
+          <li key={one.id}>
+            <a href={link(["ask", one.id])}>
+              <b>{one.question}</b>
+              <span class="facts">
+                <span class="said">{one.answer || "no answer"}</span>
+                {one.stop_reason !== "answered" && <Ending ending={one.stop_reason} forced={one.forced} />}
+                <small>{one.system} · {when(one.added)}</small>
+              </span>
+            </a>
+          </li>
+        ))}
+      </ul>
+    </section>
+  );
+}
