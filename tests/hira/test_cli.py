@@ -36,6 +36,20 @@ def test_on_the_web(tmp_path, monkeypatch, capsys):
     assert document["errors"] == []
 
 
+def test_any_system_searches_the_web_in_the_place_of_an_index(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "script.jsonl").write_text(lines(("answerer", "<answer>Ida Brandt</answer>")))
+    ask = ["ask", "mayor Brunn", "--system", "rag", "--model", "scripted:script.jsonl", "--index", "web://", "--json"]
+    with serve() as site:
+        monkeypatch.setenv("SEARXNG_URL", site.url)
+        assert main(ask) == 0
+        assert [p for p in site.asked if p.startswith("/search?q=mayor")]
+    assert json.loads(capsys.readouterr().out)["usage"]["searches"] == 1
+    monkeypatch.delenv("SEARXNG_URL")
+    assert main(ask) == 2
+    assert "SEARXNG_URL" in capsys.readouterr().err
+
+
 def test_on_a_file_with_ablations(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "note.md").write_text("The key is 7.")

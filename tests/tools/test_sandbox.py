@@ -132,11 +132,12 @@ wrote
 async def test_kernel_knobs_are_read_only(box):
     before = Path("/proc/sys/kernel/core_pattern").read_text()
     code = """
+import os
 wrote = []
 for place in ('/proc/sys/kernel/core_pattern', '/proc/sysrq-trigger', '/proc/sys/vm/drop_caches',
               '/proc/self/oom_score_adj'):
     try:
-        open(place, 'w').write('-1000'); wrote.append(place)
+        os.write(os.open(place, os.O_WRONLY), b'-1000'); wrote.append(place)
     except OSError:
         pass
 wrote
@@ -289,6 +290,49 @@ def alive(box: Sandbox) -> list[str]:
                 if f"\nUid:\t{box._uid}\t" in (entry / "status").read_text():
                     found.append(entry.name)
     return found if box._uid else []
+
+
+async def test_memory_that_no_process_shows_is_bounded(box):
+    """Bytes that wait in local sockets belong to the kernel: a group counts them, descriptors bound them."""
+    code = """
+import os, socket, time
+for _ in range(10):
+    if os.fork() == 0:
+        held = []
+        try:
+            while True:
+                a, b = socket.socketpair()
+                a.setblocking(False)
+                held.append((a, b))
+                try:
+                    while True: a.send(bytes(60_000))
+                except BlockingIOError: pass
+        except OSError:
+            time.sleep(60)
+time.sleep(3)
+"""
+    before = available()
+    running = asyncio.create_task(box.run(code))
+    least = before
+    while not running.done():
+        least = min(least, available())
+        await asyncio.sleep(0.05)
+    assert before - least < 1500 << 20
+    assert alive(box) == [] or running.result().ok
+
+
+def available() -> int:
+    fields = dict(line.split(":") for line in Path("/proc/meminfo").read_text().splitlines())
+    return int(fields["MemAvailable"].split()[0]) * 1024
+
+
+async def test_groups_are_made_where_they_can_be_and_removed(box):
+    await box.run("1")
+    group = box._live.group
+    folders = list(group.folders)
+    assert all(int(box._live._init) in map(int, (f / "cgroup.procs").read_text().split()) for f in folders)
+    await box.close()
+    assert not any(folder.exists() for folder in folders)
 
 
 async def test_fork_bomb(box):

@@ -183,7 +183,14 @@ async def resources(config: Config, *, cache: bool = True) -> AsyncIterator[tupl
 
 
 def open_search(place: str, mode: str | None = None) -> Search:
-    """An index folder, or a search server that speaks Search-R1's protocol."""
+    """An index folder, a search server that speaks Search-R1's protocol, or `web://`, the environment's web search."""
+    if place == "web://":
+        from ..tools.websearch import from_environment
+
+        web = from_environment()
+        if web is None:
+            raise UsageError("--index web:// needs SEARXNG_URL, SERPER_API_KEY, TAVILY_API_KEY or BRAVE_API_KEY")
+        return web
     if "://" in place:
         from ..retrieval.remote import RemoteSearch
 

@@ -34,7 +34,7 @@ def restrict(options: dict[str, Any]) -> None:
         ("RLIMIT_FSIZE", disk),
         ("RLIMIT_CPU", options["cpu"]),
         ("RLIMIT_NPROC", options["processes"]),
-        ("RLIMIT_NOFILE", 256),
+        ("RLIMIT_NOFILE", 128),
         ("RLIMIT_CORE", 0),
         ("RLIMIT_MEMLOCK", 0),
         ("RLIMIT_MSGQUEUE", 0),

@@ -15,6 +15,7 @@ from typing import Any
 from ...errors import ToolError
 from . import jail, seccomp
 from .base import CodeResult, Fetch, SandboxLimits
+from .cgroup import Cgroup
 from .folder import WorkFile, WorkFolder
 from .watchdog import Watchdog, inner_pid, kill_below, tree
 
@@ -98,7 +99,7 @@ class Sandbox:
             verdict = "output"
         if reply is None or verdict:
             status = await live.ended() if reply is None else 0
-            verdict = verdict or "exit"
+            verdict = verdict or ("memory" if live.group.out_of_memory else "exit")
             why = _WHY[verdict].format(
                 seconds=limits.seconds,
                 memory=limits.memory >> 20,
@@ -138,7 +139,8 @@ class Sandbox:
         finally:
             for descriptor in (*channels.all, output_in):
                 os.close(descriptor)
-        live = _Live(process, commands, replies, output, broker, self.limits)
+        group = await asyncio.to_thread(Cgroup, self.limits)
+        live = _Live(process, commands, replies, output, broker, self.limits, group)
         try:
             await live.learn_init(info)
         except BaseException:
@@ -205,8 +207,10 @@ class _Live:
         output: int,
         broker: socket.socket,
         limits: SandboxLimits,
+        group: Cgroup,
     ) -> None:
         self.process = process
+        self.group = group
         self.output = _Output(limits.output)
         self._loop = asyncio.get_running_loop()
         self._commands, self._replies, self._out = commands, replies, output
@@ -231,6 +235,7 @@ class _Live:
         with contextlib.suppress(ValueError, KeyError, TypeError, OSError):
             self._init = int(json.loads(text)["child-pid"])
             self._handles.append(os.pidfd_open(self._init))
+            self.group.take(self._init)
 
     def wake(self) -> None:
         if self._driver:
@@ -361,6 +366,7 @@ class _Live:
         for descriptor in (self._commands, self._replies, self._out, *self._handles):
             os.close(descriptor)
         self._handles.clear()
+        await asyncio.to_thread(self.group.close)
 
 
 def _read_all(descriptor: int) -> str:
