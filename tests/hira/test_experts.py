@@ -258,3 +258,17 @@ async def test_an_expert_that_never_concludes_is_forced(site):
     episode = await HiRA(ScriptedEngine(reply), web=web(site), actions=2).solve("?")
     deep = episode.by_role("deep")[0]
     assert (deep.result, deep.forced, len(episode.by_role("explorer"))) == ("enough", True, 2)
+
+
+async def test_a_web_search_in_the_place_of_the_index_is_no_private_index(site):
+    explorer = ["<|begin_click_link|>1<|end_click_link|>", "Final Information: none"]
+    replies = ["<|begin_search_query|>brunn<|end_search_query|>", "\\boxed{x}"]
+    episode = await HiRA(engine("deep", replies, explorer), web(site)).solve("?")
+    assert episode.errors == ()
+    assert "/brunn" in site.asked
+
+
+async def test_a_question_whose_file_is_missing_says_so_and_goes_on():
+    episode = await HiRA(engine("code", ["\\boxed{x}"])).solve(Question("q", "?", files=("/nowhere/table.csv",)))
+    assert episode.answer == "done"
+    assert "table.csv does not exist" in episode.errors[0].message

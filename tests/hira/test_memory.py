@@ -36,6 +36,7 @@ def test_facts_that_say_the_same_from_the_same_source_are_merged():
     [
         "The search for the mayor failed [Source: http://a.test/]",
         "No information about Kelm was found [Source: http://a.test/]",
+        "The page about Kelm could not be opened [Source: http://a.test/]",
         "The mayor is probably Ida Brandt [Source: http://a.test/]",
         "Kelm might lie on the Ostel [Source: Model Inference]",
         "Kelm lies on the Ostel [Source: http:///nowhere]",
@@ -48,6 +49,13 @@ def test_failures_speculation_and_invalid_urls_are_kept_out(fact):
     memory = Memory(lambda url: "dead" in url)
     assert memory.add_fact(fact) is None
     assert memory.entries == []
+
+
+@pytest.mark.parametrize(
+    "fact", ["The bridge failed in 1940", "Ida Brandt appears in the film", "The error rate is 5%", "In May Berta won"]
+)
+def test_facts_that_only_sound_like_failures_are_kept(fact):
+    assert Memory().add_fact(f"{fact} [Source: https://example.com/a]") is not None
 
 
 def test_invalid_resources_are_kept_out():

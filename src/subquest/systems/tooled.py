@@ -36,7 +36,7 @@ T = TypeVar("T", bound=ToolSettings)
 
 
 class ToolSystem(System[T]):
-    """A system with tools. `search` is an index of private documents, `web` a web search.
+    """A system with tools. `search` is an index of private documents, `web` a web search (either place will do).
 
     Without `web`, the web search is the one that the environment names (`subquest.tools.websearch`).
     """
@@ -52,6 +52,8 @@ class ToolSystem(System[T]):
         web: Search | None = None,
         **options: Any,
     ) -> None:
+        if search is not None and websearch.is_web(search):
+            web, search = web or search, None
         super().__init__(model, search, **options)
         self.web = web or websearch.from_environment()
 

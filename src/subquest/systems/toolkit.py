@@ -43,8 +43,13 @@ class Toolkit:
         code_seconds: float = 60.0,
     ) -> None:
         self.run = run
-        self.files = _attached([*run.question.files, *files])
+        self.files = _attached(files)
         """Files of the run by name: attached ones, and those that code has written."""
+        for place in run.question.files:
+            try:
+                self.files |= _attached([place])
+            except UsageError as error:  # of one question among many: told, not raised
+                run.fail("file", error)
         private = index is not None or bool(self.files)
         self.egress = Egress(scope, run.question.question, private_documents=private)
         self.failed_urls: set[str] = set()

@@ -36,6 +36,12 @@ class SearchRefused(SearchError):
     retryable = False
 
 
+class SearchGivenUp(SearchError):
+    """The search server failed as often as it was asked; the retries are behind us."""
+
+    retryable = False
+
+
 @dataclass(frozen=True, slots=True)
 class Call:
     """One HTTP request to a search server."""
@@ -122,7 +128,7 @@ class WebSearch:
                 wait = min(float(asked), 30.0) if asked.isdigit() else wait
             if attempt < ATTEMPTS:
                 await asyncio.sleep(wait)
-        raise SearchError(f"{self.name} failed {ATTEMPTS} times, the last time with {reason}")
+        raise SearchGivenUp(f"{self.name} failed {ATTEMPTS} times, the last time with {reason}")
 
     async def _take_turn(self) -> None:
         async with self._turn:
@@ -223,6 +229,11 @@ _BACKENDS: tuple[tuple[str, type[WebSearch], str], ...] = (
     ("TAVILY_API_KEY", Tavily, "https://api.tavily.com"),
     ("BRAVE_API_KEY", Brave, "https://api.search.brave.com"),
 )
+
+
+def is_web(search: Search) -> bool:
+    """Whether a search asks the web rather than private documents; a cache in between keeps the name."""
+    return search.name in {"searxng", *(kind.name for _, kind, _ in _BACKENDS)} or search.name.startswith("recorded:")
 
 
 def from_environment(env: Mapping[str, str] | None = None) -> Search | None:

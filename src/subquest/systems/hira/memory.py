@@ -16,12 +16,16 @@ from urllib.parse import urlsplit
 _WORD = re.compile(r"\w+")
 _SOURCE = re.compile(r"\s*\[\s*sources?\s*:\s*([^\]]*)\]\s*\.?\s*$", re.IGNORECASE)
 _FAILED = re.compile(
-    r"\b(?:fail(?:ed|ure|s)?|could(?:n't| not)|can(?:not|'t)|unable|not (?:found|available|accessible|specified|known)|"
-    r"no (?:information|results?|data|answer|evidence|valid|mention)|unsuccessful|error|timed out|unknown)\b",
+    r"\b(?:attempts?|search(?:es)?|quer(?:y|ies)|pages?|urls?|links?|requests?|fetch\w*|downloads?|access|code|tools?|calls?)"
+    r"\b[^.]{0,60}\b(?:fail\w*|unsuccessful|timed out|errors?)\b"
+    r"|\b(?:could(?:n't| not)|can(?:not|'t)) (?:be )?"
+    r"(?:f[io]u?nd|open|access|retriev|determin|verif|confirm|load|read)\w*"
+    r"|\bunable to\b|\bnot (?:found|available|accessible|specified|mentioned)\b"
+    r"|\bno (?:information|results?|data|answer|evidence|valid|mention|relevant)\b",
     re.IGNORECASE,
 )
 _SPECULATION = re.compile(
-    r"\b(?:might|may be|maybe|perhaps|possibly|probably|presumably|likely|seems?|appears?|suggests? that|"
+    r"\b(?:might|may be|maybe|perhaps|possibly|probably|presumably|likely|seems?|appears? to|suggests? that|"
     r"assum(?:e|ed|ing)|unverified|speculat\w*|guess\w*|i think|uncertain|unclear)\b",
     re.IGNORECASE,
 )
@@ -147,4 +151,4 @@ def _valid(url: str) -> bool:
     except ValueError:
         return False
     host = parts.hostname or ""
-    return parts.scheme in ("http", "https") and bool(host) and " " not in url and "example.com" not in host
+    return parts.scheme in ("http", "https") and bool(host) and " " not in url
