@@ -191,9 +191,14 @@ def _from_file(file: Path) -> dict[str, _Given]:
             out[key] = _Given(value, str(file))
     for key in PATHS:
         place = out[key].value if key in out else None
-        if isinstance(place, str) and "://" not in place and (key, place) != ("engine.adapter", "none"):
+        if isinstance(place, str) and not _names_no_file(key, place):
             out[key] = _Given(str(file.parent / Path(place).expanduser()), str(file))
     return out
+
+
+def _names_no_file(key: str, place: str) -> bool:
+    """Whether a setting that is usually a path names something else: a URL, a model that writes documents, nothing."""
+    return "://" in place or place.startswith("simulated:") or (key, place) == ("engine.adapter", "none")
 
 
 def _from_environment(env: Mapping[str, str]) -> dict[str, _Given]:

@@ -169,3 +169,12 @@ def test_doctor(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert checks["python"]["ok"]
     assert not checks["embedded model"]["ok"]
     assert checks["embedded model"]["fix"] == "subquest model get smollm2"
+
+
+def test_a_model_may_write_the_documents(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    document = "Doc 1(Title: Mila Torrun) Mila Torrun was born in Kestel."
+    (place / "writer.jsonl").write_text("\n".join([json.dumps(document)] * 8))
+    simulated = [*ASK[:4], "--index", "simulated:scripted:writer.jsonl", "--json"]
+    assert main(simulated) == 0
+    assert json.loads(capsys.readouterr().out)["answer"] == "Kestel"
+    assert main([*ASK[:4], "--index", "simulated:planner=scripted:script.jsonl,executor=scripted:script.jsonl"]) == 2

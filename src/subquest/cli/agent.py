@@ -183,7 +183,19 @@ async def resources(config: Config, *, cache: bool = True) -> AsyncIterator[tupl
 
 
 def open_search(place: str, mode: str | None = None) -> Search:
-    """An index folder, a search server that speaks Search-R1's protocol, or `web://`, the environment's web search."""
+    """What `--index` names.
+
+    An index folder, the URL of a server that speaks Search-R1's protocol, `web://` for the environment's web search, or
+    `simulated:MODEL` for documents that a model writes (ZeroSearch).
+    """
+    if place.startswith("simulated:"):
+        from ..engine.resolve import resolve
+        from ..systems.baselines.zerosearch import SimulatedSearch
+
+        engine = resolve(place.removeprefix("simulated:"))
+        if isinstance(engine, Mapping):
+            raise UsageError(f"--index {place}: name one model, not one a role")
+        return SimulatedSearch(engine)
     if place == "web://":
         from ..tools.websearch import from_environment
 
