@@ -272,3 +272,24 @@ async def test_a_question_whose_file_is_missing_says_so_and_goes_on():
     episode = await HiRA(engine("code", ["\\boxed{x}"])).solve(Question("q", "?", files=("/nowhere/table.csv",)))
     assert episode.answer == "done"
     assert "table.csv does not exist" in episode.errors[0].message
+
+
+async def test_both_names_of_a_code_result_are_understood_and_an_open_call_too(sandbox):
+    replies = [
+        "<|begin_code_call|>print(1)<|end_code_call|>",
+        "<|begin_code_call|>print(20 + 3)\n",  # the model ends its turn without closing the call
+        "\\boxed{23}",
+    ]
+    episode = await HiRA(engine("code", replies)).solve("?")
+    assert "23<|end_code_call_result|>" in episode.by_role("code")[0].text
+
+    def begins(context):
+        if context.role == "planner":
+            return "\\boxed{done}" if "subtask_result|>Result" in context.text else CALL.format("Go")
+        if context.role == "coordinator":
+            return json.dumps({"selected_agent_name": "code"}) if "choose the expert" in context.text else DISTIL
+        return "<|begin_code_call|>print(5)\n<|begin_code_result|>made up" if context.turn == 0 else "\\boxed{5}"
+
+    text = (await HiRA(ScriptedEngine(begins)).solve("?")).by_role("code")[0].text
+    assert "made up" not in text
+    assert "<|begin_code_result|>5<|end_code_result|>" in text

@@ -19,7 +19,8 @@ from ..protocol import fence
 from .replies import boxed
 from .runtime import Context, LimitReached, Run, Turn, cut_to_tokens
 
-_CALL = re.compile(r"<\|\s*begin_(\w+?)\s*\|>(.*?)<\|\s*end_\1\s*\|>", re.DOTALL | re.IGNORECASE)
+_CALL = re.compile(r"<\|\s*begin_(\w+?)\s*\|>(.*?)(<\|\s*end_\1\s*\|>|\Z)", re.DOTALL | re.IGNORECASE)
+_TOKEN = re.compile(r"<\|\s*(?:begin|end)_")
 _REMINDERS = 2
 """Turns in a row without an action that are reminded; then the loop ends with what was written."""
 Handler = Callable[[Context, str], Awaitable[str]]
@@ -34,6 +35,8 @@ class Tool:
     result: str
     """Tag in which the result comes back."""
     handle: Handler
+    also: tuple[str, ...] = ()
+    """Other tags that models know for the result."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,15 +51,21 @@ class LoopEnd:
     turn: Turn | None = None
 
 
-def calls(text: str, tags: Sequence[str]) -> list[tuple[str, str]]:
-    """Tag and content of each closed call in a text, in order; content exactly as written."""
-    return [(m[1].lower(), m[2].strip()) for m in _CALL.finditer(text) if m[1].lower() in tags]
+def calls(turn: Turn, *tags: str) -> list[tuple[str, str]]:
+    """Tag and content of each call in a turn, in order; content exactly as written.
+
+    The last may lack its end where the model ended its turn there; not where it was cut off.
+    """
+    cut = turn.generation.finish == "length"
+    found = [m for m in _CALL.finditer(turn.text) if m[1].lower() in tags and (m[3] or not cut)]
+    contents = [m[2] if m[3] else _TOKEN.split(m[2])[0] for m in found]
+    return [(m[1].lower(), content.strip()) for m, content in zip(found, contents, strict=True) if content.strip()]
 
 
-def inserted(before: str, tag: str, text: str) -> str:
-    """A result in its tokens, fenced; where the model's own text has already begun it, only the rest."""
-    begun = before.rstrip().endswith(f"<|begin_{tag}|>")
-    return f"{'' if begun else f'<|begin_{tag}|>'}{fence(text)}<|end_{tag}|>\n\n"
+def inserted(before: str, text: str, *tags: str) -> str:
+    """A result in its tokens, fenced; where the model's own text has already begun it in one of the tags, the rest."""
+    begun = next((tag for tag in tags if before.rstrip().endswith(f"<|begin_{tag}|>")), "")
+    return f"{'' if begun else f'<|begin_{tags[0]}|>'}{fence(text)}<|end_{begun or tags[0]}|>\n\n"
 
 
 async def reason(
@@ -76,7 +85,8 @@ async def reason(
 ) -> LoopEnd:
     """Let a role work on a task until it answers: in a box, or, with `ends="text"`, by a turn without a call."""
     known: Mapping[str, Tool] = {tool.tag: tool for tool in tools}
-    stop = tuple(dict.fromkeys([*(f"<|end_{t.tag}|>" for t in tools), *(f"<|begin_{t.result}|>" for t in tools)]))
+    begins = (f"<|begin_{tag}|>" for tool in tools for tag in (tool.result, *tool.also))
+    stop = tuple(dict.fromkeys([*(f"<|end_{tool.tag}|>" for tool in tools), *begins]))
     limits = Limits(turns=(turns + 1) * (_REMINDERS + 1) + 1)
     context = await run.open(
         role, task, messages, parent=parent, mode="completion", stop=stop, limits=limits, number=number
@@ -87,7 +97,7 @@ async def reason(
     try:
         while True:
             turn = await context.write()
-            found = calls(turn.text, tuple(known))
+            found = calls(turn, *known)
             if found and actions >= turns:
                 raise LimitReached(f"{turns} actions of {role}")
             if found:
@@ -95,7 +105,7 @@ async def reason(
                 tag, content = found[0]
                 told = await known[tag].handle(context, content)
                 told = cut_to_tokens(told, result_tokens, context.engine)
-                context.tell(inserted(turn.text, known[tag].result, told))
+                context.tell(inserted(turn.text, told, known[tag].result, *known[tag].also))
             elif answer := boxed(turn.text) if ends == "box" else turn.text.strip():
                 return await _end(context, answer, "answered", turn)
             elif silent == _REMINDERS:

@@ -39,7 +39,7 @@ class ReActTools(ToolSystem[ToolSettings]):
         tools = [
             Tool("search_query", "search_result", search),
             Tool("click_link", "click_result", kit.open),
-            Tool("code_call", "code_call_result", code),
+            Tool("code_call", "code_call_result", code, ("code_result",)),
             Tool("read_file", "file_result", kit.read),
             Tool("multimodal_call", "multimodal_result", look),
         ]

@@ -93,7 +93,7 @@ class HiRA(ToolSystem[HiRASettings]):
         try:
             while True:
                 turn = await planner.write()
-                tasks = [content for _, content in calls(turn.text, (CALL,)) if content]
+                tasks = [content for _, content in calls(turn, CALL)]
                 if tasks and given >= settings.subtasks:
                     raise LimitReached(f"{settings.subtasks} sub-tasks")
                 if tasks:
@@ -193,7 +193,7 @@ class HiRA(ToolSystem[HiRASettings]):
         """Results in the planner's own reasoning, in the order of the sub-tasks."""
         cut = [cut_to_tokens(result, self.settings.result_tokens, planner.engine) for result in results]
         first, *rest = cut
-        planner.tell(inserted(turn.text, RESULT, first) + "".join(inserted("", RESULT, text) for text in rest))
+        planner.tell(inserted(turn.text, first, RESULT) + "".join(inserted("", text, RESULT) for text in rest))
 
     def _remind(self, planner: Context, turn: Turn) -> None:
         planner.format_errors.append("no action")

@@ -172,7 +172,7 @@ class Code(Expert):
             desk.task,
             desk.prompts.messages("code", **fields),
             [
-                Tool("code_call", "code_call_result", execute),
+                Tool("code_call", "code_call_result", execute, ("code_result",)),
                 Tool("read_file", "file_result", read),
             ],
             parent=desk.planner,
