@@ -24,7 +24,7 @@ WORKER = textwrap.dedent("""
     QUESTIONS = [Question(f"q{i}", f"What is {i}?", (str(i),), dataset="toy") for i in range(300)]
 
     async def reply(context):
-        await asyncio.sleep(0.01)
+        await asyncio.sleep(0.05)
         number = int(context.messages[1].content.split()[-1].rstrip("?"))
         return f"<answer>{number if number % 3 else 'wrong'}</answer>"
 

@@ -8,6 +8,8 @@ import json
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AsyncExitStack
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,10 +18,12 @@ from .agent import add_agent_options, build, config_from, resources
 
 if TYPE_CHECKING:
     from ..config import Config
-    from ..evaluate.runner import Job
+    from ..evaluate.cluster import Remote
+    from ..evaluate.runner import Job, Solver
     from ..judge import ModelJudge, RuleJudge
     from ..record import Episode, Question
     from ..runs import RunStore
+    from ..systems.base import System
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -36,6 +40,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--concurrency", type=int, default=8, metavar="N", help="episodes at a time")
     parser.add_argument("--timeout", type=float, metavar="S", help="seconds a question may take")
     parser.add_argument("--seed", type=int, default=0, help="seed for sampling questions and tokens")
+    parser.add_argument(
+        "--ray", metavar="ADDRESS", help="run the episodes on a Ray cluster (auto: the one started here)"
+    )
     parser.add_argument("--json", action="store_true", help="print one JSON document and nothing else")
     scoring = parser.add_argument_group("scores that need a model")
     scoring.add_argument("--judge", metavar="MODEL", help="judge answers with this model (or by rules: rules)")
@@ -183,10 +190,9 @@ async def _evaluate(
     datasets: Mapping[str, Sequence[Question]],
 ) -> None:
     from ..evaluate.runner import evaluate, jobs_for
-    from ..systems.registry import get
 
-    async with resources(config, cache=not args.no_cache) as (engines, search):
-        systems = {name: build(get(name), config, args, engines, search) for name in names}
+    async with AsyncExitStack() as stack:
+        systems: Mapping[str, Solver] = await (_on_cluster if args.ray else _here)(stack, config, args, names)
         jobs = list(jobs_for(store, datasets, systems))
         total = sum(map(len, datasets.values())) * len(systems)
         with Progress(total, total - len(jobs)) as progress:
@@ -199,6 +205,27 @@ async def _evaluate(
                 seed=args.seed,
                 finished=progress.add,
             )
+
+
+async def _here(
+    stack: AsyncExitStack, config: Config, args: argparse.Namespace, names: Sequence[str]
+) -> dict[str, System[Any]]:
+    """The systems on engines and a search of this process, which close with the stack."""
+    from ..systems.registry import get
+
+    engines, search = await stack.enter_async_context(resources(config, cache=not args.no_cache))
+    return {name: build(get(name), config, args, engines, search) for name in names}
+
+
+async def _on_cluster(
+    stack: AsyncExitStack, config: Config, args: argparse.Namespace, names: Sequence[str]
+) -> dict[str, Remote]:
+    """The systems on a Ray cluster; each worker opens engines and the index of its own, at the same paths."""
+    from ..evaluate.cluster import Cluster
+
+    cluster = Cluster(args.ray, partial(_here, config=config, args=args, names=names), at_once=args.concurrency)
+    stack.push_async_callback(cluster.close)
+    return await cluster.systems()
 
 
 class Progress:

@@ -10,15 +10,23 @@ import asyncio
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Protocol
 
 from ..errors import OutsideError
 from ..record import Episode, Failure, Question
 from ..runs import RunStore
-from ..systems.base import System
 from .score import score
 
 Finished = Callable[["Job", Episode, Mapping[str, float]], None]
+
+
+class Solver(Protocol):
+    """What the runner needs of a system, wherever it runs."""
+
+    @property
+    def model_name(self) -> str: ...
+
+    async def solve(self, question: Question, *, seed: int | None = None, id: str = "") -> Episode: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +60,7 @@ def jobs_for(store: RunStore, datasets: Mapping[str, Sequence[Question]], system
 
 async def evaluate(
     jobs: Iterable[Job],
-    systems: Mapping[str, System[Any]],
+    systems: Mapping[str, Solver],
     store: RunStore,
     *,
     concurrency: int = 8,
@@ -60,20 +68,30 @@ async def evaluate(
     seed: int | None = None,
     finished: Finished | None = None,
 ) -> None:
-    """Run jobs, at most `concurrency` at a time; each is on the disk before its worker takes the next.
+    """Run jobs, at most `concurrency` at a time; a worker goes on while its last episode is being written, no further.
 
-    A job that takes longer than `seconds` is recorded as failed.
+    A job that takes longer than `seconds` is recorded as failed. `finished` is told what is on the disk.
     """
     waiting = iter(jobs)
 
+    async def keep(job: Job, episode: Episode) -> None:
+        scores = score(episode)
+        store.add_scores(episode.id, scores)
+        await store.add_episode(episode, attempt=job.attempt)
+        if finished is not None:
+            finished(job, episode, scores)
+
     async def work() -> None:
-        for job in waiting:
-            episode = await _solve(job, systems[job.system], seconds, seed)
-            scores = score(episode)
-            store.add_scores(episode.id, scores)
-            await store.add_episode(episode, attempt=job.attempt)
-            if finished is not None:
-                finished(job, episode, scores)
+        kept: asyncio.Task[None] | None = None
+        try:
+            for job in waiting:
+                episode = await _solve(job, systems[job.system], seconds, seed)
+                if kept is not None:
+                    await kept
+                kept = asyncio.create_task(keep(job, episode))
+        finally:
+            if kept is not None:
+                await kept
 
     workers = [asyncio.create_task(work()) for _ in range(max(concurrency, 1))]
     try:
@@ -84,7 +102,7 @@ async def evaluate(
         await asyncio.gather(*workers, return_exceptions=True)
 
 
-async def _solve(job: Job, system: System[Any], seconds: float | None, seed: int | None) -> Episode:
+async def _solve(job: Job, system: Solver, seconds: float | None, seed: int | None) -> Episode:
     try:
         async with asyncio.timeout(seconds):
             episode = await system.solve(job.question, seed=seed, id=job.id)
@@ -95,7 +113,7 @@ async def _solve(job: Job, system: System[Any], seconds: float | None, seed: int
     return replace(episode, system=job.system)
 
 
-def _failed(job: Job, system: System[Any], message: str) -> Episode:
+def _failed(job: Job, system: Solver, message: str) -> Episode:
     return Episode(
         id=job.id,
         question=job.question,
