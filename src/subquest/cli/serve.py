@@ -83,10 +83,20 @@ def serve_until_told(settings: Settings, opened: Any, listening: socket.socket, 
             await Server(app, quiet=quiet).serve([listening])
 
     try:
-        asyncio.run(main())
+        with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+            runner.run(main())
     finally:
         listening.close()
     return 0
+
+
+def _loop_factory() -> Any:
+    """uvloop where it is installed (it serves more requests a second), else asyncio's own."""
+    try:
+        import uvloop
+    except ImportError:
+        return None
+    return uvloop.new_event_loop
 
 
 def settings_from_args(args: argparse.Namespace) -> Settings:

@@ -22,10 +22,10 @@ from starlette.responses import FileResponse, Response
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
-from ..errors import MissingDependency, OutsideError, UsageError
+from ..errors import OutsideError, UsageError
 from ..runs import RunStore
 from .agents import Agents
-from .bodies import Problem, problem_reply
+from .bodies import Problem, as_problem, problem_reply
 from .guard import Guard
 from .jobs import Board
 from .metrics import Metrics
@@ -54,8 +54,8 @@ async def serving(settings: Settings, agents: Agents) -> AsyncIterator[Starlette
             middleware=[Middleware(Guard, settings=settings)],
             exception_handlers={
                 Problem: _on_problem,
-                UsageError: _on_usage,
-                OutsideError: _on_outside,
+                UsageError: _on_problem,
+                OutsideError: _on_problem,
                 HTTPException: _on_http,
                 Exception: _on_defect,
             },
@@ -132,17 +132,7 @@ def address(listening: socket.socket) -> str:
 
 
 async def _on_problem(request: Request, error: Exception) -> Response:
-    assert isinstance(error, Problem)
-    return problem_reply(error)
-
-
-async def _on_usage(request: Request, error: Exception) -> Response:
-    status = 501 if isinstance(error, MissingDependency) else 400
-    return problem_reply(Problem(status, str(error)))
-
-
-async def _on_outside(request: Request, error: Exception) -> Response:
-    return problem_reply(Problem(502, str(error), code="outside"))
+    return problem_reply(as_problem(error))
 
 
 async def _on_http(request: Request, error: Exception) -> Response:
@@ -152,4 +142,4 @@ async def _on_http(request: Request, error: Exception) -> Response:
 
 async def _on_defect(request: Request, error: Exception) -> Response:
     log.error("%s %s failed", request.method, request.url.path, exc_info=error)
-    return problem_reply(Problem(500, "a defect of the server; its log says more", code="defect"))
+    return problem_reply(as_problem(error))

@@ -9,6 +9,11 @@ import orjson
 from starlette.requests import Request
 from starlette.responses import Response
 
+from ..errors import MissingDependency, OutsideError, UsageError
+
+MAX_SAFE = 2**53 - 1
+"""The largest number up to which JSON readers agree on every whole number."""
+
 
 class Problem(Exception):
     """A request that cannot be served, with the HTTP status and words for it."""
@@ -27,6 +32,19 @@ class Json(Response):
 
     def render(self, content: Any) -> bytes:
         return orjson.dumps(content)
+
+
+def as_problem(error: Exception) -> Problem:
+    """What an exception means to a client."""
+    if isinstance(error, Problem):
+        return error
+    if isinstance(error, MissingDependency):
+        return Problem(501, str(error), code="not_installed")
+    if isinstance(error, UsageError):
+        return Problem(400, str(error))
+    if isinstance(error, OutsideError):
+        return Problem(502, str(error), code="outside")
+    return Problem(500, "a defect of the server; its log says more", code="defect")
 
 
 def problem_reply(problem: Problem) -> Json:
@@ -92,12 +110,14 @@ class Body:
         value = self.data.get(name)
         if value is None:
             return default
+        if isinstance(value, float) and value.is_integer():  # JSON knows one kind of number
+            value = int(value)
         if type(value) is not int or not least <= value <= most:
             raise Problem(400, f"`{name}` must be a whole number from {least:,} to {most:,}")
         return value
 
     def optional_integer(self, name: str) -> int | None:
-        return None if self.data.get(name) is None else self.integer(name, 0, -(2**63), 2**63 - 1)
+        return None if self.data.get(name) is None else self.integer(name, 0, -MAX_SAFE, MAX_SAFE)
 
     def flag(self, name: str, default: bool = False) -> bool:
         value = self.data.get(name)

@@ -14,7 +14,7 @@ from starlette.routing import Route
 
 from .._version import __version__
 from . import api, chat, schemas, searching
-from .bodies import Json
+from .bodies import Json, as_problem
 from .schemas import Schema, many, record, text, whole
 from .state import state_of
 
@@ -187,13 +187,13 @@ def _counted(operation: Operation) -> Handler:
 
     async def handle(request: Request) -> Response:
         begun = time.monotonic()
-        status = "500"
+        status = "499"  # the client has gone
         try:
             response = await operation.handler(request)
             status = str(response.status_code)
             return response
         except Exception as error:
-            status = str(getattr(error, "status", 500))
+            status = str(as_problem(error).status)
             raise
         finally:
             counters = state_of(request).metrics

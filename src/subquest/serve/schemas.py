@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from .bodies import MAX_SAFE
+
 Schema = dict[str, Any]
 
 
@@ -30,13 +32,20 @@ def many(items: Schema, most: int | None = None) -> Schema:
 
 
 def record(required: str = "", /, *, closed: bool = False, **properties: Schema) -> Schema:
-    """An object; `required` names fields, apart by spaces; a closed one has no other fields."""
-    out: Schema = {"type": "object", "properties": properties}
-    if required:
-        out["required"] = required.split()
+    """An object; `required` names fields, apart by spaces, all others may be null; a closed one has no others."""
+    needed = required.split()
+    shown = {name: schema if name in needed else _or_null(schema) for name, schema in properties.items()}
+    out: Schema = {"type": "object", "properties": shown}
+    if needed:
+        out["required"] = needed
     if closed:
         out["additionalProperties"] = False
     return out
+
+
+def _or_null(schema: Schema) -> Schema:
+    out = {**schema, "type": [schema["type"], "null"]}
+    return {**out, "enum": [*schema["enum"], None]} if "enum" in schema else out
 
 
 ANY: Schema = {"type": "object"}
@@ -49,14 +58,14 @@ ASK = record(
     system=text("one of the server's systems; its default where empty"),
     model=text("one of the server's models"),
     index=text("one of the server's indexes"),
-    seed=whole("for sampling", -(2**63), 2**63 - 1),
+    seed=whole("for sampling", -MAX_SAFE, MAX_SAFE),
 )
 CHAT = record(
     "model messages",
     model=text("`subquest-SYSTEM` or `subquest-SYSTEM@MODEL`, as GET /v1/models lists them"),
     messages=many(record("role content", role=text(), content=text()), 64),
     stream=flag(),
-    seed=whole("for sampling", -(2**63), 2**63 - 1),
+    seed=whole("for sampling", -MAX_SAFE, MAX_SAFE),
     index=text("one of the server's indexes"),
 )
 RETRIEVE = record(
@@ -93,7 +102,7 @@ HIT = record(
 )
 DOCUMENTS = record(
     closed=True,
-    documents=many(record("id text", id=text(), title=text(), text=text()), 100_000),
+    documents=many(record("id text", id={"type": ["string", "integer"]}, title=text(), text=text()), 100_000),
     files=many(record("name text", name=text(), text=text()), 10_000),
 )
 PAGE = record("total episodes", total=whole(), episodes=many(ANY), interrupted=many(ANY))

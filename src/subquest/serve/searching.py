@@ -146,6 +146,10 @@ def _from_file(name: str, text: str) -> list[Document]:
 
 
 def _record(record: Any, where: str) -> Document:
+    if isinstance(record, dict) and not isinstance(record.get("title", ""), str | None):
+        raise Problem(400, f"{where}: the title must be a text")
+    if isinstance(record, dict) and isinstance(record.get("id"), bool):
+        raise Problem(400, f"{where}: the id must be a text or a number")
     try:
         return from_object(record, where)
     except DataError as error:

@@ -1,0 +1,39 @@
+"""The OpenAPI document says what the server does: schemathesis sends what it allows and what it forbids."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from subquest.serve.routes import OPERATIONS, document
+
+from .conftest import Start
+
+
+def test_every_operation_has_a_name_of_its_own() -> None:
+    names = [o["operationId"] for path in document()["paths"].values() for o in path.values()]
+    assert len(names) == len(set(names)) == len(OPERATIONS)
+
+
+@pytest.mark.slow
+def test_no_request_surprises_the_server(start: Start, tmp_path: Path) -> None:
+    """Left out: that every request the schemas allow is served, because some relations are beyond JSON Schema."""
+    with start(asks_per_minute=100_000, queued=1000) as server:
+        done = subprocess.run(
+            [
+                *(str(Path(sys.executable).parent / "schemathesis"), "run", f"{server.url}/openapi.json"),
+                *("--max-examples", "6", "--phases", "coverage,fuzzing", "--no-color", "--seed", "1"),
+                *("--exclude-checks", "positive_data_acceptance", "--suppress-health-check", "all"),
+            ],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            timeout=250,
+        )
+        assert done.returncode == 0, done.stdout[-4000:]
+        assert "25" in done.stdout
+        with server.client() as client:
+            assert client.get("/health").status_code == 200
+            counted = client.get("/metrics").text
+    assert 'status="500"' not in counted
