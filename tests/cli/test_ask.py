@@ -106,6 +106,9 @@ def test_a_terminal_gets_a_tree_and_no_color_is_honoured(place: Path) -> None:
         ([*ASK, "--set", "depth"], "KEY=VALUE"),
         ([*ASK, "--depth", "0"], "1 or more"),
         ([*ASK, "--prompts", "nowhere"], "does not exist"),
+        ([*ASK, "--role", "planner.temprature=1"], "ROLE.KEY=VALUE"),
+        ([*ASK, "--role", "planner.turns=x"], "needs a number"),
+        ([*ASK, "--role", "filter.turns=2"], "no role 'filter'"),
         ([*ASK, "--trace", "no/such/folder/t.json"], "no folder"),
         ([*ASK, "--config", "nowhere.toml"], "nowhere.toml"),
     ],
@@ -178,3 +181,9 @@ def test_a_model_may_write_the_documents(place: Path, capsys: pytest.CaptureFixt
     assert main(simulated) == 0
     assert json.loads(capsys.readouterr().out)["answer"] == "Kestel"
     assert main([*ASK[:4], "--index", "simulated:planner=scripted:script.jsonl,executor=scripted:script.jsonl"]) == 2
+
+
+def test_a_role_may_have_limits_of_its_own(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*ASK, "--role", "executor.turns=1", "--role", "planner.temperature=0.5", "--trace", "t.json"]) == 0
+    executors = Episode.from_json((place / "t.json").read_text()).by_role("executor")
+    assert all(e.forced for e in executors)

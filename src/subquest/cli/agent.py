@@ -10,7 +10,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..errors import UsageError
 
@@ -76,6 +76,9 @@ def add_agent_options(parser: argparse.ArgumentParser) -> None:
     sampling.add_argument("--max-total-tokens", type=int, metavar="N", help="tokens of the episode")
     sampling.add_argument("--max-seconds", type=float, metavar="S", help="seconds of the episode")
     sampling.add_argument("--max-cost", type=float, metavar="C", help="cost of the episode")
+    sampling.add_argument(
+        "--role", action="append", default=[], metavar="ROLE.KEY=VALUE", help="for one role, as planner.temperature=0.7"
+    )
     parser.add_argument("--config", metavar="FILE", help="settings file (default: the nearest subquest.toml)")
     parser.add_argument("--no-cache", action="store_true", help="do not use the cache, even where it is configured")
 
@@ -114,20 +117,50 @@ def build(
     known = {f.name for f in fields(system.Settings)}
     if config.search.k is not None and "k" in known:
         settings.setdefault("k", config.search.k)
-    turns = config.limits.turns
+    own = roles_from(args)
+    sampling = config.sampling.over(system.sampling)
+    samplings = {"": sampling, **{role: replace(sampling, **given.sampling) for role, given in own.items()}}
     limits = {"": replace(config.limits, turns=None)}
-    if turns is not None:
-        limits |= {role: Limits(turns=turns) for role in system.roles}
+    for role in {*own, *(system.roles if config.limits.turns is not None else ())}:
+        given = own[role].limits if role in own else {}
+        limits[role] = Limits(**{"turns": config.limits.turns, **given})
     return system(
         engines,
         search,
-        sampling=config.sampling.over(system.sampling),
+        sampling=samplings,
         limits=limits,
         prompts=config.prompts,
         preset=args.preset,
         abstain=args.abstain,
         **settings,
     )
+
+
+class RoleOptions(NamedTuple):
+    """What `--role` says of one role."""
+
+    sampling: dict[str, Any]
+    limits: dict[str, Any]
+
+
+def roles_from(args: argparse.Namespace) -> dict[str, RoleOptions]:
+    """Sampling and limits by role, from `--role planner.temperature=0.7`."""
+    kinds: dict[str, type] = {"temperature": float, "top_p": float, "top_k": int, "max_tokens": int}
+    bounds: dict[str, type] = {"turns": int, "tokens": int, "calls": int, "seconds": float, "cost": float}
+    out: dict[str, RoleOptions] = {}
+    for text in args.role:
+        place, equals, value = text.partition("=")
+        role, dot, key = place.strip().partition(".")
+        if not (role and dot and equals) or key not in kinds | bounds:
+            known = ", ".join(kinds | bounds)
+            raise UsageError(f"--role {text!r}: write ROLE.KEY=VALUE with KEY one of {known}")
+        try:
+            number = (kinds | bounds)[key](value)
+        except ValueError:
+            raise UsageError(f"--role {text!r}: {key} needs a number") from None
+        options = out.setdefault(role, RoleOptions({}, {}))
+        (options.sampling if key in kinds else options.limits)[key] = number
+    return out
 
 
 def settings_from(args: argparse.Namespace) -> dict[str, Any]:
