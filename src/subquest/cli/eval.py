@@ -176,6 +176,7 @@ def _settings(config: Config, args: argparse.Namespace) -> dict[str, Any]:
         "limits": asdict(config.limits),
         "settings": settings_from(args),
         "preset": args.preset,
+        "roles": sorted(args.role),
         "seed": args.seed,
         "prompts": fingerprint.of_prompts(config.prompts) if config.prompts else None,
         **({"judge": judge} if args.judge else {}),
