@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from .systems.base import System
     from .systems.coda import CoDA
     from .systems.decor import Decor
+    from .systems.hira import HiRA
     from .systems.runtime import Answer, Run
 
 _PLACES: dict[str, str] = {
@@ -46,6 +47,7 @@ _PLACES: dict[str, str] = {
     "Event": "events",
     "Evidence": "record",
     "Generation": "engine.base",
+    "HiRA": "systems.hira",
     "Hit": "record",
     "Index": "retrieval.index",
     "Limits": "limits",
@@ -80,6 +82,7 @@ __all__ = [
     "Event",
     "Evidence",
     "Generation",
+    "HiRA",
     "Hit",
     "Index",
     "Limits",

@@ -2,17 +2,19 @@
 
 import asyncio
 import contextlib
+import json
 import os
 import socket
 import subprocess
 import threading
 import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
 
 from subquest.errors import ToolError
-from subquest.tools.sandbox import Fetched, Sandbox, SandboxLimits, SandboxUnavailable, jail
+from subquest.tools.sandbox import Fetched, RemoteSandbox, Sandbox, SandboxLimits, SandboxUnavailable, jail
 
 try:
     jail.way()
@@ -565,6 +567,43 @@ async def test_closing_everything_ends_the_sandbox_and_nothing_else(box):
     assert "42" in (await box.run("40 + 2")).output
 
 
+@pytest.mark.parametrize(
+    "code",
+    [
+        "x = '\\x00'\x00",
+        "raise ValueError('\\udcff')",
+        "print('\\udcff')",
+        "\udcff = 1",
+        "(" * 100_000,
+        "def f(): f()\nf()",
+        "import ctypes\nctypes.string_at(0)",
+        "class X:\n    def __repr__(self): raise SystemExit\nX()",
+        "raise KeyboardInterrupt",
+        "__import__('signal').raise_signal(11)",
+        "#" * 5_000_000,
+    ],
+)
+async def test_odd_code_gives_a_result_and_the_sandbox_lives_on(code):
+    async with Sandbox(SandboxLimits(seconds=10)) as box:
+        (await box.run(code)).text.encode()
+        assert (await box.run("40 + 2")).output.endswith("42\n")
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import sys\nsys.stdout = sys.stderr = None",
+        "import builtins\nbuiltins.__dict__.clear()",
+        "import os\nos.close(1)\nos.close(2)\nprint('gone')",
+    ],
+)
+async def test_code_that_breaks_its_own_python_gets_a_result(code):
+    async with Sandbox(SandboxLimits(seconds=10)) as box:
+        (await box.run(code)).text.encode()
+        (await box.run("40 + 2")).text.encode()
+    assert alive(box) == []
+
+
 async def test_cancelled_calls_leave_nothing_behind():
     box = Sandbox(SMALL)
     await box.run("1")
@@ -587,6 +626,43 @@ async def test_no_descriptor_of_the_host_is_inherited(box, tmp_path):
         async with Sandbox(SMALL) as fresh:
             text = (await fresh.run(code)).text
     assert f"st_ino={secret.stat().st_ino}," not in text
+
+
+async def test_a_remote_sandbox_keeps_state_by_sending_earlier_code_along():
+    asked = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self):
+            asked.append((self.path, json.loads(self.rfile.read(int(self.headers["Content-Length"])))))
+            failed = "1/0" in asked[-1][1]["call"]
+            answer = {"output": "hi", "result": "3", "error": "ZeroDivisionError" if failed else None}
+            body = json.dumps(answer).encode()
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *args):
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=lambda: server.serve_forever(0.05), daemon=True).start()
+    box = RemoteSandbox(f"http://127.0.0.1:{server.server_address[1]}", SandboxLimits(seconds=7))
+    try:
+        assert (await box.run("x = 1")).text == "hi\n3"
+        assert (await box.run("1/0")).error == "ZeroDivisionError"
+        await box.run("x + 2")
+    finally:
+        server.shutdown()
+        server.server_close()
+    assert [body for _, body in asked] == [
+        {"env": "", "call": "x = 1", "timeout": 7},
+        {"env": "x = 1", "call": "1/0", "timeout": 7},
+        {"env": "x = 1", "call": "x + 2", "timeout": 7},
+    ]
+    assert asked[0][0] == "/execute"
+    with pytest.raises(ToolError, match="failed"):
+        await box.run("1")
 
 
 @pytest.mark.slow

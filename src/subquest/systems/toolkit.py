@@ -18,7 +18,7 @@ from ..record import Document, Hit, Usage
 from ..retrieval.base import Search
 from ..tools import files as file_tools
 from ..tools import media
-from ..tools.egress import Egress, EgressRefused
+from ..tools.egress import Egress, EgressRefused, urls_in
 from ..tools.fetch import Fetcher
 from ..tools.pages import Page, PageReader
 from ..tools.sandbox import CodeResult, Fetched, Interpreter, RemoteSandbox, Sandbox, SandboxLimits
@@ -128,7 +128,7 @@ class Toolkit:
         document = Document(page.url, page.title, text, {"url": page.url, "part": part})
         self.run.documents[f"{page.url}#{part}"] = document
         context.read([Hit(document, 1.0)])
-        self.egress.offer(page.links.values())
+        self.egress.offer([*page.links.values(), *urls_in(text)])
         self._shown[context.id] = dict(page.links)
         self.run.events.emit("page", context.id, url=page.url, title=page.title, part=part, parts=page.parts)
 
@@ -156,6 +156,11 @@ class Toolkit:
         self.run.events.emit("code", context.id, source=source, output=result.output, error=result.error)
         self._collect(context)
         return result
+
+    async def end_code(self, context: Context) -> None:
+        """Give up a context's sandbox; the files that its code has written stay."""
+        if box := self._sandboxes.pop(context.id, None):
+            await box.close()
 
     def _new_sandbox(self, context: Context) -> Interpreter:
         remote = os.environ.get("SUBQUEST_SANDBOX_URL")

@@ -182,6 +182,7 @@ class Code(Expert):
             result_tokens=desk.tokens,
             number=desk.number,
         )
+        await desk.kit.end_code(end.context)
         return reported(desk, end)
 
 

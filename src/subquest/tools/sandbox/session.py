@@ -271,7 +271,7 @@ class _Live:
             error = json.loads(reply)["error"]
         except (ValueError, KeyError, TypeError, RecursionError):
             return "The sandbox gave a malformed reply."
-        return error if isinstance(error, str) else ""
+        return error.encode("utf-8", "replace").decode() if isinstance(error, str) else ""
 
     async def _reply(self) -> bytes | None:
         data = bytearray()
