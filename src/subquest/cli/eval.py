@@ -165,7 +165,7 @@ def _settings(config: Config, args: argparse.Namespace) -> dict[str, Any]:
     from ..evaluate import fingerprint
     from .agent import settings_from
 
-    local = config.index and "://" not in config.index
+    local = config.index is not None and Path(config.index).is_dir()
     judge = {"model": args.judge, "instruction": args.judge_instruction}
     return {
         "model": config.model or "embedded",

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import UsageError
-from .agent import build, config_from, resources
+from .agent import add_agent_options, build, config_from, resources
 from .eval import Progress, judged
 
 if TYPE_CHECKING:
@@ -140,12 +140,11 @@ def _filters(study: Study) -> str:
 def _settings(study: Study, config: Config, args: argparse.Namespace) -> dict[str, Any]:
     from ..evaluate import fingerprint
 
-    local = config.index and "://" not in config.index
     return {
         "study": study.name,
         "model": config.model or "embedded",
         "index": config.index,
-        "index_content": fingerprint.of_index(config.index) if config.index and local else None,
+        "index_content": fingerprint.of_index(config.index) if config.index and Path(config.index).is_dir() else None,
         "sampling": asdict(config.sampling),
         "limits": asdict(config.limits),
         "seed": args.seed,
@@ -193,9 +192,9 @@ def _system(variant: Variant, config: Config, engines: Mapping[str, Engine], sea
     system = get(variant.system)
     known = {f.name for f in fields(system.Settings)}
     given = [f"{key}={json.dumps(value)}" for key, value in variant.settings.items() if key in known or key != "k"]
-    options = argparse.Namespace(
-        preset=variant.preset, abstain=False, depth=None, no_refine=False, parallel=False, set=given
-    )
+    parser = argparse.ArgumentParser()
+    add_agent_options(parser)
+    options = parser.parse_args([f"--preset={variant.preset}", *(f"--set={pair}" for pair in given)])
     return build(system, config, options, engines, search)
 
 
