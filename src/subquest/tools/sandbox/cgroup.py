@@ -29,6 +29,7 @@ class Cgroup:
         wanted = {"memory": str(limits.memory + SLACK), "pids": str(limits.processes + 8)}
         for parent, values in _places(wanted):
             folder = parent / name
+            _sweep(parent)
             try:
                 folder.mkdir()
                 self.folders.append(folder)
@@ -89,6 +90,14 @@ def _places(wanted: dict[str, str]) -> list[tuple[Path, dict[str, str]]]:
                 values = {f"{name}.max": value for name, value in wanted.items()}
                 found.append((place, {**values, "memory.oom.group": "1"}))
     return [(place, values) for place, values in found if os.access(place, os.W_OK)]
+
+
+def _sweep(parent: Path) -> None:
+    """Remove empty groups of processes that are gone without having closed their sandboxes."""
+    for folder in parent.glob("subquest-*-*"):
+        if not Path("/proc", folder.name.split("-")[1]).exists():
+            with suppress(OSError):
+                folder.rmdir()
 
 
 def _controllers(place: Path) -> list[str]:

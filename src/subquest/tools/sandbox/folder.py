@@ -7,6 +7,7 @@ import shutil
 import stat
 import subprocess
 import tempfile
+import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,6 +33,8 @@ class WorkFolder:
         self.path = self._outer / "work"
         self.path.mkdir(mode=0o700)
         self._uid = 0
+        self.remove = weakref.finalize(self, _remove, str(self._outer))
+        """Removes the folder, however deep and odd what is in it; at the latest when the folder is forgotten."""
 
     def hand_over(self, uid: int) -> None:
         """Give the folder to the uid inside; called before anything in it is the sandbox's."""
@@ -97,10 +100,6 @@ class WorkFolder:
         entries = self._walk(lambda _, status: sizes.append(status.st_blocks * 512), limit)
         return sum(sizes), entries
 
-    def remove(self) -> None:
-        """Remove the folder, however deep and odd what is in it."""
-        subprocess.run(["rm", "-rf", "--one-file-system", "--", str(self._outer)], check=False, capture_output=True)
-
     def _walk(self, visit: Callable[[str, os.stat_result], None], limit: int) -> int:
         """Call `visit(name, status)` for each regular file, never following a link; the number of entries seen."""
         seen = 0
@@ -145,3 +144,7 @@ class WorkFolder:
                 os.close(folder)
             folder = below
         return folder
+
+
+def _remove(place: str) -> None:
+    subprocess.run(["rm", "-rf", "--one-file-system", "--", place], check=False, capture_output=True)
