@@ -62,12 +62,12 @@ class Budget:
             node = node.parent
 
     def exhausted(self) -> str | None:
-        """What has run out, here or above, in words; None while all is well."""
+        """What has run out, here or above, in words; None while all is well. Turns bind only where they are counted."""
+        if self.limits.turns is not None and self.turns >= self.limits.turns:
+            return f"{self.limits.turns} turns of {self.name}"
         node: Budget | None = self
         while node is not None:
             limits = node.limits
-            if limits.turns is not None and node.turns >= limits.turns:
-                return f"{limits.turns} turns of {node.name}"
             if limits.calls is not None and node.calls >= limits.calls:
                 return f"{limits.calls} model calls of {node.name}"
             if limits.tokens is not None and node.tokens >= limits.tokens:

@@ -163,6 +163,13 @@ def test_planner_out_of_turns_is_forced() -> None:
     assert texts[-1].startswith("<result>rb</result>\nNo turns are left")
 
 
+def test_a_task_of_the_last_planner_turn_is_still_carried_out() -> None:
+    episode = run(["<task>a</task>", "<answer>x</answer>"], ["<search>Orvane</search>", "<result>r</result>"], turns=1)
+    executor = episode.by_role("executor")[0]
+    assert (executor.result, executor.forced) == ("r", False)
+    assert (episode.answer, episode.forced) == ("x", True)
+
+
 def test_without_force_the_planner_gives_no_answer() -> None:
     episode = run(["<task>a</task>"], ["<result>r</result>"], turns=1, force=False)
     assert (episode.answer, episode.stop_reason) == ("", "no answer")
