@@ -100,7 +100,8 @@ def test_a_client_that_goes_takes_its_question_along(start: Start, gate: Gate) -
     message = {"model": "subquest-coda", "messages": [{"role": "user", "content": QUESTION}]}
     with start(gate) as server, server.client() as client:
         with client.stream("POST", "/v1/chat/completions", json={**message, "stream": True}) as stream:
-            next(stream.iter_lines())
+            lines = stream.iter_lines()  # kept: an iterator that is dropped closes the connection
+            next(lines)
             until(lambda: gate.waiting)
         until(lambda: not server.state.board.live())
         with pytest.raises(httpx2.ReadTimeout):
