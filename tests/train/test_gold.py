@@ -10,11 +10,14 @@ from subquest.engine.torch.tokens import Vocabulary
 from subquest.metrics import exact_match
 from subquest.record import Question, Step
 from subquest.retrieval import Index
+from subquest.train.data import load_material, open_search
 from subquest.train.gold import Fact, Reader, facts_of, teacher_for
+from subquest.train.recipe import DataPart
 from subquest.train.teacher import Traces, make_traces
 from subquest.train.tiny import tiny_source
 from subquest.worlds import World, make_world
 
+REAL = Path(__file__).resolve().parents[3] / "shared" / "data" / "train"
 SYSTEMS = ("coda", "search-r1", "autorefine", "decor", "apex", "rag")
 
 
@@ -107,3 +110,14 @@ def test_a_fact_that_search_does_not_bring_is_counted(world: World, vocabulary: 
     found = traces("coda", world, index, vocabulary)
     assert not found.episodes
     assert found.rejected["the fact was not retrieved"] == len(world.questions)
+
+
+@pytest.mark.skipif(not REAL.is_dir(), reason="the real question sets are not beside the checkout")
+@pytest.mark.parametrize(("name", "least"), [("2wikimultihopqa", 30), ("musique", 5)])
+def test_real_plans_give_traces(name: str, least: int, vocabulary: Vocabulary, tmp_path: Path) -> None:
+    part = DataPart(str(REAL / f"{name}_train.jsonl.gz"), (str(REAL / f"{name}_train_corpus.jsonl.gz"),), limit=60)
+    material = load_material([part])
+    assert not any(">>" in step.question for q in material.questions for step in q.decomposition)
+    with open_search(material.documents, tmp_path) as search:
+        found = sync.run(make_traces("coda", material.questions, search, vocabulary, CHATML))
+    assert len(found.episodes) >= least, found.rejected

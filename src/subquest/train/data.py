@@ -42,7 +42,7 @@ def load_material(parts: Sequence[DataPart]) -> Material:
 def _load(part: DataPart) -> tuple[list[Question], list[Document]]:
     if part.questions.startswith(WORLD):
         return _world(part.questions.removeprefix(WORLD))
-    questions = questions_from(part.questions)
+    questions = [_natural(q) for q in questions_from(part.questions)]
     corpora = part.corpus
     folder = Path(part.questions)
     if folder.is_dir() and not corpora:
@@ -50,6 +50,16 @@ def _load(part: DataPart) -> tuple[list[Question], list[Document]]:
     if not corpora:
         raise ConfigError(f"the source {part.questions!r} needs a corpus to search")
     return questions, list(read(corpora))
+
+
+def _natural(question: Question) -> Question:
+    """With a plan in natural sub-questions (2Wiki has triples); without one where the rules cannot rewrite it."""
+    from ..worlds.rewrite import Refused, rewrite_plan
+
+    try:
+        return rewrite_plan(question) if question.decomposition else question
+    except Refused:
+        return replace(question, decomposition=())
 
 
 def _world(spec: str) -> tuple[list[Question], list[Document]]:
