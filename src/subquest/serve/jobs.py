@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import uuid
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
@@ -81,7 +81,6 @@ class Board:
         self._most_queued = queued
         self._jobs: OrderedDict[str, Job] = OrderedDict()
         self._closing = False
-        self.listeners: list[Callable[[Job, Event], None]] = []
 
     def submit(self, question: str, system: System[Any], *, seed: int | None = None, **meta: str) -> Job:
         """Take a question in. Raises Problem 429 where too many wait, 503 where the server stops."""
@@ -141,8 +140,6 @@ class Board:
             def listen(event: Event) -> None:
                 job.events.append(event)
                 self._store.add_event(job.id, event)
-                for listener in self.listeners:
-                    listener(job, event)
                 job.ring()
 
             status: Status = "finished"
