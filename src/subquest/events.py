@@ -56,12 +56,16 @@ Listener = Callable[[Event], None]
 """Called synchronously for each event; must not block and must not raise."""
 
 
+FOLLOWERS: list[Callable[[str], Listener]] = []
+"""Each makes a listener for every episode of the process from its id; OpenTelemetry adds one where it is configured."""
+
+
 class EventLog:
     """Collects an episode's events and passes each on as it happens."""
 
-    def __init__(self, listener: Listener | None = None) -> None:
+    def __init__(self, listener: Listener | None = None, *, episode: str = "") -> None:
         self.events: list[Event] = []
-        self._listener = listener
+        self._listener = _together([listener, *(make(episode) for make in FOLLOWERS)]) if FOLLOWERS else listener
         self._start = time.monotonic()
 
     def emit(self, kind: EventKind, trajectory: str = "", /, **data: Any) -> Event:
@@ -74,3 +78,12 @@ class EventLog:
     @property
     def seconds(self) -> float:
         return time.monotonic() - self._start
+
+
+def _together(listeners: list[Listener | None]) -> Listener:
+    def tell(event: Event) -> None:
+        for listener in listeners:
+            if listener is not None:
+                listener(event)
+
+    return tell

@@ -191,6 +191,7 @@ async def resources(config: Config, *, cache: bool = True) -> AsyncIterator[tupl
     from dataclasses import asdict
 
     from ..engine.resolve import EngineOptions, resolve
+    from ..telemetry import exporting
 
     given = {name: value for name, value in asdict(config.engine).items() if value is not None}
     options = EngineOptions(protocol=config.protocol or "tags", prices=config.prices, **given)
@@ -207,7 +208,8 @@ async def resources(config: Config, *, cache: bool = True) -> AsyncIterator[tupl
         engines = {role: CachedEngine(engine, store) for role, engine in engines.items()}
         search = CachedSearch(search, store) if search is not None else None
     try:
-        yield engines, search
+        with exporting():
+            yield engines, search
     finally:
         for engine in owned:
             await engine.close()

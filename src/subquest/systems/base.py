@@ -90,7 +90,7 @@ class System(Generic[S]):
         raise NotImplementedError(f"{type(self).__name__} does not define answer()")
 
     def actions(self) -> Mapping[str, Sequence[Action]]:
-        """What each role can do, for `--protocol tools`; a role that is not in the table acts by tags alone."""
+        """What each role can do, for `--protocol tools`; a role that is not in the table acts by its text alone."""
         return {}
 
     @classmethod
@@ -112,12 +112,14 @@ class System(Generic[S]):
             engine = _first(self.engines, names)
             if engine is None:
                 raise UsageError(f"no model is given for the role {role!r} of {self.name}")
+            addition = ""
             if isinstance(engine, RoleAware):
                 engine = engine.for_role(role)
             if isinstance(engine, Acting) and (actions := self.actions().get(role)):
+                addition = self.prompts.text("tools") if engine.calls_tools else ""
                 engine = engine.with_actions(actions)
             sampling = _first(self._samplings, names) or type(self).sampling
-            self._setups[role] = RoleSetup(engine, sampling, _first(self._limits, names[:2]) or Limits())
+            self._setups[role] = RoleSetup(engine, sampling, _first(self._limits, names[:2]) or Limits(), addition)
         return self._setups[role]
 
     async def solve(
@@ -130,7 +132,8 @@ class System(Generic[S]):
     ) -> Episode:
         """One episode. Failures of models and searches are recorded in it; only defects and wrong usage raise."""
         question = checked_question(question)
-        events = EventLog(listener)
+        identifier = id or uuid.uuid4().hex
+        events = EventLog(listener, episode=identifier)
         answering = self.answering or (self.roles[0] if self.roles else "")
         additions = {answering: self.prompts.text("abstain")} if self.abstain else {}
         limits = self._limits.get("", Limits())
@@ -153,7 +156,7 @@ class System(Generic[S]):
         trajectories, usage = await run.finish()
         events.emit("end", stop_reason=answer.stop_reason, usage=to_dict(usage))
         return Episode(
-            id=id or uuid.uuid4().hex,
+            id=identifier,
             question=question,
             system=self.name,
             model=self.model_name,
