@@ -29,10 +29,13 @@ class Limits:
 
     def tightened(self, other: Limits) -> Limits:
         """The stricter of both, limit by limit."""
-        if self == Limits():
+        if self == _NONE:
             return other
         pairs = {f.name: (getattr(self, f.name), getattr(other, f.name)) for f in fields(self)}
         return Limits(**{k: min((v for v in pair if v is not None), default=None) for k, pair in pairs.items()})
+
+
+_NONE = Limits()
 
 
 class Budget:

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from subquest.protocol import TAGS, fence, parse, wrap
+from subquest.protocol.tags import _parse_odd, _parse_tidy
 
 
 def blocks(text: str) -> list[tuple[str, str, bool]]:
@@ -140,3 +141,16 @@ def test_control_tokens_of_common_chat_formats_are_fenced(token: str) -> None:
     assert fenced.startswith("before ")
     assert fenced.endswith(" after")
     assert fence("plain [1] text < 3 > 2 <sub>x</sub>") == "plain [1] text < 3 > 2 <sub>x</sub>"
+
+
+@given(
+    st.lists(st.one_of(st.text(max_size=12), PARTS, st.sampled_from(TAGS).map(lambda t: f"<{t}> x </{t}>")), max_size=8)
+)
+def test_the_quick_way_reads_what_the_long_way_reads(parts: list[str]) -> None:
+    text = "".join(parts)
+    assert _parse_tidy(text, TAGS) in (None, _parse_odd(text, TAGS))
+
+
+def test_the_quick_way_is_taken_where_it_can_be() -> None:
+    assert _parse_tidy("Well. <think>5 > 3</think>\n<task> b </task>", TAGS) is not None
+    assert _parse_tidy("<think>3 < 5</think>", TAGS) is None

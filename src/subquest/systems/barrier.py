@@ -30,7 +30,7 @@ class Barrier:
 
     def cut(self, text: str, documents: Mapping[str, Document]) -> str:
         """The text with verbatim stretches of the documents cut to below `RAW_RUN` words."""
-        if not documents:
+        if not documents or len(text) < 2 * RAW_RUN - 1:  # too short for that many words
             return text
         words = list(_WORD.finditer(text))
         if len(words) < RAW_RUN:

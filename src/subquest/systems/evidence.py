@@ -46,11 +46,14 @@ def _best(finding: Finding) -> Evidence | None:
     about = frozenset(_words(finding.task) + _words(finding.notes))
     wanted = f" {' '.join(result)} " if result else ""
     size = max(len(about), 1)
+    enough = 0.6 * size
     best: tuple[float, Document, _Sentence] | None = None
     for document in finding.documents:
         from_title = about.intersection(_words(document.title))
         for sentence in _analysed(document.text):
             states = bool(wanted) and wanted in sentence.line
+            if not states and len(sentence.words) + len(from_title) < enough:
+                continue
             shared = about & sentence.words
             overlap = len(shared | from_title if from_title else shared) / size
             if (states or overlap >= 0.6) and (best is None or states + overlap > best[0]):

@@ -61,4 +61,4 @@ def _fill(template: str, name: str, fields: Mapping[str, str]) -> str:
             raise UsageError(f"prompt {name!r} asks for ${match[1]}, which this place does not give")
         return fence(fields[match[1]])
 
-    return _FIELD.sub(value, template)
+    return _FIELD.sub(value, template) if "$" in template else template
