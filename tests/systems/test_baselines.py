@@ -11,6 +11,7 @@ from subquest.protocol import TAGS
 from subquest.record import Document, Episode
 from subquest.systems import registry
 from subquest.systems.base import System
+from subquest.systems.baselines.dialect import Action
 
 from .fakes import DOCUMENTS, FakeSearch
 
@@ -319,17 +320,14 @@ def test_a_document_cannot_begin_a_line_that_looks_like_another() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "tools"),
-    [
-        ("search-r1", ("search", "answer")),
-        ("recall", ()),
-        ("react", ()),
-        ("r1-searcher", ()),
-        ("plan-and-solve", ("search", "answer")),
-    ],
+    "name", ["search-r1", "recall", "react", "r1-searcher", "plan-and-solve", "search-o1", "simpledeepsearcher"]
 )
-def test_dialects_with_plain_tags_can_be_spoken_by_tool_calls(name: str, tools: tuple[str, ...]) -> None:
-    assert tuple(a.name for a in registry.get(name)(ScriptedEngine([])).actions()["agent"]) == tools
+@pytest.mark.parametrize("argument", ["who built it?", 'the "old" {mill}', "日本 [1]"])
+def test_every_dialect_reads_the_calls_that_its_table_writes(name: str, argument: str) -> None:
+    agent = registry.get(name)(ScriptedEngine([]))
+    search, answer = agent.actions()["agent"]
+    assert agent.dialect.action(f"I think.\n{search.tag(argument)}") == Action((argument,))
+    assert agent.dialect.action(f"I think.\n{answer.tag(argument)}") == Action(answer=argument)
 
 
 def test_refinements_are_events() -> None:

@@ -57,6 +57,10 @@ class CachedEngine:
             return self
         return CachedEngine(self.engine.without_adapter(), self.cache, sampled=self.sampled)
 
+    @property
+    def calls_tools(self) -> bool:
+        return isinstance(self.engine, Acting) and self.engine.calls_tools
+
     def with_actions(self, actions: Actions) -> CachedEngine:
         """The same engine, told what the roles of a system can do; see `engine.actions`."""
         if not isinstance(self.engine, Acting):

@@ -29,12 +29,17 @@ class Action:
     """What the argument is called in the function's signature."""
     about: str = ""
     """For the model: what the argument should hold."""
-    opening: str = ""
-    """Opening and closing tags where they are not `<name>` and `</name>`."""
-    closing: str = ""
+    opening: str | None = None
+    """What stands before and behind the argument where it is not `<name>` and `</name>`."""
+    closing: str | None = None
+    quoted: bool = False
+    """The argument is written as a JSON string."""
 
     def tag(self, argument: str) -> str:
-        return f"{self.opening or f'<{self.name}>'}{argument}{self.closing or f'</{self.name}>'}"
+        """The action as the system parses it."""
+        opening = f"<{self.name}>" if self.opening is None else self.opening
+        closing = f"</{self.name}>" if self.closing is None else self.closing
+        return f"{opening}{json.dumps(argument, ensure_ascii=False) if self.quoted else argument}{closing}"
 
     def declaration(self) -> dict[str, Any]:
         """The function in the form of the `tools` parameter."""
@@ -70,5 +75,10 @@ Actions = Sequence[Action] | Mapping[str, Sequence[Action]]
 @runtime_checkable
 class Acting(Protocol):
     """An engine that can be told what a system's roles can do."""
+
+    @property
+    def calls_tools(self) -> bool:
+        """Whether the model is offered the actions as tools; otherwise it acts by tags."""
+        ...
 
     def with_actions(self, actions: Actions) -> Engine: ...

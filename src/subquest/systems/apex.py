@@ -20,14 +20,13 @@ from ..engine.actions import Action
 from ..errors import EngineError, SearchError, UsageError
 from ..limits import Limits
 from ..protocol import fence
+from .actions import ANSWER, DECIDE, PLAN, SEARCH
 from .base import System
 from .evidence import Finding, support
 from .plan import Plan, PlanStep, lines_of, make_plan, numbered_lines
 from .replies import answer_in, conclude, decides, hedges, note_stop
 from .runtime import Answer, Context, LimitReached, Run, Turn
 
-PLAN = Action("plan", "Hand over the plan.", "steps", "one sub-question a line; #1 stands for the first one's answer")
-ANSWER = Action("answer", "Give the final answer.", "answer", "the answer alone, as short as possible")
 LONG_ANSWER = 40
 """Words from which on an answer counts as not specific at all."""
 
@@ -78,8 +77,7 @@ class Apex(System[ApexSettings]):
     presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {"003": {}, "004": {"dedupe": "episode"}}
 
     def actions(self) -> Mapping[str, Sequence[Action]]:
-        """The executor decides by single words, so it acts by text in any case."""
-        return {"planner": (PLAN,), "synthesizer": (ANSWER,)}
+        return {"planner": (PLAN,), "executor": (DECIDE, SEARCH, ANSWER), "synthesizer": (ANSWER,)}
 
     async def answer(self, run: Run) -> Answer:
         planner, plan = await self._plan(run)

@@ -18,6 +18,7 @@ from ..engine.actions import Action
 from ..errors import ContextOverflow, EngineError, OutsideError, SearchError
 from ..limits import Limits
 from ..protocol import Block, fence
+from .actions import ANSWER, RESULT, SEARCH, TASK
 from .base import System
 from .evidence import Finding, support
 from .runtime import Answer, Context, LimitReached, Run, Turn, confidence
@@ -45,12 +46,6 @@ class CoDASettings:
     """A result is cut to this before the planner sees it."""
     force: bool = True
     """Ask for a final answer when turns run out; the published code does not."""
-
-
-TASK = Action("task", "Hand one self-contained sub-task to an executor; its result comes back.", "task")
-ANSWER = Action("answer", "Give the final answer and end.", "answer", "the answer alone, as short as possible")
-SEARCH = Action("search", "Search the corpus; the documents found come back.", "query")
-RESULT = Action("result", "Report the outcome of the task and end.", "result", "a short, self-contained finding")
 
 
 class CoDA(System[CoDASettings]):

@@ -20,6 +20,7 @@ from ..engine.base import Adapted
 from ..errors import EngineError, SearchError
 from ..limits import Limits
 from ..record import Hit
+from .actions import ANSWER, FILTER, NEXT_QUERY
 from .base import System
 from .evidence import Finding, sentences
 from .replies import conclude
@@ -27,11 +28,6 @@ from .runtime import Answer, Context, LimitReached, RoleSetup, Run, cut_to_token
 
 NONE = ("none", "stop", "")
 """What a planner writes to stop, and a filter where nothing helps."""
-
-
-SEARCH = Action("search", "Search for the missing fact, or stop.", "query", "one precise query, or None to stop")
-FILTER = Action("filter", "Hand over what helps with the query.", "evidence", "one paragraph, or None")
-ANSWER = Action("answer", "Give the final answer.", "answer", "the answer alone, as short as possible")
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +172,7 @@ class Decor(System[DecorSettings]):
         return setup
 
     def actions(self) -> Mapping[str, Sequence[Action]]:
-        return {"planner": (SEARCH,), "filter": (FILTER,), "answerer": (ANSWER,)}
+        return {"planner": (NEXT_QUERY,), "filter": (FILTER,), "answerer": (ANSWER,)}
 
     @property
     def _engine(self) -> Engine:

@@ -62,6 +62,8 @@ class RoleSetup:
     engine: Engine
     sampling: Sampling
     limits: Limits = field(default_factory=Limits)
+    addition: str = ""
+    """A line that goes to the end of the role's instructions."""
 
 
 class Run:
@@ -116,8 +118,9 @@ class Run:
         budget = above.child(role, setup.limits.tightened(limits or Limits()))
         number = number or 1 + sum(1 for c in self.contexts if c.parent is parent)
         name = f"{parent.id}.{number}" if parent else str(number)
-        if addition := self._additions.get(role):
-            messages = [replace(messages[0], content=f"{messages[0].content}\n{addition}"), *messages[1:]]
+        for addition in (setup.addition, self._additions.get(role)):
+            if addition:
+                messages = [replace(messages[0], content=f"{messages[0].content}\n{addition}"), *messages[1:]]
         if shielded and self.documents:
             messages = [replace(m, content=self.without_raw_runs(m.content, name)) for m in messages]
         session = await setup.engine.open(messages, mode=mode)

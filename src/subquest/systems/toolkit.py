@@ -90,6 +90,13 @@ class Toolkit:
             context.read(hits)
         return found
 
+    async def find(self, context: Context, query: str, k: int) -> str:
+        """A search for a model: its results as a numbered list, or why it failed."""
+        try:
+            return self.listing(context, (await self.search(context, [query], k))[0])
+        except SearchError as error:
+            return f"The search failed: {error}"
+
     def listing(self, context: Context, hits: Sequence[Hit]) -> str:
         """Search results as a numbered list; the context can click the numbers."""
         self.announce(context.id, hits)

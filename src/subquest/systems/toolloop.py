@@ -101,11 +101,13 @@ async def reason(
             if found and actions >= turns:
                 raise LimitReached(f"{turns} actions of {role}")
             if found:
-                silent, actions = 0, actions + 1
-                tag, content = found[0]
-                told = await known[tag].handle(context, content)
-                told = cut_to_tokens(told, result_tokens, context.engine)
-                context.tell(inserted(turn.text, told, known[tag].result, *known[tag].also))
+                found = found[: turns - actions]
+                silent, actions = 0, actions + len(found)
+                told = ""
+                for tag, content in found:
+                    result = cut_to_tokens(await known[tag].handle(context, content), result_tokens, context.engine)
+                    told += inserted("" if told else turn.text, result, known[tag].result, *known[tag].also)
+                context.tell(told)
             elif answer := boxed(turn.text) if ends == "box" else turn.text.strip():
                 return await _end(context, answer, "answered", turn)
             elif silent == _REMINDERS:

@@ -162,6 +162,10 @@ class OpenAIEngine:
             return {"continue_final_message": True, "add_generation_prompt": False}
         return {"continue_final_message": True} if self._found.server == "sglang" else {}
 
+    @property
+    def calls_tools(self) -> bool:
+        return self.protocol == "tools"
+
     def with_actions(self, actions: Actions) -> OpenAIEngine:
         """The same engine, told what the roles of a system can do (one table, or one by role)."""
         view = copy.copy(self)

@@ -13,16 +13,27 @@ How a system hands its table over is in `engine.actions`.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
+from ...protocol import parse
 from ..actions import Action
-from ..base import Generation, Sampling, ToolCall
+from ..base import Generation, Message, Mode, Sampling, ToolCall
 from .reply import Reply
 from .session import ChatSession
+
+if TYPE_CHECKING:
+    from .engine import OpenAIEngine
+
+WITH_THE_FIRST = "See what came back for the first call."
 
 
 class ToolSession(ChatSession):
     """A chat whose turns may be tool calls. Environment text after a call is the call's result, in either mode."""
+
+    def __init__(self, engine: OpenAIEngine, messages: Sequence[Message], mode: Mode) -> None:
+        super().__init__(engine, messages, mode)
+        self._continues = False
 
     def body(self, sampling: Sampling) -> dict[str, Any]:
         return super().body(sampling) | {"tools": [a.declaration() for a in self._engine.actions]}
@@ -50,8 +61,17 @@ class ToolSession(ChatSession):
         calls = self._messages[-1].get("tool_calls") or []
         if not calls:
             return super()._environment(text)
-        contents = [text] + ["Answered together with the first call."] * (len(calls) - 1)
+        contents = _shared_out(text, len(calls))
         return [
             {"role": "tool", "tool_call_id": call["id"], "content": content}
             for call, content in zip(calls, contents, strict=True)
         ]
+
+
+def _shared_out(text: str, calls: int) -> list[str]:
+    """What each call of a turn is told: a block each where the text has as many, otherwise the first is told it all."""
+    blocks = parse(text).blocks if calls > 1 else ()
+    if len(blocks) != calls:
+        return [text] + [WITH_THE_FIRST] * (calls - 1)
+    starts = [0, *(block.start for block in blocks[1:])]
+    return [text[start:end].strip() for start, end in zip(starts, [*starts[1:], len(text)], strict=True)]

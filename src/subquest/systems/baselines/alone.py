@@ -7,9 +7,12 @@ multimodal   the multimodal agent: a tool that reads images, sound and video
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar
 
+from ...engine.actions import Action
+from ..actions import EXPERTS
 from ..evidence import Finding, support
 from ..hira.expert import Desk, Expert
 from ..hira.experts import Code, DeepSearch, Multimodal
@@ -25,6 +28,9 @@ class Alone(ToolSystem[ToolSettings]):
     @classmethod
     def prompt_folder(cls) -> Path:
         return FOLDER / "hira"
+
+    def actions(self) -> Mapping[str, Sequence[Action]]:
+        return EXPERTS
 
     async def work(self, run: Run, kit: Toolkit) -> Answer:
         settings, question = self.settings, run.question.question

@@ -17,7 +17,7 @@ import json
 import re
 import tomllib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -26,6 +26,7 @@ from ...engine.actions import Action as Tool
 from ...errors import UsageError
 from ...protocol import TAGS, fence, parse
 from ...record import Document
+from ..actions import ANSWER, BOXED, SEARCH
 from ..prompting import FOLDER
 from ..replies import boxed
 from ..runtime import cut_to_tokens, one_line
@@ -69,11 +70,21 @@ class Dialect:
         return tuple(dict.fromkeys((*TAGS, self.search, self.answer, *framing)))
 
     def actions(self) -> tuple[Tool, ...]:
-        """The dialect's tags as tools; none where they are already calls, or where the answer is no tag."""
-        if self.calls or self.answer == "boxed" or self.search not in TAGS:
-            return ()
-        search = Tool(self.search, "Search; what was found comes back.", "query")
-        return search, Tool(self.answer, "Give the final answer.", "answer", "the answer alone, as short as possible")
+        """Searching and answering as tools, written as this dialect writes them."""
+        opening, closing = self._written(self.search)
+        if self.calls:
+            opening, closing = f'{opening}{{"name": "search", "arguments": {{"query": ', f"}}}}{closing}"
+        search = replace(SEARCH, opening=opening, closing=closing, quoted=self.calls)
+        if self.answer == "boxed":
+            return search, BOXED
+        opening, closing = self._written(self.answer)
+        return search, replace(ANSWER, opening=opening, closing=closing)
+
+    def _written(self, tag: str) -> tuple[str, str]:
+        """A tag's two ends; it is HiRA's form that a stop string of that form belongs to."""
+        if f"<|end_{tag}|>" in self.stop:
+            return f"<|begin_{tag}|>", f"<|end_{tag}|>"
+        return f"<{tag}>", f"</{tag}>"
 
     def action(self, text: str) -> Action | None:
         """The first query or answer of a turn; None where it holds neither."""

@@ -5,8 +5,11 @@ answerer  {question}  →  <answer>...</answer>
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
+from ...engine.actions import Action
+from ..actions import ANSWER
 from ..base import NoSettings, System
 from ..replies import conclude
 from ..runtime import Answer, Run
@@ -15,6 +18,9 @@ from ..runtime import Answer, Run
 class Direct(System[NoSettings]):
     name: ClassVar[str] = "direct"
     roles: ClassVar[tuple[str, ...]] = ("answerer",)
+
+    def actions(self) -> Mapping[str, Sequence[Action]]:
+        return {"answerer": (ANSWER,)}
 
     async def answer(self, run: Run) -> Answer:
         question = run.question.question

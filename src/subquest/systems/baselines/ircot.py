@@ -6,14 +6,16 @@ reader    {documents so far, question}                   →  <answer>...</answe
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from ...engine import Message
+from ...engine.actions import Action
 from ...errors import EngineError, SearchError
 from ...limits import Limits, Repeats
 from ...record import Document, Hit
+from ..actions import ANSWER
 from ..base import System
 from ..evidence import sentences, support
 from ..replies import conclude, note_stop
@@ -39,6 +41,9 @@ class IRCoT(System[IRCoTSettings]):
     roles: ClassVar[tuple[str, ...]] = ("reasoner", "reader")
     answering: ClassVar[str] = "reader"
     Settings: ClassVar[type[IRCoTSettings]] = IRCoTSettings
+
+    def actions(self) -> Mapping[str, Sequence[Action]]:
+        return {"reader": (ANSWER,)}
 
     async def answer(self, run: Run) -> Answer:
         question = run.question.question

@@ -8,11 +8,14 @@ A hierarchy in name only: the plan is never revised, and the context that holds 
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 from ...engine import Message
+from ...engine.actions import Action
 from ...errors import EngineError
 from ...limits import Limits
+from ..actions import PLAN
 from ..plan import lines_of, numbered_lines
 from ..replies import note_stop
 from ..runtime import LimitReached, Run
@@ -32,6 +35,9 @@ class PlanAndSolve(SearchAgent):
     name: ClassVar[str] = "plan-and-solve"
     roles: ClassVar[tuple[str, ...]] = ("planner", "agent")
     own_dialect: ClassVar[Dialect] = PLAN_AND_SOLVE
+
+    def actions(self) -> Mapping[str, Sequence[Action]]:
+        return {"planner": (PLAN,), **super().actions()}
 
     async def opening(self, run: Run) -> list[Message]:
         question = run.question.question

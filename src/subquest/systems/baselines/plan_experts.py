@@ -9,10 +9,13 @@ The same experts and tools as HiRA, without anyone who looks at a result and cha
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
+from ...engine.actions import Action
 from ...errors import EngineError
+from ..actions import EXPERTS
 from ..evidence import Finding, support
 from ..hira.coordinator import Coordinator
 from ..hira.expert import Desk
@@ -37,6 +40,9 @@ class PlanExperts(ToolSystem[PlanExpertsSettings]):
     name: ClassVar[str] = "plan-experts"
     roles: ClassVar[tuple[str, ...]] = ("planner", "coordinator", "search", "deep", "explorer", "code", "multimodal")
     Settings: ClassVar[type[PlanExpertsSettings]] = PlanExpertsSettings
+
+    def actions(self) -> Mapping[str, Sequence[Action]]:
+        return EXPERTS
 
     async def work(self, run: Run, kit: Toolkit) -> Answer:
         settings = self.settings

@@ -6,12 +6,14 @@ answerer  {question, documents}  →  <answer>...</answer>
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
+from ...engine.actions import Action
 from ...errors import SearchError
 from ...record import Hit
+from ..actions import ANSWER
 from ..base import System
 from ..evidence import Finding, support
 from ..replies import conclude
@@ -28,6 +30,9 @@ class NaiveRag(System[RagSettings]):
     name: ClassVar[str] = "rag"
     roles: ClassVar[tuple[str, ...]] = ("answerer",)
     Settings: ClassVar[type[RagSettings]] = RagSettings
+
+    def actions(self) -> Mapping[str, Sequence[Action]]:
+        return {"answerer": (ANSWER,)}
 
     async def answer(self, run: Run) -> Answer:
         question = run.question.question

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from ...engine import Engine
 from ...engine.actions import Action as Tool
 from ...protocol import fence
 from ...record import Document
+from ..actions import ANSWER, SEARCH
 from .agent import SearchAgent
 from .dialect import Action, Dialect
 
@@ -25,7 +26,10 @@ class ReActDialect(Dialect):
     """Actions in brackets. Documents are put on one line, so that none can begin a line of its own."""
 
     def actions(self) -> tuple[Tool, ...]:
-        return ()
+        return (
+            replace(SEARCH, opening="Action: search[", closing="]"),
+            replace(ANSWER, opening="Action: finish[", closing="]"),
+        )
 
     def action(self, text: str) -> Action | None:
         match = _ACTION.search(text)

@@ -6,9 +6,11 @@ tool output in between.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
-from ...errors import SearchError
+from ...engine.actions import Action
+from ..actions import BOXED, CLICK, CODE, LOOK, READ, WEB_SEARCH
 from ..evidence import Finding, support
 from ..hira.experts import look_at
 from ..runtime import Answer, Context, Run, confidence
@@ -21,14 +23,14 @@ class ReActTools(ToolSystem[ToolSettings]):
     name: ClassVar[str] = "react-tools"
     roles: ClassVar[tuple[str, ...]] = ("agent",)
 
+    def actions(self) -> Mapping[str, Sequence[Action]]:
+        return {"agent": (WEB_SEARCH, CLICK, CODE, READ, LOOK, BOXED)}
+
     async def work(self, run: Run, kit: Toolkit) -> Answer:
         settings, question = self.settings, run.question.question
 
         async def search(context: Context, query: str) -> str:
-            try:
-                return kit.listing(context, (await kit.search(context, [query], settings.k))[0])
-            except SearchError as error:
-                return f"The search failed: {error}"
+            return await kit.find(context, query, settings.k)
 
         async def code(context: Context, source: str) -> str:
             return (await kit.code(context, source)).text

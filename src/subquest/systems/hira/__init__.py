@@ -17,9 +17,11 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from ...engine import Engine
+from ...engine.actions import Action
 from ...errors import EngineError, OutsideError
 from ...limits import Limits
 from ...retrieval.base import Search
+from ..actions import BOXED, EXPERTS, SUBTASK
 from ..evidence import Finding, support
 from ..replies import boxed
 from ..runtime import Answer, Context, LimitReached, Run, Turn, confidence, cut_to_tokens
@@ -80,6 +82,9 @@ class HiRA(ToolSystem[HiRASettings]):
         """`plug_ins` are experts beside those of the settings."""
         super().__init__(model, search, **options)
         self.experts = find_experts(self.settings.experts, self, plug_ins)
+
+    def actions(self) -> Mapping[str, Sequence[Action]]:
+        return {"planner": (SUBTASK, BOXED), **EXPERTS}
 
     async def work(self, run: Run, kit: Toolkit) -> Answer:
         """The meta planner's reasoning, from the question to a box."""

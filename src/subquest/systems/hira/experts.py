@@ -93,20 +93,7 @@ class DeepSearch(Expert):
         async def search(context: Context, query: str) -> str:
             return await self._explore(desk, context, query)
 
-        end = await reason(
-            desk.run,
-            "deep",
-            desk.task,
-            desk.prompts.messages("deep", task=desk.task, memory=desk.memory, actions=str(desk.actions)),
-            [Tool("search_query", "search_result", search)],
-            parent=desk.planner,
-            turns=desk.actions,
-            remind=desk.prompts.text("deep_remind"),
-            force=desk.prompts.text("deep_force"),
-            result_tokens=desk.tokens,
-            number=desk.number,
-        )
-        return reported(desk, end)
+        return reported(desk, await _at(desk, "deep", Tool("search_query", "search_result", search)))
 
     async def _explore(self, desk: Desk, deep: Context, query: str) -> str:
         """Search, and let the explorer read the results, click and search further; what it reports comes back."""
@@ -116,10 +103,7 @@ class DeepSearch(Expert):
             return "This query was already sent; its result stands above. Change it or conclude."
 
         async def search(context: Context, again: str) -> str:
-            try:
-                return kit.listing(context, (await kit.search(context, [again], desk.k))[0])
-            except SearchError as error:
-                return f"The search failed: {error}"
+            return await kit.find(context, again, desk.k)
 
         try:
             hits = (await kit.search(deep, [query], desk.k))[0]
@@ -162,26 +146,8 @@ class Code(Expert):
         async def execute(context: Context, source: str) -> str:
             return (await desk.kit.code(context, source)).text
 
-        async def read(context: Context, name: str) -> str:
-            return await desk.kit.read(context, name)
-
-        fields = {"task": desk.task, "memory": desk.memory, "actions": str(desk.actions), "files": desk.kit.inventory()}
-        end = await reason(
-            desk.run,
-            "code",
-            desk.task,
-            desk.prompts.messages("code", **fields),
-            [
-                Tool("code_call", "code_call_result", execute, ("code_result",)),
-                Tool("read_file", "file_result", read),
-            ],
-            parent=desk.planner,
-            turns=desk.actions,
-            remind=desk.prompts.text("code_remind"),
-            force=desk.prompts.text("deep_force"),
-            result_tokens=desk.tokens,
-            number=desk.number,
-        )
+        python = Tool("code_call", "code_call_result", execute, ("code_result",))
+        end = await _at(desk, "code", python, Tool("read_file", "file_result", desk.kit.read))
         await desk.kit.end_code(end.context)
         return reported(desk, end)
 
@@ -203,25 +169,32 @@ class Multimodal(Expert):
         async def look(context: Context, call: str) -> str:
             return await look_at(desk.kit.look, context, call)
 
-        fields = {"task": desk.task, "memory": desk.memory, "actions": str(desk.actions), "files": desk.kit.inventory()}
-        end = await reason(
-            desk.run,
-            "multimodal",
-            desk.task,
-            desk.prompts.messages("multimodal", **fields),
-            [Tool("multimodal_call", "multimodal_result", look)],
-            parent=desk.planner,
-            turns=desk.actions,
-            remind=desk.prompts.text("multimodal_remind"),
-            force=desk.prompts.text("deep_force"),
-            result_tokens=desk.tokens,
-            number=desk.number,
-        )
-        return reported(desk, end)
+        return reported(desk, await _at(desk, "multimodal", Tool("multimodal_call", "multimodal_result", look)))
+
+
+async def _at(desk: Desk, role: str, *tools: Tool) -> LoopEnd:
+    """An expert's reasoning on the task of its desk, in the prompt of its role."""
+    fields = {"task": desk.task, "memory": desk.memory, "actions": str(desk.actions), "files": desk.kit.inventory()}
+    return await reason(
+        desk.run,
+        role,
+        desk.task,
+        desk.prompts.messages(role, **fields),
+        tools,
+        parent=desk.planner,
+        turns=desk.actions,
+        remind=desk.prompts.text(f"{role}_remind"),
+        force=desk.prompts.text("deep_force"),
+        result_tokens=desk.tokens,
+        number=desk.number,
+    )
 
 
 async def look_at(look: Callable[[Context, str, str], Awaitable[str]], context: Context, call: str) -> str:
-    """A call `data: … question: …` carried out; the question may be missing."""
+    """A call `data: … question: …`, or the same as JSON, carried out; the question may be missing."""
+    given = first_object(call)
+    if given.get("data"):
+        call = f"data: {given['data']}\nquestion: {given.get('question') or 'What is this?'}"
     data = _DATA.search(call)
     if data is None:
         return "The call needs two lines: data: path or URL, and question: your question."

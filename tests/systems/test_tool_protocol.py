@@ -1,0 +1,163 @@
+"""Every system by native tool calls, against a server that refuses what an OpenAI-compatible one would refuse."""
+
+import itertools
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+pytest.importorskip("numpy", reason="the index needs numpy")
+
+from subquest.engine.openai import OpenAIEngine
+from subquest.record import Document, Episode
+from subquest.retrieval import Index
+from subquest.systems import registry
+
+from ..engine.loopback import Answer, Loopback, Request, chat
+
+QUESTION = "Which river flows through Kestel?"
+NO_ACTION = {"no action", "no query", "no <plan>", "no <filter>", "no <answer>"}
+SEARCHES = (*("coda", "decor", "apex", "plan-and-solve", "react", "search-o1", "search-r1", "autorefine"),)
+SEARCHES += (*("research", "recall", "r1-searcher", "zerosearch", "simpledeepsearcher", "stepsearch"),)
+SEARCHES += ("search-agent", "truncation", "hira", "webthinker", "react-tools", "plan-experts")
+
+
+class Server:
+    """A model that acts by functions alone; `problems` collects what is wrong with the requests."""
+
+    def __init__(self) -> None:
+        self.problems: list[str] = []
+        self.called: list[str] = []
+        self._ids = itertools.count()
+
+    def __call__(self, request: Request) -> Answer:
+        body = request.body
+        self._check(body["messages"], body.get("tools", []))
+        tools = {t["function"]["name"]: t["function"]["parameters"]["required"][0] for t in body.get("tools", [])}
+        name, argument = self._choose(tools, body["messages"])
+        if not name:
+            return Answer(chat(argument))
+        self.called.append(name)
+        arguments = json.dumps({tools[name]: argument})
+        call = {"id": f"c{next(self._ids)}", "type": "function", "function": {"name": name, "arguments": arguments}}
+        return Answer(chat(None, "tool_calls", message={"tool_calls": [call]}))
+
+    def _choose(self, tools: dict[str, str], messages: list[dict[str, Any]]) -> tuple[str, str]:
+        """The action of a reader of these messages: plan, hand out, find out, then answer."""
+        said = str(messages[-1]["content"])
+        if "one word" in said:
+            return "decide", "no" if "yes" in said else "retrieve"
+        known = any("Lume" in str(m["content"]) for m in messages) or (
+            "look" in tools and messages[-1]["role"] == "tool"
+        )
+        finding = {
+            "call_subtask": QUESTION,
+            "task": QUESTION,
+            "search": "river Kestel",
+            "run_python": "print('Lume')",
+            "look": "data: map.png",
+        }
+        telling = {"plan": QUESTION, "filter": "The Lume flows.", "result": "the Lume", "answer": "the Lume"}
+        if known and tools.keys() == {"search"}:
+            return "search", "None"
+        for name, argument in (telling if known else finding | telling).items():
+            if name in tools:
+                return name, argument
+        return "", _free(said)
+
+    def _check(self, messages: list[dict[str, Any]], tools: list[dict[str, Any]]) -> None:
+        names = [t["function"]["name"] for t in tools]
+        if len(set(names)) < len(names) or not all(re.fullmatch(r"[a-zA-Z0-9_-]{1,64}", n) for n in names):
+            self.problems.append(f"names {names}")
+        if any(t["type"] != "function" or not t["function"]["description"] for t in tools):
+            self.problems.append("a tool without its form")
+        open_calls: list[str] = []
+        for message in messages:
+            if message["role"] == "tool":
+                if not open_calls or message["tool_call_id"] != open_calls.pop(0):
+                    self.problems.append("a tool message that answers no call")
+            elif open_calls:
+                self.problems.append("a call without an answer")
+                open_calls = []
+            if message["role"] == "assistant":
+                open_calls = [c["id"] for c in message.get("tool_calls", [])]
+                if message["content"] is None and not open_calls:
+                    self.problems.append("an assistant message without content")
+        if open_calls:
+            self.problems.append("a call without an answer")
+
+
+def _free(said: str) -> str:
+    """What roles without functions write: JSON for coordinator and planners, prose for the rest."""
+    chosen = {"selected_agent_name": "deep", "query_plan": ["river Kestel"], "plan": [QUESTION]}
+    final = {"conclusion": {"reasoning_process": "", "final_conclusion": "the Lume"}, "memory": {}}
+    return f"{json.dumps(chosen | final)} So the answer is the Lume." if "Lume" not in said[-40:] else "the Lume"
+
+
+@pytest.fixture(scope="module")
+def index(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Index]:
+    documents = [Document("1", "Kestel", "Kestel is a town. The river Lume flows through Kestel.")]
+    with Index.build(tmp_path_factory.mktemp("index") / "kestel", documents) as index:
+        yield index
+
+
+async def ask(name: str, index: Index, **settings: Any) -> tuple[Episode, Server, Loopback]:
+    server = Server()
+    async with Loopback(server) as loopback:
+        engine = OpenAIEngine("m", base_url=loopback.url, protocol="tools")
+        episode = await registry.get(name)(engine, index, **settings).solve(QUESTION)
+        await engine.close()
+    return episode, server, loopback
+
+
+@pytest.mark.parametrize("name", registry.names())
+async def test_every_system_acts_by_calls(name: str, index: Index) -> None:
+    episode, server, loopback = await ask(name, index)
+    assert server.problems == []
+    assert "Lume" in episode.answer
+    acting = {r for r, table in registry.get(name)(OpenAIEngine("m", base_url=loopback.url)).actions().items() if table}
+    assert {t.role for t in episode.trajectories} & acting
+    assert not NO_ACTION & {e for t in episode.trajectories if t.role in acting for e in t.format_errors}
+    assert (episode.usage.searches > 0) == (name in SEARCHES or name in ("rag", "ircot"))
+    if name in SEARCHES:
+        assert "search" in server.called
+    told = [m["content"] for post in loopback.posts if "tools" in post for m in post["messages"][:1]]
+    assert all("calling the functions" in text for text in told)
+
+
+async def test_apex_decides_searches_and_answers_by_calls(index: Index) -> None:
+    _, server, _ = await ask("apex", index)
+    assert server.called == ["plan", "decide", "search", "decide", "answer", "answer"]
+
+
+async def test_hira_hands_out_and_its_expert_searches_by_calls(index: Index) -> None:
+    episode, server, _ = await ask("hira", index, experts="deep")
+    assert server.called[:2] == ["call_subtask", "search"]
+    assert {"planner", "deep", "explorer"} <= {t.role for t in episode.trajectories}
+    written = next(t for t in episode.trajectories if t.role == "planner").agent_text
+    assert written.startswith("<|begin_call_subtask|>")
+    assert written.endswith("\\boxed{the Lume}")
+
+
+async def test_two_calls_of_one_turn_get_a_result_each(index: Index) -> None:
+    calls = [
+        {"id": i, "type": "function", "function": {"name": "task", "arguments": json.dumps({"task": t})}}
+        for i, t in (("a", "one"), ("b", "two"))
+    ]
+    replies = [
+        chat(None, "tool_calls", message={"tool_calls": calls}),
+        chat("<result>first</result>"),
+        chat("<result>second</result>"),
+        chat("<answer>done</answer>"),
+    ]
+    async with Loopback(*replies) as loopback:
+        engine = OpenAIEngine("m", base_url=loopback.url, protocol="tools")
+        await registry.get("coda")(engine, index).solve(QUESTION)
+        await engine.close()
+        results = [m for m in loopback.posts[-1]["messages"] if m["role"] == "tool"]
+    assert {(m["tool_call_id"], m["content"]) for m in results} in (
+        {("a", "<result>first</result>"), ("b", "<result>second</result>")},
+        {("a", "<result>second</result>"), ("b", "<result>first</result>")},
+    )
