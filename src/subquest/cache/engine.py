@@ -146,7 +146,7 @@ class CachedSession:
             self._inner.resume(turn, before[: found["after"]] + fresh)
             usage = replace(
                 turn.usage,
-                seconds=time.perf_counter() - start,
+                seconds=round(time.perf_counter() - start, 6),
                 cost=0.0,
                 cache_hits=1,
             )

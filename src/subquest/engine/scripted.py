@@ -240,7 +240,7 @@ class ScriptedSession:
             completion_tokens=self._tokens - prompt,
             peak_context=self._tokens,
             model_calls=1,
-            seconds=time.perf_counter() - start,
+            seconds=round(time.perf_counter() - start, 6),
         )
         return Generation(text, finish, ids, logprobs, stop, usage)
 

@@ -228,7 +228,7 @@ class EmbeddedSession:
             completion_tokens=len(outcome.ids),
             peak_context=len(self._ids) + len(outcome.ids),
             model_calls=1,
-            seconds=seconds,
+            seconds=round(seconds, 6),
         )
         self._segments += (Segment("agent", text, outcome.ids, outcome.logprobs, role="assistant"),)
         self._ids += outcome.ids

@@ -246,7 +246,7 @@ class OpenAIEngine:
             completion_tokens=completion,
             peak_context=prompt + completion,
             model_calls=1,
-            seconds=seconds,
+            seconds=round(seconds, 6),
             cost=price.cost(prompt, reply.cached_tokens, completion) if price else 0.0,
             estimated_tokens=estimated,
         )
