@@ -90,6 +90,8 @@ class CoDA(System[CoDASettings]):
         """Run the tasks of one turn at the same time; results come back in their order."""
         texts = [task.content for task in tasks if task.content]
         run.events.emit("plan", context.id, steps=texts)
+        if len(texts) == 1:
+            return [await self._execute(run, context, texts[0], findings, level)]
         return await asyncio.gather(*(self._execute(run, context, text, findings, level) for text in texts))
 
     async def _execute(self, run: Run, parent: Context, task: str, findings: list[Finding], level: int) -> str:

@@ -10,6 +10,7 @@ shown documents at all, and what it is told is checked for long verbatim runs of
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -29,6 +30,7 @@ from .barrier import RAW_RUN, Barrier, BarrierError
 SEARCH_ATTEMPTS = 3
 FORCED_SECONDS = 30.0
 """What a forced final turn may take where the time limit has run out."""
+_NO_TIMEOUT = contextlib.nullcontext()
 
 
 class LimitReached(Exception):
@@ -331,7 +333,7 @@ class Context:
         seed = self.run.seed_for(self)
         sampling = self._sampling if seed == self._sampling.seed else replace(self._sampling, seed=seed)
         try:
-            async with asyncio.timeout(seconds):
+            async with _NO_TIMEOUT if seconds is None else asyncio.timeout(seconds):
                 if self._pending:
                     text, self._pending = "\n".join(self._pending), []
                     await self.session.append(text)
