@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 from ..engine import Engine
 from ..retrieval.base import Search
 from ..systems.base import System
 from .bodies import Problem
 from .indexes import Indexes
+from .journal import Journal
+from .tokens import Piece
 
 PREFIX = "subquest-"
 Make = Callable[[str, Mapping[str, Engine], Search | None], System[Any]]
@@ -33,12 +35,18 @@ class Agents:
         self.models = list(models)
         self._engines = models
         self.indexes = indexes
+        self.journal: Journal | None = None
+        """Where episodes write down what they were told; without one they cannot be resumed."""
         self._built: dict[tuple[str, str, str], System[Any]] = {}
 
-    def get(self, system: str = "", model: str = "", index: str = "") -> System[Any]:
+    def get(self, system: str = "", model: str = "", index: str = "", *, journal: str = "") -> System[Any]:
+        """A system by the names of its parts; `journal` is the name under which it writes down and remembers."""
         system = self._known("system", system, self.systems)
         model = self._known("model", model, self.models)
         search = self.indexes.get(index)
+        if journal and self.journal is not None:
+            engines = self.journal.engines(journal, self._engines[model])
+            return self._make(system, engines, self.journal.search(journal, search))
         key = (system, model, index)
         if key not in self._built or self._built[key].search is not search:
             self._built[key] = self._make(system, self._engines[model], search)
@@ -48,6 +56,15 @@ class Agents:
     def default_engine(self) -> Engine:
         engines = self._engines[self.models[0]]
         return engines.get("") or next(iter(engines.values()))
+
+    def pieces(self, model: str) -> Piece | None:
+        """The vocabulary of an engine of the server, by the name that episodes carry; None where it shows none."""
+        for engines in self._engines.values():
+            for engine in engines.values():
+                vocabulary = getattr(engine, "vocabulary", None)
+                if engine.name == model and hasattr(vocabulary, "piece"):
+                    return cast(Piece, vocabulary.piece)
+        return None
 
     def names(self) -> list[str]:
         """Model names in OpenAI's protocol."""

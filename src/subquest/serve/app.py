@@ -28,6 +28,7 @@ from .agents import Agents
 from .bodies import Problem, as_problem, problem_reply
 from .guard import Guard
 from .jobs import Board
+from .journal import Journal
 from .metrics import Metrics
 from .routes import routes
 from .settings import Settings
@@ -48,7 +49,9 @@ async def serving(settings: Settings, agents: Agents) -> AsyncIterator[Starlette
             settings.runs.mkdir(parents=True, exist_ok=True)
             store = RunStore.resume(settings.runs / f"{ASKED}.sqlite", settings={"kind": "server"})
             stack.enter_context(store)
-        board = Board(store, counters, running=settings.running, queued=settings.queued)
+            agents.journal = Journal(settings.runs / f"{ASKED}.journal")
+            stack.callback(agents.journal.close)
+        board = Board(store, counters, agents.journal, running=settings.running, queued=settings.queued)
         app = Starlette(
             routes=[*routes(), *_page()],
             middleware=[Middleware(Guard, settings=settings)],

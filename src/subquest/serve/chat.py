@@ -9,7 +9,7 @@ The last user message is the question; what was said before it is put in front, 
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 from starlette.requests import Request
@@ -18,6 +18,7 @@ from starlette.responses import Response
 from ..codec import to_dict
 from ..events import Event
 from ..record import Episode
+from ..systems.base import System
 from .bodies import Body, Json, Problem, read_body
 from .jobs import Job
 from .state import State, state_of
@@ -51,8 +52,13 @@ async def completions(request: Request) -> Response:
     streaming = body.flag("stream")
     options = body.data.get("stream_options") or {}
     index = body.text("index", "")
-    agent = state.agents.get(system, engine, index)
-    job = state.board.submit(question, agent, seed=body.optional_integer("seed"), model=engine, index=index)
+
+    def make(journal: str) -> System[Any]:
+        return state.agents.get(system, engine, index, journal=journal)
+
+    job = state.board.submit(
+        question, make, seed=body.optional_integer("seed"), system=system, model=engine, index=index
+    )
     if streaming:
         with_usage = isinstance(options, dict) and options.get("include_usage") is True
         return event_stream(with_heartbeat(_chunks(state, job, name, with_usage)))
@@ -119,10 +125,16 @@ def question_of(body: Body) -> str:
     if not turns or turns[-1][0] != "user":
         raise Problem(400, "`messages` must end with a message of the user")
     question = turns[-1][1]
-    before = [f"{role}: {text}" for role, text in turns[:-1] if role in ("user", "assistant", "system", "developer")]
+    before = [turn for turn in turns[:-1] if turn[0] in ("user", "assistant", "system", "developer")]
+    return with_history(before, question)
+
+
+def with_history(before: Sequence[tuple[str, str]], question: str) -> str:
+    """A question after what was said before it: pairs of who said it and what."""
     if not before:
         return question
-    return "\n".join(["What was said before:", *before, "", f"Question: {question}"])
+    said = [f"{role}: {text}" for role, text in before]
+    return "\n".join(["What was said before:", *said, "", f"Question: {question}"])
 
 
 def _content(message: dict[str, Any]) -> str:

@@ -6,7 +6,7 @@ import asyncio
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ..errors import UsageError
 from ..record import Document, Hit
@@ -40,6 +40,11 @@ class Batched:
     @property
     def name(self) -> str:
         return self.index.name
+
+    @property
+    def identity(self) -> Mapping[str, Any]:
+        """What an episode's journal goes by: an episode that goes on is given the hits it had."""
+        return {"index": self.name}
 
     async def retrieve(self, queries: Sequence[str], k: int) -> list[list[Hit]]:
         return await self.search(queries, k)

@@ -1,16 +1,17 @@
 """Questions being answered: a queue with limits, live events that can be followed from any point, cancelling.
 
-A job is an episode on its way. Its events go to the run store as they happen, so that a kill at any moment leaves
-what was known by then; what the store lists as interrupted can be asked again.
+A job is an episode on its way. Its events go to the run store as they happen, and what models said to the journal, so
+that a kill at any moment leaves what was known by then, and the episode can be resumed.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import secrets
 import uuid
 from collections import OrderedDict
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
@@ -21,6 +22,7 @@ from ..record import Episode, Failure, Question, Usage
 from ..runs import RunStore
 from ..systems.base import System, checked_question
 from .bodies import Problem
+from .journal import Journal
 from .metrics import Metrics
 
 Status = Literal["queued", "running", "finished", "cancelled", "interrupted", "failed"]
@@ -41,6 +43,8 @@ class Job:
     episode: Episode | None = None
     ending: Literal["cancelled", "interrupted"] = "cancelled"
     """What it becomes if it is stopped."""
+    journal: str = ""
+    """The name of its journal: its own id, or that of the episode it goes on with."""
     bell: asyncio.Event = field(default_factory=asyncio.Event)
     """Rings, once, when something has changed; then there is another."""
     task: asyncio.Task[None] | None = None
@@ -73,24 +77,42 @@ class Job:
 class Board:
     """All jobs of a server."""
 
-    def __init__(self, store: RunStore | None, metrics: Metrics, *, running: int, queued: int) -> None:
+    def __init__(
+        self, store: RunStore | None, metrics: Metrics, journal: Journal | None = None, *, running: int, queued: int
+    ) -> None:
         """Without a store no questions are taken."""
         self._taken = store
+        self._journal = journal
         self._metrics = metrics
         self._places = asyncio.Semaphore(running)
         self._most_queued = queued
         self._jobs: OrderedDict[str, Job] = OrderedDict()
         self._closing = False
 
-    def submit(self, question: str, system: System[Any], *, seed: int | None = None, **meta: str) -> Job:
-        """Take a question in. Raises Problem 429 where too many wait, 503 where the server stops."""
+    def submit(
+        self,
+        question: str,
+        make: Callable[[str], System[Any]],
+        *,
+        seed: int | None = None,
+        journal: str = "",
+        **meta: Any,
+    ) -> Job:
+        """Take a question in. Raises Problem 429 where too many wait, 503 where the server stops.
+
+        `make` builds the system with the journal of a name: the new episode's own, or that of the one it goes on
+        with. Without a seed one is drawn: what the journal repeats must have been drawn in the same place.
+        """
         if self._closing:
             raise Problem(503, "the server is stopping", code="stopping")
         if sum(job.status == "queued" for job in self._jobs.values()) >= self._most_queued:
             raise Problem(429, "too many questions are waiting", code="queue_full", headers={"Retry-After": "10"})
         identifier = uuid.uuid4().hex
+        seed = secrets.randbits(31) if seed is None else seed
+        system = make(journal or identifier)
+        meta = {name: value for name, value in {**meta, "journal": journal}.items() if value} | {"seed": seed}
         record = checked_question(Question(identifier, question, dataset="asked", meta=meta))
-        job = Job(identifier, record, system, seed)
+        job = Job(identifier, record, system, seed, journal=journal or identifier)
         self._store.add_questions([record])
         self._jobs[identifier] = job
         job.task = asyncio.create_task(self._work(job), name=f"job {identifier}")
@@ -157,6 +179,8 @@ class Board:
         with contextlib.suppress(SubquestError):  # a full disk must not hide the answer from those who wait for it
             await asyncio.shield(_settled(self._store, episode))
         job.episode, job.status = episode, status
+        if status != "interrupted" and self._journal is not None:
+            await asyncio.to_thread(self._journal.forget, job.journal)
         self._metrics.episode(episode)
         job.ring()
         over = [job.id for job in self._jobs.values() if job.over]

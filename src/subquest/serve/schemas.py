@@ -59,6 +59,7 @@ ASK = record(
     model=text("one of the server's models"),
     index=text("one of the server's indexes"),
     seed=whole("for sampling", -MAX_SAFE, MAX_SAFE),
+    follows=text("id of the episode that this question follows up"),
 )
 CHAT = record(
     "model messages",
@@ -105,4 +106,5 @@ DOCUMENTS = record(
     documents=many(record("id text", id={"type": ["string", "integer"]}, title=text(), text=text()), 100_000),
     files=many(record("name text", name=text(), text=text()), 10_000),
 )
+SIBLINGS = record("siblings", siblings=many(ANY))
 PAGE = record("total episodes", total=whole(), episodes=many(ANY), interrupted=many(ANY))

@@ -16,9 +16,11 @@ from ..record import Episode, Question
 from ..runs import RunStore
 from ..runs.schema import RUN_FILE
 from .bodies import Problem
+from .tokens import Pieces, pieces_of_run, token_view
 
 ASKED = "asked"
 """The run that holds what was asked on the server itself."""
+MAX_SIBLINGS = 64
 
 
 class Shelf:
@@ -54,31 +56,30 @@ class Shelf:
     def run(self, name: str) -> dict[str, Any]:
         """A run with its result table and its curves."""
         with self.open(name) as store:
-            curves: dict[str, list[list[float]]] = {}
-            for step, metric, value in store.metrics():
-                curves.setdefault(metric, []).append([step, value])
             return {
                 "name": name,
                 "created": store.created,
                 **store.counts(),
                 "settings": store.settings,
                 "table": table(scored(store)),
-                "curves": curves,
+                "curves": self.curves(name)["curves"],
             }
 
     def episodes(self, name: str, *, offset: int, limit: int, system: str, ending: str, text: str) -> dict[str, Any]:
         """A page of a run's episodes, the newest first, with the question's words and the scores."""
         with self.open(name) as store:
             questions = {(q.dataset, q.id): q for q in store.questions()}
+            resumed = {q.meta.get("resumes") for q in questions.values()}
             wanted = text.lower()
             found = []
             for summary in store.summaries(system=system or None):
                 question = questions[summary.dataset, summary.question]
-                if ending and summary.stop_reason != ending:
+                if (ending and summary.stop_reason != ending) or summary.id in resumed:
                     continue
                 if wanted and wanted not in question.question.lower() and wanted not in summary.answer.lower():
                     continue
-                found.append({**asdict(summary), "question": question.question, "expected": list(question.answers)})
+                words = question.meta.get("asked") or question.question
+                found.append({**asdict(summary), "question": words, "expected": list(question.answers)})
             found.reverse()
             page = found[offset : offset + limit]
             for row in page:
@@ -99,6 +100,41 @@ class Shelf:
             scores = {score.metric: score.value for score in store.scores(identifier)}
             return {**shown(episode), "status": ended(episode), "run": name, "scores": scores}
 
+    def tokens(self, name: str, identifier: str, known: Pieces) -> dict[str, Any]:
+        """Every token of an episode; `known` may show the tokens of models that the server has open."""
+        with self.open(name) as store:
+            try:
+                episode = store.episode(identifier, events=False)
+            except UsageError:
+                raise Problem(404, f"the run {name!r} has no finished episode {identifier!r}") from None
+        return token_view(episode, known(episode.model) or pieces_of_run(self.paths()[name]))
+
+    def siblings(self, name: str, identifier: str) -> list[dict[str, Any]]:
+        """All attempts at the same question, the episode itself among them; `group` marks those of the same step."""
+        with self.open(name) as store:
+            every = list(store.summaries())
+            own = next((summary for summary in every if summary.id == identifier), None)
+            if own is None:
+                raise Problem(404, f"the run {name!r} has no finished episode {identifier!r}")
+            same = [s for s in every if (s.dataset, s.question) == (own.dataset, own.question)]
+            return [
+                {
+                    **asdict(summary),
+                    "group": summary.attempt == own.attempt and summary.system == own.system,
+                    "scores": {score.metric: score.value for score in store.scores(summary.id)},
+                }
+                for summary in same[-MAX_SIBLINGS:]
+            ]
+
+    def curves(self, name: str, after: int = -1) -> dict[str, Any]:
+        """The points of all curves behind a step, and how many episodes there are by now."""
+        with self.open(name) as store:
+            found: dict[str, list[list[float]]] = {}
+            for step, metric, value in store.metrics():
+                if step > after:
+                    found.setdefault(metric, []).append([step, value])
+            return {"curves": found, "episodes": store.counts()["episodes"]}
+
     def events(self, name: str, identifier: str, after: int) -> tuple[list[Event], str]:
         """The events of an episode behind `after`, and its status."""
         with self.open(name) as store:
@@ -118,16 +154,21 @@ class Shelf:
         with self.open(ASKED) as store:
             return next((q for q in store.questions() if q.id == identifier), None)
 
-    def system_of(self, identifier: str) -> str:
-        """Which system an asked episode was of, finished or not."""
+    def answer_of(self, identifier: str) -> str:
+        """What an asked episode answered; empty where it did not end."""
         with self.open(ASKED) as store:
-            events = store.events(identifier)
-            return str(events[0].data.get("system", "")) if events else ""
+            try:
+                return store.episode(identifier, events=False).answer
+            except UsageError:
+                return ""
 
     def _interrupted(self, store: RunStore) -> list[dict[str, Any]]:
+        """Episodes that began and never ended, but for those that were resumed."""
+        resumed = {question.meta.get("resumes") for question in store.questions()}
         return [
             {k: v for k, v in _begun(identifier, store.events(identifier)).items() if k != "events"}
             for identifier in store.interrupted()
+            if identifier not in resumed
         ]
 
 

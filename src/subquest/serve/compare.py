@@ -1,0 +1,90 @@
+"""Runs beside each other: what each scored, and whether the difference could be chance."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+from ..evaluate.stats import compare
+from ..evaluate.table import WITH_INTERVALS, Scored, cell, scored
+
+if TYPE_CHECKING:
+    from .shelf import Shelf
+
+MAX_COMPARED = 8
+MAX_DIFFERENCES = 200
+
+
+def compared(shelf: Shelf, names: Sequence[str]) -> dict[str, Any]:
+    """Each run and system is a *side*; all are compared with the first, over the questions both answered.
+
+    Two sides are told apart by run and system, and questions are paired by data set and id.
+    """
+    sides: dict[str, list[Scored]] = {}
+    runs: dict[str, str] = {}
+    curves: dict[str, dict[str, list[list[float]]]] = {}
+    for name in dict.fromkeys(names):
+        with shelf.open(name) as store:
+            for row in scored(store):
+                label = f"{name} · {row.system}"
+                sides.setdefault(label, []).append(row)
+                runs[label] = name
+        curves[name] = shelf.curves(name)["curves"]
+    return {
+        "sides": list(sides),
+        "table": _tables(sides),
+        "paired": [test for a, b in _pairs(list(sides)) for test in _tests(a, sides[a], b, sides[b])],
+        "differences": _differences(sides, runs),
+        "curves": curves,
+    }
+
+
+def _pairs(labels: list[str]) -> list[tuple[str, str]]:
+    """Every side against the first; with three sides or more neighbours as well."""
+    first = [(label, labels[0]) for label in labels[1:]]
+    return first + [(b, a) for a, b in pairwise(labels) if a != labels[0]]
+
+
+def _tables(sides: dict[str, list[Scored]]) -> dict[str, dict[str, dict[str, Any]]]:
+    out: dict[str, dict[str, dict[str, Any]]] = {}
+    for label, rows in sides.items():
+        for dataset in dict.fromkeys(row.dataset for row in rows):
+            out.setdefault(dataset, {})[label] = cell([row for row in rows if row.dataset == dataset])
+    return out
+
+
+def _tests(a: str, of_a: list[Scored], b: str, of_b: list[Scored]) -> list[dict[str, Any]]:
+    """Paired tests of two sides, a data set and metric each."""
+    by_question = {(row.dataset, row.question.id): row for row in of_b}
+    pairs = [(row, by_question[key]) for row in of_a if (key := (row.dataset, row.question.id)) in by_question]
+    out = []
+    for dataset in dict.fromkeys(row.dataset for row, _ in pairs):
+        for metric in WITH_INTERVALS:
+            both = [
+                (x.scores[metric], y.scores[metric])
+                for x, y in pairs
+                if x.dataset == dataset and metric in x.scores and metric in y.scores
+            ]
+            if both:
+                found = compare([x for x, _ in both], [y for _, y in both])
+                out.append({"dataset": dataset, "a": a, "b": b, "metric": metric, **found._asdict()})
+    return out
+
+
+def _differences(sides: dict[str, list[Scored]], runs: dict[str, str]) -> list[dict[str, Any]]:
+    """Questions that some sides got right and others wrong, with the episodes to look into."""
+    by_question: dict[tuple[str, str], dict[str, Scored]] = {}
+    for label, rows in sides.items():
+        for row in rows:
+            by_question.setdefault((row.dataset, row.question.id), {})[label] = row
+    out = []
+    for (dataset, _), found in by_question.items():
+        right = {label: row.scores.get("em") for label, row in found.items()}
+        if len(found) > 1 and len(set(right.values())) > 1:
+            question = next(iter(found.values())).question.question
+            episodes = {
+                label: {"run": runs[label], "episode": row.episode, "em": right[label]} for label, row in found.items()
+            }
+            out.append({"dataset": dataset, "question": question, "sides": episodes})
+    return out[:MAX_DIFFERENCES]
