@@ -142,7 +142,7 @@ async def test_results_do_not_depend_on_the_batch(make_engine: Make) -> None:
     )
     assert alone.segments[-1].token_ids == among.segments[-1].token_ids
     torch.testing.assert_close(
-        torch.tensor(alone.segments[-1].logprobs), torch.tensor(among.segments[-1].logprobs), atol=1e-5, rtol=0
+        torch.tensor(alone.segments[-1].logprobs), torch.tensor(among.segments[-1].logprobs), atol=2e-5, rtol=0
     )
 
 

@@ -78,13 +78,11 @@ def attend(q: Tensor, keys: Tensor, values: Tensor, step: Step, scale: float) ->
     """Causal attention of each token over its own context; [T, heads * head_size]."""
     out = torch.empty_like(q)
     if step.tiles is None:
-        stretches = [
-            (slot, row, position, 1)
-            for row, (slot, position) in enumerate(zip(step.slots.tolist(), step.positions.tolist(), strict=True))
-        ]
-    else:
-        stretches = _joined(step.tiles.tolist())
-    for slot, row, position, count in stretches:
+        for rows in _alike((step.positions + 1).tolist()):
+            lengths = step.positions[rows] + 1
+            out[rows] = _attend_rows(q[rows], keys, values, step.slots[rows].long(), step.tables, lengths, scale)
+        return out.flatten(1)
+    for slot, row, position, count in _joined(step.tiles.tolist()):
         length = position + count
         blocks = step.tables[slot, : -(-length // keys.shape[1])]
         k = keys.index_select(0, blocks).flatten(0, 1)[:length]
@@ -107,14 +105,33 @@ def _joined(tiles: list[list[int]]) -> list[tuple[int, int, int, int]]:
     return joined
 
 
+def _alike(lengths: list[int]) -> list[list[int]]:
+    """Rows whose contexts are of similar length, the longest at most twice the shortest."""
+    found: dict[int, list[int]] = {}
+    for row, length in enumerate(lengths):
+        found.setdefault(length.bit_length(), []).append(row)
+    return list(found.values())
+
+
+def _attend_rows(
+    q: Tensor, keys: Tensor, values: Tensor, slots: Tensor, tables: Tensor, lengths: Tensor, scale: float
+) -> Tensor:
+    """One token each, q [rows, heads, size], over contexts of at most as many tokens as the longest."""
+    rows, heads, size = q.shape
+    block, kv_heads = keys.shape[1:3]
+    longest = int(lengths.max())
+    blocks = tables[slots, : -(-longest // block)].flatten()
+    k = keys.index_select(0, blocks).view(rows, -1, kv_heads, size)[:, :longest]
+    v = values.index_select(0, blocks).view(rows, -1, kv_heads, size)[:, :longest]
+    seen = (torch.arange(longest, device=q.device) < lengths[:, None])[:, None, None]
+    grouped = q.view(rows, kv_heads, heads // kv_heads, size)  # the query heads of a key-value head, as if positions
+    out = F.scaled_dot_product_attention(grouped, k.transpose(1, 2), v.transpose(1, 2), attn_mask=seen, scale=scale)
+    return out.reshape(rows, heads, size)
+
+
 def _attend(q: Tensor, k: Tensor, v: Tensor, scale: float) -> Tensor:
     """q [n, heads, size] of the last n positions over k, v [length, kv_heads, size]."""
-    n, heads, size = q.shape
-    length, kv_heads, _ = k.shape
-    if n == 1:
-        grouped = q.view(kv_heads, heads // kv_heads, size)
-        scores = torch.matmul(grouped, k.permute(1, 2, 0)) * scale
-        return torch.matmul(scores.softmax(-1, dtype=torch.float32).to(v.dtype), v.transpose(0, 1)).view(1, heads, size)
+    n, length = q.shape[0], k.shape[0]
     seen = torch.ones(n, length, dtype=torch.bool, device=q.device).tril(length - n)
     out = F.scaled_dot_product_attention(
         q.transpose(0, 1)[None],

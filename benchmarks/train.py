@@ -1,0 +1,306 @@
+"""Training: packed updates against padded ones, where a step's time goes, and a GRPO step against TRL's.
+
+    subquest bench train --adapter runs/coda-sft-small/best          on a GPU: SmolLM2-135M, PECO steps of 48 × 8
+    subquest bench train --only update,step --model random:llama     on a CPU: a tiny model, to try the script
+    subquest bench train --only trl --trl ENVIRONMENT/bin/python     on a CPU: TRL in an environment of its own
+
+`step`    whole PECO steps of the recipe coda-peco-small on a generated world: seconds, and the share of each phase.
+`update`  the rollouts of the last step once more: one optimiser step on packed trajectories and on padded rows through
+          the plain transformers model with the same objective; tokens a second count real tokens only.
+`trl`     GRPO steps of a tiny model, all weights trained, one thread each: ours and TRL's GRPOTrainer, same prompts,
+          same lengths, same reward. `tests/parity/run.sh` builds an environment with TRL.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+from subquest.engine import Sampling
+from subquest.record import Episode, Question
+from subquest.rewards import load as load_reward
+from subquest.rewards.base import Reward, shared
+from subquest.systems.registry import get
+from subquest.train.advantage import trajectory_advantages
+from subquest.train.batch import Rollout
+from subquest.train.data import load_material, open_search
+from subquest.train.loss import LOSSES
+from subquest.train.recipe import DataPart, GuardPart, ModelPart, OptimiserPart, Recipe, RolloutPart
+from subquest.train.rl import RLTrainer
+from subquest.train.run import TrainRun
+from subquest.train.setup import load_source, make_engine, make_policy, make_system
+from subquest.train.stream import Stream
+
+PARTS = ("step", "update", "trl")
+TRIAL_SECONDS = 60.0
+"""A PECO step of 48 × 8 with lock-step `generate` and full fine-tuning, timed on an H200 before this code existed."""
+PHASES = ("rollout", "reward", "update", "sync")
+
+
+def say(*words: object) -> None:
+    print(*words, file=sys.stderr, flush=True)
+
+
+class Keeping:
+    """A reward function that keeps what it scored, so that the update can be repeated on it."""
+
+    def __init__(self, inner: Any) -> None:
+        self.inner = inner
+        self.episodes: list[Episode] = []
+        self.rewards: list[Reward] = []
+
+    async def score(self, episodes: Sequence[Episode]) -> list[Reward]:
+        self.episodes, self.rewards = list(episodes), await self.inner.score(episodes)
+        return self.rewards
+
+
+class Lowercase:
+    """The share of lower-case letters, as the TRL side rewards."""
+
+    async def score(self, episodes: Sequence[Episode]) -> list[Reward]:
+        texts = [e.trajectories[0].agent_text for e in episodes]
+        return [
+            shared(e, {"lowercase": sum("a" <= c <= "z" for c in t) / max(len(t), 1)})
+            for e, t in zip(episodes, texts, strict=True)
+        ]
+
+
+class Bench:
+    def __init__(self, args: argparse.Namespace) -> None:
+        self.args = args
+        self.device = torch.device(args.device)
+        self.figures: dict[str, Any] = {"device": args.device, "model": args.model}
+        self.ratios: dict[str, float] = {}
+        self.kept: Keeping | None = None
+        self.recipe = Recipe(
+            name="bench",
+            kind="rl",
+            model=ModelPart(args.model, adapter=args.adapter),
+            data=(DataPart(f"world:seed=201,articles={args.articles},questions={8 * args.questions}"),),
+            loss="coda",
+            advantage="coda",
+            rollout=RolloutPart(args.questions, args.group, max_tokens=args.max_tokens, concurrency=args.concurrency),
+            optimiser=OptimiserPart(steps=args.steps + 1, learning_rate=1e-6, micro_tokens=args.micro_tokens),
+            guards=GuardPart(),
+        )
+
+    def step(self) -> None:
+        """Whole steps of PECO; the first one, which captures graphs, is reported apart."""
+        recipe = self.recipe
+        with tempfile.TemporaryDirectory() as folder:
+            material = load_material(recipe.data)
+            search = open_search(material.documents, Path(folder))
+            source = load_source(recipe.model.path, [d.text for d in material.documents[:200]])
+            policy = make_policy(recipe.model, source, device=self.device, seed=0)
+            engine = make_engine(recipe, source, device=self.device)
+            system = make_system(recipe, engine, search, temperature=1.0)
+            self.kept = Keeping(load_reward("coda"))
+            run = TrainRun(Path(folder) / "run", recipe)
+            trainer = RLTrainer(run, policy, engine, system, system, Stream(material.questions, 0), (), self.kept)
+            steps: list[dict[str, float]] = []
+            for number in range(recipe.optimiser.steps):
+                figures, _ = asyncio.run(trainer.one_step())
+                trainer.step += 1
+                steps.append(figures)
+                times = ", ".join(f"{p} {figures[f'seconds_{p}']:.2f}" for p in PHASES)
+                say(
+                    f"step {number}: {figures['seconds']:.2f} s ({times}); {figures['packed']:.0f} tokens packed,"
+                    f" {figures['completion_tokens']:.0f} written, {figures['tasks']:.2f} tasks, reward"
+                    f" {figures['reward']:.2f}, em {figures['em']:.2f}"
+                )
+            asyncio.run(engine.close())
+            search.close()
+            run.close()
+        steady = steps[1:]
+        middle = {name: statistics.median(s[name] for s in steady) for name in steady[0]}
+        seconds = middle["seconds"]
+        self.figures["first_step_s"] = steps[0]["seconds"]
+        self.figures["step_s"] = seconds
+        self.figures["phase_s"] = {p: middle[f"seconds_{p}"] for p in PHASES}
+        self.figures["share"] = {p: middle[f"seconds_{p}"] / seconds for p in PHASES}
+        self.figures["tokens"] = {"packed": middle["packed"], "written": middle["completion_tokens"]}
+        self.figures["rollouts"] = recipe.rollout.questions * recipe.rollout.group
+        say(f"a step of {recipe.rollout.questions} × {recipe.rollout.group}: {seconds:.2f} s, shares "
+            + ", ".join(f"{p} {share:.0%}" for p, share in self.figures["share"].items()))  # fmt: skip
+        if self.device.type == "cuda" and (recipe.rollout.questions, recipe.rollout.group) == (48, 8):
+            self.ratios["PECO step 48 × 8, trial / ours"] = TRIAL_SECONDS / seconds
+        self.source = source
+        del engine, policy, trainer
+        if self.device.type == "cuda":
+            torch.cuda.empty_cache()
+
+    def update(self) -> None:
+        """One optimiser step on the same rollouts, packed and padded."""
+        from _train_padded import PaddedUpdate, plain_model, rows_of
+
+        if self.kept is None:
+            self.step()
+        assert self.kept is not None
+        recipe = self.recipe
+        advantages = trajectory_advantages(self.kept.episodes, self.kept.rewards)
+        rollouts = [Rollout(e, a) for e, a in zip(self.kept.episodes, advantages, strict=True)]
+        rows = rows_of(rollouts)
+        tokens = sum(len(r.ids) for r in rows)
+        policy = make_policy(recipe.model, self.source, device=self.device, seed=0)
+        with tempfile.TemporaryDirectory() as folder:
+            run = TrainRun(folder, recipe)
+            trainer = RLTrainer(run, policy, _NoEngine(), None, None, Stream([Question("0", "?")], 0), (), self.kept)  # type: ignore[arg-type]
+            packed = self._seconds(lambda: trainer._update(rollouts))
+            run.close()
+        say(f"packed: {tokens / packed:,.0f} tokens/s ({packed:.2f} s for {tokens} tokens of {len(rows)} trajectories)")
+        found: dict[str, Any] = {"packed": {"seconds": packed, "tokens_s": tokens / packed}}
+        dtype = torch.bfloat16 if self.device.type == "cuda" else torch.float32
+        assert policy.lora is not None
+        settings = policy.lora
+        model = plain_model(self.source, settings, self.device, dtype)
+        for name, by_length in (("padded", False), ("padded, sorted by length", True)):
+            peer = PaddedUpdate(model, LOSSES["coda"], micro_tokens=self.args.padded_tokens, by_length=by_length)
+            seconds = self._seconds(lambda peer=peer: peer.step(rows))  # type: ignore[misc]
+            found[name] = {"seconds": seconds, "tokens_s": tokens / seconds, "padding": peer.padding}
+            say(f"{name}: {tokens / seconds:,.0f} tokens/s ({seconds:.2f} s, {peer.padding:.0%} of it padding)")
+            self.ratios[f"update tokens/s, packed / {name}"] = seconds / packed
+        self.figures["update"] = {"tokens": tokens, "trajectories": len(rows), **found}
+
+    def _seconds(self, work: Callable[[], object]) -> float:
+        """Median of a few calls after one to warm up."""
+        times = []
+        for repeat in range(1 + self.args.repeats):
+            self._synchronise()
+            start = time.perf_counter()
+            work()
+            self._synchronise()
+            if repeat:
+                times.append(time.perf_counter() - start)
+        return statistics.median(times)
+
+    def _synchronise(self) -> None:
+        if self.device.type == "cuda":
+            torch.cuda.synchronize()
+
+    def trl(self) -> None:
+        """A GRPO step of a tiny model on one thread: ours, then TRL's."""
+        torch.set_num_threads(1)
+        questions = [Question(str(i), f"What is the number that comes after {i}?", (str(i + 1),)) for i in range(64)]
+        texts = [q.question for q in questions]
+        spec: dict[str, Any] = {"questions": 4, "group": 8, "max_tokens": 48, "steps": self.args.trl_steps}
+        ours, prompts = self._our_steps(spec, questions, texts)
+        if not Path(self.args.trl).is_file():
+            say(f"no TRL at {self.args.trl}: build it with tests/parity/run.sh, or name its python with --trl")
+            return
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "spec.json"
+            path.write_text(json.dumps({**spec, "prompts": prompts, "texts": texts}), encoding="utf-8")
+            here = Path(__file__).resolve().parent
+            source = Path(sys.modules["subquest"].__file__ or "").parents[1]
+            environment = {**os.environ, "PYTHONPATH": str(source), "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
+            done = subprocess.run(
+                [self.args.trl, str(here / "_train_trl.py"), str(path)],
+                env=environment, capture_output=True, text=True, check=False,
+            )  # fmt: skip
+        if done.returncode:
+            raise SystemExit(f"TRL failed:\n{done.stderr[-3000:]}")
+        theirs = json.loads(done.stdout.strip().splitlines()[-1])
+        found = {}
+        for name, run in (("ours", ours), ("trl", theirs)):
+            found[name] = {key: statistics.median(run[key]) for key in ("seconds", "cpu_seconds")}
+            say(f"GRPO step, {name}: {found[name]['seconds']:.3f} s, {found[name]['cpu_seconds']:.3f} CPU-s")
+        self.figures["grpo_step"] = {**spec, **found}
+        self.ratios["GRPO step of a tiny model, TRL / ours"] = (
+            found["trl"]["cpu_seconds"] / found["ours"]["cpu_seconds"]
+        )
+
+    def _our_steps(
+        self, spec: Mapping[str, Any], questions: Sequence[Question], texts: Sequence[str]
+    ) -> tuple[dict[str, list[float]], list[str]]:
+        recipe = replace(
+            self.recipe,
+            system="direct",
+            model=ModelPart("random:llama", rank=0),
+            loss="grpo",
+            rollout=RolloutPart(spec["questions"], spec["group"], max_tokens=spec["max_tokens"]),
+            optimiser=OptimiserPart(steps=spec["steps"] + 1, learning_rate=1e-6),
+        )
+        device = torch.device("cpu")
+        source = load_source(recipe.model.path, texts)
+        policy = make_policy(recipe.model, source, device=device, seed=0)
+        engine = make_engine(recipe, source, device=device)
+        system = get("direct")(engine, sampling=Sampling(max_tokens=spec["max_tokens"], temperature=1.0, logprobs=True))
+        kept = Keeping(Lowercase())
+        laps: dict[str, list[float]] = {"seconds": [], "cpu_seconds": []}
+        prompts: dict[str, str] = {}
+        with tempfile.TemporaryDirectory() as folder:
+            run = TrainRun(folder, recipe)
+            trainer = RLTrainer(run, policy, engine, system, system, Stream(questions, 0), (), kept)
+
+            async def steps() -> None:
+                for number in range(spec["steps"] + 1):
+                    start = time.perf_counter(), time.process_time()
+                    await trainer.one_step()
+                    trainer.step += 1
+                    if number:
+                        laps["seconds"].append(time.perf_counter() - start[0])
+                        laps["cpu_seconds"].append(time.process_time() - start[1])
+                    for e in kept.episodes:
+                        prompts[e.question.id] = e.trajectories[0].segments[0].text
+
+            asyncio.run(steps())
+            asyncio.run(engine.close())
+            run.close()
+        return laps, list(prompts.values())
+
+
+class _NoEngine:
+    """The update is measured alone: nothing is rolled out."""
+
+    def refresh(self, **_: Any) -> None:
+        """There is nothing to refresh."""
+
+
+def main(argv: list[str]) -> dict[str, Any]:
+    cuda = torch.cuda.is_available()
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", default="step,update" if cuda else "trl", help=f"of {', '.join(PARTS)}")
+    parser.add_argument("--device", default="cuda" if cuda else "cpu")
+    parser.add_argument("--model", default="smollm2")
+    parser.add_argument("--adapter", default="", help="a LoRA adapter in PEFT's format to roll out with")
+    parser.add_argument("--questions", type=int, default=48)
+    parser.add_argument("--group", type=int, default=8)
+    parser.add_argument("--steps", type=int, default=3, help="steps measured, after one to warm up")
+    parser.add_argument("--articles", type=int, default=900)
+    parser.add_argument("--max-tokens", type=int, default=160)
+    parser.add_argument("--concurrency", type=int, default=384)
+    parser.add_argument("--micro-tokens", type=int, default=65_536)
+    parser.add_argument("--padded-tokens", type=int, default=32_768, help="tokens of a padded micro-batch")
+    parser.add_argument("--repeats", type=int, default=2)
+    parser.add_argument("--trl", default=f"{tempfile.gettempdir()}/subquest-parity/trl/bin/python")
+    parser.add_argument("--trl-steps", type=int, default=12)
+    args = parser.parse_args(argv)
+    unknown = set(args.only.split(",")) - set(PARTS)
+    if unknown:
+        parser.error(f"unknown parts: {', '.join(sorted(unknown))}; known are {', '.join(PARTS)}")
+    bench = Bench(args)
+    for part in PARTS:
+        if part in args.only.split(","):
+            getattr(bench, part)()
+    for name, ratio in bench.ratios.items():
+        say(f"{name}: {ratio:.2f}")
+    return {"name": "train", "figures": bench.figures, "ratios": bench.ratios}
+
+
+if __name__ == "__main__":
+    print(json.dumps(main(sys.argv[1:])))
