@@ -139,7 +139,7 @@ def test_unknown_presets_and_contradictions_are_refused() -> None:
         Apex(ScriptedEngine([]), preset="005")
     with pytest.raises(UsageError, match="timing"):
         Apex(ScriptedEngine([]), preset="004", parallel=True)
-    with pytest.raises(UsageError, match="'subquestion' or 'episode'"):
+    with pytest.raises(UsageError, match="one of subquestion, episode"):
         Apex(ScriptedEngine([]), dedupe="never")
 
 

@@ -178,11 +178,17 @@ def settings_from(args: argparse.Namespace) -> dict[str, Any]:
         key, equals, value = pair.partition("=")
         if not equals:
             raise UsageError(f"--set {pair!r}: write KEY=VALUE")
-        try:
-            settings[key.strip()] = json.loads(value)
-        except json.JSONDecodeError:
-            settings[key.strip()] = value
+        settings[key.strip()] = _value(value)
     return settings
+
+
+def _value(text: str) -> Any:
+    """true, false, null and numbers as what they are; everything else is text."""
+    try:
+        value = json.loads(text)
+    except json.JSONDecodeError:
+        return text
+    return text if isinstance(value, list | dict) else value
 
 
 @asynccontextmanager

@@ -48,8 +48,6 @@ class ApexSettings:
     """Stop after the plan, which is then the answer: what plan training rolls out (004, 3.3)."""
 
     def __post_init__(self) -> None:
-        if self.dedupe not in ("subquestion", "episode"):
-            raise UsageError(f"dedupe is {self.dedupe!r}; it can be 'subquestion' or 'episode'")
         if self.parallel and self.dedupe == "episode":
             raise UsageError("parallel with dedupe='episode' would depend on timing; use dedupe='subquestion'")
 

@@ -10,6 +10,7 @@ import asyncio
 import dataclasses
 import difflib
 import inspect
+import typing
 import uuid
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -238,6 +239,13 @@ class System(Generic[S]):
                 close = difflib.get_close_matches(key, known, 1)
                 hint = f"; did you mean {close[0]!r}?" if close else f"; it has {', '.join(known) or 'none'}"
                 raise UsageError(f"system {self.name!r} has no setting {key!r}{hint}")
+        try:
+            kinds = typing.get_type_hints(self.Settings)
+        except NameError:  # a user's settings with types that only a type checker can find
+            kinds = {}
+        for key, value in settings.items():
+            if needed := _unfit(value, kinds.get(key)):
+                raise UsageError(f"system {self.name!r}: {key} must be {needed}, not {value!r}")
         return self.Settings(**settings)  # type: ignore[no-any-return]
 
     def _check_roles(self, what: str, given: Mapping[str, Any]) -> None:
@@ -251,10 +259,27 @@ def _first(given: Mapping[str, T], names: Iterable[str]) -> T | None:
     return next((given[name] for name in names if name in given), None)
 
 
+def _unfit(value: Any, kind: Any) -> str:
+    """What a setting needs that this value is not; empty where it fits. Numbers are counts and lengths: 0 or more."""
+    if typing.get_origin(kind) is typing.Literal:
+        choices = typing.get_args(kind)
+        return "" if value in choices else f"one of {', '.join(map(str, choices))}"
+    if alternatives := typing.get_args(kind):
+        return next((_unfit(value, k) for k in alternatives if k is not type(None)), "") if value is not None else ""
+    if kind is bool:
+        return "" if isinstance(value, bool) else "true or false"
+    if kind in (int, float):
+        fits = isinstance(value, int if kind is int else (int, float)) and not isinstance(value, bool)
+        return "" if fits and value >= 0 else f"a {'whole ' if kind is int else ''}number from 0"
+    return "text" if kind is str and not isinstance(value, str) else ""
+
+
 def checked_question(question: str | Question, number: int = 0) -> Question:
     """The question as a record; refuses an empty or absurdly long one."""
     record = question if isinstance(question, Question) else Question(f"q{number}", question)
     text = record.question.strip()
+    if not text.isprintable() and any("\ud800" <= c <= "\udfff" for c in text):
+        raise UsageError("the question is not valid UTF-8 text")
     if not text:
         raise UsageError("the question is empty")
     if len(text) > MAX_QUESTION:
