@@ -9,6 +9,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 from subquest.errors import ToolError
+from subquest.readers import ocr
 from subquest.tools import media
 from subquest.worlds.media import can_draw, can_speak, draw, speak
 
@@ -30,9 +31,9 @@ async def test_text_in_a_picture_is_read(picture):
 
 
 async def test_tesseract_reads_where_rapidocr_is_missing(picture, monkeypatch):
-    if not media.shutil.which("tesseract"):
+    if not ocr.shutil.which("tesseract"):
         pytest.skip("tesseract is not installed")
-    monkeypatch.setattr(media, "_rapidocr", lambda: None)
+    monkeypatch.setattr(ocr, "_rapidocr", lambda: None)
     answer = await media.look(picture, "How long is it?", {})
     assert "412" in answer.text
     assert answer.how == "OCR (tesseract)"

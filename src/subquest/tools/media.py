@@ -13,14 +13,13 @@ import functools
 import io
 import mimetypes
 import os
-import shutil
-import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from ..errors import MissingDependency, ToolError
+from ..readers.ocr import read_picture
 from .files import MAX_FILE, sniff
 
 FRAMES = 6
@@ -57,7 +56,7 @@ async def look(path: Path, question: str, env: Mapping[str, str] | None = None) 
 
 def _image(content: bytes, name: str) -> MediaAnswer:
     picture = _open(content, name)
-    lines, how = read_text(picture)
+    lines, how = read_picture(picture)
     about = f"An image of {picture.width} by {picture.height} pixels."
     text = f"{about} Text in it:\n{chr(10).join(lines)}" if lines else f"{about} No text was found in it."
     return MediaAnswer(text, how)
@@ -88,7 +87,7 @@ def _video(content: bytes, name: str) -> MediaAnswer:
                     if max((abs(a - b) for a, b in zip(small, before, strict=False)), default=255) < 8:
                         continue  # the same picture as the last one that was read
                     before = small
-                    lines, how = read_text(picture)
+                    lines, how = read_picture(picture)
                     if lines and (text := f"at {frame.time:.0f} s: {' '.join(lines)}") not in found:
                         found.append(text)
                 if not wanted:
@@ -113,43 +112,6 @@ def _open(content: bytes, name: str) -> Any:
         return picture.convert("RGB")
     except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
         raise ToolError(f"{name} cannot be read as an image: {error}") from None
-
-
-def read_text(picture: Any) -> tuple[list[str], str]:
-    """The lines of text in a picture, and what read them."""
-    engine = _rapidocr()
-    if engine is not None:
-        import numpy
-
-        result = engine(numpy.asarray(picture)[:, :, ::-1])
-        return list(result.txts or ()), "OCR (rapidocr)"
-    if shutil.which("tesseract"):
-        buffer = io.BytesIO()
-        picture.save(buffer, "PNG")
-        done = subprocess.run(
-            ["tesseract", "stdin", "stdout"], input=buffer.getvalue(), capture_output=True, timeout=60, check=False
-        )
-        if done.returncode:
-            raise ToolError(f"tesseract failed: {done.stderr.decode(errors='replace').strip()[:200]}")
-        return [line for line in done.stdout.decode(errors="replace").splitlines() if line.strip()], "OCR (tesseract)"
-    raise MissingDependency("OCR (rapidocr, or tesseract-ocr of your system)", "media")
-
-
-@functools.cache
-def _rapidocr() -> Any:
-    try:
-        import logging
-
-        from rapidocr import RapidOCR
-
-        logging.getLogger("RapidOCR").setLevel(logging.ERROR)
-        # small pictures are not blown up to 736 pixels, which costs ten times as much and reads no better
-        sizes = {"Det.limit_type": "max", "Det.limit_side_len": 1280}
-        return RapidOCR(
-            params={"Global.log_level": "error", "EngineConfig.onnxruntime.intra_op_num_threads": 2, **sizes}
-        )
-    except ImportError:
-        return None
 
 
 def _av() -> Any:

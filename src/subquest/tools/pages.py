@@ -6,21 +6,19 @@ the same in all parts of the page: `[3]` behind its words, and the list of numbe
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urldefrag, urljoin
 
-from ..errors import MissingDependency, ToolError
+from ..errors import ToolError
+from ..readers import html
 from . import files
 from .fetch import Fetcher
 from .sandbox.base import Fetched
 
 PART = 6000
 """Characters of one part of a page."""
-_SPACES = re.compile(r"[ \t\xa0]+")
-_GAPS = re.compile(r"\n{3,}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,28 +88,13 @@ def as_page(answer: Fetched) -> Page:
 
 def from_html(content: bytes, url: str, content_type: str = "") -> Page:
     """Main text, title and numbered links of an HTML page."""
-    try:
-        from resiliparse.extract.html2text import extract_plain_text
-        from resiliparse.parse.encoding import detect_encoding
-        from resiliparse.parse.html import HTMLTree
-    except ImportError:
-        raise MissingDependency("the reader for web pages", "web-tools") from None
-    declared = re.search(r"charset=[\"']?([\w-]+)", content_type)
-    try:
-        text = content.decode(declared[1] if declared else detect_encoding(content), "replace")
-    except LookupError:
-        text = content.decode("utf-8", "replace")
-    tree = HTMLTree.parse(text)
+    tree = html.tree_of(content, content_type)
     if tree.body is None:
         return Page(url, tree.title or "", "")
-    for hidden in tree.body.query_selector_all("script, style, template, noscript, [hidden], [aria-hidden=true]"):
-        hidden.decompose()
     links = _number_links(tree, url)
     _write_out_media(tree, url)
-    _write_out_tables(tree)
-    whole = _tidy(extract_plain_text(tree, main_content=False, links=False))
-    main = _tidy(extract_plain_text(tree, main_content=True, links=False))
-    return Page(url, " ".join((tree.title or "").split()), main if 4 * len(main) > len(whole) else whole, links)
+    html.write_out_tables(tree)
+    return Page(url, html.title_of(tree), html.main_text(tree), links)
 
 
 def _number_links(tree: Any, url: str) -> dict[int, str]:
@@ -138,24 +121,3 @@ def _write_out_media(tree: Any, url: str) -> None:
             kind = {"img": "image"}.get(element.tag, element.tag)
             words = f" ({kind}{': ' + alt if (alt := (element.getattr('alt') or '').strip()) else ''} {source}) "
             element.parent.replace_child(tree.create_text_node(words), element)
-
-
-def _write_out_tables(tree: Any) -> None:
-    """Data tables as rows of `| cell | cell |`; tables inside tables are layout and stay as they are."""
-    for table in list(tree.body.query_selector_all("table")):
-        if table.query_selector("table") is not None:
-            continue
-        rows = []
-        for row in table.query_selector_all("tr"):
-            cells = [" ".join(cell.text.split()).replace("|", "/") for cell in row.query_selector_all("th, td")]
-            if any(cells):
-                rows.append(f"| {' | '.join(cells)} |")
-        if rows and table.parent is not None:
-            caption = table.query_selector("caption")
-            block = tree.create_element("pre")
-            block.text = "\n".join([*([" ".join(caption.text.split())] if caption else []), *rows])
-            table.parent.replace_child(block, table)
-
-
-def _tidy(text: str) -> str:
-    return _GAPS.sub("\n\n", "\n".join(_SPACES.sub(" ", line).strip() for line in text.splitlines())).strip()

@@ -1,0 +1,29 @@
+"""What a reader yields."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from types import MappingProxyType
+from typing import BinaryIO, NamedTuple
+
+Place = Mapping[str, str | int]
+
+NOWHERE: Place = MappingProxyType({})
+
+
+class Part(NamedTuple):
+    """A stretch of a file that stands in one place."""
+
+    text: str
+    """Empty where there is a page without text."""
+    place: Place = NOWHERE
+    """page, slide, sheet, row or line, where the form has such a thing; counted from 1."""
+    section: tuple[str, ...] = ()
+    """The headings it stands under, outermost first."""
+    title: str = ""
+    """The title of the whole file, told with its first part."""
+    row: bool = False
+    """A row of a table; the first row of a table holds its column names."""
+
+
+Reader = Callable[[BinaryIO], Iterator[Part]]

@@ -1,0 +1,95 @@
+"""HTML pages: the main text under its headings, tables by row."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any, BinaryIO
+
+from ..errors import MissingDependency
+from .base import Part
+
+_SPACES = re.compile(r"[ \t\xa0]+")
+_GAPS = re.compile(r"\n{3,}")
+_MARK = "\ue000"
+"""A sign of the private use area: as many before a heading as its level."""
+
+
+def tree_of(content: bytes, content_type: str = "") -> Any:
+    """The page as a tree without scripts, styles and what is hidden."""
+    try:
+        from resiliparse.parse.encoding import detect_encoding
+        from resiliparse.parse.html import HTMLTree
+    except ImportError:
+        raise MissingDependency("the reader for web pages", "web-tools") from None
+    declared = re.search(r"charset=[\"']?([\w-]+)", content_type)
+    try:
+        text = content.decode(declared[1] if declared else detect_encoding(content), "replace")
+    except LookupError:
+        text = content.decode("utf-8", "replace")
+    tree = HTMLTree.parse(text)
+    if tree.body is not None:
+        for hidden in tree.body.query_selector_all("script, style, template, noscript, [hidden], [aria-hidden=true]"):
+            hidden.decompose()
+    return tree
+
+
+def title_of(tree: Any) -> str:
+    return " ".join((tree.title or "").split())
+
+
+def main_text(tree: Any) -> str:
+    """The text of a page without menus and footers, where they can be told apart from it."""
+    from resiliparse.extract.html2text import extract_plain_text
+
+    whole = _tidy(extract_plain_text(tree, main_content=False, links=False))
+    main = _tidy(extract_plain_text(tree, main_content=True, links=False))
+    return main if 4 * len(main) > len(whole) else whole
+
+
+def write_out_tables(tree: Any) -> None:
+    """Data tables as rows of `| cell | cell |`; tables inside tables are layout and stay as they are."""
+    for table in list(tree.body.query_selector_all("table")):
+        if table.query_selector("table") is not None:
+            continue
+        rows = []
+        for row in table.query_selector_all("tr"):
+            cells = [" ".join(cell.text.split()).replace("|", "/") for cell in row.query_selector_all("th, td")]
+            if any(cells):
+                rows.append(f"| {' | '.join(cells)} |")
+        if rows and table.parent is not None:
+            caption = table.query_selector("caption")
+            block = tree.create_element("pre")
+            block.text = "\n".join([*([" ".join(caption.text.split())] if caption else []), *rows])
+            table.parent.replace_child(block, table)
+
+
+def read_html(file: BinaryIO) -> Iterator[Part]:
+    tree = tree_of(file.read())
+    if tree.body is None:
+        return
+    first = ""
+    for level in range(1, 7):
+        for heading in tree.body.query_selector_all(f"h{level}"):
+            words = " ".join(heading.text.split())
+            heading.text = _MARK * level + words
+            first = first or words
+    write_out_tables(tree)
+    title = title_of(tree) or first
+    levels: list[tuple[int, str]] = []
+    held: list[str] = []
+    for line in [*main_text(tree).split("\n"), _MARK]:
+        if not line.startswith(_MARK):
+            held.append(line)
+            continue
+        if text := "\n".join(held).strip():
+            yield Part(text, section=tuple(words for _, words in levels), title=title)
+            title = ""
+        words = line.lstrip(_MARK)
+        level = len(line) - len(words)
+        levels = [*((n, text) for n, text in levels if n < level), (level, words)]
+        held = [words]
+
+
+def _tidy(text: str) -> str:
+    return _GAPS.sub("\n\n", "\n".join(_SPACES.sub(" ", line).strip() for line in text.splitlines())).strip()

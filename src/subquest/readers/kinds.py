@@ -1,0 +1,72 @@
+"""What kind of file it is: by its first bytes; its name only decides between kinds that look alike."""
+
+from __future__ import annotations
+
+import io
+import zipfile
+from typing import BinaryIO
+
+from ..errors import DataError
+from .archive import directory_within
+
+MEDIA = frozenset({"image", "audio", "video"})
+_MAGIC = (
+    (b"%PDF-", "pdf"), (b"\x89PNG\r\n\x1a\n", "image"), (b"\xff\xd8\xff", "image"), (b"GIF8", "image"),
+    (b"BM", "image"), (b"II*\x00", "image"), (b"MM\x00*", "image"), (b"ID3", "audio"), (b"fLaC", "audio"),
+    (b"OggS", "audio"), (b"\xff\xfb", "audio"), (b"\xff\xf3", "audio"), (b"\x1aE\xdf\xa3", "video"),
+    (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", "ole"), (b"\x1f\x8b", "gzip"),
+)  # fmt: skip
+_SUFFIXES = {
+    "csv": "csv", "tsv": "csv", "json": "json", "jsonl": "text", "html": "html", "htm": "html", "xhtml": "html",
+    "md": "text", "markdown": "text", "txt": "text", "xml": "text", "py": "text", "log": "text",
+}  # fmt: skip
+_HEAD = 2048
+
+
+def sniff(content: bytes, name: str = "", content_type: str = "") -> str:
+    """pdf, docx, xlsx, pptx, zip, gzip, ole, html, csv, json, text, image, audio, video or binary."""
+    return sniff_file(io.BytesIO(content), name, content_type)
+
+
+def sniff_file(file: BinaryIO, name: str = "", content_type: str = "") -> str:
+    """The kind of an open file, which is wound back to its beginning."""
+    head = file.read(_HEAD)
+    file.seek(0)
+    for magic, kind in _MAGIC:
+        if head.startswith(magic):
+            return kind
+    if head[:4] == b"RIFF":
+        return {b"WAVE": "audio", b"AVI ": "video", b"WEBP": "image"}.get(head[8:12], "binary")
+    if head[4:8] == b"ftyp":
+        return "audio" if head[8:11] == b"M4A" else "image" if head[8:12] in (b"avif", b"heic") else "video"
+    if head[:4] in (b"PK\x03\x04", b"PK\x05\x06"):
+        return _office_kind(file)
+    if b"%PDF-" in head[:1024]:
+        return "pdf"
+    if b"\x00" in head and not head.startswith((b"\xff\xfe", b"\xfe\xff")):
+        return "binary"
+    begin = head.lstrip(b"\xef\xbb\xbf \t\r\n").lower()
+    if begin.startswith((b"<!doctype html", b"<html", b"<head", b"<body")):
+        return "html"
+    declared = content_type.partition(";")[0].strip().lower()
+    suffix = _SUFFIXES.get(name.split("?")[0].rpartition(".")[2].lower(), "")
+    if declared in ("text/html", "application/xhtml+xml"):
+        return "html"
+    if declared in ("text/csv", "application/json"):
+        return declared.rpartition("/")[2]
+    return suffix or ("html" if begin.startswith((b"<p", b"<div", b"<h1")) else "text")
+
+
+def _office_kind(file: BinaryIO) -> str:
+    try:
+        directory_within(file)
+        with zipfile.ZipFile(file) as archive:
+            names = archive.namelist()
+    except (zipfile.BadZipFile, DataError, NotImplementedError):
+        return "zip"
+    finally:
+        file.seek(0)
+    for prefix, kind in (("word/", "docx"), ("xl/", "xlsx"), ("ppt/", "pptx")):
+        if any(name.startswith(prefix) for name in names):
+            return kind
+    return "zip"

@@ -1,0 +1,99 @@
+"""PowerPoint presentations by slide, in the order they are shown, with their speaker's notes."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+import zipfile
+from collections.abc import Iterator
+from typing import BinaryIO
+
+from ..errors import DataError
+from .archive import ZipLimits, open_zip
+from .base import Part
+from .docx import core_title
+from .xml import Start, events
+
+_SLIDE = re.compile(r"ppt/slides/slide(\d+)\.xml")
+
+
+def read_pptx(file: BinaryIO, limits: ZipLimits | None = None) -> Iterator[Part]:
+    """A part a slide; slides without words are empty."""
+    with open_zip(file, limits) as archive:
+        title = core_title(archive)
+        for number, name in _slides(archive):
+            heading, paragraphs = _words(archive, name)
+            notes = [
+                t for kind, t in _related(archive, name).values() if kind == "notesSlide" and t in archive.NameToInfo
+            ]
+            spoken = [line for note in notes for line in _words(archive, note)[1]]
+            if spoken:
+                paragraphs += ["Notes:", *spoken]
+            yield Part("\n".join(paragraphs), {"slide": number}, (heading,) if heading else (), title)
+            title = ""
+
+
+def _slides(archive: zipfile.ZipFile) -> list[tuple[int, str]]:
+    """Number and name of the slides as they are shown; by the names of their files where nothing says so."""
+    named = sorted((int(m[1]), m[0]) for m in map(_SLIDE.fullmatch, archive.namelist()) if m)
+    if "ppt/presentation.xml" not in archive.NameToInfo:
+        return named
+    related = _related(archive, "ppt/presentation.xml")
+    shown: list[str] = []
+    with archive.open("ppt/presentation.xml") as stream:
+        for event in events(stream, "ppt/presentation.xml"):
+            if isinstance(event, Start) and event.tag == "sldId":
+                target = related.get(event.attributes.get("id", ""), ("", ""))[1]
+                if target in archive.NameToInfo:
+                    shown.append(target)
+    return list(enumerate(shown, 1)) if shown else named
+
+
+def _related(archive: zipfile.ZipFile, name: str) -> dict[str, tuple[str, str]]:
+    """What a part refers to: kind and name by the reference's id."""
+    folder, plain = posixpath.split(name)
+    relations = f"{folder}/_rels/{plain}.rels"
+    found: dict[str, tuple[str, str]] = {}
+    if relations not in archive.NameToInfo:
+        return found
+    with archive.open(relations) as stream:
+        for event in events(stream, relations):
+            if isinstance(event, Start) and event.tag == "Relationship":
+                target = event.attributes.get("Target", "")
+                path = target.lstrip("/") if target.startswith("/") else posixpath.normpath(f"{folder}/{target}")
+                kind = event.attributes.get("Type", "").rpartition("/")[2]
+                found[event.attributes.get("Id", "")] = (kind, path)
+    return found
+
+
+def _words(archive: zipfile.ZipFile, name: str) -> tuple[str, list[str]]:
+    """The title and all paragraphs of a slide; the slide's number, date and footer are left out."""
+    if name not in archive.NameToInfo:
+        raise DataError(f"a damaged pptx file: it has no {name}")
+    heading = ""
+    paragraphs: list[str] = []
+    text: list[str] = []
+    kind, inside = "", False
+    with archive.open(name) as stream:
+        for event in events(stream, name):
+            if isinstance(event, str):
+                if inside:
+                    text.append(event)
+                continue
+            inside = isinstance(event, Start) and event.tag == "t"
+            if isinstance(event, Start):
+                if event.tag == "sp":
+                    kind = ""
+                elif event.tag == "ph":
+                    kind = event.attributes.get("type", "body")
+                elif event.tag == "p":
+                    text = []
+                elif event.tag in ("tab", "br"):
+                    text.append(" ")
+            elif event.tag == "p":
+                line = "".join(text).strip()
+                if line and kind not in ("sldNum", "dt", "ftr"):
+                    paragraphs.append(line)
+                    if kind in ("title", "ctrTitle"):
+                        heading = f"{heading} {line}".strip()
+    return heading, paragraphs

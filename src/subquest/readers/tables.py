@@ -1,0 +1,93 @@
+"""Spreadsheets and comma-separated tables, by row."""
+
+from __future__ import annotations
+
+import csv
+import datetime
+import warnings
+from collections.abc import Iterator, Sequence
+from itertools import chain, islice
+from typing import Any, BinaryIO
+
+from ..errors import DataError, MissingDependency
+from .archive import ZipLimits, open_zip
+from .base import Part
+from .text import lines
+
+FIELD = 16 << 20
+"""Characters of one field; an unclosed quote must not swallow the file."""
+
+
+def row_text(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(' '.join(cell.split()) for cell in cells)} |"
+
+
+def read_xlsx(file: BinaryIO, limits: ZipLimits | None = None) -> Iterator[Part]:
+    """The rows of all sheets that are not empty; formulas as the values they last had. An empty sheet is a part too."""
+    try:
+        import openpyxl
+    except ImportError:
+        raise MissingDependency("the XLSX reader", "web-tools") from None
+    with open_zip(file, limits) as archive:
+        for member in archive.infolist():
+            if member.filename.endswith((".xml", ".rels")):
+                with archive.open(member) as stream:
+                    if b"<!DOCTYPE" in stream.read(4096):
+                        raise DataError(f"{member.filename} declares entities: refused")
+    file.seek(0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # about styles and extensions, which have no text
+        book = openpyxl.load_workbook(file, read_only=True, data_only=True)
+        title = str(book.properties.title or "") if book.properties else ""
+        try:
+            for sheet in book.worksheets:
+                sheet.reset_dimensions()  # what a file says about its size may be wrong, or a trap
+                empty = True
+                for number, row in enumerate(sheet.iter_rows(values_only=True), 1):
+                    cells = [_cell(value) for value in row]
+                    if any(cell.strip() for cell in cells):
+                        place = {"sheet": sheet.title, "row": number}
+                        yield Part(row_text(cells), place, title=title, row=True)
+                        title, empty = "", False
+                if empty:
+                    yield Part("", {"sheet": sheet.title}, title=title)
+        finally:
+            book.close()
+
+
+def read_csv(file: BinaryIO) -> Iterator[Part]:
+    """The rows with anything in them; fields are divided by whatever the first lines are divided by."""
+    for number, row in csv_rows(file):
+        if any(cell.strip() for cell in row):
+            yield Part(row_text(row), {"line": number}, row=True)
+
+
+def csv_rows(file: BinaryIO, delimiter: str = "") -> Iterator[tuple[int, list[str]]]:
+    """The line that a row begins in, and its fields."""
+    csv.field_size_limit(FIELD)
+    source = lines(file)
+    first = list(islice(source, 20))
+    dialect: Any = csv.excel_tab if delimiter == "\t" else csv.excel
+    if not delimiter:
+        try:
+            dialect = csv.Sniffer().sniff("".join(first)[:4096], ",;\t|")
+        except csv.Error:
+            dialect = csv.excel
+    reader = csv.reader(chain(first, source), dialect)
+    before = 0
+    try:
+        for row in reader:
+            yield before + 1, row
+            before = reader.line_num
+    except csv.Error as error:
+        raise DataError(f"line {reader.line_num}: {error}") from None
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, float) and value.is_integer() and abs(value) < 1e15:
+        return str(int(value))
+    if isinstance(value, datetime.datetime) and value.time() == datetime.time():
+        return str(value.date())
+    return str(value)
