@@ -37,12 +37,13 @@ def attend(q: Tensor, k: Tensor, v: Tensor, packing: Packing, scale: float) -> T
 def _one_by_one(q: Tensor, k: Tensor, v: Tensor, packing: Packing, scale: float) -> Tensor:
     group = q.shape[1] // k.shape[1]
     k, v = k.repeat_interleave(group, 1), v.repeat_interleave(group, 1)
-    heads_first = (torch.split(x.transpose(0, 1), list(packing.sizes), dim=1) for x in (q, k, v))
+    # [1, heads, n, d]: torch's fast kernel for CPUs wants four dimensions
+    heads_first = (torch.split(x.transpose(0, 1)[None], list(packing.sizes), dim=2) for x in (q, k, v))
     out = [
         F.scaled_dot_product_attention(q, k, v, is_causal=True, scale=scale)
         for q, k, v in zip(*heads_first, strict=True)
     ]
-    return torch.cat(out, dim=1).transpose(0, 1)
+    return torch.cat(out, dim=2)[0].transpose(0, 1)
 
 
 def _varlen(q: Tensor, k: Tensor, v: Tensor, packing: Packing, scale: float) -> Tensor:
