@@ -81,10 +81,7 @@ async def measure(questions: int, concurrency: int, *, stored: bool) -> dict[str
         def summaries(self) -> list[Any]:
             return []
 
-        def add_scores(self, episode_id: str, scores: Mapping[str, float]) -> None:
-            pass
-
-        async def add_episode(self, episode: Any, *, attempt: int) -> None:
+        async def add_episode(self, episode: Any, *, attempt: int, scores: Mapping[str, float]) -> None:
             pass
 
     def reply(context: Context) -> str:
@@ -95,7 +92,7 @@ async def measure(questions: int, concurrency: int, *, stored: bool) -> dict[str
     ]
     systems = {"coda": CoDA(ScriptedEngine(reply, latency=LATENCY, token_ids=False), Stub())}
     with tempfile.TemporaryDirectory() as folder:
-        store: Any = RunStore.create(Path(folder) / "run") if stored else Nowhere()
+        store: Any = RunStore.create(Path(folder) / "run", apart=True) if stored else Nowhere()
         start, cpu = time.perf_counter(), scene.cpu_seconds()
         await evaluate(jobs_for(store, {"bench": asked}, systems), systems, store, concurrency=concurrency)
         seconds, cpu = time.perf_counter() - start, scene.cpu_seconds() - cpu

@@ -183,12 +183,12 @@ def test_a_full_disk_is_reported_and_nothing_is_half_written(tmp_path: Path) -> 
     run = RunStore.create(tmp_path / "r.sqlite")
     run.add_episode(episode("before")).wait()
     writer = run._writing
-    pages = writer._connection.execute("PRAGMA page_count").fetchone()[0]
-    writer._connection.execute(f"PRAGMA max_page_count = {pages + 2}")
+    pages = writer._ledger._connection.execute("PRAGMA page_count").fetchone()[0]
+    writer._ledger._connection.execute(f"PRAGMA max_page_count = {pages + 2}")
     big = dataclasses.replace(episode("big"), answer=os.urandom(100_000).hex())
     with pytest.raises(OutsideError, match="full"):
         run.add_episode(big).wait()
-    writer._connection.execute("PRAGMA max_page_count = 1000000")
+    writer._ledger._connection.execute("PRAGMA max_page_count = 1000000")
     run.add_episode(big).wait()
     run.add_episode(episode("after", 3)).wait()
     assert list(run.episodes()) == [episode("before"), big, episode("after", 3)]
@@ -219,10 +219,10 @@ async def test_group_commit(tmp_path: Path) -> None:
             nonlocal commits
             commits += statement == "COMMIT"
 
-        run._writing._connection.set_trace_callback(count)
+        run._writing._ledger._connection.set_trace_callback(count)
         await asyncio.gather(*(run.add_episode(episode(f"e{n}", n)) for n in range(200)))
         assert commits <= 20
-        assert run._writing._connection.execute("PRAGMA synchronous").fetchone() == (2,)
+        assert run._writing._ledger._connection.execute("PRAGMA synchronous").fetchone() == (2,)
 
 
 def _write_from_another_process(path: Path, name: str, count: int) -> None:

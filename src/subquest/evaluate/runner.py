@@ -7,6 +7,7 @@ what is finished, tries failures once more and goes on with the rest.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -14,7 +15,7 @@ from typing import Protocol
 
 from ..errors import OutsideError
 from ..record import Episode, Failure, Question
-from ..runs import RunStore
+from ..runs import EpisodeExists, RunStore
 from .score import score
 
 Finished = Callable[["Job", Episode, Mapping[str, float]], None]
@@ -76,8 +77,8 @@ async def evaluate(
 
     async def keep(job: Job, episode: Episode) -> None:
         scores = score(episode)
-        store.add_scores(episode.id, scores)
-        await store.add_episode(episode, attempt=job.attempt)
+        with contextlib.suppress(EpisodeExists):  # another process was quicker with the same job: its episode stays
+            await store.add_episode(episode, attempt=job.attempt, scores=scores)
         if finished is not None:
             finished(job, episode, scores)
 

@@ -17,6 +17,7 @@ import os
 import uuid
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
+from operator import methodcaller
 from pathlib import Path
 from typing import Any, NamedTuple, TextIO
 
@@ -24,9 +25,11 @@ from ..codec import from_dict, to_dict
 from ..errors import DataError, SubquestError, UsageError
 from ..events import Event
 from ..record import Episode, Question
+from .ledger import Write
 from .reader import Reader
+from .receipt import Receipt
 from .schema import SCHEMA_VERSION, create_file, run_path
-from .writer import Receipt, Write, Writer
+from .writer import Writer
 
 _IN_FLIGHT = 256
 """Writes that wait for the disk together during an import."""
@@ -139,25 +142,18 @@ def _write(place: str, data: Mapping[str, Any]) -> Write:
     try:
         match data:
             case {"type": "question", "question": record}:
-                question = from_dict(Question, record)
-                return lambda rows: _ignore(rows.question(question))
+                return methodcaller("question", to_dict(from_dict(Question, record)))
             case {"type": "episode", "attempt": int(attempt), "added": float(added), "episode": record}:
-                episode = from_dict(Episode, record)
-                return lambda rows: rows.episode(episode, attempt, added)
+                return methodcaller("episode", to_dict(from_dict(Episode, record)), attempt, added)
             case {"type": "events", "episode": str(episode_id), "events": [_, *_] as records}:
-                events = [from_dict(Event, e) for e in records]
-                return lambda rows: rows.events(episode_id, events)
+                return methodcaller("events", episode_id, [to_dict(from_dict(Event, e)) for e in records])
             case {"type": "scores", "episode": str(episode_id), "scores": dict(scores)}:
-                return lambda rows: rows.scores(episode_id, scores)
+                return methodcaller("scores", episode_id, scores)
             case {"type": "metrics", "step": int(step), "metrics": dict(metrics)}:
-                return lambda rows: rows.metrics(step, metrics)
+                return methodcaller("metrics", step, metrics)
     except SubquestError as error:
         raise DataError(f"{place}: {error}") from None
     raise DataError(f"{place}: not an entry of an exported run (type {data.get('type')!r})")
-
-
-def _ignore(_: object) -> None:
-    return None
 
 
 def _parsed(place: str, line: str) -> Entry:

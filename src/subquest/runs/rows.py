@@ -6,19 +6,26 @@ import hashlib
 import json
 import sqlite3
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from ..codec import to_dict
 from ..errors import DataError
-from ..events import Event
-from ..record import Episode, Question
 from . import pack
+
+Record = Mapping[str, Any]
+"""A record as `codec.to_dict` gives it."""
+
+_APART = ("question", "trajectories", "errors", "events")
+"""The parts of an episode that have tables of their own."""
 
 _MAX_KNOWN = 400_000
 """Hashes kept in memory; beyond that they are looked up in the file."""
 _BLOCK = 32_768
 """Bytes of pieces that are compressed together: as far as zlib looks back."""
+
+
+class EpisodeExists(DataError):
+    """The run has an episode of that name already; it stays as it is."""
 
 
 class Pieces:
@@ -97,48 +104,49 @@ class Rows:
         self._telling: set[str] = set()
         """Ids of episodes whose events are told live through this object."""
 
-    def question(self, question: Question) -> int:
+    def question(self, data: Record) -> int:
         """The number of the question, which is added where it is new."""
-        data = to_dict(question)
         exact = json.dumps(data, ensure_ascii=False, sort_keys=True).encode("utf-8", "surrogatepass")
         key = hashlib.blake2b(exact, digest_size=16).digest()
         row = self._execute("SELECT number FROM question WHERE hash = ?", (key,)).fetchone()
         if row is None:
-            columns = (key, column(question.id), column(question.dataset), column(question.split), self._body(data))
+            columns = (key, *(column(data.get(name, "")) for name in ("id", "dataset", "split")), self._body(data))
             cursor = self._execute(
                 "INSERT INTO question (hash, id, dataset, split, body) VALUES (?, ?, ?, ?, ?)", columns
             )
             return int(cursor.lastrowid or 0)
         return int(row[0])
 
-    def episode(self, episode: Episode, attempt: int, added: float | None = None) -> None:
-        if self._execute("SELECT 1 FROM episode WHERE id = ?", (column(episode.id),)).fetchone():
-            raise DataError(f"the run already has an episode {episode.id!r}")
-        data = to_dict(episode)
-        del data["question"]
-        trajectories = data.pop("trajectories", [])
-        errors = data.pop("errors", [])
-        events = data.pop("events", [])
-        last = self._last_event(episode.id, begins_anew=bool(events) and episode.id not in self._telling)
-        self._telling.discard(episode.id)
+    def questions(self, questions: Iterable[Record]) -> None:
+        for question in questions:
+            self.question(question)
+
+    def episode(
+        self, data: Record, attempt: int, added: float | None = None, scores: Mapping[str, float] | None = None
+    ) -> None:
+        """Add a finished episode, with its scores where it was given some."""
+        identifier = data["id"]
+        if self._execute("SELECT 1 FROM episode WHERE id = ?", (column(identifier),)).fetchone():
+            raise EpisodeExists(f"the run already has an episode {identifier!r}")
+        body = {key: value for key, value in data.items() if key not in _APART}
+        trajectories, errors, events = (data.get(name, []) for name in _APART[1:])
+        last = self._last_event(identifier, begins_anew=bool(events) and identifier not in self._telling)
+        self._telling.discard(identifier)
         untold = [e for e in events if last is None or e["seq"] > last]
         cursor = self._execute(
             "INSERT INTO episode (id, question, attempt, system, model, answer, stop_reason, forced, added, "
             "trajectories, failures, events, body) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             (
-                column(episode.id),
-                self.question(episode.question),
+                column(identifier),
+                self.question(data["question"]),
                 attempt,
-                column(episode.system),
-                column(episode.model),
-                column(episode.answer),
-                column(episode.stop_reason),
-                int(episode.forced),
+                *(column(data.get(name, "")) for name in ("system", "model", "answer", "stop_reason")),
+                int(data.get("forced", False)),
                 time.time() if added is None else added,
                 len(trajectories),
                 len(errors),
                 len(untold) + (0 if last is None else last + 1),
-                self._body(data),
+                self._body(body),
             ),
         )
         number = cursor.lastrowid
@@ -151,20 +159,22 @@ class Rows:
             [(number, column(e["where"]), int(e.get("fatal", False)), self._body(e)) for e in errors],
         )
         if untold:
-            self._event_row(episode.id, untold)
+            self._event_row(identifier, untold)
+        if scores:
+            self.scores(identifier, scores)
 
-    def events(self, episode_id: str, events: Sequence[Event]) -> None:
+    def events(self, episode_id: str, events: Sequence[Record]) -> None:
         """Append to an episode's stream, which must have no gaps.
 
         An episode that was interrupted and is begun again under its id replaces what it had told before.
         """
         if self._execute("SELECT 1 FROM episode WHERE id = ?", (column(episode_id),)).fetchone():
-            raise DataError(f"episode {episode_id!r} has ended; event {events[0].seq} comes too late")
-        last = self._last_event(episode_id, begins_anew=events[0].seq == 0 and episode_id not in self._telling)
+            raise DataError(f"episode {episode_id!r} has ended; event {events[0]['seq']} comes too late")
+        last = self._last_event(episode_id, begins_anew=events[0]["seq"] == 0 and episode_id not in self._telling)
         expected = 0 if last is None else last + 1
-        if events[0].seq != expected:
-            raise DataError(f"episode {episode_id!r}: event {events[0].seq} came where {expected} was due")
-        self._event_row(episode_id, [to_dict(e) for e in events])
+        if events[0]["seq"] != expected:
+            raise DataError(f"episode {episode_id!r}: event {events[0]['seq']} came where {expected} was due")
+        self._event_row(episode_id, events)
         self._telling.add(episode_id)
 
     def scores(self, episode_id: str, scores: Mapping[str, float]) -> None:
@@ -179,7 +189,7 @@ class Rows:
             [(name, step, number(value)) for name, value in metrics.items()],
         )
 
-    def _event_row(self, episode_id: str, events: Sequence[Mapping[str, Any]]) -> None:
+    def _event_row(self, episode_id: str, events: Sequence[Record]) -> None:
         sequence = [e["seq"] for e in events]
         self._execute(
             "INSERT INTO event (episode, first, last, body) VALUES (?, ?, ?, ?)",

@@ -16,25 +16,29 @@ import os
 import time
 import weakref
 from collections.abc import Iterable, Mapping
+from operator import methodcaller
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from ..codec import to_dict
 from ..errors import UsageError
 from ..events import Event
 from ..record import Episode, Question
+from .apart import Apart
 from .reader import Reader
-from .rows import Rows
+from .receipt import Receipt
 from .schema import create_file, run_path
-from .writer import Receipt, Writer
+from .writer import Writer
 
 
 class RunStore(Reader):
     """A run, open for reading and, where asked for, for writing."""
 
-    def __init__(self, path: Path, *, write: bool) -> None:
+    def __init__(self, path: Path, *, write: bool, apart: bool = False) -> None:
+        """`apart` writes in a process of its own, which pays where episodes come by the hundred a second."""
         super().__init__(path)
-        self._writer = Writer(path) if write else None
+        self._writer: Writer | Apart | None = (Apart(path) if apart else Writer(path)) if write else None
         if self._writer is not None:  # a process that ends without `close` still writes what it was given
             self._at_exit = weakref.finalize(self, self._writer.close)
 
@@ -44,7 +48,9 @@ class RunStore(Reader):
         return cls(run_path(path), write=write)
 
     @classmethod
-    def create(cls, path: str | os.PathLike[str], *, settings: Mapping[str, Any] | None = None) -> Self:
+    def create(
+        cls, path: str | os.PathLike[str], *, settings: Mapping[str, Any] | None = None, apart: bool = False
+    ) -> Self:
         """A new run, open for writing; `settings` are JSON values that say how it is run."""
         file = run_path(path)
         try:
@@ -52,18 +58,20 @@ class RunStore(Reader):
         except TypeError as error:
             raise UsageError(f"the settings of a run must be JSON values: {error}") from None
         create_file(file, meta)
-        return cls(file, write=True)
+        return cls(file, write=True, apart=apart)
 
     @classmethod
-    def resume(cls, path: str | os.PathLike[str], *, settings: Mapping[str, Any] | None = None) -> Self:
+    def resume(
+        cls, path: str | os.PathLike[str], *, settings: Mapping[str, Any] | None = None, apart: bool = False
+    ) -> Self:
         """The run at the path, open for writing; made where there is none yet.
 
         Raises a UsageError where the run was begun with other settings: its episodes would not belong together.
         """
         file = run_path(path)
         if not file.exists():
-            return cls.create(file, settings=settings)
-        run = cls.open(file, write=True)
+            return cls.create(file, settings=settings, apart=apart)
+        run = cls(file, write=True, apart=apart)
         wanted = json.loads(json.dumps(dict(settings or {})))
         found = run.settings
         for key in sorted(wanted.keys() | found.keys()):
@@ -86,17 +94,14 @@ class RunStore(Reader):
 
     def add_questions(self, questions: Iterable[Question]) -> Receipt:
         """Note questions that are to be asked; those of episodes are noted by themselves."""
-        noted = tuple(questions)
+        return self._writing.put(methodcaller("questions", [to_dict(q) for q in questions]))
 
-        def write(rows: Rows) -> None:
-            for question in noted:
-                rows.question(question)
+    def add_episode(self, episode: Episode, *, attempt: int = 0, scores: Mapping[str, float] | None = None) -> Receipt:
+        """Add a finished episode, with those of its events that were not told live, and its scores.
 
-        return self._writing.put(write)
-
-    def add_episode(self, episode: Episode, *, attempt: int = 0) -> Receipt:
-        """Add a finished episode, with those of its events that were not told live."""
-        return self._writing.put(lambda rows: rows.episode(episode, attempt))
+        Raises `EpisodeExists` (when awaited) where the run has an episode of that id, which then stays as it is.
+        """
+        return self._writing.put(methodcaller("episode", to_dict(episode), attempt, None, scores))
 
     def add_event(self, episode_id: str, event: Event) -> None:
         """Add a live event. Returns at once; a failure shows in `flush` and `close`."""
@@ -104,11 +109,11 @@ class RunStore(Reader):
 
     def add_scores(self, episode_id: str, scores: Mapping[str, float]) -> Receipt:
         """Add what metrics gave an episode; scoring again replaces the old value."""
-        return self._writing.put(lambda rows: rows.scores(episode_id, scores))
+        return self._writing.put(methodcaller("scores", episode_id, dict(scores)))
 
     def add_metrics(self, step: int, metrics: Mapping[str, float]) -> Receipt:
         """Add numbers of the run as a whole; a step that is repeated after a kill replaces the old value."""
-        return self._writing.put(lambda rows: rows.metrics(step, metrics))
+        return self._writing.put(methodcaller("metrics", step, dict(metrics)))
 
     def flush(self) -> None:
         """Wait until everything given so far is on the disk; raises a failure that nobody has waited for."""
@@ -129,7 +134,7 @@ class RunStore(Reader):
         self.close()
 
     @property
-    def _writing(self) -> Writer:
+    def _writing(self) -> Writer | Apart:
         if self._writer is None:
             raise UsageError(f"the run {self.path} is open for reading only")
         return self._writer

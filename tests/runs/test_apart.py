@@ -1,0 +1,112 @@
+"""The writer in a process of its own does what the writer in a thread does, and survives either side's end."""
+
+import asyncio
+import dataclasses
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from subquest.errors import DataError, OutsideError, UsageError
+from subquest.runs import EpisodeExists, RunStore
+
+from .samples import episode
+
+
+async def test_everything_arrives(tmp_path: Path) -> None:
+    path = tmp_path / "r.sqlite"
+    episodes = [episode(f"e{n}", n) for n in range(60)]
+    with RunStore.resume(path, settings={"a": 1}, apart=True) as run:
+        await asyncio.gather(*(run.add_episode(e, attempt=1, scores={"em": 0.5}) for e in episodes))
+        assert list(run.episodes()) == episodes
+        run.add_questions([e.question for e in episodes])
+        for event in episode("live").events:
+            run.add_event("live", event)
+        run.add_metrics(3, {"loss": 0.25})
+        run.flush()
+        assert run.interrupted() == ["live"]
+    with RunStore.resume(path, settings={"a": 1}, apart=True) as again:
+        assert list(again.episodes()) == episodes
+        assert {s.attempt for s in again.summaries()} == {1}
+        assert again.scores("e7") == [("e7", "em", 0.5)]
+        assert again.metrics() == [(3, "loss", 0.25)]
+        assert again.events("live") == list(episode("live").events)
+    assert not Path(f"{path}-wal").exists()
+
+
+async def test_one_bad_record_takes_no_other_down(tmp_path: Path) -> None:
+    sets = dataclasses.replace(episode("set"), settings={"x": {1}})
+    functions = dataclasses.replace(episode("function"), settings={"x": lambda: None})
+    with RunStore.create(tmp_path / "r.sqlite", apart=True) as run:
+        writes = [run.add_episode(e) for e in (episode("a"), sets, functions, episode("a"), episode("b"))]
+        results = await asyncio.gather(*writes, return_exceptions=True)
+        assert [type(r) for r in results] == [type(None), DataError, DataError, EpisodeExists, type(None)]
+        assert all("JSON" in str(r) for r in results[1:3])
+        assert [e.id for e in run.episodes()] == ["a", "b"]
+
+
+def test_a_failure_nobody_waited_for_shows_when_the_run_closes(tmp_path: Path) -> None:
+    run = RunStore.create(tmp_path / "r.sqlite", apart=True)
+    run.add_episode(episode("e"), scores={"em": 1.0})
+    run.add_episode(episode("e"), scores={"em": 0.0})
+    with pytest.raises(EpisodeExists, match="already has"):
+        run.close()
+    with pytest.raises(UsageError, match="is closed"):
+        run.add_episode(episode("f"))
+    with RunStore.open(tmp_path / "r.sqlite") as kept:
+        assert kept.scores() == [("e", "em", 1.0)]  # the scores of the episode that stays
+
+
+def test_many_threads_write_at_once(tmp_path: Path) -> None:
+    with RunStore.create(tmp_path / "r.sqlite", apart=True) as run:
+
+        def work(thread: int) -> None:
+            for n in range(10):
+                run.add_episode(episode(f"{thread}-{n}", n)).wait()
+
+        threads = [threading.Thread(target=work, args=(t,)) for t in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert len({s.id for s in run.summaries()}) == 40
+
+
+def test_a_writing_process_that_is_killed_is_reported(tmp_path: Path) -> None:
+    run = RunStore.create(tmp_path / "r.sqlite", apart=True)
+    run.add_episode(episode("before")).wait()
+    os.kill(run._writing._process.pid, signal.SIGKILL)
+    run._writing._receiver.join()
+    with pytest.raises(OutsideError, match="ended with status -9; run again to resume"):
+        run.add_episode(episode("after")).wait()
+    run.close()
+    with RunStore.resume(tmp_path / "r.sqlite", apart=True) as again:
+        again.add_episode(episode("later")).wait()
+        assert [e.id for e in again.episodes()] == ["before", "later"]
+
+
+def test_what_was_handed_over_is_written_though_its_giver_is_killed(tmp_path: Path) -> None:
+    script = (
+        "import sys, time; from subquest.runs import RunStore; from tests.runs.samples import episode\n"
+        "run = RunStore.create(sys.argv[1], apart=True)\n"
+        "receipts = [run.add_episode(episode(f'e{n}', n)) for n in range(30)]\n"
+        "receipts[0].wait(); print('begun', flush=True); time.sleep(60)\n"
+    )
+    path = tmp_path / "r.sqlite"
+    root = Path(__file__).resolve().parents[2]
+    giver = subprocess.Popen([sys.executable, "-c", script, str(path)], cwd=root, stdout=subprocess.PIPE)
+    assert giver.stdout is not None
+    assert giver.stdout.readline() == b"begun\n"
+    giver.kill()
+    giver.communicate()
+    with RunStore.open(path) as run:
+        for _ in range(500):
+            if run.counts()["episodes"] == 30:
+                break
+            time.sleep(0.02)
+        assert list(run.episodes()) == [episode(f"e{n}", n) for n in range(30)]
