@@ -2,28 +2,30 @@
 
     subquest bench context --svg context.svg
 
-Peak and total context tokens against the number of hops, of documents per search and of words per document. All systems
-answer the same generated questions over a real index, driven by one oracle (`_oracle.py`); tokens are the scripted
-engine's words. The second part compares APEX with parallel branches to APEX as published, on a model of fixed latency.
+Peak and total context tokens against the number of hops, of documents a search and of words a document. All systems
+answer the same questions of a generated world over a real index, driven by one oracle (`_world_oracle.py`), a function
+of the visible context; tokens are the scripted engine's words, figures are means over questions. The second part
+compares APEX with parallel branches to APEX as published, on a model of fixed latency.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from _oracle import oracle, question, world
 from _plot import Line, Panel, svg
+from _world_oracle import Oracle, cut, findable, world
 
 from subquest.engine.scripted import Context, ScriptedEngine
-from subquest.record import Document, Episode
+from subquest.record import Document, Episode, Question
 from subquest.retrieval import Index
 from subquest.systems import registry
 
@@ -31,44 +33,51 @@ HOPS = (1, 2, 3, 4, 5, 6, 7, 8)
 TOP_K = (3, 5, 10, 20, 30)
 WORDS = (50, 100, 200, 400, 800)
 BASE_HOPS, BASE_K, BASE_WORDS = 4, 3, 100
-CHAINS = 40
-"""Enough that every relation stands in more articles than the largest top-k asks for."""
+ARTICLES, QUESTIONS = 1600, 1500
+SAMPLE = 5
+"""Questions of each number of hops: such that one search for each step finds its article among the first three."""
 MONOLITH = "autorefine"
-SYSTEMS = (MONOLITH, "coda", "decor", "apex")
+SYSTEMS = (MONOLITH, "coda", "decor", "apex", "hira")
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What one episode took."""
+    """What a system took for the questions of one point, on average."""
 
     system: str
     hops: int
     k: int
     words: int
-    total: int
+    total: float
     """Tokens read and written over all model calls, cached ones included."""
-    peaks: dict[str, int]
+    peaks: Mapping[str, float]
     """Longest context of each role."""
 
     @property
-    def peak(self) -> int:
+    def peak(self) -> float:
         return max(self.peaks.values())
 
 
 def settings(system: str, hops: int, k: int, words: int) -> dict[str, Any]:
-    """Room for as many steps as the question has; documents are never cut."""
+    """Room for as many steps as the question has; documents are never cut (HiRA's expert reads snippets)."""
+    if system == "hira":
+        return {"k": k, "experts": "search", "subtasks": hops, "tool_tokens": 2 * k * words, "egress": "private"}
     room: dict[str, Any] = {"k": k, "document_tokens": 2 * words}
-    if system == "apex":
-        return {**room, "steps": hops}
-    return {**room, "turns": hops + 1}
+    return {**room, "steps": hops} if system == "apex" else {**room, "turns": hops + 1}
 
 
-def measure(system: str, index: Index, text: str, answer: str, hops: int, k: int, words: int) -> Reading:
-    episode = registry.get(system)(ScriptedEngine(oracle), index, **settings(system, hops, k, words)).ask(text)
-    if episode.answer != answer or episode.errors:
-        raise AssertionError(f"{system} answered {episode.answer!r}, not {answer!r}: {episode.errors}")
-    usage = episode.usage
-    return Reading(system, hops, k, words, usage.prompt_tokens + usage.completion_tokens, _peaks(episode))
+def measure(
+    system: str, index: Index, questions: Sequence[Question], oracle: Oracle, hops: int, k: int, words: int
+) -> Reading:
+    agent = registry.get(system)(ScriptedEngine(oracle), index, **settings(system, hops, k, words))
+    episodes = [agent.ask(question) for question in questions]
+    for episode in episodes:
+        if episode.answer not in episode.question.answers or episode.errors:
+            raise AssertionError(f"{system} answered {episode.answer!r} to {episode.question}: {episode.errors}")
+    peaks = [_peaks(episode) for episode in episodes]
+    totals = [e.usage.prompt_tokens + e.usage.completion_tokens for e in episodes]
+    mean = {role: round(statistics.fmean(p[role] for p in peaks), 1) for role in peaks[0]}
+    return Reading(system, hops, k, words, round(statistics.fmean(totals), 1), mean)
 
 
 def _peaks(episode: Episode) -> dict[str, int]:
@@ -78,19 +87,47 @@ def _peaks(episode: Episode) -> dict[str, int]:
     return peaks
 
 
-def sweep(hops: Sequence[int], top_k: Sequence[int], words: Sequence[int], chains: int = CHAINS) -> list[Reading]:
-    """Each axis for itself, the others at their base."""
+def sweep(
+    hops: Sequence[int],
+    top_k: Sequence[int],
+    words: Sequence[int],
+    *,
+    articles: int = ARTICLES,
+    questions: int = QUESTIONS,
+    sample: int = SAMPLE,
+) -> list[Reading]:
+    """Each axis for itself, the others at their base; the questions of one number of hops are the same everywhere."""
     points = [(h, BASE_K, BASE_WORDS) for h in hops]
     points += [(BASE_HOPS, k, BASE_WORDS) for k in top_k] + [(BASE_HOPS, BASE_K, w) for w in words]
+    documents, asked = world(7, articles, questions, sorted({*hops, BASE_HOPS}))
     readings: list[Reading] = []
     with tempfile.TemporaryDirectory() as folder:
-        for length in sorted({w for _, _, w in points}):
-            documents = world(7, chains, length)
-            with Index.build(Path(folder) / str(length), documents) as index:
-                for h, k, _ in (p for p in dict.fromkeys(points) if p[2] == length):
-                    text, answer = question(documents, 0, h)
-                    readings += [measure(system, index, text, answer, h, k, length) for system in SYSTEMS]
-    return sorted(readings, key=lambda r: points.index((r.hops, r.k, r.words)))
+        indexes = {w: Index.build(Path(folder) / str(w), cut(documents, w)) for w in {w for _, _, w in points}}
+        try:
+            chosen = {h: _chosen(asked, h, points, indexes, sample) for h in {h for h, _, _ in points}}
+            oracle = Oracle([question for some in chosen.values() for question in some])
+            for h, k, w in dict.fromkeys(points):
+                readings += [measure(system, indexes[w], chosen[h], oracle, h, k, w) for system in SYSTEMS]
+        finally:
+            for index in indexes.values():
+                index.close()
+    return readings
+
+
+def _chosen(
+    asked: Sequence[Question],
+    hops: int,
+    points: Sequence[tuple[int, int, int]],
+    indexes: Mapping[int, Index],
+    count: int,
+) -> list[Question]:
+    """Questions of so many hops whose facts can be found at every point where they are asked."""
+    lengths = sorted({w for h, _, w in points if h == hops})
+    fitting = (q for q in asked if q.hops == hops and all(findable(q, indexes[w], BASE_K) for w in lengths))
+    chosen = [question for question, _ in zip(fitting, range(count), strict=False)]
+    if len(chosen) < count:
+        raise AssertionError(f"only {len(chosen)} questions of {hops} hops can be found; make a larger world")
+    return chosen
 
 
 BRANCHES = ("north", "south", "east", "west")
@@ -136,8 +173,8 @@ def parallel_seconds(latency: float, *, parallel: bool, repeats: int = 3) -> flo
 def table(readings: Sequence[Reading]) -> str:
     lines = [f"{'hops':>4} {'k':>3} {'words':>5}  {'system':<11} {'peak':>7} {'total':>8}  peak of each role"]
     for r in readings:
-        roles = ", ".join(f"{role} {peak}" for role, peak in r.peaks.items())
-        lines.append(f"{r.hops:>4} {r.k:>3} {r.words:>5}  {r.system:<11} {r.peak:>7} {r.total:>8}  {roles}")
+        roles = ", ".join(f"{role} {peak:.0f}" for role, peak in r.peaks.items())
+        lines.append(f"{r.hops:>4} {r.k:>3} {r.words:>5}  {r.system:<11} {r.peak:>7.0f} {r.total:>8.0f}  {roles}")
     return "\n".join(lines)
 
 
@@ -184,7 +221,7 @@ def main(argv: list[str]) -> dict[str, Any]:
     ratios["apex sequential/parallel, 4 branches"] = sequential / parallel
     figures = {
         "readings": [
-            {"system": r.system, "hops": r.hops, "k": r.k, "words": r.words, "total": r.total, "peaks": r.peaks}
+            {"system": r.system, "hops": r.hops, "k": r.k, "words": r.words, "total": r.total, "peaks": dict(r.peaks)}
             for r in readings
         ],
         "apex seconds": {"sequential": sequential, "parallel": parallel, "latency": args.latency},

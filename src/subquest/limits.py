@@ -54,9 +54,9 @@ class Budget:
     def child(self, name: str, limits: Limits) -> Budget:
         return Budget(name, limits, self)
 
-    def spend(self, usage: Usage) -> None:
-        """Count one finished model turn here and above."""
-        self.turns += 1
+    def spend(self, usage: Usage, *, turns: int = 1) -> None:
+        """Count one finished model turn here and above; calls that are no turn of the role are spent with 0 turns."""
+        self.turns += turns
         node: Budget | None = self
         while node is not None:
             node.tokens += usage.prompt_tokens - usage.cached_tokens + usage.completion_tokens

@@ -27,24 +27,26 @@ def bench() -> ModuleType:
 
 @pytest.fixture(scope="module")
 def readings(bench: ModuleType) -> dict:
-    found = bench.sweep((1, 3, 6), (3, 8), (100, 300), chains=10)
+    found = bench.sweep((1, 3, 6), (3, 8), (100, 300), articles=800, questions=600, sample=3)
     return {(r.system, r.hops, r.k, r.words): r for r in found}
 
 
-@pytest.mark.parametrize("system", ["coda", "decor", "apex"])
+@pytest.mark.parametrize("system", ["coda", "decor", "apex", "hira"])
 def test_planner_peak_is_independent_of_document_length_and_of_top_k(readings: dict, system: str) -> None:
     peaks = {readings[system, 4, k, words].peaks["planner"] for k, words in ((3, 100), (3, 300), (8, 100))}
     assert len(peaks) == 1
 
 
-@pytest.mark.parametrize(("system", "role"), [("coda", "executor"), ("decor", "filter")])
+@pytest.mark.parametrize(("system", "role"), [("coda", "executor"), ("decor", "filter"), ("hira", "search")])
 def test_executor_peak_is_independent_of_hops(readings: dict, system: str, role: str) -> None:
-    assert len({readings[system, hops, 3, 100].peaks[role] for hops in (1, 3, 6)}) == 1
+    """Sub-questions and titles differ in length by some words; a document has a hundred."""
+    peaks = [readings[system, hops, 3, 100].peaks[role] for hops in (1, 3, 6)]
+    assert max(peaks) - min(peaks) < 25
 
 
 def test_the_apex_executor_grows_with_hops_by_known_answers_alone(readings: dict) -> None:
     first, last = (readings["apex", hops, 3, 100].peaks["executor"] for hops in (1, 6))
-    assert 0 < last - first <= 5 * 12  # five more known answers of a line each, and never a document of 100 words
+    assert 0 < last - first < 95  # five more known answers of a line each, and never a document of 100 words
 
 
 def test_the_monolith_grows_with_everything(readings: dict) -> None:
@@ -54,7 +56,30 @@ def test_the_monolith_grows_with_everything(readings: dict) -> None:
     assert peak(6, 3, 100) > 1.8 * peak(3, 3, 100) > 1.8 * 1.8 * peak(1, 3, 100)
     assert peak(4, 8, 100) > 2 * peak(4, 3, 100)
     assert peak(4, 3, 300) > 2 * peak(4, 3, 100)
-    assert peak(6, 3, 100) > 4 * readings["coda", 6, 3, 100].peak
+    assert peak(6, 3, 100) > 3.5 * readings["coda", 6, 3, 100].peak
+
+
+def test_the_oracle_is_a_function_of_the_visible_context(bench: ModuleType) -> None:
+    """The same context gives the same step, whoever asks; a fact that is not shown is not known."""
+    from _world_oracle import Oracle, facts_of, world
+
+    from subquest.engine.base import Message
+    from subquest.engine.scripted import Context
+
+    _, questions = world(3, 320, 40, (2,))
+    question, oracle = questions[0], Oracle(questions)
+    first, second = facts_of(question)
+    prompt = Message("system", "Plan. <task>sub-question</task> or <answer>answer</answer>")
+    asked = Message("user", f"Question: {question.question}")
+
+    def step(*told: str) -> str:
+        messages = [prompt, asked, *(Message("user", text) for text in told)]
+        return oracle(Context(tuple(messages), "whoever", len(told)))
+
+    assert step() == f"<task>{first.question}</task>"
+    assert step(f"Doc 1(Title: {second.title}) {first.answer}") == f"<task>{first.question}</task>"
+    assert step(f"Doc 1(Title: {first.title}) {first.answer}") == f"<task>{second.question}</task>"
+    assert step(first.note, second.note) == f"<answer>{second.answer}</answer>"
 
 
 def test_the_plot_is_a_picture_with_a_line_for_each_system(bench: ModuleType, readings: dict) -> None:

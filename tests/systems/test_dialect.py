@@ -1,9 +1,13 @@
 """Dialects of the user's own, and the simulated search."""
 
+from pathlib import Path
+
 import pytest
 
+from subquest.cache import Cache, CachedSearch
 from subquest.engine.scripted import ScriptedEngine
 from subquest.errors import EngineUnavailable, SearchError, UsageError
+from subquest.limits import Limits
 from subquest.record import Document
 from subquest.systems.baselines.agent import SearchAgent
 from subquest.systems.baselines.dialect import DIALECTS, find_dialect
@@ -112,3 +116,25 @@ def test_zerosearch_runs_against_it() -> None:
     episode = ZeroSearch(ScriptedEngine(["<search>where</search>", "<answer>Kestel</answer>"]), search).ask("Where?")
     assert "<information>Doc 1(Title: where) It was Kestel.\n</information>" in episode.trajectories[0].text
     assert episode.evidence[0].quote == "It was Kestel."
+    assert episode.usage.model_calls == 3  # two turns of the agent and one of the simulator
+    assert episode.trajectories[0].usage.model_calls == 2
+    assert episode.usage.completion_tokens > episode.trajectories[0].usage.completion_tokens
+
+
+def test_a_simulator_spends_from_the_episodes_budget() -> None:
+    search = SimulatedSearch(ScriptedEngine(lambda context: "Doc 1: Nothing."))
+    agent = ZeroSearch(
+        ScriptedEngine(lambda context: f"<search>q{context.turn}</search>"), search, limits=Limits(calls=4)
+    )
+    episode = agent.ask("Where?")
+    assert (episode.forced, episode.usage.searches, episode.usage.model_calls) == (True, 2, 5)  # the fifth is forced
+
+
+def test_searches_from_the_cache_are_counted(tmp_path: Path) -> None:
+    class Named(FakeSearch):
+        identity = {"fake": 1}  # noqa: RUF012
+
+    cached = CachedSearch(Named(), Cache(tmp_path / "calls.sqlite"))
+    replies = ["<search>Orvane Bridge</search>", "<answer>Kestel</answer>"]
+    counts = [ZeroSearch(ScriptedEngine(replies), cached).ask("Where?").usage.cache_hits for _ in range(2)]
+    assert counts == [0, 1]

@@ -174,6 +174,8 @@ class Run:
                 self.events.emit("retry", place, where="search", message=str(error), attempt=attempt, wait=wait)
                 await asyncio.sleep(wait)
         for query, hits in zip(queries, results, strict=True):
+            if type(hits) is not list:
+                self._charge(hits, context)
             self.documents.update((hit.document.id, hit.document) for hit in hits)
             shown = [
                 {"id": h.document.id, "title": h.document.title, "text": h.document.text, "score": round(h.score, 6)}
@@ -181,6 +183,15 @@ class Run:
             ]
             self.events.emit("documents", place, query=query, hits=shown)
         return results
+
+    def _charge(self, hits: list[Hit], context: Context | None) -> None:
+        """What a search cost beyond itself: hits of the cache, model calls of a search that a model plays."""
+        if getattr(hits, "cached", False):
+            (context or self).usage += Usage(cache_hits=1)
+        usage: Usage | None = getattr(hits, "usage", None)
+        if usage is not None:
+            self.usage += usage
+            (context or self).budget.spend(usage, turns=0)
 
     def fail(self, where: str, error: Exception | str, context: Context | None = None, *, fatal: bool = False) -> None:
         """Record a failure on the trace."""

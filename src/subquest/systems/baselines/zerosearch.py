@@ -10,13 +10,13 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import ClassVar
 
 from ...engine import Engine, Sampling
 from ...errors import EngineError, SearchError, UsageError
-from ...record import Document, Hit
+from ...record import Document, Hit, Usage
 from ..prompting import FOLDER, Prompts
 from .agent import SearchAgent
 from .dialect import ZEROSEARCH, Dialect
@@ -27,6 +27,14 @@ _START = re.compile(r"^\s*(?:Doc(?:ument)?\s*\d+\s*[:.)]|\d+\s*[:.)])\s*", re.IG
 class ZeroSearch(SearchAgent):
     name: ClassVar[str] = "zerosearch"
     own_dialect: ClassVar[Dialect] = ZEROSEARCH
+
+
+class SimulatedHits(list[Hit]):
+    """Documents that a model wrote, and what that took; the runtime adds it to the episode's usage and budget."""
+
+    def __init__(self, hits: Iterable[Hit], usage: Usage) -> None:
+        super().__init__(hits)
+        self.usage = usage
 
 
 class SimulatedSearch:
@@ -66,7 +74,8 @@ class SimulatedSearch:
         except EngineError as error:
             raise SearchError(f"the simulated search failed: {error}") from error
         texts = [text.strip() for text in _START.split(generation.text) if text.strip()]
-        return [
+        hits = (
             Hit(Document(f"simulated:{number:08x}:{at}", query, text, {"simulated": kind}), 1 / at)
             for at, text in enumerate(texts[:k], 1)
-        ]
+        )
+        return SimulatedHits(hits, generation.usage)
