@@ -82,6 +82,28 @@ def test_references_are_filled_in() -> None:
     assert [f.task for f in facts_of(question)] == ["Who made A?", "Where was B born?"]
 
 
+def test_a_question_without_a_plan_is_one_step() -> None:
+    assert facts_of(Question("q", "Who?", ("A",), supporting_titles=("T",))) == [Fact("Who?", "A", "")]
+
+
+@pytest.mark.parametrize(
+    ("answer", "results", "reckoning"),
+    [
+        ("21", ("1961", "1982"), "1982 - 1961 = 21"),
+        ("56", ("October 28, 1916", "23 February 1973"), "1973 - 1916 = 57, less 1 before the day: 56"),
+        ("no", ("1,037 metres", "98 metres"), "98 < 1037"),
+        ("Ann", ("Ann and Bo", "3 May 1901", "4 May 1880"), "1880 < 1901"),
+        ("Ann", ("Ann", "3 May 1901", "4 May 1901"), ""),
+        ("7", ("1961", "1982"), ""),
+    ],
+)
+def test_numbers_are_reckoned_with(answer: str, results: tuple[str, ...], reckoning: str) -> None:
+    steps = tuple(Step(f"Step {'abc'[n]}?", r) for n, r in enumerate(results))
+    question = Question("q", "?", (answer,), decomposition=steps, type="temporal")
+    thought = Reader(question, facts_of(question)).conclusion()
+    assert thought.removesuffix("</think>").endswith(f"{results[-1]}; {reckoning}" if reckoning else results[-1])
+
+
 def test_a_passage_that_is_not_there_is_not_read() -> None:
     fact = Fact("Where was Mila Torrun born?", "Kestel", "Mila Torrun")
     reader = Reader(Question("q", "?", ("Kestel",)), [fact])
@@ -97,6 +119,7 @@ def test_a_passage_that_is_not_there_is_not_read() -> None:
         (Question("q", "?", ("A",)), "no gold plan"),
         (Question("q", "?", (), decomposition=(Step("x", "y"),)), "no gold answer"),
         (Question("q", "?", ("A",), decomposition=(Step("x"),)), "no gold plan"),
+        (Question("q", "?", ("yes",), supporting_titles=("T",)), "no gold plan"),
     ],
 )
 def test_questions_that_cannot_be_taught_are_named(question: Question, reason: str) -> None:

@@ -8,7 +8,7 @@ import transformers
 
 from subquest.engine.torch.loader import Source
 from subquest.train.batch import Batch
-from subquest.train.lora import LoraSettings, adapter_of, load_adapter_into, save_adapter, settings_of
+from subquest.train.lora import LoraSettings, adapter_of, load_adapter_into, lora_layers, save_adapter, settings_of
 from subquest.train.loss import Layout
 from subquest.train.policy import Policy
 
@@ -112,6 +112,40 @@ def test_adapter_starts_as_the_base_and_can_be_switched_off() -> None:
     assert (policy(batch).logprobs - base).abs().max() > 1e-2
     with policy.reference():
         torch.testing.assert_close(policy(batch).logprobs, base, atol=2e-5, rtol=1e-5)
+
+
+def test_the_reference_is_the_adapter_that_training_started_from() -> None:
+    model, batch = tiny("llama"), packed(5, 8)
+    policy = Policy(source(model), lora=LoraSettings(rank=4))
+    with torch.no_grad():
+        for p in policy.trained().values():
+            p.normal_(std=0.3)
+    start = policy(batch).logprobs.detach()
+    policy.keep_reference()
+    with torch.no_grad():
+        for p in policy.trained().values():
+            p.add_(0.1)
+    moved = policy(batch).logprobs.detach()
+    with policy.reference():
+        torch.testing.assert_close(policy(batch).logprobs, start)
+    torch.testing.assert_close(policy(batch).logprobs, moved)
+    assert (moved - start).abs().max() > 1e-2
+
+
+def test_merged_and_thin_products_are_the_same_layer() -> None:
+    policy, batch = Policy(source(tiny("qwen2")), lora=LoraSettings(rank=4)), packed(5, 8)
+    with torch.no_grad():
+        for p in policy.trained().values():
+            p.normal_(std=0.1)
+    results = []
+    for merged in (True, False):
+        for _, layer in lora_layers(policy):
+            layer.merged = merged
+        policy.zero_grad()
+        logprobs = policy(batch).logprobs
+        logprobs.sum().backward()
+        results.append((logprobs.detach(), {n: p.grad.clone() for n, p in policy.trained().items()}))
+    torch.testing.assert_close(results[0], results[1], atol=1e-4, rtol=1e-4)
 
 
 def test_adapter_files_round_trip_and_merge(tmp_path: Path) -> None:

@@ -30,8 +30,10 @@ SHOWN = (
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("recipe", type=Path, help="a recipe in TOML; recipes/ has the papers'")
-    parser.add_argument(
-        "--out", required=True, type=Path, metavar="RUN", help="the run's folder; the same command resumes it"
+    place = parser.add_mutually_exclusive_group(required=True)
+    place.add_argument("--out", type=Path, metavar="RUN", help="the run's folder; the same command resumes it")
+    place.add_argument(
+        "--prepare", type=Path, metavar="FILE", help="write the gold traces that the recipe trains on and stop"
     )
     parser.add_argument(
         "--minutes", type=float, metavar="M", help="stop with a checkpoint before so many minutes are over"
@@ -46,12 +48,16 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     from ..train.guards import Collapsed
     from ..train.recipe import load_recipe
-    from ..train.start import train
+    from ..train.start import prepare, train
 
     recipe = load_recipe(args.recipe, dict(_override(pair) for pair in args.set))
 
     def say(text: str) -> None:
         print(text, file=sys.stderr, flush=True)
+
+    if args.prepare:
+        say(prepare(recipe, args.prepare))
+        return 0
 
     def watch(step: int, figures: Mapping[str, float]) -> None:
         if args.json:

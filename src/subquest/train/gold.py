@@ -24,6 +24,9 @@ _QUESTION_WORDS = frozenset(
     | {"did", "does", "the", "a", "an"}
 )
 
+_YEAR = re.compile(r"\b\d{4}\b")
+_COUNT = re.compile(r"^\d[\d,]*")
+
 CONCLUDED_FROM_SEVERAL = frozenset({"comparison", "bridge-comparison", "temporal", "superlative", "intersection"})
 """Question types whose answer is worked out from several results rather than being the last of them."""
 QUERIES = 2
@@ -39,7 +42,14 @@ class Fact(NamedTuple):
 
 
 def facts_of(question: Question) -> list[Fact]:
-    """The plan's steps, `#n` replaced by the answer of step n."""
+    """The plan's steps, `#n` replaced by the answer of step n.
+
+    A question without a plan is one step by itself: it can be learnt from where one search brings its answer. Not so
+    where the answer is yes or no, which no passage states.
+    """
+    if not question.decomposition and question.answers and question.supporting_titles:
+        answer = question.answers[0]
+        return [] if answer.lower() in ("yes", "no") else [Fact(question.question, answer, "")]
     answers = [step.answer for step in question.decomposition]
 
     def fill(match: re.Match[str]) -> str:
@@ -73,12 +83,20 @@ def teacher_for(system: str, question: Question) -> Teacher | str:
     return kinds[system](question, facts)
 
 
+def _number(text: str) -> int | None:
+    """The year of a date, or the number that a quantity begins with."""
+    found = _YEAR.search(text) or _COUNT.search(text)
+    return int(found[0].replace(",", "")) if found else None
+
+
 class Reader:
     """What all teachers can do: find a fact in the documents that the model sees, and think of queries."""
 
     def __init__(self, question: Question, facts: list[Fact]) -> None:
         self.question, self.facts = question, facts
         self.answer = question.answers[0]
+        plan = [step.question for step in question.decomposition] or [fact.task for fact in facts]
+        self.steps = [f"{n}. {task}" for n, task in enumerate(plan, 1)]
 
     def read(self, fact: Fact, text: str) -> str | None:
         """The sentence of the supporting passage that states the fact; None where the passage is not there.
@@ -112,10 +130,23 @@ class Reader:
 
     def conclusion(self) -> str:
         """The thought before the final answer: the results it is worked out from."""
-        if self.question.type not in CONCLUDED_FROM_SEVERAL:
+        if self.question.type.replace("_", "-") not in CONCLUDED_FROM_SEVERAL:
             return ""
         results = "; ".join(f"{fact.task.rstrip('?')}: {fact.answer}" for fact in self.facts)
-        return f"<think>{results}</think>"
+        return f"<think>{results}{self._reckoning()}</think>"
+
+    def _reckoning(self) -> str:
+        """The step from numbers to the answer, written out: a small model that must jump it guesses."""
+        numbers = [n for fact in self.facts if (n := _number(fact.answer)) is not None]
+        if len(numbers) < 2:
+            return ""
+        small, *_, large = sorted(numbers)
+        if self.answer.isdigit():
+            gap, wanted = large - small, int(self.answer)
+            if len(numbers) > 2 or gap not in (wanted, wanted + 1):
+                return ""
+            return f"; {large} - {small} = {gap}" + ("" if gap == wanted else f", less 1 before the day: {wanted}")
+        return "; " + " < ".join(map(str, sorted(numbers))) if len(set(numbers)) == len(numbers) else ""
 
     def fact_for(self, task: str) -> Fact:
         """The step a context was opened for."""
@@ -131,8 +162,7 @@ class CodaTeacher(Reader):
             return f"{self.conclusion()}<answer>{self.answer}</answer>"
         thought = ""
         if turn == 0 and len(self.facts) > 1:
-            steps = " ".join(f"{n}. {s.question}" for n, s in enumerate(self.question.decomposition, 1))
-            thought = f"<think>{steps}</think>"
+            thought = f"<think>{' '.join(self.steps)}</think>"
         return f"{thought}<task>{self.facts[turn].task}</task>"
 
     def _execute(self, view: View) -> str:
@@ -159,8 +189,7 @@ class AgentTeacher(Reader):
         refines = "<refine>" in view.prompt
         note = ""
         if view.turn == 0:
-            steps = " ".join(f"{n}. {s.question}" for n, s in enumerate(self.question.decomposition, 1))
-            note = f"<think>{steps}</think>"
+            note = f"<think>{' '.join(self.steps)}</think>"
         else:
             found = self.read(self.facts[self._at], view.last)
             if found is None:
@@ -198,8 +227,8 @@ class DecorTeacher(Reader):
 class ApexTeacher(Reader):
     def reply(self, view: View) -> str:
         if view.role == "planner":
-            steps = "\n".join(f"{n}. {s.question}" for n, s in enumerate(self.question.decomposition, 1))
-            return f"<plan>\n{steps}\n</plan>"
+            plan = "\n".join(self.steps)
+            return f"<plan>\n{plan}\n</plan>"
         if view.role == "synthesizer":
             return f"{self.conclusion()}<answer>{self.answer}</answer>"
         return self._execute(view)

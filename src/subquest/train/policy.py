@@ -7,7 +7,8 @@ transformers gives them, so state dicts, adapters and the rollout engine's weigh
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import functools
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -53,7 +54,8 @@ class Attention(nn.Module):
         q, k, v = (p(x).unflatten(-1, (-1, self.head_size)) for p in projections)  # [T, heads, d] each
         if self.q_norm is not None and self.k_norm is not None:
             q, k = self.q_norm(q), self.k_norm(k)
-        attended = attend(rotate(q, *rotary), rotate(k, *rotary), v, packing, self.softmax_scale)
+        turn = _fused(rotate, x)
+        attended = attend(turn(q, *rotary), turn(k, *rotary), v, packing, self.softmax_scale)
         out: Tensor = self.o_proj(attended.flatten(-2))
         return out
 
@@ -66,7 +68,7 @@ class FeedForward(nn.Module):
         self.down_proj = nn.Linear(a.inner, a.width, bias=False)
 
     def forward(self, x: Tensor) -> Tensor:
-        out: Tensor = self.down_proj(F.silu(self.gate_proj(x)) * self.up_proj(x))
+        out: Tensor = self.down_proj(_fused(gated, x)(self.gate_proj(x), self.up_proj(x)))
         return out
 
 
@@ -140,14 +142,14 @@ class Policy(nn.Module):
                         setattr(block, target, LoraLinear(getattr(block, target), settings))
 
     def keep_reference(self) -> None:
-        """Remember the weights as they are, so that `reference` can go back to them. An adapter needs no copy."""
-        if self.lora is None:
-            self._kept = {name: p.detach().clone() for name, p in self.named_parameters()}
+        """Remember what is trained as it is now, so that `reference` can go back to it: an adapter that reinforcement
+        learning starts from, or all weights."""
+        self._kept = {name: p.detach().clone() for name, p in self.trained().items()}
 
     @contextmanager
     def reference(self) -> Iterator[None]:
-        """The policy that training started from: the adapter off, or the weights that were kept."""
-        layers = [layer for _, layer in lora_layers(self)]
+        """The policy that training started from: what was kept, else the base model (the adapter off)."""
+        layers = [] if self._kept else [layer for _, layer in lora_layers(self)]
         for layer in layers:
             layer.enabled = False
         self._swap_kept()
@@ -194,7 +196,22 @@ class Policy(nn.Module):
         return {"state": {name: p.detach() for name, p in self.named_parameters()}}
 
 
+def gated(gate: Tensor, up: Tensor) -> Tensor:
+    return F.silu(gate) * up
+
+
 def rotate(x: Tensor, cosines: Tensor, sines: Tensor) -> Tensor:
     """Rotary position embedding; the two halves of a head are the two parts of each complex number."""
     first, second = x.float().chunk(2, -1)
     return torch.cat([first * cosines - second * sines, second * cosines + first * sines], -1).to(x.dtype)
+
+
+def _fused(function: Callable[..., Tensor], x: Tensor) -> Callable[..., Tensor]:
+    """On CUDA, the function compiled into one pass over memory forth and one back; elsewhere as it is."""
+    return _compiled(function) if x.is_cuda else function
+
+
+@functools.cache
+def _compiled(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    compiled: Callable[..., Tensor] = torch.compile(function, dynamic=True, fullgraph=True)
+    return compiled

@@ -48,6 +48,8 @@ class DataPart:
     """Use only the first so many questions; 0 uses all."""
     weight: float = 1.0
     """Relative share among the sources."""
+    systems: tuple[str, ...] = ()
+    """SFT: the systems whose protocols are taught on this source; the recipe's where empty."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +117,8 @@ class Recipe:
     """Settings of the system."""
     systems: tuple[str, ...] = ()
     """SFT: the systems whose protocols are taught; `system` alone where empty."""
+    traces: tuple[str, ...] = ()
+    """SFT: files of prepared traces (`subquest train RECIPE --prepare FILE`), read instead of making them anew."""
     dev: tuple[DataPart, ...] = ()
     """Held-out questions; the best checkpoint is chosen on them."""
     reward: str = ""

@@ -8,26 +8,17 @@ from __future__ import annotations
 
 import math
 import time
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
-from multiprocessing import get_context
 from typing import Any
 
-from .. import sync
-from ..engine.chat import chat_format
-from ..engine.torch.loader import Source
-from ..engine.torch.tokens import Vocabulary
-from ..errors import DataError
-from ..record import Episode, Question
+from ..record import Question
 from ..systems.base import System
-from .batch import Rollout, pack
 from .evaluation import Evaluator
 from .optimise import Optimiser
 from .policy import Policy
-from .recipe import DataPart, Recipe
 from .run import TrainRun
 from .stream import Stream
+from .traces import TraceSet
 
 
 class SFTTrainer:
@@ -39,7 +30,7 @@ class SFTTrainer:
         policy: Policy,
         engine: Any,
         greedy: System[Any],
-        traces: Sequence[Episode],
+        traces: TraceSet,
         dev: Sequence[Question],
         *,
         watch: Callable[[int, Mapping[str, float]], None] | None = None,
@@ -47,7 +38,8 @@ class SFTTrainer:
         recipe = run.recipe
         o = recipe.optimiser
         self.run, self.recipe, self.policy, self.engine = run, recipe, policy, engine
-        self.traces = Stream(traces, recipe.seed)
+        self.traces = traces
+        self.order = Stream(range(len(traces)), recipe.seed)
         self.steps = min(o.steps, math.ceil(o.epochs * len(traces) / o.batch))
         self.optimiser = Optimiser(policy, o, self.steps)
         self.evaluator = Evaluator(run, policy, greedy, dev)
@@ -55,11 +47,11 @@ class SFTTrainer:
         self._watch = watch
         state = run.checkpoints.load_latest(policy, self.optimiser)
         if state is not None:
-            self.step, self.traces.position = state["step"], state["position"]
+            self.step, self.order.position = state["step"], state["position"]
             self.evaluator.best = state["best"]
 
     def save(self) -> None:
-        state = {"position": self.traces.position, "best": self.evaluator.best}
+        state = {"position": self.order.position, "best": self.evaluator.best}
         self.run.checkpoints.save(self.step, self.policy, self.optimiser, state)
 
     async def train(self) -> None:
@@ -80,9 +72,7 @@ class SFTTrainer:
 
     def one_step(self) -> dict[str, float]:
         start = time.monotonic()
-        batch = self.traces.take(self.recipe.optimiser.batch)
-        rollouts = [Rollout(e, {t.id: 1.0 for t in e.trajectories}) for e in batch]
-        packed = pack(rollouts, aggregation="token-mean")
+        packed = self.traces.batch(self.order.take(self.recipe.optimiser.batch))
         stepped = self.optimiser.sft_step(packed)
         seconds = time.monotonic() - start
         return {
@@ -91,47 +81,7 @@ class SFTTrainer:
             "learned_tokens": stepped.figures["tokens"],
             "packed": float(packed.token_ids.numel()),
             "tokens_per_second": packed.token_ids.numel() / seconds,
-            "epoch": self.traces.epoch,
+            "epoch": self.order.epoch,
             "learning_rate": self.optimiser.schedule.rate(self.optimiser.step_count - 1),
             "seconds": seconds,
         }
-
-
-def gold_traces(recipe: Recipe, source: Source, *, workers: int = 1) -> tuple[list[Episode], Counter[str]]:
-    """Traces of every source in every system's protocol, and why some questions gave none.
-
-    Sources are worked on side by side: each is generated, indexed and traced in a process of its own.
-    """
-    systems = recipe.systems or (recipe.system,)
-    jobs = [(part, system) for part in recipe.data for system in systems]
-    arguments = [(part, system, recipe, source.tokenizer, source.architecture.vocabulary) for part, system in jobs]
-    if workers > 1 and len(jobs) > 1:
-        # fresh processes: a fork would copy locks that threads of this one may hold
-        with ProcessPoolExecutor(min(workers, len(jobs)), mp_context=get_context("spawn")) as pool:
-            found = list(pool.map(_traces, *zip(*arguments, strict=True)))
-    else:
-        found = [_traces(*a) for a in arguments]
-    episodes = [e for part, _ in found for e in part]
-    rejected = sum((reasons for _, reasons in found), Counter[str]())
-    if not episodes:
-        raise DataError(f"no question gave a gold trace: {dict(rejected)}")
-    return episodes, rejected
-
-
-def _traces(
-    part: DataPart, system: str, recipe: Recipe, tokenizer: Any, size: int
-) -> tuple[list[Episode], Counter[str]]:
-    import tempfile
-    from pathlib import Path
-
-    from .data import load_material, open_search
-    from .teacher import make_traces
-
-    material = load_material([part])
-    vocabulary = Vocabulary(tokenizer, size)
-    chat = chat_format(tokenizer.chat_template or "", bos=tokenizer.bos_token or "", eos=tokenizer.eos_token or "")
-    settings = dict(recipe.settings) if system == recipe.system else {}
-    with tempfile.TemporaryDirectory() as folder, open_search(material.documents, Path(folder)) as search:
-        making = make_traces(system, material.questions, search, vocabulary, chat, k=recipe.k, **settings)
-        traces = sync.run(making)
-    return [e.without_events() for e in traces.episodes], traces.rejected

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import torch
 
+from ..errors import UsageError
 from ..rewards import load as load_reward
 from .data import Material, load_material, open_search
 from .recipe import Recipe
 from .rl import RLTrainer
 from .run import TrainRun
 from .setup import load_source, make_engine, make_policy, make_system
-from .sft import SFTTrainer, gold_traces
+from .sft import SFTTrainer
 from .stream import Stream
+from .traces import gold_traces
 
 Watch = Callable[[int, Mapping[str, float]], None]
 
@@ -44,8 +48,8 @@ async def train(
     trainer: SFTTrainer | RLTrainer
     try:
         if recipe.kind == "sft":
-            traces, rejected = gold_traces(recipe, source, workers=os.cpu_count() or 1)
-            say(f"{len(traces)} gold traces; without one: {dict(rejected)}")
+            traces = gold_traces(recipe, source, workers=os.cpu_count() or 1)
+            say(f"gold traces: {dict(traces.made_by)}; questions without one: {dict(traces.rejected)}")
             trainer = SFTTrainer(run, policy, engine, greedy, traces, dev.questions, watch=watch)
         else:
             system = make_system(recipe, engine, search, temperature=recipe.rollout.temperature)
@@ -58,3 +62,18 @@ async def train(
         search.close()
         run.close()
     return run
+
+
+def prepare(recipe: Recipe, file: Path) -> str:
+    """Write the gold traces of a recipe of supervised fine-tuning into a file; returns what was written."""
+    if recipe.kind != "sft":
+        raise UsageError(
+            f"only supervised fine-tuning has gold traces to prepare; {recipe.name} is a recipe of kind rl"
+        )
+    traces = gold_traces(replace(recipe, traces=()), load_source(recipe.model.path), workers=os.cpu_count() or 1)
+    traces.save(file)
+    digest = hashlib.sha256(file.read_bytes()).hexdigest()
+    return (
+        f"{file}: {len(traces)} gold traces {dict(traces.made_by)}, {len(traces.ids)} tokens, {traces.actions.sum()} of"
+        f" them learnt; questions without a trace: {dict(traces.rejected)}; sha256 {digest}"
+    )

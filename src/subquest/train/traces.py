@@ -1,0 +1,201 @@
+"""Gold traces as token arrays: what supervised fine-tuning reads.
+
+An episode of a teacher is kept as the token ids and action masks of its trajectories, nothing else, so that a hundred
+thousand of them fit in memory and in a file. They are made from a recipe's sources, which takes a while, or
+prepared once and read wherever the training runs.
+"""
+
+from __future__ import annotations
+
+import json
+import lzma
+import tempfile
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, field
+from multiprocessing import get_context
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from .. import sync
+from ..engine.chat import chat_format
+from ..engine.torch.loader import Source
+from ..engine.torch.tokens import Vocabulary
+from ..errors import DataError
+from ..record import Episode
+from .batch import Batch
+from .data import load_material, open_search
+from .recipe import DataPart, Recipe
+from .teacher import make_traces
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+FORMAT = "subquest-traces-1"
+
+
+@dataclass(frozen=True, slots=True)
+class TraceSet:
+    """Episodes end to end. E episodes, N trajectories, T tokens."""
+
+    ids: NDArray[np.uint32]
+    """[T]"""
+    actions: NDArray[np.bool_]
+    """[T] whether the teacher wrote the token"""
+    lengths: NDArray[np.int64]
+    """[N] tokens of each trajectory"""
+    counts: NDArray[np.int64]
+    """[E] trajectories of each episode"""
+    rejected: Counter[str] = field(default_factory=Counter)
+    """Questions that gave no trace, by reason."""
+    made_by: Counter[str] = field(default_factory=Counter)
+    """Episodes by system."""
+
+    def __len__(self) -> int:
+        return len(self.counts)
+
+    def batch(self, episodes: Sequence[int]) -> Batch:
+        """The chosen episodes as one packed batch in which every action token weighs the same."""
+        import numpy as np
+        import torch
+
+        from .loss import Layout
+
+        first = np.concatenate([[0], np.cumsum(self.counts)])
+        starts = np.concatenate([[0], np.cumsum(self.lengths)])
+        chosen = [n for e in episodes for n in range(first[e], first[e + 1])]
+        ids = np.concatenate([self.ids[starts[n] : starts[n + 1]] for n in chosen]).astype(np.int64)
+        actions = np.concatenate([self.actions[starts[n] : starts[n + 1]] for n in chosen])
+        lengths = self.lengths[chosen]
+        places = np.flatnonzero(actions)
+        trajectory = np.repeat(np.arange(len(chosen)), lengths)[places]
+        episode = np.repeat(np.arange(len(episodes)), self.counts[list(episodes)])[trajectory]
+        layout = Layout(torch.from_numpy(trajectory), torch.from_numpy(episode), torch.zeros(len(places)).long())
+        return Batch(
+            torch.from_numpy(ids),
+            torch.from_numpy(lengths.copy()),
+            torch.from_numpy(places - 1),
+            layout,
+            torch.ones(len(places)),
+            None,
+            layout.weights("token-mean"),
+            ("teacher",),
+        )
+
+    def save(self, path: Path) -> None:
+        """One compressed file; the many repetitions of prompts and passages cost next to nothing."""
+        import numpy as np
+
+        head = {
+            "format": FORMAT,
+            "tokens": len(self.ids),
+            "lengths": self.lengths.tolist(),
+            "counts": self.counts.tolist(),
+            "rejected": dict(self.rejected),
+            "made_by": dict(self.made_by),
+        }
+        path.parent.mkdir(parents=True, exist_ok=True)
+        filters = [{"id": lzma.FILTER_LZMA2, "preset": 1, "dict_size": 1 << 26}]
+        with lzma.open(path, "wb", filters=filters) as file:
+            file.write(json.dumps(head).encode() + b"\n")
+            file.write(self.ids.astype("<u4" if self.ids.max(initial=0) > 0xFFFF else "<u2").tobytes())
+            file.write(np.packbits(self.actions).tobytes())
+
+    @classmethod
+    def load(cls, path: Path) -> TraceSet:
+        import numpy as np
+
+        try:
+            with lzma.open(path, "rb") as file:
+                head = json.loads(file.readline())
+                body = file.read()
+        except (OSError, lzma.LZMAError, EOFError, ValueError) as error:
+            raise DataError(f"{path} holds no prepared traces: {error}") from None
+        if not isinstance(head, dict) or head.get("format") != FORMAT:
+            raise DataError(f"{path} holds no prepared traces of the form {FORMAT}; prepare them anew")
+        tokens, masks = head["tokens"], -(-head["tokens"] // 8)
+        width = (len(body) - masks) // max(tokens, 1)
+        if width not in (2, 4) or len(body) != tokens * width + masks:
+            raise DataError(f"{path} is cut short; prepare the traces anew")
+        return cls(
+            np.frombuffer(body, f"<u{width}", tokens).astype(np.uint32),
+            np.unpackbits(np.frombuffer(body, np.uint8, masks, tokens * width), count=tokens).astype(np.bool_),
+            np.asarray(head["lengths"], np.int64),
+            np.asarray(head["counts"], np.int64),
+            Counter(head["rejected"]),
+            Counter(head["made_by"]),
+        )
+
+
+def traces_of(episodes: Iterable[Episode], rejected: Counter[str] | None = None) -> TraceSet:
+    """Episodes as arrays; trajectories in which nothing was written are left out."""
+    import numpy as np
+
+    ids: list[Any] = []
+    actions: list[Any] = []
+    counts: list[int] = []
+    made_by: Counter[str] = Counter()
+    for episode in episodes:
+        before = len(ids)
+        for trajectory in episode.trajectories:
+            mask = np.asarray(trajectory.action_mask, np.bool_)
+            if mask.any():
+                ids.append(np.asarray(trajectory.token_ids, np.uint32))
+                actions.append(mask)
+        counts.append(len(ids) - before)
+        made_by[episode.system] += 1
+    return TraceSet(
+        np.concatenate([np.zeros(0, np.uint32), *ids]),
+        np.concatenate([np.zeros(0, np.bool_), *actions]),
+        np.asarray([len(i) for i in ids], np.int64),
+        np.asarray(counts, np.int64),
+        rejected or Counter(),
+        made_by,
+    )
+
+
+def join(parts: Sequence[TraceSet]) -> TraceSet:
+    import numpy as np
+
+    return TraceSet(
+        np.concatenate([p.ids for p in parts]),
+        np.concatenate([p.actions for p in parts]),
+        np.concatenate([p.lengths for p in parts]),
+        np.concatenate([p.counts for p in parts]),
+        sum((p.rejected for p in parts), Counter()),
+        sum((p.made_by for p in parts), Counter()),
+    )
+
+
+def gold_traces(recipe: Recipe, source: Source, *, workers: int = 1) -> TraceSet:
+    """The recipe's prepared traces, or traces of every source in every system's protocol.
+
+    Sources are worked on side by side: each is generated, indexed and traced in a process of its own.
+    """
+    if recipe.traces:
+        return join([TraceSet.load(Path(path).expanduser()) for path in recipe.traces])
+    jobs = [(part, system) for part in recipe.data for system in part.systems or recipe.systems or (recipe.system,)]
+    arguments = [(part, system, recipe, source.tokenizer, source.architecture.vocabulary) for part, system in jobs]
+    if workers > 1 and len(jobs) > 1:
+        # fresh processes: a fork would copy locks that threads of this one may hold
+        with ProcessPoolExecutor(min(workers, len(jobs)), mp_context=get_context("spawn")) as pool:
+            found = list(pool.map(_make, *zip(*arguments, strict=True)))
+    else:
+        found = [_make(*a) for a in arguments]
+    traces = join(found)
+    if not len(traces):
+        raise DataError(f"no question gave a gold trace: {dict(traces.rejected)}")
+    return traces
+
+
+def _make(part: DataPart, system: str, recipe: Recipe, tokenizer: Any, size: int) -> TraceSet:
+    material = load_material([part])
+    vocabulary = Vocabulary(tokenizer, size)
+    chat = chat_format(tokenizer.chat_template or "", bos=tokenizer.bos_token or "", eos=tokenizer.eos_token or "")
+    settings = dict(recipe.settings) if system == recipe.system else {}
+    with tempfile.TemporaryDirectory() as folder, open_search(material.documents, Path(folder)) as search:
+        making = make_traces(system, material.questions, search, vocabulary, chat, k=recipe.k, **settings)
+        made = sync.run(making)
+    return traces_of(made.episodes, made.rejected)

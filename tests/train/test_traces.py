@@ -1,0 +1,75 @@
+"""Gold traces as token arrays: the same batch as the episodes give, kept in a file without loss."""
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+import torch
+
+from subquest.cli import main
+from subquest.errors import DataError
+from subquest.train.batch import Rollout, pack
+from subquest.train.recipe import load_recipe
+from subquest.train.setup import load_source
+from subquest.train.traces import TraceSet, gold_traces, join, traces_of
+
+from .episodes import episode, rollouts_of, trajectory
+
+RECIPES = Path(__file__).resolve().parents[2] / "recipes"
+
+EPISODES = [
+    rollouts_of("a", {"planner": 1, "executor": 2}),
+    episode(
+        "b", trajectory("b-0", "planner", ("prompt", [5, 70_000]), ("agent", [6]), ("env", [7]), ("agent", [8, 9]))
+    ),
+    episode(
+        "c", trajectory("c-0", "planner", ("prompt", [5])), trajectory("c-1", "x", ("prompt", [1]), ("agent", [2]))
+    ),
+]
+
+
+@pytest.mark.parametrize("chosen", [[0, 1, 2], [2, 0], [1]])
+def test_a_batch_is_the_one_that_the_episodes_give(chosen: list[int]) -> None:
+    rollouts = [Rollout(EPISODES[i], {t.id: 1.0 for t in EPISODES[i].trajectories}) for i in chosen]
+    expected, found = pack(rollouts), traces_of(EPISODES).batch(chosen)
+    for name in ("token_ids", "lengths", "rows", "advantages", "weights"):
+        assert torch.equal(getattr(found, name), getattr(expected, name)), name
+    assert torch.equal(found.layout.trajectory, expected.layout.trajectory)
+    assert torch.equal(found.layout.rollout, expected.layout.rollout)
+
+
+def test_a_file_keeps_everything(tmp_path: Path) -> None:
+    kept = join([traces_of(EPISODES[:1], Counter({"no gold plan": 2})), traces_of(EPISODES[1:])])
+    kept.save(tmp_path / "deep" / "traces.xz")
+    again = TraceSet.load(tmp_path / "deep" / "traces.xz")
+    assert torch.equal(again.batch([0, 1, 2]).token_ids, kept.batch([0, 1, 2]).token_ids)
+    assert torch.equal(again.batch([0, 1, 2]).rows, kept.batch([0, 1, 2]).rows)
+    assert (again.rejected, again.made_by) == (Counter({"no gold plan": 2}), Counter({"test": 3}))
+
+
+def test_a_broken_file_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "traces.xz"
+    traces_of(EPISODES).save(path)
+    whole = path.read_bytes()
+    for broken in (b"", b"hello", whole[: len(whole) // 2]):
+        path.write_bytes(broken)
+        with pytest.raises(DataError, match=r"traces\.xz"):
+            TraceSet.load(path)
+
+
+def test_prepared_traces_take_the_place_of_making_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path, file = RECIPES / "coda-sft-smoke.toml", tmp_path / "traces.xz"
+    assert main(["train", str(path), "--prepare", str(file)]) == 0
+    assert "sha256" in capsys.readouterr().err
+    recipe = load_recipe(path)
+    made = gold_traces(recipe, load_source(recipe.model.path))
+    read = gold_traces(load_recipe(path, {"traces": [str(file)]}), load_source(recipe.model.path))
+    assert len(read) == len(made) > 0
+    assert torch.equal(read.batch([0]).token_ids, made.batch([0]).token_ids)
+    assert main(["train", str(path), "--out", str(tmp_path / "run"), "--set", f'traces=["{file}"]']) == 0
+    assert "'coda'" in capsys.readouterr().err
+
+
+def test_reinforcement_learning_has_no_traces_to_prepare(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["train", str(RECIPES / "coda-peco-smoke.toml"), "--prepare", str(tmp_path / "t.xz")]) == 2
+    assert "kind rl" in capsys.readouterr().err
