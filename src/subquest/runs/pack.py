@@ -32,6 +32,8 @@ class Intern(Protocol):
     def __call__(self, data: bytes, *, unique: bool = False) -> int: ...
 
 
+Known = dict[str, Any]
+"""Texts and what they were packed to, for as long as the numbers in it hold: prompts and documents come again."""
 Fetch = Callable[[Sequence[int]], Sequence[bytes]]
 """The pieces of some numbers, in their order."""
 
@@ -40,6 +42,9 @@ MIN_TEXT = 40
 MIN_ARRAY = 16
 """The same for numbers in a list."""
 
+_MAX_KNOWN, _LONG = 4096, 4096
+"""How many packed texts are remembered, and up to how many characters."""
+_to_json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 _ATOMS = frozenset((int, float, bool, type(None)))
 _RAW, _ZLIB = b"\0", b"\1"
 _COMMON = (
@@ -62,10 +67,9 @@ _COMMON = (
 """What records are made of, known beforehand to the compressor; part of the file format."""
 
 
-def dump(value: Any, intern: Intern) -> bytes:
+def dump(value: Any, intern: Intern, known: Known | None = None) -> bytes:
     """The value as compact bytes; its pieces go through `intern`."""
-    text = json.dumps(_pack(value, intern), ensure_ascii=False, separators=(",", ":"))
-    return squeeze(_encode(text))
+    return squeeze(_encode(_to_json(_pack(value, intern, {} if known is None else known))))
 
 
 def load(data: bytes, fetch: Fetch) -> Any:
@@ -114,13 +118,24 @@ def unbundle(data: bytes) -> list[bytes]:
     return out
 
 
-def _pack(value: Any, intern: Intern) -> Any:
+def _pack(value: Any, intern: Intern, known: Known) -> Any:
     kind = type(value)
     if kind is str:
-        return value if len(value) < MIN_TEXT else _pack_text(value, intern)
+        if len(value) < MIN_TEXT:
+            return value
+        packed = known.get(value)
+        if packed is None:
+            packed = _pack_text(value, intern)
+            if len(value) <= _LONG:
+                if len(known) >= _MAX_KNOWN:
+                    known.clear()
+                known[value] = packed
+        return packed
     if kind is dict:
         out = {
-            key: inner if (t := type(inner)) in _ATOMS or (t is str and len(inner) < MIN_TEXT) else _pack(inner, intern)
+            key: inner
+            if (t := type(inner)) in _ATOMS or (t is str and len(inner) < MIN_TEXT)
+            else _pack(inner, intern, known)
             for key, inner in value.items()
         }
         if "$" in "".join(out):
@@ -133,7 +148,7 @@ def _pack(value: Any, intern: Intern) -> Any:
                 return {"$n": [intern(chunk) for chunk in _chunks(value)]}
             if types == {float}:
                 return {"$n": [intern(_floats(value), unique=True)]}
-        return [_pack(v, intern) for v in value]
+        return [_pack(v, intern, known) for v in value]
     return value
 
 

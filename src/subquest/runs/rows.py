@@ -38,6 +38,7 @@ class Pieces:
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
         self._known: dict[bytes, int] = {}
+        self.texts: pack.Known = {}
         self._new: list[bytes] = []
         self._hashes: list[tuple[bytes, int]] = []
         self._size = 0
@@ -81,6 +82,7 @@ class Pieces:
     def forget(self) -> None:
         """After a transaction was rolled back: the numbers it gave are void."""
         self._known.clear()
+        self.texts.clear()
         self._clear()
 
     def _add(self, data: bytes) -> int:
@@ -204,7 +206,7 @@ class Rows:
         return None if row[0] is None else int(row[0])
 
     def _body(self, value: Any) -> bytes:
-        return pack.dump(value, self.pieces.intern)
+        return pack.dump(value, self.pieces.intern, self.pieces.texts)
 
 
 def column(text: str) -> str:
