@@ -44,6 +44,16 @@ export async function post<T>(path: string, body: unknown = {}): Promise<T> {
   return (await request(path, init)).json();
 }
 
+/** Fetch something and hand it to the browser to save; a plain link could not show the token. */
+export async function save(path: string, name: string): Promise<void> {
+  const url = URL.createObjectURL(await (await request(path)).blob());
+  const link = document.createElement("a");
+  link.href = url;
+  link.download = name;
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(url), 10_000);
+}
+
 /** Follow an episode's events until it is over; a lost connection is taken up where it was. */
 export async function follow(path: string, onEvents: (events: Event[]) => void, signal: AbortSignal): Promise<Status> {
   let last = -1;

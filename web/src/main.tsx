@@ -6,6 +6,7 @@ import { usePlace } from "./router";
 import "./style.css";
 import type { About, Episode } from "./types";
 import { Ask } from "./views/ask";
+import { CompareEpisodes, CompareRuns } from "./views/compare";
 import { Indexes } from "./views/indexes";
 import { Runs, RunView } from "./views/runs";
 import { TraceView } from "./views/trace";
@@ -53,7 +54,7 @@ function App() {
         <a class="brand" href="#/ask"><Logo /> Subquest</a>
         <nav aria-label="Main">
           {[["ask", "Ask"], ["runs", "Runs"], ["indexes", "Indexes"]].map(([name, label]) => (
-            <a key={name} href={`#/${name}`} aria-current={here === name ? "page" : undefined}>{label}</a>
+            <a key={name} href={`#/${name}`} aria-current={here === name || (here === "compare" && name === "runs") ? "page" : undefined}>{label}</a>
           ))}
         </nav>
         <span class="grow" />
@@ -64,7 +65,11 @@ function App() {
           <TokenForm onDone={about.reload} />
         ) : about.error ? (
           <Notice error={about.error} />
-        ) : !about.data ? null : here === "runs" && path[2] ? (
+        ) : !about.data ? null : here === "compare" && query.get("runs") ? (
+          <CompareRuns runs={query.get("runs")!.split(",")} />
+        ) : here === "compare" ? (
+          <CompareEpisodes episodes={(query.get("e") ?? "").split(",").filter(Boolean)} />
+        ) : here === "runs" && path[2] ? (
           <TraceView key={path[2]} run={path[1]!} id={path[2]} query={query} />
         ) : here === "runs" && path[1] ? (
           <RunView key={path[1]} run={path[1]} />
@@ -73,7 +78,7 @@ function App() {
         ) : here === "indexes" ? (
           <Indexes about={about.data} onChange={about.reload} />
         ) : here === "ask" ? (
-          <Ask about={about.data} id={path[1]} />
+          <Ask about={about.data} id={path[1]} onChange={about.reload} />
         ) : (
           <Notice>There is nothing at this address. <a href="#/ask">Ask a question</a></Notice>
         )}

@@ -21,6 +21,16 @@ export interface Context {
   trajectory?: Trajectory;
 }
 
+/** What one change of a shared memory left behind. */
+export interface MemoryState {
+  event: Event;
+  action: string;
+  entries: string[];
+  fresh: Set<string>;
+  gone: string[];
+  tokens?: number;
+}
+
 export interface Trace {
   contexts: Map<string, Context>;
   roots: Context[];
@@ -111,6 +121,97 @@ export function tokens(usage: Usage | undefined): number {
 
 export function cited(evidence: Evidence[] | undefined): Map<string, Evidence> {
   return new Map((evidence ?? []).map((one) => [one.id, one]));
+}
+
+/**
+ * The shared memory after each change. DECOR tells the whole memory every time; HiRA and APEX tell what was added, and
+ * HiRA also what was recalled for a task, which changes nothing.
+ */
+export function memory(events: Event[]): MemoryState[] {
+  const out: MemoryState[] = [];
+  let entries: string[] = [];
+  for (const event of events) {
+    if (event.kind !== "memory") continue;
+    const data = event.data ?? {};
+    const told = ((data.entries ?? []) as unknown[]).map(entryText);
+    const whole = data.tokens != null;
+    const before = entries;
+    if (whole) entries = told;
+    else if (data.action !== "recall") entries = [...entries, ...told];
+    const fresh = new Set(data.action === "recall" ? told : entries.filter((entry) => !before.includes(entry)));
+    const gone = before.filter((entry) => !entries.includes(entry));
+    out.push({ event, action: data.action ?? "", entries, fresh, gone, tokens: data.tokens });
+  }
+  return out;
+}
+
+function entryText(entry: unknown): string {
+  if (typeof entry === "string") return entry;
+  const { query, evidence } = (entry ?? {}) as { query?: string; evidence?: string };
+  if (evidence == null) return JSON.stringify(entry);
+  return query ? `${query} → ${evidence}` : evidence;
+}
+
+/** Which documents some context was really shown: their words stand in what it was told. */
+export function readDocuments(trace: Trace): Set<string> {
+  const squeeze = (text: string) => text.replace(/\s+/g, " ");
+  const shown: string[] = [];
+  for (const context of trace.order)
+    for (const segment of context.trajectory?.segments ?? [])
+      if (segment.kind !== "agent") shown.push(squeeze(segment.text));
+  const all = shown.join("\n");
+  const out = new Set<string>();
+  for (const [id, hit] of trace.documents) {
+    const start = squeeze(hit.text).trim().slice(0, 60);
+    if (start && all.includes(start)) out.add(id);
+  }
+  return out;
+}
+
+/** An episode as a list of steps, to be laid beside another one. */
+export interface Step {
+  kind: string;
+  depth: number;
+  text: string;
+  context: string;
+}
+
+const STEPS: Record<string, (data: Record<string, any>) => string> = {
+  plan: (d) => (d.steps ?? []).join("; "),
+  task: (d) => d.task ?? "",
+  search: (d) => (d.queries ?? []).join("; "),
+  documents: (d) => ((d.hits ?? []) as Hit[]).map((hit) => hit.title || hit.id).join("; ") || "nothing found",
+  refine: (d) => d.text ?? "",
+  result: (d) => d.result ?? "",
+  memory: (d) => `${d.action}: ${(d.entries ?? []).length}`,
+  code: (d) => d.source ?? "",
+  page: (d) => d.title || d.url || d.path || "",
+  error: (d) => d.message ?? "",
+  limit: (d) => d.what ?? "",
+  answer: (d) => d.answer || "(none)",
+};
+
+export function steps(trace: Trace): Step[] {
+  const out: Step[] = [];
+  for (const event of trace.events) {
+    const say = STEPS[event.kind];
+    if (!say) continue;
+    const context = event.trajectory ?? "";
+    out.push({ kind: event.kind, depth: trace.contexts.get(context)?.depth ?? 0, text: oneLine(say(event.data ?? {})), context });
+  }
+  return out;
+}
+
+/** How many steps from the beginning are the same in all. */
+export function common(lists: Step[][]): number {
+  let same = 0;
+  const shortest = Math.min(...lists.map((list) => list.length));
+  while (same < shortest) {
+    const first = lists[0]![same]!;
+    if (!lists.every((list) => list[same]!.kind === first.kind && list[same]!.text === first.text)) break;
+    same++;
+  }
+  return same;
 }
 
 /** One line that says what an event is about. */

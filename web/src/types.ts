@@ -10,6 +10,7 @@ export interface Usage {
   tool_calls?: number;
   seconds?: number;
   cost?: number;
+  cache_hits?: number;
 }
 
 export interface Event {
@@ -81,6 +82,55 @@ export interface Episode {
   settings?: Record<string, any>;
 }
 
+export interface TokenSegment {
+  kind: Segment["kind"];
+  mask: 0 | 1;
+  ids: number[];
+  texts: string[];
+  text: string;
+  logprobs: number[] | null;
+  policy?: number | null;
+}
+
+export interface TokenView {
+  id: string;
+  rewards: Record<string, number>;
+  texts: boolean;
+  trajectories: { id: string; role: string; tokens: number; written: number; advantage?: number | null; segments: TokenSegment[] }[];
+}
+
+export interface Sibling extends Omit<Summary, "expected"> {
+  attempt: number;
+  group: boolean;
+}
+
+export interface Test {
+  dataset: string;
+  a: string;
+  b: string;
+  metric: string;
+  n: number;
+  difference: number;
+  low: number;
+  high: number;
+  p: number;
+  mcnemar: number | null;
+}
+
+export type Curves = Record<string, [number, number][]>;
+
+export interface Comparison {
+  sides: string[];
+  table: Record<string, Record<string, Record<string, number | null>>>;
+  paired: Test[];
+  differences: {
+    dataset: string;
+    question: string;
+    sides: Record<string, { run: string; episode: string; em: number | null }>;
+  }[];
+  curves: Record<string, Curves>;
+}
+
 export interface Summary {
   id: string;
   question: string;
@@ -110,7 +160,7 @@ export interface Run {
   questions?: number;
   settings?: Record<string, any>;
   table?: Record<string, Record<string, Record<string, number | null>>>;
-  curves?: Record<string, [number, number][]>;
+  curves?: Curves;
   error?: string;
 }
 
@@ -130,6 +180,7 @@ export interface Hit {
   title: string;
   text: string;
   score: number;
+  page?: number | string;
   highlight?: { start: number; end: number };
 }
 

@@ -14,6 +14,7 @@ from ..record import Question
 from .bodies import Json, Problem, query_integer, read_body
 from .chat import with_history
 from .compare import MAX_COMPARED, compared
+from .export import as_html
 from .jobs import Job
 from .shelf import ASKED, shown
 from .state import State, state_of
@@ -152,6 +153,15 @@ async def siblings(request: Request) -> Response:
     state = state_of(request)
     run, identifier = request.path_params.get("run", ASKED), request.path_params["id"]
     return Json({"siblings": await asyncio.to_thread(state.shelf.siblings, run, identifier)})
+
+
+async def html(request: Request) -> Response:
+    """A finished episode as one HTML file."""
+    state = state_of(request)
+    run, identifier = request.path_params.get("run", ASKED), request.path_params["id"]
+    text = await asyncio.to_thread(lambda: as_html(state.shelf.finished(run, identifier)))
+    headers = {"Content-Disposition": "attachment"}  # its script is inline, which this server's own pages may not have
+    return Response(text, media_type="text/html", headers=headers)
 
 
 async def cancel(request: Request) -> Response:

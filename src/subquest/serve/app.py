@@ -11,7 +11,6 @@ import logging
 import socket
 from collections.abc import AsyncIterator
 from contextlib import ExitStack, asynccontextmanager
-from pathlib import Path
 
 import uvicorn
 from starlette.applications import Starlette
@@ -26,16 +25,16 @@ from ..errors import OutsideError, UsageError
 from ..runs import RunStore
 from .agents import Agents
 from .bodies import Problem, as_problem, problem_reply
+from .fast import Fast
 from .guard import Guard
 from .jobs import Board
 from .journal import Journal
 from .metrics import Metrics
 from .routes import routes
-from .settings import Settings
+from .settings import STATIC, Settings
 from .shelf import ASKED, Shelf
 from .state import State
 
-STATIC = Path(__file__).parent / "static"
 log = logging.getLogger("subquest.serve")
 
 
@@ -92,7 +91,7 @@ class Server(uvicorn.Server):
         self._board, self._grace = state.board, state.settings.grace
         super().__init__(
             uvicorn.Config(
-                app,
+                Fast(app),
                 host=state.settings.host,
                 port=state.settings.port,
                 log_level="warning" if quiet else "info",

@@ -65,8 +65,13 @@ async def read_body(request: Request, limit: int) -> Body:
         if size > limit:
             raise Problem(413, f"the request has more than {limit:,} bytes")
         parts.append(part)
+    return parsed(b"".join(parts))
+
+
+def parsed(raw: bytes) -> Body:
+    """The JSON object in the bytes of a request."""
     try:
-        data = orjson.loads(b"".join(parts))
+        data = orjson.loads(raw)
     except orjson.JSONDecodeError as error:
         raise Problem(400, f"the request is not JSON: {error}") from None
     if not isinstance(data, dict):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from ..record import Episode
-from .app import STATIC
+from .settings import STATIC
 from .shelf import ended, shown
 
 

@@ -26,7 +26,7 @@ _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; "
     "font-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
-_HEADERS = {
+HEADERS = {
     "Content-Security-Policy": _POLICY,
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
@@ -50,21 +50,18 @@ class Guard:
             await self._app(scope, receive, send)
             return
 
-        async def guarded(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                headers = MutableHeaders(scope=message)
-                for name, value in _HEADERS.items():
-                    headers.setdefault(name, value)
-            await send(message)
-
         try:
-            self._check(scope)
+            self.check(scope)
         except Problem as problem:
-            await problem_reply(problem)(scope, receive, guarded)
+            await self.refuse(problem_reply(problem), scope, receive, send)
             return
-        await self._app(scope, receive, guarded)
+        await self._app(scope, receive, _guarded(send))
 
-    def _check(self, scope: Scope) -> None:
+    async def refuse(self, reply: ASGIApp, scope: Scope, receive: Receive, send: Send) -> None:
+        await reply(scope, receive, _guarded(send))
+
+    def check(self, scope: Scope) -> None:
+        """Raises Problem where a request may not come in."""
         headers = Headers(scope=scope)
         host = headers.get("host", "")
         if self._hosts and _name(host) not in self._hosts:
@@ -91,6 +88,19 @@ class Guard:
                     code="rate_limit",
                     headers={"Retry-After": f"{wait:.0f}"},
                 )
+
+
+def _guarded(send: Send) -> Send:
+    """What a reply needs to be safe in a browser, added where it is not there."""
+
+    async def guarded(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            headers = MutableHeaders(scope=message)
+            for name, value in HEADERS.items():
+                headers.setdefault(name, value)
+        await send(message)
+
+    return guarded
 
 
 class Rate:

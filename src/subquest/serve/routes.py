@@ -113,6 +113,7 @@ OPERATIONS = (
         refuses=(404, 409, 429, 503),
     ),
     Operation("GET", "/api/episodes/{id}/tokens", api.tokens, "Every token of it", reply=schemas.ANY, refuses=(404,)),
+    Operation("GET", "/api/episodes/{id}/html", api.html, "It as one HTML file", kind="text/html", refuses=(404,)),
     Operation(
         "GET",
         "/api/episodes/{id}/siblings",
@@ -143,6 +144,9 @@ OPERATIONS = (
     ),
     Operation(
         "GET", "/api/runs/{run}/episodes/{id}/tokens", api.tokens, "Every token", reply=schemas.ANY, refuses=(404,)
+    ),
+    Operation(
+        "GET", "/api/runs/{run}/episodes/{id}/html", api.html, "It as one HTML file", kind="text/html", refuses=(404,)
     ),
     Operation(
         "GET",

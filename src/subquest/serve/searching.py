@@ -27,16 +27,21 @@ MAX_FILES = 10_000
 
 
 async def retrieve(request: Request) -> Response:
-    """Search-R1's form; `return_scores` decides between documents and documents with scores."""
     state = state_of(request)
-    body = await read_body(request, state.settings.max_body)
+    return Response(
+        await retrieved(state, await read_body(request, state.settings.max_body)), media_type="application/json"
+    )
+
+
+async def retrieved(state: State, body: Body) -> bytes:
+    """Search-R1's form; `return_scores` decides between documents and documents with scores."""
     queries = body.texts("queries", MAX_QUERIES)
     found = await _search(state, body, queries, body.integer("topk", 3, 1, MAX_K))
     if body.flag("return_scores"):
         result: Any = [[{"document": _contents(hit.document), "score": hit.score} for hit in hits] for hits in found]
     else:
         result = [[_contents(hit.document) for hit in hits] for hits in found]
-    return Json({"result": result})
+    return orjson.dumps({"result": result})
 
 
 async def rerank(request: Request) -> Response:

@@ -8,6 +8,9 @@ from pathlib import Path
 
 from ..errors import UsageError
 
+STATIC = Path(__file__).parent / "static"
+"""The page, as `make web` builds it."""
+
 
 @dataclass(frozen=True, slots=True)
 class Settings:

@@ -102,12 +102,15 @@ class Shelf:
 
     def tokens(self, name: str, identifier: str, known: Pieces) -> dict[str, Any]:
         """Every token of an episode; `known` may show the tokens of models that the server has open."""
+        episode = self.finished(name, identifier)
+        return token_view(episode, known(episode.model) or pieces_of_run(self.paths()[name]))
+
+    def finished(self, name: str, identifier: str) -> Episode:
         with self.open(name) as store:
             try:
-                episode = store.episode(identifier, events=False)
+                return store.episode(identifier)
             except UsageError:
                 raise Problem(404, f"the run {name!r} has no finished episode {identifier!r}") from None
-        return token_view(episode, known(episode.model) or pieces_of_run(self.paths()[name]))
 
     def siblings(self, name: str, identifier: str) -> list[dict[str, Any]]:
         """All attempts at the same question, the episode itself among them; `group` marks those of the same step."""

@@ -51,7 +51,8 @@ function Quote(props: { number: number; evidence: Evidence; trace: Trace }) {
         <span>
           <q>{evidence.quote}</q>
           <cite>
-            {evidence.title || evidence.id} <code>{evidence.id}</code>
+            {evidence.title || evidence.id}
+            {document?.page != null && <>, page {document.page}</>} <code>{evidence.id}</code>
           </cite>
         </span>
       </button>

@@ -38,7 +38,7 @@ export function Select(props: { label: string; value: string; options: string[];
       <select aria-label={props.label} value={props.value} onChange={(e) => props.onChange(e.currentTarget.value)}>
         {props.options.map((option) => (
           <option key={option} value={option}>
-            {option}
+            {option || "all"}
           </option>
         ))}
       </select>

@@ -1,6 +1,6 @@
-import { useState } from "preact/hooks";
+import { useMemo, useState } from "preact/hooks";
 import { seconds } from "../format";
-import { cited, type Context, type Trace } from "../trace";
+import { cited, readDocuments, type Context, type Trace } from "../trace";
 import type { Event, Evidence, Hit } from "../types";
 import { Marked, Notice, Tagged } from "./common";
 
@@ -14,6 +14,7 @@ export function ContextStory(props: {
   const { context, trace } = props;
   const parent = trace.contexts.get(context.parent);
   const quotes = cited(props.evidence);
+  const read = useMemo(() => (trace.order.some((c) => c.trajectory) ? readDocuments(trace) : null), [trace]);
   return (
     <div class="scroll story">
       <div class="handover sent">
@@ -27,7 +28,7 @@ export function ContextStory(props: {
         <p>{context.task}</p>
       </div>
       {context.events.map((event) => (
-        <Card key={event.seq} event={event} quotes={quotes} trace={trace} onSelect={props.onSelect} />
+        <Card key={event.seq} event={event} quotes={quotes} read={read} trace={trace} onSelect={props.onSelect} />
       ))}
       {context.result && (
         <div class="handover returned">
@@ -42,7 +43,13 @@ export function ContextStory(props: {
   );
 }
 
-function Card(props: { event: Event; quotes: Map<string, Evidence>; trace: Trace; onSelect: (id: string) => void }) {
+function Card(props: {
+  event: Event;
+  quotes: Map<string, Evidence>;
+  read: Set<string> | null;
+  trace: Trace;
+  onSelect: (id: string) => void;
+}) {
   const { event } = props;
   const data = event.data ?? {};
   const time = <time>{seconds(event.time)}</time>;
@@ -79,7 +86,7 @@ function Card(props: { event: Event; quotes: Map<string, Evidence>; trace: Trace
         </section>
       );
     case "documents":
-      return <Documents hits={data.hits ?? []} query={data.query ?? ""} quotes={props.quotes} />;
+      return <Documents hits={data.hits ?? []} query={data.query ?? ""} quotes={props.quotes} read={props.read} />;
     case "refine":
       return (
         <section class="card">
@@ -97,9 +104,10 @@ function Card(props: { event: Event; quotes: Map<string, Evidence>; trace: Trace
     case "code":
       return (
         <section class="card">
-          <h3>Ran code {time}</h3>
-          <pre>{data.source}</pre>
-          <pre class="output">{data.error ? `${data.output ?? ""}\n${data.error}` : data.output}</pre>
+          <h3>Ran code {time}{data.error && <span class="chip bad">failed</span>}</h3>
+          <pre class="code">{data.source}</pre>
+          {data.output && <pre class="output">{data.output}</pre>}
+          {data.error && <pre class="output failed">{data.error}</pre>}
         </section>
       );
     case "page":
@@ -113,16 +121,24 @@ function Card(props: { event: Event; quotes: Map<string, Evidence>; trace: Trace
     case "retry":
     case "limit":
       return (
-        <Notice kind="error">
-          {event.kind}: {[data.where ?? data.what, data.message].filter(Boolean).join(": ")}
-        </Notice>
+        <div class={`trouble ${event.kind}`} role="note">
+          <span class={`chip ${event.kind === "error" ? "bad" : "warn"}`}>
+            {event.kind}{event.kind === "retry" && data.attempt != null && ` ${data.attempt}`}
+          </span>
+          <span>
+            {[data.where ?? data.what, data.message].filter(Boolean).join(": ")}
+            {event.kind === "retry" && data.wait != null && ` (again after ${seconds(data.wait)})`}
+          </span>
+          {time}
+        </div>
       );
     default:
       return null;
   }
 }
 
-function Documents(props: { hits: Hit[]; query: string; quotes: Map<string, Evidence> }) {
+/** What a search brought, best first: which documents a context was shown, and which the answer quotes. */
+function Documents(props: { hits: Hit[]; query: string; quotes: Map<string, Evidence>; read: Set<string> | null }) {
   const [open, setOpen] = useState<number | null>(null);
   if (!props.hits.length) return <Notice>Nothing was found for “{props.query}”.</Notice>;
   return (
@@ -134,6 +150,8 @@ function Documents(props: { hits: Hit[]; query: string; quotes: Map<string, Evid
           <li key={i}>
             <button aria-expanded={open === i} onClick={() => setOpen(open === i ? null : i)}>
               <b>{hit.title || hit.id}</b> <code>{hit.id}</code>
+              {hit.page != null && <span class="chip">page {hit.page}</span>}
+              {props.read?.has(hit.id) && <span class="chip busy">read</span>}
               {quote && <span class="chip good">cited</span>}
               <small>{hit.score.toFixed(2)}</small>
             </button>

@@ -7,15 +7,17 @@ import { Plan } from "../parts/plan";
 import { go, link } from "../router";
 import { fold, plus, tokens } from "../trace";
 import type { About, Episode, Event, Page, Status, Usage } from "../types";
+import { ACCEPTED, upload } from "../upload";
 
 /** Ask a question and watch the answer come together. `id` is the question being looked at. */
-export function Ask(props: { about: About; id?: string }) {
+export function Ask(props: { about: About; id?: string; onChange: () => void }) {
   const { about } = props;
   const [question, setQuestion] = useState("");
   const [system, setSystem] = useState(about.systems[0] ?? "");
   const [model, setModel] = useState(about.models[0] ?? "");
   const [index, setIndex] = useState(about.indexes[0] ?? "");
   const [error, setError] = useState<Error>();
+  const [uploading, setUploading] = useState("");
   const box = useRef<HTMLTextAreaElement>(null);
   useEffect(() => box.current?.focus(), []);
 
@@ -31,6 +33,23 @@ export function Ask(props: { about: About; id?: string }) {
     }
   }
 
+  async function attach(files: File[]) {
+    if (!files.length) return;
+    const target = `files-${new Date().toISOString().slice(0, 19).replace(/[:T]/g, "-")}`;
+    setError(undefined);
+    setUploading(`Reading ${files.length === 1 ? files[0]!.name : `${files.length} files`}…`);
+    try {
+      const { added } = await upload(target, files);
+      props.onChange();
+      setIndex(target);
+      setUploading(`${count(added)} passages in ${target}`);
+    } catch (failed) {
+      setUploading("");
+      setError(failed as Error);
+    }
+  }
+
+  const indexes = index && !about.indexes.includes(index) ? [...about.indexes, index] : about.indexes;
   if (!about.asks)
     return <Notice>This server shows stored runs. Start <code>subquest serve</code> to ask questions.</Notice>;
   return (
@@ -60,7 +79,14 @@ export function Ask(props: { about: About; id?: string }) {
         <div class="row">
           <Select label="System" value={system} options={about.systems} onChange={setSystem} />
           {about.models.length > 1 && <Select label="Model" value={model} options={about.models} onChange={setModel} />}
-          {about.indexes.length > 0 && <Select label="Index" value={index} options={about.indexes} onChange={setIndex} />}
+          {indexes.length > 0 && <Select label="Index" value={index} options={indexes} onChange={setIndex} />}
+          {!about.read_only && (
+            <label class="quiet">
+              Add files
+              <input class="hidden" type="file" multiple accept={ACCEPTED} aria-label="Add files to a new index" onChange={(e) => void attach([...(e.currentTarget.files ?? [])])} />
+            </label>
+          )}
+          {uploading && <small role="status">{uploading}</small>}
           <span class="grow" />
           <button class="primary" type="submit">Ask</button>
         </div>
@@ -97,9 +123,9 @@ function Watch(props: { id: string }) {
   const usage = trace.order.reduce<Usage>((sum, context) => plus(sum, context.usage), {});
   const question = episode?.question.question ?? events[0]?.data?.question ?? "";
 
-  async function again() {
+  async function again(how: "again" | "resume") {
     try {
-      go(["ask", (await post<{ id: string }>(`${place}/again`)).id]);
+      go(["ask", (await post<{ id: string }>(`${place}/${how}`)).id]);
     } catch (failed) {
       setError(failed as Error);
     }
@@ -108,7 +134,10 @@ function Watch(props: { id: string }) {
   return (
     <article class="watch" aria-busy={!over}>
       <header>
-        <h1>{question}</h1>
+        {episode?.question.meta?.follows && (
+          <nav class="crumbs"><a href={link(["ask", episode.question.meta.follows])}>follows an earlier question</a></nav>
+        )}
+        <h1>{episode?.question.meta?.asked ?? question}</h1>
         <div class="facts">
           <Ending ending={over ? (episode?.stop_reason ?? status) : status} />
           <Chip label="time">{seconds(trace.duration)}</Chip>
@@ -116,7 +145,8 @@ function Watch(props: { id: string }) {
           <Chip label="searches">{count(usage.searches)}</Chip>
           <span class="grow" />
           {!over && <button class="quiet" onClick={() => void post(`${place}/cancel`)}>Stop</button>}
-          {over && <button class="quiet" onClick={() => void again()}>Ask again</button>}
+          {status === "interrupted" && <button class="quiet strong" onClick={() => void again("resume")}>Go on</button>}
+          {over && <button class="quiet" onClick={() => void again("again")}>Ask again</button>}
           <a class="quiet button" href={link(["runs", "asked", props.id])}>Open trace</a>
         </div>
       </header>
@@ -139,7 +169,35 @@ function Watch(props: { id: string }) {
       ) : (
         !error && !over && <Notice>{status === "queued" ? "Waiting for its turn…" : "Starting…"}</Notice>
       )}
+      {over && <FollowUp id={props.id} meta={episode?.question.meta ?? {}} />}
     </article>
+  );
+}
+
+/** The next question, asked of the same system, which is told what was said before. */
+function FollowUp(props: { id: string; meta: Record<string, any> }) {
+  const [question, setQuestion] = useState("");
+  const [error, setError] = useState<Error>();
+  async function ask() {
+    if (!question.trim()) return;
+    const { system = "", model = "", index = "" } = props.meta;
+    try {
+      const job = await post<{ id: string }>("/api/ask", { question, system, model, index, follows: props.id });
+      go(["ask", job.id]);
+    } catch (failed) {
+      setError(failed as Error);
+    }
+  }
+  return (
+    <>
+      <form class="composer follow" onSubmit={(e) => { e.preventDefault(); void ask(); }}>
+        <div class="row">
+          <input class="grow" aria-label="Follow-up question" placeholder="Ask a follow-up" value={question} onInput={(e) => setQuestion(e.currentTarget.value)} />
+          <button class="quiet" type="submit" disabled={!question.trim()}>Follow up</button>
+        </div>
+      </form>
+      {error && <Notice error={error} />}
+    </>
   );
 }
 

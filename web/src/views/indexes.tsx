@@ -3,6 +3,7 @@ import { get, post } from "../api";
 import { bytes, count } from "../format";
 import { Marked, Notice, Select, useLoaded } from "../parts/common";
 import type { About, Hit, IndexInfo } from "../types";
+import { ACCEPTED, upload } from "../upload";
 
 export function Indexes(props: { about: About; onChange: () => void }) {
   const { data, error, reload } = useLoaded(() => get<{ indexes: IndexInfo[] }>("/api/indexes"), []);
@@ -93,7 +94,7 @@ function Search(props: { indexes: IndexInfo[] }) {
               <article key={hit.id} class="passage">
                 <h4>{hit.title || hit.id} <small>{hit.score.toFixed(3)}</small></h4>
                 <p><Marked text={hit.text} start={hit.highlight?.start ?? 0} end={hit.highlight?.end ?? 0} /></p>
-                <code>{hit.id}</code>
+                <code>{hit.id}</code>{hit.page != null && <small> page {hit.page}</small>}
               </article>
             ))}
           </div>
@@ -113,13 +114,8 @@ function Add(props: { names: string[]; onAdded: () => void }) {
   async function add() {
     setState({ busy: true });
     try {
-      const read = await Promise.all(files.map(async (file) => ({ name: file.name, text: await file.text() })));
-      if (text.trim()) read.push({ name: `note-${new Date().toISOString().slice(0, 19)}.txt`, text });
       const target = name.trim() || "documents";
-      const done = await post<{ added: number; updated: number }>(
-        `/api/indexes/${encodeURIComponent(target)}/documents`,
-        { files: read },
-      );
+      const done = await upload(target, files, text);
       setState({ said: `${count(done.added)} passages added to ${target}${done.updated ? `, ${done.updated} updated` : ""}.` });
       setFiles([]);
       setText("");
@@ -150,12 +146,12 @@ function Add(props: { names: string[]; onAdded: () => void }) {
         }}
       >
         <label class="hidden" for="text">Text</label>
-        <textarea id="text" rows={3} placeholder="Paste a text, or drop files here: .txt, .md, .jsonl" value={text} onInput={(e) => setText(e.currentTarget.value)} />
+        <textarea id="text" rows={3} placeholder="Paste a text, or drop files here: text, Markdown, PDF, Word, Excel, PowerPoint, HTML, JSON lines" value={text} onInput={(e) => setText(e.currentTarget.value)} />
         {files.length > 0 && <p class="facts">{files.map((file) => <span key={file.name} class="chip">{file.name} <i>{bytes(file.size)}</i></span>)}</p>}
         <div class="row">
           <label class="quiet button">
             Choose files
-            <input class="hidden" type="file" multiple onChange={(e) => setFiles([...files, ...(e.currentTarget.files ?? [])])} />
+            <input class="hidden" type="file" multiple accept={ACCEPTED} onChange={(e) => setFiles([...files, ...(e.currentTarget.files ?? [])])} />
           </label>
           <label class="select">
             <span>Into</span>

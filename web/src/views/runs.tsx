@@ -1,29 +1,48 @@
-import { useState } from "preact/hooks";
+import { useEffect, useState } from "preact/hooks";
 import { get } from "../api";
-import { count, figure, when } from "../format";
-import { Ending, Notice, useLoaded } from "../parts/common";
-import { Curve } from "../parts/curve";
+import { count, when } from "../format";
+import { Chart, grouped } from "../parts/chart";
+import { Ending, Notice, Select, useLoaded } from "../parts/common";
+import { ResultTable } from "../parts/table";
 import { link } from "../router";
-import type { Page, Run } from "../types";
+import type { Curves, Page, Run } from "../types";
 
 const PAGE = 50;
+const POLL = 3000;
+const ALIVE = 60;
+/** Seconds without a new point after which a run counts as over. */
+
+const toggled = (all: string[], one: string): string[] => (all.includes(one) ? all.filter((x) => x !== one) : [...all, one]);
+
+function kind(run: Run): string {
+  if (run.settings?.recipe) return "training";
+  return run.settings?.kind === "server" ? "asked here" : "evaluation";
+}
 
 export function Runs() {
   const { data, error } = useLoaded(() => get<{ runs: Run[] }>("/api/runs"), []);
+  const [chosen, setChosen] = useState<string[]>([]);
   if (error) return <Notice error={error} />;
   if (!data) return <Notice>Loading…</Notice>;
   if (!data.runs.length) return <Notice>No runs yet. <code>subquest eval</code> makes one; so does asking a question.</Notice>;
   return (
     <div class="page">
-      <h1>Runs</h1>
-      <ul class="list">
+      <div class="find">
+        <h1>Runs</h1>
+        <Together chosen={chosen} what="runs" href={link(["compare"], { runs: chosen.join(",") })} />
+      </div>
+      <ul class="list pick">
         {data.runs.map((run) => (
           <li key={run.name}>
+            {!run.error && data.runs.length > 1 && (
+              <Tick label={`Compare ${run.name}`} on={chosen.includes(run.name)} onChange={() => setChosen(toggled(chosen, run.name))} />
+            )}
             <a href={link(["runs", run.name])}>
               <b>{run.name}</b>
               <span class="facts">
                 {run.error ? <span class="chip bad">{run.error}</span> : <span>{count(run.episodes)} episodes</span>}
                 {run.interrupted ? <span class="chip warn">{count(run.interrupted)} interrupted</span> : null}
+                {!run.error && <span class="chip">{kind(run)}</span>}
                 <small>{when(run.created)}</small>
               </span>
             </a>
@@ -34,64 +53,115 @@ export function Runs() {
   );
 }
 
+function Tick(props: { label: string; on: boolean; onChange: () => void }) {
+  return <label class="tick-box"><input type="checkbox" aria-label={props.label} checked={props.on} onChange={props.onChange} /><span /></label>;
+}
+
+function Together(props: { chosen: string[]; what: string; href: string }) {
+  if (!props.chosen.length) return null;
+  if (props.chosen.length === 1) return <small>tick another to compare</small>;
+  return <a class="primary" href={props.href}>Compare {props.chosen.length} {props.what}</a>;
+}
+
+/** A run's curves, which grow while the run goes on. */
+function useCurves(place: string, first: Curves | undefined): { curves: Curves; grown: number; episodes: number } {
+  const [state, setState] = useState({ curves: first ?? {}, grown: 0, episodes: -1 });
+  useEffect(() => {
+    let curves = first ?? {};
+    setState({ curves, grown: 0, episodes: -1 });
+    const timer = setInterval(async () => {
+      if (document.hidden) return;
+      const last = Math.max(-1, ...Object.values(curves).map((points) => points[points.length - 1]?.[0] ?? -1));
+      const fresh = await get<{ curves: Curves; episodes: number }>(`${place}/curves?after=${last}`).catch(() => null);
+      if (!fresh) return;
+      const gained = Object.keys(fresh.curves).length > 0;
+      if (gained) {
+        curves = { ...curves };
+        for (const [name, points] of Object.entries(fresh.curves)) curves[name] = [...(curves[name] ?? []), ...points];
+      }
+      setState((known) => ({ curves, grown: gained ? Date.now() : known.grown, episodes: fresh.episodes }));
+    }, POLL);
+    return () => clearInterval(timer);
+  }, [place, first]);
+  return state;
+}
+
 export function RunView(props: { run: string }) {
   const place = `/api/runs/${encodeURIComponent(props.run)}`;
   const [text, setText] = useState("");
+  const [system, setSystem] = useState("");
+  const [ending, setEnding] = useState("");
   const [offset, setOffset] = useState(0);
+  const [chosen, setChosen] = useState<string[]>([]);
   const about = useLoaded(() => get<Run>(place), [props.run]);
-  const wanted = new URLSearchParams({ limit: String(PAGE), offset: String(offset), text });
-  const page = useLoaded(() => get<Page>(`${place}/episodes?${wanted}`), [props.run, text, offset]);
+  const live = useCurves(place, about.data?.curves);
+  const wanted = new URLSearchParams({ limit: String(PAGE), offset: String(offset), text, system, ending });
+  const page = useLoaded(() => get<Page>(`${place}/episodes?${wanted}`), [props.run, text, system, ending, offset, live.episodes]);
   if (about.error) return <Notice error={about.error} />;
   if (!about.data) return <Notice>Loading…</Notice>;
   const run = about.data;
+  const systems = [...new Set(Object.values(run.table ?? {}).flatMap((rows) => Object.keys(rows)))];
+  const names = Object.keys(live.curves);
+  const first = (change: () => void) => {
+    change();
+    setOffset(0);
+  };
   return (
     <div class="page wide">
       <nav class="crumbs" aria-label="Where you are"><a href="#/runs">Runs</a></nav>
       <h1>{run.name}</h1>
       <p class="facts">
-        <span>{count(run.episodes)} episodes</span>
+        <span class="chip">{kind(run)}</span>
+        <span>{count(live.episodes >= 0 ? live.episodes : run.episodes)} episodes</span>
         {run.interrupted ? <span class="chip warn">{count(run.interrupted)} interrupted</span> : null}
+        {live.grown > 0 && Date.now() - live.grown < ALIVE * 1000 && <span class="chip busy"><span class="dot pulsing" /> live</span>}
         <small>begun {when(run.created)}</small>
       </p>
-      {Object.entries(run.table ?? {}).map(([dataset, systems]) => (
-        <Table key={dataset} dataset={dataset} systems={systems} />
-      ))}
-      {Object.keys(run.curves ?? {}).length > 0 && (
-        <section class="curves">
-          {Object.entries(run.curves!).map(([name, points]) => <Curve key={name} name={name} points={points} />)}
+      {Object.entries(run.table ?? {}).map(([dataset, rows]) => <ResultTable key={dataset} dataset={dataset} rows={rows} />)}
+      {grouped(names).map(([group, found]) => (
+        <section key={group}>
+          <h2>{group}</h2>
+          <div class="curves">{found.map((name) => <Chart key={name} name={name} series={[{ name: run.name, points: live.curves[name]! }]} />)}</div>
         </section>
-      )}
-      <div class="find">
-        <h2>Episodes</h2>
-        <input
-          type="search"
-          aria-label="Search questions and answers"
-          placeholder="Search questions and answers"
-          value={text}
-          onInput={(e) => {
-            setText(e.currentTarget.value);
-            setOffset(0);
-          }}
-        />
-      </div>
-      {page.error && <Notice error={page.error} />}
-      {page.data && <Episodes run={props.run} page={page.data} />}
-      {page.data && page.data.total > PAGE && (
-        <p class="facts">
-          <button class="quiet" disabled={offset === 0} onClick={() => setOffset(offset - PAGE)}>Newer</button>
-          <small>{offset + 1} to {Math.min(offset + PAGE, page.data.total)} of {count(page.data.total)}</small>
-          <button class="quiet" disabled={offset + PAGE >= page.data.total} onClick={() => setOffset(offset + PAGE)}>Older</button>
-        </p>
-      )}
+      ))}
+      <section>
+        <div class="find">
+          <h2>Episodes</h2>
+          <span class="row">
+            {systems.length > 1 && <Select label="System" value={system} options={["", ...systems]} onChange={(value) => first(() => setSystem(value))} />}
+            <Select label="Ending" value={ending} options={["", "answered", "forced", "abstained", "failed", "cancelled", "interrupted"]} onChange={(value) => first(() => setEnding(value))} />
+            <input
+              type="search"
+              aria-label="Search questions and answers"
+              placeholder="Search questions and answers"
+              value={text}
+              onInput={(e) => {
+                const value = e.currentTarget.value;
+                first(() => setText(value));
+              }}
+            />
+            <Together chosen={chosen} what="episodes" href={link(["compare"], { e: chosen.map((id) => `${props.run}/${id}`).join(",") })} />
+          </span>
+        </div>
+        {page.error && <Notice error={page.error} />}
+        {page.data && <Episodes run={props.run} page={page.data} chosen={chosen} onChoose={(id) => setChosen(toggled(chosen, id))} />}
+        {page.data && page.data.total > PAGE && (
+          <p class="facts">
+            <button class="quiet" disabled={offset === 0} onClick={() => setOffset(offset - PAGE)}>Newer</button>
+            <small>{offset + 1} to {Math.min(offset + PAGE, page.data.total)} of {count(page.data.total)}</small>
+            <button class="quiet" disabled={offset + PAGE >= page.data.total} onClick={() => setOffset(offset + PAGE)}>Older</button>
+          </p>
+        )}
+      </section>
     </div>
   );
 }
 
-function Episodes(props: { run: string; page: Page }) {
+function Episodes(props: { run: string; page: Page; chosen: string[]; onChoose: (id: string) => void }) {
   const { page } = props;
   if (!page.episodes.length && !page.interrupted.length) return <Notice>No episodes here.</Notice>;
   return (
-    <ul class="list">
+    <ul class="list pick">
       {page.interrupted.map((one) => (
         <li key={one.id}>
           <a href={link(["runs", props.run, one.id])}>
@@ -102,6 +172,7 @@ function Episodes(props: { run: string; page: Page }) {
       ))}
       {page.episodes.map((one) => (
         <li key={one.id}>
+          <Tick label={`Compare: ${one.question}`} on={props.chosen.includes(one.id)} onChange={() => props.onChoose(one.id)} />
           <a href={link(["runs", props.run, one.id])}>
             <b>{one.question}</b>
             <span class="facts">
@@ -115,32 +186,5 @@ function Episodes(props: { run: string; page: Page }) {
         </li>
       ))}
     </ul>
-  );
-}
-
-function Table(props: { dataset: string; systems: Record<string, Record<string, number | null>> }) {
-  const rows = Object.entries(props.systems);
-  const names = [...new Set(rows.flatMap(([, cell]) => Object.keys(cell)))].filter((n) => !/_(low|high)$/.test(n));
-  return (
-    <div class="table" tabIndex={0} role="region" aria-label={`Results on ${props.dataset || "questions"}`}>
-      <table>
-        <thead>
-          <tr><th>{props.dataset || "questions"}</th>{names.map((name) => <th key={name} class="number">{name.replaceAll("_", " ")}</th>)}</tr>
-        </thead>
-        <tbody>
-          {rows.map(([system, cell]) => (
-            <tr key={system}>
-              <th scope="row">{system}</th>
-              {names.map((name) => (
-                <td key={name} class="number">
-                  {figure(cell[name])}
-                  {cell[`${name}_low`] != null && <small>{figure(cell[`${name}_low`])} – {figure(cell[`${name}_high`])}</small>}
-                </td>
-              ))}
-            </tr>
-          ))}
-        </tbody>
-      </table>
-    </div>
   );
 }

@@ -1,26 +1,36 @@
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
-import { follow, get } from "../api";
+import { follow, get, save } from "../api";
 import { count, figure, seconds } from "../format";
 import { Answer } from "../parts/answer";
-import { Chip, Ending, Notice } from "../parts/common";
+import { Chip, Ending, Notice, useLoaded } from "../parts/common";
+import { Costs } from "../parts/costs";
+import { Lanes } from "../parts/lanes";
+import { Memory } from "../parts/memory";
 import { ContextStory } from "../parts/story";
 import { ContextText } from "../parts/text";
+import { Tokens } from "../parts/tokens";
 import { Tree } from "../parts/tree";
 import { Virtual } from "../parts/virtual";
 import { go, link } from "../router";
 import { fold, headline, tokens, type Trace } from "../trace";
-import type { Episode, Event } from "../types";
+import type { Episode, Event, Sibling } from "../types";
 
-const TABS = ["story", "context", "events"] as const;
+const TABS = ["story", "context", "tokens", "time", "memory", "costs", "events"] as const;
 type Tab = (typeof TABS)[number];
+const TITLES: Record<Tab, string> = {
+  story: "Story", context: "Saw and wrote", tokens: "Tokens", time: "Timeline", memory: "Memory", costs: "Costs", events: "Events",
+};
+
+/** The address of an episode in the API. */
+export const placeOf = (run: string, id: string): string =>
+  `${run === "asked" ? "/api/episodes" : `/api/runs/${encodeURIComponent(run)}/episodes`}/${encodeURIComponent(id)}`;
 
 /** Any episode, live or stored; `given` is one that came with the page itself. */
 export function TraceView(props: { run: string; id: string; query: URLSearchParams; given?: Episode }) {
   const [episode, setEpisode] = useState<Episode | undefined>(props.given);
   const [extra, setExtra] = useState<Event[]>([]);
   const [error, setError] = useState<Error>();
-  const base = props.run === "asked" ? "/api/episodes" : `/api/runs/${encodeURIComponent(props.run)}/episodes`;
-  const place = `${base}/${encodeURIComponent(props.id)}`;
+  const place = placeOf(props.run, props.id);
   useEffect(() => {
     if (props.given) return;
     const stop = new AbortController();
@@ -48,7 +58,9 @@ function Loaded(props: { run: string; id: string; query: URLSearchParams; episod
   const { episode, trace, query } = props;
   const over = episode.status !== "running" && episode.status !== "queued";
   const chosen = query.get("c") ?? trace.roots[0]?.id ?? "";
-  const tab = (TABS as readonly string[]).includes(query.get("tab") ?? "") ? (query.get("tab") as Tab) : "story";
+  const hasMemory = trace.events.some((e) => e.kind === "memory");
+  const tabs = TABS.filter((name) => (name !== "memory" || hasMemory) && (name !== "tokens" || (over && !props.given)));
+  const tab = (tabs as readonly string[]).includes(query.get("tab") ?? "") ? (query.get("tab") as Tab) : "story";
   const event = query.get("e") ?? "";
   const context = trace.contexts.get(chosen);
   const search = useRef<HTMLInputElement>(null);
@@ -59,12 +71,12 @@ function Loaded(props: { run: string; id: string; query: URLSearchParams; episod
     const press = (e: KeyboardEvent) => {
       if (e.ctrlKey || e.metaKey || e.altKey || (e.target as HTMLElement).closest("input, textarea, select")) return;
       const step = { j: 1, ArrowDown: 1, k: -1, ArrowUp: -1 }[e.key];
-      const number = ["1", "2", "3"].indexOf(e.key);
+      const number = /^[1-9]$/.test(e.key) && Number(e.key) <= tabs.length ? Number(e.key) - 1 : -1;
       if (step && (e.key.length === 1 || !(e.target as HTMLElement).closest(".virtual, .pane"))) {
         const at = trace.order.findIndex((c) => c.id === chosen);
         const next = trace.order[Math.min(trace.order.length - 1, Math.max(0, at + step))];
         if (next) show({ c: next.id, e: "" });
-      } else if (number >= 0) show({ tab: TABS[number]! });
+      } else if (number >= 0) show({ tab: tabs[number] === "story" ? "" : tabs[number]! });
       else if (e.key === "/") {
         show({ tab: "events" });
         setTimeout(() => search.current?.focus());
@@ -83,7 +95,7 @@ function Loaded(props: { run: string; id: string; query: URLSearchParams; episod
             <a href="#/runs">Runs</a> / <a href={link(["runs", props.run])}>{props.run}</a>
           </nav>
         )}
-        <h1>{episode.question.question}</h1>
+        <h1>{episode.question.meta?.asked ?? episode.question.question}</h1>
         <div class="facts">
           <Ending ending={over ? (episode.stop_reason ?? episode.status) : episode.status} forced={episode.forced} />
           <Chip label="system">{episode.system}</Chip>
@@ -96,6 +108,10 @@ function Loaded(props: { run: string; id: string; query: URLSearchParams; episod
           {Object.entries({ ...episode.scores, ...episode.rewards }).map(([name, value]) => (
             <Chip key={name} label={name}>{figure(value)}</Chip>
           ))}
+          <span class="grow" />
+          {over && !props.given && (
+            <button class="quiet" onClick={() => void save(`${placeOf(props.run, props.id)}/html`, `trace-${props.id}.html`)}>Save as a file</button>
+          )}
         </div>
         {over && (
           <Answer
@@ -110,29 +126,52 @@ function Loaded(props: { run: string; id: string; query: URLSearchParams; episod
         {episode.question.answers?.length ? (
           <p class="expected">Expected: {episode.question.answers.join(" or ")}</p>
         ) : null}
+        {(episode.errors ?? []).map((failure, i) => (
+          <Notice key={i} kind="error">{failure.where}: {failure.message}</Notice>
+        ))}
+        {over && !props.given && <Siblings run={props.run} id={props.id} />}
       </header>
       <div class="split">
         <Tree trace={trace} over={over} selected={chosen} onSelect={(id) => show({ c: id, e: "" }, false)} />
         <section class="pane" aria-label="What happened">
           <div class="tabs" role="tablist">
-            {TABS.map((name, i) => (
+            {tabs.map((name, i) => (
               <button
                 key={name}
+                id={`tab-${name}`}
                 role="tab"
                 aria-selected={tab === name}
+                aria-controls="tab-panel"
+                tabIndex={tab === name ? 0 : -1}
                 title={`key ${i + 1}`}
                 onClick={() => show({ tab: name === "story" ? "" : name })}
+                onKeyDown={(e) => {
+                  const step = { ArrowRight: 1, ArrowLeft: -1 }[e.key];
+                  if (!step) return;
+                  const next = tabs[(i + step + tabs.length) % tabs.length]!;
+                  show({ tab: next === "story" ? "" : next });
+                  setTimeout(() => document.getElementById(`tab-${next}`)?.focus());
+                }}
               >
-                {{ story: "Story", context: "What it saw and wrote", events: `All ${count(trace.events.length)} events` }[name]}
+                {TITLES[name]}{name === "events" && <small> {count(trace.events.length)}</small>}
               </button>
             ))}
           </div>
+          <div id="tab-panel" role="tabpanel" aria-labelledby={`tab-${tab}`}>
           {tab === "events" ? (
             <Events trace={trace} selected={event} box={search} onSelect={(seq) => show({ e: seq })} />
           ) : !context ? (
-            <Notice>No context was opened.</Notice>
+            <div class="scroll"><Notice>No context was opened.</Notice></div>
           ) : tab === "context" ? (
             <ContextText context={context} />
+          ) : tab === "tokens" ? (
+            <Tokens place={placeOf(props.run, props.id)} context={chosen} episode={episode} />
+          ) : tab === "time" ? (
+            <Lanes trace={trace} selected={chosen} onSelect={(id) => show({ c: id }, false)} />
+          ) : tab === "memory" ? (
+            <Memory trace={trace} />
+          ) : tab === "costs" ? (
+            <Costs trace={trace} usage={episode.usage} selected={chosen} onSelect={(id) => show({ c: id }, false)} />
           ) : (
             <ContextStory
               context={context}
@@ -141,11 +180,35 @@ function Loaded(props: { run: string; id: string; query: URLSearchParams; episod
               onSelect={(id) => show({ c: id }, false)}
             />
           )}
+          </div>
         </section>
       </div>
       <footer class="keys">
-        <kbd>j</kbd> <kbd>k</kbd> next and previous context · <kbd>1</kbd> <kbd>2</kbd> <kbd>3</kbd> tabs · <kbd>/</kbd> search events
+        <kbd>j</kbd> <kbd>k</kbd> next and previous context · <kbd>1</kbd> to <kbd>{tabs.length}</kbd> tabs · <kbd>/</kbd> search events
       </footer>
+    </div>
+  );
+}
+
+/** Other attempts at the same question: in training the rollouts of a group, else other systems and repetitions. */
+function Siblings(props: { run: string; id: string }) {
+  const { data } = useLoaded(() => get<{ siblings: Sibling[] }>(`${placeOf(props.run, props.id)}/siblings`), [props.run, props.id]);
+  const all = data?.siblings ?? [];
+  if (all.length < 2) return null;
+  const group = all.filter((one) => one.group);
+  const shown = (group.length > 1 ? group : all).slice(0, 16);
+  const together = shown.map((one) => `${props.run}/${one.id}`).slice(0, 8);
+  return (
+    <div class="siblings">
+      <span class="label">{group.length > 1 ? "Its group" : "Attempts at this question"}</span>
+      {shown.map((one) => (
+        <a key={one.id} class="chip" href={link(["runs", props.run, one.id])} aria-current={one.id === props.id ? "page" : undefined} title={one.answer || one.stop_reason}>
+          <i>{group.length > 1 ? "" : one.system}</i>
+          {one.answer || "no answer"}
+          {one.scores.reward != null ? <b>{figure(one.scores.reward)}</b> : one.scores.em != null && <b>{one.scores.em ? "right" : "wrong"}</b>}
+        </a>
+      ))}
+      <a class="quiet" href={link(["compare"], { e: together.join(",") })}>Side by side</a>
     </div>
   );
 }

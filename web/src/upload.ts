@@ -1,0 +1,31 @@
+/** Files into an index: texts as they are, everything else as bytes, which the server takes apart. */
+
+import { post } from "./api";
+
+const TEXT = /\.(txt|md|markdown|rst|jsonl|ndjson|log)$/i;
+/** What the file chooser offers. */
+export const ACCEPTED = ".txt,.md,.rst,.jsonl,.ndjson,.log,.pdf,.docx,.xlsx,.pptx,.odt,.ods,.odp,.html,.htm,.csv,.epub,.rtf";
+
+export interface Added {
+  added: number;
+  updated: number;
+}
+
+export async function upload(index: string, files: File[], note = ""): Promise<Added> {
+  const read = await Promise.all(
+    files.map(async (file) =>
+      TEXT.test(file.name) ? { name: file.name, text: await file.text() } : { name: file.name, data: await base64(file) },
+    ),
+  );
+  if (note.trim()) read.push({ name: `note-${new Date().toISOString().slice(0, 19)}.txt`, text: note });
+  return post<Added>(`/api/indexes/${encodeURIComponent(index)}/documents`, { files: read });
+}
+
+function base64(file: File): Promise<string> {
+  return new Promise((resolve, reject) => {
+    const reader = new FileReader();
+    reader.onload = () => resolve(String(reader.result).replace(/^[^,]*,/, ""));
+    reader.onerror = () => reject(new Error(`${file.name} cannot be read`));
+    reader.readAsDataURL(file);
+  });
+}
