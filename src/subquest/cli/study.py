@@ -7,13 +7,13 @@ import asyncio
 import json
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import UsageError
 from .agent import add_agent_options, build, config_from, resources
-from .eval import Progress, judged
+from .evaluating import add_run_options, answer_all, check_run_options, judged, settings_of
 
 if TYPE_CHECKING:
     from ..config import Config
@@ -32,19 +32,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--on", action="append", default=[], metavar="DATASET", help="questions in place of the study's own; repeatable"
     )
     parser.add_argument("--only", action="append", default=[], metavar="VARIANT", help="only this variant; repeatable")
-    parser.add_argument("--sample", type=int, metavar="N", help="at most N questions of each set (fixed by --seed)")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--concurrency", type=int, default=8, metavar="N", help="episodes at a time")
-    parser.add_argument("--timeout", type=float, metavar="S", help="seconds a question may take")
-    parser.add_argument("--json", action="store_true", help="print one JSON document and nothing else")
+    add_run_options(parser)
     parser.add_argument("--model", metavar="MODEL", help="as for `ask` (default: embedded)")
     parser.add_argument("--adapter", metavar="FILE", help="LoRA in GGUF form for embedded and gguf models")
     parser.add_argument("--index", metavar="PATH", help="what to search: an index folder or a search server's URL")
     parser.add_argument("--mode", choices=("bm25", "dense", "hybrid"), help="how to search the index")
-    parser.add_argument("--judge", metavar="MODEL", help="judge answers with this model (or by rules: rules)")
-    parser.add_argument(
-        "--judge-instruction", choices=("equivalence", "core", "decor"), default="equivalence", help="as for `eval`"
-    )
     parser.add_argument("--config", metavar="FILE", help="settings file (default: the nearest subquest.toml)")
     parser.add_argument("--no-cache", action="store_true", help="do not use the cache, even where it is configured")
 
@@ -57,8 +49,7 @@ def run(args: argparse.Namespace) -> int:
         for name, path in studies().items():
             print(f"{name:<18}{read_study(path).title}")
         return 0
-    if args.concurrency < 1:
-        raise UsageError("--concurrency must be at least 1")
+    check_run_options(args)
     study = _chosen(find_study(args.name), args.only)
     config = config_from(args)
     datasets = _questions(study, args)
@@ -66,9 +57,8 @@ def run(args: argparse.Namespace) -> int:
     from ..evaluate.table import scored, table
     from ..runs import RunStore
 
-    with RunStore.resume(out, settings=_settings(study, config, args)) as store:
+    with RunStore.resume(out, settings={"study": study.name, **settings_of(config, args)}, apart=True) as store:
         asyncio.run(_run(store, study, config, args, datasets))
-        asyncio.run(judged(store, args))
         found = rows(study, table(scored(store)))
     setting = f"{config.model or 'embedded'}, index {config.index or 'none'}, seed {args.seed}"
     if args.json:
@@ -137,21 +127,6 @@ def _filters(study: Study) -> str:
     return f" (it keeps only {' and '.join(study.filter)})" if study.filter else ""
 
 
-def _settings(study: Study, config: Config, args: argparse.Namespace) -> dict[str, Any]:
-    from ..evaluate import fingerprint
-
-    return {
-        "study": study.name,
-        "model": config.model or "embedded",
-        "index": config.index,
-        "index_content": fingerprint.of_index(config.index) if config.index and Path(config.index).is_dir() else None,
-        "sampling": asdict(config.sampling),
-        "limits": asdict(config.limits),
-        "seed": args.seed,
-        "judge": {"model": args.judge, "instruction": args.judge_instruction} if args.judge else None,
-    }
-
-
 async def _run(
     store: RunStore,
     study: Study,
@@ -159,8 +134,6 @@ async def _run(
     args: argparse.Namespace,
     datasets: Mapping[str, Sequence[Question]],
 ) -> None:
-    from ..evaluate.runner import evaluate, jobs_for
-
     async with resources(config, cache=not args.no_cache) as (engines, search):
         systems: dict[str, System[Any]] = {}
         for variant in study.variants:
@@ -169,18 +142,8 @@ async def _run(
                 print(f"left out: {variant.name} (needs {variant.search} search, which is not set up)", file=sys.stderr)
                 continue
             systems[variant.name] = _system(variant, config, engines, place)
-        jobs = list(jobs_for(store, datasets, systems))
-        total = sum(map(len, datasets.values())) * len(systems)
-        with Progress(total, total - len(jobs)) as progress:
-            await evaluate(
-                jobs,
-                systems,
-                store,
-                concurrency=args.concurrency,
-                seconds=args.timeout,
-                seed=args.seed,
-                finished=progress.add,
-            )
+        await answer_all(store, systems, datasets, args)
+    await judged(store, args)
 
 
 def _system(variant: Variant, config: Config, engines: Mapping[str, Engine], search: Search | None) -> System[Any]:

@@ -1,0 +1,162 @@
+"""What `eval` and `study` share: the options of a run, how it is carried out, judged and shown while it goes on."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..errors import UsageError
+
+if TYPE_CHECKING:
+    from ..config import Config
+    from ..evaluate.runner import Job, Solver
+    from ..judge import ModelJudge, RuleJudge
+    from ..record import Episode, Question
+    from ..runs import RunStore
+
+
+def add_run_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--sample", type=int, metavar="N", help="a random N questions of each set, fixed by --seed")
+    parser.add_argument("--concurrency", type=int, default=8, metavar="N", help="episodes at a time")
+    parser.add_argument("--timeout", type=float, metavar="S", help="seconds a question may take")
+    parser.add_argument("--seed", type=int, default=0, help="seed for sampling questions and tokens")
+    parser.add_argument("--json", action="store_true", help="print one JSON document and nothing else")
+    parser.add_argument("--judge", metavar="MODEL", help="judge answers with this model (or by rules: rules)")
+    parser.add_argument(
+        "--judge-instruction",
+        choices=("equivalence", "core", "decor"),
+        default="equivalence",
+        help="what counts as right: the same, the core of a long answer, or DECOR's rules (default: %(default)s)",
+    )
+
+
+def check_run_options(args: argparse.Namespace) -> None:
+    for name in ("concurrency", "sample", "limit"):
+        if getattr(args, name, None) is not None and getattr(args, name) < 1:
+            raise UsageError(f"--{name} must be at least 1")
+
+
+def settings_of(config: Config, args: argparse.Namespace) -> dict[str, Any]:
+    """What must be the same when a run is resumed."""
+    from ..evaluate import fingerprint
+
+    local = config.index is not None and Path(config.index).is_dir()
+    judge = {"model": args.judge, "instruction": args.judge_instruction}
+    return {
+        "model": config.model or "embedded",
+        "adapter": config.engine.adapter,
+        "protocol": config.protocol,
+        "index": str(Path(config.index).resolve()) if config.index and local else config.index,
+        "index_content": fingerprint.of_index(config.index) if config.index and local else None,
+        "search": asdict(config.search),
+        "sampling": asdict(config.sampling),
+        "limits": asdict(config.limits),
+        "seed": args.seed,
+        **({"judge": judge} if args.judge else {}),
+    }
+
+
+async def answer_all(
+    store: RunStore,
+    systems: Mapping[str, Solver],
+    datasets: Mapping[str, Sequence[Question]],
+    args: argparse.Namespace,
+) -> None:
+    """Have every system answer what it has not answered yet, with a word on how far it is."""
+    from ..evaluate.runner import evaluate, jobs_for
+
+    jobs = list(jobs_for(store, datasets, systems))
+    total = sum(map(len, datasets.values())) * len(systems)
+    with Progress(total, total - len(jobs)) as progress:
+        await evaluate(
+            jobs,
+            systems,
+            store,
+            concurrency=args.concurrency,
+            seconds=args.timeout,
+            seed=args.seed,
+            finished=progress.add,
+        )
+
+
+async def judged(store: RunStore, args: argparse.Namespace) -> None:
+    """A verdict of `--judge` for every answer that has none yet."""
+    from ..evaluate.afterwards import judge_answers
+    from ..judge import RuleJudge
+
+    if not args.judge:
+        return
+    judge = _judge(store, args)
+    try:
+        undecided = await judge_answers(store, judge, told=told("judged"))
+    finally:
+        if not isinstance(judge, RuleJudge):
+            print(f"judge: {judge.usage.model_calls} model calls, {judge.cached} from the cache", file=sys.stderr)
+            await judge.close()
+            await judge.engine.close()
+    if undecided:
+        print(f"the judge did not decide on {undecided} answers; run again to ask once more", file=sys.stderr)
+
+
+def _judge(store: RunStore, args: argparse.Namespace) -> ModelJudge | RuleJudge:
+    from ..engine.resolve import resolve
+    from ..judge import ModelJudge, RuleJudge
+
+    if args.judge == "rules":
+        return RuleJudge()
+    engine = resolve(args.judge)
+    if isinstance(engine, Mapping):
+        raise UsageError("a judge is one model: --judge takes no roles")
+    cache = store.path.with_suffix(".judge.sqlite")
+    return ModelJudge(engine, instruction=args.judge_instruction, cache=cache, concurrency=args.concurrency)
+
+
+def told(what: str) -> Callable[[int], None]:
+    return lambda done: print(f"{what}: {done} answers", file=sys.stderr)
+
+
+class Progress:
+    """How far an evaluation is: on a terminal a line that is rewritten, elsewhere a line now and then."""
+
+    def __init__(self, total: int, done: int) -> None:
+        self._total, self._done, self._new = total, done, 0
+        self._start = self._shown = time.monotonic()
+        self._em = self._tokens = self._cost = 0.0
+        self._failed = 0
+        self._live = sys.stderr.isatty()
+
+    def __enter__(self) -> Progress:
+        if self._done:
+            print(f"{self._done} of {self._total} are done already", file=sys.stderr)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self._new:
+            self._show(end="\n")
+
+    def add(self, job: Job, episode: Episode, scores: Mapping[str, float]) -> None:
+        self._done += 1
+        self._new += 1
+        self._em += scores["em"]
+        self._tokens += scores["prompt_tokens"] + scores["completion_tokens"]
+        self._cost += scores["cost"]
+        self._failed += int(scores["failed"])
+        if time.monotonic() - self._shown > (0.2 if self._live else 10):
+            self._show(end="\r" if self._live else "\n")
+
+    def _show(self, end: str) -> None:
+        self._shown = time.monotonic()
+        rate = self._new / max(self._shown - self._start, 1e-9)
+        left = (self._total - self._done) / rate if rate else 0
+        cost = f", cost {self._cost:.4g}" if self._cost else ""
+        failed = f", {self._failed} failed" if self._failed else ""
+        line = (
+            f"{self._done}/{self._total}  EM {self._em / self._new:.3f}  {rate:.2f}/s  "
+            f"{left / 60:.0f} min left  {self._tokens / 1000:.0f}k tokens{cost}{failed}"
+        )
+        print(f"{line:<90}" if end == "\r" else line, end=end, file=sys.stderr, flush=True)
