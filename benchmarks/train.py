@@ -115,7 +115,6 @@ class Bench:
             steps: list[dict[str, float]] = []
             for number in range(recipe.optimiser.steps):
                 figures, _ = asyncio.run(trainer.one_step())
-                trainer.step += 1
                 steps.append(figures)
                 times = ", ".join(f"{p} {figures[f'seconds_{p}']:.2f}" for p in PHASES)
                 say(
@@ -251,7 +250,6 @@ class Bench:
                 for number in range(spec["steps"] + 1):
                     start = time.perf_counter(), time.process_time()
                     await trainer.one_step()
-                    trainer.step += 1
                     if number:
                         laps["seconds"].append(time.perf_counter() - start[0])
                         laps["cpu_seconds"].append(time.process_time() - start[1])

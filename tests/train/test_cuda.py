@@ -3,11 +3,14 @@
 import pytest
 import torch
 
+from subquest.train.attention import Packing, attend
 from subquest.train.batch import pack
 from subquest.train.logprobs import token_logprobs
 from subquest.train.loss import LOSSES, policy_loss
+from subquest.train.policy import Policy
 
 from .test_batch import two_rollouts
+from .test_policy import packed, source, tiny
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 
@@ -28,6 +31,70 @@ def test_log_probs_and_gradients_in_float32() -> None:
         grads.append((h.grad.cpu(), w.grad.cpu()))
     torch.testing.assert_close(values[1], values[0], rtol=1e-4, atol=1e-4)
     torch.testing.assert_close(grads[1], grads[0], rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("entropy", [False, True])
+def test_log_probs_and_gradients_in_bfloat16(entropy: bool) -> None:
+    """Against float64 over the same rounded inputs: gradients are rounded once, to 2^-8 of their size."""
+    g = torch.Generator().manual_seed(2)
+    hidden, weight = torch.randn(96, 128, generator=g).bfloat16(), (torch.randn(700, 128, generator=g) / 8).bfloat16()
+    targets = torch.randint(0, 700, (96,), generator=g)
+    on_logprobs, on_entropy = torch.randn(2, 96, generator=g)
+
+    h, w = (t.double().requires_grad_() for t in (hidden, weight))
+    log_p = (h @ w.t() / 0.8).log_softmax(-1)
+    chosen, spread = log_p.gather(1, targets[:, None]).squeeze(1), -(log_p.exp() * log_p).sum(-1)
+    total = (chosen * on_logprobs).sum() + ((spread * on_entropy).sum() if entropy else 0.0)
+    exact = torch.autograd.grad(total, (h, w))
+
+    h, w = (t.cuda().requires_grad_() for t in (hidden, weight))
+    out = token_logprobs(h, w, targets.cuda(), temperature=0.8, entropy=entropy, chunk=40)
+    torch.testing.assert_close(out.logprobs.double().cpu(), chosen.detach(), atol=1e-4, rtol=0)
+    total = (out.logprobs * on_logprobs.cuda()).sum()
+    if out.entropy is not None:
+        torch.testing.assert_close(out.entropy.double().cpu(), spread.detach(), atol=1e-4, rtol=0)
+        total = total + (out.entropy * on_entropy.cuda()).sum()
+    for found, wanted in zip(torch.autograd.grad(total, (h, w)), exact, strict=True):
+        assert distance(found, wanted) < 0.01
+
+
+def distance(found: torch.Tensor, wanted: torch.Tensor) -> float:
+    """Length of the difference over the length of what is wanted."""
+    return float((found.double().cpu() - wanted.double().cpu()).norm() / wanted.double().norm())
+
+
+def test_packed_attention_and_its_gradients() -> None:
+    """The variable-length kernel against one trajectory at a time in float32 on the CPU, of the same rounded inputs."""
+    g = torch.Generator().manual_seed(3)
+    lengths = torch.tensor([300, 1, 50, 449, 200])
+    shapes = ((1000, 9, 64), (1000, 3, 64), (1000, 3, 64))
+    inputs = [torch.randn(shape, generator=g).bfloat16() for shape in shapes]
+    upstream = torch.randn(1000, 9, 64, generator=g).bfloat16()
+    plain = [t.float().requires_grad_() for t in inputs]
+    wanted = attend(plain[0], plain[1], plain[2], Packing.of(lengths), 0.125)
+    there = [t.cuda().requires_grad_() for t in inputs]
+    found = attend(there[0], there[1], there[2], Packing.of(lengths.cuda()), 0.125)
+    assert found.dtype == torch.bfloat16
+    assert distance(found, wanted.detach()) < 0.01
+    slopes = torch.autograd.grad(found, there, upstream.cuda())
+    expected = torch.autograd.grad(wanted, plain, upstream.float())
+    assert all(distance(a, b) < 0.01 for a, b in zip(slopes, expected, strict=True))
+
+
+@pytest.mark.parametrize("family", ["llama", "qwen2", "qwen3"])
+def test_the_policy(family: str) -> None:
+    """Log-probs, entropy and gradients of a packed batch, as on the CPU, in float32."""
+    model = tiny(family)
+    batch = packed(5, 1 + 17, 9)
+    outcomes = []
+    for device in ("cpu", "cuda"):
+        policy = Policy(source(model), device=device)
+        out = policy(batch.to(device), temperature=0.7, entropy=True)
+        assert out.entropy is not None
+        (out.logprobs.sum() + out.entropy.sum()).backward()
+        gradients = [p.grad.cpu() for p in policy.trained().values() if p.grad is not None]
+        outcomes.append((out.logprobs.detach().cpu(), out.entropy.detach().cpu(), gradients))
+    torch.testing.assert_close(outcomes[1], outcomes[0], rtol=1e-3, atol=1e-4)
 
 
 def test_bfloat16_products_are_kept_in_float32() -> None:

@@ -148,7 +148,7 @@ def test_dynamic_sampling_refills_with_whole_groups(tmp_path: Path) -> None:
 
     recipe = replace(RECIPE, rollout=replace(RECIPE.rollout, dynamic=True))
     t = trainer(tmp_path, recipe)
-    t.reward = Every()
+    t.sampler.reward = Every()
     figures, episodes = asyncio.run(t.one_step())
     asyncio.run(t.engine.close())
     t.run.close()

@@ -20,19 +20,24 @@ from torch import Tensor
 from ..errors import DataError
 from .optimise import Optimiser
 from .policy import Policy
+from .ranks import ALONE, Ranks
+from .sharding import like, whole
 
 SHARD_BYTES = 15_000_000
 
 
 class Checkpoints:
-    """The checkpoints of one run."""
+    """The checkpoints of one run. Of several processes all gather, and the first one writes."""
 
-    def __init__(self, folder: Path, *, keep: int = 3) -> None:
+    def __init__(self, folder: Path, *, keep: int = 3, ranks: Ranks = ALONE) -> None:
         self.folder = folder
         self.keep = keep
-        folder.mkdir(parents=True, exist_ok=True)
-        for leftover in folder.glob("*.tmp"):
-            shutil.rmtree(leftover)
+        self._ranks = ranks
+        if ranks.first:
+            folder.mkdir(parents=True, exist_ok=True)
+            for leftover in folder.glob("*.tmp"):
+                shutil.rmtree(leftover)
+        ranks.wait()
 
     def steps(self) -> list[int]:
         return sorted(int(p.name.removeprefix("step-")) for p in self.folder.glob("step-*") if p.is_dir())
@@ -43,11 +48,17 @@ class Checkpoints:
     def save(self, step: int, policy: Policy, optimiser: Optimiser, state: Mapping[str, Any]) -> Path:
         """Write a checkpoint and drop old ones beyond `keep`."""
         final = self.path(step)
+        tensors = _tensors(policy, optimiser)
+        if self._ranks.first:
+            self._write(final, step, tensors, {**state, "optimiser_steps": optimiser.step_count})
+        self._ranks.wait()
+        return final
+
+    def _write(self, final: Path, step: int, tensors: Mapping[str, Tensor], state: Mapping[str, Any]) -> None:
         building = final.with_suffix(".tmp")
         building.mkdir(parents=True)
-        _write_shards(building, _tensors(policy, optimiser))
-        entry = {**state, "step": step, "optimiser_steps": optimiser.step_count}
-        (building / "state.json").write_text(json.dumps(entry), encoding="utf-8")
+        _write_shards(building, tensors)
+        (building / "state.json").write_text(json.dumps({**state, "step": step}), encoding="utf-8")
         _flush(building)
         if final.exists():
             shutil.rmtree(final)
@@ -55,7 +66,6 @@ class Checkpoints:
         _flush(self.folder)
         for old in self.steps()[: -self.keep]:
             shutil.rmtree(self.path(old))
-        return final
 
     def load_latest(self, policy: Policy, optimiser: Optimiser) -> dict[str, Any] | None:
         """Restore the newest checkpoint; returns its state, None where there is none."""
@@ -79,12 +89,12 @@ def restore(folder: Path, policy: Policy, optimiser: Optimiser) -> dict[str, Any
         for name, parameter in policy.trained().items():
             if f"weight/{name}" not in tensors:
                 raise DataError(f"the checkpoint {folder} is of another model or adapter: it has no {name}")
-            parameter.copy_(tensors[f"weight/{name}"])
+            parameter.copy_(like(tensors[f"weight/{name}"], parameter))
             if f"exp_avg/{name}" in tensors:
                 entry = optimiser.adam.state[parameter]
                 entry["step"] = torch.tensor(float(state["optimiser_steps"]), device=_step_device(parameter))
                 for moment in ("exp_avg", "exp_avg_sq"):
-                    entry[moment] = tensors[f"{moment}/{name}"].to(parameter.device, parameter.dtype)
+                    entry[moment] = like(tensors[f"{moment}/{name}"], parameter)
     return state
 
 
@@ -96,11 +106,11 @@ def _step_device(parameter: Tensor) -> torch.device:
 def _tensors(policy: Policy, optimiser: Optimiser) -> dict[str, Tensor]:
     out: dict[str, Tensor] = {}
     for name, parameter in policy.trained().items():
-        out[f"weight/{name}"] = parameter.detach().cpu().contiguous()
+        out[f"weight/{name}"] = whole(parameter.detach()).cpu().contiguous()
         entry = optimiser.adam.state.get(parameter, {})
         for moment in ("exp_avg", "exp_avg_sq"):
             if moment in entry:
-                out[f"{moment}/{name}"] = entry[moment].detach().cpu().contiguous()
+                out[f"{moment}/{name}"] = whole(entry[moment].detach()).cpu().contiguous()
     return out
 
 

@@ -9,7 +9,8 @@ from ..evaluate.score import score
 from ..record import Question
 from ..systems.base import System
 from .policy import Policy
-from .rollouts import roll_out
+from .ranks import ALONE, Ranks
+from .rollouts import Place, place_seed, roll_out
 from .run import TrainRun
 
 REPORTED = ("em", "f1", "forced", "searches", "completion_tokens")
@@ -18,8 +19,10 @@ REPORTED = ("em", "f1", "forced", "searches", "completion_tokens")
 class Evaluator:
     """Runs the dev questions greedily and keeps the weights that do best by F1."""
 
-    def __init__(self, run: TrainRun, policy: Policy, greedy: System[Any], dev: Sequence[Question]) -> None:
-        self.run, self.policy, self.greedy = run, policy, greedy
+    def __init__(
+        self, run: TrainRun, policy: Policy, greedy: System[Any], dev: Sequence[Question], *, ranks: Ranks = ALONE
+    ) -> None:
+        self.run, self.policy, self.greedy, self.ranks = run, policy, greedy, ranks
         self.dev = dev[: run.recipe.evaluate_questions]
         self.best = -1.0
 
@@ -28,13 +31,13 @@ class Evaluator:
         if not self.dev:
             return {}
         recipe = self.run.recipe
-        episodes = await roll_out(
-            self.greedy, self.dev, group=1, seed=recipe.seed, concurrency=recipe.rollout.concurrency
-        )
-        scores = [score(e) for e in episodes]
-        figures = {f"dev_{m}": sum(s[m] for s in scores) / len(scores) for m in REPORTED}
-        for hops in sorted({e.question.hops for e in episodes if e.question.hops}):
-            of_hops = [s["em"] for e, s in zip(episodes, scores, strict=True) if e.question.hops == hops]
+        places = [Place(q, place_seed(recipe.seed, n, 0), f"dev-{step}-{n}") for n, q in enumerate(self.dev)]
+        episodes = await roll_out(self.greedy, self.ranks.share(places), concurrency=recipe.rollout.concurrency)
+        mine = [(e.question.hops, score(e)) for e in episodes]
+        scored = [pair for part in self.ranks.gather(mine) for pair in part]
+        figures = {f"dev_{m}": sum(s[m] for _, s in scored) / len(scored) for m in REPORTED}
+        for hops in sorted({hops for hops, _ in scored if hops}):
+            of_hops = [s["em"] for h, s in scored if h == hops]
             figures[f"dev_em_{hops}hop"] = sum(of_hops) / len(of_hops)
         if figures["dev_f1"] > self.best:
             self.best = figures["dev_f1"]

@@ -9,22 +9,28 @@ import torch
 
 from .lora import save_adapter
 from .policy import Policy
+from .sharding import whole
 
 
-def save_trained(policy: Policy, folder: Path, *, base: str = "") -> None:
-    """The adapter where there is one, else all weights with the model's configuration, in bfloat16."""
+def save_trained(policy: Policy, folder: Path, *, base: str = "", write: bool = True) -> None:
+    """The adapter where there is one, else all weights with the model's configuration, in bfloat16.
+
+    Where the policy is sharded every process takes part, and the one that is to `write` does.
+    """
     if policy.lora is not None:
-        save_adapter(policy, policy.lora, folder, base=base)
+        save_adapter(policy, policy.lora, folder, base=base, write=write)
         return
     from safetensors.torch import save_file
 
-    folder.mkdir(parents=True, exist_ok=True)
     tied = policy.architecture.tied
     state = {
-        name: p.detach().to(torch.bfloat16).cpu().contiguous()
+        name: whole(p.detach()).to(torch.bfloat16).cpu().contiguous()
         for name, p in policy.named_parameters()
         if not (tied and name == "lm_head.weight")
     }
+    if not write:
+        return
+    folder.mkdir(parents=True, exist_ok=True)
     save_file(state, folder / "model.safetensors", metadata={"format": "pt"})
     config = policy.config.to_dict() | {"dtype": "bfloat16"}
     (folder / "config.json").write_text(json.dumps(config, indent=2, default=str), encoding="utf-8")

@@ -19,6 +19,7 @@ from torch.nn import functional as F
 
 from ..engine.torch.weights import Adapter
 from ..errors import DataError
+from .sharding import whole
 
 TARGETS = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
 _PEFT_PREFIX = "base_model.model."
@@ -87,19 +88,26 @@ def lora_layers(model: nn.Module) -> Iterator[tuple[str, LoraLinear]]:
 def adapter_of(model: nn.Module) -> Adapter:
     """The adapter as the rollout engine takes it."""
     layers = dict(lora_layers(model))
-    pairs = {name: (layer.lora_A.detach(), layer.lora_B.detach()) for name, layer in layers.items()}
+    pairs = {name: (whole(layer.lora_A.detach()), whole(layer.lora_B.detach())) for name, layer in layers.items()}
     return Adapter(pairs, next(iter(layers.values())).scale)
 
 
-def save_adapter(model: nn.Module, settings: LoraSettings, folder: Path, *, base: str = "", half: bool = True) -> None:
-    """Write the adapter in PEFT's format; `half` stores bfloat16, which is all the rollouts see."""
+def save_adapter(
+    model: nn.Module, settings: LoraSettings, folder: Path, *, base: str = "", half: bool = True, write: bool = True
+) -> None:
+    """Write the adapter in PEFT's format; `half` stores bfloat16, which is all the rollouts see.
+
+    Where the model is sharded every process takes part, and one of them writes.
+    """
     from safetensors.torch import save_file
 
     state = {}
     for name, layer in lora_layers(model):
         for part in ("lora_A", "lora_B"):
-            tensor = getattr(layer, part).detach().cpu()
+            tensor = whole(getattr(layer, part).detach()).cpu()
             state[f"{_PEFT_PREFIX}{name}.{part}.weight"] = tensor.to(torch.bfloat16) if half else tensor.clone()
+    if not write:
+        return
     folder.mkdir(parents=True, exist_ok=True)
     save_file(state, folder / "adapter_model.safetensors")
     config = {

@@ -181,7 +181,7 @@ def policy_loss(
         raise ConfigError("the entropy bonus needs the entropy of each position")
     new, old, advantages = new.float(), old.detach().float(), advantages.detach().float()
     log_ratio = new - old
-    exponent = log_ratio if settings.level == "token" or units is None else _unit_mean(log_ratio, units)
+    exponent = log_ratio if settings.level == "token" or units is None else unit_mean(log_ratio, units)
     ratio = torch.exp(exponent.clamp(-LOG_RATIO_LIMIT, LOG_RATIO_LIMIT))
     cut = ratio.clamp(1 - settings.clip_low, 1 + settings.clip_high)
     bounded = ratio if settings.dual_clip is None else ratio.clamp(max=settings.dual_clip)
@@ -213,7 +213,7 @@ def policy_loss(
         )
 
 
-def _unit_mean(values: Tensor, units: Tensor) -> Tensor:
+def unit_mean(values: Tensor, units: Tensor) -> Tensor:
     """For each token, the mean over its unit."""
     n = int(units.max()) + 1 if units.numel() else 0
     sums = torch.zeros(n, dtype=torch.float32, device=values.device).index_add(0, units, values)

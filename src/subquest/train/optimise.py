@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor
 
 from .batch import Batch
-from .loss import Loss, LossSettings, policy_loss, sft_loss, summary
+from .loss import Aggregation, Loss, LossSettings, policy_loss, sft_loss, summary
 from .policy import Policy
+from .ranks import ALONE, Ranks
 from .recipe import OptimiserPart
+from .sharding import count_of, whole
 
 
 class Schedule:
@@ -44,9 +47,10 @@ class Stepped(NamedTuple):
 class Optimiser:
     """AdamW over the policy's trained parameters."""
 
-    def __init__(self, policy: Policy, settings: OptimiserPart, steps: int) -> None:
+    def __init__(self, policy: Policy, settings: OptimiserPart, steps: int, *, ranks: Ranks = ALONE) -> None:
         self.policy = policy
         self.settings = settings
+        self.ranks = ranks
         self.schedule = Schedule(settings, steps)
         decayed = [p for p in policy.trained().values() if p.ndim > 1]
         plain = [p for p in policy.trained().values() if p.ndim <= 1]
@@ -65,7 +69,8 @@ class Optimiser:
         Without `old` the batch was sampled by these very weights, so the old log-probs are the new ones, detached.
         """
         losses: list[Loss] = []
-        for part in self._parts(batch, "rollout" if loss.level == "role" else "trajectory"):
+        batch = self._for_all(batch, loss.aggregation)
+        for part, counts in self._parts(batch, "rollout" if loss.level == "role" else "trajectory"):
             found = self.policy(part, temperature=temperature, entropy=True)
             value = policy_loss(
                 found.logprobs,
@@ -78,18 +83,32 @@ class Optimiser:
                 entropy=found.entropy,
             )
             value.total.backward()  # type: ignore[no-untyped-call]
-            losses.append(value)
+            if counts:
+                losses.append(value)
         return Stepped(self._step(), summary(losses))
 
-    def _parts(self, batch: Batch, whole: Literal["trajectory", "rollout"]) -> Iterator[Batch]:
+    def _for_all(self, batch: Batch, aggregation: Aggregation) -> Batch:
+        """Weights as if all processes' batches were one; FSDP takes the mean of their gradients."""
+        if self.ranks.size == 1:
+            return batch
+        rollouts = int(torch.unique(batch.layout.rollout).numel())
+        mine = count_of(aggregation, batch.lengths.numel(), rollouts, batch.rows.numel())
+        return replace(batch, weights=batch.weights * (self.ranks.size * mine / sum(self.ranks.gather(mine))))
+
+    def _parts(self, batch: Batch, together: Literal["trajectory", "rollout"]) -> Iterator[tuple[Batch, bool]]:
+        """Micro-batches, as many on every process, and whether each counts (the last one is repeated to fill up)."""
         device = next(self.policy.parameters()).device
-        for part in batch.split(self.settings.micro_tokens, whole=whole):
-            yield part.to(device)
+        parts = batch.split(self.settings.micro_tokens, whole=together)
+        for part in parts:
+            yield part.to(device), True
+        for _ in range(max(self.ranks.gather(len(parts))) - len(parts)):
+            yield replace(parts[-1], weights=torch.zeros_like(parts[-1].weights)).to(device), False
 
     def sft_step(self, batch: Batch) -> Stepped:
         """Make the batch's action tokens more likely."""
         total = 0.0
-        for part in self._parts(batch, "trajectory"):
+        batch = self._for_all(batch, "token-mean")
+        for part, _ in self._parts(batch, "trajectory"):
             loss = sft_loss(self.policy(part).logprobs, part.weights)
             loss.backward()  # type: ignore[no-untyped-call]
             total += float(loss.detach())
@@ -97,7 +116,7 @@ class Optimiser:
 
     def _step(self) -> float:
         parameters = list(self.policy.trained().values())
-        norm = torch.nn.utils.clip_grad_norm_(parameters, self.settings.clip or math.inf)
+        norm = whole(torch.nn.utils.clip_grad_norm_(parameters, self.settings.clip or math.inf))
         if torch.isfinite(norm):  # a broken gradient never touches the weights; the guards see the norm
             for group in self.adam.param_groups:
                 group["lr"] = self.schedule.rate(self.step_count)
@@ -114,11 +133,14 @@ def beside(part: Batch, vector: Tensor) -> Tensor:
 
 
 @torch.no_grad()
-def logprobs_of(policy: Policy, batch: Batch, *, temperature: float, micro_tokens: int) -> Tensor:
+def logprobs_of(policy: Policy, batch: Batch, *, temperature: float, micro_tokens: int, ranks: Ranks = ALONE) -> Tensor:
     """Log-probs of the batch's action tokens under the policy as it is, in the batch's order, on the CPU."""
     device = next(policy.parameters()).device
     out = torch.empty(batch.rows.numel(), dtype=torch.float32)
-    for part in batch.split(micro_tokens):
+    parts = batch.split(micro_tokens)
+    for part in parts:
         assert part.places is not None
         out[part.places] = policy(part.to(device), temperature=temperature).logprobs.cpu()
+    for _ in range(max(ranks.gather(len(parts))) - len(parts)):  # a sharded policy computes on all processes at once
+        policy(parts[-1].to(device), temperature=temperature)
     return out

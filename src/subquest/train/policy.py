@@ -23,6 +23,7 @@ from .attention import Packing, attend
 from .batch import Batch
 from .logprobs import TokenLogprobs, token_logprobs
 from .lora import LoraLinear, LoraSettings, adapter_of, lora_layers
+from .sharding import whole
 
 
 class RMSNorm(nn.Module):
@@ -162,8 +163,10 @@ class Policy(nn.Module):
 
     def _swap_kept(self) -> None:
         for name, parameter in self.named_parameters():
-            if name in self._kept:
-                parameter.data, self._kept[name] = self._kept[name], parameter.data
+            if name in self._kept:  # values change places, storage stays: a sharded parameter is gathered from it
+                now = parameter.detach().clone()
+                parameter.data.copy_(self._kept[name])
+                self._kept[name] = now
 
     def hidden(self, batch: Batch) -> Tensor:
         """States of the last layer, one a token of the packed batch."""
@@ -193,7 +196,7 @@ class Policy(nn.Module):
         """What `TorchEngine.refresh` takes after an optimiser step."""
         if self.lora is not None:
             return {"adapter": adapter_of(self)}
-        return {"state": {name: p.detach() for name, p in self.named_parameters()}}
+        return {"state": {name: whole(p.detach()) for name, p in self.named_parameters()}}
 
 
 def gated(gate: Tensor, up: Tensor) -> Tensor:

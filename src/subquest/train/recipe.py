@@ -67,6 +67,10 @@ class RolloutPart:
     """Size of the rollout engine's cache; 0 lets the engine choose."""
     dynamic: bool = False
     """Drop groups without spread and ask new questions in their place (DECOR)."""
+    overlap: bool = False
+    """Roll out the next batch while this one is learnt from, by weights one step old."""
+    importance_cap: float = 2.0
+    """Largest weight of a token that older weights sampled."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,25 +4,44 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 from ..metrics import score_answer
 from ..record import Episode, Question
 from ..systems.base import System
 
 
+class Place(NamedTuple):
+    """One episode to roll out."""
+
+    question: Question
+    seed: int
+    name: str
+    """The episode's id: the same for the same place of a run, so that a repeated step is recognised."""
+
+
 async def roll_out(
-    system: System[Any], questions: Sequence[Question], *, group: int, seed: int, concurrency: int
+    system: System[Any],
+    places: Sequence[Place],
+    *,
+    concurrency: int,
+    progress: Callable[[int], None] | None = None,
 ) -> list[Episode]:
-    """`group` episodes of each question, group by group. Seeds depend on the place alone, never on timing."""
+    """The episodes of all places, in their order, at most `concurrency` at a time."""
     gate = asyncio.Semaphore(concurrency)
+    done = 0
 
-    async def one(place: int, question: Question, member: int) -> Episode:
+    async def one(place: Place) -> Episode:
+        nonlocal done
         async with gate:
-            return await system.solve(question, seed=place_seed(seed, place, member))
+            episode = await system.solve(place.question, seed=place.seed, id=place.name)
+        done += 1
+        if progress is not None:
+            progress(done)
+        return episode
 
-    return await asyncio.gather(*(one(i, q, g) for i, q in enumerate(questions) for g in range(group)))
+    return await asyncio.gather(*map(one, places))
 
 
 def place_seed(*place: int) -> int:

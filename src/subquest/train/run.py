@@ -10,10 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import UsageError
+from ..metrics import score_answer
 from ..record import Episode
 from ..runs import RunStore
 from .checkpoint import Checkpoints
 from .policy import Policy
+from .ranks import ALONE, Ranks
 from .recipe import Recipe
 
 
@@ -26,13 +28,22 @@ class TrainRun:
     best/         the adapter (or weights) that did best on the dev questions
     """
 
-    def __init__(self, folder: str | Path, recipe: Recipe, *, minutes: float | None = None) -> None:
+    def __init__(
+        self, folder: str | Path, recipe: Recipe, *, minutes: float | None = None, ranks: Ranks = ALONE
+    ) -> None:
+        """Of several processes, all share the folder and the first one writes into it."""
         self.folder = Path(folder)
         self.recipe = recipe
+        self.ranks = ranks
         self.folder.mkdir(parents=True, exist_ok=True)
         self._keep_recipe()
-        self.store = RunStore.resume(self.folder / "run.sqlite", settings={"recipe": recipe.name, "kind": recipe.kind})
-        self.checkpoints = Checkpoints(self.folder / "checkpoints", keep=recipe.keep)
+        self._store: RunStore | None = None
+        self._kept: set[str] = set()
+        if ranks.first:
+            settings = {"recipe": recipe.name, "kind": recipe.kind}
+            self._store = RunStore.resume(self.folder / "run.sqlite", settings=settings)
+            self._kept = {summary.id for summary in self._store.summaries()}
+        self.checkpoints = Checkpoints(self.folder / "checkpoints", keep=recipe.keep, ranks=ranks)
         self._deadline = math.inf if minutes is None else time.monotonic() + 60 * minutes
         self._longest_step = 0.0
 
@@ -44,26 +55,40 @@ class TrainRun:
                 f"the run {self.folder} was begun with another recipe (see {path}); resume it with that one, "
                 "or give this one another folder"
             )
-        path.write_text(text, encoding="utf-8")
+        if self.ranks.first:
+            path.write_text(text, encoding="utf-8")
+
+    @property
+    def store(self) -> RunStore:
+        """Curves and sample episodes; the first process has it."""
+        assert self._store is not None
+        return self._store
 
     def time_is_up(self) -> bool:
         """Whether another step as long as the longest so far would overrun the slice."""
         return time.monotonic() + 1.2 * self._longest_step > self._deadline
 
     def record(self, step: int, figures: Mapping[str, float], episodes: Sequence[Episode] = ()) -> None:
-        """Keep a step's figures and a few of its episodes."""
+        """Keep a step's figures and a few of its episodes. A step that is repeated after a kill keeps its episodes."""
         self._longest_step = max(self._longest_step, figures.get("seconds", 0.0))
-        self.store.add_metrics(step, {k: v for k, v in figures.items() if math.isfinite(v)})
+        if self._store is None:
+            return
+        self._store.add_metrics(step, {k: v for k, v in figures.items() if math.isfinite(v)})
         for episode in episodes:
-            self.store.add_episode(episode, attempt=step)
+            if episode.id not in self._kept:
+                self._kept.add(episode.id)
+                answer = score_answer(episode.answer, episode.question.answers)
+                self._store.add_episode(episode, attempt=step, scores={"em": answer.em, "f1": answer.f1})
 
     def save_best(self, policy: Policy, figures: Mapping[str, Any]) -> None:
         """Keep the weights that did best on the dev questions so far."""
         from .export import save_trained
 
         folder = self.folder / "best"
-        save_trained(policy, folder, base=self.recipe.model.path)
-        (folder / "dev.json").write_text(json.dumps(dict(figures)), encoding="utf-8")
+        save_trained(policy, folder, base=self.recipe.model.path, write=self.ranks.first)
+        if self.ranks.first:
+            (folder / "dev.json").write_text(json.dumps(dict(figures)), encoding="utf-8")
 
     def close(self) -> None:
-        self.store.close()
+        if self._store is not None:
+            self._store.close()
