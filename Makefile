@@ -6,7 +6,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 TORCH  ?= torch==2.13.0
 
-.PHONY: demo test quick lint format install bench web parity clean
+.PHONY: demo test quick lint format install bench web docs soak screenshots parity clean
 
 demo: $(VENV)/demo.stamp
 	$(BIN)/subquest model get smollm2
@@ -56,6 +56,20 @@ install: $(VENV)/test.stamp
 # The page: its bundle is part of the package, so only who changes web/ needs this (and node).
 web:
 	cd web && npm ci --no-audit --no-fund && npm run build
+
+# The documentation as a site, in build/site. A link that leads nowhere fails.
+docs: $(VENV)/test.stamp
+	$(BIN)/zensical build --strict --config-file mkdocs.yml
+	$(BIN)/python scripts/check-links build/site
+
+# The server under steady work; its memory must stay flat. SOAK="--minutes 3" for a short one.
+SOAK ?= --minutes 30
+soak: install
+	$(BIN)/subquest bench soak $(SOAK)
+
+# The pictures in docs/images, from a real server in a real browser.
+screenshots: install
+	$(BIN)/python scripts/screenshots
 
 clean:
 	rm -rf $(VENV) dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis
