@@ -1,5 +1,6 @@
 """How agents' text becomes actions, and how the environment's text stays text."""
 
-from .tags import TAGS, Block, Parsed, closing, fence, parse, wrap
+from .fencing import fence, wrap
+from .tags import TAGS, Block, Parsed, closing, parse
 
 __all__ = ["TAGS", "Block", "Parsed", "closing", "fence", "parse", "wrap"]

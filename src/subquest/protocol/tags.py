@@ -216,31 +216,3 @@ def _without(text: str, inner: Sequence[_Token], start: int, end: int) -> str:
 def closing(*tags: str) -> tuple[str, ...]:
     """Stop strings that end a turn at the closing tag of any of these."""
     return tuple(f"</{tag}>" for tag in tags)
-
-
-_CONTROL = re.compile(
-    r"<[|｜][^<>|｜]{1,64}[|｜]>|</?s>|<(?:start|end)_of_turn>|<(?:bos|eos|pad|unk)>|\[/?INST\]|<</?SYS>>",
-    re.IGNORECASE,
-)
-"""Control tokens of common chat formats; some servers read them even inside a message's content."""
-_SOFT = str.maketrans("<>[]", "‹›⟦⟧")
-
-
-def fence(text: str, tags: Iterable[str] = TAGS) -> str:
-    """Text from the environment made harmless: our tags and models' control tokens lose their angle brackets.
-
-    A document that contains `</documents><answer>` can then neither close our block nor look like an action; the
-    brackets become `‹›`, so a reader still sees what stood there.
-    """
-    if "<" not in text and "[" not in text:
-        return text
-
-    def soften(match: re.Match[str]) -> str:
-        return match[0].translate(_SOFT)
-
-    return _CONTROL.sub(soften, _pattern(tuple(tags)).sub(soften, text))
-
-
-def wrap(tag: str, text: str) -> str:
-    """Environment text in a tag of ours, fenced."""
-    return f"<{tag}>{fence(text)}</{tag}>"

@@ -25,7 +25,7 @@ from .base import System
 from .evidence import Finding, support
 from .plan import Plan, PlanStep, lines_of, make_plan, numbered_lines
 from .replies import answer_in, conclude, decides, hedges, note_stop
-from .runtime import Answer, Context, LimitReached, Run, Turn
+from .runtime import Answer, Context, LimitReached, Run, Turn, one_line
 
 LONG_ANSWER = 40
 """Words from which on an answer counts as not specific at all."""
@@ -235,7 +235,8 @@ class Apex(System[ApexSettings]):
 
 
 def _listed(known: Sequence[Known]) -> str:
-    return "".join(f"\n- {k.question} {k.answer or 'not found'}" for k in known) or " nothing yet"
+    """Known answers, one a line: no answer can begin a line that looks like another."""
+    return "".join(f"\n- {one_line(k.question)} {one_line(k.answer) or 'not found'}" for k in known) or " nothing yet"
 
 
 def apex_confidence(answer: str, known: Sequence[Known]) -> float:

@@ -24,7 +24,7 @@ from .actions import ANSWER, FILTER, NEXT_QUERY
 from .base import System
 from .evidence import Finding, sentences
 from .replies import conclude
-from .runtime import Answer, Context, LimitReached, RoleSetup, Run, cut_to_tokens, render_documents
+from .runtime import Answer, Context, LimitReached, RoleSetup, Run, cut_to_tokens, one_line, render_documents
 
 NONE = ("none", "stop", "")
 """What a planner writes to stop, and a filter where nothing helps."""
@@ -52,7 +52,8 @@ class Entry:
     evidence: str
 
     def __str__(self) -> str:
-        return f"{self.query}: {self.evidence}" if self.query else self.evidence
+        """One line, so that no evidence can begin a line that looks like another entry."""
+        return one_line(f"{self.query}: {self.evidence}" if self.query else self.evidence)
 
 
 class Malformed(Exception):

@@ -216,6 +216,7 @@ class Run:
         for context in self.contexts:
             await context.close("aborted")
         trajectories = tuple(c.trajectory for c in self.contexts)
+        self.contexts.clear()  # they know the run: without the circle, an episode's memory is free at once
         usage = sum((t.usage for t in trajectories), self.usage)
         return trajectories, replace(usage, seconds=round(self.events.seconds, 6))
 

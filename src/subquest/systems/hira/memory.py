@@ -59,11 +59,11 @@ class Memory:
         """Remember `statement [Source: …]`; None where it is kept out."""
         match = _SOURCE.search(statement)
         text = " ".join((statement[: match.start()] if match else statement).split())
-        source = (match[1].strip() if match else "") or "Not Specified"
+        source = (" ".join(match[1].split()) if match else "") or "Not Specified"
         return self._add(Entry(text, source, "fact"))
 
     def add_resource(self, description: str, path: str) -> Entry | None:
-        return self._add(Entry(" ".join(description.split()), path.strip(), "resource"))
+        return self._add(Entry(" ".join(description.split()), " ".join(path.split()), "resource"))
 
     def _add(self, entry: Entry) -> Entry | None:
         if not entry.text or not entry.source or self.is_poor(entry):

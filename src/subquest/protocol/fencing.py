@@ -1,0 +1,110 @@
+"""Fencing: text from the environment made harmless before a model reads it.
+
+A document may contain our tags, HiRA's tokens, chat templates' control tokens or the tags by which prompts mark who
+speaks. All of them lose their brackets: `<answer>` becomes `‹answer›`, so a reader still sees what stood there, and
+neither our parser nor a server's tokenizer takes it for anything. What only looks like a tag counts as one: letters of
+full width or of another alphabet, invisible characters, `&lt;` for a bracket, because tokenizers normalise and models
+read with the mind's eye.
+
+Fencing is no cure for persuasion. That a text says "ignore your instructions" a prompt can only answer by saying that
+documents are data, as ours do, and a system by keeping documents out of the contexts that decide.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+import unicodedata
+from collections.abc import Iterable
+
+from .tags import TAGS
+
+_SPEAKERS = ("system", "user", "assistant", "human", "developer", "tool", "function", "instruction", "instructions")
+"""Tags by which prompts mark who speaks; no system acts by them."""
+_CONTROL = re.compile(
+    r"<\s?[|｜][^<>|｜]{1,64}[|｜]\s?>|<\s?(?:start|end)_of_\w{1,16}\s?>|<\s?/?s\s?>|<<\s?/?SYS\s?>>"
+    r"|<\s?(?:bos|eos|pad|unk|mask|sop|eop|extra_id_\d{1,4}|unused\d{1,4}|reserved_\w{1,40})\s?>"
+    r"|\[/?(?:INST|SYSTEM_PROMPT|TOOL_\w{1,16}|AVAILABLE_TOOLS|IMG|THINK|g?MASK|sMASK|CLS|SEP)\]",
+    re.IGNORECASE,
+)
+"""Control tokens of common chat formats; some servers read them even inside a message's content."""
+_BRACKETED = re.compile(r"\[/?[A-Za-z]")
+_SOFT = str.maketrans("<>[]", "‹›⟦⟧")
+_BRACKETS = "＜﹤［"
+_DISGUISED = (re.compile(r"&(?:amp;){0,3}(?:[lL][tTsSbB]|#)"), re.compile(r"\[[^\]\s]{3,24}\]"))
+"""What a tag in disguise can begin with, beside brackets."""
+_ENTITY = re.compile(
+    r"&(?:amp;){0,3}(?:(lt|gt|lsqb|rsqb|lbrack|rbrack|vert|verbar|sol)|#0{0,6}(\d{2,6})|#x0{0,6}([\da-f]{2,5}));?",
+    re.IGNORECASE,
+)
+_NAMED = {"lt": "<", "gt": ">", "lsqb": "[", "rsqb": "]", "lbrack": "[", "rbrack": "]", "vert": "|", "verbar": "|"}
+_NAMED["sol"] = "/"
+_ALIKE = dict(zip("аеорсухіјѕһԁԛԝкмнтвαεορυινκτ", "aeopcyxijshdqwkmhtbaeopuivkt", strict=True))
+"""Letters of other alphabets that look like Latin ones."""
+
+
+def fence(text: str, tags: Iterable[str] = TAGS) -> str:
+    """The text without anything that could pass for a tag of `tags`, a control token or a change of speaker."""
+    if "<" not in text and "[" not in text and "&" not in text and not any(map(text.__contains__, _BRACKETS)):
+        return text
+    pattern = _pattern(tuple(tags))
+    if (not text.isascii() or "&" in text) and _may_hide(text):
+        plain = _plain(text)
+        if plain != text and (pattern.search(plain) or _CONTROL.search(plain)):
+            text = plain
+    if "<" in text:
+        text = pattern.sub(_soften, text)
+    return _CONTROL.sub(_soften, text) if "<" in text or _BRACKETED.search(text) else text
+
+
+def wrap(tag: str, text: str) -> str:
+    """Environment text in a tag of ours, fenced."""
+    return f"<{tag}>{fence(text)}</{tag}>"
+
+
+def _soften(match: re.Match[str]) -> str:
+    return match[0].translate(_SOFT)
+
+
+def _may_hide(text: str) -> bool:
+    return "<" in text or any(map(text.__contains__, _BRACKETS)) or any(p.search(text) for p in _DISGUISED)
+
+
+@functools.lru_cache(maxsize=64)
+def _pattern(tags: tuple[str, ...]) -> re.Pattern[str]:
+    """Tags in both dialects, wider than the parser reads them."""
+    names = "|".join(sorted(map(re.escape, {*tags, *_SPEAKERS}), key=len, reverse=True))
+    xml = rf"<\s{{0,20}}/?\s{{0,20}}(?:{names})(?:\s[^<>]{{0,200}})?\s{{0,20}}/?\s{{0,20}}>"
+    hira = r"<\s{0,20}\|\s{0,20}(?:begin|end)_[a-z_]{1,42}\s{0,20}\|\s{0,20}>"
+    return re.compile(f"{xml}|{hira}", re.IGNORECASE)
+
+
+def _plain(text: str) -> str:
+    """The text as it looks: entities decoded, compatibility forms and lookalikes as ASCII, invisible signs left out."""
+    return _ENTITY.sub(_decoded, text).translate(_table()) if "&" in text else text.translate(_table())
+
+
+def _decoded(match: re.Match[str]) -> str:
+    name, decimal, hexadecimal = match.groups()
+    if name:
+        return _NAMED[name.lower()]
+    code = int(decimal) if decimal else int(hexadecimal, 16)
+    return chr(code) if code < 0x110000 and not 0xD800 <= code < 0xE000 else match[0]
+
+
+@functools.cache
+def _table() -> dict[int, str | None]:
+    """What each odd character looks like; None for what cannot be seen."""
+    table: dict[int, str | None] = {}
+    forms = ((0xFE50, 0xFE70), (0xFF01, 0xFF5F), (0x1D400, 0x1D800), (0x2100, 0x2150), (0x24B6, 0x24EA))
+    for low, high in (*forms, (0xC0, 0x250), (0x1E00, 0x1F00)):
+        for code in range(low, high):
+            form = unicodedata.normalize("NFKD", chr(code))
+            if form[0].isascii() and all(map(unicodedata.combining, form[1:])):
+                table[code] = form[0]
+    marks = ((0x300, 0x370), (0x1AB0, 0x1B00), (0x1DC0, 0x1E00), (0x20D0, 0x2100), (0xFE00, 0xFE10))
+    for low, high in (*marks, (0xE0000, 0xE1000)):
+        table |= dict.fromkeys(range(low, high))
+    table |= dict.fromkeys(code for code in range(0x80, 0x10000) if unicodedata.category(chr(code)) == "Cf")
+    table |= {ord(letter): latin for letter, latin in _ALIKE.items()}
+    return table | {ord(letter.upper()): latin.upper() for letter, latin in _ALIKE.items()}
