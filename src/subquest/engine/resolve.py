@@ -2,6 +2,7 @@
 
 embedded                          the model that ships with Subquest
 gguf:PATH                         any GGUF file, in this process
+torch:PATH                        a folder with safetensors or a GGUF file (or smollm2), in batches on a GPU or the CPU
 openai:NAME                       at OPENAI_BASE_URL, or at OpenAI
 openai:NAME@BASE_URL              an OpenAI-compatible endpoint; NAME may be empty where only one model is served
 http://HOST:PORT/v1#NAME          the same, written as a URL (also https)
@@ -20,7 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..errors import UsageError
+from ..errors import MissingDependency, UsageError
 from .base import Engine
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 FORMS = {
     "embedded": "embedded",
     "gguf": "gguf:PATH",
+    "torch": "torch:PATH",
     "openai": "openai:NAME[@BASE_URL]",
     "http": "http://HOST:PORT/v1#NAME",
     "https": "https://HOST/v1#NAME",
@@ -64,7 +66,8 @@ class EngineOptions:
     extra: Mapping[str, Any] = field(default_factory=dict)
     """Added to every request body of an endpoint."""
     adapter: str | None = None
-    """LoRA in GGUF form for embedded and gguf models; `none` runs the embedded model without the one that ships."""
+    """LoRA in GGUF form for embedded, gguf and torch models (PEFT's folder too for torch); `none` runs the embedded
+    model without the one that ships."""
     threads: int | None = None
 
 
@@ -98,7 +101,7 @@ class _Resolver:
 
     def _make(self, spec: str) -> Engine:
         kind, colon, rest = spec.partition(":")
-        if self.options.protocol == "tools" and kind in ("embedded", "gguf", "scripted"):
+        if self.options.protocol == "tools" and kind in ("embedded", "gguf", "torch", "scripted"):
             raise UsageError(f"tool calls need an endpoint that has them; {spec} acts by tags (leave `protocol` out)")
         if spec == "embedded":
             return self._gguf(None)
@@ -106,6 +109,8 @@ class _Resolver:
             raise _unknown(spec)
         if kind == "gguf":
             return self._gguf(rest)
+        if kind == "torch":
+            return self._torch(rest)
         if kind == "openai":
             name, url = re.fullmatch(r"(.*?)(?:@(https?://.+))?", rest).groups()  # type: ignore[union-attr]
             return self._openai(name, url or os.environ.get("OPENAI_BASE_URL") or "")
@@ -133,6 +138,14 @@ class _Resolver:
             threads=options.threads,
             context=options.context or 8192,
         )
+
+    def _torch(self, name: str) -> Engine:
+        try:
+            from .torch.named import EMBEDDED, named_engine
+        except ImportError as error:
+            raise MissingDependency(f"{error.name}, which torch: models need,", "train") from None
+        adapter = self.options.adapter or ("default" if name == EMBEDDED else "none")
+        return named_engine(name, adapter=None if adapter == "none" else adapter, window=self.options.context)
 
     def _openai(self, name: str, url: str) -> Engine:
         from .openai import HuggingFaceTokenizer, OpenAIEngine, load_prices

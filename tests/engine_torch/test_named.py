@@ -1,0 +1,48 @@
+"""Torch engines by name: a folder, a GGUF file, and adapters in both forms."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from subquest.engine.base import Message, Sampling
+from subquest.engine.resolve import EngineOptions, resolve
+from subquest.engine.torch.engine import TorchEngine
+from subquest.errors import UsageError
+from subquest.models import default_adapter, smollm2_path
+
+QUESTION = [Message("user", "Answer with one word: which colour has the sky?")]
+
+
+async def logprobs(engine: TorchEngine) -> list[float]:
+    session = await engine.open(QUESTION)
+    generation = await session.generate(Sampling(max_tokens=6, temperature=0.0, logprobs=True))
+    await engine.close()
+    assert generation.logprobs is not None
+    return list(generation.logprobs)
+
+
+@pytest.mark.parametrize("spec", ["torch:/nowhere", "torch:", "torch:/nowhere.gguf"])
+def test_a_model_that_is_not_there_is_named(spec: str) -> None:
+    with pytest.raises(UsageError, match=r"/nowhere|unknown model 'torch:'"):
+        resolve(spec)
+
+
+@pytest.mark.embedded
+@pytest.mark.slow
+async def test_both_forms_of_an_adapter_are_one(tmp_path: Path) -> None:
+    from subquest.cli import main
+
+    if not smollm2_path().is_file():
+        pytest.skip("the embedded model is not on this machine")
+    shipped = default_adapter()
+    assert shipped is not None
+    assert main(["model", "adapter", "convert", str(shipped), str(tmp_path / "peft")]) == 0
+    torch.set_num_threads(1)
+    results = {}
+    for adapter in ("default", str(tmp_path / "peft"), "none"):
+        engine = resolve("torch:smollm2", EngineOptions(adapter=None if adapter == "default" else adapter))
+        assert isinstance(engine, TorchEngine)
+        results[adapter] = await logprobs(engine)
+    assert results["default"] == pytest.approx(results[str(tmp_path / "peft")], abs=2e-3)
+    assert results["default"][:3] != pytest.approx(results["none"][:3], abs=1e-2)
