@@ -47,10 +47,11 @@ def test_text_and_markdown_become_passages_with_their_place(tmp_path: Path) -> N
     (docs / "birds.md").write_text(text)
     (docs / "raw.txt").write_bytes(b"caf\xe9 \xff\xfe broken bytes")
     found = list(read([docs]))
-    assert found[0] == Document("docs/birds.md#1", "Birds", "Robins sing.", {"file": "docs/birds.md", "start": 9})
-    assert {d.title for d in found[1:-1]} == {"Owls"}
+    place = {"file": "docs/birds.md", "line": 3, "start": 9, "section": "Birds"}
+    assert found[0] == Document("docs/birds.md#1", "Birds", "Robins sing.", place)
+    assert {(d.title, d.meta["section"]) for d in found[1:-1]} == {("Birds > Owls", "Birds > Owls")}
     assert all(text[d.meta["start"] :].startswith(d.text) for d in found[:-1])
-    assert "broken bytes" in found[-1].text
+    assert found[-1].text == "café ÿþ broken bytes"
 
 
 def test_broken_files_are_named_and_the_rest_goes_on(tmp_path: Path) -> None:

@@ -10,13 +10,17 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .terminal import Counter
+from ..errors import UsageError
+from .progress import IngestProgress
+from .terminal import Counter, printable
 
 if TYPE_CHECKING:
     from ..retrieval.index import Index
-    from ..retrieval.writer import Changes, Progress
+    from ..retrieval.ingest import Report
+    from ..retrieval.passages import Size
+    from ..retrieval.writer import Progress
 
-_SOURCE = "files, folders or patterns: .jsonl, .tsv, .txt, .md, each also as .gz"
+_SOURCE = "files, folders or patterns: PDF, DOCX, PPTX, XLSX, HTML, Markdown, text, CSV, JSONL, TSV, ZIP, each also .gz"
 _ENCODER = "give passages vectors too: minilm, st:MODEL (sentence-transformers) or MODEL@URL (/v1/embeddings)"
 
 
@@ -33,11 +37,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
     build.add_argument("--out", required=True, metavar="INDEX", help="folder of the index, such as docs.sq")
     build.add_argument("--language", default="english", choices=["english", "any"], help="how text becomes terms")
     build.add_argument("--encoder", metavar="NAME", help=_ENCODER)
+    _configure_ingestion(build)
     build.add_argument("--k1", type=float, help="BM25: how soon repetitions stop counting (default 1.2)")
     build.add_argument("--b", type=float, help="BM25: how much long documents pay (default 0.75)")
     add = action("add", "add documents, or new versions of documents")
     add.add_argument("index", metavar="INDEX")
     add.add_argument("source", nargs="+", metavar="SRC", help=_SOURCE)
+    _configure_ingestion(add)
     remove = action("remove", "remove documents by id")
     remove.add_argument("index", metavar="INDEX")
     remove.add_argument("id", nargs="+", metavar="ID")
@@ -59,6 +65,22 @@ def configure(parser: argparse.ArgumentParser) -> None:
     restore.add_argument("file", metavar="FILE")
     restore.add_argument("--out", required=True, metavar="INDEX")
     restore.add_argument("--encoder", metavar="NAME", help=_ENCODER)
+
+
+def _configure_ingestion(parser: argparse.ArgumentParser) -> None:
+    size = parser.add_mutually_exclusive_group()
+    size.add_argument("--words", type=int, metavar="N", help="cut files into passages of about N words (default 100)")
+    size.add_argument("--tokens", type=int, metavar="N", help="... of about N tokens of a language model (estimated)")
+    parser.add_argument("--prune", action="store_true", help="remove what came from files that are no longer there")
+    parser.add_argument("--ocr", action="store_true", help="read scanned pages and pictures too (slow; extra media)")
+    parser.add_argument(
+        "--on-error",
+        choices=["skip", "stop"],
+        default="skip",
+        help="a broken file, line or archive member: report it and go on, or stop (default skip)",
+    )
+    parser.add_argument("--strict", action="store_true", help="status 1 if anything was skipped")
+    parser.add_argument("--jobs", type=int, metavar="N", help="processes that read files (default: up to 4)")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -87,61 +109,100 @@ def _say(args: argparse.Namespace, result: dict[str, Any], words: str) -> None:
     print(json.dumps(result, ensure_ascii=False) if args.json else words)
 
 
-def _complain(line: str) -> None:
-    print(f"skipped: {line}", file=sys.stderr)
+def _ingest(args: argparse.Namespace, index: Index) -> Report:
+    from ..retrieval.ingest import Problem, ingest
+
+    progress = IngestProgress()
+
+    def problem(found: Problem) -> None:
+        progress.clear()
+        print(f"skipped: {printable(str(found))}", file=sys.stderr)
+
+    try:
+        return ingest(
+            index,
+            args.source,
+            size=_size(args),
+            ocr=args.ocr,
+            prune=args.prune,
+            on_error=args.on_error,
+            jobs=args.jobs,
+            told=progress,
+            problem=problem,
+        )
+    finally:
+        progress.clear()
 
 
-class _Broken:
-    """Counts and reports the files that could not be read."""
+def _size(args: argparse.Namespace) -> Size | None:
+    from ..retrieval.passages import Size
 
-    def __init__(self) -> None:
-        self.files = 0
+    if args.jobs is not None and args.jobs < 1:
+        raise UsageError(f"--jobs {args.jobs}: at least 1 process must read")
+    if args.tokens is not None:
+        return Size(args.tokens, "tokens")
+    return None if args.words is None else Size(args.words)
 
-    def __call__(self, line: str) -> None:
-        self.files += 1
-        _complain(line)
 
-
-def _changed(args: argparse.Namespace, index: Index, changes: Changes, broken: int) -> int:
+def _ingested(args: argparse.Namespace, index: Index, report: Report) -> int:
+    """Say what was done; the status."""
+    for note in report.notes:
+        print(f"note: {printable(str(note))}", file=sys.stderr)
+    if report.doubles:
+        some = ", ".join(map(repr, report.doubles[:3]))
+        print(f"note: ids that stand for several documents, of which the last counts: {some}", file=sys.stderr)
+    if report.passed_over:
+        kinds = ", ".join(f"{count:,} {kind}" for kind, count in report.passed_over.most_common(8))
+        print(f"passed over: {kinds}", file=sys.stderr)
+    counts = {name: getattr(report, name) for name in ("added", "updated", "unchanged", "removed")}
     result = {
         "index": str(index.path),
         "documents": len(index),
-        "added": changes.added,
-        "updated": changes.updated,
-        "unchanged": changes.unchanged,
-        "broken_files": broken,
+        **counts,
+        "files": report.files,
+        "files_unchanged": report.files_unchanged,
+        "files_removed": report.files_removed,
+        "broken_files": report.broken,
+        "problems": [found._asdict() for found in report.problems],
+        "notes": [found._asdict() for found in report.notes],
+        "doubles": report.doubles,
+        "passed_over": dict(report.passed_over),
+        "bytes": report.bytes,
+        "seconds": round(report.seconds, 3),
     }
-    words = f"{index.path}: {len(index):,} documents ({changes.added:,} added, {changes.updated:,} updated, "
-    _say(args, result, words + f"{changes.unchanged:,} unchanged)" + (f", {broken} files skipped" if broken else ""))
-    return 1 if broken and not len(index) else 0
+    words = f"{index.path}: {len(index):,} documents ({', '.join(f'{n:,} {what}' for what, n in counts.items() if n)})"
+    words = words.replace(" ()", "") + f"\n{report.files:,} files read, {report.files_unchanged:,} unchanged"
+    if report.files_removed:
+        words += f", {len(report.files_removed):,} gone"
+    if report.broken:
+        words += f", {report.broken:,} broken"
+    rate = report.bytes / max(report.seconds, 1e-9)
+    words += f"; {report.bytes / 1e6:,.1f} MB in {report.seconds:,.1f} s ({rate / 1e6:,.1f} MB/s)"
+    _say(args, result, words)
+    return 1 if report.problems and (args.strict or not len(index)) else 0
 
 
 def _build(args: argparse.Namespace) -> int:
     from ..retrieval import BM25, Index
-    from ..retrieval.corpus import read
     from ..retrieval.encoder import parse
 
     default = BM25()
     bm25 = BM25(default.k1 if args.k1 is None else args.k1, default.b if args.b is None else args.b)
     if args.encoder:
         parse(args.encoder)
-    broken = _Broken()
+    _size(args)
     with Index.build(args.out, [], language=args.language, bm25=bm25) as index:
-        with _progress("indexing") as progress:
-            changes = index.add(read(args.source, complain=broken), progress=progress)
+        report = _ingest(args, index)
         if args.encoder:
             _embed_all(index, args.encoder)
-        return _changed(args, index, changes, broken.files)
+        return _ingested(args, index, report)
 
 
 def _add(args: argparse.Namespace) -> int:
     from ..retrieval import Index
-    from ..retrieval.corpus import read
 
-    broken = _Broken()
-    with Index.open(args.index) as index, _progress("adding") as progress:
-        changes = index.add(read(args.source, complain=broken), progress=progress)
-        return _changed(args, index, changes, broken.files)
+    with Index.open(args.index) as index:
+        return _ingested(args, index, _ingest(args, index))
 
 
 def _remove(args: argparse.Namespace) -> int:
@@ -250,4 +311,6 @@ def _import(args: argparse.Namespace) -> int:
             changes = index.add(read_file(Path(args.file)), progress=progress)
         if args.encoder:
             _embed_all(index, args.encoder)
-        return _changed(args, index, changes, 0)
+        result = {"index": str(index.path), "documents": len(index), "added": changes.added, "updated": changes.updated}
+        _say(args, result, f"{index.path}: {len(index):,} documents ({changes.added:,} added)")
+    return 0

@@ -7,30 +7,31 @@ binary forms in a process of their own with limits on memory and time, because a
 break them.
 """
 
+from importlib import import_module
+
 from .base import Part, Reader
 from .kinds import MEDIA, sniff, sniff_file
 
 __all__ = ["MEDIA", "Part", "Reader", "reader", "sniff", "sniff_file"]
 
 
+_READERS = {
+    "pdf": ("pdf", "read_pdf"),
+    "docx": ("docx", "read_docx"),
+    "pptx": ("pptx", "read_pptx"),
+    "xlsx": ("tables", "read_xlsx"),
+    "csv": ("tables", "read_csv"),
+    "html": ("html", "read_html"),
+    "json": ("text", "read_json"),
+    "text": ("text", "read_text"),
+    "image": ("pictures", "read_image"),
+}
+
+
 def reader(kind: str) -> Reader | None:
     """The reader of a kind that `sniff` names; None for what cannot be read as text."""
-    if kind == "pdf":
-        from .pdf import read_pdf as found
-    elif kind == "docx":
-        from .docx import read_docx as found
-    elif kind == "pptx":
-        from .pptx import read_pptx as found
-    elif kind == "xlsx":
-        from .tables import read_xlsx as found
-    elif kind == "csv":
-        from .tables import read_csv as found
-    elif kind == "html":
-        from .html import read_html as found
-    elif kind == "json":
-        from .text import read_json as found
-    elif kind == "text":
-        from .text import read_text as found
-    else:
+    if kind not in _READERS:
         return None
+    module, name = _READERS[kind]
+    found: Reader = getattr(import_module(f".{module}", __name__), name)
     return found

@@ -23,9 +23,8 @@ def read_pptx(file: BinaryIO, limits: ZipLimits | None = None) -> Iterator[Part]
         title = core_title(archive)
         for number, name in _slides(archive):
             heading, paragraphs = _words(archive, name)
-            notes = [
-                t for kind, t in _related(archive, name).values() if kind == "notesSlide" and t in archive.NameToInfo
-            ]
+            related = _related(archive, name).values()
+            notes = [path for kind, path in related if kind == "notesSlide" and path in archive.NameToInfo]
             spoken = [line for note in notes for line in _words(archive, note)[1]]
             if spoken:
                 paragraphs += ["Notes:", *spoken]

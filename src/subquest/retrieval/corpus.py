@@ -6,30 +6,41 @@
     .txt .md plain text and Markdown, cut into passages of about 100 words
     .gz      any of these, compressed
 
-`read` yields documents and never holds a file as a whole, except for a single text or Markdown file.
+`read` yields documents and never holds a file as a whole. It is for corpora; folders of PDFs, web pages and office
+files go through `ingest`, which remembers what it has read.
 """
 
 from __future__ import annotations
 
-import csv
 import glob
 import gzip
-import io
 import json
 import os
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import Any, BinaryIO, cast
 
 from ..errors import DataError, UsageError
+from ..readers.tables import csv_rows
+from ..readers.text import ERRORS, lines
 from ..record import Document
-from .passages import Passage, cut
+from .cutting import Passages
 
 Complain = Callable[[str], None]
 """Told about a file that could not be read; the rest goes on."""
 
+Wrong = Callable[[DataError], None]
+"""Told about a line that holds no document; the lines after it are read unless it raises."""
+
+MAX_LINE = 64 << 20
+"""Bytes of one line of a JSONL corpus."""
+
 _SUFFIXES = (".jsonl", ".tsv", ".txt", ".md")
+
+
+def _raise(error: DataError) -> None:
+    raise error
 
 
 def read(sources: Sequence[str | Path], *, complain: Complain | None = None) -> Iterator[Document]:
@@ -62,19 +73,16 @@ def read_file(path: Path, *, name: str = "") -> Iterator[Document]:
         raise UsageError(f"{path}: cannot read this kind of file; give {', '.join(_SUFFIXES)}, each also as .gz")
     with _open(path) as file:
         if found == ".jsonl":
-            yield from _read_jsonl(path, file)
+            yield from read_jsonl(file, str(path))
         elif found == ".tsv":
-            yield from _read_tsv(path, file)
+            yield from read_tsv(file, str(path))
         else:
-            yield from text_passages(name or path.name, file.read().decode(errors="replace"))
+            yield from Passages(name or path.name).of_lines(lines(file))
 
 
 def text_passages(name: str, text: str, **meta: Any) -> Iterator[Document]:
     """A text as passages named after it: `name#1`, `name#2`, ... with their place in it."""
-    title = name
-    for i, (passage, start, heading) in enumerate(cut(text), start=1):
-        title = heading or title
-        yield Document(f"{name}#{i}", title, passage, {"file": name, "start": start, **meta})
+    yield from Passages(name, **meta).of_lines(text.splitlines(keepends=True))
 
 
 def from_object(record: Any, where: str) -> Document:
@@ -99,31 +107,68 @@ def from_object(record: Any, where: str) -> Document:
     return Document(str(identifier), title, text, {**fields, **meta} if isinstance(meta, dict) else fields)
 
 
-def _read_jsonl(path: Path, file: IO[bytes]) -> Iterator[Document]:
-    for number, line in enumerate(file, start=1):
+def read_jsonl(file: BinaryIO, where: str, wrong: Wrong = _raise) -> Iterator[Document]:
+    """The documents of a JSONL corpus; `wrong` is told of lines that are none, and may raise."""
+    for number, line in _lines(file):
         if not line.strip():
             continue
+        place = f"{where}, line {number}"
         try:
-            record = json.loads(line.decode(errors="replace").removeprefix("\ufeff"))
-        except (ValueError, RecursionError) as error:
-            raise DataError(f"{path}, line {number}: not JSON ({error})") from None
-        yield from_object(record, f"{path}, line {number}")
+            if len(line) > MAX_LINE:
+                raise DataError(f"{place}: longer than {MAX_LINE:,} bytes")
+            yield from_object(_parsed(line, place), place)
+        except DataError as error:
+            wrong(error)
 
 
-def _read_tsv(path: Path, file: IO[bytes]) -> Iterator[Document]:
-    csv.field_size_limit(1 << 30)
-    lines = csv.reader(io.TextIOWrapper(file, encoding="utf-8", errors="replace", newline=""), delimiter="\t")
-    for row in lines:
-        if lines.line_num == 1 and row[:2] == ["id", "text"]:
-            continue
-        if len(row) < 2:
-            raise DataError(f"{path}, line {lines.line_num}: expected id, text and title, separated by tabs")
-        yield Document(row[0], row[2] if len(row) > 2 else "", row[1])
+def read_tsv(file: BinaryIO, where: str, wrong: Wrong = _raise) -> Iterator[Document]:
+    """The documents of a table with the columns id, text and title (DPR's), or with columns of these names."""
+    columns = {"id": 0, "text": 1, "title": 2}
+    for number, row in csv_rows(file, "\t" if where.removesuffix(".gz").endswith(".tsv") else ""):
+        if number == 1 and (named := corpus_columns(row)):
+            columns = named
+        elif any(row):
+            place = f"{where}, line {number}"
+            try:
+                yield _from_row(row, columns, place)
+            except DataError as error:
+                wrong(error)
 
 
-def _open(path: Path) -> IO[bytes]:
+def corpus_columns(row: Sequence[str]) -> dict[str, int]:
+    """Where the columns of a corpus stand, if this is a header that names an id and a text."""
+    names = {name.strip().removeprefix("\ufeff").lower(): i for i, name in enumerate(row)}
+    return names if {"id", "text"} <= names.keys() else {}
+
+
+def _from_row(row: Sequence[str], columns: Mapping[str, int], where: str) -> Document:
+    if len(row) <= max(columns["id"], columns["text"]):
+        raise DataError(f"{where}: expected id, text and title, separated by tabs")
+    fields = {name: row[i] for name, i in columns.items() if i < len(row)}
+    identifier, text = fields.pop("id"), fields.pop("text")
+    return Document(identifier, fields.pop("title", ""), text, {name: value for name, value in fields.items() if value})
+
+
+def _lines(file: BinaryIO) -> Iterator[tuple[int, bytes]]:
+    """Number and content of each line; of one that is too long only as much as shows that it is."""
+    number = 0
+    while line := file.readline(MAX_LINE + 1):
+        number += 1
+        yield number, line
+        while len(line) > MAX_LINE and not line.endswith(b"\n"):
+            line = file.readline(MAX_LINE + 1)
+
+
+def _parsed(line: bytes, where: str) -> Any:
+    try:
+        return json.loads(line.decode(errors=ERRORS).removeprefix("\ufeff"))
+    except (ValueError, RecursionError) as error:
+        raise DataError(f"{where}: not JSON ({error})") from None
+
+
+def _open(path: Path) -> BinaryIO:
     if path.suffix.lower() == ".gz":
-        return cast("IO[bytes]", gzip.open(path, "rb"))
+        return cast("BinaryIO", gzip.open(path, "rb"))
     return open(path, "rb")
 
 
@@ -146,4 +191,4 @@ def _files(source: Path) -> Iterator[tuple[Path, str]]:
         raise UsageError(f"{source} is not there")
 
 
-__all__ = ["Passage", "from_object", "kind", "read", "read_file", "text_passages"]
+__all__ = ["from_object", "kind", "read", "read_file", "read_jsonl", "read_tsv", "text_passages"]

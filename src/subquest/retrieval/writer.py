@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sqlite3
+import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -25,7 +26,11 @@ from .analysis import Analysis
 from .segment import PythonBuilder
 
 BATCH = 512
+BATCH_TEXT = 16 << 20
+"""Characters of a batch; one document may have more."""
 COMMIT_EVERY = 20_000
+COMMIT_SECONDS = 5.0
+"""A transaction takes in so many documents, or what comes in so much time where documents come slowly."""
 SEGMENT_DOCUMENTS = 1_000_000
 SEGMENT_MEMORY = 400_000_000
 """A segment ends when it has so many documents, or takes so many bytes while it is being collected."""
@@ -36,6 +41,19 @@ MERGE_DOCUMENTS = 200_000
 
 Progress = Callable[[int], None]
 """Told how many more documents are done."""
+
+
+class Placed(NamedTuple):
+    """Where a document went."""
+
+    id: str
+    number: int
+    before: int
+    """Number of the version that was there, 0 for none; the same number where the document was left alone."""
+
+
+Stored = Callable[[Sequence[Placed]], None]
+"""Told where a batch's documents went, in their order and in the transaction that stores them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,23 +144,25 @@ class Writer:
             writer._publish_left_over()
             yield writer
 
-    def add(self, documents: Iterable[Document], progress: Progress | None = None) -> Changes:
+    def add(
+        self, documents: Iterable[Document], progress: Progress | None = None, stored: Stored | None = None
+    ) -> Changes:
         """Add documents; one whose id is there already replaces the older version, an equal one is left alone.
 
         When `documents` raises, what it gave before is published, then the exception goes on.
         """
-        intake = _Intake(self._next_number())
+        intake = _Intake(self.next_number())
         collector = Collector(self.analysis)
         source, failure, more = iter(documents), None, True
         while more:
             with store.transaction(self.db):
+                began = time.monotonic()
                 for _ in range(max(1, COMMIT_EVERY // BATCH)):
-                    batch, failure = _take(source)
-                    collector.add(self._store(batch, intake))
+                    batch, failure, more = _take(source)
+                    collector.add(self._store(batch, intake, stored))
                     if progress and batch:
                         progress(len(batch))
-                    more = len(batch) == BATCH and failure is None
-                    if not more:
+                    if not more or time.monotonic() - began > COMMIT_SECONDS:
                         break
             if collector.full or not more:
                 self._publish(collector, intake.replaced)
@@ -153,24 +173,30 @@ class Writer:
             raise failure
         return Changes(intake.added, intake.updated, intake.unchanged)
 
-    def _store(self, batch: Sequence[Document], intake: _Intake) -> list[tuple[int, str, str]]:
+    def _store(self, batch: Sequence[Document], intake: _Intake, stored: Stored | None) -> list[tuple[int, str, str]]:
         """Write new documents and new versions to the store; number, title and text of those that were."""
         known = self._known(batch)
         rows: list[tuple[int, str, str, str, str | None]] = []
+        placed: list[Placed] = []
         for document in batch:
             content = (document.title, document.text, store.meta_text(document))
-            if document.id not in known:
+            before, version = known.get(document.id, (0, ()))
+            if not before:
                 intake.added += 1
-            elif known[document.id][1] == content:
+            elif version == content:
                 intake.unchanged += 1
+                placed.append(Placed(document.id, before, before))
                 continue
             else:
-                intake.replaced.append(known[document.id][0])
+                intake.replaced.append(before)
                 intake.updated += 1
             known[document.id] = (intake.number, content)
             rows.append((intake.number, document.id, *content))
+            placed.append(Placed(document.id, intake.number, before))
             intake.number += 1
         self.db.executemany("INSERT INTO documents VALUES (?, ?, ?, ?, ?)", rows)
+        if stored:
+            stored(placed)
         return [(row[0], row[2], row[3]) for row in rows]
 
     def remove(self, ids: Iterable[str]) -> Changes:
@@ -220,17 +246,22 @@ class Writer:
         )
         return {row[0]: (row[1], row[2:]) for row in rows}
 
-    def _next_number(self) -> int:
+    def next_number(self) -> int:
+        """The number that the next new document gets."""
         (highest,) = self.db.execute("SELECT coalesce(max(number), 0) FROM documents").fetchone()
         return max(int(highest), int(store.get(self.db, "published", 0))) + 1
 
     def _publish(self, collector: Collector, replaced: Sequence[int]) -> None:
-        if collector.documents:
-            name = self._write_segment(collector)
+        retired = store.retired(self.db)
+        if collector.documents or retired:
+            name = self._write_segment(collector) if collector.documents else ""
             with store.transaction(self.db):
-                self._list(name, collector)
-                self._remove_numbers(replaced)
-                store.put(self.db, "published", collector.last)
+                if name:
+                    self._list(name, collector)
+                    store.put(self.db, "published", collector.last)
+                self._remove_numbers([*replaced, *retired])
+                if retired:
+                    self.db.execute("DELETE FROM retired")
                 self.next_generation()
         collector.close()
 
@@ -379,14 +410,19 @@ def mergeable(segments: Sequence[SegmentRow]) -> list[SegmentRow]:
     return []
 
 
-def _take(source: Iterator[Document]) -> tuple[list[Document], Exception | None]:
-    """The next documents, and the exception that ended them, if one did."""
+def _take(source: Iterator[Document]) -> tuple[list[Document], Exception | None, bool]:
+    """The next documents, the exception that ended them, if one did, and whether there may be more."""
     batch: list[Document] = []
+    length, deadline = 0, time.monotonic() + COMMIT_SECONDS
     try:
-        batch.extend(map(_clean, islice(source, BATCH)))
+        for document in source:
+            batch.append(_clean(document))
+            length += len(document.text)
+            if len(batch) == BATCH or length >= BATCH_TEXT or time.monotonic() > deadline:
+                return batch, None, True
     except Exception as error:
-        return batch, error
-    return batch, None
+        return batch, error, False
+    return batch, None, False
 
 
 def _clean(document: Document) -> Document:
@@ -394,9 +430,10 @@ def _clean(document: Document) -> Document:
     try:
         document.id.encode(), document.title.encode(), document.text.encode()
     except UnicodeEncodeError:
-        return Document(_utf8(document.id), _utf8(document.title), _utf8(document.text), document.meta)
+        return Document(utf8(document.id), utf8(document.title), utf8(document.text), document.meta)
     return document
 
 
-def _utf8(text: str) -> str:
+def utf8(text: str) -> str:
+    """The text with lone surrogates replaced."""
     return text.encode(errors="replace").decode()

@@ -1,0 +1,158 @@
+"""Cutting: from what a file says to the passages that an index holds, each knowing where it stands.
+
+A passage of `docs/report.pdf` is a document called `docs/report.pdf#7`. Its title is the file's title and the headings
+above it; its metadata say where to look: `file`, `member` (of an archive), `page`, `slide`, `sheet` and `row`, `line`,
+`section`, and `start`, the place of its first character in that page, sheet or file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import PurePosixPath
+from typing import Any
+
+from ..readers import Part
+from ..record import Document
+from .passages import Cutter, Passage, Size, unwrapped
+
+_COUNTED = ("row", "line")
+"""Fields that differ from row to row; a passage of several rows names the first and the last."""
+
+
+class Passages:
+    """Makes the passages of one file, numbered from 1."""
+
+    def __init__(self, name: str, size: Size | None = None, **meta: Any) -> None:
+        self._name = name
+        self._size = size or Size()
+        self._meta = {"file": name, **meta}
+        self._title = PurePosixPath(name).name or name
+        self._number = 0
+        self.empty_pages = 0
+        """Pages on which no text was found."""
+        self.pages = 0
+
+    def of_lines(self, lines: Iterable[str], *, markdown: bool = True) -> Iterator[Document]:
+        """The passages of plain text or Markdown; the first heading of the first level is its title."""
+        cutter = Cutter(self._size, markdown=markdown)
+        titled = False
+        for line in lines:
+            for passage in cutter.line(line):
+                titled = titled or self._entitle(passage)
+                yield self._of_text(passage, markdown)
+        for passage in cutter.end():
+            titled = titled or self._entitle(passage)
+            yield self._of_text(passage, markdown)
+
+    def of_parts(self, parts: Iterable[Part]) -> Iterator[Document]:
+        """The passages of what a reader gives; none reaches across two pages, slides, sheets or sections."""
+        prose: Cutter | None = None
+        table: _Table | None = None
+        where: tuple[Any, ...] = ()
+        for part in parts:
+            self._title = part.title or self._title
+            if "page" in part.place and not part.row:
+                self._count_page(part)
+            place = {field: value for field, value in part.place.items() if field not in _COUNTED}
+            fresh = part.row and part.place.get("row", 0) == 1
+            here = (place, part.section, part.row)
+            if here != where or fresh:
+                yield from self._finish(prose, table, where)
+                prose = table = None
+                where = here
+            if part.row:
+                table = table or _Table(self._size)
+                for rows, first, last in table.row(part):
+                    yield self._of_rows(rows, first, last, part.section)
+            elif part.text.strip():
+                prose = prose or Cutter(self._size, markdown=False)
+                for line in part.text.splitlines(keepends=True):
+                    for passage in prose.line(line):
+                        yield self._of_page(passage, place, part.section)
+        yield from self._finish(prose, table, where)
+
+    def _count_page(self, part: Part) -> None:
+        self.pages = max(self.pages, int(part.place["page"]))
+        if not part.text.strip():
+            self.empty_pages += 1
+
+    def _finish(self, prose: Cutter | None, table: _Table | None, where: tuple[Any, ...]) -> Iterator[Document]:
+        if prose is not None:
+            for passage in prose.end():
+                yield self._of_page(passage, where[0], where[1])
+        if table is not None:
+            for rows, first, last in table.end():
+                yield self._of_rows(rows, first, last, where[1])
+
+    def _entitle(self, passage: Passage) -> bool:
+        if passage.section:
+            self._title = passage.section[0]
+        return True
+
+    def _of_text(self, passage: Passage, markdown: bool) -> Document:
+        text = unwrapped(passage.text) if markdown else passage.text
+        return self._made(text, passage.section, {"line": passage.line, "start": passage.start})
+
+    def _of_page(self, passage: Passage, place: Mapping[str, Any], section: tuple[str, ...]) -> Document:
+        return self._made(unwrapped(passage.text), section, {**place, "start": passage.start})
+
+    def _of_rows(self, text: str, first: Part, last: Part, section: tuple[str, ...]) -> Document:
+        place: dict[str, Any] = dict(first.place)
+        for field in _COUNTED:
+            if field in last.place and last.place[field] != first.place.get(field):
+                place[f"{field}_end"] = last.place[field]
+        return self._made(text, section, place)
+
+    def _made(self, text: str, section: tuple[str, ...], place: Mapping[str, Any]) -> Document:
+        self._number += 1
+        headings = section[1:] if section[:1] == (self._title,) else section
+        meta = {**self._meta, **place}
+        if section:
+            meta["section"] = " > ".join(section)
+        return Document(f"{self._name}#{self._number}", " > ".join((self._title, *headings)), text, meta)
+
+
+class _Table:
+    """Rows put together to passages, each under the names of the columns."""
+
+    def __init__(self, size: Size) -> None:
+        self._size = size
+        self._header: Part | None = None
+        self._weight = 0
+        self._rows: list[Part] = []
+        self._held = 0
+        self._given = False
+        """Whether a passage has shown the column names, or been too long to."""
+
+    def row(self, part: Part) -> Iterator[tuple[str, Part, Part]]:
+        if self._header is None:
+            self._header = part
+            self._weight = self._size.count(part.text)
+            return
+        count = self._size.count(part.text)
+        if self._rows and self._weight + self._held + count > self._size.aim * 1.25:
+            yield from self.end()
+        if count > 2 * self._size.aim:
+            yield from self._wide(part)
+            return
+        self._rows.append(part)
+        self._held += count
+        if self._weight + self._held >= self._size.aim:
+            yield from self.end()
+
+    def end(self) -> Iterator[tuple[str, Part, Part]]:
+        """The rows that are held; the column names alone where there is nothing else."""
+        if self._rows:
+            names = [self._header] if self._header and self._weight <= self._size.aim else []
+            yield "\n".join(row.text for row in [*names, *self._rows]), self._rows[0], self._rows[-1]
+        elif self._header is not None and not self._given:
+            yield self._header.text, self._header, self._header
+        self._given = True
+        self._rows, self._held = [], 0
+
+    def _wide(self, part: Part) -> Iterator[tuple[str, Part, Part]]:
+        """A row that is longer than a passage may be."""
+        self._given = True
+        cutter = Cutter(self._size, markdown=False)
+        for passage in [*cutter.line(part.text), *cutter.end()]:
+            yield passage.text, part, part

@@ -1,0 +1,218 @@
+"""The documents of one file: a corpus by line, text in a stream, everything else through a reader's process."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import zipfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, BinaryIO, cast
+
+from ...errors import DataError, UsageError
+from ...readers import MEDIA, sniff_file
+from ...readers.archive import ZipLimits, open_zip
+from ...readers.pool import Job, Pool
+from ...readers.tables import csv_rows, read_csv
+from ...readers.text import lines, read_json
+from ...record import Document
+from ..corpus import Wrong, corpus_columns, read_jsonl, read_tsv
+from ..cutting import Passages
+from ..passages import Size
+from .unpack import UNPACKING, Gunzipped, held
+from .walk import suffix_of
+
+ISOLATED = frozenset({"pdf", "docx", "pptx", "xlsx", "html"})
+"""Kinds that are read in a process of their own."""
+_STREAMED = frozenset({"jsonl", "ndjson", "tsv", "csv", "txt", "text", "md", "markdown", "rst", "log"})
+_DEPTH = 3
+"""Archives inside archives."""
+_PLAIN = frozenset({"log", "csv", "tsv"})
+_OLE = "an old Office file or an encrypted one; save it as DOCX, XLSX, PPTX or PDF without a password"
+
+
+class Stopped(DataError):
+    """Something is wrong, and nothing more is to be read."""
+
+
+@dataclass(slots=True)
+class Contents:
+    """What was learnt about a file while it was read."""
+
+    passages: int = 0
+    pages: int = 0
+    empty_pages: int = 0
+    wrong: list[str] = field(default_factory=list)
+    """Lines and members that could not be read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """How files are read."""
+
+    size: Size
+    pool: Pool
+    ocr: bool
+    wrong: Callable[[str, str], None]
+    """Told the name and the reason of lines and archive members that are passed over; may raise."""
+
+    def kind(self, file: BinaryIO, name: str) -> str:
+        """What the file is, by its content first."""
+        kind = sniff_file(file, name.removesuffix(".gz"))
+        return "ocr" if kind == "image" and self.ocr else kind
+
+    def start(self, file: BinaryIO, name: str) -> Job | None:
+        """Begin to read a file that is read in a process of its own; None for others."""
+        kind = self.kind(file, name)
+        if kind == "ocr":
+            return self.pool.start(file, "image")
+        return self.pool.start(file, kind) if kind in ISOLATED else None
+
+    def documents(self, file: BinaryIO, name: str, contents: Contents, job: Job | None) -> Iterator[Document]:
+        """The documents of a file. Raises DataError with the reason where it cannot be read."""
+        budget = _Budget()
+        try:
+            for document in self._read(file, name, name, {}, contents, job, budget):
+                contents.passages += 1
+                yield document
+        except UNPACKING as error:
+            raise DataError(f"damaged: {error}") from None
+        except OSError as error:
+            raise DataError(error.strerror or str(error)) from None
+
+    def _read(
+        self,
+        file: BinaryIO,
+        name: str,
+        where: str,
+        meta: dict[str, Any],
+        contents: Contents,
+        job: Job | None,
+        budget: _Budget,
+    ) -> Iterator[Document]:
+        kind = "" if job is not None else self.kind(file, name)
+        suffix = suffix_of(name)
+        passages = Passages(name, self.size, **meta)
+        if job is not None or kind in ISOLATED or kind == "ocr":
+            job = job or self.pool.start(file, "image" if kind == "ocr" else kind)
+            yield from passages.of_parts(self.pool.parts(job))
+            contents.pages += passages.pages
+            contents.empty_pages += passages.empty_pages
+        elif kind == "gzip":
+            unpacked = cast("BinaryIO", Gunzipped(file))
+            if suffix in _STREAMED:
+                yield from self._streamed(unpacked, suffix, name, where, passages, contents)
+            else:
+                with held(unpacked, name) as inner:
+                    if self.kind(inner, name) == "gzip":
+                        raise DataError("compressed more than once")
+                    yield from self._read(inner, name, where, meta, contents, None, budget)
+        elif kind == "zip":
+            yield from self._members(file, name, meta, contents, budget)
+        elif kind == "ole":
+            raise DataError(_OLE)
+        elif kind in MEDIA or kind == "binary":
+            raise DataError("it is binary, no text" if kind == "binary" else f"it is {kind}, no text")
+        elif kind == "json":
+            yield from passages.of_parts(read_json(file))
+        else:
+            yield from self._streamed(file, suffix, name, where, passages, contents)
+
+    def _streamed(
+        self, file: BinaryIO, suffix: str, name: str, where: str, passages: Passages, contents: Contents
+    ) -> Iterator[Document]:
+        wrong = self._wrong(where, contents)
+        if suffix in ("jsonl", "ndjson"):
+            yield from read_jsonl(file, where, wrong)
+        elif suffix in ("tsv", "csv"):
+            if is_corpus(file, suffix):
+                yield from read_tsv(file, where, wrong)
+            else:
+                yield from passages.of_parts(read_csv(file))
+        else:
+            yield from passages.of_lines(lines(file), markdown=suffix not in _PLAIN)
+
+    def _wrong(self, where: str, contents: Contents) -> Wrong:
+        def told(error: DataError) -> None:
+            reason = str(error).removeprefix(where).lstrip(", ")
+            contents.wrong.append(reason)
+            self.wrong(where, reason)
+
+        return told
+
+    def _members(
+        self, file: BinaryIO, name: str, meta: dict[str, Any], contents: Contents, budget: _Budget
+    ) -> Iterator[Document]:
+        if budget.depth >= _DEPTH:
+            raise DataError(f"archives inside archives are read to a depth of {_DEPTH}")
+        with open_zip(file, budget.limits) as archive, budget.within(archive):
+            seen: dict[str, int] = {}
+            for member in archive.infolist():
+                if member.is_dir() or _hidden(member.filename):
+                    continue
+                plain = member.filename.encode("utf-8", "backslashreplace").decode()
+                seen[plain] = times = seen.get(plain, 0) + 1
+                inside = f"{name}/{plain}" if times == 1 else f"{name}/{plain} ({times})"
+                own = {**meta, "file": meta.get("file", name)}
+                own["member"] = f"{meta['member']}/{plain}" if "member" in meta else plain
+                try:
+                    yield from self._member(archive, member, inside, own, contents, budget)
+                except Stopped:
+                    raise
+                except UsageError as error:
+                    self._wrong(inside, contents)(DataError(f"{inside}: {error}"))
+                except (*UNPACKING, zipfile.BadZipFile, RuntimeError, NotImplementedError, OSError) as error:
+                    self._wrong(inside, contents)(DataError(f"{inside}: damaged or encrypted: {error}"))
+
+    def _member(
+        self,
+        archive: zipfile.ZipFile,
+        member: zipfile.ZipInfo,
+        name: str,
+        meta: dict[str, Any],
+        contents: Contents,
+        budget: _Budget,
+    ) -> Iterator[Document]:
+        with archive.open(member) as stream:
+            if suffix_of(name) in _STREAMED and not name.lower().endswith(".gz"):
+                head = stream.read(2048)
+                stream.seek(0)
+                if sniff_file(io.BytesIO(head), name) in ("text", "csv"):
+                    passages = Passages(name, self.size, **meta)
+                    file = cast("BinaryIO", stream)
+                    yield from self._streamed(file, suffix_of(name), name, name, passages, contents)
+                    return
+            with held(cast("BinaryIO", stream), os.path.basename(name)) as inner:
+                yield from self._read(inner, name, name, meta, contents, None, budget)
+
+
+class _Budget:
+    """What an archive, with all archives in it, may still hold."""
+
+    def __init__(self) -> None:
+        self.limits = ZipLimits()
+        self.depth = 0
+
+    @contextlib.contextmanager
+    def within(self, archive: zipfile.ZipFile) -> Iterator[None]:
+        members = archive.infolist()
+        left = self.limits.total - sum(member.file_size for member in members)
+        self.limits = ZipLimits(max(0, self.limits.members - len(members)), left, self.limits.ratio)
+        self.depth += 1
+        try:
+            yield
+        finally:
+            self.depth -= 1
+
+
+def is_corpus(file: BinaryIO, suffix: str) -> bool:
+    """Whether a table holds passages: columns called id and text, or, in a TSV file, DPR's number, text and title."""
+    row = next((row for _, row in csv_rows(file, "\t" if suffix == "tsv" else "")), [])
+    file.seek(0)
+    dpr = suffix == "tsv" and len(row) == 3 and row[0].strip().isdigit() and len(row[1]) > len(row[2])
+    return dpr or bool(corpus_columns(row))
+
+
+def _hidden(name: str) -> bool:
+    return any(part.startswith((".", "~$", "__MACOSX")) for part in name.split("/"))

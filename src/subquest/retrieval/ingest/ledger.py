@@ -1,0 +1,250 @@
+"""The ledger: which files an index was made from, and which passages came from each.
+
+    files     number, name, path, source, hash, how, passages, empty_pages, note, wrong
+    origins   shared, first, file, last         numbers of documents that a file brought, as ranges
+    retired   number                            documents to be removed with the next publication
+
+A file is done when its content's hash stands in its row; the hash is written in the transaction that stores its last
+passage. Passages of a former version go by way of `retired`, so that they vanish in the same moment in which the new
+ones appear, whatever is killed in between. A document that several files brought, word for word, is `shared`: it goes
+when the last of them goes.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from ..writer import Placed
+
+Range = tuple[int, int]
+"""First and last number, both included."""
+
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS files (
+    number INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, path TEXT NOT NULL, source TEXT NOT NULL,
+    hash TEXT, how TEXT, passages INTEGER, empty_pages INTEGER, note TEXT, wrong TEXT
+);
+CREATE INDEX IF NOT EXISTS files_path ON files (path);
+CREATE TABLE IF NOT EXISTS origins (
+    shared INTEGER NOT NULL, first INTEGER NOT NULL, file INTEGER NOT NULL, last INTEGER NOT NULL,
+    PRIMARY KEY (shared, first, file)
+) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS origins_file ON origins (file);
+CREATE TABLE IF NOT EXISTS retired (number INTEGER PRIMARY KEY);
+"""
+
+
+class Known(NamedTuple):
+    """What is recorded of a file that was read to its end."""
+
+    hash: str
+    how: str
+    passages: int
+    empty_pages: int
+    note: str
+    """What should be known of it."""
+    wrong: str
+    """What of it could not be read."""
+
+
+@dataclass(slots=True)
+class Account:
+    """A file that is being read: what it had, and what it has brought so far."""
+
+    name: str
+    path: str
+    source: str
+    number: int = 0
+    old: list[Range] = field(default_factory=list)
+    kept: list[Range] = field(default_factory=list)
+    own: list[Range] = field(default_factory=list)
+    shared: list[Range] = field(default_factory=list)
+    waiting: int = 0
+    """Passages that were given to the writer and not yet stored."""
+    result: Known | None = None
+    """Set when the file was read to its end."""
+    closed: bool = False
+
+
+class Ledger:
+    """The ledger of one index; all that it writes goes into the writer's transaction."""
+
+    def __init__(self, db: sqlite3.Connection) -> None:
+        self._db = db
+        self.retired = 0
+        self.doubles: list[str] = []
+        """Ids that two files, or two lines, give to different documents; the later one stands."""
+        self._began = 0
+        for statement in _SCHEMA.split(";"):
+            db.execute(statement)
+
+    def begin(self, next_number: int) -> None:
+        """A run begins whose new documents are numbered from here."""
+        self._began = next_number
+
+    def name(self, path: str, wanted: str, taken: Iterable[str]) -> str:
+        """What a file is called: as before, or as wanted, or, where another file has that name, by more of its path."""
+        row = self._db.execute("SELECT name FROM files WHERE path = ?", (path,)).fetchone()
+        if row is not None and row[0] not in taken:
+            return str(row[0])
+        parts = path.split("/")
+        size = len(wanted.split("/"))
+        candidates = [wanted, *("/".join(parts[-n:]) for n in range(size + 1, len(parts))), path]
+        for name in candidates:
+            row = self._db.execute("SELECT path FROM files WHERE name = ?", (name,)).fetchone()
+            if name not in taken and (row is None or not os.path.exists(row[0])):
+                return name
+        return path
+
+    def known(self, name: str) -> Known | None:
+        row = self._db.execute(
+            "SELECT hash, how, passages, empty_pages, note, wrong FROM files WHERE name = ? AND hash IS NOT NULL",
+            (name,),
+        ).fetchone()
+        return None if row is None else Known(*row)
+
+    def keep(self, name: str, path: str, source: str) -> None:
+        """The file is unchanged; only where it was found may be new."""
+        self._db.execute(
+            "UPDATE files SET path = ?2, source = ?3 WHERE name = ?1 AND (path != ?2 OR source != ?3)",
+            (name, path, source),
+        )
+
+    def open(self, account: Account) -> None:
+        """A file is read anew; until it is done nothing vouches for its passages."""
+        self._db.execute(
+            "INSERT INTO files (name, path, source) VALUES (?, ?, ?) ON CONFLICT (name) DO UPDATE "
+            "SET path = excluded.path, source = excluded.source, hash = NULL",
+            (account.name, account.path, account.source),
+        )
+        (account.number,) = self._db.execute("SELECT number FROM files WHERE name = ?", (account.name,)).fetchone()
+        account.old = self._ranges(account.number)
+
+    def add(self, account: Account, placed: Sequence[Placed]) -> None:
+        """Passages of the file were stored."""
+        own: list[Range] = []
+        shared: list[Range] = []
+        for identifier, number, before in placed:
+            if _within(number, account.old):
+                _extend(account.kept, [(number, number)])
+            elif number != before:
+                _extend(own, [(number, number)])
+                if before >= self._began and len(self.doubles) < 1000:
+                    self.doubles.append(identifier)
+            elif not _within(number, account.own) and not _within(number, own):
+                _extend(shared, [(number, number)])
+        for found, ranges, flag in ((own, account.own, 0), (shared, account.shared, 1)):
+            _extend(ranges, found)
+            self._db.executemany(
+                "INSERT OR IGNORE INTO origins (shared, first, last, file) VALUES (?, ?, ?, ?)",
+                [(flag, *span, account.number) for span in found],
+            )
+
+    def close(self, account: Account) -> None:
+        """The file's last passage is stored: it is done, and what only its former version had goes."""
+        if account.result is None:
+            return
+        kept = _merged(account.kept)
+        before = self._flags(account.number)
+        self._db.execute("DELETE FROM origins WHERE file = ?", (account.number,))
+        rows = [(0, *span, account.number) for span in account.own]
+        rows += [(1, *span, account.number) for span in _merged(account.shared)]
+        for span in kept:
+            rows += [(flag, *part, account.number) for part, flag in _divide(span, before)]
+        self._db.executemany("INSERT OR REPLACE INTO origins (shared, first, last, file) VALUES (?, ?, ?, ?)", rows)
+        self._retire(_without(account.old, kept))
+        self._db.execute(
+            "UPDATE files SET hash = ?, how = ?, passages = ?, empty_pages = ?, note = ?, wrong = ? WHERE number = ?",
+            (*account.result, account.number),
+        )
+
+    def forget(self, sources: Iterable[str], seen: Iterable[str], unseen: Sequence[str]) -> list[str]:
+        """Let go of the files of these sources that were not seen, unless they lie in folders that could not be."""
+        seen, gone = set(seen), []
+        for source in sources:
+            rows = self._db.execute("SELECT number, name, path FROM files WHERE source = ?", (source,)).fetchall()
+            for number, name, path in rows:
+                if name in seen or any(path.startswith(f"{folder}/") for folder in unseen):
+                    continue
+                old = self._ranges(number)
+                self._db.execute("DELETE FROM origins WHERE file = ?", (number,))
+                self._retire(old)
+                self._db.execute("DELETE FROM files WHERE number = ?", (number,))
+                gone.append(name)
+        return gone
+
+    def _flags(self, number: int) -> list[tuple[int, int, int]]:
+        return self._db.execute(
+            "SELECT first, last, shared FROM origins WHERE file = ? ORDER BY first", (number,)
+        ).fetchall()
+
+    def _ranges(self, number: int) -> list[Range]:
+        return _merged([(first, last) for first, last, _ in self._flags(number)])
+
+    def _retire(self, spans: Iterable[Range]) -> None:
+        for span in spans:
+            numbers = self._db.execute("SELECT number FROM documents WHERE number BETWEEN ? AND ?", span).fetchall()
+            gone = [row for row in numbers if not self._owned(row[0])]
+            self._db.executemany("INSERT OR IGNORE INTO retired VALUES (?)", gone)
+            self.retired += len(gone)
+
+    def _owned(self, number: int) -> bool:
+        """Whether some file stands for the document. Ranges of own documents never overlap, so one look is enough."""
+        row = self._db.execute(
+            "SELECT last FROM origins WHERE shared = 0 AND first <= ? ORDER BY first DESC LIMIT 1", (number,)
+        ).fetchone()
+        if row is not None and row[0] >= number:
+            return True
+        shared = "SELECT 1 FROM origins WHERE shared = 1 AND first <= ? AND last >= ? LIMIT 1"
+        return self._db.execute(shared, (number, number)).fetchone() is not None
+
+
+def _merged(ranges: Sequence[Range]) -> list[Range]:
+    out: list[Range] = []
+    for first, last in sorted(ranges):
+        if out and first <= out[-1][1] + 1:
+            out[-1] = (out[-1][0], max(last, out[-1][1]))
+        else:
+            out.append((first, last))
+    return out
+
+
+def _extend(ranges: list[Range], more: Sequence[Range]) -> None:
+    """Add ranges, each joined with the last one where it goes on from there."""
+    for span in more:
+        if ranges and span[0] == ranges[-1][1] + 1:
+            ranges[-1] = (ranges[-1][0], span[1])
+        else:
+            ranges.append(span)
+
+
+def _within(number: int, ranges: Sequence[Range]) -> bool:
+    at = bisect_right(ranges, (number, 1 << 62)) - 1
+    return at >= 0 and ranges[at][1] >= number
+
+
+def _without(ranges: Sequence[Range], taken: Sequence[Range]) -> list[Range]:
+    """What is left of the ranges outside of others; both ascend."""
+    out: list[Range] = []
+    for first, last in ranges:
+        for begin, end in taken[max(0, bisect_right(taken, (first, 0)) - 1) :]:
+            if begin > last:
+                break
+            if end >= first:
+                if begin > first:
+                    out.append((first, begin - 1))
+                first = end + 1
+        if first <= last:
+            out.append((first, last))
+    return out
+
+
+def _divide(span: Range, flagged: Sequence[tuple[int, int, int]]) -> list[tuple[Range, int]]:
+    """The parts of a range with the flags they were recorded with."""
+    parts = [((max(span[0], first), min(span[1], last)), flag) for first, last, flag in flagged]
+    return [(part, flag) for part, flag in parts if part[0] <= part[1]]

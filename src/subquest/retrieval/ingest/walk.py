@@ -1,0 +1,145 @@
+"""Which files there are: folders searched through, patterns, single files."""
+
+from __future__ import annotations
+
+import glob
+import os
+import re
+import stat
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from ...errors import UsageError
+from ..store import LOCK, STORE
+
+SUFFIXES = frozenset({
+    "jsonl", "ndjson", "tsv", "csv", "txt", "text", "md", "markdown", "rst", "log", "json", "html", "htm", "xhtml",
+    "pdf", "docx", "docm", "pptx", "pptm", "xlsx", "xlsm", "zip",
+})  # fmt: skip
+"""What is read in folders and by patterns, each also with .gz; a file that is named itself is read in any case."""
+PICTURES = frozenset({"png", "jpg", "jpeg", "tif", "tiff", "bmp", "webp"})
+"""Read too where their text is to be recognised."""
+_KINDS = (
+    (stat.S_ISFIFO, "a pipe"), (stat.S_ISSOCK, "a socket"), (stat.S_ISCHR, "a device"), (stat.S_ISBLK, "a device"),
+    (stat.S_ISDIR, "a folder"),
+)  # fmt: skip
+
+
+class Found(NamedTuple):
+    """A file that is to be read."""
+
+    path: str
+    """Absolute."""
+    name: str
+    """What its passages are called after: the folder's name and the path in it, or the path as it was given."""
+    source: str
+    """The folder, pattern or file through which it was found, absolute."""
+    size: int
+
+
+class Walk:
+    """The files of some sources, in a stable order, each once; and what was not taken."""
+
+    def __init__(self, sources: Sequence[str | Path], broken: Callable[[str, str], None], *, pictures: bool) -> None:
+        """`broken` is told the name of what cannot be reached, and the reason."""
+        self.passed_over: Counter[str] = Counter()
+        """Files of kinds that are not read, by suffix; `hidden` and `links to folders`."""
+        self.unseen: list[str] = []
+        """Folders that could not be searched."""
+        self.sources = {os.path.abspath(source) for source in sources}
+        self._given = [Path(source) for source in sources]
+        self._broken = broken
+        self._suffixes = SUFFIXES | PICTURES if pictures else SUFFIXES
+        self._seen: set[str] = set()
+
+    def __iter__(self) -> Iterator[Found]:
+        for source in self._given:
+            for found in self._files(source):
+                if found.path not in self._seen:
+                    self._seen.add(found.path)
+                    yield found
+
+    def _files(self, source: Path) -> Iterator[Found]:
+        whole = os.path.abspath(source)
+        if source.is_dir():
+            yield from self._folder(whole, os.path.basename(os.path.realpath(whole)), whole)
+        elif os.path.lexists(source):
+            reason = _unfit(whole)
+            if reason:
+                raise UsageError(f"{source} is {reason}; give a file or a folder")
+            yield Found(whole, str(source), whole, os.stat(whole).st_size)
+        elif re.search(r"[*?\[]", str(source)):
+            matches = sorted(glob.glob(str(source), recursive=True))
+            if not matches:
+                raise UsageError(f"no file fits the pattern {source}")
+            for match in matches:
+                path = os.path.abspath(match)
+                if os.path.isdir(match):
+                    if not os.path.islink(match):
+                        yield from self._folder(path, match.rstrip("/"), whole)
+                elif self._wanted(os.path.basename(match)):
+                    yield from self._file(path, match, whole)
+        else:
+            raise UsageError(f"{source} is not there")
+
+    def _folder(self, folder: str, label: str, source: str) -> Iterator[Found]:
+        waiting = [(folder, label)]
+        while waiting:
+            here, name = waiting.pop()
+            try:
+                with os.scandir(here) as entries:
+                    listed = sorted(entries, key=lambda entry: entry.name)
+            except OSError as error:
+                self._broken(name, f"the folder cannot be searched: {error.strerror}")
+                self.unseen.append(here)
+                continue
+            if {STORE, LOCK} <= {entry.name for entry in listed}:
+                continue  # an index is no source
+            inner = []
+            for entry in listed:
+                inside = f"{name}/{entry.name}"
+                if entry.name.startswith((".", "~$")):
+                    self.passed_over["hidden"] += 1
+                elif entry.is_dir(follow_symlinks=False):
+                    inner.append((entry.path, inside))
+                elif entry.is_symlink() and os.path.isdir(entry.path):
+                    self.passed_over["links to folders"] += 1
+                elif self._wanted(entry.name):
+                    yield from self._file(entry.path, inside, source)
+            waiting += reversed(inner)
+
+    def _file(self, path: str, name: str, source: str) -> Iterator[Found]:
+        try:
+            reason = _unfit(path)
+            size = 0 if reason else os.stat(path).st_size
+        except OSError as error:
+            reason = error.strerror or str(error)
+        if reason:
+            self._broken(name, reason)
+        else:
+            yield Found(path, name, source, size)
+
+    def _wanted(self, name: str) -> bool:
+        suffix = suffix_of(name)
+        if suffix not in self._suffixes:
+            self.passed_over[f".{suffix}" if suffix else "no suffix"] += 1
+        return suffix in self._suffixes
+
+
+def suffix_of(name: str) -> str:
+    """What a name ends in, in small letters, without .gz."""
+    plain = name.lower().rpartition("/")[2]
+    return plain.removesuffix(".gz").rpartition(".")[2] if "." in plain.removesuffix(".gz") else ""
+
+
+def _unfit(path: str) -> str:
+    """What a path is, if it is not a file."""
+    try:
+        mode = os.stat(path).st_mode
+    except FileNotFoundError:
+        return "a link to nowhere"
+    if stat.S_ISREG(mode):
+        return ""
+    return next((name for is_kind, name in _KINDS if is_kind(mode)), "not a regular file")
