@@ -49,7 +49,7 @@ def add_agent_options(parser: argparse.ArgumentParser) -> None:
     agent.add_argument(
         "--model",
         metavar="MODEL",
-        help="embedded (default), gguf:PATH, openai:NAME[@URL], http://HOST/v1#NAME; or planner=...,executor=...",
+        help="embedded (default), gguf:PATH, torch:PATH, openai:NAME[@URL], http://HOST/v1#NAME; planner=…,executor=…",
     )
     agent.add_argument(
         "--adapter", metavar="FILE", help="LoRA in GGUF form for embedded and gguf models; none for none"
