@@ -11,6 +11,7 @@
         │   ├── EngineRefused       401, 403, 404, bad request: a retry will not help
         │   └── ContextOverflow     the context no longer fits the model's window
         ├── SearchError       a search backend failed
+        │   └── SearchRefused       it refused the request: a retry will not help
         └── ToolError         a page, sandbox or file tool failed
 
 What a *model* does wrong (malformed tags, empty queries) is never an exception: it is data on the trace.
@@ -71,6 +72,12 @@ class SearchError(OutsideError):
     """A search backend failed."""
 
     retryable = True
+
+
+class SearchRefused(SearchError):
+    """A search backend refused the request; a retry will not help."""
+
+    retryable = False
 
 
 class ToolError(OutsideError):

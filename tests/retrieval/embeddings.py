@@ -14,10 +14,10 @@ from typing import Any
 WIDTH = 64
 
 
-def vector(text: str) -> list[float]:
-    out = [0.001] * WIDTH
+def vector(text: str, width: int = WIDTH) -> list[float]:
+    out = [0.001] * width
     for word in re.findall(r"\w+", text.lower()):
-        out[zlib.crc32(word.encode()) % WIDTH] += 1.0
+        out[zlib.crc32(word.encode()) % width] += 1.0
     return out
 
 
@@ -31,7 +31,7 @@ def embeddings_server(width: int = WIDTH) -> Iterator[tuple[str, list[dict[str, 
             body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
             seen.append(body)
             status = 500 if any("fail" in text for text in body["input"]) else 200
-            data = [{"index": i, "embedding": vector(text)[:width]} for i, text in enumerate(body["input"])]
+            data = [{"index": i, "embedding": vector(text, width)} for i, text in enumerate(body["input"])]
             reply = json.dumps({"data": data[::-1]}).encode()
             self.send_response(status)
             self.send_header("Content-Length", str(len(reply)))

@@ -1,19 +1,36 @@
 """Embedding: a vector for every document of an index, in steps that survive a kill.
 
 Documents are encoded in runs of STEP, each committed when it is done, so a killed job goes on where it was. At the end
-the new vectors are published as a vector file.
+the new vectors are published as a vector file. The encoding itself may happen elsewhere (`cluster.py`); only this
+process writes.
 """
 
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, NamedTuple
 
 from ..errors import UsageError
 from . import store
 from .encoder import Encoder, EncoderSpec
 from .writer import Progress, Writer, mergeable
 
+if TYPE_CHECKING:
+    from .encoder import Vectors
+
 STEP = 1024
+
+
+class Run(NamedTuple):
+    """Documents that are encoded together."""
+
+    numbers: list[int]
+    texts: list[str]
+
+
+Encode = Callable[[Iterable[Run]], "Iterator[tuple[Run, Vectors]]"]
+"""Takes runs and gives each back with its vectors, in any order."""
 
 
 def recorded_encoder(writer: Writer) -> EncoderSpec | None:
@@ -22,40 +39,73 @@ def recorded_encoder(writer: Writer) -> EncoderSpec | None:
     return None if found is None else EncoderSpec(**found)
 
 
-def embed(writer: Writer, encoder: Encoder, progress: Progress | None = None) -> int:
-    """Encode the documents that have no vector yet and publish their vectors; how many there were."""
-    import numpy as np
-
+def record_encoder(writer: Writer, spec: EncoderSpec) -> None:
+    """Note the encoder in the index; a UsageError where there are vectors of another."""
     recorded = recorded_encoder(writer)
     if recorded is None:
         with store.transaction(writer.db):
-            store.put(writer.db, "encoder", dataclasses.asdict(encoder.spec))
-    elif recorded != encoder.spec:
+            store.put(writer.db, "encoder", dataclasses.asdict(spec))
+    elif recorded != spec:
         raise UsageError(
-            f"{writer.folder} has vectors of {recorded.kind} {recorded.model}; vectors of {encoder.spec.kind} "
-            f"{encoder.spec.model} cannot be mixed with them. Build another index."
+            f"{writer.folder} has vectors of {recorded.kind} {recorded.model}; vectors of {spec.kind} "
+            f"{spec.model} cannot be mixed with them. Build another index."
         )
-    done, last = 0, 0
-    while True:
-        rows = writer.db.execute(
-            "SELECT number, title, text FROM documents WHERE number > ? "
-            "AND NOT EXISTS (SELECT 1 FROM vectors WHERE vectors.number = documents.number) ORDER BY number LIMIT ?",
-            (last, STEP),
-        ).fetchall()
-        if not rows:
-            break
-        last = rows[-1][0]
-        vectors = encoder.encode([f"{title}\n{text}" for _, title, text in rows], query=False).astype(np.float16)
+
+
+def embed(writer: Writer, encoder: Encoder, progress: Progress | None = None) -> int:
+    """Encode the documents that have no vector yet and publish their vectors; how many there were."""
+    return embed_with(writer, encoder.spec, local(encoder), progress)
+
+
+def local(encoder: Encoder) -> Encode:
+    """Encodes in this process, one run after another."""
+
+    def encode(runs: Iterable[Run]) -> Iterator[tuple[Run, Vectors]]:
+        for run in runs:
+            yield run, encoder.encode(run.texts, query=False)
+
+    return encode
+
+
+def embed_with(writer: Writer, spec: EncoderSpec, encode: Encode, progress: Progress | None = None) -> int:
+    """Like `embed`, with the encoding done by `encode`; runs may come back in any order."""
+    import numpy as np
+
+    record_encoder(writer, spec)
+    done = 0
+    for run, vectors in encode(_bare(writer)):
+        rows = [(n, v.tobytes()) for n, v in zip(run.numbers, vectors.astype(np.float16), strict=True)]
         with store.transaction(writer.db):
-            pairs = [(row[0], vector.tobytes()) for row, vector in zip(rows, vectors, strict=True)]
-            writer.db.executemany("INSERT INTO vectors VALUES (?, ?)", pairs)
+            writer.db.executemany("INSERT OR IGNORE INTO vectors VALUES (?, ?)", rows)
         done += len(rows)
         if progress:
             progress(len(rows))
+    publish_vectors(writer)
+    return done
+
+
+def _bare(writer: Writer) -> Iterator[Run]:
+    """The documents without vectors, in runs."""
+    last = 0
+    while rows := writer.db.execute(
+        "SELECT number, title, text FROM documents WHERE number > ? "
+        "AND NOT EXISTS (SELECT 1 FROM vectors WHERE vectors.number = documents.number) ORDER BY number LIMIT ?",
+        (last, STEP),
+    ).fetchall():
+        last = rows[-1][0]
+        yield Run([row[0] for row in rows], [f"{title}\n{text}" for _, title, text in rows])
+
+
+def complete(writer: Writer) -> bool:
+    """Whether every document has a vector."""
+    return next(_bare(writer), None) is None
+
+
+def publish_vectors(writer: Writer) -> None:
+    """Make a vector file of the vectors that no file has, and merge small files."""
     (newest,) = writer.db.execute("SELECT coalesce(max(number), 0) FROM vectors").fetchone()
     covered = max((segment.last for segment in writer.segments("dense")), default=0)
     if newest > covered:
         writer.rewrite_vectors([], newest)
     if run := mergeable(writer.segments("dense")):
         writer.rewrite_vectors(run)
-    return done

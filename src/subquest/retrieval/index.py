@@ -18,7 +18,7 @@ import threading
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Literal, NamedTuple, get_args
+from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
 
 from ..errors import MissingDependency, SearchError, UsageError
 from ..record import Document, Hit
@@ -27,13 +27,18 @@ from .analysis import Analysis, Language
 from .bm25 import BM25, Lexical, Part, Removed, Scored
 from .dense import Dense, VectorFile, VectorPart
 from .distinct import distinct as only_distinct
-from .embed import embed, recorded_encoder
+from .embed import Encode, complete, embed, embed_with, publish_vectors, record_encoder, recorded_encoder
 from .encoder import Encoder, EncoderSpec, open_encoder, parse
 from .filters import Filter, allowed_numbers, hidden_bits
+from .frameworks import Retrievers
 from .fusion import Fusion
 from .kernel import open_segment
+from .settings import Entry, Settings
 from .verify import Info, info, verify
-from .writer import Changes, Progress, Writer
+from .writer import Changes, Placed, Progress, Writer, utf8
+
+if TYPE_CHECKING:
+    from .settings import Row
 
 Mode = Literal["auto", "bm25", "dense", "hybrid"]
 
@@ -50,7 +55,7 @@ class Snapshot(NamedTuple):
     """The vectors; what is missing to read them; None where there are none."""
 
 
-class Index:
+class Index(Retrievers):
     """A searchable folder. Threads may share it; `close` it, or use it in a `with` block."""
 
     def __init__(self, path: str | Path, mode: Mode = "auto") -> None:
@@ -84,22 +89,7 @@ class Index:
 
         With an encoder (`minilm`, `st:MODEL`, `MODEL@URL`) documents get vectors too, and searches are hybrid.
         """
-        folder = Path(path)
-        bm25 = bm25 or BM25()
-        settings = {
-            "analysis": dataclasses.asdict(Analysis(language)),
-            "bm25": dataclasses.asdict(bm25),
-        }
-        if not store.exists(folder):
-            if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-                raise UsageError(f"{folder} is there already and is not an index; choose another path")
-            store.create(folder, settings)
-        else:
-            with contextlib.closing(store.connect(folder)) as db:
-                for key, value in settings.items():
-                    if (found := store.get(db, key, None)) != value:
-                        raise UsageError(f"{folder} was built with {key} {found}, not {value}; choose another path")
-        index = cls(folder)
+        index = cls.create(path, Settings(Analysis(language), bm25 or BM25()))
         try:
             index.add(documents, progress=progress)
             if encoder is not None:
@@ -108,6 +98,28 @@ class Index:
             index.close()
             raise
         return index
+
+    @classmethod
+    def create(cls, path: str | Path, settings: Settings) -> Index:
+        """An empty index, or the one that is there if it was made with the same analysis and BM25 settings.
+
+        With an encoder in the settings `load` takes in vectors of that encoder.
+        """
+        folder = Path(path)
+        fixed = {"analysis": dataclasses.asdict(settings.analysis), "bm25": dataclasses.asdict(settings.bm25)}
+        if not store.exists(folder):
+            if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+                raise UsageError(f"{folder} is there already and is not an index; choose another path")
+            store.create(folder, {**fixed, "fusion": dataclasses.asdict(settings.fusion)})
+        else:
+            with contextlib.closing(store.connect(folder)) as db:
+                for key, value in fixed.items():
+                    if (found := store.get(db, key, None)) != value:
+                        raise UsageError(f"{folder} was built with {key} {found}, not {value}; choose another path")
+        if settings.encoder is not None:
+            with Writer.open(folder) as writer:
+                record_encoder(writer, settings.encoder)
+        return cls(folder)
 
     @classmethod
     def open(cls, path: str | Path, *, mode: Mode = "auto") -> Index:
@@ -255,8 +267,70 @@ class Index:
                 embed(writer, self.encoder, None)
             return changes
 
-    def embed(self, encoder: str | Encoder = "minilm", *, progress: Progress | None = None) -> int:
-        """Give every document without one a vector; how many there were. A killed run goes on where it was."""
+    def entries(self) -> Iterator[Entry]:
+        """All documents with their vectors, in the order they were added."""
+        last, published = 0, self._current().published
+        while True:
+            rows = self._db().execute(
+                "SELECT d.number, d.id, d.title, d.text, d.meta, v.vector FROM documents AS d "
+                "LEFT JOIN vectors AS v ON v.number = d.number WHERE d.number > ? AND d.number <= ? "
+                "ORDER BY d.number LIMIT 1000",
+                (last, published),
+            )
+            batch = rows.fetchall()
+            if not batch:
+                return
+            last = batch[-1][0]
+            for row in batch:
+                yield Entry(store.to_document(row[1:5]), None if row[5] is None else _row(row[5]))
+
+    def load(self, entries: Iterable[Entry], *, progress: Progress | None = None) -> Changes:
+        """Take in documents with their vectors; those that come without one are embedded, if the index has vectors."""
+        with Writer.open(self.path) as writer:
+            spec = recorded_encoder(writer)
+            vectors: dict[str, bytes] = {}
+
+            def documents() -> Iterator[Document]:
+                for document, vector in entries:
+                    if vector is not None and spec is not None:
+                        vectors[utf8(document.id)] = vector.astype("float16").tobytes()
+                    yield document
+
+            def stored(placed: Sequence[Placed]) -> None:
+                numbers = {document.id: document.number for document in placed}
+                rows = [(number, vectors.pop(i)) for i, number in numbers.items() if i in vectors]
+                writer.db.executemany("INSERT OR IGNORE INTO vectors VALUES (?, ?)", rows)
+
+            changes = writer.add(documents(), progress, stored)
+            if spec is not None:
+                if complete(writer):
+                    publish_vectors(writer)
+                else:
+                    embed(writer, self.encoder, None)
+            return changes
+
+    @property
+    def settings(self) -> Settings:
+        """What the index was made with; what an index elsewhere needs to give the same answers."""
+        db = self._db()
+        encoder = store.get(db, "encoder", None)
+        row = db.execute("SELECT length(vector) FROM vectors LIMIT 1").fetchone()
+        average = self._current().lexical.average
+        if encoder is None or row is None:
+            return Settings(self.analysis, self.bm25, self.fusion, average=average)
+        return Settings(self.analysis, self.bm25, self.fusion, EncoderSpec(**encoder), row[0] // 2, average)
+
+    def embed(
+        self, encoder: str | Encoder = "minilm", *, progress: Progress | None = None, through: Encode | None = None
+    ) -> int:
+        """Give every document without one a vector; how many there were. A killed run goes on where it was.
+
+        `through` does the encoding elsewhere, such as on a Ray cluster (`cluster.py`).
+        """
+        if through is not None:
+            spec = parse(encoder) if isinstance(encoder, str) else encoder.spec
+            with Writer.open(self.path) as writer:
+                return embed_with(writer, spec, through, progress)
         chosen = open_encoder(parse(encoder)) if isinstance(encoder, str) else encoder
         with Writer.open(self.path) as writer:
             done = embed(writer, chosen, progress)
@@ -359,3 +433,9 @@ class Index:
             with self._lock:
                 self._connections.append(db)
         return db
+
+
+def _row(stored: bytes) -> Row:
+    import numpy as np
+
+    return np.frombuffer(stored, np.float16).astype(np.float32)

@@ -16,12 +16,13 @@ from typing import Any
 from ..errors import DataError, SearchError, UsageError
 from ..record import Hit
 from .corpus import from_object
+from .frameworks import Retrievers
 
 ATTEMPTS = 3
 _FIRST_WAIT = 0.5
 
 
-class RemoteSearch:
+class RemoteSearch(Retrievers):
     """Searches by asking a server; failures are tried again, then raised as SearchError."""
 
     def __init__(self, url: str, *, timeout: float = 60.0) -> None:

@@ -21,6 +21,7 @@ from ..engine.base import Engine, Message, Sampling
 from ..errors import MissingDependency
 from ..record import Hit
 from .base import Search
+from .frameworks import Retrievers
 
 UNKNOWN = 0.5
 
@@ -40,7 +41,7 @@ class Reranker(Protocol):
     async def rerank(self, query: str, hits: Sequence[Hit]) -> list[Hit]: ...
 
 
-class Reranked:
+class Reranked(Retrievers):
     """A search whose first `depth` results are put in order by a reranker."""
 
     def __init__(self, search: Search, reranker: Reranker, *, depth: int = 20) -> None:

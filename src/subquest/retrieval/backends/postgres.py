@@ -1,0 +1,404 @@
+"""PostgreSQL with pgvector as a backend.
+
+    postgres://user@host:5432/database?collection=NAME       (PGPASSWORD and the other libpq settings count)
+
+A collection is a schema with a row for each passage. BM25 is exact, to the last bit what our own index computes: a
+passage keeps the numbers of its terms and their counts in two arrays, a GIN index finds the passages that have a term,
+and the database adds up the formula over them. How many passages have a term, which the formula needs, is kept beside.
+
+A search first scores the passages that have one of the query's rarest terms. A term adds less than its weight to a
+score, so terms whose weights together do not reach the k-th score found cannot lift a passage into the result on their
+own: passages that have none but those are never read (MaxScore, as in our own index).
+
+Vectors are half-precision (`halfvec`); from ANN_ROWS on they get an HNSW index, below that search is exact.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+
+from ...errors import DataError, MissingDependency, SearchError, SearchRefused, UsageError
+from ...record import Document
+from ..bm25 import ONE
+from ..index import Mode
+from ..settings import Entry, Settings
+from .base import Backend, Facets, Known, Passage, Ranked, meta_text
+from .outside import attempt
+
+if TYPE_CHECKING:
+    from psycopg import Connection
+
+T = TypeVar("T")
+
+FORMAT = 1
+ANN_ROWS = 20_000
+"""From here on the HNSW index answers faster than reading all vectors."""
+_FIRST = 256
+"""So many passages at least, by the rarest terms' counts, are scored before terms are judged."""
+_NAME = re.compile(r"[a-z_][a-z0-9_]{0,40}")
+
+_SCHEMA = """
+CREATE EXTENSION IF NOT EXISTS vector;
+CREATE SCHEMA {schema};
+CREATE TABLE {schema}.settings (format int NOT NULL, settings text NOT NULL, documents bigint NOT NULL,
+    length bigint NOT NULL);
+CREATE TABLE {schema}.terms (number int GENERATED ALWAYS AS IDENTITY PRIMARY KEY, term text NOT NULL UNIQUE,
+    documents int NOT NULL DEFAULT 0) WITH (fillfactor = 70);
+CREATE TABLE {schema}.documents (number bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, key uuid NOT NULL UNIQUE,
+    id text NOT NULL, title text NOT NULL, text text NOT NULL, meta text NOT NULL, digest text NOT NULL,
+    facets text[] NOT NULL, length int NOT NULL, terms int[] NOT NULL, counts int[] NOT NULL{vector});
+CREATE INDEX documents_terms ON {schema}.documents USING gin (terms);
+CREATE INDEX documents_facets ON {schema}.documents USING gin (facets);
+"""
+
+# Each addend is rounded to a multiple of 1 / ONE and summed as an integer, as in ../bm25.py.
+_SCORE = """
+SELECT key::text, number, score FROM (
+    SELECT key, number, (
+        SELECT sum(floor(q.weight * f.count / (f.count + %(k1)s::float8 * (1.0::float8 - %(b)s::float8
+            + %(b)s::float8 * d.length / %(average)s::float8)) * {one} + 0.5))
+        FROM unnest(%(terms)s::int[], %(weights)s::float8[]) AS q(term, weight),
+        LATERAL (SELECT d.counts[array_position(d.terms, q.term)]::float8 AS count) AS f
+        WHERE f.count IS NOT NULL
+    ) AS score
+    FROM {schema}.documents AS d WHERE d.terms && %(any)s::int[]{facets}
+) AS scored ORDER BY score DESC, number LIMIT %(k)s
+"""
+
+
+class Postgres(Backend):
+    """A collection in PostgreSQL."""
+
+    BATCH = 1000
+
+    def __init__(self, url: str, mode: Mode = "auto") -> None:
+        try:
+            import psycopg
+        except ImportError:
+            raise MissingDependency("psycopg, which speaks to PostgreSQL,", "postgres") from None
+        self._psycopg = psycopg
+        self._target, collection = split(url)
+        self._schema = f'"{collection}"'
+        self._idle: list[Connection[Any]] = []
+        self._lock = threading.Lock()
+        self._closed = False
+        self._numbers: dict[str, int] = {}
+        super().__init__(shown(url), mode)
+
+    # ------------------------------------------------------------------------------------------------ connections
+
+    def _do(self, work: Callable[[Connection[Any]], T]) -> T:
+        """One transaction; on a fresh connection again where the connection or the server failed under it."""
+        return attempt(lambda: self._once(work))
+
+    def _once(self, work: Callable[[Connection[Any]], T]) -> T:
+        psycopg = self._psycopg
+        with self._lock:
+            if self._closed:
+                raise UsageError(f"{self.name} is closed")
+            connection = self._idle.pop() if self._idle else None
+        try:
+            if connection is None:
+                connection = psycopg.connect(self._target, connect_timeout=10, application_name="subquest")
+            with connection.transaction():
+                result = work(connection)
+        except psycopg.Error as error:
+            if connection is not None:
+                connection.close()
+            passing = isinstance(error, psycopg.OperationalError | psycopg.InterfaceError)
+            kind = SearchError if passing else SearchRefused
+            raise kind(f"{self.name}: {str(error).strip() or type(error).__name__}") from error
+        except BaseException:
+            if connection is not None:
+                connection.close()
+            raise
+        with self._lock:
+            keep = not self._closed
+            if keep:
+                self._idle.append(connection)
+        if not keep:
+            connection.close()
+        return result
+
+    def _sql(self, statement: str, **parts: str) -> Any:
+        return statement.format(schema=self._schema, **parts)
+
+    def close(self) -> None:
+        with self._lock:
+            self._closed = True
+            idle, self._idle = self._idle, []
+        for connection in idle:
+            connection.close()
+
+    # ------------------------------------------------------------------------------------------------ settings
+
+    def _read_settings(self) -> Settings | None:
+        def read(db: Connection[Any]) -> tuple[int, str] | None:
+            there = db.execute("SELECT to_regclass(%s)", (f"{self._schema}.settings",)).fetchone()
+            if there is None or there[0] is None:
+                return None
+            return db.execute(self._sql("SELECT format, settings FROM {schema}.settings")).fetchone()
+
+        found = self._do(read)
+        if found is None:
+            return None
+        if found[0] != FORMAT:
+            raise DataError(f"{self.name} has format {found[0]}, this version reads format {FORMAT}; copy it anew")
+        return Settings.from_record(json.loads(found[1]), self.name)
+
+    def _make(self, settings: Settings) -> None:
+        vector = f", vector halfvec({settings.width})" if settings.encoder else ""
+
+        def make(db: Connection[Any]) -> None:
+            for statement in self._sql(_SCHEMA, vector=vector).split(";"):
+                if statement.strip():
+                    db.execute(statement)
+            row = (FORMAT, json.dumps(settings.to_record()))
+            db.execute(self._sql("INSERT INTO {schema}.settings VALUES (%s, %s, 0, 0)"), row)
+
+        self._do(make)
+
+    # ------------------------------------------------------------------------------------------------ writing
+
+    def _known(self, keys: Sequence[str]) -> dict[str, Known]:
+        has = "vector IS NOT NULL" if self.settings.encoder else "false"
+        statement = self._sql(
+            "SELECT key::text, digest, {has} FROM {schema}.documents WHERE key = ANY(%s::uuid[])", has=has
+        )
+        rows = self._do(lambda db: db.execute(statement, (list(keys),)).fetchall())
+        return {key: Known(digest, vector) for key, digest, vector in rows}
+
+    def _put(self, passages: Sequence[Passage]) -> None:
+        self._do(lambda db: self._write(db, passages))
+
+    def _write(self, db: Connection[Any], passages: Sequence[Passage]) -> None:
+        self._one_writer(db)
+        self._forget(db, [passage.key for passage in passages])
+        counts = Counter(term for passage in passages for term in passage.terms)
+        numbers = self._term_numbers(db, list(counts), make=True)
+        self._count(db, {numbers[term]: count for term, count in counts.items()})
+        columns = "key, id, title, text, meta, digest, facets, length, terms, counts"
+        marks = "%s, %s, %s, %s, %s, %s, %s::text[], %s, %s::int[], %s::int[]"
+        if self.settings.encoder:
+            columns, marks = f"{columns}, vector", f"{marks}, %s::halfvec"
+        rows = []
+        for p in passages:
+            ordered = sorted((numbers[term], count) for term, count in p.terms.items())
+            d = p.document
+            row = [p.key, d.id, d.title, d.text, meta_text(d), p.digest, list(p.facets), p.length]
+            row += [[number for number, _ in ordered], [count for _, count in ordered]]
+            rows.append([*row, _vector_text(p.vector)] if self.settings.encoder else row)
+        statement = self._sql(
+            "INSERT INTO {schema}.documents ({columns}) VALUES ({marks})", columns=columns, marks=marks
+        )
+        with db.cursor() as cursor:
+            cursor.executemany(statement, rows)
+        self._grow(db, len(passages), sum(passage.length for passage in passages))
+
+    def _one_writer(self, db: Connection[Any]) -> None:
+        """Writers take turns, transaction by transaction; readers never wait."""
+        db.execute("SELECT pg_advisory_xact_lock(hashtext(%s))", (f"subquest {self._schema}",))
+
+    def _forget(self, db: Connection[Any], keys: Sequence[str]) -> int:
+        """Delete passages and take them out of the counts."""
+        statement = self._sql("DELETE FROM {schema}.documents WHERE key = ANY(%s::uuid[]) RETURNING terms, length")
+        gone = db.execute(statement, (list(keys),)).fetchall()
+        self._count(db, {number: -count for number, count in Counter(n for terms, _ in gone for n in terms).items()})
+        if gone:
+            self._grow(db, -len(gone), -sum(length for _, length in gone))
+        return len(gone)
+
+    def _term_numbers(self, db: Connection[Any], terms: Sequence[str], *, make: bool) -> dict[str, int]:
+        """The numbers of terms, remembered for good; new terms get one where `make` says so."""
+        missing = [term for term in terms if term not in self._numbers]
+        if missing:
+            found = dict(
+                db.execute(self._sql("SELECT term, number FROM {schema}.terms WHERE term = ANY(%s)"), (missing,))
+            )
+            if make and (new := [term for term in missing if term not in found]):
+                statement = self._sql(
+                    "INSERT INTO {schema}.terms (term) SELECT unnest(%s::text[]) RETURNING term, number"
+                )
+                # not remembered: the transaction may yet fail
+                return {**found, **dict(db.execute(statement, (new,))), **self._remembered(terms)}
+            if len(self._numbers) > 2_000_000:
+                self._numbers.clear()
+            self._numbers.update(found)
+        return self._remembered(terms)
+
+    def _remembered(self, terms: Sequence[str]) -> dict[str, int]:
+        return {term: self._numbers[term] for term in terms if term in self._numbers}
+
+    def _count(self, db: Connection[Any], changes: dict[int, int]) -> None:
+        if changes:
+            statement = self._sql(
+                "UPDATE {schema}.terms AS t SET documents = t.documents + c.change "
+                "FROM unnest(%s::int[], %s::int[]) AS c(number, change) WHERE t.number = c.number"
+            )
+            db.execute(statement, (list(changes), list(changes.values())))
+
+    def _grow(self, db: Connection[Any], documents: int, length: int) -> None:
+        statement = self._sql("UPDATE {schema}.settings SET documents = documents + %s, length = length + %s")
+        db.execute(statement, (documents, length))
+
+    def _delete(self, keys: Sequence[str]) -> int:
+        def delete(db: Connection[Any]) -> int:
+            self._one_writer(db)
+            return self._forget(db, keys)
+
+        return self._do(delete)
+
+    def _finish(self) -> None:
+        """Fresh statistics for the planner, and the HNSW index where there are enough vectors."""
+        many = self.settings.encoder is not None and len(self) >= ANN_ROWS
+
+        def finish(db: Connection[Any]) -> None:
+            db.execute(self._sql("ANALYZE {schema}.documents"))
+            if many:
+                db.execute(
+                    self._sql(
+                        "CREATE INDEX IF NOT EXISTS documents_vector ON {schema}.documents "
+                        "USING hnsw (vector halfvec_ip_ops)"
+                    )
+                )
+
+        self._do(finish)
+
+    # ------------------------------------------------------------------------------------------------ searching
+
+    def _lexical(self, queries: Sequence[Counter[str]], k: int, facets: Facets | None) -> list[list[Ranked]]:
+        def search(db: Connection[Any]) -> list[list[Ranked]]:
+            db.execute("SET LOCAL jit = off")  # compiling takes longer than the search
+            return [self._best(db, query, k, facets) for query in queries]
+
+        return self._do(search)
+
+    def _best(self, db: Connection[Any], query: Counter[str], k: int, facets: Facets | None) -> list[Ranked]:
+        documents, length = db.execute(self._sql("SELECT documents, length FROM {schema}.settings")).fetchone() or (
+            0,
+            0,
+        )
+        rows = db.execute(
+            self._sql("SELECT term, number, documents FROM {schema}.terms WHERE term = ANY(%s) AND documents > 0"),
+            (list(query),),
+        ).fetchall()
+        if not rows:
+            return []
+        weights = {n: query[term] * math.log(1 + (documents - df + 0.5) / (df + 0.5)) for term, n, df in rows}
+        counts = {number: df for _, number, df in rows}
+        rare = sorted(weights, key=lambda number: counts[number])
+        first: list[int] = []
+        seen = 0
+        while rare and (not first or seen < max(_FIRST, 4 * k)):
+            first.append(rare.pop(0))
+            seen += counts[first[-1]]
+        asked = {"weights": list(weights.values()), "terms": list(weights), "k": k}
+        asked |= {
+            "k1": self.settings.bm25.k1,
+            "b": self.settings.bm25.b,
+            "average": length / documents if length else 1.0,
+        }
+        best = self._scored(db, {**asked, "any": first}, facets)
+        threshold = best[k - 1][2] if len(best) == k else -1.0
+        needed = _essential(weights, threshold / ONE) - set(first)
+        if needed:
+            best = self._scored(db, {**asked, "any": [*first, *needed]}, facets)
+        return [Ranked(key, float(score) / ONE) for key, _, score in best]
+
+    def _scored(
+        self, db: Connection[Any], asked: dict[str, Any], facets: Facets | None
+    ) -> list[tuple[str, int, float]]:
+        where, values = _where(facets)
+        statement = self._sql(_SCORE, facets=where, one=repr(ONE))
+        return db.execute(statement, {**asked, **values}).fetchall()
+
+    def _nearest(self, vectors: Any, k: int, facets: Facets | None) -> list[list[Ranked]]:
+        where, values = _where(facets)
+        statement = self._sql(
+            "SELECT key::text, number, -(vector <#> %(query)s::halfvec) FROM {schema}.documents "
+            "WHERE vector IS NOT NULL{facets} ORDER BY vector <#> %(query)s::halfvec LIMIT %(k)s",
+            facets=where,
+        )
+
+        def search(db: Connection[Any]) -> list[list[Ranked]]:
+            db.execute(f"SET LOCAL hnsw.ef_search = {min(1000, max(100, 2 * k))}")
+            db.execute("SET LOCAL hnsw.iterative_scan = strict_order")
+            out = []
+            for vector in vectors:
+                rows = db.execute(statement, {"query": _vector_text(vector), "k": k, **values}).fetchall()
+                rows.sort(key=lambda row: (-row[2], row[1]))
+                out.append([Ranked(key, score) for key, _, score in rows])
+            return out
+
+        return self._do(search)
+
+    def _fetch(self, keys: Sequence[str]) -> dict[str, Document]:
+        columns = "key::text, id, title, text, meta"
+        statement = self._sql("SELECT {columns} FROM {schema}.documents WHERE key = ANY(%s::uuid[])", columns=columns)
+        rows = self._do(lambda db: db.execute(statement, (list(keys),)).fetchall())
+        return {key: Document(identifier, title, text, json.loads(meta)) for key, identifier, title, text, meta in rows}
+
+    def entries(self) -> Iterator[Entry]:
+        import numpy as np
+
+        vector = "vector::text" if self.settings.encoder else "NULL"
+        statement = self._sql(
+            "SELECT number, id, title, text, meta, {vector} FROM {schema}.documents WHERE number > %s "
+            "ORDER BY number LIMIT 1000",
+            vector=vector,
+        )
+        last = 0
+        while rows := self._do(lambda db, after=last: db.execute(statement, (after,)).fetchall()):  # type: ignore[misc]
+            last = rows[-1][0]
+            for _, identifier, title, text, meta, found in rows:
+                row = None if found is None else np.array(found[1:-1].split(","), np.float32)
+                yield Entry(Document(identifier, title, text, json.loads(meta)), row)
+
+    def __len__(self) -> int:
+        row = self._do(lambda db: db.execute(self._sql("SELECT documents FROM {schema}.settings")).fetchone())
+        return int(row[0]) if row else 0
+
+
+def split(url: str) -> tuple[str, str]:
+    """The address as libpq takes it, and the collection's name."""
+    parts = urlsplit(url)
+    pairs = parse_qsl(parts.query, keep_blank_values=True)
+    collection = next((value for name, value in pairs if name == "collection"), "subquest")
+    if not _NAME.fullmatch(collection):
+        raise UsageError(f"the collection {collection!r}: use a-z, 0-9 and _, 40 at most, not a digit first")
+    rest = urlencode([pair for pair in pairs if pair[0] != "collection"], safe="/")
+    return urlunsplit(("postgresql", parts.netloc, parts.path, rest, "")), collection
+
+
+def shown(url: str) -> str:
+    """The address without a password."""
+    parts = urlsplit(url)
+    host = parts.netloc.rpartition("@")[2]
+    return f"postgres://{host}{parts.path}?collection={split(url)[1]}"
+
+
+def _essential(weights: dict[int, float], threshold: float) -> set[int]:
+    """The terms of which a passage must have one to score above the threshold."""
+    total, dropped = 0.0, set()
+    for number in sorted(weights, key=weights.__getitem__):
+        total += weights[number]
+        if total + 1e-6 > threshold:  # addends are rounded
+            break
+        dropped.add(number)
+    return set(weights) - dropped
+
+
+def _where(facets: Facets | None) -> tuple[str, dict[str, list[str]]]:
+    values = {f"facets{i}": list(group) for i, group in enumerate(facets or ())}
+    return "".join(f" AND facets && %({name})s::text[]" for name in values), values
+
+
+def _vector_text(vector: Any) -> str | None:
+    return None if vector is None else "[" + ",".join(map(repr, vector.tolist())) + "]"
