@@ -18,6 +18,7 @@ from typing import Any, Literal
 from .codec import from_dict, to_dict
 from .errors import DataError
 from .events import Event
+from .places import place_of
 
 SegmentKind = Literal["prompt", "agent", "env"]
 
@@ -207,13 +208,15 @@ class Evidence:
     trajectory: str = ""
     """Id of the trajectory that read the document."""
     query: str = ""
+    place: Mapping[str, Any] = field(default_factory=dict)
+    """Where the document stands: file, page, slide, sheet, row, line, section, url, as far as known (`places`)."""
 
     @classmethod
     def from_document(cls, document: Document, quote: str, *, trajectory: str = "", query: str = "") -> Evidence:
         start = document.text.find(quote)
         if start < 0 or not quote:
             raise DataError(f"the quote does not stand in document {document.id!r}: {quote[:80]!r}")
-        return cls(document.id, document.title, quote, start, trajectory, query)
+        return cls(document.id, document.title, quote, start, trajectory, query, place_of(document.meta))
 
 
 @dataclass(frozen=True, slots=True)

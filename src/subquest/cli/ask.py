@@ -76,9 +76,11 @@ def summary(episode: Any) -> dict[str, Any]:
 
 
 def _print_answer(episode: Any) -> None:
+    from ..places import cited
+
     print(episode.answer or f"no answer ({episode.stop_reason})")
     for evidence in episode.evidence:
-        print(f'  "{evidence.quote}" - {evidence.title} [{evidence.id}]')
+        print(f'  "{evidence.quote}" - {evidence.title} [{cited(evidence.place) or evidence.id}]')
     usage = episode.usage
     print(
         f"  {usage.model_calls} model calls, {usage.prompt_tokens + usage.completion_tokens:,} tokens "

@@ -13,6 +13,7 @@ from .terminal import Paint, printable, wrapped
 
 if TYPE_CHECKING:
     from ..record import Hit
+    from ..retrieval.backends import Backend
     from ..retrieval.index import Index
 
 _BATCH = 256
@@ -33,12 +34,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from ..errors import UsageError
-    from ..retrieval import Index
+    from ..retrieval.places import open_place
 
     if (args.query is None) == (args.queries is None):
         raise UsageError("give one QUERY, or --queries FILE")
     options: dict[str, Any] = {"mode": args.mode, "where": _filter(args.where), "distinct": args.distinct}
-    with Index.open(args.index) as index:
+    with open_place(args.index) as index:
         if args.queries is not None:
             return _many(index, args, options)
         hits = index.search(args.query, args.k, **options)
@@ -65,7 +66,7 @@ def _filter(pairs: Sequence[str]) -> dict[str, list[Any]] | None:
     return out or None
 
 
-def _many(index: Index, args: argparse.Namespace, options: dict[str, Any]) -> int:
+def _many(index: Index | Backend, args: argparse.Namespace, options: dict[str, Any]) -> int:
     batch: list[tuple[Any, str]] = []
 
     def flush() -> None:
@@ -99,7 +100,8 @@ def _read(name: str) -> Iterator[tuple[Any, str]]:
                 raise DataError(f'{name}, line {number}: expected {{"id": ..., "query": ...}}') from None
 
 
-def _shown(index: Index, query: str, hits: Sequence[Hit]) -> list[dict[str, Any]]:
+def _shown(index: Index | Backend, query: str, hits: Sequence[Hit]) -> list[dict[str, Any]]:
+    from ..places import cited, place_of
     from ..retrieval.highlight import highlight
 
     out = []
@@ -110,11 +112,14 @@ def _shown(index: Index, query: str, hits: Sequence[Hit]) -> list[dict[str, Any]
         record["highlight"] = {"start": span.start, "end": span.end}
         if document.meta:
             record["meta"] = dict(document.meta)
+        if where := cited(place_of(document.meta)):
+            record["source"] = where
         out.append(record)
     return out
 
 
-def _print(index: Index, query: str, hits: Sequence[Hit]) -> None:
+def _print(index: Index | Backend, query: str, hits: Sequence[Hit]) -> None:
+    from ..places import cited, place_of
     from ..retrieval.highlight import highlight
 
     paint = Paint(sys.stdout)
@@ -128,5 +133,6 @@ def _print(index: Index, query: str, hits: Sequence[Hit]) -> None:
             printable(t) for t in (text[: span.start], text[span.start : span.end], text[span.end :])
         )
         title = paint(f"{rank}. {printable(document.title or document.id)}", "1")
-        print(title, paint(f"{hit.score:.3f}  {document.id}", "2"))
+        where = printable(cited(place_of(document.meta)) or document.id)
+        print(title, paint(f"{hit.score:.3f}  {where}", "2"))
         print(wrapped(" ".join(filter(None, (before, paint(found, "1;33"), after)))))

@@ -100,6 +100,7 @@ HIT = record(
     text=text(),
     score=number(),
     highlight=record("start end", start=whole(), end=whole()),
+    meta=ANY,
 )
 DOCUMENTS = record(
     closed=True,

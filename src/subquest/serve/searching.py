@@ -191,6 +191,7 @@ def _marked(hit: Hit, span: tuple[int, int]) -> dict[str, Any]:
         "text": found.text,
         "score": hit.score,
         "highlight": {"start": span[0], "end": span[1]},
+        "meta": dict(found.meta),
     }
 
 

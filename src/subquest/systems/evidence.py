@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from ..places import place_of
 from ..record import Document, Evidence
 
 _WORD = re.compile(r"\w+")
@@ -62,7 +63,8 @@ def _best(finding: Finding) -> Evidence | None:
         return None
     _, document, sentence = best
     quote = document.text[sentence.start : sentence.end]
-    return Evidence(document.id, document.title, quote, sentence.start, finding.trajectory, finding.query)
+    place = place_of(document.meta)
+    return Evidence(document.id, document.title, quote, sentence.start, finding.trajectory, finding.query, place)
 
 
 class _Sentence(NamedTuple):
