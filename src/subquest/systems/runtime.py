@@ -15,6 +15,7 @@ import hashlib
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from ..codec import to_dict
 from ..engine import Engine, Generation, Message, Mode, Sampling, Session
@@ -22,6 +23,7 @@ from ..engine.base import Retry
 from ..errors import ContextOverflow, EngineError, SearchError
 from ..events import EventLog
 from ..limits import Budget, Limits, Repeats
+from ..places import cited, place_of
 from ..protocol import Parsed, parse, wrap
 from ..record import Document, Evidence, Failure, Hit, Question, Trajectory, Usage
 from ..retrieval.base import Search
@@ -177,11 +179,7 @@ class Run:
             if type(hits) is not list:
                 self._charge(hits, context)
             self.documents.update((hit.document.id, hit.document) for hit in hits)
-            shown = [
-                {"id": h.document.id, "title": h.document.title, "text": h.document.text, "score": round(h.score, 6)}
-                for h in hits
-            ]
-            self.events.emit("documents", place, query=query, hits=shown)
+            self.events.emit("documents", place, query=query, hits=[_shown(hit) for hit in hits])
         return results
 
     def _charge(self, hits: list[Hit], context: Context | None) -> None:
@@ -412,3 +410,14 @@ __all__ = [
     "one_line",
     "render_documents",
 ]
+
+
+def _shown(hit: Hit) -> dict[str, Any]:
+    """A hit as events tell it; with the page and the words to cite it by where it comes from a file."""
+    document = hit.document
+    shown = {"id": document.id, "title": document.title, "text": document.text, "score": round(hit.score, 6)}
+    if document.meta and (place := place_of(document.meta)):
+        shown["source"] = cited(place)
+        if "page" in place:
+            shown["page"] = place["page"]
+    return shown
