@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from ..config import Config
     from ..engine import Engine
     from ..record import Hit
+    from ..retrieval.backends import Backend
     from ..retrieval.base import Search
     from ..retrieval.index import Index
     from ..systems.base import System
@@ -226,8 +227,9 @@ async def resources(config: Config, *, cache: bool = True) -> AsyncIterator[tupl
 def open_search(place: str, mode: str | None = None) -> Search:
     """What `--index` names.
 
-    An index folder, the URL of a server that speaks Search-R1's protocol, `web://` for the environment's web search, or
-    `simulated:MODEL` for documents that a model writes (ZeroSearch).
+    An index (a folder, or a backend's address: `retrieval/places.py`), the URL of a server that speaks Search-R1's
+    protocol, `web://` for the environment's web search, or `simulated:MODEL` for documents that a model writes
+    (ZeroSearch).
     """
     if place.startswith("simulated:"):
         from ..engine.resolve import resolve
@@ -244,20 +246,20 @@ def open_search(place: str, mode: str | None = None) -> Search:
         if web is None:
             raise UsageError("--index web:// needs SEARXNG_URL, SERPER_API_KEY, TAVILY_API_KEY or BRAVE_API_KEY")
         return web
-    if "://" in place:
+    from ..retrieval.places import is_backend, open_place
+
+    if "://" in place and not is_backend(place):
         from ..retrieval.remote import RemoteSearch
 
         return RemoteSearch(place)
-    from ..retrieval import Index
-
-    index = Index.open(place)
+    index = open_place(place)
     return InMode(index, mode) if mode else index
 
 
 class InMode:
     """An index searched in one mode."""
 
-    def __init__(self, index: Index, mode: str) -> None:
+    def __init__(self, index: Index | Backend, mode: str) -> None:
         self._index = index
         self._mode: Any = mode
 

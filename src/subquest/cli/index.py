@@ -6,15 +6,17 @@ import argparse
 import json
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import UsageError
+from . import exchange
 from .progress import IngestProgress
 from .terminal import Counter, printable
 
 if TYPE_CHECKING:
+    from ..retrieval.embed import Encode
     from ..retrieval.index import Index
     from ..retrieval.ingest import Report
     from ..retrieval.passages import Size
@@ -50,21 +52,15 @@ def configure(parser: argparse.ArgumentParser) -> None:
     embed = action("embed", "give passages that have none a vector; a killed run resumes")
     embed.add_argument("index", metavar="INDEX")
     embed.add_argument("--encoder", default="minilm", metavar="NAME", help=_ENCODER)
+    embed.add_argument("--ray", metavar="ADDRESS", help="encode on a Ray cluster; `local` starts one here")
+    embed.add_argument("--workers", type=int, metavar="N", help="with --ray: so many workers (default: one a node)")
     for name, about in (
         ("info", "counts, sizes, encoder and settings"),
         ("verify", "check every file against the store; status 1 when something is wrong"),
         ("compact", "merge segments, repair them, and give back the space of what was removed"),
     ):
         action(name, about).add_argument("index", metavar="INDEX")
-    export = action("export", "write the documents as a JSONL corpus")
-    export.add_argument("index", metavar="INDEX")
-    export.add_argument(
-        "--out", default="-", metavar="FILE", help="where to; .gz compresses (default: standard output)"
-    )
-    restore = action("import", "make an index from an exported JSONL corpus")
-    restore.add_argument("file", metavar="FILE")
-    restore.add_argument("--out", required=True, metavar="INDEX")
-    restore.add_argument("--encoder", metavar="NAME", help=_ENCODER)
+    exchange.configure(action)
 
 
 def _configure_ingestion(parser: argparse.ArgumentParser) -> None:
@@ -92,8 +88,9 @@ def run(args: argparse.Namespace) -> int:
         "info": _info,
         "verify": _verify,
         "compact": _compact,
-        "export": _export,
-        "import": _import,
+        "export": exchange.export,
+        "import": exchange.restore,
+        "copy": exchange.copy,
     }
     return actions[args.action](args)
 
@@ -206,26 +203,34 @@ def _add(args: argparse.Namespace) -> int:
 
 
 def _remove(args: argparse.Namespace) -> int:
-    from ..retrieval import Index
+    from ..retrieval.places import open_place
 
-    with Index.open(args.index) as index:
+    with open_place(args.index) as index:
         removed = index.remove(args.id)
-        words = f"{index.path}: {removed} of {len(args.id)} removed, {len(index):,} documents left"
-        _say(args, {"index": str(index.path), "removed": removed, "documents": len(index)}, words)
+        words = f"{args.index}: {removed} of {len(args.id)} removed, {len(index):,} documents left"
+        _say(args, {"index": args.index, "removed": removed, "documents": len(index)}, words)
     return 0 if removed else 1
 
 
-def _embed_all(index: Index, encoder: str) -> int:
+def _embed_all(index: Index, encoder: str, through: Encode | None = None) -> int:
     info = index.info()
     with _progress("embedding", info.documents - info.vectors) as progress:
-        return index.embed(encoder, progress=progress)
+        return index.embed(encoder, progress=progress, through=through)
 
 
 def _embed(args: argparse.Namespace) -> int:
     from ..retrieval import Index
 
-    with Index.open(args.index) as index:
-        done = _embed_all(index, args.encoder)
+    if args.workers is not None and (not args.ray or args.workers < 1):
+        raise UsageError("--workers N needs --ray ADDRESS, and N of at least 1")
+    with Index.open(args.index) as index, ExitStack() as stack:
+        through = None
+        if args.ray:
+            from ..retrieval.cluster import RayEncoders
+            from ..retrieval.encoder import parse
+
+            through = stack.enter_context(RayEncoders(args.ray, parse(args.encoder), workers=args.workers))
+        done = _embed_all(index, args.encoder, through)
         _say(args, {"index": str(index.path), "embedded": done}, f"{index.path}: {done:,} passages embedded")
     return 0
 
@@ -233,9 +238,14 @@ def _embed(args: argparse.Namespace) -> int:
 def _info(args: argparse.Namespace) -> int:
     import dataclasses
 
+    from ..retrieval.places import is_backend, open_place
     from ..retrieval.verify import info
 
-    found = dataclasses.asdict(info(Path(args.index)))
+    if is_backend(args.index):
+        with open_place(args.index) as opened:
+            found = {"path": opened.name, "documents": len(opened), **opened.settings.to_record()}
+    else:
+        found = dataclasses.asdict(info(Path(args.index)))
     lines = "\n".join(f"{name.replace('_', ' '):14} {_shown(value)}" for name, value in found.items())
     _say(args, found, lines)
     return 0
@@ -273,44 +283,4 @@ def _compact(args: argparse.Namespace) -> int:
     size = found.bytes_store + found.bytes_lexical + found.bytes_dense
     words = f"{folder}: {found.documents:,} documents in {found.segments} segments, {size / 1e6:.1f} MB"
     _say(args, {"index": args.index, "documents": found.documents, "segments": found.segments, "bytes": size}, words)
-    return 0
-
-
-def _export(args: argparse.Namespace) -> int:
-    import gzip
-
-    from ..retrieval import Index
-
-    count = 0
-    with Index.open(args.index) as index:
-        if args.out == "-":
-            out: Any = sys.stdout
-        else:
-            out = gzip.open(args.out, "wt") if args.out.endswith(".gz") else open(args.out, "w")  # noqa: SIM115
-        try:
-            for document in index.documents():
-                record = {"id": document.id, "title": document.title, "text": document.text}
-                if document.meta:
-                    record["meta"] = dict(document.meta)  # type: ignore[assignment]
-                out.write(json.dumps(record, ensure_ascii=False) + "\n")
-                count += 1
-        finally:
-            if out is not sys.stdout:
-                out.close()
-    if args.out != "-":
-        _say(args, {"file": args.out, "documents": count}, f"{args.out}: {count:,} documents")
-    return 0
-
-
-def _import(args: argparse.Namespace) -> int:
-    from ..retrieval import Index
-    from ..retrieval.corpus import read_file
-
-    with Index.build(args.out, []) as index:
-        with _progress("importing") as progress:
-            changes = index.add(read_file(Path(args.file)), progress=progress)
-        if args.encoder:
-            _embed_all(index, args.encoder)
-        result = {"index": str(index.path), "documents": len(index), "added": changes.added, "updated": changes.updated}
-        _say(args, result, f"{index.path}: {len(index):,} documents ({changes.added:,} added)")
     return 0

@@ -168,11 +168,11 @@ def _index_name(place: str) -> str:
 
 
 def _opened(place: str, mode: Mode | None, stack: AsyncExitStack) -> Search:
-    from ..retrieval import Index
+    from ..retrieval.places import is_backend, open_place
 
-    if "://" in place:
+    if "://" in place and not is_backend(place):
         return open_search(place)
-    index = Index.open(place, mode=mode or "auto")
+    index = open_place(place, mode=mode or "auto")
     stack.callback(index.close)
     return index
 

@@ -59,7 +59,7 @@ class Index(Retrievers):
     """A searchable folder. Threads may share it; `close` it, or use it in a `with` block."""
 
     def __init__(self, path: str | Path, mode: Mode = "auto") -> None:
-        self.path = Path(path)
+        self.path = _folder(path)
         self.mode: Mode = mode
         self._encoder: Encoder | None = None
         self._local = threading.local()
@@ -69,7 +69,7 @@ class Index(Retrievers):
         self._filters: dict[tuple[int, str], tuple[list[bytearray], list[bytearray]]] = {}
         self._closed = False
         db = self._db()
-        self.analysis = Analysis(**store.get(db, "analysis", {}))
+        self.analysis = Analysis.recorded(store.get(db, "analysis", {}))
         self.bm25 = BM25(**store.get(db, "bm25", {}))
         self.fusion = Fusion(**store.get(db, "fusion", {}))
         self._snapshot = self._load()
@@ -105,7 +105,7 @@ class Index(Retrievers):
 
         With an encoder in the settings `load` takes in vectors of that encoder.
         """
-        folder = Path(path)
+        folder = _folder(path)
         fixed = {"analysis": dataclasses.asdict(settings.analysis), "bm25": dataclasses.asdict(settings.bm25)}
         if not store.exists(folder):
             if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
@@ -113,8 +113,11 @@ class Index(Retrievers):
             store.create(folder, {**fixed, "fusion": dataclasses.asdict(settings.fusion)})
         else:
             with contextlib.closing(store.connect(folder)) as db:
+                recorded = dataclasses.asdict(Analysis.recorded(store.get(db, "analysis", {})))
+                fixed["analysis"]["signs"] = recorded["signs"]  # an older index stays as it is
                 for key, value in fixed.items():
-                    if (found := store.get(db, key, None)) != value:
+                    found = recorded if key == "analysis" else store.get(db, key, None)
+                    if found != value:
                         raise UsageError(f"{folder} was built with {key} {found}, not {value}; choose another path")
         if settings.encoder is not None:
             with Writer.open(folder) as writer:
@@ -433,6 +436,14 @@ class Index(Retrievers):
             with self._lock:
                 self._connections.append(db)
         return db
+
+
+def _folder(path: str | Path) -> Path:
+    if "://" in str(path) or str(path).startswith("lance:"):
+        raise UsageError(
+            f"{path} is no folder; build the index in a folder, then copy it: subquest index copy docs.sq {path}"
+        )
+    return Path(path)
 
 
 def _row(stored: bytes) -> Row:

@@ -1,0 +1,112 @@
+"""`subquest index export | import | copy`: indexes to a file, from a file, and from one place to another."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import dataclasses
+import gzip
+import io
+import json
+import os
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any, cast
+
+from ..errors import UsageError
+from .terminal import Counter
+
+if TYPE_CHECKING:
+    from ..retrieval.settings import Store
+    from ..retrieval.writer import Changes
+
+PLACE = "an index: a folder, or postgres://..., opensearch+https://..., qdrant+https://..., lance:..."
+
+Action = Callable[[str, str], argparse.ArgumentParser]
+
+
+def configure(action: Action) -> None:
+    export = action("export", "write an index as JSON lines: a corpus, or with --vectors all of it")
+    export.add_argument("index", metavar="INDEX", help=PLACE)
+    export.add_argument(
+        "--out", default="-", metavar="FILE", help="where to; .gz compresses (default: standard output)"
+    )
+    export.add_argument("--vectors", action="store_true", help="settings and vectors too, in the portable form")
+    restore = action("import", "make an index from exported JSON lines; a killed import resumes")
+    restore.add_argument("file", metavar="FILE")
+    restore.add_argument("--out", required=True, metavar="INDEX", help=PLACE)
+    restore.add_argument("--encoder", metavar="NAME", help="give passages vectors: minilm, st:MODEL or MODEL@URL")
+    copying = action("copy", "copy an index from one place to another, with its vectors; a killed copy resumes")
+    copying.add_argument("index", metavar="FROM", help=PLACE)
+    copying.add_argument("out", metavar="TO", help=PLACE)
+
+
+def export(args: argparse.Namespace) -> int:
+    from ..retrieval.places import open_place
+    from ..retrieval.portable import write
+
+    with open_place(args.index) as index, Counter("exporting", len(index)) as counter:
+        if args.out == "-":
+            write(index, sys.stdout, plain=not args.vectors)
+            return 0
+        with _whole(Path(args.out)) as file:
+            count = write(index, file, plain=not args.vectors, progress=counter.advance)
+    words = f"{args.out}: {count:,} documents"
+    print(json.dumps({"file": args.out, "documents": count}) if args.json else words)
+    return 0
+
+
+@contextlib.contextmanager
+def _whole(path: Path) -> Iterator[IO[str]]:
+    """A file that takes its name when it is complete."""
+    scratch = path.with_name(f".{path.name}.part")
+    try:
+        with (
+            open(scratch, "wb") as raw,
+            gzip.open(raw, "wb") if path.suffix == ".gz" else raw as inner,
+            io.TextIOWrapper(cast("IO[bytes]", inner), encoding="utf-8") as file,
+        ):
+            yield file
+        os.replace(scratch, path)
+    finally:
+        scratch.unlink(missing_ok=True)
+
+
+def restore(args: argparse.Namespace) -> int:
+    from ..retrieval.encoder import parse
+    from ..retrieval.places import is_backend
+    from ..retrieval.portable import PortableFile
+
+    file = PortableFile(args.file)
+    if args.encoder and (is_backend(args.out) or file.settings.encoder):
+        raise UsageError("--encoder is for an index in a folder whose passages come without vectors")
+    if args.encoder:
+        file.settings = dataclasses.replace(file.settings, encoder=parse(args.encoder))
+    return _copy(args, file, None)
+
+
+def copy(args: argparse.Namespace) -> int:
+    from ..retrieval.places import open_place
+
+    if args.index == args.out:
+        raise UsageError("an index cannot be copied to itself")
+    with open_place(args.index) as source:
+        return _copy(args, source, len(source))
+
+
+def _copy(args: argparse.Namespace, source: Any, total: int | None) -> int:
+    from ..retrieval.places import create_place
+    from ..retrieval.portable import copy as copy_all
+
+    with create_place(args.out, source.settings) as target, Counter("copying", total) as counter:
+        changes = copy_all(source, target, progress=counter.advance)
+        _say(args, target, changes)
+    return 0
+
+
+def _say(args: argparse.Namespace, target: Store, changes: Changes) -> None:
+    found = {"added": changes.added, "updated": changes.updated, "unchanged": changes.unchanged}
+    result = {"index": args.out, "documents": len(target), **found}
+    words = f"{args.out}: {len(target):,} documents ({changes.added:,} added, {changes.unchanged:,} unchanged)"
+    print(json.dumps(result) if args.json else words)
