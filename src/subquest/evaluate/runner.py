@@ -129,7 +129,7 @@ async def _solve(job: Job, system: Solver, seconds: float | None, seed: int | No
         return _failed(job, system, f"no answer within {seconds:g} seconds")
     except OutsideError as error:
         return _failed(job, system, str(error))
-    return replace(episode, system=job.system)
+    return episode if episode.system == job.system else replace(episode, system=job.system)
 
 
 def _failed(job: Job, system: Solver, message: str) -> Episode:

@@ -14,6 +14,7 @@ import struct
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from operator import methodcaller
 from pathlib import Path
@@ -27,6 +28,8 @@ from .receipt import Failures, Receipt
 
 _BEGIN = "import sys; sys.path[:] = {path!r}; from subquest.runs.apart import serve; serve({run!r})"
 _LENGTH = struct.Struct("<Q")
+_LINGER = 0.005
+"""Seconds in which records gather before they are sent: each awakening of the sending thread holds the others up."""
 _CHUNK = 1 << 20
 """Bytes read at a time."""
 
@@ -98,6 +101,8 @@ class Apart:
         while True:
             with self._wake:
                 self._wake.wait_for(lambda: self._frames or self._closing or self._lost)
+            time.sleep(_LINGER)
+            with self._wake:
                 frames, self._frames = self._frames, []
             try:
                 if not frames:
