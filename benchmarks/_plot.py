@@ -27,6 +27,8 @@ class Panel(NamedTuple):
     axis: str
     """What the horizontal axis counts."""
     lines: Sequence[Line]
+    doubling: bool = False
+    """Whether the horizontal axis is logarithmic too."""
 
 
 def svg(title: str, panels: Sequence[Panel]) -> str:
@@ -59,7 +61,8 @@ def _panel(panel: Panel, pens: dict[str, str], offset: float) -> list[str]:
     high = high if high > low else low * 10
 
     def place(x: float, y: float) -> tuple[float, float]:
-        across = (x - xs[0]) / (xs[-1] - xs[0]) if len(xs) > 1 else 0.5
+        along = [math.log(n) if panel.doubling else n for n in (x, xs[0], xs[-1])]
+        across = (along[0] - along[1]) / (along[2] - along[1]) if len(xs) > 1 else 0.5
         up = math.log(y / low) / math.log(high / low)
         return offset + LEFT + across * (WIDTH - LEFT - RIGHT), HEIGHT - BOTTOM - up * (HEIGHT - TOP - BOTTOM)
 

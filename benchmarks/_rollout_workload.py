@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -174,7 +174,9 @@ Request = tuple[list[int], int]
 """A context and how many tokens are to be written after it."""
 
 
-def lockstep(model: Any, vocabulary: Any, corpus: Corpus, episodes: Sequence[Script]) -> Totals:
+def lockstep(
+    model: Any, vocabulary: Any, corpus: Corpus, episodes: Sequence[Script], say: Callable[[str], None]
+) -> Totals:
     """The peer: all episodes wait for one another; each round is one padded `model.generate` over whole contexts."""
     import torch
     from transformers import StoppingCriteria
@@ -223,11 +225,14 @@ def lockstep(model: Any, vocabulary: Any, corpus: Corpus, episodes: Sequence[Scr
             context += encode(CHATML.user_turn(text(task.lengths[-1], seed + number), ended=False))
         context += yield context, script.planner_lengths[-1]
 
+    if model.device.type == "cuda":
+        generate([([1] * 1700, 64)] * len(episodes))  # libraries and the allocator are set up for the widest round
     start = time.perf_counter()
     running = [episode(script, 1000 * n) for n, script in enumerate(episodes)]
     waiting = [(one, next(one)) for one in running]
     while waiting:
         replies = generate([request for _, request in waiting])
+        say(f"round of {len(waiting)} rows over, {time.perf_counter() - start:.1f} s so far")
         following = []
         for (one, _), reply in zip(waiting, replies, strict=True):
             try:

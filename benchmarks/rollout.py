@@ -1,10 +1,11 @@
 """Rollouts: the torch engine beside `model.generate`, on a GPU or a CPU, both in the same run.
 
     python3 benchmarks/rollout.py --quick                    a few minutes on a GPU: all tables, small
-    python3 benchmarks/rollout.py --plot docs/images/rollout.svg
-    python3 benchmarks/rollout.py --only decode,peers --model FILE.gguf
+    python3 benchmarks/rollout.py --only decode,host --plot docs/rollout.svg
+    python3 benchmarks/rollout.py --only exact --model FILE.gguf
 
 Speed does not depend on the weights' values, so without `--model` they are random, in the shape of SmolLM2-135M.
+What was measured so far is kept in the file given by `--save` after each part.
 """
 
 from __future__ import annotations
@@ -24,15 +25,18 @@ import numpy as np
 import torch
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
+from _rollout_exact import greedy_equals_generate, kernels_equal_torch, logprob_gaps, peer, sampled, together
 from _rollout_workload import Corpus, lockstep, overlapped, scripts, tokenizer
 
 from subquest.engine.base import Sampling
 from subquest.engine.torch import Adapter, Source, TorchEngine, load
 from subquest.engine.torch.runner import Pending
 
-PARTS = ("kernels", "decode", "peers", "adapters", "exact", "rollout", "host")
+PARTS = ("kernels", "decode", "peers", "throughput", "adapters", "exact", "rollout", "host")
 BATCHES = (1, 8, 32, 128, 384, 1024, 2048)
 CONTEXTS = (256, 700, 2048, 8000)
+LARGEST_CACHE = 110e9
+"""Bytes of keys and values that a GPU of 141 GB has room for beside everything else."""
 
 
 def say(*words: object) -> None:
@@ -52,15 +56,6 @@ def random_source(layers: int = 30) -> Source:
     return Source("random-135M", config, LlamaForCausalLM(config).state_dict(), tokenizer(), ())
 
 
-def peer(source: Source, device: torch.device, dtype: torch.dtype) -> Any:
-    """The same weights in transformers."""
-    from transformers import AutoModelForCausalLM
-
-    model = AutoModelForCausalLM.from_config(source.config, attn_implementation="sdpa")
-    model.load_state_dict(source.state)
-    return model.to(device, dtype).eval()
-
-
 def make(source: Source, device: torch.device, **settings: Any) -> TorchEngine:
     engine = TorchEngine(source, device=device, seed=0, **settings)
     engine.scheduler.stops.ends[:] = False  # lengths are forced
@@ -70,6 +65,13 @@ def make(source: Source, device: torch.device, **settings: Any) -> TorchEngine:
 def synchronise(device: torch.device) -> None:
     if device.type == "cuda":
         torch.cuda.synchronize(device)
+
+
+def free(device: torch.device) -> None:
+    """Give the memory of engines that were closed back."""
+    gc.collect()
+    if device.type == "cuda":
+        torch.cuda.empty_cache()
 
 
 def seconds(work: Callable[[], object], device: torch.device, repeats: int) -> float:
@@ -100,61 +102,41 @@ class Bench:
         self.dtype = torch.bfloat16 if self.gpu else torch.float32
         self.clock = time.perf_counter if self.gpu else time.process_time
         """On a CPU, which others may be using too, CPU-seconds of this process."""
+        self.rollouts = 8
+        self.file: Path | None = None
         self.figures: dict[str, Any] = {}
         self.ratios: dict[str, float] = {}
 
     def kernels(self) -> None:
-        """Every Triton kernel against the plain torch operation, by one pass of a whole model in fp32."""
-        if not self.gpu:
-            return
-        from subquest.engine.torch import reference
-        from subquest.engine.torch.model import Model
-
-        engine = make(self.source, self.device, dtype=torch.float32, cache_tokens=65_536, graphs=False)
-        try:
-            ids = [int(i) for i in np.random.default_rng(0).integers(1, 40_000, 700)]
-            plain = Model(engine.weights, engine._model.cache, reference)
-            found = []
-            for model in (plain, engine._model):
-                engine.runner.model = model
-                found.append(asyncio.run(_greedy(engine, ids, 32)))
-                engine.refresh()
-            same = found[0][0] == found[1][0]
-            gap = max(abs(a - b) for a, b in zip(found[0][1], found[1][1], strict=True))
-            say(f"kernels against torch, fp32, greedy: tokens equal {same}, log-probs differ by at most {gap:.1e}")
-            self.figures["kernels"] = {"greedy_equal": same, "largest_logprob_gap": gap}
-        finally:
-            asyncio.run(engine.close())
+        if self.gpu:
+            self.figures["kernels"] = kernels_equal_torch(self.source, self.device, say)
 
     def decode(self) -> None:
         """Milliseconds a step over batch and context, and the share of the memory's bandwidth."""
         limit = bandwidth(self.device)
         self.figures["bandwidth_TB_s"] = limit / 1e12
         say(f"copy bandwidth {limit / 1e12:.2f} TB/s")
-        contexts = CONTEXTS[1:2] if self.quick else CONTEXTS
+        contexts: Sequence[int] = CONTEXTS[1:2] if self.quick else CONTEXTS
         batches = ((1, 384) if self.quick else BATCHES) if self.gpu else (1, 8, 32)
         if not self.gpu:
             contexts = (256, 700)
         architecture = self.source.architecture
         weights = sum(t.numel() for n, t in self.source.state.items() if n != "lm_head.weight") * self.dtype.itemsize
-        table: dict[str, dict[str, float]] = {}
         for context in contexts:
             for batch in batches:
-                tokens = batch * (context + 128)
                 cached = batch * context * architecture.cache_values() * self.dtype.itemsize
-                if cached > (60e9 if self.gpu else 4e9):
+                if cached > (LARGEST_CACHE if self.gpu else 4e9):
                     continue
-                step = self._step(batch, context, tokens)
-                share = (cached + weights) / limit / step
-                table.setdefault(str(context), {})[str(batch)] = round(step * 1e3, 3)
-                self.figures.setdefault("bandwidth_share", {}).setdefault(str(context), {})[str(batch)] = round(
-                    share, 3
-                )
+                step = self._step(batch, context, batch * (context + 128))
+                free(self.device)
+                least = (cached + weights) / limit
+                row = {"decode_ms": step * 1e3, "limit_ms": least * 1e3, "bandwidth_share": least / step}
+                for name, value in row.items():
+                    self.figures.setdefault(name, {}).setdefault(str(context), {})[str(batch)] = round(value, 3)
                 say(
                     f"decode context {context:5d} batch {batch:5d}: {step * 1e3:8.3f} ms a step,"
-                    f" {batch / step / 1e3:8.1f}k tok/s, {100 * share:5.1f} % of the bandwidth"
+                    f" {batch / step / 1e3:8.1f}k tok/s, {100 * least / step:5.1f} % of the bandwidth"
                 )
-        self.figures["decode_ms"] = table
 
     def _step(self, batch: int, context: int, tokens: int) -> float:
         """One decode step of the runner over a cache full of noise."""
@@ -191,34 +173,57 @@ class Bench:
         finally:
             asyncio.run(engine.close())
 
+    def _timed(self, work: Callable[[], object]) -> float:
+        synchronise(self.device)
+        start = self.clock()
+        work()
+        synchronise(self.device)
+        return self.clock() - start
+
     def peers(self) -> None:
-        """`model.generate` at the same batch and context, a step and whole."""
-        batch, context, steps = (384, 700, 24) if self.gpu else (32, 128, 12)
+        """A decode step of `model.generate` at the same batch and context, without padding and with it."""
+        batch, context, steps = (384, 700, 128) if self.gpu else (32, 128, 12)
         model = peer(self.source, self.device, self.dtype)
         ids = torch.randint(1, 40_000, (batch, context - steps // 2), device=self.device)
-        settings = {
-            "attention_mask": torch.ones_like(ids),
-            "do_sample": True,
-            "temperature": 1.0,
-            "top_k": 0,
-            "pad_token_id": 0,
-        }
 
-        def generate(count: int) -> float:
+        def generate(count: int, mask: torch.Tensor) -> float:
             """Seconds for this many tokens; the difference of two counts leaves the prompt out."""
-            synchronise(self.device)
-            start = self.clock()
-            with torch.inference_mode():
-                model.generate(ids, max_new_tokens=count, min_new_tokens=count, eos_token_id=None, **settings)
-            synchronise(self.device)
-            return self.clock() - start
+            return self._timed(lambda: sampled(model, ids, mask, count))
 
-        generate(2)
-        theirs = (generate(steps + 2) - generate(2)) / steps
         ours = self._step(batch, context, batch * (context + 128))
-        say(f"batch {batch}, context {context}: model.generate {theirs * 1e3:.2f} ms a step, ours {ours * 1e3:.2f} ms")
-        self.figures["generate_ms"], self.figures["ours_ms"] = theirs * 1e3, ours * 1e3
-        self.ratios["decode step, model.generate / ours"] = theirs / ours
+        free(self.device)
+        self.figures["ours_ms"] = ours * 1e3
+        for name, padding in (("", 0), (", padded", 9)):
+            mask = torch.ones_like(ids)
+            mask[::2, :padding] = 0
+            generate(steps + 2, mask)  # the allocator's blocks are there afterwards
+            theirs = (generate(steps + 2, mask) - generate(2, mask)) / steps
+            say(f"batch {batch}, context {context}{name}: generate {theirs * 1e3:.2f} ms a step, ours {ours * 1e3:.2f}")
+            self.figures[f"generate_ms{name}"] = theirs * 1e3
+            self.ratios[f"decode step{name}, model.generate / ours"] = theirs / ours
+
+    def throughput(self) -> None:
+        """A batch of 32 prompts of different lengths as a whole, prompts read and 64 tokens written each."""
+        chance = np.random.default_rng(0)
+        prompts = [chance.integers(1, 40_000, n).tolist() for n in chance.integers(32, 257, 32)]
+        count, warm, width = 64, 64 if self.gpu else 2, max(map(len, prompts))
+        engine = make(self.source, self.device, cache_tokens=32 * 512)
+        try:
+            asyncio.run(together(engine, prompts, warm))
+            engine.refresh()
+            ours = self._timed(lambda: asyncio.run(together(engine, prompts, count)))
+        finally:
+            asyncio.run(engine.close())
+        model = peer(self.source, self.device, self.dtype)
+        ids = torch.tensor([[0] * (width - len(p)) + p for p in prompts], device=self.device)
+        mask = torch.tensor([[0] * (width - len(p)) + [1] * len(p) for p in prompts], device=self.device)
+
+        sampled(model, ids, mask, warm)
+        theirs = self._timed(lambda: sampled(model, ids, mask, count))
+        written = 32 * count
+        say(f"32 prompts: ours {written / ours:.1f} tokens/s, model.generate {written / theirs:.1f} tokens/s")
+        self.figures["throughput"] = {"ours": written / ours, "generate": written / theirs}
+        self.ratios["throughput of a batch of 32, ours / model.generate"] = theirs / ours
 
     def adapters(self) -> None:
         """An adapter merged or beside the weights: a step, and putting a new one in place."""
@@ -240,9 +245,9 @@ class Bench:
                 engine.refresh(adapter=adapter, merged=merged)
                 refresh = time.perf_counter() - start
                 prompts = [[7 + n, *range(100, 400)] for n in range(384)]
-                asyncio.run(_batch(engine, prompts, 40))
+                asyncio.run(together(engine, prompts, 40))
                 start = time.perf_counter()
-                asyncio.run(_batch(engine, prompts, 200))
+                asyncio.run(together(engine, prompts, 200))
                 name = "merged" if merged else "unmerged"
                 wall = time.perf_counter() - start
                 found[name] = {"refresh_ms": refresh * 1e3, "200_tokens_s": wall}
@@ -252,31 +257,12 @@ class Bench:
         self.figures["adapters"] = found
 
     def exact(self) -> None:
-        """Log-probs of sampled tokens against one full pass of transformers."""
-        engine = make(self.source, self.device, cache_tokens=65_536)
-        try:
-            prompts = [[5 + n, *range(100, 200 + 7 * n)] for n in range(32 if self.gpu else 4)]
-            sessions = asyncio.run(_batch(engine, prompts, 100 if self.gpu else 16))
-            gaps: dict[str, list[float]] = {}
-            for dtype in dict.fromkeys((self.dtype, torch.float32)):
-                model = peer(self.source, self.device, dtype)
-                for prompt, (ids, logprobs) in zip(prompts, sessions, strict=True):
-                    with torch.inference_mode():
-                        logits = model(torch.tensor([prompt + ids], device=self.device), use_cache=False).logits[0]
-                    wanted = logits[len(prompt) - 1 : -1].float().log_softmax(-1).cpu()
-                    wanted = wanted.gather(1, torch.tensor(ids)[:, None])[:, 0]
-                    gaps.setdefault(str(dtype), []).extend((wanted - torch.tensor(logprobs)).abs().tolist())
-                del model
-            for name, values in gaps.items():
-                spread = {f"p{p}": float(np.percentile(values, p)) for p in (50, 90, 99, 100)}
-                self.figures.setdefault("logprob_gap", {})[name] = spread
-                say(f"log-prob gap to a full {name} pass: " + ", ".join(f"{k} {v:.1e}" for k, v in spread.items()))
-        finally:
-            asyncio.run(engine.close())
+        self.figures["greedy_fp32"] = greedy_equals_generate(self.source, self.device, say)
+        self.figures["logprob_gap"] = logprob_gaps(self.source, self.device, self.dtype, say)
 
     def rollout(self) -> None:
-        """Whole CoDA rollouts: 48 questions × 8, top-3 search over 30,000 passages."""
-        questions, rollouts, passages = (48, 8, 30_000) if self.gpu else (2, 4, 2_000)
+        """Whole CoDA rollouts: 48 questions × 8, top-3 search over 30,000 passages. Both arms are warm."""
+        questions, rollouts, passages = (48, self.rollouts, 30_000) if self.gpu else (2, 4, 2_000)
         corpus = Corpus(passages)
         episodes = scripts(questions, rollouts)
         engine = make(self.source, self.device, cache_tokens=600_000 if self.gpu else 40_000)
@@ -293,13 +279,15 @@ class Bench:
                 f"rollout {questions} × {rollouts}: ours {ours.seconds:.2f} s, {ours.written} tokens written,"
                 f" {ours.read} read, {engine.scheduler.preemptions} preemptions"
             )
+            self.figures["episodes"] = questions * rollouts
             self.figures["rollout_s"] = ours.seconds
             self.figures["rollout_tokens"] = {"written": ours.written, "read": ours.read}
             if self.quick and self.gpu:
                 return
+            self.save()
             model = peer(self.source, self.device, self.dtype)
             with torch.inference_mode():
-                theirs = lockstep(model, engine.vocabulary, corpus, episodes)
+                theirs = lockstep(model, engine.vocabulary, corpus, episodes, say)
             say(f"lock-step model.generate {theirs.seconds:.2f} s")
             self.figures["lockstep_s"] = theirs.seconds
             self.ratios["whole rollout, lock-step / ours"] = theirs.seconds / ours.seconds
@@ -308,7 +296,6 @@ class Bench:
 
     def host(self) -> None:
         """What the host does a step, beside waiting for the device: scheduling, packing, launching, reading."""
-        engine = make(self.source, self.device, cache_tokens=400_000 if self.gpu else 20_000)
         waited = [0.0]
         read = Pending.read
 
@@ -319,52 +306,53 @@ class Bench:
             waited[0] += time.perf_counter() - start
             return read(pending)
 
+        batches, count, tokens = ((1, 32, 384, 1024), 128, 400_000) if self.gpu else ((16,), 16, 20_000)
+        engine = make(self.source, self.device, cache_tokens=tokens)
         try:
-            batch, count = (384, 256) if self.gpu else (16, 16)
-            prompts = [[n + 1, *range(100, 300)] for n in range(batch)]
-            asyncio.run(_batch(engine, prompts, count))
-            Pending.read = timed  # type: ignore[method-assign]
-            before, start = engine.runner.steps, time.perf_counter()
-            asyncio.run(_batch(engine, prompts, count))
-            wall, steps = time.perf_counter() - start, engine.runner.steps - before
-            busy = (wall - waited[0]) / steps
-            say(
-                f"engine loop, batch {batch}: {wall / steps * 1e3:.3f} ms a step,"
-                f" of which the host is busy {busy * 1e3:.3f} ms"
-            )
-            self.figures["host"] = {"step_ms": wall / steps * 1e3, "busy_ms": busy * 1e3}
+            for batch in batches:
+                prompts = [[n + 1, *range(100, 300)] for n in range(batch)]
+                asyncio.run(together(engine, prompts, count))
+                Pending.read = timed  # type: ignore[method-assign]
+                waited[0] = 0.0
+                before, start = engine.runner.steps, time.perf_counter()
+                asyncio.run(together(engine, prompts, count))
+                wall, steps = time.perf_counter() - start, engine.runner.steps - before
+                Pending.read = read  # type: ignore[method-assign]
+                busy = (wall - waited[0]) / steps
+                say(
+                    f"engine loop, batch {batch}: {wall / steps * 1e3:.3f} ms a step,"
+                    f" of which the host is busy {busy * 1e3:.3f} ms"
+                )
+                row = {"step_ms": wall / steps * 1e3, "busy_ms": busy * 1e3}
+                self.figures.setdefault("host", {})[str(batch)] = row
         finally:
             Pending.read = read  # type: ignore[method-assign]
             asyncio.run(engine.close())
 
+    def save(self) -> None:
+        """Keep what was measured so far."""
+        if self.file is not None:
+            self.file.write_text(json.dumps(self.result()), encoding="utf-8")
 
-async def _batch(engine: TorchEngine, prompts: Sequence[list[int]], count: int) -> list[tuple[list[int], list[float]]]:
-    """Let contexts of given ids grow together."""
-    from subquest.engine.torch.scheduler import Context
-
-    sampling = Sampling(max_tokens=count, temperature=1.0, seed=1, logprobs=True)
-    turns = await asyncio.gather(*(engine.run(Context(list(ids)), sampling) for ids in prompts))
-    return [(turn.drawn, turn.logprobs) for turn in turns]
-
-
-async def _greedy(engine: TorchEngine, ids: list[int], count: int) -> tuple[list[int], list[float]]:
-    from subquest.engine.torch.scheduler import Context
-
-    turn = await engine.run(Context(list(ids)), Sampling(max_tokens=count))
-    return turn.drawn, turn.logprobs
+    def result(self) -> dict[str, Any]:
+        return {"name": "rollout", "figures": self.figures, "ratios": self.ratios}
 
 
 def plot(figures: dict[str, Any], path: Path) -> None:
     from _plot import Line, Panel, svg
 
-    lines = [
-        Line(f"context {context}", [(int(batch), float(ms)) for batch, ms in row.items()])
-        for context, row in figures["decode_ms"].items()
+    def lines(name: str, factor: float = 1.0) -> list[Line]:
+        return [
+            Line(f"context {context}", [(int(batch), factor * float(value)) for batch, value in row.items()])
+            for context, row in figures[name].items()
+        ]
+
+    panels = [
+        Panel("milliseconds a step, by contexts in the batch", lines("decode_ms"), doubling=True),
+        Panel("% of the bandwidth limit, by contexts in the batch", lines("bandwidth_share", 100.0), doubling=True),
     ]
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(
-        svg("Decode: milliseconds a step by batch", [Panel("contexts in the batch", lines)]), encoding="utf-8"
-    )
+    path.write_text(svg("Decode steps of the rollout engine", panels), encoding="utf-8")
 
 
 def main(argv: list[str]) -> dict[str, Any]:
@@ -373,24 +361,28 @@ def main(argv: list[str]) -> dict[str, Any]:
     parser.add_argument("--only", default=",".join(PARTS), help=f"parts to run, of {', '.join(PARTS)}")
     parser.add_argument("--model", help="a model folder or GGUF file instead of random weights")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    parser.add_argument("--rollouts", type=int, default=8, help="rollouts of each of the 48 questions")
     parser.add_argument("--plot", type=Path, help="write the decode table as an SVG")
+    parser.add_argument("--save", type=Path, help="keep the results so far in this file, after each part")
     arguments = parser.parse_args(argv)
     unknown = set(arguments.only.split(",")) - set(PARTS)
     if unknown:
         parser.error(f"unknown parts: {', '.join(sorted(unknown))}; known are {', '.join(PARTS)}")
     source = load(arguments.model) if arguments.model else random_source()
     bench = Bench(source, torch.device(arguments.device), quick=arguments.quick)
+    bench.rollouts, bench.file = arguments.rollouts, arguments.save
     for part in PARTS:
         if part in arguments.only.split(","):
             start = time.perf_counter()
             getattr(bench, part)()
-            gc.collect()
+            free(bench.device)
+            bench.save()
             say(f"-- {part}: {time.perf_counter() - start:.1f} s")
     if arguments.plot:
         plot(bench.figures, arguments.plot)
     for name, ratio in bench.ratios.items():
         say(f"{name}: {ratio:.2f}")
-    return {"name": "rollout", "figures": bench.figures, "ratios": bench.ratios}
+    return bench.result()
 
 
 if __name__ == "__main__":

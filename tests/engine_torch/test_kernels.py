@@ -1,6 +1,7 @@
 """The Triton kernels against the plain torch operations.
 
-They need a GPU, or Triton's interpreter on the CPU: `TRITON_INTERPRET=1 pytest tests/engine_torch/test_kernels.py`.
+They need a GPU, or Triton's interpreter on the CPU: `TRITON_INTERPRET=1 pytest tests/engine_torch/test_kernels.py`
+(minutes; Triton 3.6 interprets with numpy before 2.4).
 """
 
 import os
@@ -54,7 +55,7 @@ def test_norm_and_swiglu(width: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("heads", "kv_heads", "size", "normed"), [(9, 3, 64, False), (4, 4, 16, True), (4, 2, 32, True)]
+    ("heads", "kv_heads", "size", "normed"), [(9, 3, 64, False), (4, 4, 16, True), (4, 2, 80, True), (2, 1, 100, False)]
 )
 def test_rotate_store(heads: int, kv_heads: int, size: int, normed: bool) -> None:
     keys, values = caches(kv_heads, size)
@@ -72,7 +73,11 @@ def test_rotate_store(heads: int, kv_heads: int, size: int, normed: bool) -> Non
     torch.testing.assert_close(values, other_values)
 
 
-@pytest.mark.parametrize(("heads", "kv_heads", "size"), [(9, 3, 64), (4, 4, 16)])
+SIZES = [8, 80, *((128, 256) if DEVICE == "cuda" else ())]
+"""Head sizes beside the usual 64: one below the smallest tile, one that is no power of two, and large ones."""
+
+
+@pytest.mark.parametrize(("heads", "kv_heads", "size"), [(9, 3, 64), (4, 4, 16), *((4, 2, n) for n in SIZES)])
 @pytest.mark.parametrize("splits", [1, 4])
 def test_decode_attention(heads: int, kv_heads: int, size: int, splits: int) -> None:
     keys, values = caches(kv_heads, size)
@@ -82,15 +87,34 @@ def test_decode_attention(heads: int, kv_heads: int, size: int, splits: int) -> 
     torch.testing.assert_close(found, reference.attend(q, keys, values, step, size**-0.5), atol=1e-5, rtol=1e-4)
 
 
-def test_prefill_attention() -> None:
-    keys, values = caches(3, 64)
+@pytest.mark.parametrize(("heads", "kv_heads", "size"), [(9, 3, 64), *((4, 2, n) for n in SIZES)])
+def test_prefill_attention(heads: int, kv_heads: int, size: int) -> None:
+    keys, values = caches(kv_heads, size)
     tiles = torch.tensor(
         [[1, 0, 30, 64], [1, 64, 94, 6], [0, 70, 0, 5], [0, 0, 0, 0]], dtype=torch.int32, device=DEVICE
     )
     step = Step(ints(*range(75)), ints(*range(75)), ints(*range(75)), tables(2, 8), tiles=tiles)
-    q = random(75, 9 + 6, 64)[:, :9]
-    found = kernels.attend(q, keys, values, step, 0.125)
-    torch.testing.assert_close(found, reference.attend(q, keys, values, step, 0.125), atol=1e-5, rtol=1e-4)
+    q = random(75, heads + 2 * kv_heads, size)[:, :heads]
+    found = kernels.attend(q, keys, values, step, size**-0.5)
+    torch.testing.assert_close(found, reference.attend(q, keys, values, step, size**-0.5), atol=1e-5, rtol=1e-4)
+
+
+@pytest.mark.skipif(DEVICE == "cpu", reason="the interpreter has no bfloat16 products")
+@pytest.mark.parametrize("size", [64, *SIZES])
+def test_attention_in_bfloat16(size: int) -> None:
+    """Against float32 over the same rounded numbers: what is left is the rounding of weights and results, 2^-8 each."""
+    keys, values = (cache.bfloat16() for cache in caches(3, size))
+    q = random(75, 15, size)[:, :9].bfloat16()
+    tiles = torch.tensor([[1, 0, 30, 64], [1, 64, 94, 6], [0, 70, 0, 5]], dtype=torch.int32, device=DEVICE)
+    place = ints(*range(75))
+    for step in (
+        Step(place, place, place, tables(2, 8), tiles=tiles),
+        Step(ints(0, 0), ints(111, 32), ints(1, 0), tables(2, 8), None, 32, 4),
+    ):
+        rows = q if step.tiles is not None else q[:2]
+        found = kernels.attend(rows, keys, values, step, size**-0.5).float()
+        expected = reference.attend(rows.float(), keys.float(), values.float(), step, size**-0.5)
+        torch.testing.assert_close(found, expected, atol=2e-2, rtol=2e-2)
 
 
 def test_choose() -> None:

@@ -8,10 +8,12 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import save_file
+from transformers import LlamaConfig
 
 from subquest.engine.base import Message, Sampling
-from subquest.engine.torch import Adapter, TorchEngine, load, load_adapter
+from subquest.engine.torch import Adapter, TorchEngine, load, load_adapter, reference
 from subquest.engine.torch.architecture import Architecture
+from subquest.engine.torch.model import operations
 from subquest.engine.torch.weights import Weights
 from subquest.errors import DataError, UsageError
 
@@ -109,6 +111,20 @@ def test_what_cannot_be_loaded_says_why(tmp_path: Path) -> None:
     config.model_type = "gpt2"
     with pytest.raises(UsageError, match="knows llama, qwen2, qwen3"):
         Architecture.from_config(config)
+
+
+def test_heads_that_cannot_be_computed_say_why() -> None:
+    config = tiny_model().config
+    config.head_dim = 7
+    with pytest.raises(UsageError, match="even number of channels, this model's have 7"):
+        Architecture.from_config(config)
+    config.head_dim, config.num_key_value_heads = 8, 4
+    with pytest.raises(UsageError, match="6 query heads cannot share 4"):
+        Architecture.from_config(config)
+    huge = Architecture.from_config(LlamaConfig(head_dim=512))
+    with pytest.raises(UsageError, match=r"heads of 256 channels, this model's have 512: use device='cpu'"):
+        operations(torch.device("cuda"), huge)
+    assert operations(torch.device("cpu"), huge) is reference
 
 
 def test_wrong_shapes_and_names_are_refused() -> None:

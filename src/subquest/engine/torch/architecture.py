@@ -53,14 +53,22 @@ class Architecture:
         if getattr(config, "hidden_act", "silu") != "silu":
             raise UsageError(f"the torch engine knows the activation silu, not {config.hidden_act!r}")
         head_size = int(getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads)
+        if head_size % 2:
+            raise UsageError(
+                f"rotary positions need heads of an even number of channels, this model's have {head_size}"
+            )
+        heads = int(config.num_attention_heads)
+        kv_heads = int(config.num_key_value_heads or heads)
+        if heads % kv_heads:
+            raise UsageError(f"{heads} query heads cannot share {kv_heads} key-value heads in equal groups")
         frequencies, scale = _rotary(config, head_size)
         bias = bool(getattr(config, "attention_bias", False))
         return cls(
             family=family,
             layers=int(config.num_hidden_layers),
             width=int(config.hidden_size),
-            heads=int(config.num_attention_heads),
-            kv_heads=int(config.num_key_value_heads or config.num_attention_heads),
+            heads=heads,
+            kv_heads=kv_heads,
             head_size=head_size,
             inner=int(config.intermediate_size),
             vocabulary=int(config.vocab_size),

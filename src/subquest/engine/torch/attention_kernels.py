@@ -5,6 +5,9 @@ Decode attention is bound by memory: one program reads one key-value head of one
 table, and serves all query heads that share it. Parts have a fixed length, so short and long contexts in a batch keep
 all processors busy, and a small batch of long contexts is spread over the whole device; a second kernel puts the parts
 together by their softmax sums.
+
+Tiles need sides that are powers of two. Heads of another size (`SIZE`) are padded to the next one (`PAD`) while they are
+loaded; in the cache they have their own size.
 """
 
 from __future__ import annotations
@@ -38,11 +41,16 @@ def _power(n: int) -> int:
     return 1 << max(0, n - 1).bit_length()
 
 
+def _prefill_shape(pad: int, itemsize: int) -> dict[str, int]:
+    """Tokens of a tile and tiles under way: what fits into a processor's shared memory."""
+    return {"TILE": 64, "num_stages": 3} if pad * itemsize <= 256 else {"TILE": 32, "num_stages": 2}
+
+
 @triton.jit
 def _decode_kernel(
     q, keys, values, tables, slots, positions, out, parts, sums, scale, q_row, table_width,
     key_block, key_token, key_head, split, splits,
-    HEADS: tl.constexpr, GROUP: tl.constexpr, GROUP_PAD: tl.constexpr, SIZE: tl.constexpr,
+    HEADS: tl.constexpr, GROUP: tl.constexpr, GROUP_PAD: tl.constexpr, SIZE: tl.constexpr, PAD: tl.constexpr,
     BLOCK: tl.constexpr, TILE: tl.constexpr, WHOLE: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
     kv_head = tl.program_id(0)
@@ -54,20 +62,26 @@ def _decode_kernel(
         end = tl.minimum(start + split, length)
         table = tables + tl.load(slots + row) * table_width
         g = tl.arange(0, GROUP_PAD)
-        d = tl.arange(0, SIZE)
+        d = tl.arange(0, PAD)
         head = kv_head * GROUP + g
-        query = tl.load(q + row * q_row + head[:, None] * SIZE + d[None, :], mask=(g < GROUP)[:, None], other=0.0)
+        mask = (g < GROUP)[:, None] & (d < SIZE)[None, :]
+        query = tl.load(q + row * q_row + head[:, None] * SIZE + d[None, :], mask=mask, other=0.0)
         n = tl.arange(0, TILE)
         top = tl.full((GROUP_PAD,), float("-inf"), tl.float32)
         total = tl.zeros((GROUP_PAD,), tl.float32)
-        mixed = tl.zeros((GROUP_PAD, SIZE), tl.float32)
+        mixed = tl.zeros((GROUP_PAD, PAD), tl.float32)
         for first in range(start, end, TILE):
             at = first + n
             live = at < end
             block = tl.load(table + at // BLOCK, mask=live, other=0).to(tl.int64)
             place = block * key_block + (at % BLOCK) * key_token + kv_head * key_head
-            k = tl.load(keys + place[None, :] + d[:, None], mask=live[None, :], other=0.0)
-            v = tl.load(values + place[:, None] + d[None, :], mask=live[:, None], other=0.0)
+            k_live = live[None, :]
+            v_live = live[:, None]
+            if SIZE != PAD:
+                k_live = k_live & (d < SIZE)[:, None]
+                v_live = v_live & (d < SIZE)[None, :]
+            k = tl.load(keys + place[None, :] + d[:, None], mask=k_live, other=0.0)
+            v = tl.load(values + place[:, None] + d[None, :], mask=v_live, other=0.0)
             scores = tl.dot(query, k, input_precision=PRECISION) * scale
             scores = tl.where(live[None, :], scores, float("-inf"))
             highest = tl.maximum(top, tl.max(scores, axis=1))
@@ -77,7 +91,6 @@ def _decode_kernel(
             mixed = mixed * shrink[:, None] + tl.dot(weights.to(v.dtype), v, input_precision=PRECISION)
             top = highest
         mixed = mixed / total[:, None]
-        mask = (g < GROUP)[:, None] & (d < SIZE)[None, :]
         if WHOLE:
             target = out + row * HEADS * SIZE + head[:, None] * SIZE + d[None, :]
             tl.store(target, mixed.to(out.dtype.element_ty), mask=mask)
@@ -89,20 +102,22 @@ def _decode_kernel(
 
 @triton.jit
 def _join_kernel(
-    parts, sums, positions, out, split, splits, HEADS: tl.constexpr, HEADS_PAD: tl.constexpr, SIZE: tl.constexpr
-):
+    parts, sums, positions, out, split, splits,
+    HEADS: tl.constexpr, HEADS_PAD: tl.constexpr, SIZE: tl.constexpr, PAD: tl.constexpr,
+):  # fmt: skip
     row = tl.program_id(0).to(tl.int64)
     count = tl.load(positions + row) // split + 1
     h = tl.arange(0, HEADS_PAD)
-    d = tl.arange(0, SIZE)
+    d = tl.arange(0, PAD)
     live = h < HEADS
+    mask = live[:, None] & (d < SIZE)[None, :]
     top = tl.full((HEADS_PAD,), float("-inf"), tl.float32)
     total = tl.zeros((HEADS_PAD,), tl.float32)
-    mixed = tl.zeros((HEADS_PAD, SIZE), tl.float32)
+    mixed = tl.zeros((HEADS_PAD, PAD), tl.float32)
     for part in range(count):
         place = (row * splits + part) * HEADS + h
         weight = tl.load(sums + place, mask=live, other=0.0)
-        values = tl.load(parts + place[:, None] * SIZE + d[None, :], mask=live[:, None], other=0.0)
+        values = tl.load(parts + place[:, None] * SIZE + d[None, :], mask=mask, other=0.0)
         highest = tl.maximum(top, weight)
         shrink = tl.exp2(top - highest)
         grow = tl.exp2(weight - highest)
@@ -110,13 +125,13 @@ def _join_kernel(
         mixed = mixed * shrink[:, None] + values * grow[:, None]
         top = highest
     target = out + (row * HEADS + h[:, None]) * SIZE + d[None, :]
-    tl.store(target, (mixed / total[:, None]).to(out.dtype.element_ty), mask=live[:, None] & (d < SIZE)[None, :])
+    tl.store(target, (mixed / total[:, None]).to(out.dtype.element_ty), mask=mask)
 
 
 @triton.jit
 def _prefill_kernel(
     q, keys, values, tables, tiles, out, scale, q_row, table_width, key_block, key_token, key_head,
-    HEADS: tl.constexpr, GROUP: tl.constexpr, SIZE: tl.constexpr, BLOCK: tl.constexpr,
+    HEADS: tl.constexpr, GROUP: tl.constexpr, SIZE: tl.constexpr, PAD: tl.constexpr, BLOCK: tl.constexpr,
     ROWS: tl.constexpr, TILE: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
     tile = tiles + tl.program_id(0) * 4
@@ -127,23 +142,28 @@ def _prefill_kernel(
         row = tl.load(tile + 1).to(tl.int64)
         position = tl.load(tile + 2)
         m = tl.arange(0, ROWS)
-        d = tl.arange(0, SIZE)
+        d = tl.arange(0, PAD)
         n = tl.arange(0, TILE)
-        mine = m < count
-        query = tl.load(q + (row + m)[:, None] * q_row + head * SIZE + d[None, :], mask=mine[:, None], other=0.0)
+        mask = (m < count)[:, None] & (d < SIZE)[None, :]
+        query = tl.load(q + (row + m)[:, None] * q_row + head * SIZE + d[None, :], mask=mask, other=0.0)
         table = tables + slot * table_width
         shift = (head // GROUP) * key_head
         top = tl.full((ROWS,), float("-inf"), tl.float32)
         total = tl.zeros((ROWS,), tl.float32)
-        mixed = tl.zeros((ROWS, SIZE), tl.float32)
+        mixed = tl.zeros((ROWS, PAD), tl.float32)
         end = position + count
         for first in range(0, end, TILE):
             at = first + n
             live = at < end
             block = tl.load(table + at // BLOCK, mask=live, other=0).to(tl.int64)
             place = block * key_block + (at % BLOCK) * key_token + shift
-            k = tl.load(keys + place[None, :] + d[:, None], mask=live[None, :], other=0.0)
-            v = tl.load(values + place[:, None] + d[None, :], mask=live[:, None], other=0.0)
+            k_live = live[None, :]
+            v_live = live[:, None]
+            if SIZE != PAD:
+                k_live = k_live & (d < SIZE)[:, None]
+                v_live = v_live & (d < SIZE)[None, :]
+            k = tl.load(keys + place[None, :] + d[:, None], mask=k_live, other=0.0)
+            v = tl.load(values + place[:, None] + d[None, :], mask=v_live, other=0.0)
             scores = tl.dot(query, k, input_precision=PRECISION) * scale
             seen = live[None, :] & (at[None, :] <= position + m[:, None])
             scores = tl.where(seen, scores, float("-inf"))
@@ -154,7 +174,7 @@ def _prefill_kernel(
             mixed = mixed * shrink[:, None] + tl.dot(weights.to(v.dtype), v, input_precision=PRECISION)
             top = highest
         target = out + ((row + m)[:, None] * HEADS + head) * SIZE + d[None, :]
-        tl.store(target, (mixed / total[:, None]).to(out.dtype.element_ty), mask=mine[:, None] & (d < SIZE)[None, :])
+        tl.store(target, (mixed / total[:, None]).to(out.dtype.element_ty), mask=mask)
 
 
 def attend(q: Tensor, keys: Tensor, values: Tensor, step: Step, scale: float) -> Tensor:
@@ -163,12 +183,13 @@ def attend(q: Tensor, keys: Tensor, values: Tensor, step: Step, scale: float) ->
     group = heads // kv_heads
     out = torch.empty((rows, heads * size), dtype=q.dtype, device=q.device)
     cache = (keys.stride(0), keys.stride(1), keys.stride(2))
-    common: dict[str, Any] = {"HEADS": heads, "GROUP": group, "SIZE": size, "BLOCK": keys.shape[1]}
+    pad = max(16, _power(size))
+    common: dict[str, Any] = {"HEADS": heads, "GROUP": group, "SIZE": size, "PAD": pad, "BLOCK": keys.shape[1]}
     common["PRECISION"] = _precision(q)
     if step.tiles is not None:
         _prefill_kernel[(step.tiles.shape[0], heads)](
             q, keys, values, step.tables, step.tiles, out, scale * _LOG2_E, q.stride(0), step.tables.shape[1], *cache,
-            ROWS=TILE, TILE=64, num_warps=4, num_stages=3, **common,
+            ROWS=TILE, num_warps=4, **_prefill_shape(pad, q.element_size()), **common,
         )  # fmt: skip
         return out
     splits = step.splits
@@ -183,6 +204,7 @@ def attend(q: Tensor, keys: Tensor, values: Tensor, step: Step, scale: float) ->
     )  # fmt: skip
     if splits > 1:
         _join_kernel[(rows,)](
-            parts, sums, step.positions, out, step.part, splits, HEADS=heads, HEADS_PAD=_power(heads), SIZE=size
-        )
+            parts, sums, step.positions, out, step.part, splits,
+            HEADS=heads, HEADS_PAD=_power(heads), SIZE=size, PAD=pad,
+        )  # fmt: skip
     return out

@@ -103,7 +103,7 @@ def _rotate_store_kernel(
     qkv, q_weight, k_weight, cosines, sines, keys, values, tables, slots, positions, epsilon, table_width,
     key_block, key_token, key_head,
     HEADS: tl.constexpr, KV_HEADS: tl.constexpr, HEADS_PAD: tl.constexpr, KV_PAD: tl.constexpr,
-    HALF: tl.constexpr, BLOCK: tl.constexpr, NORM: tl.constexpr,
+    HALF: tl.constexpr, HALF_PAD: tl.constexpr, BLOCK: tl.constexpr, NORM: tl.constexpr,
 ):  # fmt: skip
     SIZE: tl.constexpr = 2 * HALF
     row = tl.program_id(0).to(tl.int64)
@@ -114,21 +114,21 @@ def _rotate_store_kernel(
     source = qkv + row * (HEADS + 2 * KV_HEADS) * SIZE
 
     h = tl.arange(0, HEADS_PAD)[:, None]
-    d = tl.arange(0, HALF)[None, :]
-    live = (h < HEADS + KV_HEADS) & (d < HALF)
+    d = tl.arange(0, HALF_PAD)[None, :]
+    inside = d < HALF
+    live = (h < HEADS + KV_HEADS) & inside
     a = tl.load(source + h * SIZE + d, mask=live, other=0.0).to(tl.float32)
     b = tl.load(source + h * SIZE + HALF + d, mask=live, other=0.0).to(tl.float32)
     if NORM:
         scale = tl.rsqrt(tl.sum(a * a + b * b, axis=1) / SIZE + epsilon)[:, None]
-        is_query = h < HEADS
-        weight_a = tl.where(is_query, tl.load(q_weight + d).to(tl.float32), tl.load(k_weight + d).to(tl.float32))
-        weight_b = tl.where(
-            is_query, tl.load(q_weight + HALF + d).to(tl.float32), tl.load(k_weight + HALF + d).to(tl.float32)
-        )
-        a = (a * scale).to(qkv.dtype.element_ty).to(tl.float32) * weight_a
-        b = (b * scale).to(qkv.dtype.element_ty).to(tl.float32) * weight_b
-    cos = tl.load(cosines + position * HALF + d)
-    sin = tl.load(sines + position * HALF + d)
+        q_a = tl.load(q_weight + d, mask=inside, other=0.0).to(tl.float32)
+        q_b = tl.load(q_weight + HALF + d, mask=inside, other=0.0).to(tl.float32)
+        k_a = tl.load(k_weight + d, mask=inside, other=0.0).to(tl.float32)
+        k_b = tl.load(k_weight + HALF + d, mask=inside, other=0.0).to(tl.float32)
+        a = (a * scale).to(qkv.dtype.element_ty).to(tl.float32) * tl.where(h < HEADS, q_a, k_a)
+        b = (b * scale).to(qkv.dtype.element_ty).to(tl.float32) * tl.where(h < HEADS, q_b, k_b)
+    cos = tl.load(cosines + position * HALF + d, mask=inside, other=0.0)
+    sin = tl.load(sines + position * HALF + d, mask=inside, other=0.0)
     x = (a * cos - b * sin).to(qkv.dtype.element_ty)
     y = (b * cos + a * sin).to(qkv.dtype.element_ty)
     query = h < HEADS
@@ -139,7 +139,7 @@ def _rotate_store_kernel(
     tl.store(key + HALF + d, y, mask=live & (h >= HEADS))
 
     g = tl.arange(0, KV_PAD)[:, None]
-    e = tl.arange(0, SIZE)[None, :]
+    e = tl.arange(0, 2 * HALF_PAD)[None, :]
     seen = (g < KV_HEADS) & (e < SIZE)
     v = tl.load(source + (HEADS + KV_HEADS + g) * SIZE + e, mask=seen, other=0.0)
     tl.store(values + place + g * key_head + e, v, mask=seen)
@@ -164,7 +164,8 @@ def rotate_store(
         qkv, q_weight, k_weight, cosines, sines, keys, values, step.tables, step.slots, step.positions, epsilon,
         step.tables.shape[1], keys.stride(0), keys.stride(1), keys.stride(2),
         HEADS=heads, KV_HEADS=kv_heads, HEADS_PAD=_power(heads + kv_heads), KV_PAD=_power(kv_heads),
-        HALF=size // 2, BLOCK=keys.shape[1], NORM=q_norm is not None, num_warps=4 if heads * size > 2048 else 2,
+        HALF=size // 2, HALF_PAD=_power(size // 2), BLOCK=keys.shape[1], NORM=q_norm is not None,
+        num_warps=4 if heads * size > 2048 else 2,
     )  # fmt: skip
     return qkv.view(qkv.shape[0], -1, size)[:, :heads]
 

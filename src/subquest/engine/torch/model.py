@@ -12,15 +12,26 @@ from types import ModuleType
 import torch
 from torch import Tensor
 
+from ...errors import UsageError
 from . import reference
+from .architecture import Architecture
 from .step import Draw, Step
 from .weights import Weights
 
 
-def operations(device: torch.device) -> ModuleType:
+LARGEST_HEAD = 256
+"""Channels of an attention head that the kernels have room for."""
+
+
+def operations(device: torch.device, architecture: Architecture) -> ModuleType:
     """The module with the model's small operations: kernels on a GPU, plain torch elsewhere."""
     if device.type != "cuda":
         return reference
+    if architecture.head_size > LARGEST_HEAD:
+        raise UsageError(
+            f"the torch engine's GPU kernels have room for heads of {LARGEST_HEAD} channels, this model's have"
+            f" {architecture.head_size}: use device='cpu', or a server (docs/models.md)"
+        )
     from . import kernels
 
     return kernels
@@ -49,7 +60,7 @@ class Model:
     def __init__(self, weights: Weights, cache: Cache, ops: ModuleType | None = None) -> None:
         self.weights = weights
         self.cache = cache
-        self.ops = ops or operations(weights.device)
+        self.ops = ops or operations(weights.device, weights.architecture)
         self._cosines, self._sines = weights.architecture.rotary_table(weights.device)
 
     def prefill(self, step: Step) -> None:
