@@ -41,7 +41,8 @@ class CachedSearch:
     async def retrieve(self, queries: Sequence[str], k: int) -> list[list[Hit]]:
         if not isinstance(self.search, Identified):
             return await self.search.retrieve(queries, k)
-        keys = [{"search": dict(self.search.identity), "query": query, "k": k} for query in queries]
+        identity = dict(self.search.identity)
+        keys = [{"search": identity, "query": query, "k": k} for query in queries]
         stored = await asyncio.to_thread(lambda: [self.cache.get("search", key, max_age=self.max_age) for key in keys])
         missing = [i for i, found in enumerate(stored) if found is None]
         results: list[list[Hit]] = [
@@ -49,7 +50,9 @@ class CachedSearch:
         ]
         if missing:
             fresh = await self.search.retrieve([queries[i] for i in missing], k)
+            unchanged = dict(self.search.identity) == identity
             for i, hits in zip(missing, fresh, strict=True):
                 results[i] = CachedHits(hits, cached=False)
-                await asyncio.to_thread(self.cache.put, "search", keys[i], [to_dict(h) for h in hits])
+                if unchanged:  # else the hits may belong to a later state than the key says
+                    await asyncio.to_thread(self.cache.put, "search", keys[i], [to_dict(h) for h in hits])
         return results

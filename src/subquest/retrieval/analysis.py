@@ -2,7 +2,8 @@
 
 Two stages. `fold` makes bytes in which only `a-z A-Z 0-9` and bytes above 127 belong to words: Unicode is normalised
 (NFKC), case and Latin accents are folded, punctuation becomes blanks, and runs of Chinese, Japanese and Korean signs,
-which have no blanks between words, become overlapping pairs. `terms` cuts the bytes into words, drops a possessive
+which have no blanks between words, become overlapping pairs; documents have the single signs as well, so that a query
+of one sign finds. `terms` cuts the bytes into words, drops a possessive
 *'s*, lowers ASCII and stems. ASCII text needs no folding, so the C kernel takes it as it is; the second stage exists
 twice, here and in the kernel, and a property test holds the two together.
 
@@ -16,7 +17,7 @@ import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Literal
+from typing import Any, Literal
 
 from ..errors import UsageError
 from .porter import stem
@@ -54,6 +55,8 @@ class Analysis:
     """english: Porter stems, English stop words dropped from queries; any: neither."""
     title_weight: int = 4
     """A title counts as if it were written so many times; chosen on dev and train questions, see docs/search.md."""
+    signs: bool = True
+    """Whether single Chinese, Japanese and Korean signs of documents are terms, beside pairs of them."""
 
     def __post_init__(self) -> None:
         if self.title_weight < 0:
@@ -61,17 +64,22 @@ class Analysis:
         if self.language not in STOP_WORDS:
             raise UsageError(f"unknown language {self.language!r}; choose one of {', '.join(STOP_WORDS)}")
 
+    @classmethod
+    def recorded(cls, record: Mapping[str, Any]) -> Analysis:
+        """The analysis of an index from its settings; older ones have no single signs."""
+        return cls(**{"signs": False, **record})
+
     @property
     def stems(self) -> bool:
         return self.language == "english"
 
     def terms(self, text: str) -> list[bytes]:
         """The terms of a text in order: the reference that the kernel is held to."""
-        return self.folded_terms(fold(text))
+        return self.folded_terms(fold(text, self.signs))
 
     def document(self, title: str, text: str) -> bytes:
         """A document's title and text, weighted and folded, ready for `folded_terms` or the kernel."""
-        return (fold(title) + b"\n") * self.title_weight + fold(text)
+        return (fold(title, self.signs) + b"\n") * self.title_weight + fold(text, self.signs)
 
     def folded_terms(self, folded: bytes) -> list[bytes]:
         """The terms of folded text in order."""
@@ -89,28 +97,37 @@ class Analysis:
 _stem = lru_cache(maxsize=1 << 17)(stem)
 
 
-def fold(text: str) -> bytes:
+def fold(text: str, signs: bool = False) -> bytes:
     """The text as bytes of words and separators; ASCII passes through unchanged."""
     if text.isascii():
         return text.encode()
-    return _NOT_ASCII.sub(_fold_match, text).encode()
+    return _NOT_ASCII.sub(_fold_with_signs if signs else _fold_match, text).encode()
 
 
 def _fold_match(match: re.Match[str]) -> str:
-    return _fold_run(match.group())
+    return _fold_run(match.group(), False)
+
+
+def _fold_with_signs(match: re.Match[str]) -> str:
+    return _fold_run(match.group(), True)
 
 
 @lru_cache(maxsize=1 << 15)
-def _fold_run(run: str) -> str:
+def _fold_run(run: str, signs: bool) -> str:
     """A run of non-ASCII characters, folded; nothing before or after the run changes the outcome."""
     plain = unicodedata.normalize("NFKC", "".join("'" if c in _APOSTROPHES else c for c in run)).casefold()
-    plain = _CJK.sub(_pairs, plain)
+    plain = _CJK.sub(_pairs_and_signs if signs else _pairs, plain)
     return "".join(map(_fold_character, plain)).translate(_LETTERS)
 
 
 def _pairs(match: re.Match[str]) -> str:
     signs = match.group()
     return " " + " ".join(signs[i : i + 2] for i in range(max(1, len(signs) - 1))) + " "
+
+
+def _pairs_and_signs(match: re.Match[str]) -> str:
+    signs = match.group()
+    return f"{_pairs(match)}{' '.join(signs)} " if len(signs) > 1 else _pairs(match)
 
 
 @lru_cache(maxsize=1 << 14)

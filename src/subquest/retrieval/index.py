@@ -13,12 +13,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
+import hashlib
+import json
 import sqlite3
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 from ..errors import MissingDependency, SearchError, UsageError
 from ..record import Document, Hit
@@ -53,6 +55,9 @@ class Snapshot(NamedTuple):
     lexical: Lexical
     dense: Dense | MissingDependency | None
     """The vectors; what is missing to read them; None where there are none."""
+    content: str
+    """Digest of what can be found. Files are never changed under their names, and names are random, so the names of the
+    files and the numbers of removed documents tell one content from another, in a copy of the folder as well."""
 
 
 class Index(Retrievers):
@@ -132,6 +137,18 @@ class Index(Retrievers):
     @property
     def name(self) -> str:
         return f"index:{self.path.name}"
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """All that decides results beside the query, for caches: another content or setting is another identity."""
+        return {
+            "index": self._current().content,
+            "mode": self.mode,
+            "analysis": dataclasses.asdict(self.analysis),
+            "bm25": dataclasses.asdict(self.bm25),
+            "fusion": dataclasses.asdict(self.fusion),
+            "encoder": store.get(self._db(), "encoder", None),
+        }
 
     @property
     def generation(self) -> int:
@@ -414,7 +431,8 @@ class Index(Retrievers):
                         gone = [number for number in removed if first <= number <= last]
                         parts.append(Part(segment, Removed(segment, gone) if gone else None))
                 dense = self._load_dense([name for kind, name, _, _ in names if kind == "dense"], removed)
-                return Snapshot(generation, published, Lexical(parts), dense)
+                content = hashlib.sha256(json.dumps([names, removed]).encode()).hexdigest()
+                return Snapshot(generation, published, Lexical(parts), dense, content)
             except FileNotFoundError:
                 continue
         raise SearchError(f"{self.path}: segment files are missing; run `subquest index verify`")

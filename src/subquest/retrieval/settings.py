@@ -46,7 +46,7 @@ class Settings:
         try:
             encoder = record["encoder"]
             return cls(
-                Analysis(**record["analysis"]),
+                Analysis.recorded(record["analysis"]),
                 BM25(**record["bm25"]),
                 Fusion(**record["fusion"]),
                 None if encoder is None else EncoderSpec(**encoder),

@@ -132,7 +132,7 @@ class Writer:
     def __init__(self, folder: Path, db: sqlite3.Connection) -> None:
         self.folder = folder
         self.db = db
-        self.analysis = Analysis(**store.get(db, "analysis", {}))
+        self.analysis = Analysis.recorded(store.get(db, "analysis", {}))
 
     @classmethod
     @contextlib.contextmanager
