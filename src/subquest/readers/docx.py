@@ -29,7 +29,7 @@ def read_docx(file: BinaryIO, limits: ZipLimits | None = None) -> Iterator[Part]
         paged = _has_pages(archive)
         body = _Body(archive, _levels(archive) if "word/styles.xml" in names else {}, paged)
         for part in body.parts("word/document.xml"):
-            yield part._replace(title=title)
+            yield part._replace(title=title or part.title)
             title = ""
         for name, heading in _NOTES:
             if name in names:
@@ -115,11 +115,13 @@ class _Body:
                         paragraphs += 1
                         if not tables and paragraphs == 1:
                             text, level, page = [], None, self._page
-                    elif event.tag == "pStyle":
+                    elif event.tag == "pStyle" and paragraphs == 1:
                         level = self._level(event.attributes.get("val", ""))
                     elif event.tag == "lastRenderedPageBreak" and self._page:
                         self._page += 1
-                        page = page if any(t.strip() for t in text) else self._page
+                        if not tables:  # a paragraph that goes on is divided; a row stays with the page it began on
+                            yield from self._paragraph("".join(text).strip(), level, page)
+                            text, page = [], self._page
                     elif event.tag in ("tab", "br", "cr"):
                         text.append(" ")
                     inside = event.tag == "t"
@@ -152,7 +154,8 @@ class _Body:
             return
         if level:
             self._headings = [*((n, t) for n, t in self._headings if n < level), (level, " ".join(text.split()))]
-        yield Part(text, self._place(page), tuple(heading for _, heading in self._headings))
+        section = tuple(heading for _, heading in self._headings)
+        yield Part(text, self._place(page), section, title=text if level == 0 else "")
 
     def _row(self, cells: list[str], page: int) -> Iterator[Part]:
         self._table_row += 1

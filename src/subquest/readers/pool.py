@@ -26,7 +26,7 @@ from .base import Part
 MEMORY = 2 << 30
 """Bytes of address space of a worker."""
 OCR_MEMORY = 6 << 30
-STALL = 60.0
+STALL = 30.0
 """Seconds within which a worker must give its next part."""
 SECONDS, SECONDS_A_MEGABYTE = 300.0, 60.0
 """Time for a whole file."""

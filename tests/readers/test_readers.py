@@ -1,0 +1,194 @@
+"""Readers by kind: parts with their places, and hostile files refused with a reason."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import pytest
+
+from subquest.errors import DataError
+from subquest.readers import Part, pool, reader, sniff
+from subquest.readers.archive import ZipLimits, open_zip
+from subquest.readers.pool import Pool
+from subquest.readers.text import decode, lines
+
+from .made import archive, deflated_zeros, docx, pdf, pdf_of_streams, pptx, xlsx
+
+pytest.importorskip("pypdfium2", reason="readers need the extra `web-tools`")
+
+
+def read(content: bytes, name: str = "") -> list[Part]:
+    found = reader(sniff(content, name))
+    assert found is not None
+    return list(found(io.BytesIO(content)))
+
+
+def test_word_has_sections_tables_and_the_pages_word_saw() -> None:
+    parts = read(
+        docx(
+            ("Titel", "A year of birds"),
+            ("berschrift1", "Robins"),
+            "They sing. \fThey sleep.",
+            ("berschrift2", "Nests"),
+            [["tree", "nests"], ["oak", "3"]],
+            ("berschrift1", "Owls"),
+            "They hoot & fly.",
+        )
+    )
+    assert parts[0].title == "A year of birds"
+    assert [(part.text, part.place.get("page"), part.section) for part in parts[1:]] == [
+        ("Robins", 1, ("Robins",)),
+        ("They sing.", 1, ("Robins",)),
+        ("They sleep.", 2, ("Robins",)),
+        ("Nests", 2, ("Robins", "Nests")),
+        ("| tree | nests |", 2, ("Robins", "Nests")),
+        ("| oak | 3 |", 2, ("Robins", "Nests")),
+        ("Owls", 2, ("Owls",)),
+        ("They hoot & fly.", 2, ("Owls",)),
+    ]
+    assert [part.place.get("row") for part in parts if part.row] == [1, 2]
+    unpaged = read(docx("Never laid out by Word.", title="From the properties"))
+    assert (dict(unpaged[0].place), unpaged[0].title) == ({}, "From the properties")
+
+
+def test_slides_come_as_they_are_shown_with_their_notes() -> None:
+    parts = read(pptx(("Opening", "Welcome", ""), ("Numbers", "Rain\nSnow", "Speak slowly"), ("", "End", "")))
+    assert [(part.place["slide"], part.section, part.text) for part in parts] == [
+        (1, ("Opening",), "Opening\nWelcome"),
+        (2, ("Numbers",), "Numbers\nRain\nSnow\nNotes:\nSpeak slowly"),
+        (3, (), "End"),
+    ]
+
+
+def test_sheets_by_row() -> None:
+    parts = read(xlsx({"Rain": [["town", "mm"], [None, None], ["Kelm", 12.0]], "Snow": [["none"]]}))
+    assert [(part.text, dict(part.place)) for part in parts] == [
+        ("| town | mm |", {"sheet": "Rain", "row": 1}),
+        ("| Kelm | 12 |", {"sheet": "Rain", "row": 3}),
+        ("| none |", {"sheet": "Snow", "row": 1}),
+    ]
+
+
+def test_web_pages_have_sections() -> None:
+    page = (
+        "<html><head><title>Rivers</title></head><body><nav>Home</nav><main><h1>Rivers</h1><p>They flow to the sea, "
+        "all of them, in the end and without haste.</p><h2>Ostel</h2><p>It rises near Kelm.</p><script>no()</script>"
+        "<table><tr><th>Town</th><th>Level</th></tr><tr><td>Kelm</td><td>3</td></tr></table></main></body></html>"
+    )
+    parts = read(page.encode())
+    assert parts[0].title == "Rivers"
+    assert [part.section for part in parts if "Kelm" in part.text] == [("Rivers", "Ostel")]
+    assert "| Kelm | 3 |" in parts[-1].text
+    assert "no()" not in "".join(part.text for part in parts)
+
+
+def test_rows_of_csv_begin_at_their_line() -> None:
+    parts = read(b'town;note\nKelm;"two\nlines"\n\nBrunn;"x"\n', "a.csv")
+    assert [(part.text, part.place["line"]) for part in parts] == [
+        ("| town | note |", 1),
+        ("| Kelm | two lines |", 2),
+        ("| Brunn | x |", 5),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("content", "text"),
+    [
+        ("grün".encode(), "grün"),
+        ("grün".encode("utf-8-sig"), "grün"),
+        ("grün".encode("utf-16"), "grün"),
+        ("grün".encode("latin-1"), "grün"),
+        (b"\x93quoted\x94 and caf\xc3\xa9", "“quoted” and café"),
+    ],
+)
+def test_bytes_of_any_encoding_are_text(content: bytes, text: str) -> None:
+    assert decode(content) == text
+    assert "".join(lines(io.BytesIO(content))) == text
+
+
+def test_a_gigantic_line_comes_in_stretches(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("subquest.readers.text.MAX_LINE", 10)
+    assert list(lines(io.BytesIO(b"x" * 25 + b"\nshort\n"))) == ["x" * 10, "x" * 10, "xxxxx\n", "short\n"]
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (pdf("secret", encrypted=True), "encrypted"),
+        (b"%PDF-1.4 broken", "damaged pdf"),
+        (archive({"word/document.xml": b" " * (30 << 20)}), "grows more than 200 times"),
+        (archive({"word/other.xml": "x"}), "no word/document.xml"),
+        (archive({"word/document.xml": '<!DOCTYPE x [<!ENTITY a "b">]><x>&a;</x>'}), "entities"),
+        (archive({"word/document.xml": "<w><unclosed>"}), "word/document.xml"),
+        (archive({"xl/workbook.xml": '<!DOCTYPE x [<!ENTITY a "b">]><x>&a;</x>'}), "entities"),
+    ],
+)
+def test_hostile_files_are_refused(content: bytes, reason: str) -> None:
+    with pytest.raises(DataError, match=reason):
+        read(content)
+
+
+def test_archives_have_limits() -> None:
+    many = archive({f"f{n}": "x" for n in range(30)})
+    for limits, reason in (
+        (ZipLimits(members=20), "30 members"),
+        (ZipLimits(total=20), "more than 20 bytes"),
+    ):
+        with pytest.raises(DataError, match=reason):
+            open_zip(io.BytesIO(many), limits)
+    with pytest.raises(DataError, match="table of contents"):
+        end = b"PK\x05\x06" + bytes(8) + (1 << 28).to_bytes(4, "little") + bytes(6)
+        open_zip(io.BytesIO(bytes(1 << 25) + end))
+
+
+# ------------------------------------------------------------------------------------------------ in processes
+
+
+def parts_of(pool_: Pool, path: Path, kind: str) -> list[Part]:
+    with open(path, "rb") as file:
+        return list(pool_.parts(pool_.start(file, kind)))
+
+
+def test_a_bomb_takes_its_process_with_it_and_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pool, "MEMORY", 400 << 20)
+    (tmp_path / "bomb.pdf").write_bytes(pdf_of_streams([deflated_zeros(600)], filters="/Filter /FlateDecode"))
+    (tmp_path / "good.pdf").write_bytes(pdf("One", "Two"))
+    assert (tmp_path / "bomb.pdf").stat().st_size < 1 << 20
+    with Pool() as workers:
+        with pytest.raises(DataError, match=r"crashed|memory"):
+            parts_of(workers, tmp_path / "bomb.pdf", "pdf")
+        assert [part.place["page"] for part in parts_of(workers, tmp_path / "good.pdf", "pdf")] == [1, 2]
+
+
+def test_more_text_than_a_file_can_hold_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pool, "ROOM", 1000)
+    monkeypatch.setattr(pool, "ROOM_A_BYTE", 0)
+    (tmp_path / "long.pdf").write_bytes(pdf(*["many words " * 8] * 20))
+    with Pool() as workers, pytest.raises(DataError, match="far more text"):
+        parts_of(workers, tmp_path / "long.pdf", "pdf")
+
+
+def test_a_reader_that_hangs_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pool, "STALL", 1.0)
+    (tmp_path / "deep.html").write_bytes(b"<html><body>" + b"<div>" * 200_000 + b"deep")
+    with Pool() as workers:
+        with pytest.raises(DataError, match="too long"):
+            parts_of(workers, tmp_path / "deep.html", "html")
+        (tmp_path / "good.html").write_text("<html><body><p>Fine.</p></body></html>")
+        monkeypatch.setattr(pool, "STALL", 30.0)
+        assert [part.text.strip() for part in parts_of(workers, tmp_path / "good.html", "html")] == ["Fine."]
+
+
+def test_files_are_read_side_by_side_and_given_in_order(tmp_path: Path) -> None:
+    paths = [tmp_path / f"{n}.pdf" for n in range(3)]
+    for n, path in enumerate(paths):
+        path.write_bytes(pdf(*[f"file {n} page {page}" for page in range(5)]))
+    with Pool(3) as workers:
+        files = [open(path, "rb") for path in paths]  # noqa: SIM115
+        jobs = [workers.start(file, "pdf") for file in files]
+        assert not workers.free
+        texts = [part.text.strip() for job in jobs for part in workers.parts(job)]
+        for file in files:
+            file.close()
+    assert texts == [f"file {n} page {page}" for n in range(3) for page in range(5)]

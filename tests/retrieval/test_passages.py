@@ -1,0 +1,120 @@
+"""Passages: how a text comes in changes nothing, and each knows its line and headings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from subquest.errors import UsageError
+from subquest.readers import Part
+from subquest.retrieval import passages
+from subquest.retrieval.cutting import Passages
+from subquest.retrieval.passages import Cutter, Passage, Size, cut, unwrapped
+
+PIECES = st.sampled_from(
+    [
+        "word ",
+        "Two words. ",
+        "End.\n",
+        "\n",
+        "\n\n",
+        "# Head\n",
+        "## Sub\n",
+        "```\n",
+        "# not a head",
+        "長い文。",
+        "x" * 300,
+        " ",
+    ]
+)
+
+
+def through(pieces: Iterable[str], size: Size) -> list[Passage]:
+    cutter = Cutter(size)
+    return [passage for piece in pieces for passage in cutter.line(piece)] + list(cutter.end())
+
+
+@given(st.lists(PIECES, max_size=120), st.sampled_from([Size(10), Size(12, "tokens")]))
+def test_holding_little_gives_the_same_passages(pieces: list[str], size: Size) -> None:
+    text = "".join(pieces)
+    whole = through(text.splitlines(keepends=True), size)
+    held, passages.HOLD = passages.HOLD, 1
+    try:
+        assert through(text.splitlines(keepends=True), size) == whole
+    finally:
+        passages.HOLD = held
+
+
+@given(st.lists(PIECES, max_size=120))
+def test_nothing_of_a_text_is_lost(pieces: list[str]) -> None:
+    text = "".join(pieces)
+    found = list(cut(text, Size(10)))
+    assert all(text[p.start :].startswith(p.text) or text[p.start :].lstrip("# ").startswith(p.text) for p in found)
+    assert all(text.count("\n", 0, p.start) + 1 == p.line for p in found)
+    kept = "".join(p.text for p in found) + "".join(heading for p in found for heading in p.section)
+    assert {word for word in text.replace("#", " ").split() if len(word) < 200} <= set(
+        kept.replace("#", " ").replace("```", " ``` ").split()
+    ) | {word for p in found for word in f"{p.text} {' '.join(p.section)}".replace("#", " ").split()}
+
+
+def test_headings_code_and_lines() -> None:
+    text = (
+        "Intro.\n\n# Birds\n\nRobins.\n\n```\n# no heading\n```\n\n## Owls\n### Snowy\nWhite.\n# Alone\n# Fish\nSwim.\n"
+    )
+    assert [(p.text, p.section, p.line) for p in cut(text)] == [
+        ("Intro.", (), 1),
+        ("Robins.\n\n```\n# no heading\n```", ("Birds",), 5),
+        ("White.", ("Birds", "Owls", "Snowy"), 13),
+        ("Alone", ("Alone",), 14),
+        ("Swim.", ("Fish",), 16),
+    ]
+
+
+def test_a_word_without_end_is_cut() -> None:
+    found = list(cut("x" * 100_000))
+    assert "".join(p.text for p in found) == "x" * 100_000
+    assert max(len(p.text) for p in found) == 100 * 200
+
+
+def test_tokens_are_estimated() -> None:
+    assert Size(200, "tokens").count("Internationalization, of course!") == 3 + 1 + 1 + 1 + 1
+    found = list(cut("A sentence of exactly eight tokens, or so. " * 100, Size(200, "tokens")))
+    assert all(180 <= Size(200, "tokens").count(p.text) <= 250 for p in found[:-1])
+    with pytest.raises(UsageError, match="choose from 10"):
+        Size(3)
+
+
+def test_wrapped_prose_is_joined_and_nothing_else() -> None:
+    wrapped = (
+        "A paragraph that was wrapped at some column of an editor\nby somebody. The next line is a list:\n"
+        "- one item that is long enough to be taken for prose, but is none\n- two\n| a | b | c | d | e | f | g | h | i | j |\n"
+        "| 1 |\nshort\nlines\n"
+    )
+    assert unwrapped(wrapped).split("\n") == [
+        "A paragraph that was wrapped at some column of an editor by somebody. The next line is a list:",
+        "- one item that is long enough to be taken for prose, but is none",
+        "- two",
+        "| a | b | c | d | e | f | g | h | i | j |",
+        "| 1 |",
+        "short",
+        "lines",
+    ]
+    code = "```\n" + "x = a_rather_long_name_for_a_function(1, 2, 3)\n" * 2 + "```"
+    assert unwrapped(code) == code
+
+
+def test_rows_go_together_under_their_column_names() -> None:
+    rows = [Part("| name | number |", {"sheet": "S", "row": 1}, row=True)]
+    rows += [Part(f"| item{n} | {n} |", {"sheet": "S", "row": n + 1}, row=True) for n in range(1, 40)]
+    found = list(Passages("b.xlsx", Size(50)).of_parts(rows))
+    assert all(document.text.startswith("| name | number |\n| item") for document in found)
+    assert found[0].meta == {"file": "b.xlsx", "sheet": "S", "row": 2, "row_end": found[1].meta["row"] - 1}
+    assert found[-1].meta["row_end"] == 40
+    assert sum(document.text.count("item") for document in found) == 39
+    (alone,) = Passages("b.xlsx").of_parts(rows[:1])
+    assert (alone.text, alone.meta["row"]) == ("| name | number |", 1)
+    wide = list(Passages("b.xlsx").of_parts([rows[0], Part("| " + "word " * 500 + "|", {"row": 2}, row=True)]))
+    assert sum(document.text.count("word") for document in wide) == 500
