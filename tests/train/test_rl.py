@@ -17,10 +17,12 @@ from subquest.rewards.base import Reward, shared
 from subquest.systems.coda import CoDA
 from subquest.train.guards import Collapsed
 from subquest.train.policy import Policy
+from subquest.train.ranks import ALONE, Ranks
 from subquest.train.recipe import DataPart, GuardPart, ModelPart, OptimiserPart, Recipe, RolloutPart
 from subquest.train.rl import RLTrainer
 from subquest.train.run import TrainRun
 from subquest.train.setup import make_policy
+from subquest.train.sharding import shard
 from subquest.train.stream import Stream
 from subquest.train.tiny import tiny_source
 
@@ -55,17 +57,36 @@ class Lowercase:
         return [shared(e, {"lowercase": share(e)}) for e in episodes]
 
 
-def trainer(folder: Path, recipe: Recipe = RECIPE, *, minutes: float | None = None, watch: object = None) -> RLTrainer:
+def trainer(
+    folder: Path,
+    recipe: Recipe = RECIPE,
+    *,
+    minutes: float | None = None,
+    watch: object = None,
+    ranks: Ranks = ALONE,
+) -> RLTrainer:
     source = tiny_source("llama", vocabulary=260)
     policy = make_policy(recipe.model, source, device=torch.device("cpu"), seed=recipe.seed)
+    shard(policy, ranks)
     engine = TorchEngine(source, device="cpu", cache_tokens=65_536)
     settings = {"turns": 1, "force": False}
     sampling = Sampling(max_tokens=recipe.rollout.max_tokens, temperature=1.0, logprobs=True)
     system = CoDA(engine, FakeSearch(), sampling=sampling, **settings)
     greedy = CoDA(engine, FakeSearch(), sampling=replace(sampling, temperature=0.0), **settings)
-    run = TrainRun(folder, recipe, minutes=minutes)
+    run = TrainRun(folder, recipe, minutes=minutes, ranks=ranks)
     stream = Stream(QUESTIONS, recipe.seed)
-    return RLTrainer(run, policy, engine, system, greedy, stream, QUESTIONS[:2], Lowercase(), watch=watch)  # type: ignore[arg-type]
+    return RLTrainer(
+        run,
+        policy,
+        engine,
+        system,
+        greedy,
+        stream,
+        QUESTIONS[:2],
+        Lowercase(),
+        watch=watch,
+        ranks=ranks,  # type: ignore[arg-type]
+    )
 
 
 def finish(t: RLTrainer) -> dict[int, dict[str, float]]:

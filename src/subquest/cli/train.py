@@ -4,28 +4,12 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import json
+import os
 import sys
 import tomllib
-from collections.abc import Mapping
 from pathlib import Path
 
 from ..errors import UsageError
-
-SHOWN = (
-    "loss",
-    "reward",
-    "f1",
-    "em",
-    "dev_em",
-    "dev_f1",
-    "kl",
-    "entropy",
-    "tasks",
-    "turns",
-    "gradient_norm",
-    "seconds",
-)
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -42,6 +26,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--set", action="append", default=[], metavar="KEY=VALUE", help="change the recipe, as optimiser.steps=50"
     )
+    parser.add_argument(
+        "--track", action="append", default=[], metavar="NAME", help="tell wandb or trackio too, where installed"
+    )
     parser.add_argument("--json", action="store_true", help="print each step's figures as a line of JSON")
 
 
@@ -49,28 +36,27 @@ def run(args: argparse.Namespace) -> int:
     from ..train.guards import Collapsed
     from ..train.recipe import load_recipe
     from ..train.start import prepare, train
+    from ..train.watch import Watchers, watchers
 
     recipe = load_recipe(args.recipe, dict(_override(pair) for pair in args.set))
+    first = os.environ.get("RANK", "0") == "0"  # of several processes under torchrun, one talks
 
     def say(text: str) -> None:
-        print(text, file=sys.stderr, flush=True)
+        if first:
+            print(text, file=sys.stderr, flush=True)
 
     if args.prepare:
         say(prepare(recipe, args.prepare))
         return 0
-
-    def watch(step: int, figures: Mapping[str, float]) -> None:
-        if args.json:
-            print(json.dumps({"step": step, **figures}), flush=True)
-        else:
-            shown = "  ".join(f"{name} {figures[name]:.4g}" for name in SHOWN if name in figures)
-            print(f"step {step:>5}  {shown}", flush=True)
-
+    watching = watchers(recipe, args.out, sys.stdout, as_json=args.json, trackers=args.track) if first else Watchers(())
+    how = {"minutes": args.minutes, "device": args.device, "say": say, "progress": watching.status}
     try:
-        done = asyncio.run(train(recipe, args.out, minutes=args.minutes, device=args.device, say=say, watch=watch))
+        done = asyncio.run(train(recipe, args.out, watch=watching.log, **how))
     except Collapsed as reason:
         say(f"subquest: stopped: {reason}. The last good checkpoint is in {args.out / 'checkpoints'}")
         return 1
+    finally:
+        watching.close()
     say(f"{done.folder}: step {done.checkpoints.steps()[-1]}")
     return 0
 

@@ -24,12 +24,15 @@ class Material(NamedTuple):
     documents: list[Document]
 
 
-def load_material(parts: Sequence[DataPart]) -> Material:
-    """Questions and passages of all sources. A source's weight repeats or thins its questions."""
+def load_material(parts: Sequence[DataPart], *, passages_elsewhere: bool = False) -> Material:
+    """Questions and passages of all sources. A source's weight repeats or thins its questions.
+
+    Where an index is given for all of them, sources other than worlds need no passages of their own.
+    """
     questions: list[Question] = []
     documents: dict[str, Document] = {}
     for part in parts:
-        found, passages = _load(part)
+        found, passages = _load(part, passages_elsewhere)
         if part.limit:
             found = found[: part.limit]
         questions += _weighted(found, part.weight)
@@ -39,7 +42,7 @@ def load_material(parts: Sequence[DataPart]) -> Material:
     return Material(questions, list(documents.values()))
 
 
-def _load(part: DataPart) -> tuple[list[Question], list[Document]]:
+def _load(part: DataPart, passages_elsewhere: bool) -> tuple[list[Question], list[Document]]:
     if part.questions.startswith(WORLD):
         return _world(part.questions.removeprefix(WORLD))
     questions = [_natural(q) for q in questions_from(part.questions)]
@@ -47,8 +50,8 @@ def _load(part: DataPart) -> tuple[list[Question], list[Document]]:
     folder = Path(part.questions)
     if folder.is_dir() and not corpora:
         corpora = (str(folder / "corpus.jsonl"),)
-    if not corpora:
-        raise ConfigError(f"the source {part.questions!r} needs a corpus to search")
+    if not corpora and not passages_elsewhere:
+        raise ConfigError(f"the source {part.questions!r} needs a corpus to search, or the recipe an index")
     return questions, list(read(corpora))
 
 

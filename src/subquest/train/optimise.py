@@ -99,9 +99,10 @@ class Optimiser:
         """Micro-batches, as many on every process, and whether each counts (the last one is repeated to fill up)."""
         device = next(self.policy.parameters()).device
         parts = batch.split(self.settings.micro_tokens, whole=together)
+        missing = max(self.ranks.gather(len(parts))) - len(parts)
         for part in parts:
             yield part.to(device), True
-        for _ in range(max(self.ranks.gather(len(parts))) - len(parts)):
+        for _ in range(missing):
             yield replace(parts[-1], weights=torch.zeros_like(parts[-1].weights)).to(device), False
 
     def sft_step(self, batch: Batch) -> Stepped:
@@ -138,9 +139,10 @@ def logprobs_of(policy: Policy, batch: Batch, *, temperature: float, micro_token
     device = next(policy.parameters()).device
     out = torch.empty(batch.rows.numel(), dtype=torch.float32)
     parts = batch.split(micro_tokens)
+    missing = max(ranks.gather(len(parts))) - len(parts)
     for part in parts:
         assert part.places is not None
         out[part.places] = policy(part.to(device), temperature=temperature).logprobs.cpu()
-    for _ in range(max(ranks.gather(len(parts))) - len(parts)):  # a sharded policy computes on all processes at once
+    for _ in range(missing):  # a sharded policy computes on all processes at once
         policy(parts[-1].to(device), temperature=temperature)
     return out

@@ -17,7 +17,10 @@ import torch.distributed as dist
 
 T = TypeVar("T")
 
-SUMMED = frozenset({"completion_tokens", "packed", "tokens", "drawn", "learned_tokens", "tokens_s_rollout"})
+SUMMED = frozenset(
+    {"completion_tokens", "packed", "tokens", "drawn", "learned_tokens"}
+    | {"tokens_s_rollout", "tokens_s_update", "tokens_per_second"}
+)
 """Figures that add up over processes."""
 EQUAL = frozenset({"total", "policy", "kl", "entropy", "loss"})
 """Figures of the whole batch's loss: every process holds its part, scaled by the number of processes."""

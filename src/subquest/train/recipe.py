@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import re
 import tomllib
 import typing
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
@@ -21,13 +22,15 @@ from .lora import TARGETS
 
 T = TypeVar("T")
 
+_SEEDS = re.compile(r"(?<=[:,])seeds=(\d+)-(\d+)")
+
 
 @dataclass(frozen=True, slots=True)
 class ModelPart:
     path: str
     """`smollm2`, a GGUF file, a folder with safetensors, or `random:llama` (tiny, for tests)."""
     adapter: str = ""
-    """A LoRA adapter to start from (a folder in PEFT's format)."""
+    """A LoRA adapter to start from: a folder in PEFT's format, a GGUF file, or `shipped` for the embedded model's own."""
     rank: int = 16
     """LoRA rank; 0 trains all weights."""
     alpha: float = 32.0
@@ -41,7 +44,10 @@ class DataPart:
     """One source of questions and the passages they are asked of."""
 
     questions: str
-    """A file, a registered set (`hotpotqa:train`), a world's folder, or `world:seed=1,articles=500,questions=1000`."""
+    """A file, a registered set (`hotpotqa:train`), a world's folder, or `world:seed=1,articles=500,questions=1000`.
+
+    `world:seeds=101-110,...` stands for ten sources, one a seed.
+    """
     corpus: tuple[str, ...] = ()
     """JSONL corpora; a world brings its own."""
     limit: int = 0
@@ -65,6 +71,8 @@ class RolloutPart:
     """Episodes in flight."""
     cache_tokens: int = 0
     """Size of the rollout engine's cache; 0 lets the engine choose."""
+    window: int = 0
+    """Longest context; 0 for the model's own."""
     dynamic: bool = False
     """Drop groups without spread and ask new questions in their place (DECOR)."""
     overlap: bool = False
@@ -125,6 +133,10 @@ class Recipe:
     """SFT: files of prepared traces (`subquest train RECIPE --prepare FILE`), read instead of making them anew."""
     dev: tuple[DataPart, ...] = ()
     """Held-out questions; the best checkpoint is chosen on them."""
+    sample: int = 0
+    """Train on so many questions (SFT: traces), drawn uniformly from all sources together; 0 takes all."""
+    index: str = ""
+    """What is searched: an index (`wiki.sq`) or a server's URL; where empty, the passages of the sources."""
     reward: str = ""
     """Reward preset; the system's own where empty."""
     loss: str = ""
@@ -166,9 +178,26 @@ def load_recipe(path: str | Path, overrides: Mapping[str, Any] | None = None) ->
         place[last] = value
     _refuse_unknown(Recipe, table, str(path))
     try:
-        return from_dict(Recipe, table)
+        recipe = from_dict(Recipe, table)
+        return replace(recipe, data=_expanded(recipe.data), dev=_expanded(recipe.dev))
     except DataError as error:
         raise ConfigError(f"{path}: {error}") from None
+
+
+def _expanded(parts: tuple[DataPart, ...]) -> tuple[DataPart, ...]:
+    """Sources with a range of seeds as one source a seed."""
+    out: list[DataPart] = []
+    for part in parts:
+        found = _SEEDS.search(part.questions)
+        if found is None:
+            out.append(part)
+            continue
+        first, last = int(found[1]), int(found[2])
+        if not first <= last:
+            raise ConfigError(f"{part.questions}: the seeds {first}-{last} are none; write the smaller one first")
+        before, after = part.questions[: found.start()], part.questions[found.end() :]
+        out += [replace(part, questions=f"{before}seed={seed}{after}") for seed in range(first, last + 1)]
+    return tuple(out)
 
 
 def _refuse_unknown(cls: Any, table: Any, place: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -12,8 +13,9 @@ from ..engine import Sampling
 from ..engine.torch.engine import TorchEngine
 from ..engine.torch.loader import Source, load
 from ..errors import ConfigError
-from ..models import embedded_model
+from ..models import default_adapter, embedded_model
 from ..retrieval.base import Search
+from ..retrieval.index import Index
 from ..systems.base import System
 from ..systems.registry import get
 from .lora import LoraSettings, load_adapter_into
@@ -40,15 +42,44 @@ def make_policy(part: ModelPart, source: Source, *, device: torch.device, seed: 
     if part.adapter:
         if lora is None:
             raise ConfigError("a recipe that trains all weights (rank = 0) cannot start from an adapter")
-        from safetensors.torch import load_file
-
-        load_adapter_into(policy, load_file(Path(part.adapter).expanduser() / "adapter_model.safetensors"))
+        load_adapter_into(policy, _adapter_state(part.adapter))
     return policy
+
+
+def _adapter_state(place: str) -> dict[str, torch.Tensor]:
+    """An adapter's parameters by PEFT's names, wherever it comes from."""
+    from safetensors.torch import load_file
+
+    path = Path(place).expanduser()
+    if place == "shipped":
+        shipped = default_adapter()
+        if shipped is None:
+            raise ConfigError("this installation ships no adapter for the embedded model; name a folder or a file")
+        path = shipped
+    if path.suffix != ".gguf":
+        if not (path / "adapter_model.safetensors").is_file():
+            raise ConfigError(f"{path} holds no adapter_model.safetensors: train it first, or name another adapter")
+        return load_file(path / "adapter_model.safetensors")
+    from ..engine.embedded.adapter import read_gguf, shape_of, write_peft
+
+    with tempfile.TemporaryDirectory() as folder:
+        write_peft(read_gguf(path, shape_of(embedded_model())), Path(folder))
+        return load_file(Path(folder) / "adapter_model.safetensors")
+
+
+def open_place(place: str) -> Search:
+    """A search that a recipe names: an index on this machine, or a server."""
+    if "://" in place:
+        from ..retrieval.remote import RemoteSearch
+
+        return RemoteSearch(place)
+    return Index.open(Path(place).expanduser())
 
 
 def make_engine(recipe: Recipe, source: Source, *, device: torch.device) -> TorchEngine:
     """The rollout engine, with a copy of the base weights."""
-    return TorchEngine(source, device=device, cache_tokens=recipe.rollout.cache_tokens or None)
+    r = recipe.rollout
+    return TorchEngine(source, device=device, cache_tokens=r.cache_tokens or None, window=r.window or None)
 
 
 def make_system(recipe: Recipe, engine: Any, search: Search, *, temperature: float) -> System[Any]:

@@ -14,8 +14,10 @@ from typing import Any
 from ..record import Question
 from ..systems.base import System
 from .evaluation import Evaluator
+from .guards import Guards
 from .optimise import Optimiser
 from .policy import Policy
+from .ranks import ALONE, Ranks
 from .run import TrainRun
 from .stream import Stream
 from .traces import TraceSet
@@ -34,15 +36,18 @@ class SFTTrainer:
         dev: Sequence[Question],
         *,
         watch: Callable[[int, Mapping[str, float]], None] | None = None,
+        ranks: Ranks = ALONE,
     ) -> None:
         recipe = run.recipe
         o = recipe.optimiser
+        self.ranks = ranks
         self.run, self.recipe, self.policy, self.engine = run, recipe, policy, engine
         self.traces = traces
         self.order = Stream(range(len(traces)), recipe.seed)
         self.steps = min(o.steps, math.ceil(o.epochs * len(traces) / o.batch))
-        self.optimiser = Optimiser(policy, o, self.steps)
-        self.evaluator = Evaluator(run, policy, greedy, dev)
+        self.optimiser = Optimiser(policy, o, self.steps, ranks=ranks)
+        self.evaluator = Evaluator(run, policy, greedy, dev, ranks=ranks)
+        self.guards = Guards(recipe.guards)
         self.step = 0
         self._watch = watch
         state = run.checkpoints.load_latest(policy, self.optimiser)
@@ -56,15 +61,16 @@ class SFTTrainer:
 
     async def train(self) -> None:
         recipe = self.recipe
-        while self.step < self.steps and not self.run.time_is_up():
+        while self.step < self.steps and not self.ranks.told(self.run.time_is_up()):
             figures = self.one_step()
+            self.guards.check(self.step, figures)
             self.step += 1
             last = self.step == self.steps
             if last or self.step % recipe.evaluate_every == 0:
                 self.engine.refresh(**self.policy.engine_state(), policy=self.step)
                 figures |= await self.evaluator.evaluate(self.step)
             self.run.record(self.step, figures)
-            if self._watch is not None:
+            if self._watch is not None and self.ranks.first:
                 self._watch(self.step, figures)
             if self.step % recipe.checkpoint_every == 0:
                 self.save()
@@ -72,10 +78,10 @@ class SFTTrainer:
 
     def one_step(self) -> dict[str, float]:
         start = time.monotonic()
-        packed = self.traces.batch(self.order.take(self.recipe.optimiser.batch))
+        packed = self.traces.batch(self.ranks.share(self.order.take(self.recipe.optimiser.batch)))
         stepped = self.optimiser.sft_step(packed)
         seconds = time.monotonic() - start
-        return {
+        figures = {
             "loss": stepped.figures["total"],
             "gradient_norm": stepped.gradient_norm,
             "learned_tokens": stepped.figures["tokens"],
@@ -85,3 +91,4 @@ class SFTTrainer:
             "learning_rate": self.optimiser.schedule.rate(self.optimiser.step_count - 1),
             "seconds": seconds,
         }
+        return self.ranks.merge(figures, 1.0)

@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
 import torch
 
 from ..errors import UsageError
+from ..record import Document
+from ..retrieval.index import Index
 from ..rewards import load as load_reward
 from .data import Material, load_material, open_search
+from .ranks import Ranks
 from .recipe import Recipe
 from .rl import RLTrainer
 from .run import TrainRun
 from .setup import load_source, make_engine, make_policy, make_system
 from .sft import SFTTrainer
+from .sharding import shard
 from .stream import Stream
 from .traces import gold_traces
 
@@ -32,17 +36,23 @@ async def train(
     device: str = "",
     say: Callable[[str], None] = lambda text: None,
     watch: Watch | None = None,
+    progress: Callable[[str], None] | None = None,
 ) -> TrainRun:
-    """Run a recipe, or go on with it where `out` already holds its run; stops in time where `minutes` are given."""
-    run = TrainRun(out, recipe, minutes=minutes)
-    place = torch.device(device or ("cuda:0" if torch.cuda.is_available() else "cpu"))
+    """Run a recipe, or go on with it where `out` already holds its run; stops in time where `minutes` are given.
+
+    Under torchrun every process calls this; the policy is sharded over them and each rolls out its share.
+    """
+    place = _device(device)
+    ranks = Ranks.from_environment(place)
+    run = TrainRun(out, recipe, minutes=minutes, ranks=ranks)
     dev = load_material(recipe.dev) if recipe.dev else Material([], [])
     material = load_material(recipe.data) if recipe.kind == "rl" else Material([], [])
     say(f"{len(material.questions)} training and {len(dev.questions)} dev questions")
     documents = {d.id: d for d in (*material.documents, *dev.documents)}
-    search = open_search(documents.values(), run.folder / "index")
+    search = _open_search(documents.values(), run.folder / "index", ranks)
     source = load_source(recipe.model.path, [d.text for d in dev.documents[:200]])
     policy = make_policy(recipe.model, source, device=place, seed=recipe.seed)
+    shard(policy, ranks)
     engine = make_engine(recipe, source, device=place)
     greedy = make_system(recipe, engine, search, temperature=0.0)
     trainer: SFTTrainer | RLTrainer
@@ -50,18 +60,41 @@ async def train(
         if recipe.kind == "sft":
             traces = gold_traces(recipe, source, workers=os.cpu_count() or 1)
             say(f"gold traces: {dict(traces.made_by)}; questions without one: {dict(traces.rejected)}")
-            trainer = SFTTrainer(run, policy, engine, greedy, traces, dev.questions, watch=watch)
+            trainer = SFTTrainer(run, policy, engine, greedy, traces, dev.questions, watch=watch, ranks=ranks)
         else:
             system = make_system(recipe, engine, search, temperature=recipe.rollout.temperature)
             questions = Stream(material.questions, recipe.seed)
             reward = load_reward(recipe.reward or recipe.system)
-            trainer = RLTrainer(run, policy, engine, system, greedy, questions, dev.questions, reward, watch=watch)
+            trainer = RLTrainer(
+                run, policy, engine, system, greedy, questions, dev.questions, reward,
+                watch=watch, progress=progress, ranks=ranks,
+            )  # fmt: skip
         await trainer.train()
     finally:
         await engine.close()
         search.close()
         run.close()
+        ranks.close()
     return run
+
+
+def _device(name: str) -> torch.device:
+    """The one asked for; of several GPUs, the one with this process's number."""
+    name = name or ("cuda" if torch.cuda.is_available() else "cpu")
+    if name != "cuda":
+        return torch.device(name)
+    torch.cuda.set_device(Ranks.local())
+    return torch.device("cuda", Ranks.local())
+
+
+def _open_search(documents: Iterable[Document], folder: Path, ranks: Ranks) -> Index:
+    """The first process builds the index, the others find it."""
+    if not ranks.first:
+        ranks.wait()
+    search = open_search(documents, folder)
+    if ranks.first:
+        ranks.wait()
+    return search
 
 
 def prepare(recipe: Recipe, file: Path) -> str:

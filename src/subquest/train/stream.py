@@ -11,6 +11,14 @@ from ..errors import UsageError
 T = TypeVar("T")
 
 
+def drawn(items: Sequence[T], count: int, seed: int) -> list[T]:
+    """So many of the items, drawn uniformly and kept in their order; all of them for 0."""
+    if not count or count >= len(items):
+        return list(items)
+    places = sorted(random.Random(f"{seed}/sample").sample(range(len(items)), count))
+    return [items[place] for place in places]
+
+
 class Stream(Generic[T]):
     """An endless stream over a finite set. `position` is all the state there is."""
 
