@@ -2,7 +2,7 @@
 
     subquest bench soak --minutes 30          (make soak)
 
-A server on a scripted model and a real index is asked, followed, cancelled, searched, looked into and given documents, by
+A server on a scripted model and a real index is asked, followed, cancelled, searched and given documents by
 several clients at once and without a pause. Its memory is read every second. The first quarter is for caches to fill;
 after it the mean of the last third may not be more than 3 % and 8 MB above that of the first.
 """

@@ -20,6 +20,7 @@ from starlette.requests import Request
 from starlette.responses import FileResponse, Response
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
+from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 from ..errors import OutsideError, UsageError
 from ..runs import RunStore
@@ -67,7 +68,7 @@ async def serving(settings: Settings, agents: Agents) -> AsyncIterator[Starlette
             yield app
         finally:
             await board.close(settings.grace)
-            agents.indexes.close()
+            await agents.indexes.close()
 
 
 def _page() -> list[Route | Mount]:
@@ -91,7 +92,8 @@ class Server(uvicorn.Server):
         self._board, self._grace = state.board, state.settings.grace
         super().__init__(
             uvicorn.Config(
-                Fast(app),
+                Fast(app, ProxyHeadersMiddleware(app)),
+                proxy_headers=False,
                 host=state.settings.host,
                 port=state.settings.port,
                 log_level="warning" if quiet else "info",

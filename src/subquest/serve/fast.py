@@ -9,23 +9,23 @@ from __future__ import annotations
 import time
 
 from starlette.applications import Starlette
-from starlette.types import Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from .bodies import Problem, as_problem, parsed, problem_reply
-from .guard import HEADERS, Guard
+from .guard import Guard
 from .searching import retrieved
 from .state import State
 
 PATH = "/retrieve"
-_HEADERS = [(name.lower().encode(), value.encode()) for name, value in HEADERS.items()]
-_JSON = (b"content-type", b"application/json")
+_HEADERS = [(b"content-type", b"application/json"), (b"x-content-type-options", b"nosniff")]
 
 
 class Fast:
     """The app as the server calls it."""
 
-    def __init__(self, app: Starlette) -> None:
-        self._app = app
+    def __init__(self, app: Starlette, otherwise: ASGIApp) -> None:
+        """`otherwise` takes all requests but those for the short way."""
+        self._app = otherwise
         self._state: State = app.state.subquest
         self._guard = Guard(app, self._state.settings)
         self._metrics = self._state.metrics
@@ -38,9 +38,8 @@ class Fast:
         try:
             self._guard.check(scope)
             body = await retrieved(self._state, parsed(await self._read(receive)))
-            start = {"type": "http.response.start", "status": 200}
-            length = (b"content-length", str(len(body)).encode())
-            await send({**start, "headers": [_JSON, length, *_HEADERS]})
+            headers = [(b"content-length", str(len(body)).encode()), *_HEADERS]
+            await send({"type": "http.response.start", "status": 200, "headers": headers})
             await send({"type": "http.response.body", "body": body})
         except ConnectionResetError:
             status = 499

@@ -16,6 +16,7 @@ from ..retrieval.base import Search
 from ..retrieval.index import Mode
 from ..retrieval.writer import Changes
 from .bodies import Problem
+from .workers import Searcher
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}\Z")
 MAX_BATCH = 512
@@ -34,6 +35,8 @@ class Batched:
 
     def __init__(self, index: Index) -> None:
         self.index = index
+        self.searcher = Searcher(index)
+        """For those who want JSON, and as much of it as the machine gives."""
         self._waiting: list[_Waiting] = []
         self._worker: asyncio.Task[None] | None = None
 
@@ -154,7 +157,10 @@ class Indexes:
             self._searches[name] = Batched(index)
         return Changes(added=len(index))
 
-    def close(self) -> None:
+    async def close(self) -> None:
+        for search in self._searches.values():
+            if isinstance(search, Batched):
+                await search.searcher.close()
         for index in self._own.values():
             index.close()
 

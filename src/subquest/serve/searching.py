@@ -16,8 +16,9 @@ from ..retrieval.corpus import from_object, text_passages
 from ..retrieval.highlight import highlight
 from ..retrieval.rerank import Pointwise
 from .bodies import Body, Json, Problem, read_body
-from .indexes import Indexes, checked_mode
+from .indexes import Batched, Indexes, checked_mode
 from .state import State, state_of
+from .worker import contents, rendered
 
 MAX_QUERIES = 2048
 MAX_K = 1000
@@ -35,13 +36,16 @@ async def retrieve(request: Request) -> Response:
 
 async def retrieved(state: State, body: Body) -> bytes:
     """Search-R1's form; `return_scores` decides between documents and documents with scores."""
-    queries = body.texts("queries", MAX_QUERIES)
-    found = await _search(state, body, queries, body.integer("topk", 3, 1, MAX_K))
-    if body.flag("return_scores"):
-        result: Any = [[{"document": _contents(hit.document), "score": hit.score} for hit in hits] for hits in found]
-    else:
-        result = [[_contents(hit.document) for hit in hits] for hits in found]
-    return orjson.dumps({"result": result})
+    queries, k = body.texts("queries", MAX_QUERIES), body.integer("topk", 3, 1, MAX_K)
+    scored, name = body.flag("return_scores"), body.text("index", "")
+    search = state.agents.indexes.get(name)
+    if scored and isinstance(search, Batched) and queries:
+        state.metrics.add("subquest_queries_total", len(queries), index=name)
+        return b'{"result":[%b]}' % b",".join(await search.searcher.search(queries, k))
+    found = await _search(state, body, queries, k)
+    if scored:
+        return orjson.dumps({"result": [orjson.Fragment(rendered(hits)) for hits in found]})
+    return orjson.dumps({"result": [[contents(hit.document) for hit in hits] for hits in found]})
 
 
 async def rerank(request: Request) -> Response:
@@ -59,9 +63,9 @@ async def rerank(request: Request) -> Response:
     reranker = Pointwise(state.agents.default_engine)
     ordered = await asyncio.gather(*(reranker.rerank(q, found) for q, found in zip(queries, hits, strict=True)))
     if body.flag("return_scores"):
-        result: Any = [[{"document": _contents(h.document), "score": h.score} for h in o[:most]] for o in ordered]
+        result: Any = [[{"document": contents(h.document), "score": h.score} for h in o[:most]] for o in ordered]
     else:
-        result = [[_contents(h.document) for h in o[:most]] for o in ordered]
+        result = [[contents(h.document) for h in o[:most]] for o in ordered]
     return Json({"result": result})
 
 
@@ -70,7 +74,7 @@ async def search(request: Request) -> Response:
     state = state_of(request)
     body = await read_body(request, state.settings.max_body)
     (hits,) = await _search(state, body, [body.text("query")], body.integer("top_n", 10, 1, MAX_K))
-    documents = [_contents(hit.document) for hit in hits]
+    documents = [contents(hit.document) for hit in hits]
     return Json([documents, [hit.score for hit in hits]] if body.flag("return_score") else documents)
 
 
@@ -80,7 +84,7 @@ async def batch_search(request: Request) -> Response:
     body = await read_body(request, state.settings.max_body)
     queries = body.texts("query", MAX_QUERIES)
     found = await _search(state, body, queries, body.integer("top_n", 10, 1, MAX_K))
-    documents = [[_contents(hit.document) for hit in hits] for hits in found]
+    documents = [[contents(hit.document) for hit in hits] for hits in found]
     return Json([documents, [[h.score for h in hits] for hits in found]] if body.flag("return_score") else documents)
 
 
@@ -168,10 +172,6 @@ async def _search(state: State, body: Body, queries: Sequence[str], k: int) -> l
         raise Problem(404, "this server has no index; start it with --index PATH")
     state.metrics.add("subquest_queries_total", len(queries), index=name)
     return await search.retrieve(queries, k) if queries else []
-
-
-def _contents(document: Document) -> dict[str, Any]:
-    return {"id": document.id, "contents": f'"{document.title}"\n{document.text}'}
 
 
 def _document(item: Any, place: int) -> Document:
