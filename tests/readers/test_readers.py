@@ -137,8 +137,8 @@ def test_archives_have_limits() -> None:
     ):
         with pytest.raises(DataError, match=reason):
             open_zip(io.BytesIO(many), limits)
+    end = b"PK\x05\x06" + bytes(8) + (1 << 28).to_bytes(4, "little") + bytes(6)
     with pytest.raises(DataError, match="table of contents"):
-        end = b"PK\x05\x06" + bytes(8) + (1 << 28).to_bytes(4, "little") + bytes(6)
         open_zip(io.BytesIO(bytes(1 << 25) + end))
 
 

@@ -77,6 +77,8 @@ class Cutter:
         self._held: list[str] = []
         self._length = 0
         self._limit = HOLD
+        self._inside = False
+        """Whether what is held begins inside of an overlong sentence."""
         self._start = 0
         self._line = 1
         self._fresh = True
@@ -124,10 +126,10 @@ class Cutter:
     def _give(self, *, last: bool) -> Iterator[Passage]:
         text = "".join(self._held)
         section = tuple(heading for _, heading in self._levels)
-        spans = list(_spans(text, self._size))
+        spans = list(_spans(text, self._size, self._inside))
         given = spans if last else spans[:-1]
         done = 0
-        for begin, end in given:
+        for begin, end, _ in given:
             self._advance(text[done:begin])
             yield Passage(text[begin:end], self._start, section[-1] if section else "", section, self._line)
             done = begin
@@ -135,50 +137,55 @@ class Cutter:
         self._advance(text[done:keep])
         self._held, self._length = [text[keep:]], len(text) - keep
         self._limit = max(HOLD, 2 * self._length)
+        self._inside = not last and bool(spans) and spans[-1][2]
 
     def _advance(self, text: str) -> None:
         self._start += len(text)
         self._line += text.count("\n")
 
 
-def _spans(text: str, size: Size) -> Iterator[tuple[int, int]]:
-    """Begin and end of the passages of a stretch without headings.
+def _spans(text: str, size: Size, inside: bool) -> Iterator[tuple[int, int, bool]]:
+    """Begin and end of the passages of a stretch without headings, and whether they begin inside of a sentence.
 
     Whether a sentence still belongs to a passage depends on nothing after that sentence, so all but the last passage
     stay as they are when more text follows.
     """
     begin = end = -1
-    held = 0
-    for first, last, count in _pieces(text, size):
+    held, within = 0, False
+    for first, last, count, goes_on in _pieces(text, size, inside):
         if begin >= 0 and held + count > size.aim * 1.25:
-            yield begin, end
+            yield begin, end, within
             begin, held = -1, 0
         if begin < 0:
-            begin = first
+            begin, within = first, goes_on
         end = last
         held += count
         if held >= size.aim:
-            yield begin, end
+            yield begin, end, within
             begin, held = -1, 0
     if begin >= 0:
-        yield begin, end
+        yield begin, end, within
 
 
-def _pieces(text: str, size: Size) -> Iterator[tuple[int, int, int]]:
-    """Begin, end and length of sentences, and of overlong ones pieces of the aimed length."""
+def _pieces(text: str, size: Size, inside: bool) -> Iterator[tuple[int, int, int, bool]]:
+    """Begin, end and length of sentences, and of overlong ones pieces of the aimed length; whether a piece goes on.
+
+    `inside`: the text begins in the middle of an overlong sentence.
+    """
     for match in _SENTENCE.finditer(text):
         sentence = match.group().rstrip()
         count = size.count(sentence)
-        if count <= 2 * size.aim:
-            yield match.start(), match.start() + len(sentence), count
+        if count <= 2 * size.aim and not inside:
+            yield match.start(), match.start() + len(sentence), count, False
             continue
         words = [(word.start(), word.end(), size.count(word.group())) for word in _WORD.finditer(sentence)]
         first, held = 0, 0
         for i, (_, end, more) in enumerate(words):
             held += more
             if held >= size.aim or i == len(words) - 1:
-                yield match.start() + words[first][0], match.start() + end, held
+                yield match.start() + words[first][0], match.start() + end, held, inside or first > 0
                 first, held = i + 1, 0
+        inside = False
 
 
 _BULLET = re.compile(r"\s*(?:[-*+•▪◦]\s|\(?(?:\d{1,3}|[A-Za-z])[.)]\s|[|>#]|\s{4}|\t|```|~~~|$)")
