@@ -5,19 +5,115 @@ from pathlib import Path
 import pytest
 
 from subquest.cli import main
+from subquest.data.registry import REGISTRY
+from subquest.engine.scripted import ScriptedEngine
 from subquest.errors import ConfigError
+from subquest.rewards import load as load_reward
+from subquest.systems.registry import get
+from subquest.train.advantage import BASELINES
+from subquest.train.loss import LOSSES, LossSettings
 from subquest.train.optimise import Schedule
-from subquest.train.recipe import OptimiserPart, load_recipe
-from subquest.train.stream import Stream
+from subquest.train.recipe import OptimiserPart, Recipe, load_recipe
+from subquest.train.stream import Stream, drawn
+
+from ..systems.fakes import FakeSearch
 
 RECIPES = Path(__file__).resolve().parents[2] / "recipes"
 ALL = sorted(RECIPES.glob("*.toml"))
 SMOKE = [path for path in ALL if path.stem.endswith("-smoke")]
 
 
+OBJECTIVES = ("coda-sft", "coda-peco", "decor-marl", "apex-plan", "apex-exec", "search-r1", "autorefine", "rag")
+
+
 @pytest.mark.parametrize("path", ALL, ids=lambda p: p.stem)
-def test_every_recipe_loads(path: Path) -> None:
-    assert load_recipe(path).name == path.stem
+def test_every_recipe_loads_and_its_names_are_known(path: Path) -> None:
+    recipe = load_recipe(path)
+    assert recipe.name == path.stem
+    system = get(recipe.system)(ScriptedEngine([]), FakeSearch(), k=recipe.k, **recipe.settings)
+    assert system.name == recipe.system
+    if recipe.kind == "rl":
+        assert load_reward(recipe.reward or recipe.system)
+        assert (recipe.loss or recipe.system) in LOSSES
+        assert (recipe.advantage or recipe.system) in BASELINES
+    for part in (*recipe.data, *recipe.dev):
+        name, _, split = part.questions.partition(":")
+        assert name == "world" or split in REGISTRY[name].splits
+        assert name == "world" or recipe.index or part.corpus
+
+
+def test_every_objective_has_three_sizes() -> None:
+    names = {path.stem for path in ALL}
+    assert {f"{objective}-{size}" for objective in OBJECTIVES for size in ("smoke", "small", "paper")} <= names
+
+
+PAPERS: dict[str, tuple[str, int, int, int, int, float, int, int]] = {
+    # model, questions a step, group, mini-batches, steps, learning rate, longest turn, documents a search
+    "coda-peco": ("Qwen2.5-3B", 256, 8, 1, 300, 1e-6, 512, 3),
+    "autorefine": ("Qwen2.5-3B", 256, 5, 1, 300, 1e-6, 512, 3),
+    "search-r1": ("Qwen2.5-3B", 512, 5, 2, 1005, 1e-6, 500, 3),
+    "decor-marl": ("Qwen3-8B", 64, 8, 1, 200, 2e-6, 4096, 5),
+    "apex-plan": ("Qwen2.5-7B-Instruct", 512, 8, 4, 3 * 10_473 // 512, 5e-6, 1024, 3),
+}
+
+
+@pytest.mark.parametrize("objective", PAPERS)
+def test_the_papers_settings_of_reinforcement_learning(objective: str) -> None:
+    r = load_recipe(RECIPES / f"{objective}-paper.toml")
+    found = (
+        r.model.path.rpartition("/")[2], r.rollout.questions, r.rollout.group, r.optimiser.minibatches,
+        r.optimiser.steps, r.optimiser.learning_rate, r.rollout.max_tokens, r.k,
+    )  # fmt: skip
+    assert found == PAPERS[objective]
+    assert r.model.rank == 0
+    assert r.rollout.temperature == 1.0
+    assert not r.rollout.overlap
+
+
+def test_the_papers_other_settings() -> None:
+    def settings(objective: str) -> tuple[Recipe, LossSettings]:
+        recipe = load_recipe(RECIPES / f"{objective}-paper.toml")
+        return recipe, LOSSES.get(recipe.loss or recipe.system, LOSSES["coda"])
+
+    coda, loss = settings("coda-peco")
+    assert (loss.kl, loss.entropy, loss.clip_low, loss.dual_clip) == (1e-3, 1e-3, 0.2, 3.0)
+    assert (coda.settings["turns"], coda.settings["executor_turns"], coda.settings["force"]) == (6, 6, False)
+    assert coda.rollout.window == 6656
+    assert settings("autorefine")[0].settings["turns"] == 5
+    assert settings("search-r1")[0].optimiser.warmup == 0.285
+    decor, loss = settings("decor-marl")
+    assert (decor.optimiser.schedule, decor.optimiser.betas, decor.sample) == ("cosine", (0.9, 0.95), 20_000)
+    assert (loss.clip_low, loss.clip_high, loss.level, loss.kl) == (3e-4, 4e-4, "role", 0.0)
+    assert (decor.settings["turns"], decor.settings["memory_tokens"], decor.rollout.dynamic) == (4, 4096, True)
+    assert [p.questions for p in decor.data] == [
+        f"{name}:train" for name in ("nq", "triviaqa", "hotpotqa", "musique", "2wikimultihopqa")
+    ]
+    plan, loss = settings("apex-plan")
+    assert (plan.sample, loss.kl, loss.entropy) == (10_473, 0.01, 0.01)
+    executor, _ = settings("apex-exec")
+    o = executor.optimiser
+    assert (executor.sample, o.epochs, o.learning_rate, o.schedule, o.warmup) == (14_604, 2.0, 5e-6, "cosine", 0.03)
+
+
+def test_a_range_of_seeds_is_one_source_a_seed(tmp_path: Path) -> None:
+    text = "name = 'x'\nkind = 'sft'\n[model]\npath = 'p'\n[[data]]\nquestions = 'world:{},articles=9'\nlimit = 4"
+    path = tmp_path / "r.toml"
+    path.write_text(text.format("seeds=9-11"))
+    parts = load_recipe(path).data
+    assert [p.questions for p in parts] == [f"world:seed={n},articles=9" for n in (9, 10, 11)]
+    assert {p.limit for p in parts} == {4}
+    path.write_text(text.format("seeds=11-9"))
+    with pytest.raises(ConfigError, match="smaller one first"):
+        load_recipe(path)
+
+
+def test_a_sample_is_uniform_and_the_same_for_a_seed() -> None:
+    taken = drawn(range(1000), 100, 3)
+    assert taken == sorted(set(taken)) == drawn(range(1000), 100, 3)
+    assert len(taken) == 100
+    assert 350 < sum(taken) / 100 < 650
+    assert taken != drawn(range(1000), 100, 4)
+    assert drawn([1, 2], 0, 0) == drawn([1, 2], 5, 0) == [1, 2]
 
 
 @pytest.mark.slow

@@ -30,7 +30,7 @@ class ModelPart:
     path: str
     """`smollm2`, a GGUF file, a folder with safetensors, or `random:llama` (tiny, for tests)."""
     adapter: str = ""
-    """A LoRA adapter to start from: a folder in PEFT's format, a GGUF file, or `shipped` for the embedded model's own."""
+    """A LoRA adapter to start from: a folder in PEFT's format, a GGUF file, or `shipped` (the embedded model's)."""
     rank: int = 16
     """LoRA rank; 0 trains all weights."""
     alpha: float = 32.0

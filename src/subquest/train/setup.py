@@ -60,7 +60,7 @@ def _adapter_state(place: str) -> dict[str, torch.Tensor]:
         if not (path / "adapter_model.safetensors").is_file():
             raise ConfigError(f"{path} holds no adapter_model.safetensors: train it first, or name another adapter")
         return load_file(path / "adapter_model.safetensors")
-    from ..engine.embedded.adapter import read_gguf, shape_of, write_peft
+    from ..engine.adapter import read_gguf, shape_of, write_peft
 
     with tempfile.TemporaryDirectory() as folder:
         write_peft(read_gguf(path, shape_of(embedded_model())), Path(folder))

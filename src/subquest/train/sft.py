@@ -19,7 +19,7 @@ from .optimise import Optimiser
 from .policy import Policy
 from .ranks import ALONE, Ranks
 from .run import TrainRun
-from .stream import Stream
+from .stream import Stream, drawn
 from .traces import TraceSet
 
 
@@ -43,8 +43,9 @@ class SFTTrainer:
         self.ranks = ranks
         self.run, self.recipe, self.policy, self.engine = run, recipe, policy, engine
         self.traces = traces
-        self.order = Stream(range(len(traces)), recipe.seed)
-        self.steps = min(o.steps, math.ceil(o.epochs * len(traces) / o.batch))
+        chosen = drawn(range(len(traces)), recipe.sample, recipe.seed)
+        self.order = Stream(chosen, recipe.seed)
+        self.steps = min(o.steps, math.ceil(o.epochs * len(chosen) / o.batch))
         self.optimiser = Optimiser(policy, o, self.steps, ranks=ranks)
         self.evaluator = Evaluator(run, policy, greedy, dev, ranks=ranks)
         self.guards = Guards(recipe.guards)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,10 +20,10 @@ from .ranks import Ranks
 from .recipe import Recipe
 from .rl import RLTrainer
 from .run import TrainRun
-from .setup import load_source, make_engine, make_policy, make_system
+from .setup import load_source, make_engine, make_policy, make_system, open_place
 from .sft import SFTTrainer
 from .sharding import shard
-from .stream import Stream
+from .stream import Stream, drawn
 from .traces import gold_traces
 
 Watch = Callable[[int, Mapping[str, float]], None]
@@ -45,11 +46,18 @@ async def train(
     place = _device(device)
     ranks = Ranks.from_environment(place)
     run = TrainRun(out, recipe, minutes=minutes, ranks=ranks)
-    dev = load_material(recipe.dev) if recipe.dev else Material([], [])
-    material = load_material(recipe.data) if recipe.kind == "rl" else Material([], [])
-    say(f"{len(material.questions)} training and {len(dev.questions)} dev questions")
+    elsewhere = bool(recipe.index)
+    dev = load_material(recipe.dev, passages_elsewhere=elsewhere) if recipe.dev else Material([], [])
+    rl = recipe.kind == "rl"
+    material = load_material(recipe.data, passages_elsewhere=elsewhere) if rl else Material([], [])
+    training = drawn(material.questions, recipe.sample, recipe.seed)
+    say(f"{len(training)} training and {len(dev.questions)} dev questions")
     documents = {d.id: d for d in (*material.documents, *dev.documents)}
-    search = _open_search(documents.values(), run.folder / "index", ranks)
+    held = ExitStack()
+    if elsewhere:
+        search = open_place(recipe.index)
+    else:
+        search = held.enter_context(_built(documents.values(), run.folder / "index", ranks))
     source = load_source(recipe.model.path, [d.text for d in dev.documents[:200]])
     policy = make_policy(recipe.model, source, device=place, seed=recipe.seed)
     shard(policy, ranks)
@@ -63,7 +71,7 @@ async def train(
             trainer = SFTTrainer(run, policy, engine, greedy, traces, dev.questions, watch=watch, ranks=ranks)
         else:
             system = make_system(recipe, engine, search, temperature=recipe.rollout.temperature)
-            questions = Stream(material.questions, recipe.seed)
+            questions = Stream(training, recipe.seed)
             reward = load_reward(recipe.reward or recipe.system)
             trainer = RLTrainer(
                 run, policy, engine, system, greedy, questions, dev.questions, reward,
@@ -72,7 +80,7 @@ async def train(
         await trainer.train()
     finally:
         await engine.close()
-        search.close()
+        held.close()
         run.close()
         ranks.close()
     return run
@@ -87,7 +95,7 @@ def _device(name: str) -> torch.device:
     return torch.device("cuda", Ranks.local())
 
 
-def _open_search(documents: Iterable[Document], folder: Path, ranks: Ranks) -> Index:
+def _built(documents: Iterable[Document], folder: Path, ranks: Ranks) -> Index:
     """The first process builds the index, the others find it."""
     if not ranks.first:
         ranks.wait()

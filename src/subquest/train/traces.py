@@ -13,6 +13,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from multiprocessing import get_context
 from pathlib import Path
@@ -27,6 +28,7 @@ from ..record import Episode
 from .batch import Batch
 from .data import load_material, open_search
 from .recipe import DataPart, Recipe
+from .setup import open_place
 from .teacher import make_traces
 
 if TYPE_CHECKING:
@@ -191,11 +193,16 @@ def gold_traces(recipe: Recipe, source: Source, *, workers: int = 1) -> TraceSet
 
 
 def _make(part: DataPart, system: str, recipe: Recipe, tokenizer: Any, size: int) -> TraceSet:
-    material = load_material([part])
+    material = load_material([part], passages_elsewhere=bool(recipe.index))
     vocabulary = Vocabulary(tokenizer, size)
     chat = chat_format(tokenizer.chat_template or "", bos=tokenizer.bos_token or "", eos=tokenizer.eos_token or "")
     settings = dict(recipe.settings) if system == recipe.system else {}
-    with tempfile.TemporaryDirectory() as folder, open_search(material.documents, Path(folder)) as search:
+    with ExitStack() as held:
+        if recipe.index:
+            search = open_place(recipe.index)
+        else:
+            folder = Path(held.enter_context(tempfile.TemporaryDirectory()))
+            search = held.enter_context(open_search(material.documents, folder))
         making = make_traces(system, material.questions, search, vocabulary, chat, k=recipe.k, **settings)
         made = sync.run(making)
     return traces_of(made.episodes, made.rejected)
