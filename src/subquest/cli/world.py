@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import argparse
+import asyncio
 import json
 import os
 import sys
 import threading
+from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from ..errors import UsageError
 
+if TYPE_CHECKING:
+    from ..engine import Engine
+    from ..record import Document, Question
+
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    actions = parser.add_subparsers(dest="action", required=True, metavar="make|check|sample|site|plans")
+    actions = parser.add_subparsers(dest="action", required=True, metavar="make|check|sample|site|plans|instruct")
 
     make = actions.add_parser("make", help="make a world: corpus, questions, gold plans, facts")
     make.add_argument("--out", required=True, type=Path, help="folder to write into")
@@ -46,12 +53,28 @@ def configure(parser: argparse.ArgumentParser) -> None:
     plans = actions.add_parser("plans", help="rewrite triples and >> forms of gold plans into natural sub-questions")
     plans.add_argument("source", type=Path, help="questions as jsonl or jsonl.gz (MuSiQue, 2WikiMultiHopQA, ours)")
     plans.add_argument("--out", type=Path, help="where the rewritten questions go (without it they are only counted)")
-    for each in (make, check, sample, plans):
+
+    instruct = actions.add_parser(
+        "instruct", help="let a model rewrite questions, plans and gold traces; keep what survives a filter"
+    )
+    instruct.add_argument("folder", type=Path, help="a world")
+    instruct.add_argument("--model", required=True, help="the teacher, as in ask --model")
+    instruct.add_argument("--out", required=True, type=Path, help="folder for questions.jsonl and traces-SYSTEM.jsonl")
+    instruct.add_argument("--traces", default="", metavar="SYSTEM,…", help="also retell gold traces of these systems")
+    instruct.add_argument("--limit", type=int, help="only so many questions")
+    for each in (make, check, sample, plans, instruct):
         each.add_argument("--json", action="store_true", help="print one JSON document")
 
 
 def run(args: argparse.Namespace) -> int:
-    actions = {"make": _make, "check": _check, "sample": _sample, "site": _site, "plans": _plans}
+    actions = {
+        "make": _make,
+        "check": _check,
+        "sample": _sample,
+        "site": _site,
+        "plans": _plans,
+        "instruct": _instruct,
+    }
     return actions[args.action](args)
 
 
@@ -164,3 +187,71 @@ def _plans(args: argparse.Namespace) -> int:
     else:
         print(report.summary(), file=sys.stderr)
     return 0
+
+
+def _instruct(args: argparse.Namespace) -> int:
+    from collections.abc import Mapping
+
+    from ..codec import to_dict
+    from ..data import read_questions
+    from ..engine.resolve import resolve
+    from ..record import Document
+    from ..worlds.check import read_lines
+    from ..worlds.instruct import instruct
+
+    questions = read_questions(args.folder / "questions.jsonl")[: args.limit]
+    documents = [Document(row["id"], row["title"], row["text"]) for row in read_lines(args.folder / "corpus.jsonl")]
+    teacher = resolve(args.model)
+    if isinstance(teacher, Mapping):
+        raise UsageError(f"--model {args.model}: name one model, not one a role")
+
+    async def work() -> dict[str, Any]:
+        try:
+            planned = [q for q in questions if q.decomposition]
+            made = await instruct(teacher, planned, {d.title: d.text for d in documents})
+            _write_lines(args.out / "questions.jsonl", map(to_dict, made.kept))
+            report: dict[str, Any] = {"plans": {"kept": len(made.kept), "refused": dict(made.refused)}}
+            for system in filter(None, args.traces.split(",")):
+                report[system] = await _retell(system.strip(), teacher, planned, documents, args.out)
+            return report
+        finally:
+            await teacher.close()
+
+    args.out.mkdir(parents=True, exist_ok=True)
+    report = asyncio.run(work())
+    if args.json:
+        print(json.dumps(report))
+    else:
+        for what, counts in report.items():
+            print(f"{what}: {json.dumps(counts)}", file=sys.stderr)
+    return 0
+
+
+async def _retell(
+    system: str, teacher: Engine, questions: Sequence[Question], documents: Sequence[Document], out: Path
+) -> dict[str, Any]:
+    """Gold traces of one system in the teacher's words, as episodes in the embedded model's tokens."""
+    import tempfile
+
+    from ..codec import to_dict
+    from ..engine.chat import CHATML
+    from ..engine.torch.loader import load
+    from ..engine.torch.tokens import Vocabulary
+    from ..models import smollm2_path
+    from ..retrieval import Index
+    from ..train.teacher import make_traces
+    from ..worlds.retell import TraceRewriter
+
+    source = load(smollm2_path())
+    vocabulary = Vocabulary(source.tokenizer, source.architecture.vocabulary)
+    rewriter = TraceRewriter(teacher)
+    with tempfile.TemporaryDirectory() as folder, Index.build(Path(folder) / "world.sq", documents) as index:
+        found = await make_traces(system, questions, index, vocabulary, CHATML, rewriter=rewriter)
+    _write_lines(out / f"traces-{system}.jsonl", map(to_dict, found.episodes))
+    turns = {"kept": rewriter.kept, "refused": dict(rewriter.refused)}
+    return {"traces": len(found.episodes), "rejected": dict(found.rejected), "turns": turns}
+
+
+def _write_lines(path: Path, rows: Iterable[Any]) -> None:
+    with path.open("w", encoding="utf-8") as file:
+        file.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)

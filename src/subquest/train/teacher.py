@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from ..engine.base import Generation, Message, Mode, Sampling
@@ -55,19 +55,32 @@ class GiveUp(EngineRefused):
     """The teacher cannot go on: the fact was not found. The trace is then left out, and the reason counted."""
 
 
+Rewriter = Callable[[str, str, str], Awaitable[str]]
+"""Writes a gold turn in other words, given what was seen and asked (`worlds.retell.TraceRewriter`)."""
+
+
 class TeacherEngine:
     """An engine for one question."""
 
-    def __init__(self, vocabulary: Vocabulary, chat: ChatFormat, teacher: Teacher, role: str = "") -> None:
+    def __init__(
+        self,
+        vocabulary: Vocabulary,
+        chat: ChatFormat,
+        teacher: Teacher,
+        role: str = "",
+        rewriter: Rewriter | None = None,
+    ) -> None:
         self.name = "teacher"
         self.context_window: int | None = None
         self.vocabulary, self.chat, self.teacher, self.role = vocabulary, chat, teacher, role
+        self.rewriter = rewriter
 
     def for_role(self, role: str) -> TeacherEngine:
-        return TeacherEngine(self.vocabulary, self.chat, self.teacher, role)
+        return TeacherEngine(self.vocabulary, self.chat, self.teacher, role, self.rewriter)
 
     async def open(self, messages: Sequence[Message], *, mode: Mode = "chat") -> TeacherSession:
-        return TeacherSession(self, tuple(opening(self.chat, self.vocabulary, messages)), mode)
+        task = messages[-1].content.rpartition(": ")[2]
+        return TeacherSession(self, tuple(opening(self.chat, self.vocabulary, messages)), mode, task)
 
     def count_tokens(self, text: str) -> int:
         return len(self.vocabulary.encode(text, False))
@@ -77,8 +90,9 @@ class TeacherEngine:
 
 
 class TeacherSession:
-    def __init__(self, engine: TeacherEngine, segments: tuple[Segment, ...], mode: Mode) -> None:
+    def __init__(self, engine: TeacherEngine, segments: tuple[Segment, ...], mode: Mode, task: str) -> None:
         self._engine = engine
+        self._task = task
         self._mode = mode
         self._ended = False
         self.segments = segments
@@ -90,6 +104,8 @@ class TeacherSession:
     async def generate(self, sampling: Sampling) -> Generation:
         engine = self._engine
         text = engine.teacher.reply(View(engine.role, self.segments))
+        if engine.rewriter is not None:
+            text = await engine.rewriter(text, "".join(s.text for s in self.segments), self._task)
         ids = list(engine.vocabulary.encode(text, False))
         self._ended = self._mode == "chat"
         if self._ended:
@@ -110,7 +126,7 @@ class TeacherSession:
         self.segments = (*self.segments, Segment("env", text_of(pieces), ids, role="user"))
 
     def fork(self) -> TeacherSession:
-        twin = TeacherSession(self._engine, self.segments, self._mode)
+        twin = TeacherSession(self._engine, self.segments, self._mode, self._task)
         twin._ended = self._ended
         return twin
 
@@ -132,9 +148,13 @@ async def make_traces(
     chat: ChatFormat,
     *,
     concurrency: int = 64,
+    rewriter: Rewriter | None = None,
     **settings: Any,
 ) -> Traces:
-    """Gold traces of a system, kept only where search really found the facts and the answer is the gold one."""
+    """Gold traces of a system, kept only where search really found the facts and the answer is the gold one.
+
+    `rewriter` puts the turns into other words while the system runs.
+    """
     from .gold import teacher_for
 
     gate = asyncio.Semaphore(concurrency)
@@ -145,7 +165,8 @@ async def make_traces(
         if isinstance(teacher, str):
             return teacher
         async with gate:
-            episode = await kind(TeacherEngine(vocabulary, chat, teacher), search, **settings).solve(question)
+            engine = TeacherEngine(vocabulary, chat, teacher, rewriter=rewriter)
+            episode = await kind(engine, search, **settings).solve(question)
         return _rejection(episode) or episode
 
     episodes: list[Episode] = []

@@ -54,7 +54,7 @@ async def instruct(
     out, how = Instructed(), sampling or Sampling()
     for question in questions:
         plan = "\n".join(f"{n}. {s.question}" for n, s in enumerate(question.decomposition, 1))
-        text = await _ask(teacher, REWRITE, f"Question: {question.question}\nPlan:\n{plan}", how)
+        text = await ask(teacher, REWRITE, f"Question: {question.question}\nPlan:\n{plan}", how)
         made = parse(text, question)
         reason = MALFORMED if made is None else flaw(made, question)
         if made is not None and not reason:
@@ -66,7 +66,7 @@ async def instruct(
     return out
 
 
-async def _ask(teacher: Engine, system: str, user: str, sampling: Sampling) -> str:
+async def ask(teacher: Engine, system: str, user: str, sampling: Sampling) -> str:
     session = await teacher.open([Message("system", system), Message("user", user)])
     try:
         return (await session.generate(sampling)).text
@@ -106,9 +106,9 @@ def flaw(made: Question, gold: Question) -> str:
     for new, old in zip(
         (made.question, *steps), (gold.question, *(s.question for s in gold.decomposition)), strict=True
     ):
-        if any(_holds(new, a) and not _holds(old, a) for a in answers):
+        if any(holds(new, a) and not holds(old, a) for a in answers):
             return LEAK
-        if any(name not in new for name in _names(old)):
+        if any(name not in new for name in names_in(old)):
             return NAMES
     return ""
 
@@ -121,9 +121,9 @@ async def _validate(teacher: Engine, made: Question, articles: Mapping[str, str]
         if article is None:
             return ARTICLE
         asked = re.sub(r"#(\d+)", lambda m: answers[int(m.group(1)) - 1], step.question)
-        reply = await _ask(teacher, ANSWER, f"Article: {step.support}\n{article}\nQuestion: {asked}", sampling)
+        reply = await ask(teacher, ANSWER, f"Article: {step.support}\n{article}\nQuestion: {asked}", sampling)
         found = re.search(r"<answer>(.*?)(?:</answer>|$)", reply, re.DOTALL)
-        if not found or not _same(found.group(1), step.answer):
+        if not found or not answers_alike(found.group(1), step.answer):
             return INVALID
     return ""
 
@@ -132,15 +132,15 @@ def _references(text: str) -> list[str]:
     return sorted(set(re.findall(r"#\d+", text)))
 
 
-def _names(text: str) -> list[str]:
+def names_in(text: str) -> list[str]:
     """Runs of capitalised words and numbers after the first word: what a rewriting must keep."""
     return re.findall(r"(?<=\s)[A-Z0-9][\w'’.-]*\w(?: [A-Z0-9][\w'’.-]*\w)*", text.replace("'s ", " "))
 
 
-def _holds(text: str, answer: str) -> bool:
+def holds(text: str, answer: str) -> bool:
     return re.search(rf"\b{re.escape(answer.casefold())}\b", text.casefold()) is not None
 
 
-def _same(given: str, gold: str) -> bool:
+def answers_alike(given: str, gold: str) -> bool:
     plain = [re.sub(r"[^\w ]", "", re.sub(r"\b(the|an?)\b", "", t.casefold())).split() for t in (given, gold)]
     return plain[0] == plain[1]
