@@ -1,6 +1,7 @@
 """Speed of the embedded model: where llama.cpp comes from, which weights, attached or merged adapter, and transformers.
 
     python benchmarks/embedded.py [--threads 2] [--rounds 3] [--native PYTHON]
+    python benchmarks/embedded.py --spins 0,300,1000,300000     how long threads look for each other before they sleep
 
 `--native` names the Python of an environment with numpy and llama-cpp-python, compiled there for this machine's CPU.
 Every case runs in a process of its own. Speeds are the best of the rounds; `cpu` speeds count the seconds that all
@@ -29,6 +30,7 @@ def main(argv: list[str]) -> dict[str, Any]:
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--native", help="Python of an environment with llama-cpp-python")
+    parser.add_argument("--spins", help="measure only these values of GOMP_SPINCOUNT, on what runs by default")
     args = parser.parse_args(argv)
     from subquest.engine.embedded.derived import derive
     from subquest.models import embedded_model
@@ -53,8 +55,12 @@ def main(argv: list[str]) -> dict[str, Any]:
                 ("llama-cpp-python Q4_1", args.native, ["llama-cpp-python", str(base)]),
                 ("llama-cpp-python Q8_0", args.native, ["llama-cpp-python", str(eight)]),
             ]
+        environments: dict[str, dict[str, str]] = {}
+        if args.spins:
+            environments = {f"{n} spins": {"GOMP_SPINCOUNT": n} for n in args.spins.split(",")}
+            cases = [(name, sys.executable, ["xllamacpp", str(merged)]) for name in environments]
         for name, python, case in cases:
-            figures[name] = _run(python, [str(args.threads), str(args.rounds), *case])
+            figures[name] = _run(python, [str(args.threads), str(args.rounds), *case], environments.get(name, {}))
             print(name, figures[name], file=sys.stderr, flush=True)
     _table(figures)
     return {"name": "embedded", "figures": figures, "ratios": _ratios(figures)}
@@ -76,8 +82,8 @@ def _ratios(figures: dict[str, Any]) -> dict[str, float]:
         )
         for what in ("read", "write", "read cpu", "write cpu")
     }
-    sessions = figures["sessions"]
-    if "error" not in sessions:
+    sessions = figures.get("sessions", {})
+    if "together" in sessions:
         pairs[f"{SESSIONS} sessions at once over one after the other"] = sessions["together"] / sessions["in turn"]
         pairs["first turn over second turn, seconds"] = sessions["first turn"] / sessions["second turn"]
     return {name: value for name, value in pairs.items() if value is not None}
@@ -96,9 +102,9 @@ def _table(figures: dict[str, Any]) -> None:
             print(f"{name:<36}{row}", file=sys.stderr)
 
 
-def _run(python: str, case: list[str]) -> dict[str, Any]:
+def _run(python: str, case: list[str], more: dict[str, str]) -> dict[str, Any]:
     source = str(Path(__file__).resolve().parents[1] / "src")
-    environment = {**os.environ, "PYTHONPATH": source, "OMP_NUM_THREADS": case[0]}
+    environment = {**os.environ, "PYTHONPATH": source, "OMP_NUM_THREADS": case[0], **more}
     done = subprocess.run(
         [python, __file__, "--case", *case], capture_output=True, text=True, env=environment, check=False
     )

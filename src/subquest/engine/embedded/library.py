@@ -175,21 +175,27 @@ def _open(build: str, file: Path, model_params: Any, context_params: Any) -> Lib
     return Library(build, calls, model_params, context_params)
 
 
+_WAITING = {"OMP_WAIT_POLICY": "passive", "GOMP_SPINCOUNT": "300"}
+"""About ten microseconds of looking, then sleep: on an idle machine most of a pass's barriers fall within them."""
+
+
 @contextmanager
 def _patient_threads() -> Iterator[None]:
-    """Let OpenMP threads sleep, not spin, while they wait for each other, unless the user has chosen otherwise.
+    """Let OpenMP threads spin only shortly while they wait for each other, unless the user has chosen otherwise.
 
-    By default they burn their core. When other work wants that core as well, every one of a pass's hundreds of
-    barriers then costs a time slice, and two threads are far slower than one. OpenMP reads this once, when it loads.
+    By default they burn their core for milliseconds. When other work wants that core as well, every one of a pass's
+    hundreds of barriers then costs a time slice, and two threads are far slower than one. Never to spin costs writing
+    speed on an idle machine. OpenMP reads this once, when it loads.
     """
-    if any(name in os.environ for name in ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT")):
+    if any(name in os.environ for name in _WAITING):
         yield
         return
-    os.environ["OMP_WAIT_POLICY"] = "passive"
+    os.environ.update(_WAITING)
     try:
         yield
     finally:
-        del os.environ["OMP_WAIT_POLICY"]
+        for name in _WAITING:
+            del os.environ[name]
 
 
 _EXPECTED = {
