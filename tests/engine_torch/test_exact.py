@@ -146,6 +146,20 @@ async def test_results_do_not_depend_on_the_batch(make_engine: Make) -> None:
     )
 
 
+@pytest.mark.parametrize("family", FAMILIES)
+async def test_half_precision(family: str, make_engine: Make) -> None:
+    """In bfloat16 rounding goes other ways than in a full pass: log-probs agree to a few times 2^-8 of the logits."""
+    model = tiny_model(family, initializer_range=0.1).bfloat16()
+    engine = make_engine(model)
+    assert engine.weights.dtype == torch.bfloat16
+    session = await write(engine, TEXTS[3], Sampling(max_tokens=30, temperature=1.0, seed=4, logprobs=True))
+    ids, agent = ids_of(session), session.segments[-1]
+    expected = full_logprobs(model, ids, len(ids) - len(agent.token_ids))
+    found = torch.tensor(agent.logprobs)
+    assert float((found - expected).abs().mean()) < 0.05
+    assert float((found - expected).abs().max()) < 0.3
+
+
 async def test_seeds(make_engine: Make) -> None:
     engine = make_engine(tiny_model("llama"))
 

@@ -167,6 +167,66 @@ def test_turns_are_admitted_in_order_and_a_long_one_is_not_overtaken() -> None:
     assert sorted(order) == [0, 1, 2, 3, 4]
 
 
+def test_a_long_episode_is_served_while_short_ones_never_stop_coming() -> None:
+    """Two short turns a step, more than can be served; three turns of a context that does not fit beside four short."""
+    scheduler = make(blocks=20, slots=4)
+    device = Device(scheduler)
+    long = Context([7] * 50)
+    served: list[int] = []
+    queue: list[int] = []
+    pending: list[tuple[Any, ...]] = []
+
+    def long_done(turn: Turn) -> None:
+        served.append(step)
+        turn.context.ids += [7] * 4
+        if len(served) < 3:
+            ask()
+
+    def ask() -> None:
+        scheduler.submit(Turn(long, Sampling(), 0, 6, long_done))
+        queue.append(len(scheduler.waiting))
+
+    for step in range(600):
+        for number in range(2):
+            short = Context([step % 250, 1, number, step // 250])
+            scheduler.submit(Turn(short, Sampling(), 0, 4, lambda turn: None))
+        if step == 10:
+            ask()
+        done = device.run(scheduler.plan())
+        if done is not None:
+            pending.append(done)
+        if pending and (len(pending) > 1 or done is None):
+            scheduler.commit(*pending.pop(0))
+        if len(served) == 3:
+            break
+    assert len(scheduler.waiting) > 50, "short turns pile up: the load is more than can be served"
+    waits = np.diff([10, *served])
+    late_by = [int(wait) - 2 * ahead for wait, ahead in zip(waits, queue, strict=True)]
+    assert max(late_by) <= 20, "it waits only for those before it"
+
+
+def test_no_more_is_running_than_the_cache_holds() -> None:
+    """Admission by free blocks: thirty prompts of six blocks in a cache of twenty-one are never all there at once."""
+    scheduler = make(blocks=21, slots=30, prefill=1000)
+    device = Device(scheduler)
+    most, finished = 0, 0
+
+    def done(turn: Turn) -> None:
+        nonlocal finished
+        finished += 1
+
+    for number in range(30):
+        scheduler.submit(Turn(Context([number] * 23), Sampling(), 0, 8, done))
+    while scheduler.busy:
+        step = device.run(scheduler.plan())
+        most = max(most, len(scheduler.decoding))
+        assert scheduler.pool.in_use <= 21
+        if step is not None:
+            scheduler.commit(*step)
+    assert finished == 30
+    assert most == 3
+
+
 def test_long_prompts_are_cut_into_chunks_between_decode_steps() -> None:
     scheduler = make(blocks=60, prefill=8)
     device = Device(scheduler)
