@@ -7,8 +7,11 @@ import pytest
 
 from subquest.cli import main
 from subquest.cli.world import parse_hops
+from subquest.data import read_questions
 from subquest.errors import UsageError
+from subquest.worlds import Recipe, write_world
 from subquest.worlds.check import read_lines
+from subquest.worlds.forms import write_form
 
 
 def test_make_writes_the_forms(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -23,16 +26,34 @@ def test_make_writes_the_forms(tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert flash[5] == {"id": corpus[5]["id"], "contents": f'"{corpus[5]["title"]}"\n{corpus[5]["text"]}'}
     asked = list(read_lines(tmp_path / "questions.jsonl"))
     assert next(read_lines(tmp_path / "flashrag_questions.jsonl"))["golden_answers"] == asked[0]["answers"]
-    verl = tmp_path / "verl.jsonl"
-    if verl.exists():  # without pyarrow
-        row = next(read_lines(verl))
-        assert row["reward_model"] == {"style": "rule", "ground_truth": {"target": asked[0]["answers"]}}
-        assert row["prompt"] == [{"role": "user", "content": asked[0]["question"]}]
-        assert row["extra_info"]["index"] == 0
     assert main(["world", "sample", str(tmp_path), "-n", "2"]) == 0
     shown = capsys.readouterr().out
     assert shown.count("## ") == 2
     assert shown.count("answer: ") == 2
+
+
+@pytest.mark.parametrize("kind", ["parquet", "jsonl"])
+def test_verls_rows(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Parquet where pyarrow is there, the same rows as JSON lines where it is not; our own reader reads both."""
+    if kind == "parquet":
+        parquet = pytest.importorskip("pyarrow.parquet", reason="verl's form is parquet only with pyarrow")
+    else:
+        monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    write_world(tmp_path, Recipe(seed=8, articles=200, questions=20, unanswerable=0.2))
+    (path,) = write_form(tmp_path, "verl")
+    assert path.name == f"verl.{kind}"
+    rows = parquet.read_table(path).to_pylist() if kind == "parquet" else list(read_lines(path))
+    asked = [q for q in read_lines(tmp_path / "questions.jsonl") if q.get("answers")]
+    assert len(rows) == len(asked) < 20
+    for row, question in zip(rows, asked, strict=True):
+        assert row["reward_model"] == {"style": "rule", "ground_truth": {"target": question["answers"]}}
+        assert row["prompt"] == [{"role": "user", "content": question["question"]}]
+        assert (row["data_source"], row["ability"]) == (question["dataset"], "fact-reasoning")
+        assert row["extra_info"]["split"] == "train"
+    assert [row["extra_info"]["id"] for row in rows] == [question["id"] for question in asked]
+    monkeypatch.undo()
+    again = read_questions(path)
+    assert [(q.question, list(q.answers)) for q in again] == [(q["question"], q["answers"]) for q in asked]
 
 
 def test_make_tells_when_questions_are_missing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -90,3 +111,24 @@ def test_site_can_be_written(tmp_path: Path) -> None:
     assert main(["world", "site", str(tmp_path / "w"), "--write", str(tmp_path / "site")]) == 0
     assert (tmp_path / "site" / "index.html").read_text().startswith("<!doctype html>")
     assert len(list((tmp_path / "site" / "wiki").iterdir())) == 160
+
+
+def test_a_teacher_rewrites_the_plans_of_a_world(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Every plan is kept or refused for a reason that is counted, and what is kept is a question file."""
+    assert main(["world", "make", "--out", str(tmp_path / "w"), "--articles", "160", "--questions", "3"]) == 0
+    script = tmp_path / "teacher.jsonl"
+    script.write_text('"not in the form"\n' * 3)
+    arguments = [
+        "world",
+        "instruct",
+        str(tmp_path / "w"),
+        "--model",
+        f"scripted:{script}",
+        "--out",
+        str(tmp_path / "o"),
+    ]
+    capsys.readouterr()
+    assert main([*arguments, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"plans": {"kept": 0, "refused": {"malformed": 3}}}
+    assert (tmp_path / "o" / "questions.jsonl").read_text() == ""
+    assert main([*arguments[:3], "--model", f"a=scripted:{script},b=scripted:{script}", *arguments[5:]]) == 2
