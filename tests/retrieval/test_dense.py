@@ -139,10 +139,6 @@ def test_encoder_names() -> None:
 
 def test_minilm_knows_what_is_alike() -> None:
     pytest.importorskip("onnxruntime", reason="needs the extra `dense`")
-    from subquest.retrieval import minilm
-
-    if not (minilm.folder() / "model.onnx").exists():
-        pytest.skip("MiniLM is not in the cache: run `subquest index embed` once")
     encoder = open_encoder(EncoderSpec())
     texts = ["A man is eating food.", "Someone is having a meal.", "The rocket was launched into orbit. " * 40, ""]
     vectors = encoder.encode(texts, query=False)
@@ -150,3 +146,19 @@ def test_minilm_knows_what_is_alike() -> None:
     assert vectors[0] @ vectors[1] > 0.6 > 0.3 > vectors[0] @ vectors[2]
     alone = np.concatenate([encoder.encode([text], query=False) for text in texts])
     assert (alone * vectors).sum(1) == pytest.approx([1, 1, 1, 1], abs=1e-5)
+
+
+def test_minilm_in_8_bits_stays_near_the_original() -> None:
+    pytest.importorskip("onnxruntime", reason="needs the extra `dense`")
+    pytest.importorskip("transformers", reason="needs the extra `train`")
+    from subquest.metrics.embed import MiniLM
+
+    texts = [
+        "Mira Tolland was an engineer from Kelso who designed the Orvane Bridge in 1904.",
+        "Which river flows past the abbey of the town where the designer of the bridge was born?",
+        "The album sold 300,000 copies, reached number 12 and was followed by a tour of three continents.",
+        "def area(width, height): return width * height",
+        "kelso",
+    ]
+    ours, theirs = open_encoder(EncoderSpec()).encode(texts, query=False), MiniLM()(texts)
+    assert (ours * theirs).sum(1).min() > 0.99

