@@ -35,4 +35,5 @@ status=0
 "$base/trl/bin/python" "$here/against_squad.py" || status=1
 "$base/trl/bin/python" "$here/against_trl.py" || status=1
 "$base/verl/bin/python" "$here/against_verl.py" || status=1
+"$base/verl/bin/python" "$here/verl_contract.py" || status=1
 exit $status

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import torch
 
+from ..engine.torch.loader import Source
 from ..errors import UsageError
 from ..record import Document
 from ..retrieval.index import Index
@@ -59,6 +60,8 @@ async def train(
     else:
         search = held.enter_context(_built(documents.values(), run.folder / "index", ranks))
     source = load_source(recipe.model.path, [d.text for d in dev.documents[:200]])
+    if ranks.first:
+        _keep_vocabulary(source, run.folder)
     policy = make_policy(recipe.model, source, device=place, seed=recipe.seed)
     shard(policy, ranks)
     engine = make_engine(recipe, source, device=place)
@@ -93,6 +96,13 @@ def _device(name: str) -> torch.device:
         return torch.device(name)
     torch.cuda.set_device(Ranks.local())
     return torch.device("cuda", Ranks.local())
+
+
+def _keep_vocabulary(source: Source, folder: Path) -> None:
+    """The tokenizer beside the run, so that the viewer can show its episodes' token ids as text without the model."""
+    place = folder / "tokenizer.json"
+    if not place.exists():
+        place.write_text(source.tokenizer.backend_tokenizer.to_str(), encoding="utf-8")
 
 
 def _built(documents: Iterable[Document], folder: Path, ranks: Ranks) -> Index:

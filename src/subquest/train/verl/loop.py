@@ -1,0 +1,109 @@
+"""The agent loop: an episode of one of our systems on verl's rollout servers, as verl's outputs.
+
+Configured by a YAML file that `actor_rollout_ref.rollout.agent.agent_loop_config_path` names:
+
+    - name: subquest
+      _target_: subquest.train.verl.loop.SubquestLoop
+      system: coda
+      index: http://127.0.0.1:8000/retrieve
+      settings: {turns: 6, executor_turns: 6}
+
+Every trajectory becomes an `AgentLoopOutput`: the prompt, then actions (mask 1) and observations (mask 0). The root
+goes last, because verl takes the last output's reward for the whole session and counts each session once in the
+baseline: that is CoDA's group advantage, so plain `grpo` trains it. DECOR's roles have rewards of their own, in
+`extra_fields["role_reward"]`, which its trainer (`roles`) reads.
+"""
+
+from __future__ import annotations
+
+import functools
+import uuid
+from collections.abc import Mapping
+from typing import Any
+
+from verl.experimental.agent_loop.agent_loop import AgentLoopBase, AgentLoopOutput, register
+
+from ...engine.base import Sampling
+from ...record import Episode, Trajectory
+from ...retrieval.base import Search
+from ...rewards import load as load_reward
+from ...rewards.base import Reward, RewardFunction
+from ...systems.registry import get
+from ..setup import open_place
+from .data import LOOP, question_of
+from .engine import ServerEngine
+
+
+@register(LOOP)
+class SubquestLoop(AgentLoopBase):  # type: ignore[misc]
+    """One episode; a new loop is made for each."""
+
+    def __init__(
+        self,
+        *args: Any,
+        system: str = "coda",
+        reward: str = "",
+        index: str = "",
+        k: int = 3,
+        max_tokens: int = 512,
+        settings: Mapping[str, Any] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        """`system` and its `settings`, the reward preset (the system's own where empty), what is searched."""
+        super().__init__(*args, **kwargs)
+        self.system, self.k, self.max_tokens = system, k, max_tokens
+        self.settings = {str(name): value for name, value in (settings or {}).items()}
+        self.search = _search(index)
+        self.reward = _reward(reward or system)
+
+    async def run(self, sampling_params: dict[str, Any], **kwargs: Any) -> list[AgentLoopOutput]:
+        window = int(self.rollout_config.prompt_length + self.rollout_config.response_length)
+        engine = ServerEngine(self.server_manager, self.tokenizer, window=window, sampling=sampling_params)
+        sampling = Sampling(max_tokens=self.max_tokens, temperature=sampling_params["temperature"], logprobs=True)
+        system = get(self.system)(engine, self.search, sampling=sampling, k=self.k, **self.settings)
+        question = question_of(kwargs)
+        episode = await system.solve(question, id=uuid.uuid4().hex)
+        (reward,) = await self.reward.score([episode])
+        return outputs_of(episode, reward, response_length=int(self.rollout_config.response_length))
+
+
+@functools.cache
+def _search(place: str) -> Search | None:
+    return open_place(place) if place else None
+
+
+@functools.cache
+def _reward(name: str) -> RewardFunction:
+    return load_reward(name)
+
+
+def outputs_of(episode: Episode, reward: Reward, *, response_length: int) -> list[AgentLoopOutput]:
+    """An episode in verl's form, its root last; trajectories that wrote nothing are left out."""
+    acted = [t for t in episode.trajectories if any(s.kind == "agent" and s.token_ids for s in t.segments)]
+    ordered = [t for t in acted if t.parent is not None] + [t for t in acted if t.parent is None]
+    return [_output(t, reward, response_length) for t in ordered]
+
+
+def _output(trajectory: Trajectory, reward: Reward, response_length: int) -> AgentLoopOutput:
+    first = next(n for n, s in enumerate(trajectory.segments) if s.kind != "prompt")
+    start = sum(len(s.token_ids) for s in trajectory.segments[:first])
+    ids, mask = trajectory.token_ids, trajectory.action_mask
+    sampled = all(s.logprobs is not None for s in trajectory.segments if s.kind == "agent" and s.token_ids)
+    role_reward = reward.steps.get(trajectory.id, reward.roles.get(trajectory.role))
+    end = start + response_length
+    return AgentLoopOutput(
+        prompt_ids=list(ids[:start]),
+        response_ids=list(ids[start:end]),
+        response_mask=list(mask[start:end]),
+        response_logprobs=list(trajectory.logprobs[start:end]) if sampled else None,
+        reward_score=reward.total,
+        num_turns=sum(s.kind == "agent" for s in trajectory.segments),
+        metrics={},
+        extra_fields={
+            "reward_extra_info": dict(reward.terms),
+            "role": trajectory.role,
+            "role_reward": role_reward,
+            "turn_scores": [],
+            "tool_rewards": [],
+        },
+    )
