@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 WIDTH, HEIGHT = 320, 240
 LEFT, RIGHT, TOP, BOTTOM = 52, 12, 34, 40
-LABEL = 18
-"""Labels nearer than this would run into each other; the left one is left out."""
+CHARACTER = 7
+"""Width of a label's character; of two labels that would run into each other the left one is left out."""
 COLOURS = ("#c2410c", "#0369a1", "#15803d", "#7e22ce", "#64748b", "#b45309")
 
 
@@ -71,10 +71,10 @@ def _panel(panel: Panel, pens: dict[str, str], offset: float) -> list[str]:
         (x1, y1), (x2, _) = place(xs[0], 10**power), place(xs[-1], 10**power)
         parts.append(f'<line x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y1:.1f}" stroke="#d4d4d8"/>')
         parts.append(f'<text x="{x1 - 6:.1f}" y="{y1 + 4:.1f}" text-anchor="end">{10**power:,}</text>')
-    labelled = -math.inf
+    labelled = math.inf
     for x in reversed(xs):
         across = place(x, low)[0]
-        if abs(labelled - across) > LABEL:
+        if labelled - across > CHARACTER * len(f"{x:g}"):
             labelled = across
             parts.append(f'<text x="{across:.1f}" y="{HEIGHT - BOTTOM + 15}" text-anchor="middle">{x:g}</text>')
     parts.append(

@@ -199,6 +199,7 @@ def test_a_long_episode_is_served_while_short_ones_never_stop_coming() -> None:
             scheduler.commit(*pending.pop(0))
         if len(served) == 3:
             break
+    assert len(served) == 3
     assert len(scheduler.waiting) > 50, "short turns pile up: the load is more than can be served"
     waits = np.diff([10, *served])
     late_by = [int(wait) - 2 * ahead for wait, ahead in zip(waits, queue, strict=True)]
