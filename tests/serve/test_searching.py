@@ -1,6 +1,7 @@
 """Search over HTTP: the forms that Search-R1 and ReCall speak, and our own."""
 
 import asyncio
+import base64
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from subquest.engine.scripted import ScriptedEngine
 from subquest.retrieval.remote import RemoteSearch
 from subquest.serve.indexes import Batched
 
+from ..readers.made import pdf
 from ..systems.fakes import DOCUMENTS
 from .conftest import Running, Start
 
@@ -74,7 +76,7 @@ def test_documents_make_an_index_that_can_be_searched_and_stays(start: Start) ->
         listed = {index["name"]: index for index in client.get("/api/indexes").json()["indexes"]}
         assert listed["trip"]["documents"] == 3
         ids = [h["id"] for h in client.post("/search", json={"query": "ferry", "index": "trip"}).json()]
-        assert ids == ["trip.md#1"]
+        assert ids == ["trip/trip.md#1"]
 
 
 @pytest.mark.parametrize("name", ["..", ".hidden", "a b", "x" * 65, "%2e%2e%2fetc"])
@@ -101,7 +103,9 @@ def test_a_read_only_server_takes_nothing(start: Start) -> None:
         ("/retrieve", {"queries": ["x"], "index": "no"}, "no index 'no'"),
         ("/search", {}, "`query` must be a text, not nothing"),
         ("/rerank", {"queries": ["a"], "documents": []}, "one list of documents a query"),
-        ("/api/indexes/docs/documents", {"files": [{"name": "a.jsonl", "text": "{"}]}, "a.jsonl, line 1"),
+        ("/api/indexes/docs/documents", {"files": [{"name": "a.jsonl", "text": "{"}]}, "docs/a.jsonl: line 1"),
+        ("/api/indexes/docs/documents", {"files": [{"name": "a.pdf", "data": "?"}]}, "not base64"),
+        ("/api/indexes/docs/documents", {"files": [{"name": "a.exe", "text": "x"}]}, "kind .exe are not read"),
         ("/api/indexes/docs/documents", {"documents": [{"text": "x"}]}, "document 1"),
         ("/api/indexes/docs/documents", {}, "no text"),
     ],
@@ -133,3 +137,26 @@ async def test_requests_of_one_moment_share_a_search(tmp_path: Any) -> None:
         )
         assert isinstance(mixed[0], list)
         assert "no vectors" in str(mixed[1])
+
+
+def test_a_pdf_is_read_page_by_page_and_cited_by_its_page(start: Start) -> None:
+    files = [
+        {"name": "../guide.pdf", "data": base64.b64encode(pdf("Nothing here.", "The ferry to Nesvik leaves at noon."))},
+        {"name": "guide.pdf", "data": base64.b64encode(pdf("Another file of the same name about trains."))},
+        {"name": "broken.pdf", "data": base64.b64encode(b"%PDF-1.4 and no more")},
+    ]
+    told = [{**file, "data": bytes(file["data"]).decode()} for file in files]  # type: ignore[arg-type]
+    with start() as server, server.client() as client:
+        made = client.post("/api/indexes/trip/documents", json={"files": told})
+        assert made.status_code == 201, made.text
+        assert made.json()["added"] == 3
+        assert ["broken.pdf" in problem for problem in made.json()["problems"]] == [True]
+        (hit,) = client.post("/api/indexes/trip/search", json={"query": "ferry"}).json()["hits"]
+        assert (hit["meta"]["file"], hit["meta"]["page"]) == ("trip/guide.pdf", 2)
+        (other,) = client.post("/api/indexes/trip/search", json={"query": "trains"}).json()["hits"]
+        assert other["meta"]["file"] == "trip/guide (2).pdf"
+    assert sorted(path.name for path in server.state.settings.indexes.parent.iterdir()) == [
+        "docs.sq",
+        "indexes",
+        "runs",
+    ]

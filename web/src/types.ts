@@ -49,6 +49,7 @@ export interface Evidence {
   start?: number;
   trajectory?: string;
   query?: string;
+  place?: Record<string, any>;
 }
 
 export interface Question {
@@ -96,12 +97,13 @@ export interface TokenView {
   id: string;
   rewards: Record<string, number>;
   texts: boolean;
-  trajectories: { id: string; role: string; tokens: number; written: number; advantage?: number | null; segments: TokenSegment[] }[];
+  trajectories: { id: string; role: string; tokens: number; written: number; segments: TokenSegment[] }[];
 }
 
 export interface Sibling extends Omit<Summary, "expected"> {
   attempt: number;
   group: boolean;
+  rewards: Record<string, number>;
 }
 
 export interface Test {
@@ -181,6 +183,8 @@ export interface Hit {
   text: string;
   score: number;
   page?: number | string;
+  source?: string;
+  meta?: Record<string, any>;
   highlight?: { start: number; end: number };
 }
 

@@ -4,11 +4,12 @@ import { post } from "./api";
 
 const TEXT = /\.(txt|md|markdown|rst|jsonl|ndjson|log)$/i;
 /** What the file chooser offers. */
-export const ACCEPTED = ".txt,.md,.rst,.jsonl,.ndjson,.log,.pdf,.docx,.xlsx,.pptx,.odt,.ods,.odp,.html,.htm,.csv,.epub,.rtf";
+export const ACCEPTED = ".txt,.md,.rst,.log,.jsonl,.ndjson,.json,.csv,.tsv,.html,.htm,.pdf,.docx,.xlsx,.pptx,.zip,.gz";
 
 export interface Added {
   added: number;
   updated: number;
+  problems: string[];
 }
 
 export async function upload(index: string, files: File[], note = ""): Promise<Added> {

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Mapping, Sequence
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,11 +15,13 @@ from ..retrieval import Index
 from ..retrieval import store as index_store
 from ..retrieval.base import Search
 from ..retrieval.index import Mode
+from ..retrieval.ingest import Report, ingest
 from ..retrieval.writer import Changes
 from .bodies import Problem
 from .workers import Searcher
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}\Z")
+_UNFIT = re.compile(r"[\x00-\x1f\x7f/]")
 MAX_BATCH = 512
 """Queries that one search takes at once."""
 
@@ -140,22 +143,43 @@ class Indexes:
 
     async def add(self, name: str, documents: Sequence[Document]) -> Changes:
         """Add documents to an index, which is made where there is none of the name."""
+        if self._has(name):
+            return await asyncio.to_thread(self.local(name).index.add, documents)
+        index = await self._made(name, documents)
+        return Changes(added=len(index))
+
+    async def add_files(self, name: str, files: Sequence[tuple[str, bytes]]) -> Report:
+        """Add files of any kind that can be read; what cannot is in the report. An index is made where there is none.
+
+        Passages are called after the index and the file: `trip/report.pdf#3`.
+        """
+        index = self.local(name).index if self._has(name) else None
+        with tempfile.TemporaryDirectory() as scratch:
+            folder = Path(scratch) / name
+            folder.mkdir()
+            for plain, content in _distinct(files):
+                (folder / plain).write_bytes(content)
+            index = index or await self._made(name, [])
+            return await asyncio.to_thread(ingest, index, [folder], jobs=1)
+
+    def _has(self, name: str) -> bool:
+        """Whether there is an index to add to. Raises Problem where nothing may be added under the name."""
         if self._read_only:
             raise Problem(403, "this server takes no documents (--read-only)", code="read_only")
         if not NAME.match(name):
             raise Problem(400, f"{name!r} cannot be a name: use letters, digits, dots, dashes; at most 64 of them")
         self.refresh()
-        if name in self._searches:
-            return await asyncio.to_thread(self.local(name).index.add, documents)
+        return name in self._searches
+
+    async def _made(self, name: str, documents: Sequence[Document]) -> Index:
         self._folder.mkdir(parents=True, exist_ok=True)
-        path = self._folder / f"{name}.sq"
-        index = await asyncio.to_thread(Index.build, path, documents)
+        index = await asyncio.to_thread(Index.build, self._folder / f"{name}.sq", documents)
         if name in self._searches:  # two made it at the same time; both have added to the one folder
             index.close()
-        else:
-            self._own[name] = index
-            self._searches[name] = Batched(index)
-        return Changes(added=len(index))
+            return self.local(name).index
+        self._own[name] = index
+        self._searches[name] = Batched(index)
+        return index
 
     async def close(self) -> None:
         for search in self._searches.values():
@@ -163,6 +187,17 @@ class Indexes:
                 await search.searcher.close()
         for index in self._own.values():
             index.close()
+
+
+def _distinct(files: Sequence[tuple[str, bytes]]) -> Iterator[tuple[str, bytes]]:
+    """Files under names that stay in their folder; a second one of a name gets a number."""
+    seen: dict[str, int] = {}
+    for given, content in files:
+        plain = _UNFIT.sub("_", given.replace("\\", "/").rpartition("/")[2]).lstrip(".")[-120:] or "file"
+        seen[plain] = times = seen.get(plain, 0) + 1
+        stem, dot, suffix = plain.rpartition(".")
+        numbered = f"{stem} ({times}).{suffix}" if dot else f"{plain} ({times})"
+        yield (plain if times == 1 else numbered), content
 
 
 def checked_mode(text: str) -> Mode | None:

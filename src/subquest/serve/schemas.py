@@ -105,7 +105,7 @@ HIT = record(
 DOCUMENTS = record(
     closed=True,
     documents=many(record("id text", id={"type": ["string", "integer"]}, title=text(), text=text()), 100_000),
-    files=many(record("name text", name=text(), text=text()), 10_000),
+    files=many(record("name", name=text(), text=text(), data=text("in base64")), 10_000),
 )
 SIBLINGS = record("siblings", siblings=many(ANY))
 PAGE = record("total episodes", total=whole(), episodes=many(ANY), interrupted=many(ANY))

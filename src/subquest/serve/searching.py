@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import base64
+import binascii
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,9 +14,11 @@ from starlette.responses import Response
 
 from ..errors import DataError
 from ..record import Document, Hit
-from ..retrieval.corpus import from_object, text_passages
+from ..retrieval.corpus import from_object
 from ..retrieval.highlight import highlight
+from ..retrieval.ingest import Report
 from ..retrieval.rerank import Pointwise
+from ..retrieval.writer import Changes
 from .bodies import Body, Json, Problem, read_body
 from .indexes import Batched, Indexes, checked_mode
 from .state import State, state_of
@@ -123,35 +127,36 @@ async def document(request: Request) -> Response:
 
 
 async def add_documents(request: Request) -> Response:
-    """Documents as records, or files as text: `.jsonl` as records, everything else cut into passages."""
+    """Documents as records, and files: `text` as it is, or `data` in base64, of any kind that can be read."""
     state = state_of(request)
     name = request.path_params["index"]
     body = await read_body(request, state.settings.max_upload)
     body.only("documents", "files")
     records = body.objects("documents", 100_000)
     documents = [_record(record, f"document {i}") for i, record in enumerate(records, 1)]
-    for file in body.objects("files", MAX_FILES):
-        fields = Body(file)
-        documents += _from_file(fields.text("name"), fields.text("text"))
-    if not documents:
+    files = [_content(Body(file)) for file in body.objects("files", MAX_FILES)]
+    if not documents and not files:
         raise Problem(400, "there is no text in what was sent: give `documents` or `files`")
-    changes = await state.agents.indexes.add(name, documents)
-    return Json({"index": name, "added": changes.added, "updated": changes.updated}, 201)
+    indexes = state.agents.indexes
+    changes = await indexes.add(name, documents) if documents else Changes()
+    report = await indexes.add_files(name, files) if files else Report()
+    problems = [str(problem) for problem in report.problems]
+    problems += [f"files of kind {suffix} are not read" for suffix in report.passed_over]
+    added, updated = changes.added + report.added, changes.updated + report.updated
+    if problems and not added + updated + report.unchanged:
+        raise Problem(400, "; ".join(problems[:5]))
+    notes = [str(note) for note in report.notes]
+    return Json({"index": name, "added": added, "updated": updated, "problems": problems, "notes": notes}, 201)
 
 
-def _from_file(name: str, text: str) -> list[Document]:
-    plain = name.replace("\\", "/").rpartition("/")[2] or "file"
-    if not plain.lower().endswith((".jsonl", ".ndjson")):
-        return list(text_passages(plain, text))
-    out = []
-    for number, line in enumerate(text.splitlines(), 1):
-        if line.strip():
-            try:
-                record = orjson.loads(line)
-            except orjson.JSONDecodeError as error:
-                raise Problem(400, f"{plain}, line {number}: not JSON: {error}") from None
-            out.append(_record(record, f"{plain}, line {number}"))
-    return out
+def _content(file: Body) -> tuple[str, bytes]:
+    name = file.text("name")
+    if "data" not in file.data:
+        return name, file.text("text").encode()
+    try:
+        return name, base64.b64decode(file.text("data"), validate=True)
+    except binascii.Error:
+        raise Problem(400, f"`data` of {name!r} is not base64") from None
 
 
 def _record(record: Any, where: str) -> Document:

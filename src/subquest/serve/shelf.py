@@ -123,8 +123,9 @@ class Shelf:
             return [
                 {
                     **asdict(summary),
-                    "group": summary.attempt == own.attempt and summary.system == own.system,
+                    "group": (summary.attempt, summary.system) == (own.attempt, own.system),
                     "scores": {score.metric: score.value for score in store.scores(summary.id)},
+                    "rewards": dict(store.episode(summary.id, events=False).rewards),
                 }
                 for summary in same[-MAX_SIBLINGS:]
             ]

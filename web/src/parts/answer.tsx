@@ -2,7 +2,7 @@ import { useState } from "preact/hooks";
 import { percent } from "../format";
 import type { Trace } from "../trace";
 import type { Evidence } from "../types";
-import { Marked } from "./common";
+import { cite, Marked } from "./common";
 
 /** The answer with its quotations; a quotation opens to the document it stands in. */
 export function Answer(props: {
@@ -51,8 +51,7 @@ function Quote(props: { number: number; evidence: Evidence; trace: Trace }) {
         <span>
           <q>{evidence.quote}</q>
           <cite>
-            {evidence.title || evidence.id}
-            {document?.page != null && <>, page {document.page}</>} <code>{evidence.id}</code>
+            {cite(evidence.title || evidence.id, evidence.place)} <code>{evidence.id}</code>
           </cite>
         </span>
       </button>

@@ -64,6 +64,15 @@ export function Ending(props: { ending: string; forced?: boolean }) {
   return <Chip tone={tone}>{props.forced ? `${props.ending}, forced` : props.ending || "unknown"}</Chip>;
 }
 
+const PLACES = ["page", "slide", "sheet", "row", "line"];
+
+/** A title, and where in its file the passage stands: "report.pdf, page 3". */
+export function cite(title: string, place: Record<string, any> | undefined): string {
+  const field = PLACES.find((name) => place?.[name] != null);
+  const file = String(place?.file ?? "").split("/").pop()!;
+  return [title, file && !title.includes(file) ? file : "", field ? `${field} ${place![field]}` : ""].filter(Boolean).join(", ");
+}
+
 /** A text with one stretch of it marked. */
 export function Marked(props: { text: string; start: number; end: number }) {
   const { text, start, end } = props;

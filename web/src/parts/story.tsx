@@ -150,7 +150,7 @@ function Documents(props: { hits: Hit[]; query: string; quotes: Map<string, Evid
           <li key={i}>
             <button aria-expanded={open === i} onClick={() => setOpen(open === i ? null : i)}>
               <b>{hit.title || hit.id}</b> <code>{hit.id}</code>
-              {hit.page != null && <span class="chip">page {hit.page}</span>}
+              {hit.source && <span class="chip">{hit.source}</span>}
               {props.read?.has(hit.id) && <span class="chip busy">read</span>}
               {quote && <span class="chip good">cited</span>}
               <small>{hit.score.toFixed(2)}</small>

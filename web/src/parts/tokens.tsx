@@ -16,14 +16,15 @@ export function Tokens(props: { place: string; context: string; episode: Episode
   const trajectory = data.trajectories.find((one) => one.id === props.context);
   if (!trajectory || !trajectory.tokens)
     return <div class="scroll"><Notice>The model of this context does not show its tokens.</Notice></div>;
-  const rewards = Object.entries(data.rewards);
-  const advantage = advantageOf(props.episode, trajectory.id, trajectory.advantage);
+  const rewards = Object.entries(data.rewards).filter(([name]) => !name.startsWith("advantage/"));
+  const advantage = advantageOf(data.rewards, trajectory.id);
   return (
     <div class="scroll tokens">
       <div class="facts">
         <Chip label="tokens">{count(trajectory.tokens)}</Chip>
         <Chip label="mask 1">{count(trajectory.written)}</Chip>
-        {rewards.map(([name, value]) => <Chip key={name} label={name}>{figure(value)}</Chip>)}
+        {rewards.map(([name, value]) => <Chip key={name} label={name === "total" ? "reward" : name}>{figure(value)}</Chip>)}
+        {data.rewards.total != null && advantage == null && <span class="chip warn">out of the loss</span>}
         {advantage != null && <Chip label="advantage" tone={advantage > 0 ? "good" : advantage < 0 ? "bad" : ""}>{signed(advantage)}</Chip>}
       </div>
       {!data.texts && <Notice>The vocabulary of {props.episode.model} is not at hand: tokens are shown by their numbers.</Notice>}
@@ -41,13 +42,8 @@ export function Tokens(props: { place: string; context: string; episode: Episode
 
 export const signed = (x: number): string => (x > 0 ? "+" : "") + figure(x);
 
-/** Advantages are stored with the episode, by trajectory, by role or for all. */
-export function advantageOf(episode: Episode, trajectory: string, own?: number | null): number | null {
-  if (own != null) return own;
-  const known = { ...episode.scores, ...episode.rewards };
-  const role = episode.trajectories?.find((one) => one.id === trajectory)?.role;
-  return known[`advantage/${trajectory}`] ?? known[`advantage/${role}`] ?? known.advantage ?? null;
-}
+/** The trainer keeps a trajectory's advantage with the episode's rewards; one without stayed out of the loss. */
+const advantageOf = (rewards: Record<string, number>, trajectory: string): number | null => rewards[`advantage/${trajectory}`] ?? null;
 
 function Stretch(props: { segment: TokenSegment; advantage: number | null; name: string; chosen: string; onChoose: (name: string) => void }) {
   const { segment } = props;

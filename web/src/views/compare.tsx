@@ -39,7 +39,7 @@ function SideBySide(props: { episodes: Episode[] }) {
   const lists = traces.map(steps);
   const same = common(lists);
   const one = new Set(episodes.map((episode) => episode.question.question)).size === 1;
-  const terms = [...new Set(episodes.flatMap((e) => Object.keys({ ...e.scores, ...e.rewards })))];
+  const terms = [...new Set(episodes.flatMap((e) => Object.keys({ ...e.scores, ...e.rewards })))].filter((name) => !/^advantage\/.*\./.test(name));
   const rows: [string, (e: Episode, i: number) => ComponentChildren][] = [
     ["answer", (e) => <b class="said">{e.answer || "none"}</b>],
     ["ended", (e) => <Ending ending={e.stop_reason ?? e.status} forced={e.forced} />],
@@ -48,7 +48,7 @@ function SideBySide(props: { episodes: Episode[] }) {
     ["searches", (e) => count(e.usage?.searches)],
     ["tokens", (e) => count(tokens(e.usage))],
     ["time", (e) => seconds(e.usage?.seconds)],
-    ...terms.map((term): [string, (e: Episode) => string] => [term.replaceAll("_", " "), (e) => figure({ ...e.scores, ...e.rewards }[term])]),
+    ...terms.map((term): [string, (e: Episode) => string] => [term === "total" ? "reward" : term.replaceAll("_", " ").replace(/^advantage.*/, "advantage"), (e) => figure({ ...e.scores, ...e.rewards }[term])]),
   ];
   return (
     <div class="trace">

@@ -1,7 +1,7 @@
 import { useState } from "preact/hooks";
 import { get, post } from "../api";
 import { bytes, count } from "../format";
-import { Marked, Notice, Select, useLoaded } from "../parts/common";
+import { cite, Marked, Notice, Select, useLoaded } from "../parts/common";
 import type { About, Hit, IndexInfo } from "../types";
 import { ACCEPTED, upload } from "../upload";
 
@@ -94,7 +94,7 @@ function Search(props: { indexes: IndexInfo[] }) {
               <article key={hit.id} class="passage">
                 <h4>{hit.title || hit.id} <small>{hit.score.toFixed(3)}</small></h4>
                 <p><Marked text={hit.text} start={hit.highlight?.start ?? 0} end={hit.highlight?.end ?? 0} /></p>
-                <code>{hit.id}</code>{hit.page != null && <small> page {hit.page}</small>}
+                <code>{hit.id}</code> <small>{cite("", hit.meta)}</small>
               </article>
             ))}
           </div>
@@ -116,7 +116,8 @@ function Add(props: { names: string[]; onAdded: () => void }) {
     try {
       const target = name.trim() || "documents";
       const done = await upload(target, files, text);
-      setState({ said: `${count(done.added)} passages added to ${target}${done.updated ? `, ${done.updated} updated` : ""}.` });
+      const said = `${count(done.added)} passages added to ${target}${done.updated ? `, ${done.updated} updated` : ""}.`;
+      setState({ said: [said, ...done.problems].join(" ") });
       setFiles([]);
       setText("");
       props.onAdded();

@@ -21,6 +21,9 @@ const TITLES: Record<Tab, string> = {
   story: "Story", context: "Saw and wrote", tokens: "Tokens", time: "Timeline", memory: "Memory", costs: "Costs", events: "Events",
 };
 
+/** Scores beside the question; the others are in the comparison. */
+const SCORES = new Set(["em", "f1", "cem", "judge"]);
+
 /** The address of an episode in the API. */
 export const placeOf = (run: string, id: string): string =>
   `${run === "asked" ? "/api/episodes" : `/api/runs/${encodeURIComponent(run)}/episodes`}/${encodeURIComponent(id)}`;
@@ -105,9 +108,10 @@ function Loaded(props: { run: string; id: string; query: URLSearchParams; episod
           <Chip label="calls">{count(episode.usage?.model_calls)}</Chip>
           <Chip label="searches">{count(episode.usage?.searches)}</Chip>
           {episode.usage?.cost ? <Chip label="cost">{episode.usage.cost.toFixed(4)}</Chip> : null}
-          {Object.entries({ ...episode.scores, ...episode.rewards }).map(([name, value]) => (
+          {Object.entries(episode.scores ?? {}).filter(([name]) => SCORES.has(name)).map(([name, value]) => (
             <Chip key={name} label={name}>{figure(value)}</Chip>
           ))}
+          {episode.rewards?.total != null && <Chip label="reward">{figure(episode.rewards.total)}</Chip>}
           <span class="grow" />
           {over && !props.given && (
             <button class="quiet" onClick={() => void save(`${placeOf(props.run, props.id)}/html`, `trace-${props.id}.html`)}>Save as a file</button>
@@ -205,7 +209,7 @@ function Siblings(props: { run: string; id: string }) {
         <a key={one.id} class="chip" href={link(["runs", props.run, one.id])} aria-current={one.id === props.id ? "page" : undefined} title={one.answer || one.stop_reason}>
           <i>{group.length > 1 ? "" : one.system}</i>
           {one.answer || "no answer"}
-          {one.scores.reward != null ? <b>{figure(one.scores.reward)}</b> : one.scores.em != null && <b>{one.scores.em ? "right" : "wrong"}</b>}
+          {one.rewards.total != null ? <b>{figure(one.rewards.total)}</b> : one.scores.em != null && <b>{one.scores.em ? "right" : "wrong"}</b>}
         </a>
       ))}
       <a class="quiet" href={link(["compare"], { e: together.join(",") })}>Side by side</a>
