@@ -17,7 +17,7 @@ from subquest.engine.torch.model import operations
 from subquest.engine.torch.weights import Weights
 from subquest.errors import DataError, UsageError
 
-from .conftest import byte_tokenizer, greedy, tiny_model
+from .conftest import FAMILIES, byte_tokenizer, greedy, tiny_model
 
 Make = Callable[..., TorchEngine]
 ADAPTED = ("self_attn.q_proj", "self_attn.v_proj", "self_attn.o_proj", "mlp.up_proj", "mlp.down_proj")
@@ -82,10 +82,13 @@ def test_adapter_files(tmp_path: Path) -> None:
         Adapter.from_state({"x": torch.zeros(1)}, scale=1.0)
 
 
-async def test_model_folders(tmp_path: Path) -> None:
-    model = tiny_model("qwen3")
+@pytest.mark.parametrize("family", FAMILIES)
+async def test_model_folders(family: str, tmp_path: Path) -> None:
+    """Weights in several files, as large models have them."""
+    model = tiny_model(family)
     model.generation_config.eos_token_id = [257, 3]
-    model.save_pretrained(tmp_path)
+    model.save_pretrained(tmp_path, max_shard_size="40KB")
+    assert len(list(tmp_path.glob("*.safetensors"))) > 1
     byte_tokenizer().save_pretrained(tmp_path)
     source = load(tmp_path)
     assert set(source.end_ids) == {257, 3}
