@@ -75,6 +75,7 @@ class Checkpoints:
 
 def restore(folder: Path, policy: Policy, optimiser: Optimiser) -> dict[str, Any]:
     """Put a checkpoint's weights and moments in place."""
+    from safetensors import SafetensorError
     from safetensors.torch import load_file
 
     try:
@@ -82,8 +83,10 @@ def restore(folder: Path, policy: Policy, optimiser: Optimiser) -> dict[str, Any
         tensors: dict[str, Tensor] = {}
         for shard in sorted(folder.glob("shard-*.safetensors")):
             tensors.update(load_file(shard))
-    except (OSError, ValueError) as error:
-        raise DataError(f"the checkpoint {folder} cannot be read: {error}") from None
+    except (OSError, ValueError, SafetensorError) as error:
+        raise DataError(
+            f"the checkpoint {folder} cannot be read ({error}); remove it to go on from the one before"
+        ) from None
     optimiser.step_count = int(state["optimiser_steps"])
     with torch.no_grad():
         for name, parameter in policy.trained().items():

@@ -1,0 +1,108 @@
+"""Checkpoints: small files, never half written, enough by themselves for a bare machine."""
+
+import asyncio
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+
+from subquest.errors import DataError
+from subquest.train.checkpoint import Checkpoints, restore
+
+from .test_rl import RECIPE, finish, trainer
+
+WIDTH, INNER, KEYS, LAYERS, RANK = 576, 1536, 192, 30, 16
+"""SmolLM2-135M."""
+
+
+def smollm2_adapter() -> dict[str, torch.nn.Parameter]:
+    sides = {
+        "q_proj": (WIDTH, WIDTH), "k_proj": (WIDTH, KEYS), "v_proj": (WIDTH, KEYS), "o_proj": (WIDTH, WIDTH),
+        "gate_proj": (WIDTH, INNER), "up_proj": (WIDTH, INNER), "down_proj": (INNER, WIDTH),
+    }  # fmt: skip
+    found = {}
+    for layer in range(LAYERS):
+        for name, (into, out) in sides.items():
+            found[f"{layer}.{name}.lora_A"] = torch.nn.Parameter(torch.randn(RANK, into))
+            found[f"{layer}.{name}.lora_B"] = torch.nn.Parameter(torch.randn(out, RANK))
+    return found
+
+
+def test_a_slice_of_smollm2_fits_sixteen_megabytes_a_file_and_sixty_together(tmp_path: Path) -> None:
+    parameters = smollm2_adapter()
+    adam = torch.optim.AdamW(list(parameters.values()), lr=1e-3)
+    for p in parameters.values():
+        p.grad = torch.ones_like(p)
+    adam.step()
+    policy: Any = SimpleNamespace(trained=lambda: parameters)
+    optimiser: Any = SimpleNamespace(adam=adam, step_count=1)
+    folder = Checkpoints(tmp_path).save(7, policy, optimiser, {"position": 3})
+    sizes = [p.stat().st_size for p in folder.iterdir()]
+    assert max(sizes) <= 16_000_000
+    assert sum(sizes) < 60_000_000
+    kept = {name: p.detach().clone() for name, p in parameters.items()}
+    moments = {name: adam.state[p]["exp_avg_sq"].clone() for name, p in parameters.items()}
+    with torch.no_grad():
+        for p in parameters.values():
+            p.zero_()
+            adam.state[p]["exp_avg_sq"].zero_()
+    assert restore(folder, policy, optimiser)["position"] == 3
+    for name, p in parameters.items():
+        assert torch.equal(p, kept[name])
+        assert torch.equal(adam.state[p]["exp_avg_sq"], moments[name])
+
+
+def test_a_run_goes_on_from_recipe_and_checkpoint_alone(tmp_path: Path) -> None:
+    """What a bare machine gets: `recipe.json` and the newest checkpoint; curves go on as if nothing had happened."""
+    unbroken = finish(trainer(tmp_path / "a"))
+    short = trainer(tmp_path / "b")
+
+    async def two_steps() -> None:
+        for _ in range(2):
+            await short.one_step()
+        short.save()
+        await short.engine.close()
+
+    asyncio.run(two_steps())
+    short.run.close()
+    (tmp_path / "c" / "checkpoints").mkdir(parents=True)
+    shutil.copy(tmp_path / "b" / "recipe.json", tmp_path / "c")
+    shutil.copytree(tmp_path / "b" / "checkpoints" / "step-000002", tmp_path / "c" / "checkpoints" / "step-000002")
+    t = trainer(tmp_path / "c")
+    assert t.step == 2
+    resumed = finish(t)
+    for step in (3, 4):
+        for name in ("reward", "gradient_norm", "total", "kl", "entropy", "em"):
+            assert resumed[step][name] == pytest.approx(unbroken[step][name], abs=1e-6), (step, name)
+
+
+def test_old_checkpoints_go_and_half_written_ones_are_not_seen(tmp_path: Path) -> None:
+    t = trainer(tmp_path, replace(RECIPE, keep=2))
+    for t.step in (1, 2, 3):
+        t.save()
+    assert t.run.checkpoints.steps() == [2, 3]
+    half = tmp_path / "checkpoints" / "step-000004.tmp"
+    half.mkdir()
+    (half / "shard-000.safetensors").write_bytes(b"half")
+    asyncio.run(t.engine.close())
+    t.run.close()
+    again = trainer(tmp_path, replace(RECIPE, keep=2))
+    assert again.step == 3
+    assert not half.exists()
+    asyncio.run(again.engine.close())
+    again.run.close()
+
+
+def test_a_damaged_checkpoint_is_named(tmp_path: Path) -> None:
+    t = trainer(tmp_path)
+    t.save()
+    (shard,) = (tmp_path / "checkpoints" / "step-000000").glob("shard-*")
+    shard.write_bytes(shard.read_bytes()[:100])
+    with pytest.raises(DataError, match=r"step-000000 cannot be read.*the one before"):
+        t.run.checkpoints.load_latest(t.policy, t.optimiser)
+    asyncio.run(t.engine.close())
+    t.run.close()
