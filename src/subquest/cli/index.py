@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from ..retrieval.writer import Progress
 
 _SOURCE = "files, folders or patterns: PDF, DOCX, PPTX, XLSX, HTML, Markdown, text, CSV, JSONL, TSV, ZIP, each also .gz"
+_TOLD = 100
+"""Problems that are told one by one."""
 _ENCODER = "give passages vectors too: minilm, st:MODEL (sentence-transformers) or MODEL@URL (/v1/embeddings)"
 
 
@@ -111,9 +113,14 @@ def _ingest(args: argparse.Namespace, index: Index) -> Report:
 
     progress = IngestProgress()
 
+    told = 0
+
     def problem(found: Problem) -> None:
-        progress.clear()
-        print(f"skipped: {printable(str(found))}", file=sys.stderr)
+        nonlocal told
+        told += 1
+        if told <= _TOLD:
+            progress.clear()
+            print(f"skipped: {printable(str(found))}", file=sys.stderr)
 
     try:
         return ingest(
@@ -129,6 +136,8 @@ def _ingest(args: argparse.Namespace, index: Index) -> Report:
         )
     finally:
         progress.clear()
+        if told > _TOLD:
+            print(f"skipped: {told - _TOLD:,} more", file=sys.stderr)
 
 
 def _size(args: argparse.Namespace) -> Size | None:
@@ -160,6 +169,7 @@ def _ingested(args: argparse.Namespace, index: Index, report: Report) -> int:
         "files_unchanged": report.files_unchanged,
         "files_removed": report.files_removed,
         "broken_files": report.broken,
+        "skipped": report.skipped,
         "problems": [found._asdict() for found in report.problems],
         "notes": [found._asdict() for found in report.notes],
         "doubles": report.doubles,
@@ -176,7 +186,7 @@ def _ingested(args: argparse.Namespace, index: Index, report: Report) -> int:
     rate = report.bytes / max(report.seconds, 1e-9)
     words += f"; {report.bytes / 1e6:,.1f} MB in {report.seconds:,.1f} s ({rate / 1e6:,.1f} MB/s)"
     _say(args, result, words)
-    return 1 if report.problems and (args.strict or not len(index)) else 0
+    return 1 if report.skipped and (args.strict or not len(index)) else 0
 
 
 def _build(args: argparse.Namespace) -> int:

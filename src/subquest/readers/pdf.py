@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import io
-import os
 import re
 from collections.abc import Callable, Iterator
 from typing import Any, BinaryIO
@@ -24,7 +22,7 @@ def read_pdf(file: BinaryIO, recognise: Recognise | None = None) -> Iterator[Par
     except ImportError:
         raise MissingDependency("the PDF reader", "web-tools") from None
     try:
-        document = pypdfium2.PdfDocument(_source(file))
+        document = pypdfium2.PdfDocument(file)
     except pypdfium2.PdfiumError as error:
         if "password" in str(error).lower():
             raise DataError("the PDF is encrypted; it can be read after its password is removed") from None
@@ -52,14 +50,3 @@ def _page(pypdfium2: Any, document: Any, number: int, recognise: Recognise | Non
         return recognise(page.render(scale=_DPI / 72).to_pil())
     finally:
         page.close()
-
-
-def _source(file: BinaryIO) -> str | bytes:
-    """The file by a path where it has one, so that pdfium reads only what it needs."""
-    try:
-        path = f"/proc/self/fd/{file.fileno()}"
-        if os.path.exists(path):
-            return path
-    except (io.UnsupportedOperation, AttributeError):
-        pass
-    return file.read()

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-import io
 import os
 import zipfile
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, BinaryIO, cast
 
 from ...errors import DataError, UsageError
-from ...readers import MEDIA, sniff_file
+from ...readers import MEDIA, sniff, sniff_file
 from ...readers.archive import ZipLimits, open_zip
 from ...readers.pool import Job, Pool
 from ...readers.tables import csv_rows, read_csv
@@ -43,8 +42,9 @@ class Contents:
     passages: int = 0
     pages: int = 0
     empty_pages: int = 0
-    wrong: list[str] = field(default_factory=list)
+    wrong: int = 0
     """Lines and members that could not be read."""
+    first_wrong: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ class Reading:
         """The documents of a file. Raises DataError with the reason where it cannot be read."""
         budget = _Budget()
         try:
-            for document in self._read(file, name, name, {}, contents, job, budget):
+            for document in self._read(file, name, {}, contents, job, budget):
                 contents.passages += 1
                 yield document
         except UNPACKING as error:
@@ -82,17 +82,9 @@ class Reading:
             raise DataError(error.strerror or str(error)) from None
 
     def _read(
-        self,
-        file: BinaryIO,
-        name: str,
-        where: str,
-        meta: dict[str, Any],
-        contents: Contents,
-        job: Job | None,
-        budget: _Budget,
+        self, file: BinaryIO, name: str, meta: dict[str, Any], contents: Contents, job: Job | None, budget: _Budget
     ) -> Iterator[Document]:
         kind = "" if job is not None else self.kind(file, name)
-        suffix = suffix_of(name)
         passages = Passages(name, self.size, **meta)
         if job is not None or kind in ISOLATED or kind == "ocr":
             job = job or self.pool.start(file, "image" if kind == "ocr" else kind)
@@ -100,14 +92,8 @@ class Reading:
             contents.pages += passages.pages
             contents.empty_pages += passages.empty_pages
         elif kind == "gzip":
-            unpacked = cast("BinaryIO", Gunzipped(file))
-            if suffix in _STREAMED:
-                yield from self._streamed(unpacked, suffix, name, where, passages, contents)
-            else:
-                with held(unpacked, name) as inner:
-                    if self.kind(inner, name) == "gzip":
-                        raise DataError("compressed more than once")
-                    yield from self._read(inner, name, where, meta, contents, None, budget)
+            with budget.unpacking():
+                yield from self._packed(cast("BinaryIO", Gunzipped(file)), name, meta, contents, budget)
         elif kind == "zip":
             yield from self._members(file, name, meta, contents, budget)
         elif kind == "ole":
@@ -117,27 +103,26 @@ class Reading:
         elif kind == "json":
             yield from passages.of_parts(read_json(file))
         else:
-            yield from self._streamed(file, suffix, name, where, passages, contents)
+            yield from self._streamed(file, name, passages, contents)
 
-    def _streamed(
-        self, file: BinaryIO, suffix: str, name: str, where: str, passages: Passages, contents: Contents
-    ) -> Iterator[Document]:
-        wrong = self._wrong(where, contents)
+    def _streamed(self, file: BinaryIO, name: str, passages: Passages, contents: Contents) -> Iterator[Document]:
+        wrong, suffix = self._wrong(name, contents), suffix_of(name)
         if suffix in ("jsonl", "ndjson"):
-            yield from read_jsonl(file, where, wrong)
+            yield from read_jsonl(file, name, wrong)
         elif suffix in ("tsv", "csv"):
             if is_corpus(file, suffix):
-                yield from read_tsv(file, where, wrong)
+                yield from read_tsv(file, name, wrong)
             else:
                 yield from passages.of_parts(read_csv(file))
         else:
             yield from passages.of_lines(lines(file), markdown=suffix not in _PLAIN)
 
-    def _wrong(self, where: str, contents: Contents) -> Wrong:
+    def _wrong(self, name: str, contents: Contents) -> Wrong:
         def told(error: DataError) -> None:
-            reason = str(error).removeprefix(where).lstrip(", ")
-            contents.wrong.append(reason)
-            self.wrong(where, reason)
+            reason = str(error).removeprefix(name).lstrip(",: ")
+            contents.wrong += 1
+            contents.first_wrong = contents.first_wrong or reason
+            self.wrong(name, reason)
 
         return told
 
@@ -157,7 +142,8 @@ class Reading:
                 own = {**meta, "file": meta.get("file", name)}
                 own["member"] = f"{meta['member']}/{plain}" if "member" in meta else plain
                 try:
-                    yield from self._member(archive, member, inside, own, contents, budget)
+                    with archive.open(member) as stream:
+                        yield from self._packed(cast("BinaryIO", stream), inside, own, contents, budget)
                 except Stopped:
                     raise
                 except UsageError as error:
@@ -165,26 +151,18 @@ class Reading:
                 except (*UNPACKING, zipfile.BadZipFile, RuntimeError, NotImplementedError, OSError) as error:
                     self._wrong(inside, contents)(DataError(f"{inside}: damaged or encrypted: {error}"))
 
-    def _member(
-        self,
-        archive: zipfile.ZipFile,
-        member: zipfile.ZipInfo,
-        name: str,
-        meta: dict[str, Any],
-        contents: Contents,
-        budget: _Budget,
+    def _packed(
+        self, stream: BinaryIO, name: str, meta: dict[str, Any], contents: Contents, budget: _Budget
     ) -> Iterator[Document]:
-        with archive.open(member) as stream:
-            if suffix_of(name) in _STREAMED and not name.lower().endswith(".gz"):
-                head = stream.read(2048)
-                stream.seek(0)
-                if sniff_file(io.BytesIO(head), name) in ("text", "csv"):
-                    passages = Passages(name, self.size, **meta)
-                    file = cast("BinaryIO", stream)
-                    yield from self._streamed(file, suffix_of(name), name, name, passages, contents)
-                    return
-            with held(cast("BinaryIO", stream), os.path.basename(name)) as inner:
-                yield from self._read(inner, name, name, meta, contents, None, budget)
+        """What a compressed stream holds: lines as they come, everything else after it is unpacked into memory."""
+        if suffix_of(name) in _STREAMED:
+            head = stream.read(2048)
+            stream.seek(0)
+            if sniff(head, name.removesuffix(".gz")) in ("text", "csv"):
+                yield from self._streamed(stream, name, Passages(name, self.size, **meta), contents)
+                return
+        with held(stream, os.path.basename(name)) as inner:
+            yield from self._read(inner, name, meta, contents, None, budget)
 
 
 class _Budget:
@@ -193,6 +171,17 @@ class _Budget:
     def __init__(self) -> None:
         self.limits = ZipLimits()
         self.depth = 0
+        self._unpacking = False
+
+    @contextlib.contextmanager
+    def unpacking(self) -> Iterator[None]:
+        if self._unpacking:
+            raise DataError("compressed more than once")
+        self._unpacking = True
+        try:
+            yield
+        finally:
+            self._unpacking = False
 
     @contextlib.contextmanager
     def within(self, archive: zipfile.ZipFile) -> Iterator[None]:

@@ -64,6 +64,8 @@ class Account:
     kept: list[Range] = field(default_factory=list)
     own: list[Range] = field(default_factory=list)
     shared: list[Range] = field(default_factory=list)
+    replaced: list[Range] = field(default_factory=list)
+    """Documents of its former version that newer ones with the same id take the place of."""
     waiting: int = 0
     """Passages that were given to the writer and not yet stored."""
     result: Known | None = None
@@ -134,6 +136,8 @@ class Ledger:
                 _extend(account.kept, [(number, number)])
             elif number != before:
                 _extend(own, [(number, number)])
+                if before and _within(before, account.old):
+                    _extend(account.replaced, [(before, before)])
                 if before >= self._began and len(self.doubles) < 1000:
                     self.doubles.append(identifier)
             elif not _within(number, account.own) and not _within(number, own):
@@ -157,7 +161,7 @@ class Ledger:
         for span in kept:
             rows += [(flag, *part, account.number) for part, flag in _divide(span, before)]
         self._db.executemany("INSERT OR REPLACE INTO origins (shared, first, last, file) VALUES (?, ?, ?, ?)", rows)
-        self._retire(_without(account.old, kept))
+        self._retire(_without(account.old, _merged([*kept, *account.replaced])))
         self._db.execute(
             "UPDATE files SET hash = ?, how = ?, passages = ?, empty_pages = ?, note = ?, wrong = ? WHERE number = ?",
             (*account.result, account.number),

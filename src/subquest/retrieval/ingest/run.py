@@ -26,6 +26,7 @@ from .walk import Found, Walk
 READERS = 1
 """Counts up when readers give other text for the same files, so that these are read again."""
 
+_KEPT = 1000
 OnError = Literal["skip", "stop"]
 
 
@@ -67,6 +68,9 @@ class Report:
     removed: int = 0
     """Passages of former versions and of files that are gone."""
     problems: list[Problem] = field(default_factory=list)
+    """What could not be read (the first thousand)."""
+    skipped: int = 0
+    """How many files, lines and members could not be read."""
     broken: int = 0
     """Files that could not be read, or not to their end."""
     notes: list[Problem] = field(default_factory=list)
@@ -282,7 +286,9 @@ class _Run:
         found = Problem(name, reason)
         if self._stop:
             raise Stopped(f"{name}, {reason}" if reason.startswith("line ") else str(found))
-        self.report.problems.append(found)
+        self.report.skipped += 1
+        if len(self.report.problems) < _KEPT:
+            self.report.problems.append(found)
         if self._problem:
             self._problem(found)
 
@@ -310,7 +316,7 @@ def _wrong(contents: Contents) -> str:
     if contents.pages and contents.pages == contents.empty_pages:
         return f"no text on any of its {contents.pages} pages: a scan; read it with --ocr"
     if contents.wrong:
-        return f"{len(contents.wrong):,} lines or members could not be read, the first: {contents.wrong[0]}"
+        return f"{contents.wrong:,} lines or members could not be read, the first: {contents.first_wrong}"
     return ""
 
 

@@ -1,0 +1,370 @@
+"""Bad input to an ingestion: every file is read, or named with the reason; the rest goes on and nothing is lost."""
+
+from __future__ import annotations
+
+import errno
+import gzip
+import json
+import os
+import resource
+import warnings
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from subquest.errors import SearchError, UsageError
+from subquest.readers import pool
+from subquest.record import Document
+from subquest.retrieval import Index, corpus
+from subquest.retrieval.ingest import Report, ingest, unpack
+
+from ..readers.made import archive, deflated_zeros, docx, pdf, pdf_of_streams, put, xlsx
+
+pytest.importorskip("pypdfium2", reason="ingestion of PDF needs the extra `web-tools`")
+
+
+def taken(tmp_path: Path, *sources: str | Path, **options: object) -> tuple[list[Document], Report]:
+    with Index.build(tmp_path / "i.sq", []) as index:
+        report = ingest(index, sources, **options)  # type: ignore[arg-type]
+        assert index.verify() == []
+        return list(index.documents()), report
+
+
+def reasons(report: Report) -> dict[str, str]:
+    return {problem.name.removeprefix("docs/"): problem.reason for problem in report.problems}
+
+
+def test_each_broken_file_has_its_reason_and_the_good_ones_are_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pool, "MEMORY", 400 << 20)
+    docs = put(
+        tmp_path / "docs",
+        {
+            "bomb.pdf": pdf_of_streams([deflated_zeros(600)], filters="/Filter /FlateDecode"),
+            "bomb.docx": archive({"word/document.xml": bytes(30 << 20)}),
+            "bomb.xlsx": archive({"xl/workbook.xml": bytes(30 << 20)}),
+            "bomb.zip": archive({"a.txt": bytes(30 << 20)}),
+            "broken.docx": b"PK\x03\x04 not an archive",
+            "broken.pdf": b"%PDF-1.7\nrubbish",
+            "broken.xlsx": xlsx({"S": [["a"]]})[:2000],
+            "broken.jsonl.gz": gzip.compress(b'{"id": "1", "text": "kept"}\n' + os.urandom(5000).hex().encode())[
+                :-2000
+            ],
+            "locked.pdf": pdf("secret", encrypted=True),
+            "old.doc": b"",
+            "old.docx": b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(600),
+            "scan.pdf": pdf_of_streams([b"", b""]),
+            "half.pdf": pdf_of_streams([b"BT /F1 9 Tf 9 9 Td (Words.) Tj ET", b""]),
+            "binary.txt": b"\x00\x01\x02" * 100,
+            "picture.txt": b"\x89PNG\r\n\x1a\n",
+            "twice.txt.gz": gzip.compress(gzip.compress(b"inner")),
+            "good.pdf": pdf("A good page."),
+            "good.docx": docx("A good paragraph."),
+            "good.txt": "A good line.",
+        },
+    )
+    found, report = taken(tmp_path, docs)
+    assert {document.text for document in found} == {
+        "A good page.",
+        "A good paragraph.",
+        "A good line.",
+        "Words.",
+        "kept",
+    }
+    expected = {
+        "bomb.pdf": "crashed",
+        "bomb.docx": "grows more than 200 times",
+        "bomb.xlsx": "grows more than 200 times",
+        "bomb.zip": "grows more than 200 times",
+        "broken.docx": "damaged ZIP archive",
+        "broken.pdf": "damaged pdf",
+        "broken.xlsx": "damaged ZIP archive",
+        "broken.jsonl.gz": "damaged: Compressed file ended",
+        "locked.pdf": "encrypted",
+        "old.docx": "old Office file or an encrypted one",
+        "scan.pdf": "a scan; read it with --ocr",
+        "binary.txt": "binary",
+        "picture.txt": "image",
+        "twice.txt.gz": "more than once",
+    }
+    told = reasons(report)
+    assert told.keys() == expected.keys()
+    for name, words in expected.items():
+        assert words in told[name], name
+    assert [str(note) for note in report.notes] == ["docs/half.pdf: no text on 1 of 2 pages"]
+    assert report.passed_over == {".doc": 1}
+
+
+def test_a_broken_file_keeps_what_it_had(tmp_path: Path) -> None:
+    docs = put(tmp_path / "docs", {"a.pdf": pdf("First.", "Second."), "c.jsonl": '{"id": "1", "text": "one"}\n'})
+    found, _ = taken(tmp_path, docs)
+    (docs / "a.pdf").write_bytes(b"%PDF-1.4 oh no")
+    again, report = taken(tmp_path, docs)
+    assert again == found
+    assert reasons(report).keys() == {"a.pdf"}
+    (docs / "a.pdf").write_bytes(pdf("Only."))
+    mended, report = taken(tmp_path, docs)
+    assert ({document.text for document in mended}, report.removed) == ({"Only.", "one"}, 1)
+
+
+def test_a_gigantic_line_is_cut_or_named_in_bounded_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(corpus, "MAX_LINE", 1 << 20)
+    line = json.dumps({"id": "big", "text": "x" * (2 << 20)})
+    docs = put(
+        tmp_path / "docs",
+        {"a.txt": b"y" * (3 << 20), "b.jsonl": f'{line}\n{{"id": "after", "text": "the giant"}}\n'},
+    )
+    found, report = taken(tmp_path, docs)
+    assert "".join(d.text for d in found if d.id.startswith("docs/a.txt")) == "y" * (3 << 20)
+    assert [d.id for d in found if not d.id.startswith("docs/a.txt")] == ["after"]
+    assert reasons(report) == {"b.jsonl": "line 1: longer than 1,048,576 bytes"}
+
+
+@pytest.mark.slow
+def test_two_gigabytes_of_one_line(tmp_path: Path) -> None:
+    """A hole in a file takes no room on the disk."""
+    for name, begin in (("hole.txt", b""), ("hole.jsonl", b"[" * 4096)):
+        with open(tmp_path / name, "wb") as file:
+            file.write(begin)
+            file.truncate(2 << 30)
+    child = os.fork()
+    if child == 0:
+        try:
+            resource.setrlimit(resource.RLIMIT_AS, (1 << 30, 1 << 30))
+            _, report = taken(tmp_path, tmp_path / "hole.txt", tmp_path / "hole.jsonl")
+            problems = [problem.reason for problem in report.problems]
+            os._exit(0 if "binary" in problems[0] and "line 1: longer than" in problems[1] else 1)
+        except BaseException:
+            os._exit(2)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+def test_invalid_text_and_empty_documents(tmp_path: Path) -> None:
+    docs = put(
+        tmp_path / "docs",
+        {
+            "latin.txt": "Grüße aus Köln".encode("latin-1"),
+            "mixed.jsonl": b'{"id": "1", "text": "caf\xe9 and \xc3\xa9"}\n',
+            "utf16.txt": "Ωmega".encode("utf-16"),
+            "empty.txt": b"",
+            "blank.md": b"\n\n  \n",
+            "empty.jsonl": b"",
+            "no-text.jsonl": '{"id": "2", "text": ""}\n',
+            "null.jsonl": '{"id": null, "text": "x"}\n',
+            "surrogate.jsonl": '{"id": "3", "text": "lone \\ud800 sign"}\n',
+        },
+    )
+    found, report = taken(tmp_path, docs)
+    assert {d.id: d.text for d in found} == {
+        "docs/latin.txt#1": "Grüße aus Köln",
+        "1": "café and é",
+        "docs/utf16.txt#1": "Ωmega",
+        "2": "",
+        "3": "lone ? sign",
+    }
+    assert reasons(report) == {"null.jsonl": "line 1: the document has no id"}
+    assert sorted(note.name for note in report.notes) == ["docs/blank.md", "docs/empty.jsonl", "docs/empty.txt"]
+
+
+def test_ids_given_twice_are_told_and_the_last_stands(tmp_path: Path) -> None:
+    docs = put(
+        tmp_path / "docs",
+        {
+            "a.jsonl": '{"id": "x", "text": "first"}\n{"id": "y", "text": "one"}\n{"id": "y", "text": "two"}\n',
+            "b.jsonl": '{"id": "x", "text": "second"}\n',
+        },
+    )
+    found, report = taken(tmp_path, docs)
+    assert {d.id: d.text for d in found} == {"x": "second", "y": "two"}
+    assert sorted(report.doubles) == ["x", "y"]
+
+
+def test_loops_pipes_and_links_to_nowhere(tmp_path: Path) -> None:
+    docs = put(tmp_path / "docs", {"a.txt": "Here.", "sub/b.txt": "There."})
+    os.symlink(docs, docs / "sub" / "loop")
+    os.symlink("self.txt", docs / "self.txt")
+    os.symlink("/nowhere/at/all.txt", docs / "gone.txt")
+    os.symlink(docs / "a.txt", docs / "link.txt")
+    os.mkfifo(docs / "pipe.txt")
+    os.symlink("/dev/zero", docs / "zero.txt")
+    found, report = taken(tmp_path, docs)
+    assert {d.id for d in found} == {"docs/a.txt#1", "docs/link.txt#1", "docs/sub/b.txt#1"}
+    assert reasons(report) == {
+        "gone.txt": "a link to nowhere",
+        "pipe.txt": "a pipe",
+        "self.txt": "Too many levels of symbolic links",
+        "zero.txt": "a device",
+    }
+    assert report.passed_over == {"links to folders": 1}
+    with pytest.raises(UsageError, match="a pipe"):
+        taken(tmp_path, docs / "pipe.txt")
+
+
+def test_what_may_not_be_read_is_named(tmp_path: Path) -> None:
+    """As a user without rights, in a process of its own."""
+    if os.geteuid() != 0:
+        pytest.skip("only root can become another user")
+    docs = put(tmp_path / "docs", {"a.txt": "Here.", "closed.txt": "No.", "vault/b.txt": "No."})
+    os.chmod(docs / "closed.txt", 0)
+    os.chmod(docs / "vault", 0)
+    place = tmp_path / "work"
+    place.mkdir()
+    os.chown(place, 65534, 65534)
+    for folder in (tmp_path, *list(tmp_path.parents)[:3]):
+        os.chmod(folder, 0o755)
+    child = os.fork()
+    if child == 0:
+        try:
+            os.setgid(65534)
+            os.setuid(65534)
+            found, report = taken(place, docs, prune=True)
+            right = [d.text for d in found] == ["Here."] and reasons(report) == {
+                "closed.txt": "Permission denied",
+                "vault": "the folder cannot be searched: Permission denied",
+            }
+            os._exit(0 if right else 1)
+        except BaseException:
+            os._exit(2)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+def test_a_folder_that_cannot_be_searched_is_not_taken_for_empty(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    docs = put(tmp_path / "docs", {"a.txt": "Here.", "vault/b.txt": "Kept."})
+    taken(tmp_path, docs)
+    scandir = os.scandir
+
+    def refuse(path: str) -> object:
+        if str(path).endswith("vault"):
+            raise PermissionError(errno.EACCES, "Permission denied")
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", refuse)
+    found, report = taken(tmp_path, docs, prune=True)
+    assert [d.text for d in found] == ["Here.", "Kept."]
+    assert report.files_removed == []
+
+
+def test_very_deep_folders_and_strange_names(tmp_path: Path) -> None:
+    deep = tmp_path / "docs"
+    deep.mkdir()
+    (deep / "top.txt").write_text("Top.")
+    strange = os.fsencode(deep) + b"/caf\xe9 \n\x1b[31m.txt"
+    Path(os.fsdecode(strange)).write_text("Strange.")
+    here = os.getcwd()
+    try:
+        os.chdir(deep)
+        for _ in range(45):  # a path can have 4,096 bytes
+            os.mkdir("f" * 100)
+            os.chdir("f" * 100)
+        Path("lost.txt").write_text("Too deep.")
+    finally:
+        os.chdir(here)
+    found, report = taken(tmp_path, deep)
+    assert sorted(d.text for d in found) == ["Strange.", "Top."]
+    assert any("cannot be searched: File name too long" in reason for reason in reasons(report).values())
+    assert "docs/caf\\xe9 \n\x1b[31m.txt#1" in {d.id for d in found}
+
+
+def test_archives_within_limits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    nested = archive({"in.txt": "Deep down."})
+    for _ in range(4):
+        nested = archive({"n.zip": nested})
+    docs = put(
+        tmp_path / "docs",
+        {
+            "nested.zip": nested,
+            "two.zip": archive({"sub/a.txt": "One.", ".DS_Store": "x", "__MACOSX/a.txt": "x", "d/": ""}),
+            "bad.zip": archive({"ok.txt": "Fine.", "broken.pdf": b"%PDF-1.4 no"}),
+        },
+    )
+    with zipfile.ZipFile(docs / "same.zip", "w") as same, warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # about the name that stands twice, which is meant
+        same.writestr("a.txt", "First.")
+        same.writestr("a.txt", "Second.")
+    data = bytearray(archive({"a.txt": "Stored badly, its sum is wrong."}))
+    data[45] ^= 1
+    (docs / "sum.zip").write_bytes(data)
+    found, report = taken(tmp_path, docs)
+    assert {d.text for d in found} == {"One.", "Fine.", "First.", "Second."}
+    told = reasons(report)
+    assert "depth of 3" in told["nested.zip/n.zip/n.zip/n.zip"]
+    assert "damaged pdf" in told["bad.zip/broken.pdf"]
+    assert "damaged" in told["sum.zip/a.txt"]
+
+
+def test_a_compressed_file_may_not_grow_without_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(unpack, "FREE", 1 << 20)
+    docs = put(
+        tmp_path / "docs", {"a.txt.gz": gzip.compress(b"zebrafish " * (2 << 20)), "b.txt.gz": gzip.compress(b"Fine.")}
+    )
+    found, report = taken(tmp_path, docs)
+    assert "grows more than 200 times" in reasons(report)["a.txt.gz"]
+    assert "Fine." in {d.text for d in found}
+    monkeypatch.setattr(unpack, "HELD", 1000)
+    put(docs, {"c.pdf.gz": gzip.compress(os.urandom(2000))})
+    assert "larger than 1,000 bytes" in reasons(taken(tmp_path, docs)[1])["c.pdf.gz"]
+
+
+@pytest.mark.parametrize("kilobytes", [200, 500, 900])
+def test_a_full_disk_loses_nothing(tmp_path: Path, kilobytes: int) -> None:
+    """Really full for the writer: no file may grow beyond a limit that falls into the store, its log or a segment."""
+    words = [f"w{n * 7919 % 100_003}" for n in range(60_000)]
+    docs = put(
+        tmp_path / "docs",
+        {f"{n}.txt": " ".join(words[n * 3000 : (n + 1) * 3000]) for n in range(20)},
+    )
+    with Index.build(tmp_path / "i.sq", [Document("before", "", "apple")]):
+        pass
+    child = os.fork()
+    if child == 0:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (kilobytes * 1000, kilobytes * 1000))
+        try:
+            with Index.open(tmp_path / "i.sq") as index:
+                ingest(index, [docs], told=lambda state: None)
+            os._exit(1)
+        except SearchError:
+            os._exit(0)
+        except BaseException:
+            os._exit(2)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    with Index.open(tmp_path / "i.sq") as index:
+        assert index.verify() == []
+        assert [hit.document.id for hit in index.search("apple")] == ["before"]
+    found, report = taken(tmp_path, docs)
+    with Index.build(tmp_path / "fresh.sq", [Document("before", "", "apple")]) as fresh:
+        ingest(fresh, [docs])
+        assert sorted(found, key=lambda d: d.id) == sorted(fresh.documents(), key=lambda d: d.id)
+    assert report.problems == []
+
+
+def test_a_worker_that_cannot_be_had_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The libraries are not installed: each file says which extra is missing, text is read all the same."""
+    monkeypatch.setenv("PYTHONPATH", str(put(tmp_path / "none", {"pypdfium2.py": "raise ImportError('not here')"})))
+    docs = put(tmp_path / "docs", {"a.pdf": pdf("x"), "b.txt": "Text."})
+    found, report = taken(tmp_path, docs)
+    assert [d.text for d in found] == ["Text."]
+    assert "pip install 'subquest[web-tools]'" in reasons(report)["a.pdf"]
+
+
+@pytest.mark.slow
+def test_scans_are_read_when_asked(tmp_path: Path) -> None:
+    pytest.importorskip("rapidocr", reason="OCR needs the extra `media`")
+    image = pytest.importorskip("PIL.Image", reason="pictures need the extra `media`")
+    from PIL import ImageDraw, ImageFont
+
+    picture = image.new("RGB", (900, 300), "white")
+    ImageDraw.Draw(picture).text((40, 100), "The gate is 412 feet long", fill="black", font=ImageFont.load_default(48))
+    docs = tmp_path / "docs"
+    docs.mkdir()
+    picture.save(docs / "scan.pdf")
+    picture.save(docs / "sign.png")
+    found, report = taken(tmp_path, docs)
+    assert (found, "a scan" in reasons(report)["scan.pdf"]) == ([], True)
+    found, report = taken(tmp_path, docs, ocr=True)
+    assert {d.id: "412" in d.text for d in found} == {"docs/scan.pdf#1": True, "docs/sign.png#1": True}
+    assert report.problems == []
+    assert taken(tmp_path, docs, ocr=True)[1].files_unchanged == 2
