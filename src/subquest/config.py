@@ -38,7 +38,7 @@ PREFIX = "SUBQUEST_"
 class SearchConfig:
     k: int | None = None
     """Documents a search."""
-    mode: Literal["bm25", "dense", "hybrid"] | None = None
+    mode: Literal["bm25", "dense", "hybrid", "linked"] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +81,35 @@ class CacheConfig:
 
 
 @dataclass(frozen=True, slots=True)
+class ToolsConfig:
+    """What systems with tools may reach and use; explained in `tools.options` and docs/tools.md."""
+
+    web: str | None = None
+    """searxng:URL, serper, tavily, brave or none; default: the one that the environment names."""
+    record: str | None = None
+    """File in which answers of the web search are kept, or, without one, from which they are taken."""
+    allow_hosts: tuple[str, ...] | None = None
+    """Hosts and networks of your own that pages may be fetched from."""
+    ca: str | None = None
+    """PEM file with certificates to trust beside the public ones."""
+    egress: Literal["private", "public", "adaptive"] | None = None
+    robots: bool | None = None
+    """Whether robots.txt is respected."""
+    page_mb: int | None = None
+    page_seconds: float | None = None
+    page_delay: float | None = None
+    """Seconds between two requests to one public host."""
+    sandbox_url: str | None = None
+    """A remote /execute server in the place of the local sandbox."""
+    code_seconds: float | None = None
+    code_memory_mb: int | None = None
+    code_disk_mb: int | None = None
+    code_processes: int | None = None
+    code_fetches: int | None = None
+    """Pages and files that code of one task may fetch."""
+
+
+@dataclass(frozen=True, slots=True)
 class Config:
     """All settings; None where nobody has set one."""
 
@@ -101,6 +130,7 @@ class Config:
     sampling: SamplingConfig = field(default_factory=SamplingConfig)
     engine: EngineConfig = field(default_factory=EngineConfig)
     cache: CacheConfig = field(default_factory=CacheConfig)
+    tools: ToolsConfig = field(default_factory=ToolsConfig)
     sources: Mapping[str, str] = field(default_factory=dict)
     """Where each setting came from, by dotted key; settings that nobody set are not in it."""
 
@@ -134,6 +164,7 @@ def load_config(
         "sampling": SamplingConfig,
         "engine": EngineConfig,
         "cache": CacheConfig,
+        "tools": ToolsConfig,
     }
     built = {name: kinds[name](**values) for name, values in sections.items()}
     return Config(**top, **built, sources={key: entry.source for key, entry in given.items()})
@@ -164,10 +195,11 @@ def _keys(cls: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
 
 KEYS: Mapping[str, Any] = dict(_keys(Config))
 """Every setting by its dotted key, with the type of its value."""
-PATHS = ("index", "prompts", "runs", "prices", "engine.adapter", "cache.path")
+PATHS = ("index", "prompts", "runs", "prices", "engine.adapter", "cache.path", "tools.record", "tools.ca")
 _FROM_ONE = (
     *("search.k", "sampling.max_tokens", "limits.turns", "limits.calls", "limits.tokens", "engine.concurrency"),
     *("engine.requests_per_minute", "engine.tokens_per_minute", "engine.context", "engine.threads"),
+    *("tools.page_mb", "tools.code_memory_mb", "tools.code_disk_mb", "tools.code_processes"),
 )
 _LEAST = dict.fromkeys(_FROM_ONE, 1)
 
@@ -231,6 +263,8 @@ def _checked(key: str, given: _Given) -> Any:
             choices = typing.get_args(option)
         elif option is not type(None):
             kind = option
+    if typing.get_origin(kind) is tuple:
+        return _texts(key, given)
     value = _read(given.value, kind) if given.text else given.value
     if kind is float and type(value) is int:
         value = float(value)
@@ -244,6 +278,14 @@ def _checked(key: str, given: _Given) -> Any:
     if key == "sampling.top_p" and not 0 < value <= 1:
         raise ConfigError(f"{given.source}: {key} must be above 0 and at most 1, not {value}")
     return value
+
+
+def _texts(key: str, given: _Given) -> tuple[str, ...]:
+    """A list of texts; in a variable they are separated by commas."""
+    values = given.value.split(",") if isinstance(given.value, str) else given.value
+    if not isinstance(values, list | tuple) or not all(isinstance(value, str) for value in values):
+        raise ConfigError(f"{given.source}: {key} must be a list of strings, not {given.value!r}")
+    return tuple(value.strip() for value in values if value.strip())
 
 
 def _read(text: str, kind: Any) -> Any:

@@ -85,3 +85,73 @@ def test_wrong_settings_are_wrong_usage(tmp_path, monkeypatch, capsys, option):
     ask = ["ask", "q", "--system", "hira", "--model", "scripted:script.jsonl", "--set", option]
     assert main(ask) == 2
     assert option.partition("=")[2] in capsys.readouterr().err
+
+
+def test_tools_are_configured_in_the_settings_file(tmp_path, monkeypatch, capsys):
+    """Search, allow-list, cache and scope from subquest.toml: the second run asks the site nothing."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("SEARXNG_URL", "SUBQUEST_ALLOW_HOSTS"):
+        monkeypatch.delenv(name, raising=False)
+    script = lines(
+        ("agent", "<|begin_search_query|>gauge log<|end_search_query|>"),
+        ("agent", "<|begin_click_link|>1<|end_click_link|>"),
+        ("agent", "\\boxed{7.31 m}"),
+    )
+    (tmp_path / "script.jsonl").write_text(script)
+    ask = ["ask", "How high?", "--system", "react-tools", "--model", "scripted:script.jsonl", "--json"]
+    with serve() as site:
+        host = site.url.removeprefix("http://")
+        (tmp_path / "subquest.toml").write_text(
+            f'[tools]\nweb = "searxng:{site.url}"\nallow_hosts = ["{host}"]\nrobots = false\nrecord = "kept.jsonl"\n'
+            '[cache]\nenabled = true\npath = "calls.sqlite"\n'
+        )
+        assert main(ask) == 0
+        first = list(site.asked)
+        assert len(first) == 2
+        assert main(ask) == 0
+        assert site.asked == first
+        assert main([*ask, "--no-cache", "--egress", "private"]) == 0
+        assert site.asked == first
+    shown = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [e["answer"] for e in shown] == ["7.31 m"] * 3
+    assert [bool(e["errors"]) for e in shown] == [False, False, True]
+    assert "egress scope is private" in shown[2]["errors"][0]["message"]
+    assert json.loads((tmp_path / "kept.jsonl").read_text())["query"] == "gauge log"
+
+
+@pytest.mark.parametrize(
+    ("tools", "message"),
+    [
+        ('web = "altavista"', "choose searxng:URL"),
+        ('web = "searxng"', "searxng:http://"),
+        ('web = "serper"', "SERPER_API_KEY"),
+        ('allow_hosts = "a b"\nalow_hosts = 1', "did you mean 'tools.allow_hosts'"),
+        ("allow_hosts = [1]", "a list of strings"),
+        ('egress = "open"', "private, public, adaptive"),
+        ("code_memory_mb = 0", "at least 1"),
+        ('ca = "nowhere.pem"', "nowhere.pem"),
+    ],
+)
+def test_a_wrong_tools_section_is_named(tmp_path, monkeypatch, capsys, tools, message):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("SERPER_API_KEY", raising=False)
+    (tmp_path / "script.jsonl").write_text(lines(("agent", "\\boxed{1}")))
+    (tmp_path / "subquest.toml").write_text(f"[tools]\n{tools}\n")
+    assert main(["ask", "q", "--system", "react-tools", "--model", "scripted:script.jsonl"]) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_a_file_is_attached_by_a_flag(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "note.md").write_text("The key is 7.")
+    (tmp_path / "script.jsonl").write_text(
+        lines(("agent", "<|begin_read_file|>note.md<|end_read_file|>"), ("agent", "\\boxed{7}"))
+    )
+    ask = ["ask", "What is the key?", "--model", "scripted:script.jsonl", "--json"]
+    assert main([*ask, "--system", "react-tools", "--file", "note.md"]) == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert shown["answer"] == "7"
+    assert shown["evidence"][0]["quote"] == "The key is 7."
+    assert main([*ask, "--system", "react-tools", "--file", "none.md"]) == 2
+    assert main([*ask, "--system", "coda", "--file", "note.md"]) == 2
+    assert "needs a system with tools" in capsys.readouterr().err

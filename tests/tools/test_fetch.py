@@ -91,9 +91,19 @@ REFUSED = [
     "http://mapped.example/",
     "http://cgnat.example/",
     "http://127.0.0.1.\t/",
+    *("http://[::127.0.0.1]/", "http://[::ffff:0:127.0.0.1]/", "http://[::ffff:169.254.169.254]/"),
+    *("http://[64:ff9b:1::7f00:1]/", "http://[2001:0:7f00:1::]/", "http://[fec0::1]/", "http://[ff02::1]/"),
+    *("http://[2001:db8::1]/", "http://[100::1]/", "http://[fd00:ec2::254]/", "http://[0:0:0:0:0:ffff:7f00:1]/"),
+    *("http://192.0.2.1/", "http://198.18.0.1/", "http://192.88.99.1/", "http://240.0.0.1/", "http://0.1.2.3/"),
+    *("http://168.63.129.16/metadata", "http://169.254.169.254./", "http://metadata.example/", "http://LOCALHOST/"),
+    *("http://localhost./", "http://017700000001/", "http://127。0。0。1/", "http:///127.0.0.1/", "https://127.0.0.1/"),
+    *("http://93.184.216.34@127.0.0.1/", "http://127.0.0.1\\@93.184.216.34/", "http://127.0.0.1%2f@93.184.216.34/"),
+    *("http://93.184.216.34:25/", "http://93.184.216.34:6379/", "ws://93.184.216.34/", "jar:http://x!/"),
 ]
 NAMES = {
     "localhost": ["127.0.0.1"],
+    "localhost.": ["127.0.0.1"],
+    "metadata.example": ["169.254.169.254"],
     "0x7f000001": ["127.0.0.1"],
     "inner.example": ["10.1.2.3"],
     "mixed.example": ["93.184.216.34", "127.0.0.1"],
@@ -211,3 +221,125 @@ async def test_public_hosts_get_a_pause_between_requests(monkeypatch):
 def test_a_wrong_network_in_the_allow_list_is_named():
     with pytest.raises(UsageError, match=r"10\.0\.0\.0/99"):
         Fetcher(allow=["10.0.0.0/99"])
+
+
+async def test_a_name_that_changes_its_address_is_never_followed_inside(monkeypatch):
+    """DNS rebinding: the address that was checked is the one that is connected to, whatever the name says next."""
+    tried, asked = [], []
+
+    def connect(self, address):
+        tried.append(address[0])
+        raise OSError("nobody there")
+
+    def rebinding(host, port, family=0, type=0, proto=0, flags=0):
+        asked.append(host)
+        address = "93.184.216.34" if len(asked) % 2 else "127.0.0.1"
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (address, port))]
+
+    monkeypatch.setattr(socket.socket, "connect", connect)
+    fetcher = Fetcher(resolver=rebinding, robots=False, limits=QUICK)
+    for _ in range(4):
+        with pytest.raises(ToolError):
+            await fetcher.fetch("http://rebind.example/")
+    await fetcher.close()
+    assert set(tried) == {"93.184.216.34"}
+    assert len(asked) == 4
+
+
+# ---- https
+
+
+@pytest.fixture
+def secure(tmp_path):
+    """A server with a certificate for wiki.intern, signed by an authority of our own."""
+    trustme = pytest.importorskip("trustme", reason="makes the certificates of this test")
+    import http.server
+    import ssl
+    import threading
+
+    authority = trustme.CA()
+    authority.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self):
+            if self.path == "/inside":
+                self.send_response(302)
+                self.send_header("Location", "https://127.0.0.1/")
+                self.end_headers()
+                return
+            self.send_response(200)
+            self.send_header("Content-Length", "6")
+            self.end_headers()
+            self.wfile.write(b"secret")
+
+        def log_message(self, format, *args):
+            pass
+
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.issue_cert("wiki.intern").configure_cert(context)
+    server.socket = context.wrap_socket(server.socket, server_side=True)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield server.server_address[1], str(tmp_path / "ca.pem")
+    server.shutdown()
+    server.server_close()
+
+
+async def test_https_is_checked_against_the_name_and_the_authorities(secure):
+    port, ca = secure
+    names = resolver({"wiki.intern": ["127.0.0.1"], "other.intern": ["127.0.0.1"]})
+    allow = [f"wiki.intern:{port}", f"other.intern:{port}", f"127.0.0.1:{port}"]
+    trusting = Fetcher(allow=allow, robots=False, limits=QUICK, resolver=names, ca=ca)
+    assert (await trusting.fetch(f"https://wiki.intern:{port}/")).content == b"secret"
+    for host in ("other.intern", "127.0.0.1"):  # the certificate names another
+        with pytest.raises(FetchFailed, match=r"(?i)certificate|IP address mismatch"):
+            await trusting.fetch(f"https://{host}:{port}/")
+    with pytest.raises(FetchRefused):
+        await trusting.fetch(f"https://wiki.intern:{port}/inside")
+    await trusting.close()
+    public = Fetcher(allow=allow, robots=False, limits=QUICK, resolver=names)
+    with pytest.raises(FetchFailed, match=r"(?i)certificate"):
+        await public.fetch(f"https://wiki.intern:{port}/")
+    await public.close()
+
+
+async def test_unreadable_certificates_are_named(tmp_path):
+    (tmp_path / "ca.pem").write_text("no certificate")
+    with pytest.raises(UsageError, match="certificates in"):
+        await Fetcher(ca=str(tmp_path / "ca.pem"), robots=False).fetch("https://example.org/")
+
+
+# ---- the cache
+
+
+async def test_pages_come_from_the_cache_and_failures_never_do(site, tmp_path):
+    from subquest.cache import Cache
+
+    cache = Cache(tmp_path / "calls.sqlite")
+
+    def fetcher(**options):
+        allow = [f"127.0.0.1:{site.port}"]
+        return Fetcher(**{"allow": allow, "robots": False, "limits": QUICK, "cache": cache, **options})
+
+    for path in ("/article", "/moved", "/paper"):
+        first = await fetcher().fetch(at(site, path))
+        asked = len(site.asked)
+        again = await fetcher().fetch(at(site, f"{path}#part"))
+        assert (again, len(site.asked)) == (first, asked)
+    for path, status in (("/missing", 404),):
+        for _ in range(2):
+            asked = len(site.asked)
+            assert (await fetcher().fetch(at(site, path))).status == status
+            assert len(site.asked) == asked + 1
+    for path in ("/loop", "/bomb", "/to?http://10.0.0.1/"):
+        for _ in range(2):
+            asked = len(site.asked)
+            with pytest.raises(ToolError):
+                await fetcher().fetch(at(site, path))
+            assert len(site.asked) > asked
+    asked = len(site.asked)
+    with pytest.raises(FetchRefused):  # the allow-list is part of the key
+        await fetcher(allow=[]).fetch(at(site, "/article"))
+    await fetcher(max_age=0.0).fetch(at(site, "/article"))
+    assert len(site.asked) == asked + 1
+    cache.close()

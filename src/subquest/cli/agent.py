@@ -7,14 +7,17 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import functools
 import json
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..errors import UsageError
 
 if TYPE_CHECKING:
+    from ..cache import Cache
     from ..config import Config
     from ..engine import Engine
     from ..record import Hit
@@ -22,6 +25,7 @@ if TYPE_CHECKING:
     from ..retrieval.base import Search
     from ..retrieval.index import Index
     from ..systems.base import System
+    from ..tools.options import ToolOptions
 
 FLAGS = {
     "model": "model",
@@ -30,6 +34,7 @@ FLAGS = {
     "prompts": "prompts",
     "protocol": "protocol",
     "adapter": "engine.adapter",
+    "egress": "tools.egress",
     "k": "search.k",
     "mode": "search.mode",
     "temperature": "sampling.temperature",
@@ -57,7 +62,7 @@ def add_agent_options(parser: argparse.ArgumentParser) -> None:
     )
     agent.add_argument("--index", metavar="PATH", help="what to search: an index folder or a search server's URL")
     agent.add_argument("-k", type=int, metavar="N", help="documents a search")
-    agent.add_argument("--mode", choices=("bm25", "dense", "hybrid"), help="how to search the index")
+    agent.add_argument("--mode", choices=("bm25", "dense", "hybrid", "linked"), help="how to search the index")
     agent.add_argument("--preset", default="", metavar="NAME", help="a named variant of the system")
     agent.add_argument("--depth", type=int, metavar="N", help="levels of sub-tasks (CoDA)")
     agent.add_argument("--no-refine", action="store_true", help="executors do not distil documents (CoDA)")
@@ -65,6 +70,9 @@ def add_agent_options(parser: argparse.ArgumentParser) -> None:
     agent.add_argument("--abstain", action="store_true", help="allow the answer unknown")
     agent.add_argument(
         "--set", action="append", default=[], metavar="KEY=VALUE", help="any other setting of the system"
+    )
+    agent.add_argument(
+        "--egress", choices=("private", "public", "adaptive"), help="what may leave the machine (systems with tools)"
     )
     agent.add_argument("--prompts", metavar="FOLDER", help="prompt files that replace the system's own")
     agent.add_argument("--protocol", choices=("tags", "tools"), help="act by tags, or by an endpoint's tool calls")
@@ -118,6 +126,14 @@ def build(
     known = {f.name for f in fields(system.Settings)}
     if config.search.k is not None and "k" in known:
         settings.setdefault("k", config.search.k)
+    more: dict[str, Any] = {}
+    if system.uses_tools:
+        for name in ("egress", "robots", "code_seconds"):
+            if (value := getattr(config.tools, name)) is not None:
+                settings.setdefault(name, value)
+        more = {"tools": tool_options(config), "cache": _cache(config) if not args.no_cache else None}
+    elif getattr(args, "file", None):
+        raise UsageError(f"--file needs a system with tools, such as hira or react-tools; {system.name} has none")
     own = roles_from(args)
     sampling = config.sampling.over(system.sampling)
     samplings = {"": sampling, **{role: replace(sampling, **given.sampling) for role, given in own.items()}}
@@ -133,8 +149,58 @@ def build(
         prompts=config.prompts,
         preset=args.preset,
         abstain=args.abstain,
+        **more,
         **settings,
     )
+
+
+def tool_options(config: Config) -> ToolOptions:
+    """What `[tools]` says, over the environment and the defaults."""
+    from dataclasses import replace
+
+    from ..tools.options import ToolOptions
+
+    given, options = config.tools, ToolOptions.from_environment()
+    if given.ca and not Path(given.ca).is_file():
+        raise UsageError(f"tools.ca: there is no file {given.ca}")
+    pages = {
+        "bytes": given.page_mb and given.page_mb << 20,
+        "seconds": given.page_seconds,
+        "delay": given.page_delay,
+    }
+    code = {
+        "memory": given.code_memory_mb and given.code_memory_mb << 20,
+        "disk": given.code_disk_mb and given.code_disk_mb << 20,
+        "processes": given.code_processes,
+        "fetches": given.code_fetches,
+    }
+    return replace(
+        options,
+        web=given.web or "",
+        record=given.record or "",
+        ca=given.ca or "",
+        allow_hosts=options.allow_hosts if given.allow_hosts is None else given.allow_hosts,
+        sandbox_url=given.sandbox_url or options.sandbox_url,
+        pages=replace(options.pages, **{k: v for k, v in pages.items() if v is not None}),  # type: ignore[arg-type]
+        code=replace(options.code, **{k: v for k, v in code.items() if v is not None}),
+    )
+
+
+def _cache(config: Config) -> Cache | None:
+    """The on-disk cache of calls, where it is switched on."""
+    if not config.cache.enabled:
+        return None
+    from ..models import cache_folder
+
+    return _opened(str(config.cache.path or cache_folder() / "calls.sqlite"))
+
+
+@functools.cache
+def _opened(path: str) -> Cache:
+    """One cache a file; after it was closed it opens again by itself."""
+    from ..cache import Cache
+
+    return Cache(path)
 
 
 class RoleOptions(NamedTuple):
@@ -175,12 +241,22 @@ def settings_from(args: argparse.Namespace) -> dict[str, Any]:
         settings["refine"] = False
     if args.parallel:
         settings["parallel"] = True
+    if files := getattr(args, "file", None):
+        settings["files"] = ",".join(map(_attached, files))
     for pair in args.set:
         key, equals, value = pair.partition("=")
         if not equals:
             raise UsageError(f"--set {pair!r}: write KEY=VALUE")
         settings[key.strip()] = _value(value)
     return settings
+
+
+def _attached(place: str) -> str:
+    if not Path(place).expanduser().is_file():
+        raise UsageError(f"--file {place}: there is no such file")
+    if "," in place:
+        raise UsageError(f"--file {place}: rename the file, its name must not hold a comma")
+    return place
 
 
 def _value(text: str) -> Any:
@@ -205,15 +281,16 @@ async def resources(config: Config, *, cache: bool = True) -> AsyncIterator[tupl
     resolved = resolve(config.model or "embedded", options)
     engines: dict[str, Engine] = dict(resolved) if isinstance(resolved, Mapping) else {"": resolved}
     owned = list({id(e): e for e in engines.values()}.values())
-    search = open_search(config.index, config.search.mode) if config.index else None
-    store = None
-    if cache and config.cache.enabled:
-        from ..cache import Cache, CachedEngine, CachedSearch
-        from ..models import cache_folder
+    search = _search(config)
+    store = _cache(config) if cache else None
+    if store is not None:
+        from ..cache import CachedEngine, CachedSearch
+        from ..tools.options import DAY
+        from ..tools.websearch import is_web
 
-        store = Cache(config.cache.path or cache_folder() / "calls.sqlite")
         engines = {role: CachedEngine(engine, store) for role, engine in engines.items()}
-        search = CachedSearch(search, store) if search is not None else None
+        if search is not None:
+            search = CachedSearch(search, store, max_age=DAY if is_web(search) else None)
     try:
         with exporting():
             yield engines, search
@@ -222,6 +299,18 @@ async def resources(config: Config, *, cache: bool = True) -> AsyncIterator[tupl
             await engine.close()
         if store is not None:
             store.close()
+
+
+def _search(config: Config) -> Search | None:
+    if config.index != "web://":
+        return open_search(config.index, config.search.mode) if config.index else None
+    web = tool_options(config).search()
+    if web is None:
+        raise UsageError(f"--index web:// needs a web search: {NO_WEB}")
+    return web
+
+
+NO_WEB = "set tools.web, SEARXNG_URL, SERPER_API_KEY, TAVILY_API_KEY or BRAVE_API_KEY"
 
 
 def open_search(place: str, mode: str | None = None) -> Search:
@@ -244,7 +333,7 @@ def open_search(place: str, mode: str | None = None) -> Search:
 
         web = from_environment()
         if web is None:
-            raise UsageError("--index web:// needs SEARXNG_URL, SERPER_API_KEY, TAVILY_API_KEY or BRAVE_API_KEY")
+            raise UsageError(f"web:// needs a web search: {NO_WEB}")
         return web
     from ..retrieval.places import is_backend, open_place
 

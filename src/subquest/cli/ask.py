@@ -16,6 +16,9 @@ from .agent import add_agent_options, agent_from
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("question", help="the question, or - to read it from standard input")
     add_agent_options(parser)
+    parser.add_argument(
+        "--file", action="append", default=[], metavar="FILE", help="attach a file to the question (systems with tools)"
+    )
     parser.add_argument("--seed", type=int, help="seed for sampling")
     output = parser.add_argument_group("output")
     shape = output.add_mutually_exclusive_group()

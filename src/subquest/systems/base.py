@@ -59,6 +59,8 @@ class System(Generic[S]):
     """Named variants of the settings."""
     stand_ins: ClassVar[Mapping[str, str]] = {}
     """Roles that run as another role does where they were given nothing of their own."""
+    uses_tools: ClassVar[bool] = False
+    """Whether it takes `tools` and a `cache` for them (`tooled.ToolSystem`)."""
     answering: ClassVar[str] = ""
     """The role that writes the final answer; the first of `roles` where empty."""
 

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from ..engine import Engine, Sampling
 from ..retrieval.base import Search
 from ..tools import websearch
+from ..tools.options import DAY, ToolOptions
 from .base import System
 from .runtime import Answer, Run
 from .toolkit import Toolkit
+
+if TYPE_CHECKING:
+    from ..cache import Cache
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +33,7 @@ class ToolSettings:
     robots: bool = True
     """Respect robots.txt."""
     code_seconds: float = 60.0
-    """Wall-clock time of one call of code."""
+    """Wall-clock time of one call of code; the other limits of code belong to `[tools]`."""
 
 
 T = TypeVar("T", bound=ToolSettings)
@@ -38,8 +42,10 @@ T = TypeVar("T", bound=ToolSettings)
 class ToolSystem(System[T]):
     """A system with tools. `search` is an index of private documents, `web` a web search (either place will do).
 
-    Without `web`, the web search is the one that the environment names (`subquest.tools.websearch`).
+    Without `web`, the web search is the one that the options or the environment name (`subquest.tools.options`).
     """
+
+    uses_tools: ClassVar[bool] = True
 
     Settings: ClassVar[type[Any]] = ToolSettings
     sampling: ClassVar[Sampling] = Sampling(max_tokens=2048, temperature=0.7, top_p=0.95, top_k=20)
@@ -50,12 +56,21 @@ class ToolSystem(System[T]):
         search: Search | None = None,
         *,
         web: Search | None = None,
+        tools: ToolOptions | None = None,
+        cache: Cache | None = None,
         **options: Any,
     ) -> None:
+        """`tools` is what `[tools]` in subquest.toml says, `cache` keeps pages and searches of the web."""
         if search is not None and websearch.is_web(search):
             web, search = web or search, None
         super().__init__(model, search, **options)
-        self.web = web or websearch.from_environment()
+        self.tools = tools or ToolOptions.from_environment()
+        self.cache = cache
+        self.web = web or self.tools.search()
+        if self.web is not None and cache is not None:
+            from ..cache import CachedSearch
+
+            self.web = CachedSearch(self.web, cache, max_age=DAY)
 
     async def answer(self, run: Run) -> Answer:
         settings: T = self.settings
@@ -63,6 +78,8 @@ class ToolSystem(System[T]):
             run,
             index=self.search,
             web=self.web,
+            tools=self.tools,
+            cache=self.cache,
             scope=settings.egress,
             files=[place.strip() for place in settings.files.split(",") if place.strip()],
             robots=settings.robots,

@@ -6,23 +6,27 @@ the model and are recorded as errors of the episode; nothing is lost and nothing
 
 from __future__ import annotations
 
-import os
 import shutil
 import tempfile
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ..errors import MissingDependency, SearchError, ToolError, UsageError
 from ..record import Document, Hit, Usage
 from ..retrieval.base import Search
 from ..tools import files as file_tools
 from ..tools import media
-from ..tools.egress import Egress, EgressRefused, urls_in
-from ..tools.fetch import Fetcher
+from ..tools.egress import Egress, EgressRefused, elsewhere, urls_in
+from ..tools.options import ToolOptions
 from ..tools.pages import Page, PageReader
-from ..tools.sandbox import CodeResult, Fetched, Interpreter, RemoteSandbox, Sandbox, SandboxLimits
+from ..tools.sandbox import CodeResult, Fetched, Interpreter, RemoteSandbox, Sandbox
 from .runtime import Context, Run
+
+if TYPE_CHECKING:
+    from ..cache import Cache
 
 LINKS = 40
 """Links that are listed behind one part of a page."""
@@ -37,11 +41,14 @@ class Toolkit:
         *,
         index: Search | None,
         web: Search | None,
+        tools: ToolOptions | None = None,
+        cache: Cache | None = None,
         scope: str = "adaptive",
         files: Sequence[str] = (),
         robots: bool = True,
         code_seconds: float = 60.0,
     ) -> None:
+        self._tools = tools or ToolOptions.from_environment()
         self.run = run
         self.files = _attached(files)
         """Files of the run by name: attached ones, and those that code has written."""
@@ -55,9 +62,9 @@ class Toolkit:
         self.failed_urls: set[str] = set()
         self._index = index
         self._web = web
-        self._fetcher = Fetcher(allow=os.environ.get("SUBQUEST_ALLOW_HOSTS", "").split(","), robots=robots)
+        self._fetcher = self._tools.fetcher(robots=robots, cache=cache)
         self._reader = PageReader(self._fetcher)
-        self._limits = SandboxLimits(seconds=code_seconds)
+        self._limits = replace(self._tools.code, seconds=code_seconds)
         self._sandboxes: dict[str, Interpreter] = {}
         self._folder = Path(tempfile.mkdtemp(prefix="subquest-files-"))
         self._shown: dict[str, dict[int, str]] = {}
@@ -68,6 +75,10 @@ class Toolkit:
     async def search(self, context: Context, queries: Sequence[str], k: int) -> list[list[Hit]]:
         """The index and the web, as far as they are there and may be asked. Raises SearchError."""
         found: list[list[Hit]] = [[] for _ in queries]
+        if self._index is not None and self.egress.scope == "private" and elsewhere(self._index.name):
+            refused = f"{self._index.name} is not on this machine, and the run's egress scope is private"
+            self.run.fail("search", refused, context)
+            raise SearchError(refused)
         if self._index is not None:
             found = await self.run.search(context, queries, k)
         if self._web is not None and not (self._index is not None and self.egress.closed):
@@ -170,7 +181,9 @@ class Toolkit:
             await box.close()
 
     def _new_sandbox(self, context: Context) -> Interpreter:
-        remote = os.environ.get("SUBQUEST_SANDBOX_URL")
+        remote = self._tools.sandbox_url
+        if remote and self.egress.closed:
+            raise EgressRefused(f"code cannot be sent to {remote} in this run: its egress scope is closed")
         box: Interpreter = RemoteSandbox(remote, self._limits) if remote else Sandbox(self._limits, self._fetch)
         self._sandboxes[context.id] = box
         for name, path in self.files.items():

@@ -14,7 +14,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from typing import Literal, get_args
-from urllib.parse import urldefrag
+from urllib.parse import urldefrag, urlsplit
 
 from ..errors import ToolError, UsageError
 
@@ -67,6 +67,12 @@ class Egress:
     @property
     def _reason(self) -> str:
         return self.scope if self.scope == "private" else "adaptive and it rests on private documents"
+
+
+def elsewhere(place: str) -> bool:
+    """Whether a search of this name is asked over the network: its name is then the address of another machine."""
+    host = urlsplit(place).hostname if "://" in place else None
+    return host is not None and host != "localhost" and not host.startswith("127.") and host != "::1"
 
 
 def urls_in(text: str) -> list[str]:

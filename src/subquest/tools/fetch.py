@@ -8,18 +8,23 @@ that was checked. Ours are the hops, robots.txt, politeness and the limits on by
 from __future__ import annotations
 
 import asyncio
+import base64
+import functools
 import ipaddress
 import time
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
-from urllib.parse import urljoin, urlsplit
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urldefrag, urljoin, urlsplit
 from urllib.robotparser import RobotFileParser
 
 from .._version import __version__
 from ..errors import MissingDependency, ToolError, UsageError
 from .sandbox.base import Fetched
+
+if TYPE_CHECKING:
+    from ..cache import Cache
 
 AGENT = f"subquest/{__version__}"
 PORTS = frozenset({80, 443, 8080, 8443})
@@ -54,7 +59,8 @@ class Fetcher:
     """Fetches public URLs, and those of hosts that the user has allowed by name.
 
     `allow` holds hosts of the user's own network: `wiki.intern`, `10.0.0.7:8080`, `10.1.0.0/16`. `resolver` stands in
-    for `socket.getaddrinfo`.
+    for `socket.getaddrinfo`; `ca` is a PEM file with certificates to trust beside the public ones. With a `cache`,
+    what was fetched within `max_age` seconds is not fetched again; failures and error pages are never kept.
     """
 
     def __init__(
@@ -64,8 +70,14 @@ class Fetcher:
         robots: bool = True,
         limits: FetchLimits | None = None,
         resolver: Any = None,
+        ca: str | None = None,
+        cache: Cache | None = None,
+        max_age: float | None = None,
     ) -> None:
         self.limits = limits or FetchLimits()
+        self._ca = ca
+        self._cache = cache
+        self._max_age = max_age
         self._robots = robots
         self._resolver = resolver
         self._hosts = {entry.strip().lower() for entry in allow if entry.strip() and "/" not in entry}
@@ -77,6 +89,27 @@ class Fetcher:
 
     async def fetch(self, url: str) -> Fetched:
         """The answer at a URL, redirects followed. Raises FetchRefused or FetchFailed."""
+        if self._cache is None:
+            return await self._fetch(url)
+        key = {
+            "url": urldefrag(url)[0],
+            "agent": AGENT,
+            "allow": sorted([*self._hosts, *map(str, self._networks)]),
+            "robots": self._robots,
+            "limits": [self.limits.bytes, self.limits.redirects],
+            "ca": self._ca,
+        }
+        found = await asyncio.to_thread(self._cache.get, "page", key, max_age=self._max_age)
+        if found is not None:
+            return Fetched(found["status"], found["url"], found["type"], base64.b64decode(found["content"]))
+        answer = await self._fetch(url)
+        if answer.status < 400:
+            content = base64.b64encode(answer.content).decode()
+            value = {"status": answer.status, "url": answer.url, "type": answer.content_type, "content": content}
+            await asyncio.to_thread(self._cache.put, "page", key, value)
+        return answer
+
+    async def _fetch(self, url: str) -> Fetched:
         try:
             async with asyncio.timeout(self.limits.seconds):
                 return await self._follow(url, robots=self._robots)
@@ -155,12 +188,34 @@ class Fetcher:
                 ports = frozenset({int(place.rpartition(":")[2])})
                 policy = ssrfguard.Policy(allowed_networks=everywhere, allowed_ports=ports)  # type: ignore[arg-type]
             else:
-                policy = ssrfguard.Policy(allowed_networks=tuple(self._networks), allowed_ports=PORTS)
+                policy = ssrfguard.Policy(
+                    denied_networks=_denied(), allowed_networks=tuple(self._networks), allowed_ports=PORTS
+                )
             headers = {"user-agent": AGENT, "accept-encoding": "gzip, deflate"}
             self._clients[place] = ssrfguard.httpx.AsyncClient(
-                policy=policy, resolver=self._resolver, trust_env=False, headers=headers, timeout=self.limits.seconds
+                policy=policy,
+                resolver=self._resolver,
+                trust_env=False,
+                headers=headers,
+                timeout=self.limits.seconds,
+                verify=self._certificates(),
             )
         return self._clients[place]
+
+    def _certificates(self) -> Any:
+        """What servers are checked against; never nothing."""
+        if self._ca is None:
+            return True
+        import ssl
+
+        import httpx
+
+        context = httpx.create_ssl_context(trust_env=False)
+        try:
+            context.load_verify_locations(cafile=self._ca)
+        except (OSError, ssl.SSLError) as error:
+            raise UsageError(f"the certificates in {self._ca} cannot be read: {error}") from None
+        return context
 
     def _allowed(self, url: str) -> str:
         """`host:port` where the user has allowed it by name; empty for all other places."""
@@ -206,6 +261,24 @@ class Fetcher:
         text = answer.content[: 512 << 10].decode("utf-8", "replace") if answer.status == 200 else ""
         rules.parse(text.splitlines())
         return rules
+
+
+_ALSO_DENIED = {
+    "::ffff:0:0:0/96": ("IPv4-translated addresses", "RFC2765"),
+    "168.63.129.16/32": ("Cloud platform service (Azure)", "none"),
+}
+"""What the guard's table, the registries of special addresses, does not hold."""
+
+
+@functools.cache
+def _denied() -> Any:
+    import ssrfguard
+
+    more = (
+        ssrfguard.Block(ipaddress.ip_network(network), name, rfc, ssrfguard.Reach.DENIED)
+        for network, (name, rfc) in _ALSO_DENIED.items()
+    )
+    return ssrfguard.AddressTable((*ssrfguard.DEFAULT_DENIED.blocks, *more))
 
 
 def _origin(url: str) -> str:

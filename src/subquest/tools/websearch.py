@@ -66,6 +66,11 @@ class WebSearch:
         self._turn = asyncio.Lock()
         self._last = float("-inf")
 
+    @property
+    def identity(self) -> dict[str, str]:
+        """What decides its answers beside the query, for the cache; never the key."""
+        return {"search": self.name, "url": self.url}
+
     def calls(self, query: str, k: int) -> list[Call]:
         """The requests that bring k results."""
         raise NotImplementedError
@@ -224,16 +229,17 @@ class Recorded:
             raise DataError(f"{self.path}:{number}: not a recorded search") from None
 
 
-_BACKENDS: tuple[tuple[str, type[WebSearch], str], ...] = (
-    ("SERPER_API_KEY", Serper, "https://google.serper.dev"),
-    ("TAVILY_API_KEY", Tavily, "https://api.tavily.com"),
-    ("BRAVE_API_KEY", Brave, "https://api.search.brave.com"),
-)
+BACKENDS: Mapping[str, tuple[str, type[WebSearch], str]] = {
+    "serper": ("SERPER_API_KEY", Serper, "https://google.serper.dev"),
+    "tavily": ("TAVILY_API_KEY", Tavily, "https://api.tavily.com"),
+    "brave": ("BRAVE_API_KEY", Brave, "https://api.search.brave.com"),
+}
+"""Hosted searches by name: the variable of their key, the class, the address."""
 
 
 def is_web(search: Search) -> bool:
     """Whether a search asks the web rather than private documents; a cache in between keeps the name."""
-    return search.name in {"searxng", *(kind.name for _, kind, _ in _BACKENDS)} or search.name.startswith("recorded:")
+    return search.name in {"searxng", *BACKENDS} or search.name.startswith("recorded:")
 
 
 def from_environment(env: Mapping[str, str] | None = None) -> Search | None:
@@ -246,6 +252,6 @@ def from_environment(env: Mapping[str, str] | None = None) -> Search | None:
     if env.get("SEARXNG_URL"):
         found = SearXNG(env["SEARXNG_URL"])
     else:
-        found = next((kind(url, env[name]) for name, kind, url in _BACKENDS if env.get(name)), None)
+        found = next((kind(url, env[name]) for name, kind, url in BACKENDS.values() if env.get(name)), None)
     recording = env.get("SUBQUEST_RECORD_SEARCH")
     return Recorded(recording, found) if recording else found
