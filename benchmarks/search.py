@@ -35,7 +35,7 @@ K = 10
 
 
 def make_corpus(folder: Path, passages: int, queries: int, seed: int) -> None:
-    """Zipf-Mandelbrot text of about 100 words a passage, as lines of words and as an array of word numbers."""
+    """Zipf-Mandelbrot text of about 100 words a passage, one a line."""
     import numpy as np
 
     generator = np.random.default_rng(seed)
@@ -49,10 +49,12 @@ def make_corpus(folder: Path, passages: int, queries: int, seed: int) -> None:
     ends = np.cumsum(lengths)
     words = [pool[end - length : end] for end, length in zip(ends.tolist(), lengths.tolist(), strict=True)]
     sizes = np.clip(generator.lognormal(4.55, 0.32, passages), 15, 400).astype(np.int64)
-    numbers = np.searchsorted(cumulative, generator.random(int(sizes.sum()))).astype(np.int32)
-    np.save(folder / "numbers.npy", numbers)
-    np.save(folder / "sizes.npy", sizes)
     starts = np.concatenate([[0], np.cumsum(sizes)])
+    numbers = np.empty(int(starts[-1]), np.int32)
+    for begin in range(0, len(numbers), 10_000_000):
+        chunk = numbers[begin : begin + 10_000_000]
+        chunk[:] = np.searchsorted(cumulative, generator.random(len(chunk)))
+    np.save(folder / "sizes.npy", sizes)
     with open(folder / "passages.txt", "w") as file:
         for i in range(passages):
             file.write(" ".join([words[n] for n in numbers[starts[i] : starts[i + 1]].tolist()]) + "\n")

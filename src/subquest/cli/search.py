@@ -23,7 +23,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("query", nargs="?", metavar="QUERY")
     parser.add_argument("--index", required=True, metavar="PATH", help="the index to search")
     parser.add_argument("-k", type=int, default=10, help="how many passages (default 10)")
-    parser.add_argument("--mode", default="auto", choices=["auto", "bm25", "dense", "hybrid"])
+    parser.add_argument("--mode", default="auto", choices=["auto", "bm25", "dense", "hybrid", "linked"])
     parser.add_argument(
         "--where", action="append", default=[], metavar="FIELD=VALUE", help="only passages with this metadata"
     )

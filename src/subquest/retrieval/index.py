@@ -13,51 +13,35 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
-import hashlib
-import json
 import sqlite3
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from ..errors import MissingDependency, SearchError, UsageError
 from ..record import Document, Hit
 from . import store
 from .analysis import Analysis, Language
-from .bm25 import BM25, Lexical, Part, Removed, Scored
-from .dense import Dense, VectorFile, VectorPart
+from .bm25 import BM25, Scored
+from .dense import Dense
 from .distinct import distinct as only_distinct
 from .embed import Encode, complete, embed, embed_with, publish_vectors, record_encoder, recorded_encoder
 from .encoder import Encoder, EncoderSpec, open_encoder, parse
 from .filters import Filter, allowed_numbers, hidden_bits
 from .frameworks import Retrievers
 from .fusion import Fusion
-from .kernel import open_segment
+from .linked import DEPTH, linked
 from .settings import Entry, Settings
+from .snapshot import RETRIES, Snapshot, load
 from .verify import Info, info, verify
 from .writer import Changes, Placed, Progress, Writer, utf8
 
 if TYPE_CHECKING:
     from .settings import Row
 
-Mode = Literal["auto", "bm25", "dense", "hybrid"]
-
-_RETRIES = 5
-
-
-class Snapshot(NamedTuple):
-    """One generation, opened."""
-
-    generation: int
-    published: int
-    lexical: Lexical
-    dense: Dense | MissingDependency | None
-    """The vectors; what is missing to read them; None where there are none."""
-    content: str
-    """Digest of what can be found. Files are never changed under their names, and names are random, so the names of the
-    files and the numbers of removed documents tell one content from another, in a copy of the folder as well."""
+Mode = Literal["auto", "bm25", "dense", "hybrid", "linked"]
 
 
 class Index(Retrievers):
@@ -77,7 +61,7 @@ class Index(Retrievers):
         self.analysis = Analysis.recorded(store.get(db, "analysis", {}))
         self.bm25 = BM25(**store.get(db, "bm25", {}))
         self.fusion = Fusion(**store.get(db, "fusion", {}))
-        self._snapshot = self._load()
+        self._snapshot = load(self.path, self._db())
 
     @classmethod
     def build(
@@ -182,7 +166,8 @@ class Index(Retrievers):
     ) -> list[list[Hit]]:
         """The best k documents of each query; one generation for all of them.
 
-        mode: bm25, dense, hybrid, or auto (hybrid where the index has vectors). where: only documents whose metadata
+        mode: bm25, dense, hybrid, auto (hybrid where the index has vectors), or linked (auto, put in order by which
+        passages name which; for questions of several hops). where: only documents whose metadata
         have these values (a list: one of them). distinct: leave out near-identical passages.
         """
         if k < 1:
@@ -191,7 +176,11 @@ class Index(Retrievers):
         if mode not in get_args(Mode):
             raise UsageError(f"unknown mode {mode!r}; choose one of {', '.join(get_args(Mode))}")
         deep = 3 * k if distinct else k
-        for _ in range(_RETRIES):
+        if mode == "linked":
+            found = self.search_many(queries, max(deep, DEPTH), mode="auto", where=where, bm25=bm25)
+            ordered = [linked(query, row, self.analysis) for query, row in zip(queries, found, strict=True)]
+            return [only_distinct(row, k, self.analysis) if distinct else row[:k] for row in ordered]
+        for _ in range(RETRIES):
             snapshot = self._current()
             ranked = self._rank(snapshot, queries, deep, mode, where, bm25 or self.bm25)
             if (hits := self._fetch(ranked)) is not None:
@@ -410,39 +399,8 @@ class Index(Retrievers):
         """The newest generation."""
         if store.get(self._db(), "generation", 0) != self._snapshot.generation:
             with self._lock:
-                self._snapshot = self._load()
+                self._snapshot = load(self.path, self._db())
         return self._snapshot
-
-    def _load(self) -> Snapshot:
-        db = self._db()
-        for _ in range(_RETRIES):
-            db.execute("BEGIN")
-            try:
-                generation, published = store.get(db, "generation", 0), store.get(db, "published", 0)
-                names = db.execute("SELECT kind, name, first, last FROM segments ORDER BY first").fetchall()
-                removed = [number for (number,) in db.execute("SELECT number FROM removed ORDER BY number")]
-            finally:
-                db.execute("COMMIT")
-            try:
-                parts = []
-                for kind, name, first, last in names:
-                    if kind == "lexical":
-                        segment = open_segment(self.path / name)
-                        gone = [number for number in removed if first <= number <= last]
-                        parts.append(Part(segment, Removed(segment, gone) if gone else None))
-                dense = self._load_dense([name for kind, name, _, _ in names if kind == "dense"], removed)
-                content = hashlib.sha256(json.dumps([names, removed]).encode()).hexdigest()
-                return Snapshot(generation, published, Lexical(parts), dense, content)
-            except FileNotFoundError:
-                continue
-        raise SearchError(f"{self.path}: segment files are missing; run `subquest index verify`")
-
-    def _load_dense(self, names: Sequence[str], removed: Sequence[int]) -> Dense | MissingDependency | None:
-        try:
-            files = [VectorFile(self.path / name) for name in names]
-        except MissingDependency as missing:
-            return missing
-        return Dense([VectorPart(file, file.hide(removed) if removed else None) for file in files]) if files else None
 
     def _db(self) -> sqlite3.Connection:
         """This thread's connection."""

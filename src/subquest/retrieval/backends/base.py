@@ -33,6 +33,7 @@ from ..encoder import Encoder, open_encoder
 from ..filters import Filter
 from ..frameworks import Retrievers
 from ..index import Mode
+from ..linked import DEPTH, linked
 from ..settings import Entry, Settings
 from ..writer import Changes, Progress
 
@@ -181,6 +182,10 @@ class Backend(Retrievers, ABC):
         if mode == "auto":
             mode = "hybrid" if self.settings.encoder else "bm25"
         deep = 3 * k if distinct else k
+        if mode == "linked":
+            found = self.search_many(queries, max(deep, DEPTH), mode="auto", where=where)
+            ordered = [linked(query, row, self.analysis) for query, row in zip(queries, found, strict=True)]
+            return [only_distinct(row, k, self.analysis) if distinct else row[:k] for row in ordered]
         ranked = self._rank(queries, deep, mode, None if where is None else filter_facets(where))
         documents = self._fetch(sorted({found.key for row in ranked for found in row}))
         hits = [[Hit(documents[found.key], found.score) for found in row if found.key in documents] for row in ranked]
