@@ -32,7 +32,8 @@ def mixed(folder: Path) -> Path:
         {
             "bridge.pdf": pdf(
                 "The town council met on a Monday.",
-                "The Orvane Bridge was designed by Mila Torrun,\nan engineer from the far north of the land, and\nbuilt in 1921.",
+                "The Orvane Bridge was designed by Mila Torrun,\n"
+                "an engineer from the far north of the land, and\nbuilt in 1921.",
                 "It was opened ten years later.",
                 title="Minutes of the council",
             ),
