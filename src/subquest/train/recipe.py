@@ -119,6 +119,22 @@ class GuardPart:
 
 
 @dataclass(frozen=True, slots=True)
+class InstructPart:
+    """SFT: a teacher words seed tasks anew before they are traced (APEX's pipeline, `train/pipeline.py`)."""
+
+    teacher: str = ""
+    """A model as `ask --model` takes it, or `rules` for wording by rule; empty learns from the seeds as they are."""
+    plans: bool = True
+    """Word questions and plans anew; those that do not survive the filters are left out."""
+    turns: bool = False
+    """Word the turns of traces anew; those that do not survive the filters stay as they were."""
+    max_tokens: int = 512
+    """Longest reply of the teacher."""
+    concurrency: int = 16
+    """Questions that the teacher is asked about at once."""
+
+
+@dataclass(frozen=True, slots=True)
 class Recipe:
     name: str
     kind: Literal["sft", "rl"]
@@ -145,6 +161,7 @@ class Recipe:
     """Baseline preset; the system's own where empty."""
     by: Literal["", "rollout", "role", "step"] = ""
     """What shares a baseline; where empty, the role for losses with a ratio a role, else the rollout."""
+    instruct: InstructPart = field(default_factory=InstructPart)
     rollout: RolloutPart = field(default_factory=RolloutPart)
     optimiser: OptimiserPart = field(default_factory=OptimiserPart)
     guards: GuardPart = field(default_factory=GuardPart)

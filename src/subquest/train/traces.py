@@ -27,6 +27,7 @@ from ..errors import DataError
 from ..record import Episode
 from .batch import Batch
 from .data import load_material, open_search
+from .pipeline import run_pipeline
 from .recipe import DataPart, Recipe
 from .setup import open_place
 from .teacher import make_traces
@@ -203,6 +204,11 @@ def _make(part: DataPart, system: str, recipe: Recipe, tokenizer: Any, size: int
         else:
             folder = Path(held.enter_context(tempfile.TemporaryDirectory()))
             search = held.enter_context(open_search(material.documents, folder))
-        making = make_traces(system, material.questions, search, vocabulary, chat, k=recipe.k, **settings)
+        tracing = (search, vocabulary, chat)
+        if recipe.instruct.teacher:
+            seeds, passages = material
+            making = run_pipeline(recipe.instruct, system, seeds, passages, *tracing, k=recipe.k, **settings)
+        else:
+            making = make_traces(system, material.questions, *tracing, k=recipe.k, **settings)
         made = sync.run(making)
     return traces_of(made.episodes, made.rejected)
