@@ -1,13 +1,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from datetime import date
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from subquest.errors import DataError
+from subquest.record import Document, Hit
 from subquest.runs import pack
 
 from ..strategies import json_values
@@ -41,6 +43,17 @@ long_values = st.one_of(
 )
 
 
+@pytest.fixture(scope="module", params=["json", "orjson"], autouse=True)
+def encoder(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Every test with orjson and without."""
+    with pytest.MonkeyPatch.context() as patch:
+        if request.param == "json":
+            patch.setattr(pack, "_orjson", None)
+        else:
+            pytest.importorskip("orjson")
+        yield
+
+
 @given(st.lists(st.dictionaries(st.text(max_size=3) | st.sampled_from(["$", "$n", "$$n"]), long_values), max_size=3))
 def test_any_value_comes_back(value: object) -> None:
     shelf = Shelf()
@@ -55,6 +68,19 @@ def test_nan_comes_back() -> None:
     again = pack.load(pack.dump(values, shelf.intern), shelf.fetch)
     assert math.isnan(again[0])
     assert again[1:] == values[1:]
+
+
+def test_infinities_and_nan_among_a_few_numbers_come_back() -> None:
+    shelf = Shelf()
+    value = {"a": math.inf, "b": [-math.inf, 1.5], "c": None}
+    assert pack.load(pack.dump(value, shelf.intern), shelf.fetch) == value
+    assert math.isnan(pack.load(pack.dump({"a": math.nan}, shelf.intern), shelf.fetch)["a"])
+
+
+def test_what_is_not_json_is_refused() -> None:
+    for odd in (object(), date(2020, 1, 1), Hit(Document("1", "t", "x"), 1.0), {1, 2}):
+        with pytest.raises(TypeError):
+            pack.dump({"a": odd}, Shelf().intern)
 
 
 def test_repeated_content_is_stored_once() -> None:

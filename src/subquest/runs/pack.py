@@ -15,7 +15,10 @@ What is left is compressed. Unpacking gives back an equal value, whatever it hol
 
 from __future__ import annotations
 
+import contextlib
+import importlib
 import json
+import math
 import struct
 import sys
 import zlib
@@ -44,8 +47,11 @@ MIN_ARRAY = 16
 
 _MAX_KNOWN, _LONG = 4096, 4096
 """How many packed texts are remembered, and up to how many characters."""
-_to_json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
-_ATOMS = frozenset((int, float, bool, type(None)))
+_json = json.JSONEncoder(ensure_ascii=False, check_circular=False, separators=(",", ":")).encode
+_orjson: Any = None
+with contextlib.suppress(ImportError):
+    _orjson = importlib.import_module("orjson")
+_ATOMS = frozenset((int, bool, type(None)))
 _RAW, _ZLIB = b"\0", b"\1"
 _COMMON = (
     b'"answer":"forced":true,"confidence":null,"stop_reason":"forced"abstained"failed"cancelled"no answer"meta":{}'
@@ -69,7 +75,20 @@ _COMMON = (
 
 def dump(value: Any, intern: Intern, known: Known | None = None) -> bytes:
     """The value as compact bytes; its pieces go through `intern`."""
-    return squeeze(_encode(_to_json(_pack(value, intern, {} if known is None else known))))
+    return squeeze(_to_json(_pack(value, intern, {} if known is None else known)))
+
+
+class _NotFinite(float):
+    """NaN or an infinity: JSON as Python writes it knows them, orjson would write null."""
+
+
+def _to_json(value: Any) -> bytes:
+    """By orjson where it is installed, ten times as fast; what it refuses (lone surrogates, huge integers) goes on."""
+    if _orjson is not None:
+        with contextlib.suppress(TypeError):
+            strict = _orjson.OPT_PASSTHROUGH_DATACLASS | _orjson.OPT_PASSTHROUGH_DATETIME
+            return bytes(_orjson.dumps(value, option=strict | _orjson.OPT_PASSTHROUGH_SUBCLASS))
+    return _encode(_json(value))
 
 
 def load(data: bytes, fetch: Fetch) -> Any:
@@ -141,6 +160,8 @@ def _pack(value: Any, intern: Intern, known: Known) -> Any:
         if "$" in "".join(out):
             out = {("$" + key if key[:1] == "$" else key): inner for key, inner in out.items()}
         return out
+    if kind is float:
+        return value if math.isfinite(value) else _NotFinite(value)
     if kind is list or kind is tuple:
         if len(value) >= MIN_ARRAY:
             types = set(map(type, value))
