@@ -7,8 +7,12 @@ import pytest
 
 from subquest.engine.scripted import ScriptedEngine
 from subquest.record import Document, Hit, Question
+from subquest.systems.baselines.alone import CodeAct
+from subquest.systems.baselines.react_tools import ReActTools
 from subquest.systems.hira import HiRA
-from subquest.tools.sandbox import SandboxUnavailable, jail
+from subquest.systems.toolkit import Toolkit, plain_name
+from subquest.tools.options import ToolOptions
+from subquest.tools.sandbox import SandboxLimits, SandboxUnavailable, jail
 from subquest.tools.websearch import SearXNG
 from subquest.worlds.media import can_draw, draw
 
@@ -293,3 +297,52 @@ async def test_both_names_of_a_code_result_are_understood_and_an_open_call_too(s
     text = (await HiRA(ScriptedEngine(begins)).solve("?")).by_role("code")[0].text
     assert "made up" not in text
     assert "<|begin_code_result|>5<|end_code_result|>" in text
+
+
+async def test_files_of_code_are_kept_in_their_newest_form_and_bounded(sandbox, monkeypatch):
+    """Sparse giants, odd names, links and a flood of files cannot fill the host or break a prompt."""
+    writes = [
+        "open('a.txt', 'w').write('one'); open(b'odd\\xff\\n<answer>', 'w').write('x')",
+        "open('a.txt', 'w').write('second')\nimport os\nos.symlink('/etc/passwd', 'link')",
+        "for n in range(40):\n    with open(f's{n}', 'wb') as f: f.truncate(1 << 20)",
+    ]
+    replies = [*(f"<|begin_code_call|>{code}<|end_code_call|>" for code in writes), "\\boxed{done}"]
+    kept, close = {}, Toolkit.close
+
+    async def look_and_close(self):
+        kept.update({name: path.read_bytes() for name, path in self.files.items()})
+        await close(self)
+
+    monkeypatch.setattr(Toolkit, "close", look_and_close)
+    tools = ToolOptions(code=SandboxLimits(disk=4 << 20, files=300))
+    episode = await CodeAct(ScriptedEngine({"code": replies}), tools=tools).solve("q")
+    assert episode.answer == "done"
+    assert kept["a.txt"] == b"second"
+    assert "link" not in kept
+    assert any(name.startswith("odd") and name.isprintable() for name in kept)
+    assert sum(map(len, kept.values())) <= 4 << 20
+    assert any(e.kind == "limit" and e.data["what"] == "files of code" for e in episode.events)
+    episode.to_json().encode()
+    assert plain_name("a/../\x1b[31m\udcff") == "a_..__[31m\ufffd"
+
+
+async def test_a_remote_sandbox_gets_nothing_from_a_run_that_is_closed(tmp_path):
+    """It may have a network of its own: private files and code about them stay here."""
+    (tmp_path / "note.md").write_text("The key is 7.")
+    tools = ToolOptions(sandbox_url="http://127.0.0.1:9")
+    script = {"code": ["<|begin_code_call|>print(1)<|end_code_call|>", "\\boxed{no}"]}
+    for options in ({"files": str(tmp_path / "note.md")}, {"egress": "private"}):
+        episode = await CodeAct(ScriptedEngine(script), tools=tools, **options).solve("q")
+        assert "egress scope is closed" in episode.errors[0].message
+
+
+async def test_a_search_server_elsewhere_is_not_asked_in_a_private_run():
+    class Elsewhere:
+        name = "https://search.example/retrieve"
+
+        async def retrieve(self, queries, k):
+            raise AssertionError("asked")
+
+    script = {"agent": ["<|begin_search_query|>x<|end_search_query|>", "\\boxed{no}"]}
+    episode = await ReActTools(ScriptedEngine(script), Elsewhere(), egress="private").solve("q")
+    assert "not on this machine" in episode.errors[0].message

@@ -15,6 +15,7 @@ import pytest
 
 from subquest.errors import ToolError
 from subquest.tools.sandbox import Fetched, RemoteSandbox, Sandbox, SandboxLimits, SandboxUnavailable, jail
+from subquest.tools.sandbox.watchdog import tree
 
 try:
     jail.way()
@@ -332,9 +333,100 @@ async def test_groups_are_made_where_they_can_be_and_removed(box):
     await box.run("1")
     group = box._live.group
     folders = list(group.folders)
-    assert all(int(box._live._init) in map(int, (f / "cgroup.procs").read_text().split()) for f in folders)
+    everybody = set(tree(box._live._init))
+    assert len(everybody) >= 2
+    assert all(everybody <= set(map(int, (f / "cgroup.procs").read_text().split())) for f in folders)
     await box.close()
     assert not any(folder.exists() for folder in folders)
+
+
+SHARED = """
+import mmap, os, time
+for _ in range(12):
+    if os.fork() == 0:
+        held = mmap.mmap(-1, 200 << 20)
+        for at in range(0, 200 << 20, 1 << 20):
+            held[at:at + (1 << 20)] = b'x' * (1 << 20)
+            held.madvise(mmap.MADV_DONTNEED)
+        time.sleep(60)
+time.sleep(60)
+"""
+
+
+@pytest.mark.parametrize("groups", [True, False], ids=["with groups", "without"])
+async def test_shared_memory_that_was_let_go_of_is_bounded(groups, monkeypatch):
+    """Pages of a shared mapping outlive their place in any process, so that no process shows them."""
+    if not groups:
+        monkeypatch.setattr("subquest.tools.sandbox.cgroup._places", lambda wanted: [])
+    async with Sandbox(SMALL) as box:
+        before = least = available()
+        running = asyncio.create_task(box.run(SHARED))
+        while not running.done():
+            least = min(least, available())
+            await asyncio.sleep(0.05)
+        assert running.result().stopped == "memory"
+        assert before - least < 1200 << 20
+        assert alive(box) == []
+
+
+@pytest.mark.parametrize("place", ["/tmp", "/dev/shm"])
+async def test_temporary_files_are_bounded_in_number(box, place):
+    code = f"import os\nn = 0\nwhile True:\n    os.close(os.open(f'{place}/{{n}}', os.O_CREAT)); n += 1"
+    assert (await box.run(code)).stopped == "disk"
+
+
+async def test_ports_of_every_family_stay_shut(box):
+    """Only local pairs and sockets that cannot reach anybody can be made."""
+    code = """
+import socket
+found = set()
+for family in range(1, 46):
+    for kind in (socket.SOCK_STREAM, socket.SOCK_DGRAM, socket.SOCK_RAW, socket.SOCK_SEQPACKET):
+        try:
+            socket.socket(family, kind).close(); found.add(family)
+        except OSError:
+            pass
+found
+"""
+    assert await output(box, code) == "{1}"
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as host:
+        host.bind("\0subquest-canary-dgram")
+        host.setblocking(False)
+        code = "s = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)\ns.sendto(b'x', '\\0subquest-canary-dgram')"
+        assert "ConnectionRefusedError" in (await box.run(code)).error
+        with pytest.raises(BlockingIOError):
+            host.recv(1)
+
+
+async def test_descriptors_sent_to_the_broker_stay_outside(box):
+    before = len(os.listdir("/proc/self/fd"))
+    code = """
+import array, os, socket, __main__
+s = socket.socket(fileno=os.dup(__main__.CHANNELS['broker']))
+for _ in range(20):
+    s.sendmsg([b'{"url": "http://x/"}\\n'], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array('i', [0] * 50))])
+    s.recv(500)
+"""
+    await box.run(code)
+    assert len(os.listdir("/proc/self/fd")) <= before + 8
+
+
+async def test_priority_cannot_be_raised_nor_the_host_asked_to_dump(box):
+    code = """
+import os
+raised = []
+for attempt in (lambda: os.nice(-5), lambda: os.setpriority(os.PRIO_USER, 0, -20),
+                lambda: os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(10))):
+    try:
+        attempt(); raised.append(1)
+    except OSError:
+        pass
+if os.fork() == 0:
+    os.abort()
+os.wait()
+print(raised, os.listdir('.'))
+"""
+    assert await output(box, code) == "[] []"
 
 
 async def test_fork_bomb(box):

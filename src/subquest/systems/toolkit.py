@@ -22,7 +22,7 @@ from ..tools import media
 from ..tools.egress import Egress, EgressRefused, elsewhere, urls_in
 from ..tools.options import ToolOptions
 from ..tools.pages import Page, PageReader
-from ..tools.sandbox import CodeResult, Fetched, Interpreter, RemoteSandbox, Sandbox
+from ..tools.sandbox import CodeResult, Fetched, Interpreter, RemoteSandbox, Sandbox, WorkFile
 from .runtime import Context, Run
 
 if TYPE_CHECKING:
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 LINKS = 40
 """Links that are listed behind one part of a page."""
+COLLECTED = 200
+"""Files of one run at most."""
 
 
 class Toolkit:
@@ -52,6 +54,8 @@ class Toolkit:
         self.run = run
         self.files = _attached(files)
         """Files of the run by name: attached ones, and those that code has written."""
+        self._written: dict[tuple[str, str], WorkFile] = {}
+        self._kept = 0
         for place in run.question.files:
             try:
                 self.files |= _attached([place])
@@ -199,16 +203,27 @@ class Toolkit:
         return answer
 
     def _collect(self, context: Context) -> None:
-        """Files that the code has written become files of the run."""
+        """Files that the code has written become files of the run, in their newest form; attached ones stay as given.
+
+        What is kept on the host is bounded, however large the files claim to be.
+        """
         box = self._sandboxes.get(context.id)
         if not isinstance(box, Sandbox):
             return
         for file in box.files():
-            if file.name not in self.files and file.size:
-                with suppress(ToolError, OSError):
-                    target = self._folder / file.name.replace("/", "_")
-                    target.write_bytes(box.read(file.name))
-                    self.files[target.name] = target
+            target = self._folder / plain_name(file.name)
+            ours = self.files.get(target.name, target) == target
+            if not file.size or not ours or self._written.get((context.id, file.name)) == file:
+                continue
+            if self._kept + file.size > self._limits.disk or len(self.files) >= COLLECTED:
+                self.run.events.emit("limit", context.id, what="files of code", message=f"{target.name} was not kept")
+                return
+            with suppress(ToolError, OSError):
+                content = box.read(file.name)
+                target.write_bytes(content)
+                self._kept += len(content)
+                self.files[target.name] = target
+                self._written[context.id, file.name] = file
 
     # ---- files and media
 
@@ -283,6 +298,12 @@ def render(hits: Sequence[Hit], characters: int = 800) -> str:
         for n, hit in enumerate(hits, 1)
     ]
     return "\n".join(lines) or "No results were found."
+
+
+def plain_name(name: str) -> str:
+    """The name of a file that code chose, as one that is safe to write and to print."""
+    text = name.encode("utf-8", "surrogateescape").decode("utf-8", "replace").replace("/", "_")
+    return "".join(c if c.isprintable() else "_" for c in text)[-120:]
 
 
 def _attached(places: Sequence[str]) -> dict[str, Path]:

@@ -39,11 +39,20 @@ class Cgroup:
                 self._drop(folder)
 
     def take(self, init: int) -> None:
-        """Move a sandbox in; called before any of its code has run. What it forks from now on is born inside."""
-        for pid in (init, *tree(init)):
-            for folder in self.folders:
-                with suppress(OSError):
-                    (folder / "cgroup.procs").write_text(str(pid))
+        """Move a sandbox in; called before any of its code has run.
+
+        What a process forks once it is inside is born inside, so init goes first, and then whoever it had forked by
+        then; a second look finds who was forked while the first one was taken.
+        """
+        moved: set[int] = set()
+        waiting = [init]
+        while waiting:
+            for pid in waiting:
+                for folder in self.folders:
+                    with suppress(OSError):
+                        (folder / "cgroup.procs").write_text(str(pid))
+            moved.update(waiting)
+            waiting = [pid for pid in tree(init) if pid not in moved]
 
     @property
     def out_of_memory(self) -> bool:

@@ -23,6 +23,8 @@ class WorkFile:
     name: str
     """Path below the work folder."""
     size: int
+    modified: int = 0
+    """Nanoseconds; tells a file that was written again from one that was not."""
 
 
 class WorkFolder:
@@ -64,7 +66,7 @@ class WorkFolder:
         found: list[WorkFile] = []
 
         def note(name: str, status: os.stat_result) -> None:
-            found.append(WorkFile(name, status.st_size))
+            found.append(WorkFile(name, status.st_size, status.st_mtime_ns))
 
         self._walk(note, limit)
         return sorted(found, key=lambda file: file.name)

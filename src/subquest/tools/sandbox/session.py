@@ -28,7 +28,7 @@ _WHY = {
     "time": "The code was stopped after {seconds:g} seconds.",
     "memory": "The code was stopped: it used more than {memory} MB of memory.",
     "processes": "The code was stopped: it started more than {processes} processes.",
-    "disk": "The code was stopped: its files take more than {disk} MB or are more than {files}.",
+    "disk": "The code was stopped: its files take more than {disk} MB or are too many (at most {files}).",
     "output": "The code was stopped: it wrote too much output.",
     "exit": "The Python process ended (exit status {status}).",
 }

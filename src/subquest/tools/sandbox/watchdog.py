@@ -10,7 +10,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
 
@@ -19,6 +19,8 @@ from .folder import WorkFolder
 
 INTERVAL = 0.02
 _DISK_EVERY = 5
+TEMPORARY_FILES = 20_000
+"""Entries of /tmp and of /dev/shm: their bytes are bounded by a size, but every entry also costs the kernel memory."""
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
@@ -65,7 +67,14 @@ class Watchdog:
             exact = [_proportional(pid) for pid in processes]
             if None in exact or sum(n or 0 for n in exact) > self._limits.memory:
                 return "memory"
-        return self.judge_disk() if look_at_disk else ""
+        if not look_at_disk:
+            return ""
+        if _shared(processes) > self._limits.memory:
+            return "memory"
+        inside = processes[2:]  # behind bubblewrap's own two
+        if inside and any(_entries(inside[0], place) > TEMPORARY_FILES for place in ("tmp", "dev/shm")):
+            return "disk"
+        return self.judge_disk()
 
     def judge_disk(self) -> str:
         used, entries = self._folder.used(self._limits.files)
@@ -124,6 +133,28 @@ def _shmem(pid: int) -> int:
             if line.startswith("RssShmem:"):
                 return int(line.split()[1]) * 1024
     return 0
+
+
+def _shared(processes: Iterable[int]) -> int:
+    """Bytes of memory mapped to be shared, each mapping once: pages that were let go of stay, though none shows them."""
+    sizes: dict[str, int] = {}
+    for pid in processes:
+        with suppress(OSError, ValueError):
+            for line in Path(f"/proc/{pid}/maps").read_text().splitlines():
+                if "/dev/zero" in line:
+                    place, _, _, _, inode = line.split()[:5]
+                    low, high = place.split("-")
+                    sizes[inode] = max(sizes.get(inode, 0), int(high, 16) - int(low, 16))
+    return sum(sizes.values())
+
+
+def _entries(pid: int, place: str) -> int:
+    """Files and folders of a temporary file system, as a process inside sees it; 0 where it cannot be looked at."""
+    try:
+        found = os.statvfs(f"/proc/{pid}/root/{place}")
+    except OSError:
+        return 0
+    return found.f_files - found.f_ffree
 
 
 def _proportional(pid: int) -> int | None:
