@@ -93,3 +93,9 @@ def test_properties(a: str, b: str) -> None:
     assert exact_match(a, b) <= f1(a, b)
     assert exact_match(a, b) <= cover_exact_match(a, b)
     assert f1(a, [b, a]) == 1.0
+
+
+@given(st.text(max_size=30), st.lists(st.text(max_size=30), max_size=3))
+def test_all_at_once_is_each_by_itself(prediction: str, golds: list[str]) -> None:
+    expected = (exact_match(prediction, golds), f1(prediction, golds), cover_exact_match(prediction, golds))
+    assert score_answer(prediction, golds) == (expected if prediction.strip() else (0.0, 0.0, 0.0))

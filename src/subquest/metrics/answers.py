@@ -83,10 +83,11 @@ def hotpot_f1(prediction: str, answers: str | Iterable[str]) -> float:
 
 def score_answer(prediction: str, answers: str | Iterable[str]) -> AnswerScores:
     """EM, F1 and CEM at once. A blank prediction scores 0, even against a gold answer of nothing but articles."""
-    golds = [answers] if isinstance(answers, str) else list(answers)
-    if not prediction.strip():
+    golds = [normalize(g) for g in ([answers] if isinstance(answers, str) else answers)]
+    if not prediction.strip() or not golds:
         return AnswerScores(0.0, 0.0, 0.0)
-    return AnswerScores(exact_match(prediction, golds), f1(prediction, golds), cover_exact_match(prediction, golds))
+    given = normalize(prediction)
+    return AnswerScores(float(given in golds), max(_f1(given, g) for g in golds), float(any(g in given for g in golds)))
 
 
 def contains_answer(text: str, answers: str | Iterable[str]) -> bool:

@@ -1,0 +1,17 @@
+"""EM and F1 against torchmetrics' SQuAD, on 10,000 fuzzed pairs with unicode in them."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+COMPARISON = Path(__file__).resolve().parents[1] / "parity" / "against_squad.py"
+
+
+@pytest.mark.slow
+def test_they_agree() -> None:
+    pytest.importorskip("torchmetrics", reason="the independent implementation is not installed")
+    done = subprocess.run([sys.executable, str(COMPARISON)], capture_output=True, text=True, timeout=240)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.count("10000 batches") == 2
