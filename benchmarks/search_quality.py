@@ -4,7 +4,9 @@
     subquest bench search_quality --data ../shared/data/train --split dev --tune
 
 For every set: the mean over questions of the share of supporting passages (by id) among the best 2 and 5, in modes
-bm25, dense and hybrid. `--tune` compares fusions and BM25 parameters; use it on dev questions only.
+bm25, dense, hybrid and linked (hybrid, put in order by which passages name which). `--judge MODEL` adds hybrid with the
+first 20 put in order by a language model, pointwise, on the first `--judged` questions. `--tune` compares fusions, BM25
+parameters and link weights; use it on dev questions only.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ import gzip
 import json
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -62,6 +64,8 @@ def main(argv: list[str]) -> dict[str, Any]:
     parser.add_argument("--sets", default=",".join(SETS))
     parser.add_argument("--encoder", default="minilm", help="minilm, st:MODEL, MODEL@URL or none")
     parser.add_argument("--cache", type=Path, help="keep the indexes here (default: a temporary folder)")
+    parser.add_argument("--judge", metavar="MODEL", help="rerank by this model too, such as embedded")
+    parser.add_argument("--judged", type=int, default=50, help="questions of a set that the model reranks (it is slow)")
     parser.add_argument("--tune", action="store_true", help="compare settings; on dev questions only")
     args = parser.parse_args(argv)
     temporary = None if args.cache else tempfile.TemporaryDirectory(prefix="subquest-bench-")
@@ -76,21 +80,48 @@ def main(argv: list[str]) -> dict[str, Any]:
             if args.tune:
                 figures[name] = tune(index, texts, gold)
                 continue
-            for mode in ("bm25",) if args.encoder == "none" else ("bm25", "dense", "hybrid"):
+            for mode in ("bm25", "linked") if args.encoder == "none" else ("bm25", "dense", "hybrid", "linked"):
                 hits = index.search_many(texts, 5, mode=mode)
                 found = [[hit.document.id for hit in row] for row in hits]
                 values = {f"R@{k}": round(recall(found, gold, k), 1) for k in (2, 5)}
                 figures.setdefault(name, {})[mode] = values
-                print(f"{name:16} {mode:7} R@2 {values['R@2']:5}  R@5 {values['R@5']:5}", file=sys.stderr)
+                print(f"{name:16} {mode:7} R@2 {values['R@2']:5}  R@5 {values['R@5']:5}", file=sys.stderr, flush=True)
+            if args.judge:
+                figures[name].update(judged(index, args.judge, texts[: args.judged], gold[: args.judged]))
     ratios = {}
     if not args.tune:
         for name, modes in figures.items():
             for mode, values in modes.items():
+                if "," in mode:
+                    continue
                 for peer, rows in PUBLISHED.items():
                     ratios[f"{name} {mode} / published {peer} R@5"] = round(values["R@5"] / rows[name][1], 3)
     if temporary:
         temporary.cleanup()
     return {"name": "search_quality", "figures": figures, "ratios": ratios}
+
+
+def judged(index: Any, model: str, texts: Sequence[str], gold: Sequence[Sequence[str]]) -> dict[str, Any]:
+    """Hybrid and hybrid put in order by a language model, on the same questions."""
+    import asyncio
+
+    from subquest.engine.resolve import resolve
+    from subquest.retrieval.rerank import Pointwise, Reranked
+
+    async def run() -> list[list[str]]:
+        engine = resolve(model)
+        try:
+            search = Reranked(index, Pointwise(engine, seconds=600), depth=20)  # type: ignore[arg-type]
+            return [[hit.document.id for hit in (await search.retrieve([text], 5))[0]] for text in texts]
+        finally:
+            await engine.close()  # type: ignore[union-attr]
+
+    plain = [[hit.document.id for hit in row] for row in index.search_many(texts, 5)]
+    out = {}
+    for label, found in ((f"hybrid, {len(texts)}", plain), (f"judged, {len(texts)}", asyncio.run(run()))):
+        out[label] = {f"R@{k}": round(recall(found, gold, k), 1) for k in (2, 5)}
+        print(f"{index.path.name:24} {label:12} {out[label]}", file=sys.stderr, flush=True)
+    return out
 
 
 def tune(index: Any, texts: Sequence[str], gold: Sequence[Sequence[str]]) -> dict[str, list[float]]:
@@ -125,7 +156,22 @@ def tune(index: Any, texts: Sequence[str], gold: Sequence[Sequence[str]]) -> dic
                     rows = [[Scored(names[i], score) for i, score in part[:depth]] for part in (a, b)]
                     found.append([back[scored.number] for scored in fusion.fuse(*rows, 5)])
                 note(f"{kind} {weight} {depth}", found)
+    tune_links(index, texts, note)
     return out
+
+
+def tune_links(index: Any, texts: Sequence[str], note: Callable[[str, Sequence[Sequence[str]]], None]) -> None:
+    """The weights of links, over one hybrid ranking."""
+    from subquest.retrieval import linked
+
+    hits = index.search_many(texts, linked.DEPTH)
+    chosen = (linked.IN_QUESTION, linked.VOUCHED)
+    for asked in (0.0, 0.3, 0.5, 0.7, 1.0):
+        for vouched in (0.0, 0.4, 0.6, 0.8, 1.0):
+            linked.IN_QUESTION, linked.VOUCHED = asked, vouched
+            rows = [linked.linked(text, row, index.analysis) for text, row in zip(texts, hits, strict=True)]
+            note(f"linked {asked} {vouched}", [[hit.document.id for hit in row] for row in rows])
+    linked.IN_QUESTION, linked.VOUCHED = chosen
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@
 The passages are Zipf text of about 100 words, as in `subquest bench search`; each phase runs in a process of its own.
 The vectors are made, not encoded: real ones (of the index that `--index` names, embedded with minilm) each moved by
 noise of a third of its length, so that they lie as unevenly as real ones do. Encoding is measured on passages of that
-index.
+index. With `--place URL` the first index is copied to that backend (an empty collection) and searched there too.
 """
 
 from __future__ import annotations
@@ -38,6 +38,28 @@ def lexical_size(passages: int, folder: Path) -> dict[str, Any]:
     for phase in ("build", "search", "add"):
         figures.update(lexical.run_phase(sys.executable, phase, "subquest", folder))
         figures.pop("found", None)
+    return figures
+
+
+def place_size(index: Path, place: str, folder: Path) -> dict[str, Any]:
+    """A copy of an index in a backend: how fast it goes in, how fast it answers, whether the answers are the same."""
+    from subquest.retrieval import Index
+    from subquest.retrieval.places import create_place
+    from subquest.retrieval.portable import copy
+
+    queries = [" ".join(query) for query in lexical.read_queries(folder)[:50]]
+    with Index.open(index) as source, create_place(place, source.settings) as target:
+        begin = time.perf_counter()
+        copy(source, target)
+        figures: dict[str, Any] = {"copied_per_s": len(source) / (time.perf_counter() - begin)}
+        taken, same = [], 0
+        for query in queries:
+            begin = time.perf_counter()
+            hits = target.search(query, 10, mode="bm25")
+            taken.append(time.perf_counter() - begin)
+            same += len({hit.document.id for hit in hits} & {h.document.id for h in source.search(query, 10)})
+        figures["p50_ms"] = 1e3 * statistics.median(taken)
+        figures["overlap@10 with our own index"] = same / (10 * len(queries))
     return figures
 
 
@@ -136,6 +158,7 @@ def main(argv: list[str]) -> dict[str, Any]:
     parser.add_argument("--passages", default="100000", help="sizes of lexical indexes, separated by commas")
     parser.add_argument("--vectors", default="", help="sizes of vector files, separated by commas")
     parser.add_argument("--index", type=Path, help="an index embedded with minilm: where vectors come from")
+    parser.add_argument("--place", action="append", default=[], help="a backend's address; several times")
     parser.add_argument("--folder", type=Path, help="where to work (default: a temporary folder)")
     parser.add_argument("--only", nargs=3, help=argparse.SUPPRESS)
     args = parser.parse_args(argv)
@@ -148,6 +171,9 @@ def main(argv: list[str]) -> dict[str, Any]:
         folder = Path(tempfile.mkdtemp(prefix="subquest-bench-", dir=args.folder))
         try:
             figures[f"lexical {count}"] = show(f"lexical {count}", lexical_size(int(count), folder))
+            for place in args.place if len(figures) == 1 else ():
+                name = f"{place.partition(':')[0]} {count}"
+                figures[name] = show(name, place_size(folder / "subquest.index", place, folder))
         finally:
             shutil.rmtree(folder)
     if args.index:
