@@ -108,3 +108,17 @@ async def test_a_malformed_chunk_is_begun_anew_and_odd_text_is_sent(monkeypatch:
         session = await engine.open([Message("user", "lone \ud800 surrogate")])
         assert (await session.generate(Sampling())).text == "fine"
         assert json.dumps(server.posts[0]["messages"][0]["content"]) == '"lone ? surrogate"'
+
+
+def test_halves_of_characters_are_joined_or_replaced() -> None:
+    """JSON can hold half a character, and a stream can split one; text that cannot be encoded would break a trace."""
+    whole = read_reply({"choices": [{"message": {"content": "a \ud83d\ude00 b \ud83d c"}, "finish_reason": "stop"}]})
+    assert whole.text == "a 😀 b \ufffd c"
+    parts = Assembler()
+    for half in ("\ud83d", "\ude00"):
+        parts.add({"choices": [{"delta": {"content": half}}]})
+    assert read_reply(parts.whole()).text == "😀"
+    call = {"id": "\udcff", "function": {"name": "search", "arguments": '{"query": "\ud83d"}'}}
+    (made,) = read_reply({"choices": [{"message": {"content": None, "tool_calls": [call]}}]}).tool_calls
+    made.arguments.encode()
+    made.id.encode()

@@ -31,6 +31,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     from ..codec import to_dict
     from ..systems.base import checked_question
+    from .terminal import printable
     from .tree import display
 
     question = checked_question(sys.stdin.read() if args.question == "-" else args.question)
@@ -55,7 +56,7 @@ def run(args: argparse.Namespace) -> int:
     elif not args.events:
         _print_answer(episode)
     for failure in episode.errors:
-        print(f"subquest: {failure.where}: {failure.message}", file=sys.stderr)
+        print(f"subquest: {failure.where}: {printable(failure.message)}", file=sys.stderr)
     return 0 if episode.answer else 1
 
 
@@ -80,10 +81,12 @@ def summary(episode: Any) -> dict[str, Any]:
 
 def _print_answer(episode: Any) -> None:
     from ..places import cited
+    from .terminal import printable
 
-    print(episode.answer or f"no answer ({episode.stop_reason})")
+    print(printable(episode.answer) or f"no answer ({episode.stop_reason})")
     for evidence in episode.evidence:
-        print(f'  "{evidence.quote}" - {evidence.title} [{cited(evidence.place) or evidence.id}]')
+        place = cited(evidence.place) or evidence.id
+        print(f'  "{printable(evidence.quote)}" - {printable(evidence.title)} [{printable(place)}]')
     usage = episode.usage
     print(
         f"  {usage.model_calls} model calls, {usage.prompt_tokens + usage.completion_tokens:,} tokens "

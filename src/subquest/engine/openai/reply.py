@@ -47,10 +47,10 @@ def read_reply(data: Mapping[str, Any]) -> Reply:
         matched = choice.get("stop_reason") or choice.get("matched_stop")
         details = usage.get("prompt_tokens_details") or {}
         return Reply(
-            text=_text(message.get("content")),
+            text=_whole(_text(message.get("content"))),
             finish=str(choice.get("finish_reason") or ""),
             matched=matched if isinstance(matched, str) else "",
-            reasoning=_text(message.get("reasoning_content") or message.get("reasoning")),
+            reasoning=_whole(_text(message.get("reasoning_content") or message.get("reasoning"))),
             token_ids=ids,
             prompt_ids=_ids(data.get("prompt_token_ids") or choice.get("prompt_token_ids")),
             logprobs=logprobs if not ids or logprobs is None or len(ids) == len(logprobs) else None,
@@ -166,6 +166,15 @@ def _text(content: Any) -> str:
     return content or ""
 
 
+def _whole(text: str) -> str:
+    """The text with the halves of split characters joined, and those without their other half replaced."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return text
+
+
 def _ids(values: Any) -> tuple[int, ...]:
     return tuple(int(i) for i in values or ())
 
@@ -179,7 +188,9 @@ def _tool_call(call: Mapping[str, Any], index: int) -> ToolCall:
     arguments = function.get("arguments")
     if isinstance(arguments, dict):  # Ollama's own form
         arguments = json.dumps(arguments, ensure_ascii=False)
-    return ToolCall(_text(call.get("id")) or f"call_{index}", _text(function.get("name")), _text(arguments))
+    return ToolCall(
+        _whole(_text(call.get("id"))) or f"call_{index}", _whole(_text(function.get("name"))), _whole(_text(arguments))
+    )
 
 
 def _logprob_entries(logprobs: Any) -> list[Any]:
