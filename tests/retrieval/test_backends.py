@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from subquest.cli.agent import open_search
 from subquest.errors import SearchError, UsageError
 from subquest.record import Document
 from subquest.retrieval import BM25, Index
@@ -284,6 +285,15 @@ async def test_backends_are_searches(place: Place) -> None:
         first, second = await made.retrieve(["old café", "engineer"], 1)
         assert (found(first), found(second)) == (["kelso"], ["tolland"])
         assert is_backend(made.name)
+
+
+async def test_what_systems_search_may_be_a_backend(tmp_path: Path) -> None:
+    place = f"lance:{tmp_path}/l"
+    with create_place(place, settings()) as made:
+        made.add(LIBRARY)
+    for mode in (None, "bm25", "linked"):
+        (hits,) = await open_search(place, mode).retrieve(["old café"], 1)
+        assert found(hits) == ["kelso"]
 
 
 def test_facets_say_which_field_has_which_value() -> None:
