@@ -144,3 +144,10 @@ def test_real_plans_give_traces(name: str, least: int, vocabulary: Vocabulary, t
     with open_search(material.documents, tmp_path) as search:
         found = sync.run(make_traces("coda", material.questions, search, vocabulary, CHATML))
     assert len(found.episodes) >= least, found.rejected
+
+
+def test_a_count_is_read_from_the_list_it_counts() -> None:
+    fact = Fact("How many films did Ada Orn direct?", "3", "Ada Orn")
+    reader = Reader(Question("q", "?", ("3",)), [fact])
+    text = 'Doc 1(Title: Ada Orn) Ada Orn, who directed plays, lived in Ys. Orn made "A" (1963), "B" (1970) and "C" (1984).'
+    assert reader.read(fact, text) == 'Orn made "A" (1963), "B" (1970) and "C" (1984).'

@@ -25,6 +25,7 @@ _QUESTION_WORDS = frozenset(
 )
 
 _YEAR = re.compile(r"\b\d{4}\b")
+_HOW_MANY = re.compile(r"how many\b", re.IGNORECASE)
 _COUNT = re.compile(r"^\d[\d,]*")
 
 CONCLUDED_FROM_SEVERAL = frozenset({"comparison", "bridge-comparison", "temporal", "superlative", "intersection"})
@@ -83,6 +84,11 @@ def teacher_for(system: str, question: Question) -> Teacher | str:
     return kinds[system](question, facts)
 
 
+def _listed(sentence: str) -> int:
+    """Items of the list in a sentence such as `She made "A" (1963), "B" (1970) and "C" (1984).`"""
+    return sentence.count(",") + 2 if ", " in sentence and " and " in sentence else 1 + (" and " in sentence)
+
+
 def _number(text: str) -> int | None:
     """The year of a date, or the number that a quantity begins with."""
     found = _YEAR.search(text) or _COUNT.search(text)
@@ -106,6 +112,7 @@ class Reader:
         """
         supports = {fact.support} if fact.support else set(self.question.supporting_titles)
         enough = 0.3 if fact.support else 2.0
+        counted = int(fact.answer) if fact.support and _HOW_MANY.match(fact.task) and fact.answer.isdigit() else 0
         for title, body in _DOCUMENT.findall(text):
             if title.strip() not in supports:
                 continue
@@ -115,6 +122,7 @@ class Reader:
                 sentence = body[start:end]
                 words = set(_WORD.findall(sentence.lower()))
                 score = len(words & wanted) / max(len(wanted), 1) + 2 * contains_answer(sentence, fact.answer)
+                score += 1.0 if counted > 1 and _listed(sentence) == counted else 0.0
                 best = max(best, (score, sentence))
             if best[0] >= enough:
                 return best[1].strip()
