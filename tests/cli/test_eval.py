@@ -7,7 +7,9 @@ import pytest
 
 from subquest import Index
 from subquest.cli import main
+from subquest.evaluate.report import load, page
 from subquest.record import Document
+from subquest.runs import RunStore
 
 
 @pytest.fixture
@@ -109,3 +111,64 @@ def test_a_world_brings_its_own_index(toy: Path, capsys: pytest.CaptureFixture[s
     out, err = capsys.readouterr()
     assert "making" not in err
     assert out.splitlines()[1].split()[:4] == ["world", "coda", "6", "0.500"]
+
+
+RELEASES = {
+    "gaia": [
+        {"task_id": f"g{i}", "Question": f"Which {i}?", "Final answer": "Kestel", "Level": 1 + i % 3, "file_name": name}
+        for i, name in enumerate(["", "map.png", "table.xlsx", ""])
+    ],
+    "webwalkerqa": [
+        {
+            "question": f"Which {i}?",
+            "answer": "Kestel",
+            "root_url": "http://kestel.example",
+            "info": {"difficulty_level": ["easy", "hard"][i % 2], "lang": ["en", "zh"][i // 2]},
+        }
+        for i in range(4)
+    ],
+    "hle": [
+        {"id": f"h{i}", "question": f"Which {i}?", "answer": "Kestel", "answer_type": "exactMatch", "category": kind}
+        for i, kind in enumerate(["Math", "Physics", "Math", "Chemistry"])
+    ],
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "file", "groups"),
+    [
+        (
+            "gaia",
+            "gaia_validation",
+            {"level": {"1": 2, "2": 1, "3": 1}, "type": {"text": 2, "multimodal": 1, "file": 1}},
+        ),
+        ("webwalkerqa", "webwalkerqa_test", {"difficulty": {"easy": 2, "hard": 2}, "lang": {"en": 2, "zh": 2}}),
+        ("hle", "hle_test", {"category": {"Chemistry": 1, "Math": 2, "Physics": 1}}),
+    ],
+)
+def test_sets_are_broken_down_as_the_papers_report_them(
+    toy: Path, monkeypatch: pytest.MonkeyPatch, name: str, file: str, groups: dict[str, dict[str, int]]
+) -> None:
+    monkeypatch.setenv("SUBQUEST_DATA", str(toy))
+    (toy / f"{file}.jsonl").write_text("\n".join(map(json.dumps, RELEASES[name])))
+    assert main(["eval", name, *EVAL[2:]]) == 0
+    found = load([toy / "run"]).breakdowns(name)
+    assert {field: {value: len(rows) for value, rows in found[field].items()} for field in groups} == groups
+    assert all(f"by {field}" in page(load([toy / "run"]), traces=0) for field in groups)
+
+
+def test_the_papers_samples_do_not_depend_on_the_seed(
+    toy: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("SUBQUEST_DATA", str(toy))
+    rows = [{"metadata": "{}", "problem": f"Which {i}?", "answer": "Kestel"} for i in range(230)]
+    (toy / "simpleqa_test.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    (toy / "answers.jsonl").write_text("\n".join(['{"role": "planner", "reply": "<answer>Kestel</answer>"}'] * 400))
+    chosen = []
+    for seed in ("0", "1"):
+        arguments = ["eval", "simpleqa", *EVAL[2:6], "--out", f"run{seed}", "--sample", "paper", "--seed", seed]
+        assert main(arguments) == 0
+        with RunStore.open(toy / f"run{seed}") as run:
+            chosen.append({q.question for q in run.questions()})
+    assert len(chosen[0]) == 200
+    assert chosen[0] == chosen[1]

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import DataError, UsageError
 from .agent import add_agent_options, build, config_from, resources, settings_from
-from .evaluating import add_run_options, answer_all, check_run_options, judged, settings_of, told
+from .evaluating import PAPER, add_run_options, answer_all, check_run_options, judged, settings_of, told
 
 if TYPE_CHECKING:
     from ..config import Config
@@ -84,12 +84,16 @@ def _questions(source: str, args: argparse.Namespace) -> tuple[str, list[Questio
 
     from ..data import questions_from
     from ..data.reading import sample
+    from ..data.registry import find
     from ..data.select import passes
 
     questions = questions_from(source)
     for expression in args.filter:
         questions = [q for q in questions if passes(q, expression)]
-    if args.sample:
+    if args.sample == PAPER:
+        entry = find(source.partition(":")[0])
+        questions = sample(questions, entry.sample if entry and entry.sample else len(questions))
+    elif args.sample:
         questions = sample(questions, args.sample, args.seed)
     questions = questions[: args.limit]
     if not questions:

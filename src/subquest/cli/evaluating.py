@@ -19,9 +19,17 @@ if TYPE_CHECKING:
     from ..record import Episode, Question
     from ..runs import RunStore
 
+PAPER = "paper"
+"""In place of a number after `--sample`."""
+
 
 def add_run_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--sample", type=int, metavar="N", help="a random N questions of each set, fixed by --seed")
+    parser.add_argument(
+        "--sample",
+        type=_sample_size,
+        metavar="N",
+        help="a random N questions of each set, fixed by --seed; paper: as many as the papers take, always the same",
+    )
     parser.add_argument("--concurrency", type=int, default=8, metavar="N", help="episodes at a time")
     parser.add_argument("--timeout", type=float, metavar="S", help="seconds a question may take")
     parser.add_argument("--seed", type=int, default=0, help="seed for sampling questions and tokens")
@@ -37,8 +45,13 @@ def add_run_options(parser: argparse.ArgumentParser) -> None:
 
 def check_run_options(args: argparse.Namespace) -> None:
     for name in ("concurrency", "sample", "limit"):
-        if getattr(args, name, None) is not None and getattr(args, name) < 1:
+        value = getattr(args, name, None)
+        if isinstance(value, int) and value < 1:
             raise UsageError(f"--{name} must be at least 1")
+
+
+def _sample_size(text: str) -> int | str:
+    return text if text == PAPER else int(text)
 
 
 def settings_of(config: Config, args: argparse.Namespace) -> dict[str, Any]:

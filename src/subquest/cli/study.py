@@ -119,7 +119,7 @@ def _of_source(source: Source, study: Study, args: argparse.Namespace) -> list[Q
     questions = questions_from(source.dataset)
     for expression in (*study.filter, *source.filter):
         questions = [q for q in questions if passes(q, expression)]
-    size = min(n for n in (source.sample, args.sample, len(questions)) if n is not None)
+    size = min(n for n in (source.sample, args.sample, len(questions)) if isinstance(n, int))
     return [replace(q, dataset=source.name) for q in sample([q for q in questions if q.answers], size, args.seed)]
 
 

@@ -66,7 +66,8 @@ class Ledger:
 
     def _in_words(self, error: Exception) -> Exception:
         if isinstance(error, sqlite3.Error | OSError):
-            return OutsideError(f"cannot write to the run {self._path}: {error}")
+            full = "; what was written before is safe: free some space and run again" if "full" in str(error) else ""
+            return OutsideError(f"cannot write to the run {self._path}: {error}{full}")
         if isinstance(error, TypeError | ValueError):
             return DataError(f"a record for the run {self._path} holds a value that JSON cannot: {error}")
         return error
