@@ -1,12 +1,8 @@
 """The page in a real browser: asking, watching, looking back, adding documents, and text that tries to be script."""
 
 import asyncio
-import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
-
-import pytest
 
 from subquest.events import Event
 from subquest.record import Document, Episode, Question
@@ -15,48 +11,17 @@ from subquest.serve.export import as_html
 from subquest.serve.settings import Settings
 
 from ..systems.fakes import DOCUMENTS
+from .browsing import EVIL, ask, browser, needs_browser, page
 from .conftest import QUESTION, Gate, Start, reply
 
-CHROMIUM = shutil.which("chromium")
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="needs Debian's chromium")
-sync_api = pytest.importorskip("playwright.sync_api")
-
-EVIL = '<img src=x onerror="window.evil=1"><script>window.evil=1</script><svg onload="window.evil=1">'
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with sync_api.sync_playwright() as playwright:
-        found = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        yield found
-        found.close()
-
-
-@pytest.fixture
-def page(browser: Any) -> Iterator[Any]:
-    """A page that must come through without a word on its console and without a request to anybody else."""
-    found = browser.new_page(viewport={"width": 1200, "height": 800})
-    found.set_default_timeout(20_000)
-    heard: list[str] = []
-    found.on("console", lambda message: heard.append(message.text) if message.type in ("error", "warning") else None)
-    found.on("pageerror", lambda error: heard.append(str(error)))
-    found.on("request", lambda request: heard.append(request.url) if "//127.0.0.1:" not in request.url else None)
-    found.heard = heard
-    yield found
-    assert found.evaluate("window.evil") is None
-    assert heard == []
-    found.close()
-
-
-def ask(page: Any, question: str = QUESTION) -> None:
-    page.get_by_label("Question").fill(question)
-    page.get_by_role("button", name="Ask", exact=True).click()
+__all__ = ["browser", "page"]
+pytestmark = needs_browser
 
 
 def test_the_plan_fills_in_and_the_answer_quotes_its_sources(start: Start, gate: Gate, page: Any) -> None:
     with start(gate) as server:
         page.goto(server.url)
-        ask(page)
+        ask(page, QUESTION)
         page.locator(".node").nth(1).wait_for()
         assert "Mila Torrun" in page.locator(".node").nth(1).inner_text()
         assert page.locator(".node").count() == 2
@@ -74,7 +39,7 @@ def test_the_plan_fills_in_and_the_answer_quotes_its_sources(start: Start, gate:
 def test_stop(start: Start, gate: Gate, page: Any) -> None:
     with start(gate) as server:
         page.goto(server.url)
-        ask(page)
+        ask(page, QUESTION)
         page.locator(".node").nth(1).wait_for()
         page.get_by_role("button", name="Stop").click()
         page.get_by_text("No answer (cancelled)").wait_for()

@@ -19,4 +19,4 @@ export const when = (s: number): string =>
 export const percent = (p: number): string => `${Math.round(p * 100)}%`;
 
 export const figure = (x: number | null | undefined): string =>
-  x == null ? "–" : Number.isInteger(x) ? count(x) : Math.abs(x) >= 100 ? x.toFixed(0) : x.toFixed(3);
+  x == null ? "–" : Number.isInteger(x) ? count(x) : Math.abs(x) >= 100 ? x.toFixed(0) : Math.abs(x) >= 10 ? x.toFixed(1) : x.toFixed(3);

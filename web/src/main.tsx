@@ -80,7 +80,10 @@ function App() {
         ) : here === "ask" ? (
           <Ask about={about.data} id={path[1]} onChange={about.reload} />
         ) : (
-          <Notice>There is nothing at this address. <a href="#/ask">Ask a question</a></Notice>
+          <>
+            <h1 class="hidden">Nothing here</h1>
+            <Notice>There is nothing at this address. <a href="#/ask">Ask a question</a></Notice>
+          </>
         )}
       </main>
     </>

@@ -12,9 +12,12 @@ export function Answer(props: {
   forced?: boolean;
   ending: string;
   trace: Trace;
+  folded?: boolean;
 }) {
+  const [open, setOpen] = useState(!props.folded);
+  const quotes = props.evidence.length;
   return (
-    <section class="answer" aria-live="polite">
+    <section class={`answer ${props.folded ? "folded" : ""}`} aria-live="polite">
       <h2>Answer</h2>
       <p class={props.answer ? "text" : "text none"}>{props.answer || `No answer (${props.ending || "nothing came"})`}</p>
       <div class="facts">
@@ -27,8 +30,11 @@ export function Answer(props: {
             confidence {percent(props.confidence)}
           </span>
         )}
+        {props.folded && quotes > 0 && (
+          <button class="quiet" aria-expanded={open} onClick={() => setOpen(!open)}>{quotes} {quotes === 1 ? "quotation" : "quotations"}</button>
+        )}
       </div>
-      {props.evidence.length > 0 && (
+      {open && quotes > 0 && (
         <ol class="evidence">
           {props.evidence.map((one, i) => (
             <Quote key={i} number={i + 1} evidence={one} trace={props.trace} />

@@ -61,7 +61,8 @@ const TONES: Record<string, string> = {
 
 export function Ending(props: { ending: string; forced?: boolean }) {
   const tone = props.forced ? "warn" : (TONES[props.ending] ?? "warn");
-  return <Chip tone={tone}>{props.forced ? `${props.ending}, forced` : props.ending || "unknown"}</Chip>;
+  const forced = props.forced && props.ending !== "forced";
+  return <Chip tone={tone}>{forced ? `${props.ending}, forced` : props.ending || "unknown"}</Chip>;
 }
 
 const PLACES = ["page", "slide", "sheet", "row", "line"];

@@ -22,11 +22,12 @@ const show = (usage: Usage, key: keyof Usage): string => {
 
 /** What each context cost, by itself and with all below it. */
 export function Costs(props: { trace: Trace; usage?: Usage; selected: string; onSelect: (id: string) => void }) {
+  const columns = COLUMNS.filter(([key]) => props.trace.order.some((context) => context.usage[key]) || props.usage?.[key]);
   return (
     <div class="table bare" tabIndex={0} role="region" aria-label="Costs by context">
       <table>
         <thead>
-          <tr><th scope="col">tokens, calls and time</th>{COLUMNS.map(([key, name]) => <th key={key} scope="col" class="number">{name}</th>)}</tr>
+          <tr><th scope="col">tokens, calls and time</th>{columns.map(([key, name]) => <th key={key} scope="col" class="number">{name}</th>)}</tr>
         </thead>
         <tbody>
           {props.trace.order.map((context) => {
@@ -36,7 +37,7 @@ export function Costs(props: { trace: Trace; usage?: Usage; selected: string; on
                 <th scope="row" style={{ paddingLeft: `${1 + context.depth * 1.1}rem` }}>
                   <button class="text-link" onClick={() => props.onSelect(context.id)}>{context.role} {context.id}</button>
                 </th>
-                {COLUMNS.map(([key]) => (
+                {columns.map(([key]) => (
                   <td key={key} class="number">
                     {show(context.usage, key)}
                     {context.children.length > 0 && key !== "seconds" && show(all, key) !== show(context.usage, key) && (
@@ -50,7 +51,7 @@ export function Costs(props: { trace: Trace; usage?: Usage; selected: string; on
           {props.usage && (
             <tr class="sum">
               <th scope="row">the episode</th>
-              {COLUMNS.map(([key]) => <td key={key} class="number">{show(props.usage!, key)}</td>)}
+              {columns.map(([key]) => <td key={key} class="number">{show(props.usage!, key)}</td>)}
             </tr>
           )}
         </tbody>

@@ -1,11 +1,16 @@
 import { figure } from "../format";
 
+/** Columns that come first; of the others those are left out that are nothing for everybody. */
+const FIRST = ["n", "em", "f1", "cem", "judge"];
+
 type Cell = Record<string, number | null>;
 
 /** Results with their intervals: a row a system or a run, a column a metric. */
 export function ResultTable(props: { dataset: string; rows: Record<string, Cell> }) {
   const rows = Object.entries(props.rows);
-  const names = [...new Set(rows.flatMap(([, cell]) => Object.keys(cell)))].filter((n) => !/_(low|high)$/.test(n));
+  const found = [...new Set(rows.flatMap(([, cell]) => Object.keys(cell)))].filter((n) => !/_(low|high)$/.test(n));
+  const told = found.filter((name) => FIRST.includes(name) || rows.some(([, cell]) => cell[name]));
+  const names = [...FIRST.filter((name) => told.includes(name)), ...told.filter((name) => !FIRST.includes(name))];
   return (
     <div class="table" tabIndex={0} role="region" aria-label={`Results on ${props.dataset || "questions"}`}>
       <table>

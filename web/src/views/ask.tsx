@@ -54,8 +54,9 @@ export function Ask(props: { about: About; id?: string; onChange: () => void }) 
     return <Notice>This server shows stored runs. Start <code>subquest serve</code> to ask questions.</Notice>;
   return (
     <div class="page">
+      {!props.id && <h1 class="hidden">Ask a question</h1>}
       <form
-        class="composer"
+        class={`composer ${props.id ? "small" : ""}`}
         onSubmit={(e) => {
           e.preventDefault();
           void ask();
@@ -65,7 +66,7 @@ export function Ask(props: { about: About; id?: string; onChange: () => void }) 
         <textarea
           id="question"
           ref={box}
-          rows={2}
+          rows={props.id ? 1 : 2}
           placeholder="Ask something that takes more than one step…"
           value={question}
           onInput={(e) => setQuestion(e.currentTarget.value)}

@@ -30,6 +30,8 @@ export function CompareEpisodes(props: { episodes: string[] }) {
   return <SideBySide episodes={found} />;
 }
 
+/** Figures that stand in a row of their own already, and advantages of contexts below the first. */
+const SHOWN = /^(advantage\/.*\.|(cached|completion|prompt)_tokens|(tokens|peak|calls)_|seconds|searches|model_calls|cost$|peak)/;
 const NAMES: Record<string, string> = { documents: "found", limit: "limit", error: "error" };
 
 function SideBySide(props: { episodes: Episode[] }) {
@@ -38,10 +40,11 @@ function SideBySide(props: { episodes: Episode[] }) {
   const traces = episodes.map((episode) => fold(episode.events ?? [], episode));
   const lists = traces.map(steps);
   const same = common(lists);
+  const [whole, setWhole] = useState(false);
   const one = new Set(episodes.map((episode) => episode.question.question)).size === 1;
-  const terms = [...new Set(episodes.flatMap((e) => Object.keys({ ...e.scores, ...e.rewards })))].filter((name) => !/^advantage\/.*\./.test(name));
+  const terms = [...new Set(episodes.flatMap((e) => Object.keys({ ...e.scores, ...e.rewards })))].filter((name) => !SHOWN.test(name));
+  const runs = new Set(episodes.map((e) => e.run)).size > 1;
   const rows: [string, (e: Episode, i: number) => ComponentChildren][] = [
-    ["answer", (e) => <b class="said">{e.answer || "none"}</b>],
     ["ended", (e) => <Ending ending={e.stop_reason ?? e.status} forced={e.forced} />],
     ["contexts", (_, i) => count(traces[i]!.order.length)],
     ["model calls", (e) => count(e.usage?.model_calls)],
@@ -50,6 +53,12 @@ function SideBySide(props: { episodes: Episode[] }) {
     ["time", (e) => seconds(e.usage?.seconds)],
     ...terms.map((term): [string, (e: Episode) => string] => [term === "total" ? "reward" : term.replaceAll("_", " ").replace(/^advantage.*/, "advantage"), (e) => figure({ ...e.scores, ...e.rewards }[term])]),
   ];
+  const cells = rows.map(([name, say]) => {
+    const shown = episodes.map(say);
+    const words = shown.map((s) => (typeof s === "object" ? JSON.stringify((s as any).props) : String(s)));
+    return { name, shown, differs: new Set(words).size > 1 };
+  });
+  const different = cells.filter((cell) => cell.differs);
   return (
     <div class="trace">
       <header class="top">
@@ -61,24 +70,28 @@ function SideBySide(props: { episodes: Episode[] }) {
         <table class="facing">
           <thead>
             <tr>
-              <th scope="col" />
+              <td />
               {episodes.map((e) => (
                 <th key={e.id} scope="col">
-                  <a href={link(["runs", e.run ?? "asked", e.id])}>{e.system}</a>
-                  <small>{e.model}</small>
+                  <a href={link(["runs", e.run ?? "asked", e.id])}>{runs ? e.run : e.system}</a>
+                  <small>{runs ? `${e.system} on ${e.model}` : e.model}</small>
                   {!one && <span class="task">{e.question.question}</span>}
                 </th>
               ))}
             </tr>
           </thead>
           <tbody>
-            {rows.map(([name, say]) => {
-              const shown = episodes.map(say);
-              const differs = new Set(shown.map((s) => (typeof s === "object" ? JSON.stringify((s as any).props) : String(s)))).size > 1;
-              return <tr key={name} class={differs ? "" : "alike"}><th scope="row">{name}</th>{shown.map((value, i) => <td key={i}>{value}</td>)}</tr>;
-            })}
+            <tr><th scope="row">answer</th>{episodes.map((e) => <td key={e.id}><b class="said">{e.answer || "none"}</b></td>)}</tr>
+            {(whole ? cells : different).map(({ name, shown, differs }) => (
+              <tr key={name} class={differs ? "" : "alike"}><th scope="row">{name}</th>{shown.map((value, i) => <td key={i}>{value}</td>)}</tr>
+            ))}
           </tbody>
         </table>
+        {different.length < cells.length && (
+          <button class="text-link more" aria-expanded={whole} onClick={() => setWhole(!whole)}>
+            {whole ? "Only what differs" : `${count(cells.length - different.length)} figures are the same`}
+          </button>
+        )}
       </div>
       <section>
         <div class="find">
@@ -176,7 +189,7 @@ function Paired(props: { tests: Comparison["paired"] }) {
             <tr>
               <th scope="col">on the questions both answered</th><th scope="col">metric</th>
               {["n", "difference", "bootstrap p", "McNemar p"].map((name) => <th key={name} scope="col" class="number">{name}</th>)}
-              <th scope="col" />
+              <th scope="col">so it is</th>
             </tr>
           </thead>
           <tbody>

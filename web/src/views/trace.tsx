@@ -125,6 +125,7 @@ function Loaded(props: { run: string; id: string; query: URLSearchParams; episod
             forced={episode.forced}
             ending={episode.stop_reason ?? episode.status}
             trace={trace}
+            folded
           />
         )}
         {episode.question.answers?.length ? (

@@ -1,0 +1,51 @@
+"""A real browser for tests of the page, and a page that must come through clean."""
+
+import shutil
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+CHROMIUM = shutil.which("chromium")
+needs_browser = pytest.mark.skipif(CHROMIUM is None, reason="needs Debian's chromium")
+EVIL = '<img src=x onerror="window.evil=1"><script>window.evil=1</script><svg onload="window.evil=1">'
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    sync_api = pytest.importorskip("playwright.sync_api")
+    with sync_api.sync_playwright() as playwright:
+        found = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield found
+        found.close()
+
+
+@pytest.fixture
+def page(browser: Any) -> Iterator[Any]:
+    """A page that must come through without a word on its console and without a request to anybody else."""
+    found = browser.new_page(viewport={"width": 1200, "height": 800})
+    found.set_default_timeout(20_000)
+    heard: list[str] = []
+    found.on("console", lambda message: heard.append(message.text) if message.type in ("error", "warning") else None)
+    found.on("pageerror", lambda error: heard.append(str(error)))
+    found.on("request", lambda request: heard.append(request.url) if not ours(request.url) else None)
+    found.heard = heard
+    yield found
+    assert found.evaluate("window.evil") is None
+    assert heard == []
+    found.close()
+
+
+def ours(url: str) -> bool:
+    return "//127.0.0.1:" in url or url.startswith("blob:http://127.0.0.1:")
+
+
+def ask(page: Any, question: str) -> None:
+    page.get_by_label("Question", exact=True).fill(question)
+    page.get_by_role("button", name="Ask", exact=True).click()
+
+
+def seen(page: Any, selector: str, count: int = 1) -> Any:
+    """The elements, once there are so many."""
+    page.locator(selector).nth(count - 1).wait_for()
+    return page.locator(selector)

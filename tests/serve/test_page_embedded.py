@@ -1,0 +1,84 @@
+"""The whole thing as a user meets it: `subquest serve` with the embedded model, in a real browser."""
+
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from subquest import Index
+from subquest.models import smollm2_path
+from subquest.worlds import make_world
+
+from ..readers.made import pdf
+from .browsing import ask, browser, needs_browser, page, seen
+
+__all__ = ["browser", "page"]
+pytestmark = [needs_browser, pytest.mark.embedded, pytest.mark.slow]
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[tuple[str, str]]:
+    """Its address, and a question that its index answers."""
+    if not smollm2_path().is_file():
+        pytest.skip("needs the embedded model: subquest model get smollm2")
+    world = make_world(seed=2026, articles=160, questions=2, split="test", hops=(2,))
+    Index.build(tmp_path / "docs.sq", world.documents).close()
+    command = ["serve", "--port", "0", "--index", "docs.sq", "--max-tokens", "32", "--max-calls", "4"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "subquest", *command], cwd=tmp_path, stderr=subprocess.PIPE, text=True
+    )
+    assert process.stderr is not None
+    try:
+        line = process.stderr.readline()
+        found = re.search(r"http://\S+", line)
+        assert found, line + process.stderr.read()
+        yield found.group(), world.questions[0].question
+    finally:
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(60) == 0
+        process.stderr.close()
+
+
+def test_ask_watch_compare_upload_and_search(server: tuple[str, str], page: Any) -> None:
+    url, question = server
+    page.set_default_timeout(120_000)
+    page.goto(url)
+    counts = []
+    for _ in range(2):
+        ask(page, question)
+        seen(page, ".node")
+        while not page.locator(".answer").count():
+            counts.append(page.locator(".node").count())
+            page.wait_for_timeout(100)
+        page.goto(f"{url}/#/ask")
+    assert counts[0] >= 1
+    assert counts[-1] >= counts[0]
+    page.goto(f"{url}/#/runs/asked")
+    for tick in seen(page, ".tick-box input", 2).all():
+        tick.check()
+    page.get_by_role("link", name="Compare 2 episodes").click()
+    assert seen(page, ".facing-steps ol", 2).count() == 2
+    page.goto(f"{url}/#/runs/asked")
+    seen(page, ".list.pick a").first.click()
+    page.get_by_role("tab", name="Tokens").click()
+    written = seen(page, ".segment.agent .token")
+    assert "".join(token.inner_text() for token in written.all()).strip()
+    assert page.get_by_text("is not at hand").count() == 0
+    page.goto(f"{url}/#/indexes")
+    content = pdf("Timetable", "The ferry to Nesvik leaves at noon.")
+    page.locator("input[type=file]").set_input_files(
+        {"name": "trip.pdf", "mimeType": "application/pdf", "buffer": content}
+    )
+    page.get_by_label("Name of the index").fill("trip")
+    page.get_by_role("button", name="Add", exact=True).click()
+    page.get_by_text("passages added to trip.").wait_for()
+    page.get_by_label("Query").fill("ferry")
+    page.get_by_label("Index", exact=True).select_option("trip")
+    page.get_by_role("button", name="Search").click()
+    assert "The ferry to Nesvik leaves at noon." in seen(page, ".passage").first.inner_text()
+    assert "page 2" in page.locator(".passage").first.inner_text()

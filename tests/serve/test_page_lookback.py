@@ -1,0 +1,254 @@
+"""Looking back in a real browser: tabs of a trace, episodes and runs side by side, training groups, live curves."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from subquest.engine.scripted import ScriptedEngine
+from subquest.events import Event
+from subquest.record import Episode, Question, Segment, Trajectory
+from subquest.runs import RunStore
+from subquest.serve.settings import Settings
+
+from .browsing import EVIL, ask, browser, needs_browser, page, seen
+from .conftest import QUESTION, Gate, Start, reply
+from .test_lookback import evaluated
+from .test_resume import engine
+
+__all__ = ["browser", "page"]
+pytestmark = needs_browser
+
+SETTINGS = {"recipe": "peco", "kind": "rl"}
+
+
+def training(folder: Path, *, word: str = "col") -> None:
+    """A group of three rollouts as the trainer keeps them."""
+    with RunStore.create(folder / "train.sqlite", settings=SETTINGS) as store:
+        for step in range(1, 4):
+            store.add_metrics(step, {"reward": 0.1 * step, "kl": 0.01}).wait()
+        for member, reward in enumerate((1.0, 0.0, 0.5)):
+            segments = (
+                Segment("prompt", "Who?", (1, 2)),
+                Segment("agent", word, (3, 4, 5), (-0.01, -1.25, -4.0), policy=2),
+            )
+            trajectory = Trajectory("1", "planner", "Who?", segments=segments, result=word)
+            told = (
+                ("start", "", {"question": "Who?", "system": "coda", "model": "tiny"}),
+                ("open", "1", {"role": "planner", "task": "Who?", "parent": None, "prompt": []}),
+                ("turn", "1", {"text": word, "finish": "length", "usage": {"seconds": 0.1}}),
+                ("task", "1", {"task": f"step {member}"}),
+                ("answer", "", {"answer": f"{word}{member}"}),
+            )
+            events = tuple(Event(i, kind, i / 10, place, data) for i, (kind, place, data) in enumerate(told))
+            rewards = {"total": reward, "answer": reward, "advantage/1": (reward - 0.5) * 2}
+            question = Question("q", f"Who? {word}", ("me",), dataset="world")
+            episode = Episode(
+                f"step-1-{member}", question, "coda", "tiny", (trajectory,), f"{word}{member}",
+                stop_reason="answered", events=events, rewards=rewards,
+            )  # fmt: skip
+            store.add_episode(episode, attempt=1).wait()
+
+
+def test_every_tab_of_a_trace(start: Start, page: Any) -> None:
+    with start() as server:
+        page.goto(server.url)
+        ask(page, QUESTION)
+        page.get_by_role("link", name="Open trace").click()
+        seen(page, ".branch", 3).nth(1).click()
+        assert page.locator(".hits .chip.busy").inner_text() == "read"
+        page.get_by_role("tab", name="Tokens").click()
+        page.get_by_text("is not at hand").wait_for()
+        assert page.locator(".token").count() > 10
+        page.get_by_role("tab", name="Timeline").click()
+        assert seen(page, ".bar-of", 3).count() == 3
+        assert page.locator(".bar-of circle.search").count() == 2
+        page.locator(".bar-of").nth(2).click()
+        seen(page, ".branch.selected", 1)
+        page.get_by_role("tab", name="Costs").click()
+        assert "in all" in page.locator("tbody tr").first.inner_text()
+        page.keyboard.press("ArrowRight")
+        seen(page, "[role=tab][aria-selected=true]")
+        with page.expect_download() as download:
+            page.get_by_role("button", name="Save as a file").click()
+        assert QUESTION in Path(download.value.path()).read_text()
+
+
+def test_memory_over_time(start: Start, settings: Settings, page: Any) -> None:
+    changes = [
+        {"action": "add", "entries": [{"query": "who", "evidence": f"Mila {EVIL}"}], "tokens": 5},
+        {"action": "compress", "entries": [{"query": "", "evidence": "facts"}], "tokens": 2},
+    ]
+    events = [Event(0, "start", 0.0, data={"question": "q", "system": "decor", "model": "m"})]
+    events += [Event(i, "memory", float(i), "1", data) for i, data in enumerate(changes, 1)]
+    events += [Event(3, "code", 3.0, "1", {"source": f"print('{EVIL}')", "output": "1", "error": f"Error {EVIL}"})]
+    events += [Event(4, "retry", 3.5, "1", {"where": "engine", "message": EVIL, "attempt": 1, "wait": 2.0})]
+    events += [Event(5, "limit", 3.6, "1", {"what": "turns", "message": "a final answer is forced"})]
+    settings.runs.mkdir()
+    with RunStore.create(settings.runs / "old.sqlite") as store:
+        store.add_episode(Episode("m", Question("q", "q"), "decor", "m", events=tuple(events))).wait()
+    with start() as server:
+        page.goto(f"{server.url}/#/runs/old/m?tab=memory")
+        entries = seen(page, ".entries li", 2)
+        assert entries.nth(0).inner_text().startswith("facts")
+        assert entries.nth(1).inner_text().startswith(f"who → Mila {EVIL}")
+        page.locator(".changes button").first.click()
+        assert page.locator(".entries li").count() == 1
+        page.keyboard.press("1")
+        assert page.locator(".card .code").inner_text() == f"print('{EVIL}')"
+        assert page.locator(".output.failed").inner_text() == f"Error {EVIL}"
+        assert [chip.inner_text() for chip in page.locator(".trouble .chip").all()] == ["retry 1", "limit"]
+
+
+def test_two_episodes_side_by_side(start: Start, page: Any) -> None:
+    towns = ["Kestel"]
+
+    def script(context: Any) -> str:
+        return reply(context).replace("Kestel", towns[-1])
+
+    with start(script) as server, server.client() as client:
+        for town in ("Kestel", f"Nesvik {EVIL}"):
+            towns.append(town)
+            identifier = client.post("/api/ask", json={"question": QUESTION}).json()["id"]
+            client.get(f"/api/episodes/{identifier}/events")
+        page.goto(f"{server.url}/#/runs/asked")
+        for tick in seen(page, ".tick-box input", 2).all():
+            tick.check()
+        page.get_by_role("link", name="Compare 2 episodes").click()
+        columns = seen(page, ".facing-steps ol", 2)
+        answers = [column.locator(".step.answer p").inner_text() for column in columns.all()]
+        assert sorted(answers) == ["Kestel", f"Nesvik {EVIL}"]
+        page.get_by_text("the first 11 steps are the same").wait_for()  # up to the second executor's result
+        before = page.locator(".step").count()
+        page.get_by_role("button", name="Show them").click()
+        assert page.locator(".step.same").count() == 22
+        assert page.locator(".step").count() == before + 22
+
+
+def test_the_rollouts_of_a_training_group(start: Start, settings: Settings, page: Any) -> None:
+    settings.runs.mkdir()
+    training(settings.runs, word=f"col{EVIL}")
+    with start() as server:
+        page.goto(f"{server.url}/#/runs/train/step-1-0?tab=tokens&c=1")
+        tokens = seen(page, ".segment.agent .token", 3)
+        assert [token.get_attribute("class").split()[1] for token in tokens.all()] == ["p0", "p2", "p4"]
+        assert page.locator(".segment.prompt .token.masked").count() == 2
+        tokens.nth(2).click()
+        facts = page.locator(".segment.agent .facts").inner_text().split("\n")
+        assert "log-prob" in " ".join(facts)
+        assert "+1" in page.locator(".tokens > .facts .chip.good").inner_text()
+        assert seen(page, ".siblings .chip", 3).count() == 3
+        page.get_by_role("link", name="Side by side").click()
+        assert seen(page, ".facing-steps ol", 3).count() == 3
+        assert "advantage" in page.locator(".facing").inner_text()
+
+
+def test_runs_side_by_side(start: Start, settings: Settings, page: Any) -> None:
+    settings.runs.mkdir()
+    evaluated(settings.runs, "old", [0, 1, 2])
+    evaluated(settings.runs, "new", [0, 1, 2, 3, 4, 5, 6, 7, 8])
+    with start() as server:
+        page.goto(f"{server.url}/#/runs")
+        for name in ("old", "new"):
+            page.get_by_label(f"Compare {name}").check()
+        page.get_by_role("link", name="Compare 2 runs").click()
+        page.get_by_role("region", name="Paired tests").wait_for()
+        tests = page.get_by_role("region", name="Paired tests").inner_text()
+        assert "+0.500" in tests
+        assert "0.031" in tests  # McNemar on six questions, all won by one side: 2 / 2**6
+        assert "better" in tests
+        page.locator(".list a").first.click()
+        assert seen(page, ".facing-steps ol", 2).count() == 2
+
+
+def test_curves_grow_while_they_are_watched(start: Start, settings: Settings, page: Any) -> None:
+    settings.runs.mkdir()
+    training(settings.runs)
+    with RunStore.resume(settings.runs / "train.sqlite", settings=SETTINGS) as store, start() as server:
+        page.goto(f"{server.url}/#/runs/train")
+        seen(page, ".curve", 2)
+        store.add_metrics(4, {"reward": 0.875, "entropy": 1.0}).wait()
+        page.get_by_text("0.875", exact=True).wait_for()
+        assert seen(page, ".curve", 3).count() == 3
+        page.get_by_text("live").wait_for()
+
+
+def test_follow_up_and_go_on(start: Start, gate: Gate, page: Any) -> None:
+    _, models = engine(gate)
+    with start(grace=0.1, **models) as server:
+        page.goto(server.url)
+        ask(page, QUESTION)
+        seen(page, ".node", 2)
+    page.goto("about:blank")
+    page.heard.clear()  # the stream broke when the server stopped
+    inner, models = engine(reply)
+    with start(**models) as server:
+        page.goto(server.url)
+        page.get_by_role("link", name=QUESTION).click()
+        page.get_by_role("button", name="Go on").click()
+        page.locator(".answer .text", has_text="Kestel").wait_for()
+        assert inner.calls == 4
+        page.get_by_label("Follow-up question").fill("And when?")
+        page.get_by_role("button", name="Follow up").click()
+        page.get_by_role("heading", name="And when?").wait_for()
+        page.locator(".answer .text", has_text="Kestel").wait_for()
+        page.get_by_role("link", name="follows an earlier question").click()
+        page.get_by_role("heading", name=QUESTION).wait_for()
+
+
+def test_files_become_an_index_of_their_own(start: Start, page: Any) -> None:
+    from ..readers.made import pdf
+
+    with start() as server:
+        page.goto(server.url)
+        content = pdf("A title page.", "The Orvane Bridge was designed by Mila Torrun. She was born in Kestel.")
+        page.get_by_label("Add files to a new index").set_input_files(
+            {"name": "bridges.pdf", "mimeType": "application/pdf", "buffer": content}
+        )
+        page.get_by_text("2 passages in files-").wait_for()
+        ask(page, QUESTION)
+        page.locator(".answer").wait_for()
+        assert "bridges.pdf, page 2" in page.locator(".quote cite").first.inner_text()
+
+
+VIEWS = {
+    "ask": "#/ask",
+    "asked": "#/ask/{id}",
+    "trace": "#/runs/asked/{id}?c=1.1",
+    "context": "#/runs/asked/{id}?c=1.1&tab=context",
+    "tokens": "#/runs/train/step-1-0?tab=tokens&c=1",
+    "timeline": "#/runs/asked/{id}?tab=time",
+    "costs": "#/runs/asked/{id}?tab=costs",
+    "events": "#/runs/asked/{id}?tab=events&e=3",
+    "runs": "#/runs",
+    "run": "#/runs/asked",
+    "training": "#/runs/train",
+    "compare": "#/compare?e=train/step-1-0,train/step-1-1",
+    "compare runs": "#/compare?runs=train,asked",
+    "indexes": "#/indexes",
+    "nothing": "#/nowhere",
+}
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_every_view_is_accessible_and_fits_a_phone(start: Start, settings: Settings, browser: Any, theme: str) -> None:
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
+    settings.runs.mkdir()
+    training(settings.runs)
+    page = browser.new_page(viewport={"width": 390, "height": 800}, color_scheme=theme, reduced_motion="reduce")
+    with start(models={"default": ScriptedEngine(reply)}) as server, server.client() as client:
+        identifier = client.post("/api/ask", json={"question": QUESTION}).json()["id"]
+        client.get(f"/api/episodes/{identifier}/events")
+        wrong: dict[str, Any] = {}
+        for name, place in VIEWS.items():
+            page.goto("about:blank")
+            page.goto(f"{server.url}/{place.format(id=identifier)}")
+            seen(page, "h1, main .notice, .composer")
+            page.wait_for_load_state("networkidle")
+            found = axe.run(page, options={"rules": {"region": {"enabled": False}}}).response["violations"]
+            if told := [(v["id"], [node["html"][:120] for node in v["nodes"][:3]]) for v in found]:
+                wrong[name] = told
+            if (width := page.evaluate("document.documentElement.scrollWidth")) > 390:
+                wrong[f"width of {name}"] = width
+        assert wrong == {}
+    page.close()

