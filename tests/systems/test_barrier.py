@@ -28,6 +28,10 @@ def test_each_of_several_stretches_is_cut() -> None:
     assert cut(text) == f"{first} … between {second} … end"
 
 
+def test_capitals_do_not_hide_a_stretch() -> None:
+    assert cut(" ".join(WORDS).upper()) == " ".join(WORDS[: RAW_RUN - 1]).upper() + " …"
+
+
 def test_punctuation_and_spacing_do_not_hide_a_stretch() -> None:
     assert " ".join(WORDS[:RAW_RUN]) not in " ".join(cut(",\n ".join(WORDS)).replace(",", "").split())
 

@@ -38,9 +38,10 @@ class Barrier:
         for identifier, document in documents.items():
             if identifier not in self._known:
                 self._known[identifier] = _runs(document.text) - self._asked
+        folded = [word[0].casefold() for word in words]
         kept, position, previous = "", 0, -2
         for at in range(len(words) - RAW_RUN + 1):
-            run = " ".join(word[0] for word in words[at : at + RAW_RUN])
+            run = " ".join(folded[at : at + RAW_RUN])
             if any(run in runs for runs in self._known.values()):
                 excess = words[at + RAW_RUN - 1]
                 kept += "" if at == previous + 1 else text[position : excess.start()] + "…"
@@ -49,6 +50,6 @@ class Barrier:
 
 
 def _runs(text: str) -> frozenset[str]:
-    """Every run of `RAW_RUN` words of a text."""
-    words = _WORD.findall(text)
+    """Every run of `RAW_RUN` words of a text, in small letters: capitals do not hide a copy."""
+    words = _WORD.findall(text.casefold())
     return frozenset(" ".join(words[i : i + RAW_RUN]) for i in range(len(words) - RAW_RUN + 1))
