@@ -70,7 +70,11 @@ class RunStore(Reader):
         """
         file = run_path(path)
         if not file.exists():
-            return cls.create(file, settings=settings, apart=apart)
+            try:
+                return cls.create(file, settings=settings, apart=apart)
+            except UsageError:
+                if not file.exists():  # else another process was quicker
+                    raise
         run = cls(file, write=True, apart=apart)
         wanted = json.loads(json.dumps(dict(settings or {})))
         found = run.settings
