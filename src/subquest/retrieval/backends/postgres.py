@@ -47,8 +47,7 @@ _FIRST = 256
 _NAME = re.compile(r"[a-z_][a-z0-9_]{0,40}")
 
 _SCHEMA = """
-CREATE EXTENSION IF NOT EXISTS vector;
-CREATE SCHEMA {schema};
+{extension}CREATE SCHEMA {schema};
 CREATE TABLE {schema}.settings (format int NOT NULL, settings text NOT NULL, documents bigint NOT NULL,
     length bigint NOT NULL);
 CREATE TABLE {schema}.terms (number int GENERATED ALWAYS AS IDENTITY PRIMARY KEY, term text NOT NULL UNIQUE,
@@ -169,10 +168,12 @@ class Postgres(Backend):
         return Settings.from_record(json.loads(found[1]), self.name)
 
     def _make(self, settings: Settings) -> None:
-        vector = f", vector halfvec({settings.width})" if settings.encoder else ""
+        vector, extension = "", ""
+        if settings.encoder:
+            vector, extension = f", vector halfvec({settings.width})", "CREATE EXTENSION IF NOT EXISTS vector;"
 
         def make(db: Connection[Any]) -> None:
-            for statement in self._sql(_SCHEMA, vector=vector).split(";"):
+            for statement in self._sql(_SCHEMA, vector=vector, extension=extension).split(";"):
                 if statement.strip():
                     db.execute(statement)
             row = (FORMAT, json.dumps(settings.to_record()))
