@@ -149,5 +149,5 @@ def test_real_plans_give_traces(name: str, least: int, vocabulary: Vocabulary, t
 def test_a_count_is_read_from_the_list_it_counts() -> None:
     fact = Fact("How many films did Ada Orn direct?", "3", "Ada Orn")
     reader = Reader(Question("q", "?", ("3",)), [fact])
-    text = 'Doc 1(Title: Ada Orn) Ada Orn, who directed plays, lived in Ys. Orn made "A" (1963), "B" (1970) and "C" (1984).'
-    assert reader.read(fact, text) == 'Orn made "A" (1963), "B" (1970) and "C" (1984).'
+    listed = 'Orn made "A" (1963), "B" (1970) and "C" (1984).'
+    assert reader.read(fact, f"Doc 1(Title: Ada Orn) Ada Orn, who directed plays, lived in Ys. {listed}") == listed
