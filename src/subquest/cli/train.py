@@ -19,6 +19,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     place.add_argument(
         "--prepare", type=Path, metavar="FILE", help="write the gold traces that the recipe trains on and stop"
     )
+    place.add_argument(
+        "--estimate", type=int, metavar="GPUS", help="say what a step would cost on so many H200 GPUs and stop"
+    )
     parser.add_argument(
         "--minutes", type=float, metavar="M", help="stop with a checkpoint before so many minutes are over"
     )
@@ -47,6 +50,13 @@ def run(args: argparse.Namespace) -> int:
 
     if args.prepare:
         say(prepare(recipe, args.prepare))
+        return 0
+    if args.estimate is not None:
+        from ..train.cost import Machine, estimate, table
+
+        if args.estimate < 1:
+            raise UsageError(f"--estimate {args.estimate}: give the number of GPUs, at least 1")
+        print(table(estimate(recipe, Machine(args.estimate)), args.estimate))
         return 0
     watching = watchers(recipe, args.out, sys.stdout, as_json=args.json, trackers=args.track) if first else Watchers(())
     how = {"minutes": args.minutes, "device": args.device, "say": say, "progress": watching.status}
