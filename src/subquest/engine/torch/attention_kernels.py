@@ -6,8 +6,8 @@ table, and serves all query heads that share it. Parts have a fixed length, so s
 all processors busy, and a small batch of long contexts is spread over the whole device; a second kernel puts the parts
 together by their softmax sums.
 
-Tiles need sides that are powers of two. Heads of another size (`SIZE`) are padded to the next one (`PAD`) while they are
-loaded; in the cache they have their own size.
+Tiles need sides that are powers of two. Heads of another size (`SIZE`) are padded to the next one (`PAD`) while they
+are loaded; in the cache they have their own size.
 """
 
 from __future__ import annotations

@@ -18,7 +18,6 @@ from .architecture import Architecture
 from .step import Draw, Step
 from .weights import Weights
 
-
 LARGEST_HEAD = 256
 """Channels of an attention head that the kernels have room for."""
 
