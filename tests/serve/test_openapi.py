@@ -23,7 +23,7 @@ def test_no_request_surprises_the_server(start: Start, tmp_path: Path) -> None:
         done = subprocess.run(
             [
                 *(str(Path(sys.executable).parent / "schemathesis"), "run", f"{server.url}/openapi.json"),
-                *("--max-examples", "6", "--phases", "coverage,fuzzing", "--no-color", "--seed", "1"),
+                *("--max-examples", "4", "--phases", "coverage,fuzzing", "--no-color", "--seed", "1"),
                 *("--exclude-checks", "positive_data_acceptance", "--suppress-health-check", "all"),
             ],
             cwd=tmp_path,
@@ -32,7 +32,7 @@ def test_no_request_surprises_the_server(start: Start, tmp_path: Path) -> None:
             timeout=250,
         )
         assert done.returncode == 0, done.stdout[-4000:]
-        assert "25" in done.stdout
+        assert str(len(OPERATIONS)) in done.stdout
         with server.client() as client:
             assert client.get("/health").status_code == 200
             counted = client.get("/metrics").text

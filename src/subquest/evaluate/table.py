@@ -27,7 +27,6 @@ class Scored(NamedTuple):
 
 def scored(store: RunStore) -> list[Scored]:
     """Every question's newest attempt, in an order that does not depend on which finished first."""
-    questions = {(q.dataset, q.id): q for q in store.questions()}
     scores: dict[str, dict[str, float]] = {}
     for episode, metric, value in store.scores():
         scores.setdefault(episode, {})[metric] = value
@@ -36,6 +35,7 @@ def scored(store: RunStore) -> list[Scored]:
         key = (summary.dataset, summary.question, summary.system)
         if key not in newest or newest[key].attempt <= summary.attempt:
             newest[key] = summary
+    questions = {(q.dataset, q.id): q for q in store.questions()}  # read last: the run may be growing
     return [
         Scored(s.id, s.dataset, s.system, questions[s.dataset, s.question], scores.get(s.id, {}))
         for _, s in sorted(newest.items())

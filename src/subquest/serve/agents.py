@@ -62,8 +62,9 @@ class Agents:
         for engines in self._engines.values():
             for engine in engines.values():
                 vocabulary = getattr(engine, "vocabulary", None)
-                if engine.name == model and hasattr(vocabulary, "piece"):
-                    return cast(Piece, vocabulary.piece)
+                piece = getattr(vocabulary, "piece", None)
+                if engine.name == model and piece is not None:
+                    return cast(Piece, piece)
         return None
 
     def names(self) -> list[str]:

@@ -11,6 +11,7 @@ import logging
 import socket
 from collections.abc import AsyncIterator
 from contextlib import ExitStack, asynccontextmanager
+from typing import cast
 
 import uvicorn
 from starlette.applications import Starlette
@@ -20,6 +21,7 @@ from starlette.requests import Request
 from starlette.responses import FileResponse, Response
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
+from starlette.types import ASGIApp
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 from ..errors import OutsideError, UsageError
@@ -92,7 +94,7 @@ class Server(uvicorn.Server):
         self._board, self._grace = state.board, state.settings.grace
         super().__init__(
             uvicorn.Config(
-                Fast(app, ProxyHeadersMiddleware(app)),
+                Fast(app, cast(ASGIApp, ProxyHeadersMiddleware(app))),  # type: ignore[arg-type]
                 proxy_headers=False,
                 host=state.settings.host,
                 port=state.settings.port,

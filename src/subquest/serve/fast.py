@@ -55,7 +55,7 @@ class Fast:
 
     async def _read(self, receive: Receive) -> bytes:
         limit = self._state.settings.max_body
-        body = b""
+        body: bytes = b""
         while True:
             message = await receive()
             if message["type"] == "http.disconnect":

@@ -14,6 +14,7 @@ from ..evaluate.table import scored, table
 from ..events import Event
 from ..record import Episode, Question
 from ..runs import RunStore
+from ..runs.reader import Summary
 from ..runs.schema import RUN_FILE
 from .bodies import Problem
 from .tokens import Pieces, pieces_of_run, token_view
@@ -68,24 +69,33 @@ class Shelf:
     def episodes(self, name: str, *, offset: int, limit: int, system: str, ending: str, text: str) -> dict[str, Any]:
         """A page of a run's episodes, the newest first, with the question's words and the scores."""
         with self.open(name) as store:
-            questions = {(q.dataset, q.id): q for q in store.questions()}
-            resumed = {q.meta.get("resumes") for q in questions.values()}
-            wanted = text.lower()
-            found = []
-            for summary in store.summaries(system=system or None):
-                question = questions[summary.dataset, summary.question]
-                if (ending and summary.stop_reason != ending) or summary.id in resumed:
-                    continue
-                if wanted and wanted not in question.question.lower() and wanted not in summary.answer.lower():
-                    continue
-                words = question.meta.get("asked") or question.question
-                found.append({**asdict(summary), "question": words, "expected": list(question.answers)})
+            found = [s for s in store.summaries(system=system or None) if not ending or s.stop_reason == ending]
+            if text:
+                words = {(q.dataset, q.id): q.question.lower() for q in store.questions()}
+                wanted = text.lower()
+                found = [s for s in found if wanted in s.answer.lower() or wanted in words[s.dataset, s.question]]
+            if any(s.stop_reason == "interrupted" for s in found):
+                resumed = self._resumed(store)
+                found = [s for s in found if s.id not in resumed]
             found.reverse()
-            page = found[offset : offset + limit]
-            for row in page:
-                row["scores"] = {score.metric: score.value for score in store.scores(row["id"])}
+            page = [self._row(store, summary) for summary in found[offset : offset + limit]]
             waiting = [] if offset or system or text or ending else self._interrupted(store)
             return {"total": len(found), "episodes": page, "interrupted": waiting}
+
+    @staticmethod
+    def _row(store: RunStore, summary: Summary) -> dict[str, Any]:
+        question = store.episode(summary.id, events=False).question
+        return {
+            **asdict(summary),
+            "question": question.meta.get("asked") or question.question,
+            "expected": list(question.answers),
+            "scores": {score.metric: score.value for score in store.scores(summary.id)},
+        }
+
+    @staticmethod
+    def _resumed(store: RunStore) -> set[str]:
+        """Ids of episodes that another one goes on with."""
+        return {str(q.meta["resumes"]) for q in store.questions() if "resumes" in q.meta}
 
     def episode(self, name: str, identifier: str) -> dict[str, Any]:
         """A stored episode in full, or, of an interrupted one, what its events tell."""
@@ -168,10 +178,11 @@ class Shelf:
 
     def _interrupted(self, store: RunStore) -> list[dict[str, Any]]:
         """Episodes that began and never ended, but for those that were resumed."""
-        resumed = {question.meta.get("resumes") for question in store.questions()}
+        waiting = store.interrupted()
+        resumed = self._resumed(store) if waiting else set()
         return [
             {k: v for k, v in _begun(identifier, store.events(identifier)).items() if k != "events"}
-            for identifier in store.interrupted()
+            for identifier in waiting
             if identifier not in resumed
         ]
 
