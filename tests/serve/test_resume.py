@@ -66,7 +66,7 @@ def test_a_resumed_episode_repeats_nothing(start: Start, gate: Gate, tmp_path: P
         found = client.get(f"/api/episodes/{gone_on}").json()
         assert found["answer"] == "Kestel"
         assert found["question"]["meta"]["resumes"] == identifier
-        assert found["usage"]["cache_hits"] == 3
+        assert found["usage"]["cache_hits"] == 4  # three turns and a search
         assert second.calls == 4  # of seven turns three had been written
         again = client.post(f"/api/episodes/{gone_on}/resume")
         assert (again.status_code, again.json()["error"]["code"]) == (409, "not_interrupted")
