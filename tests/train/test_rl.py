@@ -3,6 +3,10 @@
 import asyncio
 import json
 import math
+import os
+import signal
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -137,6 +141,23 @@ def test_an_interrupted_run_equals_the_unbroken_one(tmp_path: Path) -> None:
         for name in same:
             if name in unbroken[step]:
                 assert resumed[step][name] == pytest.approx(unbroken[step][name], abs=1e-6), (step, name)
+
+
+@pytest.mark.slow
+def test_a_run_that_was_killed_equals_the_unbroken_one(tmp_path: Path) -> None:
+    """kill -9 in the middle of a step's work, then the same command again: order, optimiser and seeds go on."""
+    unbroken = finish(trainer(tmp_path / "a"))
+    command = [sys.executable, "-m", "tests.train.kill_worker", str(tmp_path / "b"), "3"]
+    root = Path(__file__).resolve().parents[2]
+    killed = subprocess.run(command, cwd=root, env={**os.environ, "OMP_NUM_THREADS": "1"}, check=False)
+    assert killed.returncode == -signal.SIGKILL
+    again = trainer(tmp_path / "b")
+    assert again.step == 2  # the third step's checkpoint was still to be written
+    resumed = finish(again)
+    assert resumed.keys() == unbroken.keys()
+    for step in (3, 4):
+        for name in ("reward", "gradient_norm", "total", "kl", "entropy", "learning_rate", "em", "completion_tokens"):
+            assert resumed[step][name] == pytest.approx(unbroken[step][name], abs=1e-6), (step, name)
 
 
 def test_a_slice_stops_in_time_with_a_checkpoint(tmp_path: Path) -> None:
