@@ -21,10 +21,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from _plot import Line, Panel, svg
 from _world_oracle import Oracle, cut, findable, world
 
 from subquest.engine.scripted import Context, ScriptedEngine
+from subquest.plots import Point, Series, picture
 from subquest.record import Document, Episode, Question
 from subquest.retrieval import Index
 from subquest.systems import registry
@@ -178,20 +178,18 @@ def table(readings: Sequence[Reading]) -> str:
     return "\n".join(lines)
 
 
-def panels(readings: Sequence[Reading]) -> list[Panel]:
-    def along(axis: str, fixed: dict[str, int]) -> list[Line]:
+def panels(readings: Sequence[Reading]) -> dict[str, list[Series]]:
+    def along(axis: str, fixed: dict[str, int]) -> list[Series]:
         chosen = [r for r in readings if all(getattr(r, name) == value for name, value in fixed.items())]
-        lines = [Line(s, [(getattr(r, axis), r.peak) for r in chosen if r.system == s]) for s in SYSTEMS]
-        return [
-            *lines,
-            Line("coda planner", [(getattr(r, axis), r.peaks["planner"]) for r in chosen if r.system == "coda"]),
-        ]
+        lines = [Series(s, [Point(getattr(r, axis), r.peak) for r in chosen if r.system == s]) for s in SYSTEMS]
+        planner = [Point(getattr(r, axis), r.peaks["planner"]) for r in chosen if r.system == "coda"]
+        return [*lines, Series("coda planner", planner)]
 
-    return [
-        Panel("hops", along("hops", {"k": BASE_K, "words": BASE_WORDS})),
-        Panel("documents a search", along("k", {"hops": BASE_HOPS, "words": BASE_WORDS})),
-        Panel("words a document", along("words", {"hops": BASE_HOPS, "k": BASE_K})),
-    ]
+    return {
+        "hops": along("hops", {"k": BASE_K, "words": BASE_WORDS}),
+        "documents a search": along("k", {"hops": BASE_HOPS, "words": BASE_WORDS}),
+        "words a document": along("words", {"hops": BASE_HOPS, "k": BASE_K}),
+    }
 
 
 def main(argv: list[str]) -> dict[str, Any]:
@@ -204,7 +202,7 @@ def main(argv: list[str]) -> dict[str, Any]:
     readings = sweep(HOPS, TOP_K, WORDS)
     print(table(readings), file=sys.stderr)
     if args.svg:
-        Path(args.svg).write_text(svg("Longest context, in tokens", panels(readings)), encoding="utf-8")
+        Path(args.svg).write_text(picture("Longest context, in tokens", panels(readings)), encoding="utf-8")
     by_place = {(r.system, r.hops, r.k, r.words): r for r in readings}
 
     def ratio(system: str, place: tuple[int, int, int]) -> float:

@@ -341,20 +341,20 @@ class Bench:
 
 
 def plot(figures: dict[str, Any], path: Path) -> None:
-    from _plot import Line, Panel, svg
+    from subquest.plots import Point, Series, picture
 
-    def lines(name: str, factor: float = 1.0) -> list[Line]:
+    def lines(name: str, factor: float = 1.0) -> list[Series]:
         return [
-            Line(f"context {context}", [(int(batch), factor * float(value)) for batch, value in row.items()])
+            Series(f"context {context}", [Point(int(batch), factor * float(value)) for batch, value in row.items()])
             for context, row in figures[name].items()
         ]
 
-    panels = [
-        Panel("milliseconds a step, by contexts in the batch", lines("decode_ms"), doubling=True),
-        Panel("% of the bandwidth limit, by contexts in the batch", lines("bandwidth_share", 100.0), doubling=True),
-    ]
+    panels = {
+        "milliseconds a step, by contexts in the batch": lines("decode_ms"),
+        "% of the bandwidth limit, by contexts in the batch": lines("bandwidth_share", 100.0),
+    }
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(svg("Decode steps of the rollout engine", panels), encoding="utf-8")
+    path.write_text(picture("Decode steps of the rollout engine", panels, x_log=True), encoding="utf-8")
 
 
 def main(argv: list[str]) -> dict[str, Any]:

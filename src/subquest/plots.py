@@ -1,7 +1,7 @@
 """Charts as SVG, written by hand: lines, points with intervals, and dots with whiskers.
 
-A series' colour is its class `c0` to `c7`; a page gives the classes their colours (light and dark), a picture that
-stands alone carries `STYLE`. Every mark has a title, so a pointer over it shows its numbers.
+A series' colour is its class `c0` to `c7`; a page gives the classes their colours (light and dark), a `picture` that
+stands alone brings `STYLE`. Every mark has a title, so a pointer over it shows its numbers.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ STYLE = (
 )
 _DASHES = ("none", "7 4", "2 3", "9 3 2 3")
 _LEFT, _RIGHT, _TOP, _BOTTOM = 46, 16, 12, 40
+_PANEL = (320, 240)
 _LINE = 13
 """Height of a line of text."""
 
@@ -62,15 +63,50 @@ def chart(
     x_log: bool = False,
     y_range: tuple[float, float] | None = None,
     diagonal: bool = False,
-    size: tuple[int, int] = (480, 280),
-    standalone: bool = False,
 ) -> str:
     """Lines over x, or (`lines=False`) named points. `diagonal` draws x = y, where a calibrated model would lie."""
+    size = (480, 280)
+    drawn = _drawn(series, size, x=x, y=y, lines=lines, x_log=x_log, y_range=y_range, diagonal=diagonal)
+    return _svg(drawn, size, f"{y} against {x}")
+
+
+def picture(title: str, panels: Mapping[str, Sequence[Series]], *, x_log: bool = False) -> str:
+    """A file of its own: panels side by side, by what their x axis counts, one legend. The y axes are logarithmic."""
+    names = dict.fromkeys(s.name for series in panels.values() for s in series)
+    colours = palette(list(names))
+    width, height = _PANEL[0] * len(panels), _PANEL[1] + 56
+    parts = [f"<style>{STYLE}</style>", f'<text x="12" y="18" font-weight="bold">{escape(title)}</text>']
+    for at, (axis, series) in enumerate(panels.items()):
+        coloured = [s._replace(colour=colours[s.name]) for s in series]
+        drawn = _drawn(coloured, _PANEL, x=axis, y="", x_log=x_log, y_log=True)
+        parts.append(f'<g transform="translate({at * _PANEL[0]} 26)">{"".join(drawn)}</g>')
+    for at, name in enumerate(names):
+        x = 16 + at * (width - 16) / len(names)
+        parts.append(
+            f'<line class="c{colours[name] % len(COLOURS)}" x1="{x:.0f}" y1="{height - 16}" x2="{x + 18:.0f}" '
+            f'y2="{height - 16}" stroke="currentColor" stroke-width="2" stroke-dasharray="{_dash(colours[name])}"/>'
+            f'<text x="{x + 23:.0f}" y="{height - 12}">{escape(name)}</text>'
+        )
+    return _svg(parts, (width, height), title, ' xmlns="http://www.w3.org/2000/svg"') + "\n"
+
+
+def _drawn(
+    series: Sequence[Series],
+    size: tuple[int, int],
+    *,
+    x: str,
+    y: str,
+    lines: bool = True,
+    x_log: bool = False,
+    y_log: bool = False,
+    y_range: tuple[float, float] | None = None,
+    diagonal: bool = False,
+) -> list[str]:
     width, height = size
     points = [p for s in series for p in s.points]
     across = _scale([p.x for p in points], _LEFT, width - _RIGHT, log=x_log, span=(0.0, 1.0) if diagonal else None)
     ends = [v for p in points for v in (p.y, p.low, p.high) if v is not None]
-    up = _scale(ends, height - _BOTTOM, _TOP, log=False, span=y_range)
+    up = _scale(ends, height - _BOTTOM, _TOP, log=y_log, span=y_range)
     parts = _frame(across, up, x, y, size, [p.x for p in points] if lines and not x_log and not diagonal else None)
     if diagonal:
         parts.append(
@@ -83,19 +119,23 @@ def chart(
         parts.append(f'<g class="c{s.colour % len(COLOURS)}">')
         if lines and len(placed) > 1:
             path = " ".join(f"{a:.1f},{b:.1f}" for a, b, _ in placed)
-            dash = _DASHES[s.colour // len(COLOURS) % len(_DASHES)]
             parts.append(
                 f'<polyline points="{path}" fill="none" stroke="currentColor" stroke-width="1.8" '
-                f'stroke-dasharray="{dash}"/>'
+                f'stroke-dasharray="{_dash(s.colour)}"/>'
             )
         parts += [_dot(s.name, a, b, p, up) for a, b, p in placed]
         parts.append("</g>")
     if not lines:
         parts += _names([(across(p.x), up(p.y), s.name, s.colour) for s in series for p in s.points], width)
-    return _svg(parts, size, standalone, f"{y} against {x}")
+    return parts
 
 
-def whiskers(rows: Sequence[Whisker], *, axis: str, size: int = 480, names: int = 150, standalone: bool = False) -> str:
+def _dash(colour: int) -> str:
+    """Lines differ by colour first; where these begin again, by their dashes."""
+    return _DASHES[colour // len(COLOURS) % len(_DASHES)]
+
+
+def whiskers(rows: Sequence[Whisker], *, axis: str, size: int = 480, names: int = 150) -> str:
     """Means with their intervals, one row each: what ablations and systems differ by, and how surely."""
     top = 8
     step = min(44, max(24, 230 // max(len(rows), 1)))
@@ -121,7 +161,7 @@ def whiskers(rows: Sequence[Whisker], *, axis: str, size: int = 480, names: int 
             f'<circle cx="{place(row.mean):.1f}" cy="{y:.1f}" r="4.5" fill="currentColor"/></g>'
         )
         parts.append(f'<text x="{size - 34}" y="{y + 4:.1f}">{row.mean:.3f}{escape(row.mark)}</text>')
-    return _svg(parts, (size, height), standalone, axis)
+    return _svg(parts, (size, height), axis)
 
 
 class _Scale(NamedTuple):
@@ -184,7 +224,6 @@ def _frame(
             parts.append(
                 f'<text class="axis" x="{at:.1f}" y="{height - _BOTTOM + 17}" text-anchor="middle">'
                 f"{_number(tick)}</text>"
-                f"{_number(tick)}</text>"
             )
     middle = (_LEFT + width - _RIGHT) / 2
     parts.append(
@@ -233,14 +272,9 @@ def _number(value: float) -> str:
     return f"{round(value, 6):g}"
 
 
-def _svg(parts: Sequence[str], size: tuple[int, int], standalone: bool, label: str) -> str:
-    space = ' xmlns="http://www.w3.org/2000/svg"' if standalone else ""
-    style = f"<style>{STYLE}</style>" if standalone else ""
-    return (
-        f'<svg{space} viewBox="0 0 {size[0]} {size[1]}" role="img" aria-label="{escape(label)}">{style}'
-        + "".join(parts)
-        + "</svg>"
-    )
+def _svg(parts: Sequence[str], size: tuple[int, int], label: str, space: str = "") -> str:
+    drawn = "".join(parts)
+    return f'<svg{space} viewBox="0 0 {size[0]} {size[1]}" role="img" aria-label="{escape(label)}">{drawn}</svg>'
 
 
 def palette(names: Sequence[str]) -> Mapping[str, int]:
