@@ -42,6 +42,7 @@ class WorkFolder:
         """Give the folder to the uid inside; called before anything in it is the sandbox's."""
         self._uid = uid
         if uid:
+            self._outer.chmod(0o711)  # passable, not readable: bubblewrap may run under this uid itself
             for place in (self.path, *self.path.iterdir()):
                 os.chown(place, uid, uid, follow_symlinks=False)
 

@@ -1,8 +1,10 @@
 """The walls: a bubblewrap command line that gives code namespaces of its own, no network and a read-only system.
 
 Two ways to the same walls. Started by root, bubblewrap mounts as root (so a Python below /root can be shown) and the
-driver then drops to a uid that nobody else has. Started by anybody else, a user namespace does both. Which one works is
-found out once, by starting it; where neither does, code is refused.
+driver then drops to a uid that nobody else has. Started by anybody else, a user namespace does both. Where root lacks
+the privileges for the first way, it takes the second under a uid that nobody else has: root in a user namespace is
+still root to files such as /proc/sys. Which way works is found out once, by starting it; where none does, code is
+refused.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ import sys
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from . import seccomp
 from .base import SandboxLimits, SandboxUnavailable
@@ -46,9 +49,14 @@ class Channels:
         return self.seccomp, self.info, self.commands, self.replies, self.broker
 
 
-def new_uid(privileged: bool) -> int:
-    """A uid that nothing else on the host has; 0 where the user namespace takes its place."""
-    return _UID_BASE + secrets.randbelow(_UID_SPAN) if privileged else 0
+def new_uid() -> int:
+    """A uid that nothing else on the host has; 0 where we are not root and stay who we are."""
+    return _UID_BASE + secrets.randbelow(_UID_SPAN) if os.geteuid() == 0 else 0
+
+
+def identity(privileged: bool, uid: int) -> dict[str, Any]:
+    """As whom bubblewrap itself is started: root only where it needs to be, and then its driver drops to `uid`."""
+    return {"user": uid, "group": uid, "extra_groups": []} if uid and not privileged else {}
 
 
 def command_line(work: Path, limits: SandboxLimits, channels: Channels, uid: int) -> list[str]:
@@ -127,17 +135,18 @@ def _try(privileged: bool) -> str:
     with tempfile.TemporaryDirectory(prefix="subquest-") as folder:
         nothing = os.open(os.devnull, os.O_RDWR)  # no command to read: the driver ends
         channels = Channels(seccomp.as_descriptor(), os.dup(nothing), *(os.dup(nothing) for _ in range(3)))
-        uid = new_uid(privileged)
+        uid = new_uid()
         try:
             if uid:
                 os.chown(folder, uid, uid)
             done = subprocess.run(
-                command_line(Path(folder), SandboxLimits(), channels, uid),
+                command_line(Path(folder), SandboxLimits(), channels, uid if privileged else 0),
                 pass_fds=channels.all,
                 stdin=subprocess.DEVNULL,
                 capture_output=True,
                 timeout=20,
                 env={},
+                **identity(privileged, uid),
             )
         except (OSError, subprocess.TimeoutExpired) as error:
             return str(error)

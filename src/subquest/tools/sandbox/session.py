@@ -114,7 +114,7 @@ class Sandbox:
     async def _start(self) -> _Live:
         privileged = await asyncio.to_thread(jail.way)
         if self._uid is None:
-            self._uid = jail.new_uid(privileged)
+            self._uid = jail.new_uid()
             self.folder.hand_over(self._uid)
         replies, replies_in = os.pipe()
         info, info_in = os.pipe()
@@ -124,12 +124,13 @@ class Sandbox:
         channels = jail.Channels(seccomp.as_descriptor(), info_in, commands_out, replies_in, broker_in.detach())
         try:
             process = await asyncio.create_subprocess_exec(
-                *jail.command_line(self.folder.path, self.limits, channels, self._uid),
+                *jail.command_line(self.folder.path, self.limits, channels, self._uid if privileged else 0),
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=output_in,
                 stderr=output_in,
                 pass_fds=channels.all,
                 env={},
+                **jail.identity(privileged, self._uid),
             )
         except BaseException:
             for descriptor in (commands, replies, output, info):

@@ -136,7 +136,7 @@ def _shmem(pid: int) -> int:
 
 
 def _shared(processes: Iterable[int]) -> int:
-    """Bytes of memory mapped to be shared, each mapping once: pages that were let go of stay, though none shows them."""
+    """Bytes of memory mapped to be shared, each mapping once: pages that were let go of stay, and none shows them."""
     sizes: dict[str, int] = {}
     for pid in processes:
         with suppress(OSError, ValueError):
