@@ -23,14 +23,16 @@ def vector(text: str, width: int = WIDTH) -> list[float]:
 
 @contextmanager
 def embeddings_server(width: int = WIDTH) -> Iterator[tuple[str, list[dict[str, Any]]]]:
-    """Its base address and the requests it has seen; `fail` in a text makes it answer with status 500."""
+    """Its base address and the requests it has seen; `fail` in a text makes it refuse, `busy` makes it busy once."""
     seen: list[dict[str, Any]] = []
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
             seen.append(body)
-            status = 500 if any("fail" in text for text in body["input"]) else 200
+            status = 400 if any("fail" in text for text in body["input"]) else 200
+            if any("busy" in text for text in body["input"]) and seen.count(body) == 1:
+                status = 503
             data = [{"index": i, "embedding": vector(text, width)} for i, text in enumerate(body["input"])]
             reply = json.dumps({"data": data[::-1]}).encode()
             self.send_response(status)

@@ -55,7 +55,7 @@ def same(one: Any, other: Any) -> bool:
 
 
 def recorded(name: str, **places: str) -> list[dict[str, Any]]:
-    """The exchanges of a file; `{name}` in it stands for an address that is only known now."""
+    """The exchanges of a file; `{name}` in it stands for what is only known now."""
     text = (FOLDER / f"{name}.json").read_text()
     for place, value in places.items():
         text = text.replace(f"{{{place}}}", value)

@@ -14,8 +14,8 @@ import pytest
 from subquest.cli.agent import open_search
 from subquest.errors import SearchError, UsageError
 from subquest.record import Document
-from subquest.retrieval import BM25, Index
-from subquest.retrieval.backends import lance, outside, postgres
+from subquest.retrieval import BM25, Index, outside
+from subquest.retrieval.backends import lance, postgres
 from subquest.retrieval.backends.base import Backend, facet, filter_facets, key_of
 from subquest.retrieval.places import create_place, is_backend, open_place
 from subquest.retrieval.portable import copy

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from subquest.errors import SearchError, SearchRefused, UsageError
-from subquest.retrieval.backends import outside
+from subquest.retrieval import outside
 from subquest.retrieval.backends.base import Backend, key_of
 from subquest.retrieval.places import backend, create_place, open_place
 
@@ -74,7 +75,8 @@ def test_every_request_is_the_recorded_one_and_every_reply_is_understood(
     monkeypatch.setenv("QDRANT_API_KEY", "secret")
     monkeypatch.setenv("OPENSEARCH_USER", "reader")
     monkeypatch.setenv("OPENSEARCH_PASSWORD", "secret")
-    with play(recorded(name, embeddings=vectors)) as (url, _):
+    made_with = json.dumps(settings(vectors).to_record())
+    with play(recorded(name, settings=made_with, embeddings=vectors)) as (url, _):
         whole_life(PLACES[name].format(url), vectors)
 
 

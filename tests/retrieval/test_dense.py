@@ -117,7 +117,7 @@ def test_many_small_adds_merge_their_vectors(tmp_path: Path, endpoint: tuple[str
 
 def test_a_failing_encoder_loses_no_document(tmp_path: Path, endpoint: tuple[str, list[dict[str, object]]]) -> None:
     with Index.build(tmp_path / "i", [Document("a", "", "fine")], encoder=f"m@{endpoint[0]}") as index:
-        with pytest.raises(SearchError, match="embeddings from"):
+        with pytest.raises(SearchError, match="embeddings was refused"):
             index.add([Document("b", "", "fail here")])
         assert index.search("fail", mode="bm25")[0].document.id == "b"
         assert index.verify() == []
@@ -162,3 +162,13 @@ def test_minilm_in_8_bits_stays_near_the_original() -> None:
     ]
     ours, theirs = open_encoder(EncoderSpec()).encode(texts, query=False), MiniLM()(texts)
     assert (ours * theirs).sum(1).min() > 0.99
+
+
+def test_a_busy_endpoint_is_asked_again(
+    endpoint: tuple[str, list[dict[str, object]]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("subquest.retrieval.outside.FIRST_WAIT", 0.0)
+    url, seen = endpoint
+    before = len(seen)
+    assert open_encoder(parse(f"m@{url}")).encode(["a busy server"], query=True).shape[0] == 1
+    assert len(seen) == before + 2

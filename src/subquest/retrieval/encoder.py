@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from ..errors import MissingDependency, SearchError, UsageError
+from .outside import JsonServer
 
 if TYPE_CHECKING:
     import numpy as np
@@ -159,17 +160,15 @@ class SentenceTransformers:
 
 
 class Endpoint:
-    """A server that speaks OpenAI's /v1/embeddings."""
+    """A server that speaks OpenAI's /v1/embeddings; asked again where it is busy."""
 
     BATCH = 64
 
     def __init__(self, spec: EncoderSpec) -> None:
-        import httpx2
-
         self.spec = spec
         key = os.environ.get("SUBQUEST_EMBEDDINGS_KEY") or os.environ.get("OPENAI_API_KEY")
         headers = {"Authorization": f"Bearer {key}"} if key else {}
-        self._client = httpx2.Client(headers=headers, timeout=120.0)
+        self._server = JsonServer(spec.url, headers=headers, timeout=120.0)
 
     def encode(self, texts: Sequence[str], *, query: bool) -> Vectors:
         import numpy as np
@@ -182,18 +181,14 @@ class Endpoint:
         return np.asarray(vectors / np.maximum(np.linalg.norm(vectors, axis=-1, keepdims=True), 1e-12), np.float32)
 
     def _ask(self, texts: list[str]) -> list[list[float]]:
-        import httpx2
-
-        url = f"{self.spec.url}/embeddings"
+        body = {"model": self.spec.model, "input": texts, "encoding_format": "float"}
+        reply = self._server.ask("POST", "/embeddings", body)
         try:
-            reply = self._client.post(url, json={"model": self.spec.model, "input": texts, "encoding_format": "float"})
-            reply.raise_for_status()
-            data = sorted(reply.json()["data"], key=lambda item: item["index"])
-            rows = [item["embedding"] for item in data]
-        except (httpx2.HTTPError, ValueError, KeyError, TypeError) as error:
-            raise SearchError(f"embeddings from {url} failed: {error!r}") from error
+            rows = [item["embedding"] for item in sorted(reply["data"], key=lambda item: item["index"])]
+        except (KeyError, TypeError) as error:
+            raise SearchError(f"{self.spec.url}/embeddings answered in a form that is not known: {error!r}") from error
         if len(rows) != len(texts):
-            raise SearchError(f"embeddings from {url} failed: {len(rows)} vectors for {len(texts)} texts")
+            raise SearchError(f"{self.spec.url}/embeddings gave {len(rows)} vectors for {len(texts)} texts")
         return rows
 
 

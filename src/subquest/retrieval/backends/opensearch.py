@@ -20,9 +20,9 @@ from urllib.parse import unquote, urlsplit
 from ...errors import SearchError, SearchRefused, UsageError
 from ...record import Document
 from ..index import Mode
+from ..outside import JsonServer, attempt
 from ..settings import Entry, Settings
 from .base import Backend, Facets, Known, Passage, Ranked, meta_text
-from .outside import JsonServer, attempt
 
 MAX_TERMS = 1000
 """Of one query; the server refuses more clauses than 1,024."""

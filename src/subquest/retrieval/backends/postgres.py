@@ -28,9 +28,9 @@ from ...errors import DataError, MissingDependency, SearchError, SearchRefused, 
 from ...record import Document
 from ..bm25 import ONE
 from ..index import Mode
+from ..outside import attempt
 from ..settings import Entry, Settings
 from .base import Backend, Facets, Known, Passage, Ranked, meta_text
-from .outside import attempt
 
 if TYPE_CHECKING:
     from psycopg import Connection

@@ -23,9 +23,9 @@ from urllib.parse import urlsplit
 from ...errors import SearchError, UsageError
 from ...record import Document
 from ..index import Mode
+from ..outside import JsonServer
 from ..settings import Entry, Settings
 from .base import Backend, Facets, Known, Passage, Ranked, key_of, meta_text
-from .outside import JsonServer
 
 SETTINGS = key_of("subquest settings")
 """The point that holds the settings."""

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
-from ...errors import SearchError, SearchRefused
+from ..errors import SearchError, SearchRefused
 
 ATTEMPTS = 4
 FIRST_WAIT = 0.25
