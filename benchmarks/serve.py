@@ -9,7 +9,10 @@ Three ways to the same BM25 index and the same queries:
     batches      our server, 64 queries a request, as Search-R1's and CoDA's rollouts send them
     peer         the code path of Search-R1's retrieval server: FastAPI, a synchronous handler, one query at a time
 
-The peer runs in an environment of its own: pip install fastapi uvicorn, and this package.
+Each way is measured in rounds that take turns, and the median round counts, because a machine is not the same from one
+minute to the next. The peer runs in an environment of its own: pip install fastapi uvicorn, and this package.
+
+Then many followers of one running episode, each of which must be told every event, in order.
 """
 
 from __future__ import annotations
@@ -26,7 +29,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -57,10 +60,43 @@ uvicorn.run(app, port=int(sys.argv[2]), log_level="warning")
 """
 
 
+SERVER = """
+import sys
+from contextlib import asynccontextmanager
+from pathlib import Path
+from subquest import Index
+from subquest.cli.serve import serve_until_told
+from subquest.engine.scripted import ScriptedEngine
+from subquest.serve.agents import Agents
+from subquest.serve.app import bind
+from subquest.serve.indexes import Indexes
+from subquest.serve.settings import Settings
+from subquest.systems.registry import get
+
+def reply(context):
+    if context.role == "planner":
+        return f"<task>Which word is number {context.turn}?</task>" if context.turn < 3 else "<answer>yes</answer>"
+    return "<search>word</search>" if context.turn == 0 else "<refine>One.</refine><result>one</result>"
+
+folder = Path(sys.argv[1])
+settings = Settings(runs=folder / "runs", indexes=folder / "indexes", port=0)
+
+@asynccontextmanager
+async def agents():
+    with Index.open(folder / "docs.sq") as index:
+        make = lambda system, engines, search: get(system)(engines, search)
+        models = {"default": {"": ScriptedEngine(reply, latency=0.3)}}
+        yield Agents(make, ["coda"], models, Indexes({"docs": index}, settings.indexes))
+
+serve_until_told(settings, agents, bind(settings), quiet=True)
+"""
+
+
 def main(argv: list[str]) -> dict[str, Any]:
     parser = argparse.ArgumentParser(prog="subquest bench serve")
     parser.add_argument("--passages", type=int, default=100_000)
-    parser.add_argument("--seconds", type=int, default=10, help="of each load")
+    parser.add_argument("--seconds", type=int, default=4, help="of each load in each round")
+    parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--clients", type=int, default=64, help="requests at a time")
     parser.add_argument("--streams", type=int, default=200, help="event streams at a time")
     parser.add_argument("--peer-python", help="an environment with fastapi; without it the peer is left out")
@@ -74,17 +110,24 @@ def main(argv: list[str]) -> dict[str, Any]:
 def _measure(args: argparse.Namespace, folder: Path) -> dict[str, Any]:
     queries = build(folder, args.passages)
     figures: dict[str, Any] = {"passages": args.passages}
-    figures["in_process"] = {"queries_per_second": in_process(folder, queries, args.seconds)}
     (folder / "load.lua").write_text(script([[query] for query in queries]))
     (folder / "batches.lua").write_text(script([queries[i : i + BATCH] for i in range(0, len(queries), BATCH)]))
-    with served(folder) as url:
-        figures["served"] = load(url, folder / "load.lua", args.clients, args.seconds)
-        figures["batches"] = load(url, folder / "batches.lua", 4, args.seconds)
-        figures["batches"]["queries_per_second"] *= BATCH
+    with ExitStack() as stack:
+        url = stack.enter_context(served(folder))
+        other = stack.enter_context(peer(args.peer_python, folder)) if args.peer_python else ""
+        rounds: dict[str, list[dict[str, Any]]] = {}
+        for _ in range(args.rounds):
+            found = {"queries_per_second": in_process(folder, queries, args.seconds)}
+            rounds.setdefault("in_process", []).append(found)
+            rounds.setdefault("served", []).append(load(url, folder / "load.lua", args.clients, args.seconds))
+            batches = load(url, folder / "batches.lua", 4, args.seconds)
+            batches["queries_per_second"] *= BATCH
+            rounds.setdefault("batches", []).append(batches)
+            if other:
+                rounds.setdefault("peer", []).append(load(other, folder / "load.lua", args.clients, args.seconds))
+        for way, of_way in rounds.items():
+            figures[way] = sorted(of_way, key=lambda figure: figure["queries_per_second"])[len(of_way) // 2]
         figures["streams"] = asyncio.run(streams(url, args.streams))
-    if args.peer_python:
-        with peer(args.peer_python, folder) as url:
-            figures["peer"] = load(url, folder / "load.lua", args.clients, args.seconds)
     ratios = {
         "served in batches / in process": _ratio(figures, "batches", "in_process"),
         "served one by one / in process": _ratio(figures, "served", "in_process"),
@@ -166,23 +209,26 @@ async def streams(url: str, count: int) -> dict[str, Any]:
 
     limits = httpx2.Limits(max_connections=count)
     async with httpx2.AsyncClient(base_url=url, timeout=60, limits=limits) as client:
-        identifier = (await client.post("/api/ask", json={"question": "Who?", "system": "direct"})).json()["id"]
+        identifier = (await client.post("/api/ask", json={"question": "Who?"})).json()["id"]
         began = time.monotonic()
         told = await asyncio.gather(*(client.get(f"/api/episodes/{identifier}/events") for _ in range(count)))
         seconds = time.monotonic() - began
     texts = {reply.text for reply in told}
     if len(texts) != 1 or "event: done" not in texts.pop():
         raise RuntimeError("followers were told different things")
-    return {"followers": count, "seconds": seconds}
+    whole = (await_episode(url, identifier))["events"]
+    return {"followers": count, "seconds": seconds, "events": len(whole), "episode_seconds": whole[-1]["time"]}
+
+
+def await_episode(url: str, identifier: str) -> dict[str, Any]:
+    import httpx2
+
+    return dict(httpx2.get(f"{url}/api/episodes/{identifier}").json())
 
 
 @contextmanager
 def served(folder: Path) -> Iterator[str]:
-    (folder / "script.jsonl").write_text('{"reply": "<answer>yes</answer>"}\n')
-    command = [*("serve", "--port", "0", "--model", "scripted:script.jsonl"), "--index", "docs.sq"]
-    process = subprocess.Popen(
-        [sys.executable, "-m", "subquest", *command], cwd=folder, stderr=subprocess.PIPE, text=True
-    )
+    process = subprocess.Popen([sys.executable, "-c", SERVER, str(folder)], stderr=subprocess.PIPE, text=True)
     assert process.stderr is not None
     try:
         yield re.search(r"http://\S+", process.stderr.readline())[0]  # type: ignore[index]

@@ -200,3 +200,26 @@ def test_many_followers(start: Start, gate: Gate) -> None:
             thread.join()
         assert len(found) == 40
         assert len(set(found)) == 1
+
+
+def test_a_cancel_that_comes_while_the_end_is_recorded(start: Start) -> None:
+    """It waits for the end, whatever the moment it comes at, and nothing is recorded twice."""
+    with start(running=8, asks_per_minute=10_000) as server:
+        told: list[str] = []
+
+        def work(number: int) -> None:
+            with server.client() as client:
+                for turn in range(12):
+                    identifier = ask(client)
+                    time.sleep((number * 12 + turn) % 16 / 1000)
+                    told.append(client.post(f"/api/episodes/{identifier}/cancel").json()["status"])
+
+        threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(60)
+        assert len(told) == 48
+        assert set(told) <= {"cancelled", "finished"}
+        with server.client() as client:
+            assert client.get("/api/runs/asked/episodes?limit=500").json()["total"] == 48

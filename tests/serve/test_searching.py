@@ -160,3 +160,22 @@ def test_a_pdf_is_read_page_by_page_and_cited_by_its_page(start: Start) -> None:
         "indexes",
         "runs",
     ]
+
+
+def test_many_add_to_one_index_at_once(start: Start) -> None:
+    from concurrent.futures import ThreadPoolExecutor
+
+    with start() as server:
+
+        def add(number: int) -> int:
+            body: dict[str, Any] = {"documents": [{"id": f"d{number}", "title": "", "text": f"ferry {number}"}]}
+            if number % 3 == 0:
+                body = {"files": [{"name": f"f{number}.md", "text": f"The ferry has number {number}."}]}
+            with server.client() as client:
+                return client.post("/api/indexes/grown/documents", json=body).status_code
+
+        with ThreadPoolExecutor(6) as pool:
+            assert set(pool.map(add, range(18))) == {201}
+        with server.client() as client:
+            found = client.post("/search", json={"query": "ferry", "top_n": 50, "index": "grown"}).json()
+    assert len(found) == 18

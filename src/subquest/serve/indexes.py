@@ -108,6 +108,8 @@ class Indexes:
         self._folder = folder
         self._read_only = read_only
         self._own: dict[str, Index] = {}
+        self._adding = asyncio.Lock()
+        """An index has one writer at a time; those who add wait for each other."""
         self.refresh()
 
     def refresh(self) -> None:
@@ -143,24 +145,25 @@ class Indexes:
 
     async def add(self, name: str, documents: Sequence[Document]) -> Changes:
         """Add documents to an index, which is made where there is none of the name."""
-        if self._has(name):
-            return await asyncio.to_thread(self.local(name).index.add, documents)
-        index = await self._made(name, documents)
-        return Changes(added=len(index))
+        async with self._adding:
+            if self._has(name):
+                return await asyncio.to_thread(self.local(name).index.add, documents)
+            return Changes(added=len(await self._made(name, documents)))
 
     async def add_files(self, name: str, files: Sequence[tuple[str, bytes]]) -> Report:
         """Add files of any kind that can be read; what cannot is in the report. An index is made where there is none.
 
         Passages are called after the index and the file: `trip/report.pdf#3`.
         """
-        index = self.local(name).index if self._has(name) else None
+        self._has(name)
         with tempfile.TemporaryDirectory() as scratch:
             folder = Path(scratch) / name
             folder.mkdir()
             for plain, content in _distinct(files):
                 (folder / plain).write_bytes(content)
-            index = index or await self._made(name, [])
-            return await asyncio.to_thread(ingest, index, [folder], jobs=1)
+            async with self._adding:
+                index = self.local(name).index if self._has(name) else await self._made(name, [])
+                return await asyncio.to_thread(ingest, index, [folder], jobs=1)
 
     def _has(self, name: str) -> bool:
         """Whether there is an index to add to. Raises Problem where nothing may be added under the name."""
@@ -173,11 +176,7 @@ class Indexes:
 
     async def _made(self, name: str, documents: Sequence[Document]) -> Index:
         self._folder.mkdir(parents=True, exist_ok=True)
-        index = await asyncio.to_thread(Index.build, self._folder / f"{name}.sq", documents)
-        if name in self._searches:  # two made it at the same time; both have added to the one folder
-            index.close()
-            return self.local(name).index
-        self._own[name] = index
+        self._own[name] = index = await asyncio.to_thread(Index.build, self._folder / f"{name}.sq", documents)
         self._searches[name] = Batched(index)
         return index
 

@@ -48,6 +48,8 @@ class Job:
     bell: asyncio.Event = field(default_factory=asyncio.Event)
     """Rings, once, when something has changed; then there is another."""
     task: asyncio.Task[None] | None = None
+    settling: bool = False
+    """It has ended and is being recorded: too late to stop it."""
 
     @property
     def over(self) -> bool:
@@ -135,13 +137,15 @@ class Board:
         """Stop a job and record what it had come to. Harmless where it is over."""
         if job.over or job.task is None:
             return
-        job.ending = ending
-        if job.status == "queued":  # its task may not have begun, and then it never will
-            job.task.cancel()
-            await self._end(job, self._stopped(job), ending)
+        if job.settling:
+            await job.wait()
             return
+        job.ending = ending
         job.task.cancel()
-        await job.wait()
+        if job.status == "queued":  # its task may not have begun, and then it never will
+            await self._end(job, self._stopped(job), ending)
+        else:
+            await job.wait()
 
     async def close(self, grace: float) -> None:
         """Take nothing in any more; running jobs may finish within `grace` seconds, then they are stopped."""
@@ -176,16 +180,17 @@ class Board:
             await self._end(job, episode, status)
 
     async def _end(self, job: Job, episode: Episode, status: Status) -> None:
+        job.settling = True
         with contextlib.suppress(SubquestError):  # a full disk must not hide the answer from those who wait for it
             await asyncio.shield(_settled(self._store, episode))
         job.episode, job.status = episode, status
-        if status != "interrupted" and self._journal is not None:
-            await asyncio.to_thread(self._journal.forget, job.journal)
         self._metrics.episode(episode)
         job.ring()
         over = [job.id for job in self._jobs.values() if job.over]
         for identifier in over[: max(0, len(over) - KEPT)]:
             del self._jobs[identifier]
+        if status != "interrupted" and self._journal is not None:
+            await asyncio.to_thread(self._journal.forget, job.journal)
 
     def _stopped(self, job: Job) -> Episode:
         return Episode(
