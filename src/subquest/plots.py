@@ -114,7 +114,8 @@ def _drawn(
             'stroke-dasharray="3 4"/>'
         )
     for at, s in enumerate(series):
-        aside = (at - (len(series) - 1) / 2) * 3 if lines and not diagonal else 0  # whiskers beside each other
+        beside = lines and not diagonal and any(p.low is not None for p in points)
+        aside = (at - (len(series) - 1) / 2) * 3 if beside else 0  # whiskers next to each other
         placed = [(across(p.x) + aside, up(p.y), p) for p in sorted(s.points)]
         parts.append(f'<g class="c{s.colour % len(COLOURS)}">')
         if lines and len(placed) > 1:

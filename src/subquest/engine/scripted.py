@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import asyncio
 import functools
-import inspect
 import json
 import re
 import time
@@ -155,7 +154,7 @@ class ScriptedEngine:
         reply: Reply | Awaitable[Reply]
         if self._function is not None:
             reply = self._function(context())
-            if inspect.isawaitable(reply):
+            if not isinstance(reply, str | Exception):
                 reply = await reply
         else:
             queue = self._queues.get(role, self._queues.get(""))
