@@ -13,16 +13,17 @@ from subquest.train.optimise import Optimiser, logprobs_of
 from subquest.train.ranks import Ranks
 from subquest.train.recipe import ModelPart, OptimiserPart
 from subquest.train.setup import make_policy
-from subquest.train.sharding import shard, whole
+from subquest.train.sharding import average_gradients, shard, whole
 from subquest.train.tiny import tiny_source
 
 from .episodes import episode, trajectory
 from .test_rl import RECIPE, trainer
 
 torch.set_num_threads(1)
-CASES = [("lora", "coda"), ("lora-half", "search-r1"), ("full", "decor"), ("full", "grpo")]
+CASES = [("lora", "coda"), ("lora-whole", "coda"), ("lora-half", "search-r1"), ("full", "decor"), ("full", "grpo")]
 MODELS = {
     "lora": ModelPart("random:llama", rank=4),
+    "lora-whole": ModelPart("random:llama", rank=4, shard=False),
     "lora-half": ModelPart("random:qwen3", rank=4, dtype="bfloat16"),
     "full": ModelPart("random:llama", rank=0),
 }
@@ -56,7 +57,8 @@ def gradients(model: str, objective: str, ranks: Ranks) -> dict[str, torch.Tenso
     with torch.no_grad():
         for n, p in enumerate(policy.trained().values()):
             p.add_(0.02 * torch.randn(p.shape, generator=torch.Generator().manual_seed(n)))
-    shard(policy, ranks)
+    if part.shard:
+        shard(policy, ranks)
     if LOSSES[objective].kl:
         policy.keep_reference()
     optimiser = Optimiser(policy, OptimiserPart(learning_rate=0.0, micro_tokens=24, clip=0.0), 1, ranks=ranks)
@@ -65,6 +67,7 @@ def gradients(model: str, objective: str, ranks: Ranks) -> dict[str, torch.Tenso
     found: dict[str, torch.Tensor] = {}
 
     def keep() -> float:
+        average_gradients(list(policy.trained().values()), ranks)
         for name, p in policy.trained().items():
             assert p.grad is not None
             found[name] = whole(p.grad).clone()

@@ -15,7 +15,7 @@ from .loss import Aggregation, Loss, LossSettings, policy_loss, sft_loss, summar
 from .policy import Policy
 from .ranks import ALONE, Ranks
 from .recipe import OptimiserPart
-from .sharding import count_of, whole
+from .sharding import average_gradients, count_of, whole
 
 
 class Schedule:
@@ -117,6 +117,7 @@ class Optimiser:
 
     def _step(self) -> float:
         parameters = list(self.policy.trained().values())
+        average_gradients(parameters, self.ranks)
         norm = whole(torch.nn.utils.clip_grad_norm_(parameters, self.settings.clip or math.inf))
         if torch.isfinite(norm):  # a broken gradient never touches the weights; the guards see the norm
             for group in self.adam.param_groups:

@@ -37,6 +37,9 @@ class ModelPart:
     targets: tuple[str, ...] = TARGETS
     dtype: Literal["auto", "bfloat16", "float32"] = "auto"
     checkpointing: bool = False
+    """Keep only the layers' inputs and compute the rest again in the backward pass."""
+    shard: bool = True
+    """Of several processes, each holds a part of the policy (FSDP2); false leaves a whole copy on each."""
 
 
 @dataclass(frozen=True, slots=True)

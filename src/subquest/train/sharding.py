@@ -6,8 +6,11 @@ weights) is put together again by `whole`, which every process calls at the same
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+import torch
+import torch.distributed as dist
 from torch import Tensor
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
@@ -27,6 +30,18 @@ def shard(policy: Policy, ranks: Ranks) -> None:
     for layer in policy.model.layers:
         fully_shard(layer, mesh=mesh)
     fully_shard(policy, mesh=mesh, reshard_after_forward=False)  # embeddings and output layer, used at both ends
+
+
+def average_gradients(parameters: Sequence[Tensor], ranks: Ranks) -> None:
+    """The mean over the processes, for a policy that is whole on each; FSDP has done it for a sharded one."""
+    if ranks.size == 1 or any(isinstance(p, DTensor) for p in parameters):
+        return
+    gradients = [p.grad for p in parameters if p.grad is not None]
+    flat = torch.cat([g.flatten() for g in gradients])
+    dist.all_reduce(flat)
+    flat /= ranks.size
+    for gradient, mean in zip(gradients, torch.split(flat, [g.numel() for g in gradients]), strict=True):
+        gradient.copy_(mean.view_as(gradient))
 
 
 def whole(tensor: Tensor) -> Tensor:

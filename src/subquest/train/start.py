@@ -63,7 +63,8 @@ async def train(
     if ranks.first:
         _keep_vocabulary(source, run.folder)
     policy = make_policy(recipe.model, source, device=place, seed=recipe.seed)
-    shard(policy, ranks)
+    if recipe.model.shard:
+        shard(policy, ranks)
     engine = make_engine(recipe, source, device=place)
     greedy = make_system(recipe, engine, search, temperature=0.0)
     trainer: SFTTrainer | RLTrainer
