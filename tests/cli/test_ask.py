@@ -176,6 +176,8 @@ def test_doctor(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert checks["python"]["ok"]
     assert not checks["embedded model"]["ok"]
     assert checks["embedded model"]["fix"] == "subquest model get smollm2"
+    assert checks["sandbox"]["ok"] or "refused" in checks["sandbox"]["detail"]
+    assert {"web pages", "web search", "media"} <= checks.keys()
 
 
 def test_a_model_may_write_the_documents(place: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -7,7 +7,6 @@ import importlib.util
 import json
 import os
 import platform
-import shutil
 import sys
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
@@ -85,12 +84,28 @@ def _module(name: str, module: str, extra: str, use: str) -> Callable[[], Check]
     return check
 
 
-def _program(name: str, program: str, use: str, package: str) -> Callable[[], Check]:
-    def check() -> Check:
-        path = shutil.which(program)
-        return Check(name, path is not None, f"{use}: {path or 'not found'}", f"apt-get install {package}")
+def _sandbox() -> Check:
+    """Starts one, because an installed bubblewrap may not be allowed to."""
+    from ..tools.sandbox import SandboxUnavailable, jail
 
-    return check
+    fix = "apt-get install bubblewrap libseccomp2 && pip install 'subquest[web-tools]'"
+    try:
+        way = "as root, under uids of their own" if jail.way() else "in user namespaces"
+    except SandboxUnavailable as error:
+        return Check("sandbox", False, f"model-written code is refused: {error}", fix)
+    return Check("sandbox", True, f"runs model-written code: sandboxes start {way}")
+
+
+def _web() -> Check:
+    from ..config import load_config
+    from ..errors import SubquestError
+    from .agent import NO_WEB, tool_options
+
+    try:
+        search = tool_options(load_config()).search()
+    except SubquestError as error:
+        return Check("web search", False, str(error), NO_WEB)
+    return Check("web search", search is not None, search.name if search is not None else "none configured", NO_WEB)
 
 
 def _endpoint() -> Check:
@@ -142,6 +157,9 @@ CHECKS: tuple[Callable[[], Check], ...] = (
     _module("dense search", "onnxruntime", "dense", "embeds passages"),
     _module("training", "torch", "train", "trains and rolls out"),
     _module("server", "starlette", "serve", "serves the page and the API"),
-    _program("sandbox", "bwrap", "runs model-written code", "bubblewrap"),
+    _sandbox,
+    _module("web pages", "ssrfguard", "web-tools", "fetches pages behind a guard"),
+    _web,
+    _module("media", "rapidocr", "media", "reads images, sound and video"),
     _kernel,
 )
