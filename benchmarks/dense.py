@@ -2,10 +2,13 @@
 
     subquest bench dense --rows 200000
     subquest bench dense --index A.sq --index B.sq --questions QUESTIONS.jsonl.gz --model FOLDER
+    subquest bench dense --recall ../shared/data/train
 
 Exact search reads every row once, so the fastest it can be is the time to read the rows: `read` sums the same bytes
 with as many threads. The approximate index is measured on the vectors of real passages (of indexes embedded before) and
 of real questions. Embedding is compared with sentence-transformers on the same passages (`--model` names its folder).
+`--recall` compares the support recall of the 8-bit encoder with that of the same weights in 32 bits, on dev questions
+over their own passages and 1,500 others a set.
 """
 
 from __future__ import annotations
@@ -129,11 +132,61 @@ def embedding(passages: list[str], model: str) -> dict[str, float]:
     return figures
 
 
+def precision(data: Path) -> dict[str, float]:
+    """Support recall with 8-bit and with 32-bit vectors over the dev questions, and how near the vectors are."""
+    import random
+
+    import numpy as np
+    import onnxruntime
+
+    from subquest.retrieval import minilm
+    from subquest.retrieval.encoder import EncoderSpec, MiniLM
+
+    encoders = {"int8": MiniLM(EncoderSpec()), "float32": MiniLM(EncoderSpec())}
+    with tempfile.TemporaryDirectory(prefix="subquest-bench-") as scratch:
+        plain = Path(scratch) / "plain.onnx"
+        minilm.convert(minilm.weights(), plain, quantise=False)
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = 1
+        encoders["float32"]._session = onnxruntime.InferenceSession(str(plain), options)
+    shares: dict[str, list[float]] = {}
+    cosines: list[float] = []
+    chance = random.Random(0)
+    for name in ("hotpotqa", "musique", "2wikimultihopqa"):
+        questions = read(data / f"{name}_dev.jsonl.gz")
+        corpus = {row["id"]: row for row in read(data / f"{name}_train_corpus.jsonl.gz")}
+        own = dict.fromkeys(
+            i for q in questions for i in [*q["supporting_ids"], *(q.get("context_ids") or [])] if i in corpus
+        )
+        others = [i for i in corpus if i not in own]
+        kept = [*own, *chance.sample(others, min(1500, len(others)))]
+        texts = [f"{corpus[i]['title']}\n{corpus[i]['text']}" for i in kept]
+        vectors = {}
+        for label, encoder in encoders.items():
+            vectors[label] = encoder.encode(texts, query=False)
+            asked = encoder.encode([q["question"] for q in questions], query=True)
+            best = np.argsort(-(asked @ vectors[label].astype(np.float16).astype(np.float32).T), axis=1)[:, :5]
+            for q, row in zip(questions, best, strict=True):
+                gold, found = set(q["supporting_ids"]), [kept[place] for place in row]
+                for k in (2, 5):
+                    share = 100 * len(gold & set(found[:k])) / len(gold)
+                    shares.setdefault(f"{label} R@{k}", []).append(share)
+        cosines += (vectors["int8"] * vectors["float32"]).sum(1).tolist()
+    figures = {label: sum(found) / len(found) for label, found in shares.items()}
+    return {
+        **figures,
+        "questions": len(shares["int8 R@2"]),
+        "cosine_mean": float(np.mean(cosines)),
+        "cosine_lowest": min(cosines),
+    }
+
+
 def main(argv: list[str]) -> dict[str, Any]:
     parser = argparse.ArgumentParser(prog="subquest bench dense", description=__doc__)
     parser.add_argument("--rows", type=int, default=200_000)
     parser.add_argument("--index", type=Path, action="append", default=[], help="embedded with minilm; several times")
     parser.add_argument("--questions", type=Path, action="append", default=[], help="jsonl.gz; several times")
+    parser.add_argument("--recall", type=Path, metavar="DATA", help="compare 8 bits with 32 on these dev questions")
     parser.add_argument("--model", default="all-MiniLM-L6-v2", help="what sentence-transformers loads")
     args = parser.parse_args(argv)
     from subquest.retrieval import Index
@@ -147,6 +200,8 @@ def main(argv: list[str]) -> dict[str, Any]:
             questions = [q["question"] for path in args.questions for q in read(path)] or passages[:200]
             figures["embedding"] = embedding(passages, args.model)
             figures["approximate"] = approximate(args.index, questions[:500], Path(scratch))
+    if args.recall:
+        figures["precision"] = precision(args.recall)
     ratios = {"exact search, share of the read speed": figures["exact"]["read_ms"] / figures["exact"]["subquest_ms"]}
     found = figures.get("embedding", {})
     if "sentence_transformers_per_s" in found:
