@@ -20,7 +20,8 @@ HOLD = 1 << 16
 
 _HEADING = re.compile(r"^(#{1,6})\s+(.+?)\s*#*\s*$")
 _FENCE = re.compile(r"^\s{0,3}(```|~~~)")
-_SENTENCE = re.compile(r"\S.*?(?:[.!?][\"'”’)\]]*(?=\s)|[。！？]|(?=\n\s*\n)|\Z)", re.DOTALL)
+_END = re.compile(r"[.!?][\"'”’)\]]*(?=\s)|[。！？]|\n(?=\s*\n)")
+_BEGIN = re.compile(r"\S")
 _CJK = "\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af"
 _WORD = re.compile(rf"[{_CJK}]|[^\s{_CJK}]{{1,200}}")
 _TOKEN = re.compile(rf"[{_CJK}]|[^\W_{_CJK}]{{1,7}}|[^\w\s]+|_")
@@ -40,6 +41,10 @@ class Size:
             raise UsageError(f"passages of {self.aim} {self.unit}: choose from 10 to 10,000")
 
     def count(self, text: str) -> int:
+        if self.unit == "words" and text.isascii():
+            words = text.split()
+            if len(text) <= 200 or max(map(len, words), default=0) <= 200:
+                return len(words)
         return len((_WORD if self.unit == "words" else _TOKEN).findall(text))
 
     def __str__(self) -> str:
@@ -172,20 +177,29 @@ def _pieces(text: str, size: Size, inside: bool) -> Iterator[tuple[int, int, int
 
     `inside`: the text begins in the middle of an overlong sentence.
     """
-    for match in _SENTENCE.finditer(text):
-        sentence = match.group().rstrip()
+    for start, sentence in _sentences(text):
         count = size.count(sentence)
         if count <= 2 * size.aim and not inside:
-            yield match.start(), match.start() + len(sentence), count, False
+            yield start, start + len(sentence), count, False
             continue
         words = [(word.start(), word.end(), size.count(word.group())) for word in _WORD.finditer(sentence)]
         first, held = 0, 0
         for i, (_, end, more) in enumerate(words):
             held += more
             if held >= size.aim or i == len(words) - 1:
-                yield match.start() + words[first][0], match.start() + end, held, inside or first > 0
+                yield start + words[first][0], start + end, held, inside or first > 0
                 first, held = i + 1, 0
         inside = False
+
+
+def _sentences(text: str) -> Iterator[tuple[int, str]]:
+    """Place and text of each sentence."""
+    end = 0
+    while begin := _BEGIN.search(text, end):
+        start = begin.start()
+        found = _END.search(text, start + 1)
+        end = found.end() if found else len(text)
+        yield start, text[start:end].rstrip()
 
 
 _BULLET = re.compile(r"\s*(?:[-*+•▪◦]\s|\(?(?:\d{1,3}|[A-Za-z])[.)]\s|[|>#]|\s{4}|\t|```|~~~|$)")
