@@ -174,6 +174,7 @@ def judged(memory: list[tuple[float, float]]) -> dict[str, Any]:
         "first_mb": round(first, 1),
         "last_mb": round(last, 1),
         "peak_mb": round(max(settled), 1),
+        "by_minute_mb": [round(size, 1) for _, size in memory[::60]],
         "growth": round(last / first, 4),
         "flat": flat,
     }

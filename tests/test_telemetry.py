@@ -152,6 +152,13 @@ def test_nothing_is_imported_and_nobody_follows_without_an_address(monkeypatch: 
     assert not telemetry.configured({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://x", "OTEL_SDK_DISABLED": "true"})
 
 
+def test_a_process_exports_once_however_many_engines_it_opens(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(telemetry.ENDPOINTS[0], "http://127.0.0.1:9")
+    with telemetry.exporting(), telemetry.exporting():
+        assert len(events.FOLLOWERS) == 1
+    assert events.FOLLOWERS == []
+
+
 def test_ask_sends_to_the_address_of_the_environment(tmp_path: Path) -> None:
     from subquest import Index
 

@@ -85,6 +85,13 @@ def test_a_long_episode_shows_only_the_rows_in_sight(start: Start, settings: Set
         page.get_by_label("Search events").fill("1234")
         page.locator(".event", has_text="turn 1234").wait_for()
         assert page.locator(".event").count() == 1
+        page.goto(f"{server.url}/#/runs/old/long?c=1")
+        page.locator(".card").nth(1998).wait_for(state="attached")
+        laid_out = page.evaluate(
+            "[...document.querySelectorAll('.card')].filter(e => e.checkVisibility({contentVisibilityAuto: true})"
+            " && e.querySelector('pre').checkVisibility({contentVisibilityAuto: true})).length"
+        )
+        assert 0 < laid_out < 200
 
 
 def test_documents_are_added_and_found(start: Start, page: Any) -> None:

@@ -110,13 +110,20 @@ class Indexes:
         self._own: dict[str, Index] = {}
         self._adding = asyncio.Lock()
         """An index has one writer at a time; those who add wait for each other."""
+        self._making = ""
+        """The index that is being made, which nobody may open yet."""
         self.refresh()
 
     def refresh(self) -> None:
         """Open indexes that have come into the folder."""
         for path in sorted(self._folder.glob("*")) if self._folder.is_dir() else ():
             name = path.name.removesuffix(".sq")
-            if NAME.match(name) and name not in self._searches and path.is_dir() and index_store.exists(path):
+            if (
+                NAME.match(name)
+                and name not in (*self._searches, self._making)
+                and path.is_dir()
+                and index_store.exists(path)
+            ):
                 self._own[name] = Index.open(path)
                 self._searches[name] = Batched(self._own[name])
 
@@ -176,7 +183,11 @@ class Indexes:
 
     async def _made(self, name: str, documents: Sequence[Document]) -> Index:
         self._folder.mkdir(parents=True, exist_ok=True)
-        self._own[name] = index = await asyncio.to_thread(Index.build, self._folder / f"{name}.sq", documents)
+        self._making = name
+        try:
+            self._own[name] = index = await asyncio.to_thread(Index.build, self._folder / f"{name}.sq", documents)
+        finally:
+            self._making = ""
         self._searches[name] = Batched(index)
         return index
 
