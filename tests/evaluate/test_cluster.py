@@ -1,6 +1,7 @@
 """An evaluation on a local Ray cluster of two nodes, one of which is killed in the middle."""
 
 import asyncio
+import json
 from collections.abc import Iterator
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -8,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from subquest.cli import main
 from subquest.engine.scripted import Context, ScriptedEngine
 from subquest.errors import UsageError
 from subquest.evaluate import evaluate, jobs_for, table
@@ -31,7 +33,7 @@ def opened(stack: AsyncExitStack) -> dict[str, CoDA]:
     return {"coda": CoDA(ScriptedEngine(reply))}
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def nodes() -> Iterator[Any]:
     from ray.cluster_utils import Cluster as LocalCluster
 
@@ -39,6 +41,31 @@ def nodes() -> Iterator[Any]:
     yield local
     ray.shutdown()
     local.shutdown()
+
+
+def test_the_command_runs_on_a_cluster(
+    nodes: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    rows = [{"id": q.id, "question": q.question, "answers": ["Kestel"]} for q in QUESTIONS[:12]]
+    Path("toy.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    Path("answers.jsonl").write_text("\n".join(['"<answer>Kestel</answer>"'] * 20))
+    command = [
+        "eval",
+        "toy.jsonl",
+        "--system",
+        "direct",
+        "--model",
+        f"scripted:{tmp_path}/answers.jsonl",
+        "--out",
+        "run",
+    ]
+    assert main([*command, "--ray", nodes.address, "--json"]) == 0
+    ray.shutdown()
+    cell = json.loads(capsys.readouterr().out)["toy"]["direct"]
+    assert (cell["n"], cell["em"], cell["failed"]) == (12, 1.0, 0.0)
+    assert main([*command, "--json"]) == 0  # and here: the same run, nothing left to do
+    assert "12 of 12 are done already" in capsys.readouterr().err
 
 
 def test_a_node_that_dies_loses_nothing(nodes: Any, tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """Intervals and tests against numbers worked out by hand or by scipy."""
 
 import math
+import random
 
 import pytest
 from hypothesis import given
@@ -58,6 +59,26 @@ def test_compare_agrees_with_the_t_test_on_smooth_data() -> None:
     b = [max(0.0, x - 0.03 + (((i * 53) % 41) - 20) / 100) for i, x in enumerate(a)]
     expected = stats.ttest_rel(a, b).pvalue
     assert compare(a, b).p == pytest.approx(expected, abs=0.02)
+
+
+def test_intervals_agree_with_scipys_bootstrap() -> None:
+    numpy, stats = pytest.importorskip("numpy"), pytest.importorskip("scipy.stats")
+    a = [((i * 37) % 101) / 100 for i in range(150)]
+    b = [max(0.0, x - 0.05 + (((i * 53) % 41) - 20) / 60) for i, x in enumerate(a)]
+    differences = [x - y for x, y in zip(a, b, strict=True)]
+    for found, values in ((interval(a)[1:], a), (compare(a, b)[2:4], differences)):
+        theirs = stats.bootstrap((values,), numpy.mean, n_resamples=3000, method="percentile", rng=1)
+        width = found[1] - found[0]
+        assert found == pytest.approx(tuple(theirs.confidence_interval), abs=0.06 * width)
+
+
+def test_p_values_are_uniform_where_there_is_no_difference(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("subquest.evaluate.stats.RESAMPLES", 200)
+    draw = random.Random(4)
+    pairs = [[[float(draw.random() < 0.4) for _ in range(80)] for _ in range(2)] for _ in range(200)]
+    found = [compare(a, b, seed=n) for n, (a, b) in enumerate(pairs)]
+    assert 0.05 <= sum(c.p < 0.1 for c in found) / 200 <= 0.16
+    assert sum((c.mcnemar or 0) < 0.1 for c in found) / 200 <= 0.11  # the exact test is careful
 
 
 def test_auroc_by_hand_and_ties() -> None:

@@ -1,0 +1,56 @@
+"""Every study on a real model: the embedded one, a question a variant, turns of a few tokens."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from subquest import Index
+from subquest.cli import main
+from subquest.retrieval.corpus import read
+from subquest.runs import RunStore
+from subquest.study import find_study, studies
+from subquest.worlds import Recipe, write_world
+
+pytestmark = [pytest.mark.slow, pytest.mark.embedded]
+
+SETTINGS = """
+[sampling]
+max_tokens = 12
+[limits]
+calls = 2
+[engine]
+threads = 2
+"""
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    folder = tmp_path_factory.mktemp("studies")
+    write_world(folder / "world", Recipe(seed=5, articles=160, questions=12))
+    Index.build(folder / "docs.sq", read([folder / "world" / "corpus.jsonl"])).close()
+    (folder / "subquest.toml").write_text(SETTINGS)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        yield folder
+
+
+@pytest.mark.parametrize("name", sorted(studies()))
+def test_a_study_on_the_embedded_model(name: str, place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    study = find_study(name)
+    first = {v.system: v.name for v in reversed(study.variants) if v.search != "web"}
+    chosen = [v.name for v in study.variants if v.name in first.values()][:2]
+    only = [f"--only={variant}" for variant in chosen]
+    arguments = ["study", name, "--on", "world", "--index", "docs.sq", "--sample", "1", "--judge", "rules", *only]
+    assert main(arguments) == 0
+    out = capsys.readouterr().out
+    assert out.startswith(f"{study.title}\nours:  embedded, index docs.sq, seed 0\npaper: {study.paper}")
+    assert main([*arguments, "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)["rows"]
+    assert [(row["variant"], row["n"]) for row in rows] == [(variant, 1) for variant in chosen]
+    assert all(set(row["ours"]) == set(study.metrics) for row in rows)
+    with RunStore.open(place / f"{name}.sqlite") as run:
+        for episode in run.episodes():
+            assert episode.stop_reason != "failed", episode.errors
+            assert episode.usage.completion_tokens > 0
