@@ -28,10 +28,10 @@ def cited(place: Mapping[str, Any]) -> str:
     else:
         if "sheet" in place:
             words.append(f"sheet {place['sheet']}")
+        elif "section" in place and "line" not in place:
+            words.append(f"section {place['section']}")
         for field in ("row", "line"):
             if field in place:
                 end = place.get(f"{field}_end")
                 words.append(f"{field}s {place[field]} to {end}" if end else f"{field} {place[field]}")
-        if len(words) == 1 and "section" in place:
-            words.append(f"section {place['section']}")
     return ", ".join(words)

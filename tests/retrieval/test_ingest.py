@@ -118,6 +118,7 @@ def test_a_mixed_folder_answers_with_the_page(tmp_path: Path, docs: Path) -> Non
         assert bridge.title == "Minutes of the council"
         assert "Mila Torrun, an engineer from the far north of the land, and built in 1921." in bridge.text
         assert index.search("secret") == []
+        assert index.info().files == 14
         assert index.verify() == []
 
 

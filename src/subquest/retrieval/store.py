@@ -5,7 +5,7 @@
     segments    name, kind, first, last, documents   the files of the current generation and the numbers they cover
     vectors     number, vector                    embeddings, where the index has an encoder
     settings    key, value                        format, analysis, BM25, encoder, generation, published
-    retired     number                            documents that go when the next ones are published (`ingest.ledger`)
+    files, origins, retired                       which files the documents come from (`ingest.ledger`)
 
 A *generation* is what one committed transaction shows: a set of segments and of removed numbers. Rows above the
 `published` number belong to a write that is still under way (or was killed); no reader sees them, and the next writer
@@ -98,9 +98,14 @@ def put(db: sqlite3.Connection, key: str, value: Any) -> None:
     db.execute("INSERT OR REPLACE INTO settings VALUES (?, ?)", (key, json.dumps(value)))
 
 
+def has_ledger(db: sqlite3.Connection) -> bool:
+    """Whether files were ever ingested: the tables of `ingest.ledger` come with the first ones."""
+    return db.execute("SELECT 1 FROM sqlite_master WHERE name = 'retired'").fetchone() is not None
+
+
 def retired(db: sqlite3.Connection) -> list[int]:
-    """Documents that are to be removed with the next publication; the table comes with the first ingestion of files."""
-    if db.execute("SELECT 1 FROM sqlite_master WHERE name = 'retired'").fetchone() is None:
+    """Documents that are to be removed with the next publication."""
+    if not has_ledger(db):
         return []
     return [number for (number,) in db.execute("SELECT number FROM retired ORDER BY number")]
 

@@ -20,6 +20,8 @@ class Info:
     path: str
     generation: int
     documents: int
+    files: int
+    """Files that documents were read from; those that were added by a program have none."""
     segments: int
     removed: int
     """Documents that are gone but still take space until the next `compact`."""
@@ -48,6 +50,7 @@ def info(folder: Path) -> Info:
             path=str(folder),
             generation=store.get(db, "generation", 0),
             documents=count("SELECT count(*) FROM documents WHERE number <= ?", published),
+            files=count("SELECT count(*) FROM files") if store.has_ledger(db) else 0,
             segments=count("SELECT count(*) FROM segments WHERE kind = 'lexical'"),
             removed=count("SELECT count(*) FROM removed"),
             vectors=count("SELECT count(*) FROM vectors"),
