@@ -597,6 +597,12 @@ for name, args in {
     'setuid': (0,), 'setgid': (0,), 'sethostname': (b'x', 1), 'reboot': (0,), 'swapoff': (b'/x',),
     'personality': (0x40000,),
     'mknod': (b'/work/disk', 0o60666, 0x800), 'process_vm_readv': (1, None, 0, None, 0, 0), 'acct': (None,),
+    'settimeofday': (ctypes.create_string_buffer(16), None), 'clock_settime': (0, ctypes.create_string_buffer(16)),
+    'adjtimex': (ctypes.create_string_buffer(b'\x40', 208),), 'init_module': (None, 0, b''),
+    'delete_module': (b'x', 0), 'shmget': (0, 4096, 0o1600), 'msgget': (0, 0o1600), 'semget': (0, 1, 0o1600),
+    'mq_open': (b'/x', 0o102, 0o600, None), 'iopl': (3,), 'ioperm': (0, 1, 1), 'quotactl': (0, None, 0, None),
+    'fanotify_init': (0, 0), 'name_to_handle_at': (-100, b'/', ctypes.create_string_buffer(64), None, 0),
+    'pivot_root': (b'/tmp', b'/tmp'), 'vhangup': (), 'setdomainname': (b'x', 1), 'swapon': (b'/work/x', 0),
 }.items():
     call = getattr(libc, name, None)
     if call is not None and call(*args) != -1:
