@@ -27,7 +27,7 @@ MEMORY = 2 << 30
 """Bytes of address space of a worker."""
 OCR_MEMORY = 6 << 30
 STALL = 30.0
-"""Seconds within which a worker must give its next part."""
+"""Seconds within which a worker must give its next part; four times that where it recognises pictures."""
 SECONDS, SECONDS_A_MEGABYTE = 300.0, 60.0
 """Time for a whole file."""
 ROOM, ROOM_A_BYTE = 16 << 20, 200
@@ -119,7 +119,7 @@ class Pool:
         worker, rest = job.worker, b""
         deadline = time.monotonic() + SECONDS + SECONDS_A_MEGABYTE * job.size / 1e6
         while True:
-            wait = min(STALL, deadline - time.monotonic())
+            wait = min(STALL * (4 if self._ocr else 1), deadline - time.monotonic())
             if wait <= 0 or not select.select([worker.answers], [], [], wait)[0]:
                 raise DataError("reading it takes too long; given up")
             got = os.read(worker.answers, _PIPE)
