@@ -10,9 +10,12 @@ from pathlib import Path
 import pytest
 
 from subquest.cli import main
+from subquest.evaluate import score
 from subquest.evaluate.report import latex, load, markdown, page
 from subquest.evaluate.report.content import holm, outcome_of, run_names, traced
 from subquest.evaluate.stats import mcnemar
+from subquest.record import Episode, Failure, Question, Usage
+from subquest.runs import RunStore
 
 from .actors import SKILLS, make_run
 
@@ -83,6 +86,33 @@ def test_breakdowns_follow_the_questions(runs: list[Path]) -> None:
     hops = content.breakdowns(content.datasets[0])["hops"]
     assert list(hops) == sorted(hops)
     assert sum(len(found) for found in hops.values()) == len(content.entries)
+
+
+def test_every_figure_is_on_the_page(tmp_path: Path) -> None:
+    """Intervals, cost, curves over hops, calibration, outcomes and failures, where the run has what they need."""
+    failure = Failure("search", "the index is away")
+    with RunStore.create(tmp_path / "run") as run:
+        for i in range(12):
+            question = Question(f"q{i}", f"Which {i}?", ("a",), dataset="toy", hops=2 + i % 3)
+            for system in ("one", "two"):
+                episode = Episode(
+                    f"{system}-{i}",
+                    question,
+                    system,
+                    "m",
+                    answer="a" if i % 2 else "not a",
+                    confidence=i / 12,
+                    usage=Usage(prompt_tokens=90 + i, completion_tokens=10),
+                    errors=(failure,) * (i % 2),
+                )
+                run.add_episode(episode, scores=score(episode))
+    text = page(load([tmp_path / "run"]), traces=2)
+    captions = re.findall(r"<figcaption>(.*?)</figcaption>", text)
+    wanted = ("EM with 95% intervals", "EM against tokens read and written", "EM over hops", "Calibration")
+    assert set(wanted) <= set(captions), captions
+    assert "nearly" in text
+    assert "search" in text.split("<svg")[-1]
+    assert re.search(r'<details id="t-\d+"', text)
 
 
 def test_traces_show_what_went_wrong(runs: list[Path]) -> None:
