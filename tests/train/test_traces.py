@@ -8,6 +8,7 @@ import torch
 
 from subquest.cli import main
 from subquest.errors import DataError
+from subquest.runs import RunStore
 from subquest.train.batch import Rollout, pack
 from subquest.train.recipe import load_recipe
 from subquest.train.setup import load_source
@@ -73,3 +74,13 @@ def test_prepared_traces_take_the_place_of_making_them(tmp_path: Path, capsys: p
 def test_reinforcement_learning_has_no_traces_to_prepare(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["train", str(RECIPES / "coda-peco-smoke.toml"), "--prepare", str(tmp_path / "t.xz")]) == 2
     assert "kind rl" in capsys.readouterr().err
+
+
+def test_the_best_evaluation_can_be_read(tmp_path: Path) -> None:
+    path = RECIPES / "coda-sft-smoke.toml"
+    assert main(["train", str(path), "--out", str(tmp_path / "run"), "--set", "optimiser.steps=1"]) == 0
+    with RunStore.resume(tmp_path / "run" / "run.sqlite") as store:
+        kept = [summary.id for summary in store.summaries()]
+        figures = {name for _, row in store.metrics() for name in row}
+    assert kept[:2] == ["dev-1-0", "dev-1-1"]
+    assert {"dev_em", "dev_em_2hop", "dev_em_comparison"} <= figures

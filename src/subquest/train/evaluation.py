@@ -27,24 +27,28 @@ class Evaluator:
         self.best = -1.0
 
     async def evaluate(self, step: int) -> dict[str, float]:
-        """Figures named `dev_...`, by hops and by set too; empty without dev questions."""
+        """Figures named `dev_...`, by hops, type and set too; empty without dev questions. The best
+        evaluation's episodes are kept."""
         if not self.dev:
             return {}
         recipe = self.run.recipe
         places = [Place(q, place_seed(recipe.seed, n, 0), f"dev-{step}-{n}") for n, q in enumerate(self.dev)]
         episodes = await roll_out(self.greedy, self.ranks.share(places), concurrency=recipe.rollout.concurrency)
-        mine = [(e.question.hops, e.question.dataset, score(e)) for e in episodes]
+        mine = [(_labels(e.question), score(e)) for e in episodes]
         scored = [one for part in self.ranks.gather(mine) for one in part]
-        figures = {f"dev_{m}": _mean(s[m] for _, _, s in scored) for m in REPORTED}
-        for hops in sorted({hops for hops, _, _ in scored if hops}):
-            figures[f"dev_em_{hops}hop"] = _mean(s["em"] for h, _, s in scored if h == hops)
-        sets = sorted({dataset for _, dataset, _ in scored})
-        for name in sets if len(sets) > 1 else []:
-            figures[f"dev_em_{name}"] = _mean(s["em"] for _, d, s in scored if d == name)
+        figures = {f"dev_{m}": _mean(s[m] for _, s in scored) for m in REPORTED}
+        for label in sorted({label for labels, _ in scored for label in labels}):
+            figures[f"dev_em_{label}"] = _mean(s["em"] for labels, s in scored if label in labels)
         if figures["dev_f1"] > self.best:
             self.best = figures["dev_f1"]
             self.run.save_best(self.policy, {"step": step, **figures})
+            self.run.keep(step, episodes)
         return figures
+
+
+def _labels(question: Question) -> set[str]:
+    """What a question's score counts for, apart from all: its hops, type and set."""
+    return {f"{question.hops}hop" if question.hops else "", question.type, question.dataset} - {""}
 
 
 def _mean(values: Iterable[float]) -> float:

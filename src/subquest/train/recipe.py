@@ -158,6 +158,8 @@ class Recipe:
     """What is searched: an index (`wiki.sq`) or a server's URL; where empty, the passages of the sources."""
     reward: str = ""
     """Reward preset; the system's own where empty."""
+    judge: str = ""
+    """The model that judges answers and steps (DECOR), as `ask --model` takes it; rules judge where empty."""
     loss: str = ""
     """Loss preset; the system's own where empty."""
     advantage: str = ""

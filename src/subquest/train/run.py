@@ -74,6 +74,12 @@ class TrainRun:
         if self._store is None:
             return
         self._store.add_metrics(step, {k: v for k, v in figures.items() if math.isfinite(v)})
+        self.keep(step, episodes)
+
+    def keep(self, step: int, episodes: Sequence[Episode]) -> None:
+        """Keep episodes for reading; a curve says that something is wrong, episodes say what."""
+        if self._store is None:
+            return
         for episode in episodes:
             if episode.id not in self._kept:
                 self._kept.add(episode.id)

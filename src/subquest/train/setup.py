@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from ..engine import Sampling
+from ..engine import Engine, Sampling
 from ..engine.torch.engine import TorchEngine
 from ..engine.torch.loader import Source, load
 from ..errors import ConfigError
 from ..models import default_adapter, embedded_model
 from ..retrieval.base import Search
 from ..retrieval.index import Index
+from ..rewards import load as load_reward
+from ..rewards.base import RewardFunction
 from ..systems.base import System
 from ..systems.registry import get
 from .lora import LoraSettings, load_adapter_into
@@ -74,6 +76,20 @@ def open_place(place: str) -> Search:
 
         return RemoteSearch(place)
     return Index.open(Path(place).expanduser())
+
+
+def make_reward(recipe: Recipe, verdicts: Path) -> tuple[RewardFunction, Engine | None]:
+    """The reward, and the judge's engine where it has one; verdicts are kept in a file, so none is paid for twice."""
+    name = recipe.reward or recipe.system
+    if not recipe.judge:
+        return load_reward(name), None
+    from ..engine.resolve import resolve
+    from ..judge.model import ModelJudge
+
+    engine = resolve(recipe.judge)
+    if isinstance(engine, Mapping):
+        raise ConfigError(f"judge = {recipe.judge!r} names a model a role; a judge is one model")
+    return load_reward(name, judge=ModelJudge(engine, cache=verdicts)), engine
 
 
 def make_engine(recipe: Recipe, source: Source, *, device: torch.device) -> TorchEngine:

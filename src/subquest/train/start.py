@@ -11,17 +11,17 @@ from pathlib import Path
 
 import torch
 
+from ..engine import Engine
 from ..engine.torch.loader import Source
 from ..errors import UsageError
 from ..record import Document
 from ..retrieval.index import Index
-from ..rewards import load as load_reward
 from .data import Material, load_material, open_search
 from .ranks import Ranks
 from .recipe import Recipe
 from .rl import RLTrainer
 from .run import TrainRun
-from .setup import load_source, make_engine, make_policy, make_system, open_place
+from .setup import load_source, make_engine, make_policy, make_reward, make_system, open_place
 from .sft import SFTTrainer
 from .sharding import shard
 from .stream import Stream, drawn
@@ -68,6 +68,7 @@ async def train(
     engine = make_engine(recipe, source, device=place)
     greedy = make_system(recipe, engine, search, temperature=0.0)
     trainer: SFTTrainer | RLTrainer
+    judge: Engine | None = None
     try:
         if recipe.kind == "sft":
             traces = gold_traces(recipe, source, workers=os.cpu_count() or 1)
@@ -76,7 +77,7 @@ async def train(
         else:
             system = make_system(recipe, engine, search, temperature=recipe.rollout.temperature)
             questions = Stream(training, recipe.seed)
-            reward = load_reward(recipe.reward or recipe.system)
+            reward, judge = make_reward(recipe, run.folder / "verdicts.sqlite")
             trainer = RLTrainer(
                 run, policy, engine, system, greedy, questions, dev.questions, reward,
                 watch=watch, progress=progress, ranks=ranks,
@@ -84,6 +85,8 @@ async def train(
         await trainer.train()
     finally:
         await engine.close()
+        if judge is not None:
+            await judge.close()
         held.close()
         run.close()
         ranks.close()

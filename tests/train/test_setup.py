@@ -1,0 +1,75 @@
+"""Parts of a run from what a recipe names."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from subquest.errors import ConfigError
+from subquest.judge.model import ModelJudge
+from subquest.judge.rules import RuleJudge
+from subquest.models import smollm2_path
+from subquest.record import Document
+from subquest.retrieval.index import Index
+from subquest.retrieval.remote import RemoteSearch
+from subquest.rewards.decor import DecorReward
+from subquest.train.lora import LoraSettings, save_adapter
+from subquest.train.policy import Policy
+from subquest.train.recipe import ModelPart
+from subquest.train.setup import make_policy, make_reward, open_place
+from subquest.train.tiny import tiny_source
+
+from .test_rl import RECIPE
+
+
+async def test_a_judge_is_a_model_or_rules(tmp_path: Path) -> None:
+    decor = replace(RECIPE, system="decor", reward="decor")
+    reward, engine = make_reward(decor, tmp_path / "verdicts.sqlite")
+    assert isinstance(reward, DecorReward)
+    assert isinstance(reward.step_judge, RuleJudge)
+    assert engine is None
+    script = tmp_path / "judge.jsonl"
+    script.write_text('{"reply": "yes"}\n')
+    reward, engine = make_reward(replace(decor, judge=f"scripted:{script}"), tmp_path / "verdicts.sqlite")
+    assert isinstance(reward, DecorReward)
+    assert isinstance(reward.answer_judge, ModelJudge)
+    assert engine is not None
+    await engine.close()
+    with pytest.raises(ConfigError, match="a judge is one model"):
+        make_reward(replace(decor, judge=f"a=scripted:{script},b=scripted:{script}"), tmp_path / "verdicts.sqlite")
+
+
+def test_what_is_searched_is_an_index_or_a_server(tmp_path: Path) -> None:
+    Index.build(tmp_path / "a.sq", [Document("1", "Blue", "Ada Vale made Blue.")]).close()
+    with open_place(str(tmp_path / "a.sq")) as index:  # type: ignore[attr-defined]
+        assert isinstance(index, Index)
+    server = open_place("http://127.0.0.1:8000/retrieve")
+    assert isinstance(server, RemoteSearch)
+    assert server.url == "http://127.0.0.1:8000/retrieve"
+
+
+def test_a_policy_starts_from_an_adapter(tmp_path: Path) -> None:
+    source, settings = tiny_source("llama", vocabulary=260), LoraSettings(4, 16.0)
+    trained = Policy(source, lora=settings)
+    with torch.no_grad():
+        for p in trained.trained().values():
+            p.copy_(torch.randn(p.shape))
+    save_adapter(trained, settings, tmp_path, half=False)
+    part = ModelPart("random:llama", adapter=str(tmp_path), rank=4, alpha=16.0)
+    policy = make_policy(part, source, device=torch.device("cpu"), seed=0)
+    assert all(torch.equal(p, trained.trained()[name]) for name, p in policy.trained().items())
+    with pytest.raises(ConfigError, match="train it first"):
+        make_policy(replace(part, adapter=str(tmp_path / "none")), source, device=torch.device("cpu"), seed=0)
+    with pytest.raises(ConfigError, match="rank = 0"):
+        make_policy(replace(part, rank=0), source, device=torch.device("cpu"), seed=0)
+
+
+@pytest.mark.skipif(not smollm2_path().is_file(), reason="needs the embedded model: subquest model get smollm2")
+def test_the_shipped_adapter_is_read_from_its_gguf() -> None:
+    from subquest.train.setup import _adapter_state
+
+    state = _adapter_state("shipped")
+    assert len(state) == 30 * 7 * 2
+    name = "base_model.model.model.layers.0.self_attn.q_proj.lora_A.weight"
+    assert state[name].shape == (16, 576)
