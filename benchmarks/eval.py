@@ -1,11 +1,12 @@
 """What an evaluation costs beyond waiting for the model: throughput against the ideal, and the price of storing traces.
 
     subquest bench eval                    # 2,000 questions, 50 ms replies, 256 at a time
-    subquest bench eval --memory 10000     # memory over many questions as well
+    subquest bench eval --memory 0         # without the memory over 10,000 questions, which takes longest
 
 Each side runs in a process of its own. Ideal is a machine that does nothing but wait: turns x latency / concurrency.
 `stored` is `subquest eval` as it is: episodes with all their events, scored, each on the disk before its worker
-goes on. `kept nowhere` is the same without the run store.
+begins the next but one; the run is written by a second process, whose CPU time and memory count. `kept nowhere` is the
+same without the run store.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import resource
 import subprocess
 import sys
 import tempfile
@@ -26,6 +28,7 @@ import _overhead_scenario as scene
 
 LATENCY = 0.05
 SIDES = ("stored", "nowhere")
+MEMORY = ("peak_mb", "writer_mb")
 
 
 def main(argv: list[str]) -> dict[str, Any]:
@@ -33,7 +36,9 @@ def main(argv: list[str]) -> dict[str, Any]:
     parser.add_argument("--questions", type=int, default=2000)
     parser.add_argument("--concurrency", type=int, default=256)
     parser.add_argument("--rounds", type=int, default=3, help="the sides take turns; each figure is its best")
-    parser.add_argument("--memory", type=int, metavar="N", help="also measure memory growth up to N questions")
+    parser.add_argument(
+        "--memory", type=int, default=10_000, metavar="N", help="memory over N questions; 0: not at all"
+    )
     parser.add_argument("--side", choices=SIDES, help=argparse.SUPPRESS)
     args = parser.parse_args(argv)
     if args.side:
@@ -49,17 +54,20 @@ def main(argv: list[str]) -> dict[str, Any]:
     ratios = {
         "throughput / ideal": ideal / best["stored"]["seconds"],
         "stored / kept nowhere, seconds": best["stored"]["seconds"] / best["nowhere"]["seconds"],
-        "stored / kept nowhere, CPU": cpu["stored"] / cpu["nowhere"],
+        "stored / kept nowhere, CPU of both processes": cpu["stored"] / cpu["nowhere"],
     }
     if args.memory:
         grown = _side("stored", args.memory, args.concurrency)
-        figures |= {"memory questions": args.memory, "memory peak MB": grown["peak_mb"]}
-        ratios["peak memory, many / few questions"] = grown["peak_mb"] / best["stored"]["peak_mb"]
+        figures |= {"memory questions": args.memory, **{f"memory {key}": grown[key] for key in MEMORY}}
+        ratios["peak memory, many / few questions"] = sum(map(grown.get, MEMORY)) / sum(map(best["stored"].get, MEMORY))
+        print(f"{args.memory} questions: {' and '.join(f'{grown[key]:.0f}' for key in MEMORY)} MB", file=sys.stderr)
     print(f"{args.questions} questions of {scene.TURNS} turns, {args.concurrency} at a time", file=sys.stderr)
-    print(f"{'':14}{'seconds':>9}{'CPU s':>9}{'peak MB':>9}\n{'ideal':14}{ideal:9.2f}", file=sys.stderr)
+    print(
+        f"{'':14}{'seconds':>9}{'CPU s':>9}{'peak MB':>9}{'writer MB':>11}\n{'ideal':14}{ideal:9.2f}", file=sys.stderr
+    )
     for side in SIDES:
         f = best[side]
-        print(f"{side:14}{f['seconds']:9.2f}{f['cpu']:9.2f}{f['peak_mb']:9.0f}", file=sys.stderr)
+        print(f"{side:14}{f['seconds']:9.2f}{f['cpu']:9.2f}{f['peak_mb']:9.0f}{f['writer_mb']:11.0f}", file=sys.stderr)
     return {"name": "eval", "figures": figures, "ratios": {name: round(value, 3) for name, value in ratios.items()}}
 
 
@@ -93,6 +101,8 @@ async def measure(questions: int, concurrency: int, *, stored: bool) -> dict[str
     systems = {"coda": CoDA(ScriptedEngine(reply, latency=LATENCY, token_ids=False), Stub())}
     with tempfile.TemporaryDirectory() as folder:
         store: Any = RunStore.create(Path(folder) / "run", apart=True) if stored else Nowhere()
+        if stored:
+            store.flush()  # until the writing process has started
         start, cpu = time.perf_counter(), scene.cpu_seconds()
         await evaluate(jobs_for(store, {"bench": asked}, systems), systems, store, concurrency=concurrency)
         seconds, cpu = time.perf_counter() - start, scene.cpu_seconds() - cpu
@@ -100,7 +110,9 @@ async def measure(questions: int, concurrency: int, *, stored: bool) -> dict[str
             if store.counts()["episodes"] != questions:
                 raise AssertionError("episodes are missing from the store")
             store.close()
-    return {"seconds": seconds, "cpu": cpu, "peak_mb": scene.peak_mb()}
+    writer = resource.getrusage(resource.RUSAGE_CHILDREN)
+    cpu += writer.ru_utime + writer.ru_stime
+    return {"seconds": seconds, "cpu": cpu, "peak_mb": scene.peak_mb(), "writer_mb": writer.ru_maxrss / 1024}
 
 
 def _side(side: str, questions: int, concurrency: int) -> dict[str, float]:
