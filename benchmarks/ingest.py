@@ -204,11 +204,19 @@ def main(argv: list[str]) -> dict[str, Any]:
     if args.measure:
         return measure(Path(args.measure[0]), Path(args.measure[1]))
     figures: dict[str, dict[str, float]] = {}
-    print(
-        f"{'kind':9} {'file MB':>8} {'text MB':>8} {'s':>7} {'text MB/s':>10} {'passages/s':>11} {'resident MB':>12} "
-        f"{'reader MB':>10} {'again s':>8}",
-        file=sys.stderr,
+    names = (
+        "kind",
+        "file MB",
+        "text MB",
+        "s",
+        "CPU s",
+        "text MB/s",
+        "passages/s",
+        "resident MB",
+        "reader MB",
+        "again s",
     )
+    print("  ".join(names), file=sys.stderr)
     for kind in args.kinds.split(","):
         with tempfile.TemporaryDirectory() as place:
             folder = Path(place) / "docs"
@@ -224,12 +232,10 @@ def main(argv: list[str]) -> dict[str, Any]:
             "passages_per_second": found["passages"] / found["seconds"],
         }
         f = figures[kind]
-        print(
-            f"{kind:9} {f['file_mb']:8.1f} {f['text_mb']:8.1f} {f['seconds']:7.1f} {f['mb_per_second']:10.1f} "
-            f"{f['passages_per_second']:11,.0f} {f['resident_mb']:12.0f} {f['reader_mb']:10.0f} "
-            f"{f['again_seconds']:8.2f}",
-            file=sys.stderr,
-        )
+        row = [f"{f[key]:.1f}" for key in ("file_mb", "text_mb", "seconds", "cpu", "mb_per_second")]
+        row += [f"{f[key]:,.0f}" for key in ("passages_per_second", "resident_mb", "reader_mb")]
+        cells = [kind, *row, f"{f['again_seconds']:.2f}"]
+        print("  ".join(f"{cell:>{len(name)}}" for cell, name in zip(cells, names, strict=True)), file=sys.stderr)
     return {"name": "ingest", "figures": figures, "ratios": {}}
 
 
