@@ -408,3 +408,19 @@ def test_prompts_of_systems_for_small_models_are_short(name: str) -> None:
     for file in cls.prompt_folder().glob("*.md"):
         system = file.read_text().split("--- user")[0]
         assert len(system) <= 560, f"{file} has {len(system)} characters"
+
+
+@pytest.mark.parametrize("name", ["search-r1", "react", "recall", "search-o1"])
+def test_an_agent_that_goes_round_in_circles_is_told_so(name: str) -> None:
+    """The third time a query is not sent again; the event says so, and the turns still end in a forced answer."""
+    system = registry.get(name)
+    search, _ = system(ScriptedEngine([])).actions()["agent"]
+    query = search.tag("Orvane Bridge")
+    replies = {"agent": [query] * 5 + ["I do not know"], "reader": ["It opened in 1931."] * 5}
+    found = FakeSearch()
+    episode = system(ScriptedEngine(replies), found, turns=5).ask("Where?")
+    assert found.queries == ["Orvane Bridge"] * 2
+    assert [e.data["message"] for e in episode.events if e.data.get("what") == "repeated query"] == [
+        "Orvane Bridge"
+    ] * 3
+    assert episode.forced

@@ -23,6 +23,8 @@ from ..prompting import Prompts
 from ..runtime import Answer, Context, LimitReached, Run, Turn, confidence
 from .dialect import SEARCH_R1, Dialect, find_dialect
 
+REPEATS_ALLOWED = 2
+"""A query that comes up more often than this is not sent again."""
 MAX_QUERIES = 4
 """Queries of one turn that are carried out, in dialects that allow several."""
 
@@ -112,6 +114,8 @@ class SearchAgent(System[AgentSettings]):
 
     async def observe(self, run: Run, agent: Context, queries: Sequence[str], found: dict[str, Sequence[Hit]]) -> str:
         """Search, and what the agent is told about it."""
+        if repeated := self._repeated(run, agent, queries):
+            return repeated
         try:
             results = await run.search(agent, queries, self.k)
         except SearchError as error:
@@ -121,6 +125,13 @@ class SearchAgent(System[AgentSettings]):
             agent.read(hits)
         documents = [[hit.document for hit in hits] for hits in results]
         return self.dialect.observe(documents, self.settings.document_tokens, agent.engine)
+
+    def _repeated(self, run: Run, agent: Context, queries: Sequence[str]) -> str:
+        """What an agent is told that goes round in circles; empty where it does not."""
+        if min(map(agent.queries.count, queries)) <= REPEATS_ALLOWED:
+            return ""
+        run.events.emit("limit", agent.id, what="repeated query", message="; ".join(queries))
+        return self.dialect.frame("This query was already sent; change it or answer.")
 
     def aside(self, name: str) -> str:
         """A prompt in mid-conversation; inside the model's own turn it begins a paragraph."""

@@ -34,6 +34,8 @@ class SearchO1(SearchAgent):
 
     async def observe(self, run: Run, agent: Context, queries: Sequence[str], found: dict[str, Sequence[Hit]]) -> str:
         query = queries[0]
+        if repeated := self._repeated(run, agent, [query]):
+            return repeated
         try:
             hits = (await run.search(agent, [query], self.k))[0]
         except SearchError as error:
