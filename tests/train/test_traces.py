@@ -79,8 +79,8 @@ def test_reinforcement_learning_has_no_traces_to_prepare(tmp_path: Path, capsys:
 def test_the_best_evaluation_can_be_read(tmp_path: Path) -> None:
     path = RECIPES / "coda-sft-smoke.toml"
     assert main(["train", str(path), "--out", str(tmp_path / "run"), "--set", "optimiser.steps=1"]) == 0
-    with RunStore.resume(tmp_path / "run" / "run.sqlite") as store:
+    with RunStore.open(tmp_path / "run" / "run.sqlite") as store:
         kept = [summary.id for summary in store.summaries()]
-        figures = {name for _, row in store.metrics() for name in row}
+        figures = {metric.name for metric in store.metrics()}
     assert kept[:2] == ["dev-1-0", "dev-1-1"]
     assert {"dev_em", "dev_em_2hop", "dev_em_comparison"} <= figures
