@@ -185,12 +185,24 @@ def test_postgres_computes_the_very_scores_of_our_own_index(server: str, tmp_pat
                 assert [(hit.document.id, hit.score) for hit in other] == [(hit.document.id, hit.score) for hit in one]
 
 
-def test_postgres_reads_no_passage_that_cannot_be_among_the_best(server: str) -> None:
-    """Frequent terms whose weights together stay below the k-th score are not looked up on their own."""
-    weights = {1: 6.0, 2: 0.5, 3: 0.4}
-    assert postgres._essential(weights, 4.0) == {1}
-    assert postgres._essential(weights, 0.45) == {1, 2}
-    assert postgres._essential(weights, -1.0) == {1, 2, 3}
+def test_whatever_can_pass_the_threshold_has_an_essential_term_or_pair() -> None:
+    source = random.Random(3)
+    pruned = 0
+    for _ in range(300):
+        weights = {number: source.uniform(0.1, 8.0) for number in range(source.randint(1, 7))}
+        threshold = source.uniform(-1, 20)
+        singles, pairs = postgres.essential(weights, threshold)
+        for size in range(1, len(weights) + 1):
+            for terms in itertools.combinations(weights, size):
+                read = bool(set(terms) & set(singles)) or any(set(pair) <= set(terms) for pair in pairs)
+                if sum(weights[number] for number in terms) > threshold:
+                    assert read, (weights, threshold, terms)
+                pruned += not read
+    assert pruned > 1000  # and it does leave passages out
+    assert postgres.essential({1: 6.0, 2: 0.5, 3: 0.4}, 4.0) == ([1], [])
+    many = dict.fromkeys(range(60), 1.0)
+    assert postgres.essential(many, 1.5) == (sorted(many), [])
+    assert postgres.has([4], [(1, 2)]) == "terms @> ARRAY[1, 2] OR terms && ARRAY[4]"
 
 
 def test_postgres_vectors_get_a_graph_and_keep_their_answers(

@@ -7,8 +7,8 @@ passage keeps the numbers of its terms and their counts in two arrays, a GIN ind
 and the database adds up the formula over them. How many passages have a term, which the formula needs, is kept beside.
 
 A search first scores the passages that have one of the query's rarest terms. A term adds less than its weight to a
-score, so terms whose weights together do not reach the k-th score found cannot lift a passage into the result on their
-own: passages that have none but those are never read (MaxScore, as in our own index).
+score, so the k-th score found so far says which of the other terms, or pairs of them, a passage must have to come into
+the result; only those passages are read (the idea of MaxScore, as in our own index, one step further).
 
 Vectors are half-precision (`halfvec`); from ANN_ROWS on they get an HNSW index, below that search is exact.
 """
@@ -42,6 +42,7 @@ ANN_ROWS = 20_000
 """From here on the HNSW index answers faster than reading all vectors."""
 MAX_TERMS = 400
 """Different terms of one query; of longer queries those with the most weight count."""
+MAX_PAIRS = 300
 _FIRST = 256
 """So many passages at least, by the rarest terms' counts, are scored before terms are judged."""
 _NAME = re.compile(r"[a-z_][a-z0-9_]{0,40}")
@@ -66,7 +67,7 @@ SELECT key::text, number, {sum} AS score FROM (
     SELECT key, number, norm, {counts} FROM (
         SELECT key, number, terms, counts, %(k1)s::float8 * (1.0::float8 - %(b)s::float8
             + %(b)s::float8 * length / %(average)s::float8) AS norm, {places}
-        FROM {schema}.documents WHERE terms && %(any)s::int[]{facets} OFFSET 0
+        FROM {schema}.documents WHERE ({chosen}){facets} OFFSET 0
     ) AS placed OFFSET 0
 ) AS counted ORDER BY score DESC, number LIMIT %(k)s
 """
@@ -292,6 +293,7 @@ class Postgres(Backend):
     def _lexical(self, queries: Sequence[Counter[str]], k: int, facets: Facets | None) -> list[list[Ranked]]:
         def search(db: Connection[Any]) -> list[list[Ranked]]:
             db.execute("SET LOCAL jit = off")  # compiling takes longer than the search
+            db.execute("SET LOCAL enable_seqscan = off")  # the planner thinks array conditions cheap
             return [self._best(db, query, k, facets) for query in queries]
 
         return self._do(search)
@@ -324,18 +326,19 @@ class Postgres(Backend):
             "b": self.settings.bm25.b,
             "average": length / documents if length else 1.0,
         }
-        best = self._scored(db, columns, {**asked, "any": first}, facets)
-        threshold = best[k - 1][2] if len(best) == k else -1.0
-        needed = _essential(weights, threshold / ONE) - set(first)
-        if needed:
-            best = self._scored(db, columns, {**asked, "any": [*first, *needed]}, facets)
+        best = self._scored(db, columns, asked, has(first, []), facets)
+        threshold = best[k - 1][2] / ONE if len(best) == k else -1.0
+        singles, pairs = essential({number: weights[number] for number in rare}, threshold)
+        if singles or pairs:
+            more = self._scored(db, columns, asked, has(singles, pairs), facets)
+            best = sorted({*best, *more}, key=lambda row: (-row[2], row[1]))[:k]
         return [Ranked(key, float(score) / ONE) for key, _, score in best]
 
     def _scored(
-        self, db: Connection[Any], columns: dict[str, str], asked: dict[str, Any], facets: Facets | None
+        self, db: Connection[Any], columns: dict[str, str], asked: dict[str, Any], chosen: str, facets: Facets | None
     ) -> list[tuple[str, int, float]]:
         where, values = _where(facets)
-        statement = self._sql(_SCORE, facets=where, **columns)
+        statement = self._sql(_SCORE, chosen=chosen, facets=where, **columns)
         return db.execute(statement, {**asked, **values}).fetchall()
 
     def _nearest(self, vectors: Any, k: int, facets: Facets | None) -> list[list[Ranked]]:
@@ -403,15 +406,36 @@ def shown(url: str) -> str:
     return f"postgres://{host}{parts.path}?collection={split(url)[1]}"
 
 
-def _essential(weights: dict[int, float], threshold: float) -> set[int]:
-    """The terms of which a passage must have one to score above the threshold."""
-    total, dropped = 0.0, set()
-    for number in sorted(weights, key=weights.__getitem__):
-        total += weights[number]
-        if total + 1e-6 > threshold:  # addends are rounded
-            break
-        dropped.add(number)
-    return set(weights) - dropped
+def essential(weights: dict[int, float], threshold: float) -> tuple[list[int], list[tuple[int, int]]]:
+    """What a passage must have to score above the threshold: one of these terms, or one of these pairs of terms.
+
+    A term adds less than its weight. So a passage without a term whose weight alone passes needs two, and the two
+    heaviest that it has must pass together with all lighter ones.
+    """
+    order = sorted(weights, key=lambda number: -weights[number])
+    slack = 1e-6  # addends are rounded
+    singles = [number for number in order if weights[number] + slack > threshold]
+    rest = order[len(singles) :]
+    lighter = [0.0] * (len(rest) + 1)
+    for i in range(len(rest) - 1, -1, -1):
+        lighter[i] = lighter[i + 1] + weights[rest[i]]
+    pairs = [
+        (rest[i], rest[j])
+        for i in range(len(rest))
+        for j in range(i + 1, len(rest))
+        if weights[rest[i]] + lighter[j] + slack > threshold
+    ]
+    if len(pairs) > MAX_PAIRS:
+        return sorted({*singles, *(number for pair in pairs for number in pair)}), []
+    return singles, pairs
+
+
+def has(singles: Sequence[int], pairs: Sequence[tuple[int, int]]) -> str:
+    """The condition that a passage has one of the terms or one of the pairs, in a form that the GIN index answers."""
+    parts = [f"terms @> ARRAY[{one}, {other}]" for one, other in pairs]
+    if singles:
+        parts.append(f"terms && ARRAY[{', '.join(map(str, singles))}]")
+    return " OR ".join(parts)
 
 
 def _where(facets: Facets | None) -> tuple[str, dict[str, list[str]]]:
