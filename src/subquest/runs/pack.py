@@ -51,6 +51,7 @@ _json = json.JSONEncoder(ensure_ascii=False, check_circular=False, separators=("
 _orjson: Any = None
 with contextlib.suppress(ImportError):
     _orjson = importlib.import_module("orjson")
+_HUGE = sys.float_info.max
 _ATOMS = frozenset((int, bool, type(None)))
 _RAW, _ZLIB = b"\0", b"\1"
 _COMMON = (
@@ -151,12 +152,17 @@ def _pack(value: Any, intern: Intern, known: Known) -> Any:
                 known[value] = packed
         return packed
     if kind is dict:
-        out = {
-            key: inner
-            if (t := type(inner)) in _ATOMS or (t is str and len(inner) < MIN_TEXT)
-            else _pack(inner, intern, known)
-            for key, inner in value.items()
-        }
+        out = value
+        for key, inner in value.items():
+            t = type(inner)
+            if t is str:
+                if len(inner) < MIN_TEXT:
+                    continue
+            elif t in _ATOMS or (t is float and -_HUGE < inner < _HUGE):
+                continue
+            if out is value:
+                out = value.copy()
+            out[key] = _pack(inner, intern, known)
         if "$" in "".join(out):
             out = {("$" + key if key[:1] == "$" else key): inner for key, inner in out.items()}
         return out

@@ -18,6 +18,7 @@ Record = Mapping[str, Any]
 _APART = ("question", "trajectories", "errors", "events")
 """The parts of an episode that have tables of their own."""
 
+_exact = json.JSONEncoder(ensure_ascii=False, sort_keys=True).encode
 _MAX_KNOWN = 400_000
 """Hashes kept in memory; beyond that they are looked up in the file."""
 _BLOCK = 32_768
@@ -108,7 +109,7 @@ class Rows:
 
     def question(self, data: Record) -> int:
         """The number of the question, which is added where it is new."""
-        exact = json.dumps(data, ensure_ascii=False, sort_keys=True).encode("utf-8", "surrogatepass")
+        exact = _exact(data).encode("utf-8", "surrogatepass")
         key = hashlib.blake2b(exact, digest_size=16).digest()
         row = self._execute("SELECT number FROM question WHERE hash = ?", (key,)).fetchone()
         if row is None:
