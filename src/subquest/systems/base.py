@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import difflib
+import functools
 import inspect
 import typing
 import uuid
@@ -241,12 +242,9 @@ class System(Generic[S]):
                 close = difflib.get_close_matches(key, known, 1)
                 hint = f"; did you mean {close[0]!r}?" if close else f"; it has {', '.join(known) or 'none'}"
                 raise UsageError(f"system {self.name!r} has no setting {key!r}{hint}")
-        try:
-            kinds = typing.get_type_hints(self.Settings)
-        except NameError:  # a user's settings with types that only a type checker can find
-            kinds = {}
+        kind: Any = self.Settings
         for key, value in settings.items():
-            if needed := _unfit(value, kinds.get(key)):
+            if needed := _unfit(value, _kinds(kind).get(key)):
                 raise UsageError(f"system {self.name!r}: {key} must be {needed}, not {value!r}")
         return self.Settings(**settings)  # type: ignore[no-any-return]
 
@@ -259,6 +257,15 @@ class System(Generic[S]):
 def _first(given: Mapping[str, T], names: Iterable[str]) -> T | None:
     """What is given for the first of the names that has something."""
     return next((given[name] for name in names if name in given), None)
+
+
+@functools.cache
+def _kinds(settings: type[Any]) -> dict[str, Any]:
+    """The types of settings by name; none for a user's settings whose types only a type checker can find."""
+    try:
+        return typing.get_type_hints(settings)
+    except NameError:
+        return {}
 
 
 def _unfit(value: Any, kind: Any) -> str:
