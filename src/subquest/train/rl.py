@@ -107,7 +107,8 @@ class RLTrainer:
                 self._report(figures, episodes[: recipe.rollout.group])
                 if self._ends_here(self.step):
                     self.save()
-            if self._ahead is None and self.step not in self.run.checkpoints.steps():
+            saved = self.ranks.told(self.step in self.run.checkpoints.steps())
+            if self._ahead is None and not saved:
                 self.save()  # else the steps since the last checkpoint are repeated, overlap and all
         finally:
             if self._ahead is not None:
