@@ -1,6 +1,7 @@
 """The runner: resuming, failures, timeouts and the table that comes out."""
 
 import asyncio
+import gc
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,7 +11,7 @@ from subquest.engine.scripted import ScriptedEngine
 from subquest.errors import EngineRefused
 from subquest.evaluate import evaluate, jobs_for, table
 from subquest.evaluate.table import broken_down, scored
-from subquest.record import Question
+from subquest.record import Episode, Question
 from subquest.runs import RunStore
 from subquest.systems.coda import CoDA
 
@@ -89,3 +90,21 @@ def test_one_class_may_run_under_two_names(tmp_path: Path) -> None:
         asyncio.run(evaluate(jobs_for(store, {"toy": QUESTIONS}, systems), systems, store))
         cells = table(scored(store))["toy"]
         assert (cells["good"]["em"], cells["bad"]["em"]) == (1.0, 0.0)
+
+
+def test_only_episodes_under_way_are_in_memory(tmp_path: Path) -> None:
+    """Each worker holds the episode it works on and the one that is being written, however many have gone before."""
+    questions = [Question(f"q{i}", f"What is {i}?", (f"answer {i}",), dataset="toy") for i in range(120)]
+    alive: list[int] = []
+
+    def finished(*_: object) -> None:
+        if len(alive) % 20 == 0:
+            alive.append(sum(isinstance(o, Episode) for o in gc.get_objects()))
+        else:
+            alive.append(0)
+
+    gc.collect()
+    with RunStore.create(tmp_path / "run", apart=True) as store:
+        run(store, answering(), questions, concurrency=4, finished=finished)
+    assert len(alive) == 120
+    assert max(alive) <= 2 * 4
