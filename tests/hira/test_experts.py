@@ -346,3 +346,24 @@ async def test_a_search_server_elsewhere_is_not_asked_in_a_private_run():
     script = {"agent": ["<|begin_search_query|>x<|end_search_query|>", "\\boxed{no}"]}
     episode = await ReActTools(ScriptedEngine(script), Elsewhere(), egress="private").solve("q")
     assert "not on this machine" in episode.errors[0].message
+
+
+@pytest.mark.parametrize(
+    "link", ["²", "9" * 5000, "1 part ²", f"1 part {'9' * 5000}", "\x00", "http://[", "http://a\x00b/"]
+)
+async def test_odd_links_are_told_not_raised(site, link):
+    replies = {"agent": [f"<|begin_click_link|>{link}<|end_click_link|>", "\\boxed{done}"]}
+    episode = await ReActTools(ScriptedEngine(replies), web=web(site)).solve("q")
+    assert episode.answer == "done"
+    assert "could not be opened" in episode.trajectories[0].text
+
+
+@pytest.mark.parametrize("data", ["²", "\x00", "../../etc/passwd", "http://[", "x" * 5000])
+async def test_odd_files_and_media_are_told_not_raised(data):
+    calls = [
+        f"<|begin_read_file|>{data}<|end_read_file|>",
+        f"<|begin_multimodal_call|>data: {data}<|end_multimodal_call|>",
+    ]
+    episode = await ReActTools(ScriptedEngine({"agent": [*calls, "\\boxed{done}"]})).solve("q")
+    assert episode.answer == "done"
+    assert episode.errors

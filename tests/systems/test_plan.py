@@ -59,3 +59,10 @@ def test_a_long_plan_is_cut() -> None:
     assert len(plan.steps) == 5
     assert plan.repairs == ("8 steps were cut to 5",)
     assert make_plan(["a #2", "b #3", "c"], "Q", 2).steps == (PlanStep("Q"),)
+
+
+def test_numbers_that_no_plan_has_are_survived() -> None:
+    """Python refuses to read a number of five thousand digits; a model may write one."""
+    plan = make_plan([f"who made #{'9' * 5000}?", "where?"], "the question?", 5)
+    assert plan.steps[0].question == "the question?"
+    assert "there is no step" in plan.repairs[0]

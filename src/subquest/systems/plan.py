@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-_REFERENCE = re.compile(r"#(\d+)")
+_REFERENCE = re.compile(r"#(\d{1,4})")
 _NUMBER = re.compile(r"^\s*(?:(?:step\s*)?(\d+)\s*[.):]|[-*•])\s*", re.IGNORECASE)
 
 

@@ -13,6 +13,7 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 from ..errors import MissingDependency, SearchError, ToolError, UsageError
 from ..record import Document, Hit, Usage
@@ -141,7 +142,7 @@ class Toolkit:
 
     def _resolve(self, context: Context, reference: str) -> str:
         reference = reference.strip().strip("<>[]()\"' ")
-        if reference.isdigit():
+        if reference.isdecimal() and len(reference) < 7:
             return self._shown.get(context.id, {}).get(int(reference), f"link number {reference}")
         return reference
 
@@ -233,7 +234,7 @@ class Toolkit:
         try:
             path = await self._medium(context, reference.strip().strip("<>[]\"'"))
             answer = await media.look(path, question)
-        except (ToolError, MissingDependency) as error:
+        except (ToolError, MissingDependency, OSError) as error:
             self.run.fail("media", error, context)
             return f"The medium could not be read: {error}"
         self.run.events.emit("page", context.id, path=path.name, title=answer.how)
@@ -245,7 +246,7 @@ class Toolkit:
             answer = await self._fetcher.fetch(reference)
             if answer.status >= 400:
                 raise ToolError(f"{reference} answers with status {answer.status}")
-            path = self._folder / f"download-{len(self.files)}-{Path(reference.split('?')[0]).name or 'file'}"
+            path = self._folder / f"download-{len(self.files)}-{plain_name(urlsplit(answer.url).path) or 'file'}"
             path.write_bytes(answer.content)
             return path
         return self.file(reference)
@@ -270,7 +271,7 @@ class Toolkit:
                 return f"{answer.text}\n(read by {answer.how})"
             page = Page(path.name, path.name, file_tools.read_file(path).text, kind=kind)
             text = page.part(part)
-        except (ToolError, MissingDependency) as error:
+        except (ToolError, MissingDependency, OSError) as error:
             self.run.fail("file", error, context)
             return f"The file could not be read: {error}"
         self.egress.note_private()
@@ -303,7 +304,7 @@ def render(hits: Sequence[Hit], characters: int = 800) -> str:
 def plain_name(name: str) -> str:
     """The name of a file that code chose, as one that is safe to write and to print."""
     text = name.encode("utf-8", "surrogateescape").decode("utf-8", "replace").replace("/", "_")
-    return "".join(c if c.isprintable() else "_" for c in text)[-120:]
+    return "".join(c if c.isprintable() else "_" for c in text)[-60:]
 
 
 def _attached(places: Sequence[str]) -> dict[str, Path]:
@@ -326,7 +327,8 @@ def _alternating(first: Sequence[Hit], second: Sequence[Hit]) -> list[Hit]:
 def _with_part(reference: str) -> tuple[str, int]:
     """`http://… part 2` as the reference and the number of the part."""
     head, word, number = reference.strip().rpartition(" part ")
-    return (head.strip().rstrip(","), int(number)) if word and number.strip().isdigit() else (reference.strip(), 1)
+    counts = bool(word) and number.strip().isdecimal() and len(number.strip()) < 7
+    return (head.strip().rstrip(","), int(number)) if counts else (reference.strip(), 1)
 
 
 def _bare(source: str) -> str:

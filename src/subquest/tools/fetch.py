@@ -294,4 +294,4 @@ def _network(entry: str) -> Any:
 
 
 def _seconds(header: str | None) -> float | None:
-    return min(float(header), 10.0) if header and header.strip().isdigit() else None
+    return min(float(header), 10.0) if header and header.strip().isdecimal() else None

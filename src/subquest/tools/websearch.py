@@ -130,7 +130,7 @@ class WebSearch:
                 if reply.status_code != 429 and reply.status_code < 500:
                     raise SearchRefused(f"{self.name} refused the search: {reason}: {reply.text[:200]}")
                 asked = reply.headers.get("retry-after", "")
-                wait = min(float(asked), 30.0) if asked.isdigit() else wait
+                wait = min(float(asked), 30.0) if asked.isdecimal() and len(asked) < 7 else wait
             if attempt < ATTEMPTS:
                 await asyncio.sleep(wait)
         raise SearchGivenUp(f"{self.name} failed {ATTEMPTS} times, the last time with {reason}")

@@ -240,7 +240,7 @@ class Site:
             return Answer(400, "text/plain; charset=utf-8", b"the query q is empty")
         if self._ranking is None:
             self._ranking = Ranking((p.id, f"{p.title} {p.visible()}") for p in self.pages.values())
-        first = (max(1, int(query["pageno"])) - 1) * PAGE if query.get("pageno", "").isdigit() else 0
+        first = (max(1, int(query["pageno"])) - 1) * PAGE if query.get("pageno", "").isdecimal() else 0
         found = self._ranking.top(q, first + PAGE)[first:]
         if query.get("format") != "json":
             items = "".join(

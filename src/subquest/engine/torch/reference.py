@@ -78,9 +78,12 @@ def attend(q: Tensor, keys: Tensor, values: Tensor, step: Step, scale: float) ->
     """Causal attention of each token over its own context; [T, heads * head_size]."""
     out = torch.empty_like(q)
     if step.tiles is None:
-        for rows in _alike((step.positions + 1).tolist()):
-            lengths = step.positions[rows] + 1
-            out[rows] = _attend_rows(q[rows], keys, values, step.slots[rows].long(), step.tables, lengths, scale)
+        slots, lengths = step.slots.long(), step.positions + 1
+        alike = _alike(lengths.tolist())
+        if len(alike) == 1:
+            return _attend_rows(q, keys, values, slots, step.tables, lengths, scale).flatten(1)
+        for rows in alike:
+            out[rows] = _attend_rows(q[rows], keys, values, slots[rows], step.tables, lengths[rows], scale)
         return out.flatten(1)
     for slot, row, position, count in _joined(step.tiles.tolist()):
         length = position + count

@@ -168,12 +168,12 @@ class Ledger:
         )
 
     def forget(self, sources: Iterable[str], seen: Iterable[str], unseen: Sequence[str]) -> list[str]:
-        """Let go of the files of these sources that were not seen, unless they lie in folders that could not be."""
+        """Let go of the files of these sources that were not seen, unless they could not be looked at."""
         seen, gone = set(seen), []
         for source in sources:
             rows = self._db.execute("SELECT number, name, path FROM files WHERE source = ?", (source,)).fetchall()
             for number, name, path in rows:
-                if name in seen or any(path.startswith(f"{folder}/") for folder in unseen):
+                if name in seen or any(path == place or path.startswith(f"{place}/") for place in unseen):
                     continue
                 old = self._ranges(number)
                 self._db.execute("DELETE FROM origins WHERE file = ?", (number,))

@@ -27,6 +27,7 @@ from .walk import Found, Walk
 READERS = 1
 """Counts up when readers give other text for the same files, so that these are read again."""
 
+_RECOGNISED = " ocr"
 _KEPT = 1000
 OnError = Literal["skip", "stop"]
 
@@ -213,8 +214,7 @@ class _Run:
         try:
             hash_ = digest(file)
             known = self._ledger.known(name)
-            same = known is not None and (known.hash, known.how) == (hash_, self._how)
-            if same and known is not None and not (self._ocr and known.empty_pages):
+            if known is not None and known.hash == hash_ and self._same(known):
                 file.close()
                 return _Ready(found, account, hash_, None, None, known)
             return _Ready(found, account, hash_, file, self._reading.start(file, name), None)
@@ -222,6 +222,11 @@ class _Run:
             file.close()
             self._lost(found, name, error)
             return None
+
+    def _same(self, known: Known) -> bool:
+        """Whether a file would be read as it was; one with empty pages is read again when they can be recognised."""
+        how = known.how.removesuffix(_RECOGNISED)
+        return how == self._how and not (self._ocr and known.empty_pages and how == known.how)
 
     def _lost(self, found: Found, name: str, error: Exception) -> None:
         self._broken(name, (error.strerror if isinstance(error, OSError) else "") or str(error))
@@ -264,8 +269,9 @@ class _Run:
 
     def _done(self, ready: _Ready, contents: Contents) -> None:
         self.report.files += 1
-        note, wrong = _note(contents), _wrong(contents)
-        ready.account.result = Known(ready.hash, self._how, contents.passages, contents.empty_pages, note, wrong)
+        note, wrong = _note(contents), _wrong(contents, self._ocr)
+        how = self._how + (_RECOGNISED if self._ocr else "")
+        ready.account.result = Known(ready.hash, how, contents.passages, contents.empty_pages, note, wrong)
         if contents.wrong:
             self.report.broken += 1
         else:
@@ -315,10 +321,11 @@ def _note(contents: Contents) -> str:
     return "" if contents.passages else "no text in it"
 
 
-def _wrong(contents: Contents) -> str:
+def _wrong(contents: Contents, ocr: bool) -> str:
     """What could not be read in a file that was read to its end."""
     if contents.pages and contents.pages == contents.empty_pages:
-        return f"no text on any of its {contents.pages} pages: a scan; read it with --ocr"
+        advice = "; nothing could be recognised" if ocr else ": a scan; read it with --ocr"
+        return f"no text on any of its {contents.pages} pages{advice}"
     if contents.wrong:
         return f"{contents.wrong:,} lines or members could not be read, the first: {contents.first_wrong}"
     return ""

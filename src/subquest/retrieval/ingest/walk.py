@@ -47,7 +47,7 @@ class Walk:
         self.passed_over: Counter[str] = Counter()
         """Files of kinds that are not read, by suffix; `hidden` and `links to folders`."""
         self.unseen: list[str] = []
-        """Folders that could not be searched."""
+        """Folders and files that could not be looked at."""
         self.sources = {os.path.abspath(source) for source in sources}
         self._given = [Path(source) for source in sources]
         self._broken = broken
@@ -116,6 +116,7 @@ class Walk:
             size = 0 if reason else os.stat(path).st_size
         except OSError as error:
             reason = error.strerror or str(error)
+            self.unseen.append(path)
         if reason:
             self._broken(name, reason)
         else:

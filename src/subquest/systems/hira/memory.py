@@ -103,7 +103,7 @@ class Memory:
         good: list[Entry] = []
         said_none = bool(re.search(r"\bnone\b|no (?:relevant )?memor", reply, re.IGNORECASE))
         for line in reply.splitlines():
-            match = re.match(r"\W*memory\s*(?:fact\s*)?(\d+)\W*(.*)", line.strip(), re.IGNORECASE)
+            match = re.match(r"\W*memory\s*(?:fact\s*)?(\d{1,6})\W*(.*)", line.strip(), re.IGNORECASE)
             text = match[2] if match else line
             entry = self._like(text) or (self._at(int(match[1])) if match else None)
             if entry is not None and entry not in good and not self.is_poor(entry):
