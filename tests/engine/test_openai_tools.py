@@ -73,7 +73,9 @@ async def test_several_calls_in_one_turn() -> None:
         ('"bare"', "bare"),
         ("", ""),
         ("{}", ""),
+        ("[" * 100_000, "[" * 100_000),
     ],
+    ids=lambda text: text[:30],
 )
 def test_arguments_as_models_write_them(arguments: str, text: str) -> None:
     assert SEARCH.argument_of(arguments) == text

@@ -424,3 +424,10 @@ def test_an_agent_that_goes_round_in_circles_is_told_so(name: str) -> None:
         "Orvane Bridge"
     ] * 3
     assert episode.forced
+
+
+def test_json_too_deep_to_read_is_no_action() -> None:
+    call = f'<tool_call>{{"name": "search", "arguments": {"[" * 100_000}</tool_call>'
+    episode = registry.get("recall")(ScriptedEngine([call, "<answer>Kestel</answer>"]), FakeSearch()).ask("Where?")
+    assert episode.answer == "Kestel"
+    assert "no action" in episode.trajectories[0].format_errors

@@ -61,7 +61,7 @@ class Action:
         """The argument from the JSON a model wrote; whatever it wrote instead is taken as it is."""
         try:
             values = json.loads(arguments)
-        except ValueError:
+        except (ValueError, RecursionError):
             return arguments
         if isinstance(values, dict):
             values = values.get(self.argument, next(iter(values.values()), "") if len(values) < 2 else values)

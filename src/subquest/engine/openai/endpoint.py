@@ -222,7 +222,7 @@ def _model(body: Mapping[str, Any]) -> str:
 def _parse(text: str, url: str) -> Any:
     try:
         return json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         raise _Failed(EngineUnavailable(f"{url}: the answer is not JSON: {text[:200]!r}")) from None
 
 

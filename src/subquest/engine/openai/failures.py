@@ -112,7 +112,7 @@ def retry_after(headers: Mapping[str, str], now: float | None = None) -> float |
 def _error_object(body: str) -> dict[str, Any]:
     try:
         data = json.loads(body)
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     if isinstance(data, list) and data:  # Google's OpenAI interface wraps the object in a list
         data = data[0]

@@ -122,7 +122,7 @@ def _called(content: str) -> tuple[str, ...]:
         if isinstance(arguments, str):
             arguments = json.loads(arguments)
         given = arguments.get("query", arguments.get("queries"))
-    except (ValueError, TypeError, KeyError, AttributeError):
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         return ()
     queries = given if isinstance(given, list) else [given]
     return tuple(q.strip() for q in queries if isinstance(q, str) and q.strip())
