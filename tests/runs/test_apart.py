@@ -90,6 +90,19 @@ def test_a_writing_process_that_is_killed_is_reported(tmp_path: Path) -> None:
         assert [e.id for e in again.episodes()] == ["before", "later"]
 
 
+def test_a_process_that_ends_without_closing_loses_nothing(tmp_path: Path) -> None:
+    script = (
+        "import sys; from subquest.runs import RunStore; from tests.runs.samples import episode\n"
+        "run = RunStore.create(sys.argv[1], apart=True)\n"
+        "run.add_episode(episode('e'))\n"
+    )
+    root = Path(__file__).resolve().parents[2]
+    done = subprocess.run([sys.executable, "-c", script, str(tmp_path / "r")], cwd=root, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+    with RunStore.open(tmp_path / "r") as run:
+        assert list(run.episodes()) == [episode("e")]
+
+
 def test_what_was_handed_over_is_written_though_its_giver_is_killed(tmp_path: Path) -> None:
     script = (
         "import sys, time; from subquest.runs import RunStore; from tests.runs.samples import episode\n"

@@ -123,7 +123,7 @@ def _rarely_collected() -> Iterator[None]:
 
 async def _solve(job: Job, system: Solver, seconds: float | None, seed: int | None) -> Episode:
     try:
-        async with asyncio.timeout(seconds):
+        async with contextlib.nullcontext() if seconds is None else asyncio.timeout(seconds):
             episode = await system.solve(job.question, seed=seed, id=job.id)
     except TimeoutError:
         return _failed(job, system, f"no answer within {seconds:g} seconds")

@@ -44,7 +44,10 @@ class Apart:
         with theirs:
             # A session of its own: Ctrl-C is for the evaluation, which then closes the run in good order.
             self._process = subprocess.Popen(
-                [sys.executable, "-c", code], stdin=theirs.fileno(), start_new_session=True
+                [sys.executable, "-c", code],
+                stdin=theirs.fileno(),
+                stdout=subprocess.DEVNULL,
+                start_new_session=True,
             )
         self._numbers = itertools.count()
         self._waiting: dict[int, Receipt] = {}

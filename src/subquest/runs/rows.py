@@ -19,7 +19,7 @@ _APART = ("question", "trajectories", "errors", "events")
 """The parts of an episode that have tables of their own."""
 
 _exact = json.JSONEncoder(ensure_ascii=False, sort_keys=True).encode
-_MAX_KNOWN = 400_000
+_MAX_KNOWN = 40_000
 """Hashes kept in memory; beyond that they are looked up in the file."""
 _BLOCK = 32_768
 """Bytes of pieces that are compressed together: as far as zlib looks back."""
