@@ -1,3 +1,4 @@
+import { Fragment } from "preact";
 import { useState } from "preact/hooks";
 import { get } from "../api";
 import { count, figure } from "../format";
@@ -69,14 +70,16 @@ function Stretch(props: { segment: TokenSegment; advantage: number | null; name:
           const text = segment.texts[i] ?? String(id);
           const level = shade(segment.logprobs?.[i]);
           return (
+            <Fragment key={i}>
             <button
-              key={i}
               class={`token ${segment.mask ? `p${level}` : "masked"} ${at === i ? "selected" : ""}`}
               title={`${id}${segment.logprobs ? ` · log-prob ${figure(segment.logprobs[i])}` : ""}`}
               onClick={() => props.onChoose(`${props.name}:${i}`)}
             >
-              {text === "" ? "·" : segment.texts.length ? text.replaceAll("\n", "⏎\n") : `${text} `}
+              {text === "" ? "·" : segment.texts.length ? text.replaceAll("\n", "⏎") : `${text} `}
             </button>
+            {text.includes("\n") && <br />}
+            </Fragment>
           );
         })}
         {segment.ids.length > tokens.length && (
