@@ -42,9 +42,10 @@ def main_text(tree: Any) -> str:
     """The text of a page without menus and footers, where they can be told apart from it."""
     from resiliparse.extract.html2text import extract_plain_text
 
-    whole = _tidy(extract_plain_text(tree, main_content=False, links=False))
     main = _tidy(extract_plain_text(tree, main_content=True, links=False))
-    return main if 4 * len(main) > len(whole) else whole
+    if 4 * len(main) > len(" ".join(tree.body.text.split())):
+        return main
+    return _tidy(extract_plain_text(tree, main_content=False, links=False))
 
 
 def write_out_tables(tree: Any) -> None:
