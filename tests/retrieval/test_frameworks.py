@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -79,3 +80,13 @@ def test_a_failed_search_is_not_an_empty_result() -> None:
         as_langchain_retriever(Broken()).invoke("x")
     with pytest.raises(SearchError, match="down"):
         as_llama_index_retriever(Broken()).retrieve("x")
+
+
+def test_the_documentation_shows_what_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "integrations.md").read_text()
+    (code,) = [block for block in re.findall(r"```python\n(.*?)```", page, re.DOTALL) if "as_langchain" in block]
+    monkeypatch.chdir(tmp_path)
+    Index.build("docs.sq", LIBRARY).close()
+    names: dict[str, list[object]] = {}
+    exec(compile(code, "integrations.md", "exec"), names)
+    assert len(names["documents"]) == len(names["nodes"]) > 0
