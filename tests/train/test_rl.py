@@ -202,11 +202,13 @@ def test_dynamic_sampling_refills_with_whole_groups(tmp_path: Path) -> None:
 def test_several_minibatches_use_the_old_policy(tmp_path: Path) -> None:
     recipe = replace(RECIPE, optimiser=replace(RECIPE.optimiser, minibatches=2, steps=1))
     t = trainer(tmp_path, recipe)
-    figures, _ = asyncio.run(t.one_step())
+    figures, episodes = asyncio.run(t.one_step())
     asyncio.run(t.engine.close())
     t.run.close()
     assert t.optimiser.step_count == 2
     assert figures["ratio_max"] > 1.0
+    assert figures["packed"] == sum(len(tr.token_ids) for e in episodes for tr in e.trajectories)
+    assert figures["tokens"] == figures["completion_tokens"]
     assert figures["mismatch"] < 1e-3  # the rollout engine and the training forward agree on the CPU
 
 

@@ -29,7 +29,7 @@ from .loss import LOSSES, LossSettings
 from .offpolicy import importance
 from .optimise import Optimiser, logprobs_of
 from .policy import Policy
-from .ranks import ALONE, Ranks
+from .ranks import ALONE, SUMMED, Ranks
 from .rollouts import episode_figures
 from .run import TrainRun
 from .sample import Sampled, Sampler
@@ -174,7 +174,10 @@ class RLTrainer:
             stepped = self.optimiser.policy_step(batch, loss, temperature=temperature, old=before, reference=ref)
             found = stepped.figures | {"gradient_norm": stepped.gradient_norm, "packed": float(batch.token_ids.numel())}
             for name, value in found.items():
-                figures[name] = figures.get(name, 0.0) + value / len(batches)
+                if name == "ratio_max":
+                    figures[name] = max(figures.get(name, 0.0), value)
+                else:  # tokens add up over the mini-batches, everything else is their mean
+                    figures[name] = figures.get(name, 0.0) + value / (1 if name in SUMMED else len(batches))
         figures["clip_fraction"] = sum(figures[f"clipped_{side}"] for side in ("low", "high", "dual"))
         figures["learning_rate"] = self.optimiser.schedule.rate(self.optimiser.step_count - 1)
         return figures
