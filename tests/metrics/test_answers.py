@@ -71,6 +71,8 @@ def test_hotpot_rule() -> None:
     assert f1("yes it is", "yes") == pytest.approx(0.5)
     assert hotpot_f1("yes it is", "yes") == 0.0
     assert hotpot_f1("yes", ["yes"]) == 1.0
+    assert hotpot_f1("no", "no answer") == hotpot_f1("no answer", "noanswer") == 0.0
+    assert hotpot_f1("NoAnswer.", "noanswer") == 1.0
     assert hotpot_f1("Barack Hussein Obama", "Barack Obama") == pytest.approx(0.8)
 
 

@@ -38,9 +38,12 @@ class AnswerScores(NamedTuple):
 
 def normalize(text: str) -> str:
     """The answer's normal form: its tokens, joined by single spaces."""
-    if _CJK.search(text) or _FULL_WIDTH.search(text):
-        text = "".join(map(_narrow, text))
-    text = _CJK.sub(r" \1 ", text.lower().translate(_PUNCTUATION))
+    if text.isascii():
+        text = text.lower().translate(_PUNCTUATION)
+    else:
+        if _CJK.search(text) or _FULL_WIDTH.search(text):
+            text = "".join(map(_narrow, text))
+        text = _CJK.sub(r" \1 ", text.lower().translate(_PUNCTUATION))
     return " ".join(_ARTICLES.sub(" ", text).split())
 
 
