@@ -144,7 +144,10 @@ async def test_an_allowed_host_opens_no_other_port_and_no_other_host(site, fetch
 
 @pytest.mark.parametrize(
     "target",
-    ["http://127.0.0.1:1/x", "http://169.254.169.254/", "http://[::1]/", "file:///etc/passwd", "http://10.0.0.1/"],
+    [
+        *("http://127.0.0.1:1/x", "http://169.254.169.254/", "http://[::1]/", "file:///etc/passwd", "http://10.0.0.1/"),
+        *("http://[", "http://a:b:c/", "//[/x", "http://127.0.0.1:99999/", "http://\x7f/"),
+    ],
 )
 async def test_every_hop_is_checked(site, fetcher, target):
     with pytest.raises((FetchRefused, FetchFailed)):

@@ -76,3 +76,23 @@ def test_empty_and_broken_html():
         "caf\u00e9"
         in from_html("<p>café</p>".encode("latin-1"), "http://x.example/", "text/html; charset=latin-1").text
     )
+
+
+@pytest.mark.parametrize(
+    "html",
+    [
+        "<base href='http://['><a href='/x'>y</a>",
+        "<body><img src='http://[' alt=x><a href='http://['>x</a></body>",
+        "<a href=''>x</a><a>no</a><img><audio src><video src='http://a/b'>",
+        "<table><caption></caption><tr><td colspan=99999>x</td></tr></table><table></table>",
+        "<div>" * 5000,
+        "<frameset><frame src=x></frameset>",
+        "\x00<p>\x00t</p>",
+        "",
+    ],
+)
+@pytest.mark.parametrize("charset", ["utf-8", "utf-99", "undefined", "idna", "zlib", "unicode_escape"])
+def test_a_broken_page_is_read_as_far_as_it_goes(html: str, charset: str) -> None:
+    page = from_html(html.encode(), "http://site/x", f"text/html; charset={charset}")
+    assert isinstance(page.text, str)
+    assert all(target.startswith("http") for target in page.links.values())

@@ -25,7 +25,7 @@ def tree_of(content: bytes, content_type: str = "") -> Any:
     declared = re.search(r"charset=[\"']?([\w-]+)", content_type)
     try:
         text = content.decode(declared[1] if declared else detect_encoding(content), "replace")
-    except LookupError:
+    except (LookupError, ValueError):  # a charset that is none, or no charset for texts
         text = content.decode("utf-8", "replace")
     tree = HTMLTree.parse(text)
     if tree.body is not None:

@@ -115,6 +115,8 @@ class Fetcher:
                 return await self._follow(url, robots=self._robots)
         except TimeoutError:
             raise FetchFailed(f"{url} took longer than {self.limits.seconds:g} seconds") from None
+        except ValueError as error:  # an address that is none, given to us or by a redirect
+            raise FetchRefused(f"{url[:200]} leads to no address: {error}") from None
 
     async def close(self) -> None:
         clients, self._clients = self._clients, {}

@@ -99,13 +99,10 @@ def from_html(content: bytes, url: str, content_type: str = "") -> Page:
 
 def _number_links(tree: Any, url: str) -> dict[int, str]:
     base = tree.head.query_selector("base[href]") if tree.head is not None else None
-    base_url = urljoin(url, base.getattr("href")) if base is not None else url
+    base_url = _joined(url, base.getattr("href")) or url if base is not None else url
     numbers: dict[str, int] = {}
     for anchor in tree.body.query_selector_all("a[href]"):
-        try:
-            target = urldefrag(urljoin(base_url, anchor.getattr("href").strip()))[0]
-        except ValueError:
-            continue
+        target = urldefrag(_joined(base_url, anchor.getattr("href").strip()))[0]
         if not target.startswith(("http://", "https://")) or target == urldefrag(url)[0] or not anchor.text.strip():
             continue
         number = numbers.setdefault(target, len(numbers) + 1)
@@ -113,10 +110,18 @@ def _number_links(tree: Any, url: str) -> dict[int, str]:
     return {number: target for target, number in numbers.items()}
 
 
+def _joined(base: str, reference: str) -> str:
+    """An address on a page; empty where it is none, such as `http://[`."""
+    try:
+        return urljoin(base, reference)
+    except ValueError:
+        return ""
+
+
 def _write_out_media(tree: Any, url: str) -> None:
     """Pictures and sounds as text: what they are called and where they are."""
     for element in tree.body.query_selector_all("img[src], audio[src], video[src]"):
-        source = urljoin(url, element.getattr("src"))
+        source = _joined(url, element.getattr("src"))
         if source.startswith(("http://", "https://")):
             kind = {"img": "image"}.get(element.tag, element.tag)
             words = f" ({kind}{': ' + alt if (alt := (element.getattr('alt') or '').strip()) else ''} {source}) "
