@@ -364,12 +364,11 @@ def test_scans_are_read_when_asked(tmp_path: Path) -> None:
     docs.mkdir()
     picture.save(docs / "scan.pdf")
     picture.save(docs / "sign.png")
+    image.new("RGB", (300, 300), "white").save(docs / "blank.pdf")
     found, report = taken(tmp_path, docs)
     assert (found, "a scan" in reasons(report)["scan.pdf"]) == ([], True)
     found, report = taken(tmp_path, docs, ocr=True)
     assert {d.id: "412" in d.text for d in found} == {"docs/scan.pdf#1": True, "docs/sign.png#1": True}
-    assert report.problems == []
-    image.new("RGB", (300, 300), "white").save(docs / "blank.pdf")
-    assert "nothing could be recognised" in reasons(taken(tmp_path, docs, ocr=True)[1])["blank.pdf"]
+    assert reasons(report) == {"blank.pdf": "no text on any of its 1 pages; nothing could be recognised"}
     assert taken(tmp_path, docs, ocr=True)[1].files_unchanged == 3
     assert taken(tmp_path, docs)[1].files_unchanged == 2  # without OCR pictures are passed over

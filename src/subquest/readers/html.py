@@ -15,6 +15,13 @@ _MARK = "\ue000"
 """A sign of the private use area: as many before a heading as its level."""
 
 
+_STYLES = ("display:none", "display: none", "visibility:hidden", "visibility: hidden", "font-size:0;", "font-size:0px")
+_HIDDEN = "script, style, template, noscript, [hidden], [aria-hidden=true], " + ", ".join(
+    [f'[style*="{style}"]' for style in _STYLES] + ['[style$="font-size:0"]']
+)
+"""What a reader of the page does not see; instructions to machines like to stand there."""
+
+
 def tree_of(content: bytes, content_type: str = "") -> Any:
     """The page as a tree without scripts, styles and what is hidden."""
     try:
@@ -29,7 +36,7 @@ def tree_of(content: bytes, content_type: str = "") -> Any:
         text = content.decode("utf-8", "replace")
     tree = HTMLTree.parse(text)
     if tree.body is not None:
-        for hidden in tree.body.query_selector_all("script, style, template, noscript, [hidden], [aria-hidden=true]"):
+        for hidden in tree.body.query_selector_all(_HIDDEN):
             hidden.decompose()
     return tree
 

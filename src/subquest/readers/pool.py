@@ -18,7 +18,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from types import TracebackType
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from ..errors import DataError
 from .base import Part
@@ -29,7 +29,7 @@ OCR_MEMORY = 6 << 30
 STALL = 30.0
 """Seconds within which a worker must give its next part; four times that where it recognises pictures."""
 SECONDS, SECONDS_A_MEGABYTE = 300.0, 60.0
-"""Time for a whole file."""
+"""Time that is waited for a whole file."""
 ROOM, ROOM_A_BYTE = 16 << 20, 200
 """Characters of text that a file may hold, and more for each of its bytes."""
 _PIPE = 1 << 20
@@ -102,7 +102,7 @@ class Pool:
         worker, finished = job.worker, False
         try:
             for line in self._lines(job):
-                answer = json.loads(line)
+                answer = _parsed(line)
                 if isinstance(answer, dict):
                     finished = True
                     if "error" in answer:
@@ -117,11 +117,13 @@ class Pool:
 
     def _lines(self, job: Job) -> Iterator[bytes]:
         worker, rest = job.worker, b""
-        deadline = time.monotonic() + SECONDS + SECONDS_A_MEGABYTE * job.size / 1e6
+        patience = SECONDS + SECONDS_A_MEGABYTE * job.size / 1e6
         while True:
-            wait = min(STALL * (4 if self._ocr else 1), deadline - time.monotonic())
+            began = time.monotonic()
+            wait = min(STALL * (4 if self._ocr else 1), patience)
             if wait <= 0 or not select.select([worker.answers], [], [], wait)[0]:
                 raise DataError("reading it takes too long; given up")
+            patience -= time.monotonic() - began
             got = os.read(worker.answers, _PIPE)
             if not got:
                 raise DataError(_epitaph(worker.process))
@@ -145,6 +147,13 @@ class Pool:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _parsed(line: bytes) -> Any:
+    try:
+        return json.loads(line)
+    except ValueError:
+        raise DataError("its reader gave an answer that cannot be understood") from None
 
 
 def _epitaph(process: subprocess.Popen[bytes]) -> str:

@@ -12,7 +12,7 @@ import os
 import resource
 import socket
 import sys
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, TextIO
 
 from ..errors import SubquestError
 from . import reader
@@ -31,7 +31,8 @@ def main() -> None:
     ):
         resource.setrlimit(limit, (value, value))
     os.nice(1)
-    out = sys.stdout
+    out = os.fdopen(os.dup(1), "w", encoding="ascii")
+    os.dup2(2, 1)  # what a library prints must not get among the answers
     with socket.socket(fileno=0) as requests:
         while True:
             line, descriptors, _, _ = socket.recv_fds(requests, _REQUEST, 1)
@@ -39,13 +40,13 @@ def main() -> None:
                 return
             with open(f"/proc/self/fd/{descriptors[0]}", "rb") as file:  # with a place of its own in the file
                 os.close(descriptors[0])
-                out.write(json.dumps(_answer(json.loads(line), file, memory), ensure_ascii=True) + "\n")
+                out.write(json.dumps(_answer(json.loads(line), file, memory, out), ensure_ascii=True) + "\n")
             out.flush()
 
 
-def _answer(request: dict[str, Any], file: BinaryIO, memory: int) -> dict[str, Any]:
+def _answer(request: dict[str, Any], file: BinaryIO, memory: int, out: TextIO) -> dict[str, Any]:
     try:
-        _read(request, file)
+        _read(request, file, out)
     except MemoryError:
         return {"error": f"reading it takes more than {memory / 1e9:.1f} GB of memory"}
     except SubquestError as error:
@@ -55,8 +56,7 @@ def _answer(request: dict[str, Any], file: BinaryIO, memory: int) -> dict[str, A
     return {"end": True}
 
 
-def _read(request: dict[str, Any], file: BinaryIO) -> None:
-    write = sys.stdout.write
+def _read(request: dict[str, Any], file: BinaryIO, out: TextIO) -> None:
     room = int(request["room"])
     found: Any
     if request["kind"] == "pdf" and request["ocr"]:
@@ -75,7 +75,7 @@ def _read(request: dict[str, Any], file: BinaryIO) -> None:
         text = part.text if part.row or not part.text else f"{part.text}\n\n"
         for start in range(0, max(len(text), 1), PART):
             piece = part._replace(text=text[start : start + PART], place=dict(part.place))
-            write(json.dumps(piece, ensure_ascii=True) + "\n")
+            out.write(json.dumps(piece, ensure_ascii=True) + "\n")
 
 
 def _recognise(picture: Any) -> str:
