@@ -216,18 +216,8 @@ def main(argv: list[str]) -> dict[str, Any]:
     if args.measure:
         return measure(Path(args.measure[0]), Path(args.measure[1]))
     figures: dict[str, dict[str, float]] = {}
-    names = (
-        "kind",
-        "file MB",
-        "text MB",
-        "s",
-        "CPU s",
-        "text MB/s",
-        "passages/s",
-        "resident MB",
-        "reader MB",
-        "again s",
-    )
+    names = ("kind", "file MB", "text MB", "s", "MB/s", "passages/s", "CPU s", "MB/CPU s", "passages/CPU s")
+    names += ("resident MB", "reader MB", "again s")
     print("  ".join(names), file=sys.stderr)
     for kind in args.kinds.split(","):
         with tempfile.TemporaryDirectory() as place:
@@ -242,11 +232,14 @@ def main(argv: list[str]) -> dict[str, Any]:
             "text_mb": text / 1e6,
             "mb_per_second": text / 1e6 / found["seconds"],
             "passages_per_second": found["passages"] / found["seconds"],
+            "mb_per_cpu_second": text / 1e6 / found["cpu"],
+            "passages_per_cpu_second": found["passages"] / found["cpu"],
         }
         f = figures[kind]
-        row = [f"{f[key]:.1f}" for key in ("file_mb", "text_mb", "seconds", "cpu", "mb_per_second")]
-        row += [f"{f[key]:,.0f}" for key in ("passages_per_second", "resident_mb", "reader_mb")]
-        cells = [kind, *row, f"{f['again_seconds']:.2f}"]
+        cells = [kind, *(f"{f[key]:.1f}" for key in ("file_mb", "text_mb", "seconds", "mb_per_second"))]
+        cells += [f"{f['passages_per_second']:,.0f}", f"{f['cpu']:.1f}", f"{f['mb_per_cpu_second']:.1f}"]
+        cells += [f"{f[key]:,.0f}" for key in ("passages_per_cpu_second", "resident_mb", "reader_mb")]
+        cells.append(f"{f['again_seconds']:.2f}")
         print("  ".join(f"{cell:>{len(name)}}" for cell, name in zip(cells, names, strict=True)), file=sys.stderr)
     return {"name": "ingest", "figures": figures, "ratios": {}}
 
