@@ -7,6 +7,7 @@ an object with `generate(request_id, prompt_ids=..., sampling_params=...)`.
 
 from __future__ import annotations
 
+import functools
 import time
 import uuid
 from collections.abc import Mapping, Sequence
@@ -26,6 +27,12 @@ class Servers(Protocol):
     async def generate(self, request_id: str, *, prompt_ids: list[int], sampling_params: dict[str, Any]) -> Any: ...
 
 
+@functools.lru_cache(maxsize=4)
+def _vocabulary(tokenizer: Any) -> Vocabulary:
+    """Made once for a worker's tokenizer: verl makes a new loop, and with it a new engine, for every episode."""
+    return Vocabulary(tokenizer, len(tokenizer))
+
+
 class ServerEngine:
     """A model behind verl's rollout servers."""
 
@@ -34,7 +41,7 @@ class ServerEngine:
         self.name = "verl"
         self.context_window: int | None = window
         self.servers, self.sampling = servers, dict(sampling)
-        self.vocabulary = Vocabulary(tokenizer, len(tokenizer))
+        self.vocabulary = _vocabulary(tokenizer)
         self.chat: ChatFormat = chat_format(
             tokenizer.chat_template or "", bos=tokenizer.bos_token or "", eos=tokenizer.eos_token or ""
         )
