@@ -83,8 +83,8 @@ def test_the_oracle_is_a_function_of_the_visible_context(bench: ModuleType) -> N
 
 
 def test_the_plot_is_a_picture_with_a_line_for_each_system(bench: ModuleType, readings: dict) -> None:
-    tree = ElementTree.fromstring(bench.svg("Peak", bench.panels(list(readings.values()))))
-    lines = tree.findall("{http://www.w3.org/2000/svg}polyline")
+    tree = ElementTree.fromstring(bench.picture("Peak", bench.panels(list(readings.values()))))
+    lines = tree.findall(".//{http://www.w3.org/2000/svg}polyline")
     assert len(lines) == 3 * (len(bench.SYSTEMS) + 1)
     assert all(len(line.attrib["points"].split()) >= 2 for line in lines)
 
