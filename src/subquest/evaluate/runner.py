@@ -16,7 +16,7 @@ from typing import Protocol
 
 from ..errors import OutsideError
 from ..record import Episode, Failure, Question
-from ..runs import EpisodeExists, RunStore
+from ..runs import EpisodeExists, Receipt, RunStore
 from .score import score
 
 GARBAGE = 100_000
@@ -75,28 +75,26 @@ async def evaluate(
 ) -> None:
     """Run jobs, at most `concurrency` at a time; a worker goes on while its last episode is being written, no further.
 
-    A job that takes longer than `seconds` is recorded as failed. `finished` is told what is on the disk.
+    A job that takes longer than `seconds` is recorded as failed. `finished` is told what is handed over to be written.
     """
     waiting = iter(jobs)
 
-    async def keep(job: Job, episode: Episode) -> None:
+    def keep(job: Job, episode: Episode) -> Receipt:
         scores = score(episode)
-        with contextlib.suppress(EpisodeExists):  # another process was quicker with the same job: its episode stays
-            await store.add_episode(episode, attempt=job.attempt, scores=scores)
+        receipt = store.add_episode(episode, attempt=job.attempt, scores=scores)
         if finished is not None:
             finished(job, episode, scores)
+        return receipt
 
     async def work() -> None:
-        kept: asyncio.Task[None] | None = None
+        handed_over: Receipt | None = None
         try:
             for job in waiting:
                 episode = await _solve(job, systems[job.system], seconds, seed)
-                if kept is not None:
-                    await kept
-                kept = asyncio.create_task(keep(job, episode))
+                await _written(handed_over)
+                handed_over = keep(job, episode)
         finally:
-            if kept is not None:
-                await kept
+            await _written(handed_over)
 
     with _rarely_collected():
         workers = [asyncio.create_task(work()) for _ in range(max(concurrency, 1))]
@@ -106,6 +104,12 @@ async def evaluate(
             for worker in workers:
                 worker.cancel()
             await asyncio.gather(*workers, return_exceptions=True)
+
+
+async def _written(receipt: Receipt | None) -> None:
+    if receipt is not None:
+        with contextlib.suppress(EpisodeExists):  # another process was quicker with the same job: its episode stays
+            await receipt
 
 
 @contextlib.contextmanager

@@ -18,7 +18,10 @@ class Receipt:
 
     def __await__(self) -> Generator[Any, None, None]:
         self.seen = True
-        return asyncio.wrap_future(self._future).__await__()
+        if self._future.done():  # the event loop need not hear of it
+            self._future.result()
+        else:
+            yield from asyncio.wrap_future(self._future).__await__()
 
     def wait(self, timeout: float | None = None) -> None:
         self.seen = True
