@@ -12,14 +12,13 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, cast
+from typing import IO, TYPE_CHECKING, cast
 
 from ..errors import UsageError
 from .terminal import Counter
 
 if TYPE_CHECKING:
-    from ..retrieval.settings import Store
-    from ..retrieval.writer import Changes
+    from ..retrieval.settings import Source
 
 PLACE = "an index: a folder, or postgres://..., opensearch+https://..., qdrant+https://..., lance:..."
 
@@ -95,18 +94,14 @@ def copy(args: argparse.Namespace) -> int:
         return _copy(args, source, len(source))
 
 
-def _copy(args: argparse.Namespace, source: Any, total: int | None) -> int:
-    from ..retrieval.places import create_place
+def _copy(args: argparse.Namespace, source: Source, total: int | None) -> int:
+    from ..retrieval.places import create_place, shown
     from ..retrieval.portable import copy as copy_all
 
     with create_place(args.out, source.settings) as target, Counter("copying", total) as counter:
         changes = copy_all(source, target, progress=counter.advance)
-        _say(args, target, changes)
-    return 0
-
-
-def _say(args: argparse.Namespace, target: Store, changes: Changes) -> None:
+        place, count = shown(args.out, target), len(target)
     found = {"added": changes.added, "updated": changes.updated, "unchanged": changes.unchanged}
-    result = {"index": args.out, "documents": len(target), **found}
-    words = f"{args.out}: {len(target):,} documents ({changes.added:,} added, {changes.unchanged:,} unchanged)"
-    print(json.dumps(result) if args.json else words)
+    words = f"{place}: {count:,} documents ({changes.added:,} added, {changes.unchanged:,} unchanged)"
+    print(json.dumps({"index": place, "documents": count, **found}) if args.json else words)
+    return 0

@@ -213,12 +213,13 @@ def _add(args: argparse.Namespace) -> int:
 
 
 def _remove(args: argparse.Namespace) -> int:
-    from ..retrieval.places import open_place
+    from ..retrieval.places import open_place, shown
 
     with open_place(args.index) as index:
         removed = index.remove(args.id)
-        words = f"{args.index}: {removed} of {len(args.id)} removed, {len(index):,} documents left"
-        _say(args, {"index": args.index, "removed": removed, "documents": len(index)}, words)
+        place = shown(args.index, index)
+        words = f"{place}: {removed} of {len(args.id)} removed, {len(index):,} documents left"
+        _say(args, {"index": place, "removed": removed, "documents": len(index)}, words)
     return 0 if removed else 1
 
 

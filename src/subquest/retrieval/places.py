@@ -50,6 +50,11 @@ def create_place(place: str | Path, settings: Settings) -> Index | Backend:
     return Index.create(place, settings)
 
 
+def shown(place: str, opened: Index | Backend) -> str:
+    """A place as it may be printed: without a password."""
+    return opened.name if is_backend(place) else place
+
+
 def backend(place: str) -> type[Backend]:
     """The kind of backend that an address belongs to."""
     for start, (module, name) in _BACKENDS.items():

@@ -19,7 +19,7 @@ from typing import IO, TYPE_CHECKING, Any, cast
 from ..errors import DataError, UsageError
 from ..record import Document
 from .corpus import from_object, kind
-from .settings import Entry, Settings, Store
+from .settings import Entry, Settings, Source, Store
 from .writer import Changes, Progress
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ FORMAT = 1
 MARK = "subquest_index"
 
 
-def copy(source: Store, target: Store, *, progress: Progress | None = None) -> Changes:
+def copy(source: Source, target: Store, *, progress: Progress | None = None) -> Changes:
     """All passages of one index into another, with vectors; run again, it passes over what is there."""
     theirs, ours = source.settings, target.settings
     if theirs.encoder and ours.encoder and theirs.encoder != ours.encoder:
@@ -40,7 +40,7 @@ def copy(source: Store, target: Store, *, progress: Progress | None = None) -> C
     return target.load(source.entries(), progress=progress)
 
 
-def write(source: Store, out: IO[str], *, plain: bool = False, progress: Progress | None = None) -> int:
+def write(source: Source, out: IO[str], *, plain: bool = False, progress: Progress | None = None) -> int:
     """Write an index as lines; how many passages. `plain` leaves out settings and vectors: a mere corpus."""
     if not plain:
         out.write(json.dumps({MARK: FORMAT, "settings": source.settings.to_record()}) + "\n")

@@ -69,8 +69,8 @@ class Entry(NamedTuple):
     vector: Row | None = None
 
 
-class Store(Protocol):
-    """Any index that passages can be copied from and to."""
+class Source(Protocol):
+    """Anything that passages can be copied from."""
 
     @property
     def name(self) -> str: ...
@@ -81,6 +81,10 @@ class Store(Protocol):
     def entries(self) -> Iterator[Entry]:
         """All passages in a stable order, read in bounded memory."""
         ...
+
+
+class Store(Source, Protocol):
+    """Any index that passages can be copied from and to."""
 
     def load(self, entries: Iterable[Entry], *, progress: Progress | None = None) -> Changes:
         """Take passages in; those that are there already are passed over, so a killed copy goes on where it was."""
