@@ -51,8 +51,12 @@ def _best(finding: Finding) -> Evidence | None:
     best: tuple[float, Document, _Sentence] | None = None
     for document in finding.documents:
         from_title = about.intersection(_words(document.title))
-        for sentence in _analysed(document.text):
-            states = bool(wanted) and wanted in sentence.line
+        text = _analysed(document.text)
+        stated = bool(wanted) and wanted in text.lines
+        if not stated and text.longest + len(from_title) < enough:
+            continue
+        for sentence in text.sentences:
+            states = stated and wanted in sentence.line
             if not states and len(sentence.words) + len(from_title) < enough:
                 continue
             shared = about & sentence.words
@@ -75,14 +79,22 @@ class _Sentence(NamedTuple):
     words: frozenset[str]
 
 
+class _Text(NamedTuple):
+    lines: str
+    """The lines of all sentences, one below the other."""
+    longest: int
+    """Distinct words of the sentence that has most."""
+    sentences: tuple[_Sentence, ...]
+
+
 @functools.lru_cache(maxsize=4096)
-def _analysed(text: str) -> tuple[_Sentence, ...]:
+def _analysed(text: str) -> _Text:
     found = []
     for start, end in sentences(text):
         words = _words(text[start:end])
         if words:
             found.append(_Sentence(start, end, f" {' '.join(words)} ", frozenset(words)))
-    return tuple(found)
+    return _Text("\n".join(s.line for s in found), max((len(s.words) for s in found), default=0), tuple(found))
 
 
 def sentences(text: str) -> list[tuple[int, int]]:
