@@ -34,7 +34,7 @@ def write_both(folder: Path, texts: list[str], language: str = "english") -> tup
     plain.write(folder / "plain.lex")
     assert LIBRARY is not None
     fast = kernel.KernelBuilder(LIBRARY, stems=analysis.stems)
-    fast.add(range(1, len(texts) + 1), [fold(text) for text in texts])
+    fast.add(range(1, len(texts) + 1), [fold(text, analysis.signs) for text in texts])
     fast.write(folder / "fast.lex")
     fast.close()
     return folder / "plain.lex", folder / "fast.lex"
