@@ -102,3 +102,15 @@ def test_a_run_without_a_vocabulary_shows_numbers(tmp_path: Path) -> None:
     assert pieces_of_run(tmp_path / "run.sqlite") is None
     (tmp_path / "recipe.json").write_text('{"model": {"path": "random:qwen3"}}')
     assert pieces_of_run(tmp_path / "run.sqlite") is None
+
+
+def test_a_page_of_a_long_run_is_read_alone(tmp_path: Path) -> None:
+    evaluated(tmp_path, "long", [1, 5])
+    with RunStore.open(tmp_path / "long.sqlite") as store:
+        total, page = store.latest(offset=2, limit=3)
+        assert (total, [s.id for s in page]) == (12, ["long-9", "long-8", "long-7"])
+        assert store.latest(system="coda", limit=1)[0] == 12
+        assert store.latest(system="nobody") == (0, [])
+        assert store.latest(ending="failed") == (0, [])
+        everything = {s.id: s for s in store.summaries()}
+        assert all(everything[s.id] == s for s in page)

@@ -95,8 +95,18 @@ class Reader:
     def summaries(
         self, *, question: str | None = None, dataset: str | None = None, system: str | None = None
     ) -> Iterator[Summary]:
-        for _, forced, *columns in self._pages(_SUMMARY, question, dataset, system):
-            yield Summary(**dict(zip(_SUMMARY_FIELDS, columns, strict=True)), forced=bool(forced))
+        yield from map(_summary, self._pages(_SUMMARY, question, dataset, system))
+
+    def latest(
+        self, *, offset: int = 0, limit: int = 50, system: str | None = None, ending: str | None = None
+    ) -> tuple[int, list[Summary]]:
+        """How many episodes there are, and a page of them, the newest first."""
+        wanted = {"e.system": system, "e.stop_reason": ending}
+        given = {name: column(value) for name, value in wanted.items() if value is not None}
+        where = f" WHERE {' AND '.join(f'{name} = ?' for name in given)}" if given else ""
+        total: int = self.query(f"SELECT count(*) FROM episode e{where}", *given.values())[0][0]
+        rows = self.query(f"{_SUMMARY}{where} ORDER BY e.number DESC LIMIT ? OFFSET ?", *given.values(), limit, offset)
+        return total, [_summary(row) for row in rows]
 
     def episodes(
         self,
@@ -224,3 +234,8 @@ _SUMMARY = (
 )
 _SUMMARY_FIELDS = tuple(Summary.__slots__)[:-1]
 _EPISODE = f"SELECT e.number, e.id, e.body, q.body {_JOIN}"
+
+
+def _summary(row: tuple[Any, ...]) -> Summary:
+    _, forced, *columns = row
+    return Summary(**dict(zip(_SUMMARY_FIELDS, columns, strict=True)), forced=bool(forced))

@@ -69,18 +69,26 @@ class Shelf:
     def episodes(self, name: str, *, offset: int, limit: int, system: str, ending: str, text: str) -> dict[str, Any]:
         """A page of a run's episodes, the newest first, with the question's words and the scores."""
         with self.open(name) as store:
-            found = [s for s in store.summaries(system=system or None) if not ending or s.stop_reason == ending]
             if text:
-                words = {(q.dataset, q.id): q.question.lower() for q in store.questions()}
-                wanted = text.lower()
-                found = [s for s in found if wanted in s.answer.lower() or wanted in words[s.dataset, s.question]]
-            if any(s.stop_reason == "interrupted" for s in found):
+                total, page = self._matching(store, text.lower(), offset, limit, system, ending)
+            else:
+                total, page = store.latest(offset=offset, limit=limit, system=system or None, ending=ending or None)
+            if any(summary.stop_reason == "interrupted" for summary in page):
                 resumed = self._resumed(store)
-                found = [s for s in found if s.id not in resumed]
-            found.reverse()
-            page = [self._row(store, summary) for summary in found[offset : offset + limit]]
+                page = [summary for summary in page if summary.id not in resumed]
             waiting = [] if offset or system or text or ending else self._interrupted(store)
-            return {"total": len(found), "episodes": page, "interrupted": waiting}
+            return {"total": total, "episodes": [self._row(store, one) for one in page], "interrupted": waiting}
+
+    @staticmethod
+    def _matching(
+        store: RunStore, wanted: str, offset: int, limit: int, system: str, ending: str
+    ) -> tuple[int, list[Summary]]:
+        """Episodes with a text in question or answer: all are looked at, because the words are stored packed."""
+        found = [s for s in store.summaries(system=system or None) if not ending or s.stop_reason == ending]
+        words = {(q.dataset, q.id): q.question.lower() for q in store.questions()}
+        found = [s for s in found if wanted in s.answer.lower() or wanted in words[s.dataset, s.question]]
+        found.reverse()
+        return len(found), found[offset : offset + limit]
 
     @staticmethod
     def _row(store: RunStore, summary: Summary) -> dict[str, Any]:
