@@ -53,7 +53,7 @@ def test_a_step_on_old_samples_weighs_advantages(tmp_path: Path) -> None:
 
 
 def test_each_batch_is_one_step_old_except_after_a_checkpoint(tmp_path: Path) -> None:
-    t = trainer(tmp_path, replace(OVERLAPPED, optimiser=replace(RECIPE.optimiser, steps=8)))
+    t = trainer(tmp_path, replace(OVERLAPPED, optimiser=replace(RECIPE.optimiser, steps=6)))
     seen: list[tuple[int, set[int | None]]] = []
     one_step = t.one_step
 
@@ -67,9 +67,10 @@ def test_each_batch_is_one_step_old_except_after_a_checkpoint(tmp_path: Path) ->
 
     t.one_step = spied  # type: ignore[method-assign, assignment]
     finish(t)
-    assert seen == [(0, {0}), (1, {0}), (2, {1}), (3, {2}), (4, {4}), (5, {4}), (6, {5}), (7, {6})]
+    assert seen == [(0, {0}), (1, {0}), (2, {1}), (3, {2}), (4, {4}), (5, {4})]
 
 
+@pytest.mark.slow
 def test_it_learns_from_old_samples(tmp_path: Path) -> None:
     recipe = replace(
         OVERLAPPED,
@@ -84,22 +85,21 @@ def test_it_learns_from_old_samples(tmp_path: Path) -> None:
     assert 0.2 < curves[5]["importance"] <= 2.0
 
 
-@pytest.mark.parametrize("killed_after", [3, 5])
-def test_an_interrupted_run_equals_the_unbroken_one(tmp_path: Path, killed_after: int) -> None:
-    recipe: Recipe = replace(OVERLAPPED, optimiser=replace(RECIPE.optimiser, steps=6), checkpoint_every=2)
+def test_an_interrupted_run_equals_the_unbroken_one(tmp_path: Path) -> None:
+    recipe: Recipe = replace(OVERLAPPED, checkpoint_every=2)
     unbroken = finish(trainer(tmp_path / "a", recipe))
 
     class Killed(Exception):
         pass
 
     def kill(step: int, figures: object) -> None:
-        if step == killed_after:
+        if step == 3:
             raise Killed
 
     with pytest.raises(Killed):
         finish(trainer(tmp_path / "b", recipe, watch=kill))
     t = trainer(tmp_path / "b", recipe)
-    assert t.step == killed_after - 1
+    assert t.step == 2
     resumed = finish(t)
     # importance weights carry the rounding of behaviour log-probs, which depends on the turns that shared a batch
     for step, figures in unbroken.items():
