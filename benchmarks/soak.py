@@ -2,10 +2,10 @@
 
     subquest bench soak --minutes 30          (make soak)
 
-A server on a scripted model and a real index is asked, followed, cancelled, searched and given documents by
-several clients at once and without a pause. Its memory is read every second. The first quarter is for caches to fill, and
-the words that are used are few, so that they do;
-after it the mean of the last third may not be more than 3 % and 8 MB above that of the first.
+A server on a scripted model and a real index is asked, followed, cancelled, searched and given documents by several
+clients at once and without a pause. Its memory is read every second. The first quarter is for caches to fill, and the
+words that are used are few, so that they do. After it the mean of the last third may be above that of the first by 3 %
+or by 8 MB, whichever is more.
 """
 
 from __future__ import annotations
