@@ -213,6 +213,6 @@ def _distinct(files: Sequence[tuple[str, bytes]]) -> Iterator[tuple[str, bytes]]
 def checked_mode(text: str) -> Mode | None:
     if text in ("", "auto"):
         return None
-    if text in ("bm25", "dense", "hybrid"):
+    if text in ("bm25", "dense", "hybrid", "linked"):
         return text  # type: ignore[return-value]
-    raise UsageError(f"unknown mode {text!r}; choose bm25, dense or hybrid")
+    raise UsageError(f"unknown mode {text!r}; choose bm25, dense, hybrid or linked")

@@ -91,7 +91,7 @@ INDEX_SEARCH = record(
     closed=True,
     query=text(),
     k=whole("", 1, 1000),
-    mode=text(enum=["", "auto", "bm25", "dense", "hybrid"]),
+    mode=text(enum=["", "auto", "bm25", "dense", "hybrid", "linked"]),
 )
 HIT = record(
     "id title text score",
