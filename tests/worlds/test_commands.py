@@ -132,3 +132,17 @@ def test_a_teacher_rewrites_the_plans_of_a_world(tmp_path: Path, capsys: pytest.
     assert json.loads(capsys.readouterr().out) == {"plans": {"kept": 0, "refused": {"malformed": 3}}}
     assert (tmp_path / "o" / "questions.jsonl").read_text() == ""
     assert main([*arguments[:3], "--model", f"a=scripted:{script},b=scripted:{script}", *arguments[5:]]) == 2
+
+
+@pytest.mark.embedded
+def test_a_teacher_retells_the_traces_of_a_world(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The teacher without a model; the tokens are the embedded model's."""
+    world, out = str(tmp_path / "w"), tmp_path / "o"
+    assert main(["world", "make", "--out", world, "--articles", "160", "--questions", "6", "--hops", "1-2"]) == 0
+    capsys.readouterr()
+    assert main(["world", "instruct", world, "--model", "rules", "--traces", "coda", "--out", str(out), "--json"]) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert report["plans"]["kept"] + sum(report["plans"]["refused"].values()) == 6
+    traces = list(read_lines(out / "traces-coda.jsonl"))
+    assert len(traces) == report["coda"]["traces"] > 0
+    assert report["coda"]["turns"]["kept"] > 0

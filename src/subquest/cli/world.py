@@ -58,7 +58,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "instruct", help="let a model rewrite questions, plans and gold traces; keep what survives a filter"
     )
     instruct.add_argument("folder", type=Path, help="a world")
-    instruct.add_argument("--model", required=True, help="the teacher, as in ask --model")
+    instruct.add_argument("--model", required=True, help="the teacher, as in ask --model; or rules, which needs none")
     instruct.add_argument("--out", required=True, type=Path, help="folder for questions.jsonl and traces-SYSTEM.jsonl")
     instruct.add_argument("--traces", default="", metavar="SYSTEM,…", help="also retell gold traces of these systems")
     instruct.add_argument("--limit", type=int, help="only so many questions")
@@ -201,13 +201,19 @@ def _instruct(args: argparse.Namespace) -> int:
 
     questions = read_questions(args.folder / "questions.jsonl")[: args.limit]
     documents = [Document(row["id"], row["title"], row["text"]) for row in read_lines(args.folder / "corpus.jsonl")]
-    teacher = resolve(args.model)
+    planned = [q for q in questions if q.decomposition]
+    teacher: Engine | Mapping[str, Engine]
+    if args.model == "rules":
+        from ..train.rules import RuleTeacher
+
+        teacher = RuleTeacher(planned)
+    else:
+        teacher = resolve(args.model)
     if isinstance(teacher, Mapping):
         raise UsageError(f"--model {args.model}: name one model, not one a role")
 
     async def work() -> dict[str, Any]:
         try:
-            planned = [q for q in questions if q.decomposition]
             made = await instruct(teacher, planned, {d.title: d.text for d in documents})
             _write_lines(args.out / "questions.jsonl", map(to_dict, made.kept))
             report: dict[str, Any] = {"plans": {"kept": len(made.kept), "refused": dict(made.refused)}}
