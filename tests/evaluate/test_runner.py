@@ -97,13 +97,17 @@ def test_only_episodes_under_way_are_in_memory(tmp_path: Path) -> None:
     questions = [Question(f"q{i}", f"What is {i}?", (f"answer {i}",), dataset="toy") for i in range(120)]
     alive: list[int] = []
 
+    def episodes() -> int:
+        return sum(isinstance(o, Episode) for o in gc.get_objects())
+
     def finished(*_: object) -> None:
         if len(alive) % 20 == 0:
-            alive.append(sum(isinstance(o, Episode) for o in gc.get_objects()))
+            alive.append(episodes() - before)
         else:
             alive.append(0)
 
     gc.collect()
+    before = episodes()
     with RunStore.create(tmp_path / "run", apart=True) as store:
         run(store, answering(), questions, concurrency=4, finished=finished)
     assert len(alive) == 120
