@@ -15,7 +15,7 @@ from subquest.cli.agent import open_search
 from subquest.errors import SearchError, UsageError
 from subquest.record import Document
 from subquest.retrieval import BM25, Index, outside
-from subquest.retrieval.backends import lance, postgres
+from subquest.retrieval.backends import lance, postgres, sql_bm25
 from subquest.retrieval.backends.base import Backend, facet, filter_facets, key_of
 from subquest.retrieval.places import create_place, is_backend, open_place
 from subquest.retrieval.portable import copy
@@ -191,7 +191,7 @@ def test_whatever_can_pass_the_threshold_has_an_essential_term_or_pair() -> None
     for _ in range(300):
         weights = {number: source.uniform(0.1, 8.0) for number in range(source.randint(1, 7))}
         threshold = source.uniform(-1, 20)
-        singles, pairs = postgres.essential(weights, threshold)
+        singles, pairs = sql_bm25.essential(weights, threshold)
         for size in range(1, len(weights) + 1):
             for terms in itertools.combinations(weights, size):
                 read = bool(set(terms) & set(singles)) or any(set(pair) <= set(terms) for pair in pairs)
@@ -199,10 +199,10 @@ def test_whatever_can_pass_the_threshold_has_an_essential_term_or_pair() -> None
                     assert read, (weights, threshold, terms)
                 pruned += not read
     assert pruned > 1000  # and it does leave passages out
-    assert postgres.essential({1: 6.0, 2: 0.5, 3: 0.4}, 4.0) == ([1], [])
+    assert sql_bm25.essential({1: 6.0, 2: 0.5, 3: 0.4}, 4.0) == ([1], [])
     many = dict.fromkeys(range(60), 1.0)
-    assert postgres.essential(many, 1.5) == (sorted(many), [])
-    assert postgres.has([4], [(1, 2)]) == "terms @> ARRAY[1, 2] OR terms && ARRAY[4]"
+    assert sql_bm25.essential(many, 1.5) == (sorted(many), [])
+    assert sql_bm25.has([4], [(1, 2)]) == "terms @> ARRAY[1, 2] OR terms && ARRAY[4]"
 
 
 def test_postgres_vectors_get_a_graph_and_keep_their_answers(

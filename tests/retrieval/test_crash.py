@@ -78,10 +78,10 @@ def test_add(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A build that is killed again and again goes on where it was, and loses nothing that was published."""
-    from subquest.retrieval import writer
+    from subquest.retrieval import collector, writer
 
     monkeypatch.setattr(writer, "COMMIT_EVERY", 512)
-    monkeypatch.setattr(writer, "SEGMENT_DOCUMENTS", 1000)
+    monkeypatch.setattr(collector, "SEGMENT_DOCUMENTS", 1000)
     path, generator, most = tmp_path / "i", random.Random(2), 0
     for _ in range(KILLS):
 

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ..errors import UsageError
 from . import store
+from .collector import mergeable
 from .encoder import Encoder, EncoderSpec
-from .writer import Progress, Writer, mergeable
+from .writer import Progress, Writer
 
 if TYPE_CHECKING:
     from .encoder import Vectors

@@ -18,11 +18,11 @@ import threading
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import Any, Literal, get_args
 
 from ..errors import MissingDependency, SearchError, UsageError
 from ..record import Document, Hit
-from . import store
+from . import contents, store
 from .analysis import Analysis, Language
 from .bm25 import BM25, Scored
 from .dense import Dense
@@ -37,9 +37,6 @@ from .settings import Entry, Settings
 from .snapshot import RETRIES, Snapshot, load
 from .verify import Info, info, verify
 from .writer import Changes, Placed, Progress, Writer, utf8
-
-if TYPE_CHECKING:
-    from .settings import Row
 
 Mode = Literal["auto", "bm25", "dense", "hybrid", "linked"]
 
@@ -183,7 +180,7 @@ class Index(Retrievers):
         for _ in range(RETRIES):
             snapshot = self._current()
             ranked = self._rank(snapshot, queries, deep, mode, where, bm25 or self.bm25)
-            if (hits := self._fetch(ranked)) is not None:
+            if (hits := contents.hits(self._db(), ranked)) is not None:
                 return [only_distinct(found, k, self.analysis) for found in hits] if distinct else hits
         raise SearchError(f"{self.path} changes faster than it can be read")
 
@@ -243,27 +240,11 @@ class Index(Retrievers):
 
     def get(self, identifier: str) -> Document | None:
         """The document with this id, None where there is none."""
-        row = self._db().execute(
-            "SELECT id, title, text, meta FROM documents WHERE id = ? AND number <= ?",
-            (identifier, self._current().published),
-        )
-        found = row.fetchone()
-        return None if found is None else store.to_document(found)
+        return contents.get(self._db(), identifier, self._current().published)
 
     def documents(self) -> Iterator[Document]:
         """All documents in the order they were added, read in bounded memory."""
-        last, published = 0, self._current().published
-        while True:
-            rows = self._db().execute(
-                "SELECT number, id, title, text, meta FROM documents WHERE number > ? AND number <= ? "
-                "ORDER BY number LIMIT 1000",
-                (last, published),
-            )
-            batch = rows.fetchall()
-            if not batch:
-                return
-            last = batch[-1][0]
-            yield from (store.to_document(row[1:]) for row in batch)
+        return contents.documents(self._db, self._current().published)
 
     def add(self, documents: Iterable[Document], *, progress: Progress | None = None) -> Changes:
         """Add or update documents; when it returns they are on the disk and can be found.
@@ -278,20 +259,7 @@ class Index(Retrievers):
 
     def entries(self) -> Iterator[Entry]:
         """All documents with their vectors, in the order they were added."""
-        last, published = 0, self._current().published
-        while True:
-            rows = self._db().execute(
-                "SELECT d.number, d.id, d.title, d.text, d.meta, v.vector FROM documents AS d "
-                "LEFT JOIN vectors AS v ON v.number = d.number WHERE d.number > ? AND d.number <= ? "
-                "ORDER BY d.number LIMIT 1000",
-                (last, published),
-            )
-            batch = rows.fetchall()
-            if not batch:
-                return
-            last = batch[-1][0]
-            for row in batch:
-                yield Entry(store.to_document(row[1:5]), None if row[5] is None else _row(row[5]))
+        return contents.entries(self._db, self._current().published)
 
     def load(self, entries: Iterable[Entry], *, progress: Progress | None = None) -> Changes:
         """Take in documents with their vectors; those that come without one are embedded, if the index has vectors."""
@@ -380,21 +348,6 @@ class Index(Retrievers):
     ) -> None:
         self.close()
 
-    def _fetch(self, ranked: Sequence[Sequence[Scored]]) -> list[list[Hit]] | None:
-        """The documents behind the numbers; None when one has gone in the meantime."""
-        wanted = sorted({scored.number for hits in ranked for scored in hits})
-        found: dict[int, Document] = {}
-        for start in range(0, len(wanted), 500):
-            chunk = wanted[start : start + 500]
-            marks = ",".join("?" * len(chunk))
-            rows = self._db().execute(
-                f"SELECT number, id, title, text, meta FROM documents WHERE number IN ({marks})", chunk
-            )
-            found.update((row[0], store.to_document(row[1:])) for row in rows)
-        if len(found) < len(wanted):
-            return None
-        return [[Hit(found[scored.number], scored.score) for scored in hits] for hits in ranked]
-
     def _current(self) -> Snapshot:
         """The newest generation."""
         if store.get(self._db(), "generation", 0) != self._snapshot.generation:
@@ -420,9 +373,3 @@ def _folder(path: str | Path) -> Path:
             f"{path} is no folder; build the index in a folder, then copy it: subquest index copy docs.sq {path}"
         )
     return Path(path)
-
-
-def _row(stored: bytes) -> Row:
-    import numpy as np
-
-    return np.frombuffer(stored, np.float16).astype(np.float32)

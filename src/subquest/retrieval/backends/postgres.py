@@ -31,6 +31,7 @@ from ..index import Mode
 from ..outside import attempt
 from ..settings import Entry, Settings
 from .base import Backend, Facets, Known, Passage, Ranked, meta_text
+from .sql_bm25 import SCORE, columns, essential, has
 
 if TYPE_CHECKING:
     from psycopg import Connection
@@ -42,7 +43,6 @@ ANN_ROWS = 20_000
 """From here on the HNSW index answers faster than reading all vectors."""
 MAX_TERMS = 400
 """Different terms of one query; of longer queries those with the most weight count."""
-MAX_PAIRS = 300
 _FIRST = 256
 """So many passages at least, by the rarest terms' counts, are scored before terms are judged."""
 _NAME = re.compile(r"[a-z_][a-z0-9_]{0,40}")
@@ -59,33 +59,6 @@ CREATE TABLE {schema}.documents (number bigint GENERATED ALWAYS AS IDENTITY PRIM
 CREATE INDEX documents_terms ON {schema}.documents USING gin (terms);
 CREATE INDEX documents_facets ON {schema}.documents USING gin (facets);
 """
-
-# Each addend is rounded to a multiple of 1 / ONE and summed as an integer, as in ../bm25.py. A passage's terms are
-# sorted, so `width_bucket` finds a place by bisection; OFFSET 0 keeps the planner from working out a column twice.
-_SCORE = """
-SELECT key::text, number, {sum} AS score FROM (
-    SELECT key, number, norm, {counts} FROM (
-        SELECT key, number, terms, counts, %(k1)s::float8 * (1.0::float8 - %(b)s::float8
-            + %(b)s::float8 * length / %(average)s::float8) AS norm, {places}
-        FROM {schema}.documents WHERE ({chosen}){facets} OFFSET 0
-    ) AS placed OFFSET 0
-) AS counted ORDER BY score DESC, number LIMIT %(k)s
-"""
-
-
-def _columns(terms: Sequence[int], weights: Sequence[float]) -> dict[str, str]:
-    """The columns of _SCORE: each term's place in a passage, its count there (NULL for none), and the sum."""
-    sums = (
-        f"coalesce(floor({weight!r}::float8 * c{i} / (c{i} + norm) * {ONE!r}::float8 + 0.5::float8), 0)"
-        for i, weight in enumerate(weights)
-    )
-    return {
-        "places": ", ".join(f"width_bucket({term}, terms) AS p{i}" for i, term in enumerate(terms)),
-        "counts": ", ".join(
-            f"CASE WHEN terms[p{i}] = {term} THEN counts[p{i}]::float8 END AS c{i}" for i, term in enumerate(terms)
-        ),
-        "sum": " + ".join(sums),
-    }
 
 
 class Postgres(Backend):
@@ -319,26 +292,26 @@ class Postgres(Backend):
         while rare and (not first or seen < max(_FIRST, 4 * k)):
             first.append(rare.pop(0))
             seen += counts[first[-1]]
-        columns = _columns(list(weights), list(weights.values()))
+        shape = columns(list(weights), list(weights.values()))
         asked = {
             "k": k,
             "k1": self.settings.bm25.k1,
             "b": self.settings.bm25.b,
             "average": length / documents if length else 1.0,
         }
-        best = self._scored(db, columns, asked, has(first, []), facets)
+        best = self._scored(db, shape, asked, has(first, []), facets)
         threshold = best[k - 1][2] / ONE if len(best) == k else -1.0
         singles, pairs = essential({number: weights[number] for number in rare}, threshold)
         if singles or pairs:
-            more = self._scored(db, columns, asked, has(singles, pairs), facets)
+            more = self._scored(db, shape, asked, has(singles, pairs), facets)
             best = sorted({*best, *more}, key=lambda row: (-row[2], row[1]))[:k]
         return [Ranked(key, float(score) / ONE) for key, _, score in best]
 
     def _scored(
-        self, db: Connection[Any], columns: dict[str, str], asked: dict[str, Any], chosen: str, facets: Facets | None
+        self, db: Connection[Any], shape: dict[str, str], asked: dict[str, Any], chosen: str, facets: Facets | None
     ) -> list[tuple[str, int, float]]:
         where, values = _where(facets)
-        statement = self._sql(_SCORE, chosen=chosen, facets=where, **columns)
+        statement = self._sql(SCORE, chosen=chosen, facets=where, **shape)
         return db.execute(statement, {**asked, **values}).fetchall()
 
     def _nearest(self, vectors: Any, k: int, facets: Facets | None) -> list[list[Ranked]]:
@@ -404,38 +377,6 @@ def shown(url: str) -> str:
     parts = urlsplit(url)
     host = parts.netloc.rpartition("@")[2]
     return f"postgres://{host}{parts.path}?collection={split(url)[1]}"
-
-
-def essential(weights: dict[int, float], threshold: float) -> tuple[list[int], list[tuple[int, int]]]:
-    """What a passage must have to score above the threshold: one of these terms, or one of these pairs of terms.
-
-    A term adds less than its weight. So a passage without a term whose weight alone passes needs two, and the two
-    heaviest that it has must pass together with all lighter ones.
-    """
-    order = sorted(weights, key=lambda number: -weights[number])
-    slack = 1e-6  # addends are rounded
-    singles = [number for number in order if weights[number] + slack > threshold]
-    rest = order[len(singles) :]
-    lighter = [0.0] * (len(rest) + 1)
-    for i in range(len(rest) - 1, -1, -1):
-        lighter[i] = lighter[i + 1] + weights[rest[i]]
-    pairs = [
-        (rest[i], rest[j])
-        for i in range(len(rest))
-        for j in range(i + 1, len(rest))
-        if weights[rest[i]] + lighter[j] + slack > threshold
-    ]
-    if len(pairs) > MAX_PAIRS:
-        return sorted({*singles, *(number for pair in pairs for number in pair)}), []
-    return singles, pairs
-
-
-def has(singles: Sequence[int], pairs: Sequence[tuple[int, int]]) -> str:
-    """The condition that a passage has one of the terms or one of the pairs, in a form that the GIN index answers."""
-    parts = [f"terms @> ARRAY[{one}, {other}]" for one, other in pairs]
-    if singles:
-        parts.append(f"terms && ARRAY[{', '.join(map(str, singles))}]")
-    return " OR ".join(parts)
 
 
 def _where(facets: Facets | None) -> tuple[str, dict[str, list[str]]]:
