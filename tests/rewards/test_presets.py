@@ -90,3 +90,12 @@ async def test_plan_reward() -> None:
 def test_every_preset_loads() -> None:
     for name in PRESETS:
         assert load(name)
+
+
+def test_options_change_a_preset() -> None:
+    assert load("decor", options={"alpha": 1}).alpha == 1  # type: ignore[attr-defined]
+    assert load("coda", options={"refine": False}) == load("coda-no-refine")
+    with pytest.raises(UsageError, match="has no setting 'beta'; it has: alpha, lambda_, match, blame"):
+        load("decor", options={"beta": 0.4})
+    with pytest.raises(UsageError, match="refine must be like True, not 0"):
+        load("coda", options={"refine": 0})

@@ -277,3 +277,13 @@ def test_abstention_and_decoding() -> None:
     assert Apex.sampling.temperature == 0
     episode = run([PLAN], EXECUTOR, ["<answer>unknown</answer>"], abstain=True)
     assert (episode.answer, episode.stop_reason) == ("", "abstained")
+
+
+def test_without_a_plan_the_question_is_the_only_step() -> None:
+    executor = ["retrieve", "<search>Orvane Bridge designed</search>", "no", "<answer>Kestel</answer>"]
+    episode = run([], executor, SYNTHESIZER, plan=False)
+    assert episode.answer == "Kestel"
+    assert [(t.id, t.role, t.task) for t in episode.trajectories] == [
+        ("1", "executor", QUESTION),
+        ("2", "synthesizer", QUESTION),
+    ]

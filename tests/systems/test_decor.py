@@ -275,3 +275,13 @@ def test_abstention_is_an_option() -> None:
     assert episode.settings["abstain"] is True
     assert "answer: unknown" in episode.by_role("answerer")[0].segments[0].text
     assert "answer: unknown" not in episode.by_role("planner")[0].text
+
+
+def test_without_its_filter_memory_holds_the_documents() -> None:
+    script = ScriptedEngine({"planner": PLANNER, "answerer": ANSWERER})
+    episode = Decor(script, FakeSearch(), filter=False).ask(QUESTION)
+    assert episode.answer == "Kestel"
+    assert {t.role for t in episode.trajectories} == {"planner", "answerer"}
+    planners = [t.text for t in episode.by_role("planner")]
+    assert ["MARKER-ONE" in text for text in planners] == [False, True, True]
+    assert "MARKER-TWO" in episode.by_role("answerer")[0].text

@@ -3,6 +3,7 @@
     reward = load("coda")
     reward = load("coda", terms={"brief.py:brevity": 0.2})      # a function of the episode in a file
     reward = load("decor", judge=ModelJudge(engine), terms={"my-term": 1.0})   # entry point group subquest.rewards
+    reward = load("decor", options={"alpha": 0.4})              # a preset with some of its own settings changed
     rewards = await reward.score(episodes)
 
 Every term, a user's too, is in `Reward.terms` by its name.
@@ -10,6 +11,7 @@ Every term, a user's too, is in `Reward.terms` by its name.
 
 from __future__ import annotations
 
+import dataclasses
 import difflib
 import importlib.util
 from collections.abc import Callable, Mapping, Sequence
@@ -78,12 +80,13 @@ class WithTerms:
 def load(
     name: str,
     *,
+    options: Mapping[str, Any] | None = None,
     terms: Mapping[str, float] | None = None,
     judge: BothJudges | None = None,
     embedder: Embedder | None = None,
     tau: float | None = None,
 ) -> RewardFunction:
-    """The preset `name`, with the terms (name or `path.py:function`, to weight) added."""
+    """The preset `name`, its settings changed by `options`, with the terms (name or `path.py:function`) added."""
     if name not in PRESETS:
         near = difflib.get_close_matches(name, PRESETS, 1)
         raise UsageError(f"unknown reward {name!r}{f', did you mean {near[0]!r}?' if near else ''}; there are: "
@@ -92,10 +95,23 @@ def load(
         judges={} if judge is None else {"answer_judge": judge, "step_judge": judge},
         plan={"embedder": embedder, **({} if tau is None else {"tau": tau})},
     )
-    reward = PRESETS[name](parts)
+    reward = _changed(name, PRESETS[name](parts), options or {})
     if not terms:
         return reward
     return WithTerms(reward, tuple((term_name(spec), find_term(spec), weight) for spec, weight in terms.items()))
+
+
+def _changed(name: str, reward: Any, options: Mapping[str, Any]) -> RewardFunction:
+    """A preset with some of its settings changed; only plain ones, such as weights and switches."""
+    plain = {f.name: getattr(reward, f.name) for f in dataclasses.fields(reward)}
+    known = {key: value for key, value in plain.items() if isinstance(value, bool | int | float | str)}
+    for key, value in options.items():
+        if key not in known:
+            raise UsageError(f"the reward {name!r} has no setting {key!r}; it has: {', '.join(known) or 'none'}")
+        number = isinstance(known[key], float) and isinstance(value, int) and not isinstance(value, bool)
+        if not number and type(value) is not type(known[key]):
+            raise UsageError(f"the reward {name!r}: {key} must be like {known[key]!r}, not {value!r}")
+    return dataclasses.replace(reward, **options)  # type: ignore[no-any-return]
 
 
 def term_name(spec: str) -> str:

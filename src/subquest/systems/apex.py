@@ -44,6 +44,8 @@ class ApexSettings:
     parallel: bool = False
     """Sub-questions that do not rest on each other run at the same time, each knowing only what it rests on."""
     document_tokens: int = 200
+    plan: bool = True
+    """False is the executor alone: the question is its own only step (table 2)."""
     plan_only: bool = False
     """Stop after the plan, which is then the answer: what plan training rolls out (004, 3.3)."""
 
@@ -78,7 +80,10 @@ class Apex(System[ApexSettings]):
         return {"planner": (PLAN,), "executor": (DECIDE, SEARCH, ANSWER), "synthesizer": (ANSWER,)}
 
     async def answer(self, run: Run) -> Answer:
-        planner, plan = await self._plan(run)
+        planner: Context | None = None
+        plan = Plan((PlanStep(run.question.question),))
+        if self.settings.plan:
+            planner, plan = await self._plan(run)
         if self.settings.plan_only:
             return Answer("\n".join(step.question for step in plan.steps))
         known: dict[int, Known] = {}
@@ -116,7 +121,7 @@ class Apex(System[ApexSettings]):
         await planner.close("planned", "\n".join(step.question for step in plan.steps))
         return planner, plan
 
-    async def _all_at_once(self, run: Run, planner: Context, plan: Plan, known: dict[int, Known]) -> None:
+    async def _all_at_once(self, run: Run, planner: Context | None, plan: Plan, known: dict[int, Known]) -> None:
         """Each step begins when the steps it refers to have ended."""
         tasks: list[asyncio.Task[None]] = []
 
@@ -135,7 +140,7 @@ class Apex(System[ApexSettings]):
     async def _step(
         self,
         run: Run,
-        planner: Context,
+        planner: Context | None,
         plan: Plan,
         at: int,
         known: Mapping[int, Known],
@@ -159,7 +164,8 @@ class Apex(System[ApexSettings]):
         except EngineError as error:
             run.fail("engine", error, planner)
             return Known(task, "")
-        run.events.emit("task", planner.id, task=task, child=executor.id)
+        if planner is not None:
+            run.events.emit("task", planner.id, task=task, child=executor.id)
         answer, stop_reason = await self._process(
             run, executor, task, seen if self.settings.dedupe == "episode" else set()
         )

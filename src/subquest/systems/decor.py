@@ -40,6 +40,8 @@ class DecorSettings:
     """L_max: a longer memory is compressed (4.2, table 4)."""
     document_tokens: int = 200
     """Each document is cut to this before the filter reads it."""
+    filter: bool = True
+    """False is DECOR without its filter: what was found goes into memory as it is."""
     strict: bool = False
     """A malformed turn ends the episode, as in training (4.3); otherwise the role is reminded once."""
 
@@ -78,7 +80,8 @@ class Decor(System[DecorSettings]):
                 queries.append(query)
                 hits = await self._search(run, planner, query)
                 await planner.close("query", query)
-                evidence = await self._filter(run, planner, query, hits, findings) if hits else ""
+                reads = self._filter if self.settings.filter else self._keep
+                evidence = await reads(run, planner, query, hits, findings) if hits else ""
                 await memory.add(Entry(query, evidence), planner)
         except LimitReached as spent:
             run.events.emit("limit", what=str(spent), message="the search ends, the answer is given from memory")
@@ -94,7 +97,11 @@ class Decor(System[DecorSettings]):
         question = run.question.question
         fields = {"question": question, "memory": memory.text, "queries": "; ".join(queries) or "none"}
         planner = await run.open(
-            "planner", question, self.prompts.messages("planner", **fields), stop=("</search>",), shielded=True
+            "planner",
+            question,
+            self.prompts.messages("planner", **fields),
+            stop=("</search>",),
+            shielded=self.settings.filter,
         )
         for attempt in range(2):
             turn = await planner.write()
@@ -148,11 +155,18 @@ class Decor(System[DecorSettings]):
         findings += _findings(evidence, query, hits, filter_.id)
         return evidence
 
+    async def _keep(self, run: Run, planner: Context, query: str, hits: list[Hit], findings: list[Finding]) -> str:
+        """The documents unread, as evidence: the ablation of the filter. Planner and answerer read them in memory."""
+        documents = [hit.document for hit in hits]
+        findings.append(Finding("", "", "", documents, planner.id, query))
+        return one_line(render_documents(documents, self.settings.document_tokens, self._engine))
+
     async def _answer(self, run: Run, memory: Memory, findings: list[Finding]) -> tuple[Answer, bool]:
         """The answer, and whether it broke the format."""
         question = run.question.question
         messages = self.prompts.messages("answerer", question=question, memory=memory.text)
-        answerer = await run.open("answerer", question, messages, stop=("</answer>",), shielded=True)
+        shielded = self.settings.filter
+        answerer = await run.open("answerer", question, messages, stop=("</answer>",), shielded=shielded)
         return await conclude(answerer, findings), bool(answerer.format_errors)
 
     def _malformed(self, context: Context, what: str) -> None:

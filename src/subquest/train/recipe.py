@@ -59,6 +59,8 @@ class DataPart:
     """Relative share among the sources."""
     systems: tuple[str, ...] = ()
     """SFT: the systems whose protocols are taught on this source; the recipe's where empty."""
+    k: int = 0
+    """SFT: documents a search on this source; the recipe's where 0."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,6 +160,8 @@ class Recipe:
     """What is searched: an index (`wiki.sq`) or a server's URL; where empty, the passages of the sources."""
     reward: str = ""
     """Reward preset; the system's own where empty."""
+    reward_options: Mapping[str, Any] = field(default_factory=dict)
+    """Settings of the reward that differ from its preset's, as `alpha = 0.4` (DECOR)."""
     judge: str = ""
     """The model that judges answers and steps (DECOR), as `ask --model` takes it; rules judge where empty."""
     loss: str = ""

@@ -82,14 +82,15 @@ def make_reward(recipe: Recipe, verdicts: Path) -> tuple[RewardFunction, Engine 
     """The reward, and the judge's engine where it has one; verdicts are kept in a file, so none is paid for twice."""
     name = recipe.reward or recipe.system
     if not recipe.judge:
-        return load_reward(name), None
+        return load_reward(name, options=recipe.reward_options), None
     from ..engine.resolve import resolve
     from ..judge.model import ModelJudge
 
     engine = resolve(recipe.judge)
     if isinstance(engine, Mapping):
         raise ConfigError(f"judge = {recipe.judge!r} names a model a role; a judge is one model")
-    return load_reward(name, judge=ModelJudge(engine, cache=verdicts)), engine
+    judge = ModelJudge(engine, cache=verdicts)
+    return load_reward(name, options=recipe.reward_options, judge=judge), engine
 
 
 def make_engine(recipe: Recipe, source: Source, *, device: torch.device) -> TorchEngine:
