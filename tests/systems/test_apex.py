@@ -281,7 +281,8 @@ def test_abstention_and_decoding() -> None:
 
 def test_without_a_plan_the_question_is_the_only_step() -> None:
     executor = ["retrieve", "<search>Orvane Bridge designed</search>", "no", "<answer>Kestel</answer>"]
-    episode = run([], executor, SYNTHESIZER, plan=False)
+    script = ScriptedEngine({"executor": executor, "synthesizer": SYNTHESIZER})
+    episode = Apex(script, FakeSearch(), plan=False).ask(QUESTION)
     assert episode.answer == "Kestel"
     assert [(t.id, t.role, t.task) for t in episode.trajectories] == [
         ("1", "executor", QUESTION),
