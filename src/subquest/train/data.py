@@ -73,8 +73,12 @@ def _world(spec: str) -> tuple[list[Question], list[Document]]:
         key, equals, value = pair.partition("=")
         if not equals:
             raise ConfigError(f"world:{spec}: write it as in world:seed=1,articles=500,questions=1000,split=train")
-        # several numbers are joined by +, as in hops=2+3
-        options[key] = tuple(map(int, value.split("+"))) if key == "hops" else int(value) if value.isdigit() else value
+        # several values are joined by +, as in hops=2+3
+        several = value.split("+")
+        if key in ("hops", "types"):
+            options[key] = tuple(map(int, several)) if key == "hops" else tuple(several)
+        else:
+            options[key] = int(value) if value.isdigit() else value
     world = make_world(**options)
     name = f"world-{options.get('seed', 0)}"
     # ids of different worlds must not meet in one index

@@ -26,8 +26,8 @@ from ..record import Document, Episode, Question
 from ..retrieval.base import Search
 from ..worlds.instruct import instruct
 from ..worlds.retell import TraceRewriter
-from .gold import CONCLUDED_FROM_SEVERAL
 from .recipe import InstructPart
+from .reckoning import SEVERAL
 from .teacher import Traces, make_traces
 
 RULES = "rules"
@@ -130,7 +130,7 @@ def trivial(episode: Episode) -> str:
     if not episode.usage.searches:
         return "trivial: nothing was searched for"
     longer = [a for a in question.answers if len(a) > 3]
-    if question.type not in CONCLUDED_FROM_SEVERAL and any(contains_answer(question.question, a) for a in longer):
+    if question.type not in SEVERAL and any(contains_answer(question.question, a) for a in longer):
         return "trivial: the question holds its answer"
     return ""
 

@@ -207,8 +207,8 @@ def _make(part: DataPart, system: str, recipe: Recipe, tokenizer: Any, size: int
         tracing = (search, vocabulary, chat)
         if recipe.instruct.teacher:
             seeds, passages = material
-            making = run_pipeline(recipe.instruct, system, seeds, passages, *tracing, k=recipe.k, **settings)
+            making = run_pipeline(recipe.instruct, system, seeds, passages, *tracing, k=part.k or recipe.k, **settings)
         else:
-            making = make_traces(system, material.questions, *tracing, k=recipe.k, **settings)
+            making = make_traces(system, material.questions, *tracing, k=part.k or recipe.k, **settings)
         made = sync.run(making)
     return traces_of(made.episodes, made.rejected)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from ..record import Step
@@ -56,6 +56,8 @@ class Draft:
     operation: list[Atom]
     supports: list[str]
     """Article id of each step."""
+    items: dict[int, list[str]] = field(default_factory=dict)
+    """By step (from 1), the names in the list that the step finds."""
 
 
 class Drafter:

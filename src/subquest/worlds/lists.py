@@ -135,9 +135,10 @@ def intersection(d: Drafter, n: int) -> Draft | None:
     steps = [list_step(d, a, one, items, x), list_step(d, b, two, theirs, y)]
     program: list[StepRow] = [("all", a.id, one), ("all", b.id, two)]
     supports = [a.id, b.id]
+    lists = {1: [i.name for i in items], 2: [i.name for i in theirs]}
     if n == 2:
         text = d.words.choose((f"Which {noun} {clause}?", f"What is the {noun} {short}?"))
-        return Draft(text, answer_texts(target, ""), "intersection", steps, program, ["both", 1, 2], supports)
+        return Draft(text, answer_texts(target, ""), "intersection", steps, program, ["both", 1, 2], supports, lists)
     hop = s.pick(d.walker.hops(target, True) or [None])
     if hop is None or hop.value in (a, b) or n != 3:
         return None
@@ -147,7 +148,7 @@ def intersection(d: Drafter, n: int) -> Draft | None:
     step = Step(ask, hop.answers[0], d.title(hop.support))
     return Draft(
         text, hop.answers, "intersection", [*steps, step],
-        [*program, ("of" if hop.inverse else "get", "#1&2", hop.relation)], ["last"], [*supports, hop.support],
+        [*program, ("of" if hop.inverse else "get", "#1&2", hop.relation)], ["last"], [*supports, hop.support], lists,
     )  # fmt: skip
 
 
@@ -169,7 +170,7 @@ def counting(d: Drafter, n: int) -> Draft | None:
     answers = (str(len(items)), SMALL_NUMBERS[len(items)])
     return Draft(
         text, answers, "counting", [*d.steps(chain), step], [*rows(chain, 0), ("all", subject, inverse)],
-        ["count", n], [*(h.support for h in chain.hops), owner.id],
+        ["count", n], [*(h.support for h in chain.hops), owner.id], {n: [i.name for i in items]},
     )  # fmt: skip
 
 
@@ -217,4 +218,5 @@ def superlative(d: Drafter, n: int) -> Draft | None:
     program += [("get", f"#1.{i}", relation) for i in range(len(items))]
     operation: list[Atom] = ["best", "min" if least else "max", 1, 2]
     supports = [owner.id, *(h.support for h in hops)]
-    return Draft(text, answer_texts(items[best[1]], ""), "superlative", steps, program, operation, supports)
+    lists = {1: [i.name for i in items]}
+    return Draft(text, answer_texts(items[best[1]], ""), "superlative", steps, program, operation, supports, lists)

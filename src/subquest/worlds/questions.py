@@ -120,6 +120,8 @@ def _record(draft: Draft, id: str, world: str, split: str, asker: Asker) -> Ques
     supports = list(dict.fromkeys(draft.supports))
     steps = tuple(Step(capitalise(s.question), s.answer, s.support) for s in draft.steps)
     meta: dict[str, Any] = {"program": [list(r) for r in draft.program], "operation": list(draft.operation)}
+    if draft.items:
+        meta["items"] = {str(step): names for step, names in draft.items.items()}
     return Question(
         id=id,
         question=capitalise(draft.text),

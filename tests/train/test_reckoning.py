@@ -1,0 +1,106 @@
+"""How answers are worked out of results, against hand-made thoughts."""
+
+import datetime
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from subquest.record import Question, Step
+from subquest.train.reading import facts_of
+from subquest.train.reckoning import conclusion, count_up, measure
+
+
+def thought(kind: str, answer: str, results: tuple[str, ...], operation: list[object] | None, tasks: str = "") -> str:
+    asked = tasks.split("|") if tasks else [f"Step {'abcd'[n]}?" for n in range(len(results))]
+    steps = tuple(Step(task, result) for task, result in zip(asked, results, strict=True))
+    meta = {"operation": operation} if operation else {}
+    question = Question("q", "?", (answer,), decomposition=steps, type=kind, meta=meta)
+    return conclusion(question, facts_of(question), results)
+
+
+@pytest.mark.parametrize(
+    ("answer", "results", "operation", "reckoned"),
+    [
+        ("21", ("1961", "1982"), ["years", 1, 2], "1961 + 9 = 1970, + 10 = 1980, + 2 = 1982; 9 + 10 + 2 = 21"),
+        ("21", ("1982", "1961"), ["years", 1, 2], "1961 + 9 = 1970, + 10 = 1980, + 2 = 1982; 9 + 10 + 2 = 21"),
+        (
+            "56",
+            ("October 28, 1916", "23 February 1973"),
+            ["age", 1, 2],
+            "1916 + 4 = 1920, + 50 = 1970, + 3 = 1973; 4 + 50 + 3 = 57; 02-23 is before 10-28: 57 - 1 = 56",
+        ),
+        ("4", ("1 May 1916", "2 May 1920"), ["age", 1, 2], "1916 + 4 = 1920; 05-02 is not before 05-01: 4"),
+        ("no", ("1,037 metres", "98 metres"), ["order", 1, 2], "1037 is larger than 98"),
+        ("yes", ("1901", "3 May 1902"), ["order", 1, 2], "1901 is earlier than 1902"),
+        ("yes", ("Ys", "Ys"), ["same", 1, 2], "Ys and Ys are the same"),
+        ("no", ("Ys", "Ker"), ["same", 1, 2], "Ys and Ker are not the same"),
+        ("A", ("24 m", "76 metres"), ["pick", 1, 2, "min"], "the smaller of 24 and 76 is 24: A"),
+        ("A", ("3 May 1901", "4 May 1901"), ["pick", 1, 2, "max"], "the later of 1901-05-03 and 1901-05-04 is 1901-05-04: A"),  # noqa: E501
+        ("A", ("1901", "4 May 1901"), ["pick", 1, 2, "max"], ""),
+        ("A", ("tall", "76"), ["pick", 1, 2, "max"], ""),
+        ("Bee", ("Ant and Bee", "Bee and Cow"), ["both", 1, 2], "in both: Bee"),
+    ],
+)  # fmt: skip
+def test_operations_of_worlds(answer: str, results: tuple[str, ...], operation: list[object], reckoned: str) -> None:
+    told = thought("temporal", answer, results, operation)
+    assert told.removeprefix("; ".join(f"Step {'abcd'[n]}: {r}" for n, r in enumerate(results))) == (
+        f"; {reckoned}" if reckoned else ""
+    )
+
+
+@pytest.mark.parametrize(
+    ("answer", "tasks", "results", "reckoned"),
+    [
+        ("full moon", "When was Full Moon out?|When was Eight out?", ("1981", "1967"), "of 1981 and 1967 is 1981"),
+        (
+            "Eight",
+            "Who made Full Moon?|Who made Eight?|When was Larry born?|When was George born?",
+            ("Larry", "George", "15 July 1936", "29 December 1891"),
+            "the earlier of 1936 and 1891 is 1891: Eight",
+        ),
+        ("no", "Where is A?|Where is B?", ("France", "Italy"), "France and Italy are not the same"),
+        ("Else", "When was A out?|When was B out?", ("1981", "1967"), ""),
+    ],
+)  # fmt: skip
+def test_operations_are_found_from_the_answer(answer: str, tasks: str, results: tuple[str, ...], reckoned: str) -> None:
+    told = thought("bridge_comparison", answer, results, None, tasks)
+    assert reckoned in told if reckoned else told.endswith(results[-1])
+
+
+def test_a_chain_needs_no_reckoning() -> None:
+    assert thought("compositional", "B", ("A", "B"), ["last"]) == ""
+
+
+@given(st.integers(1, 2100), st.integers(0, 400))
+def test_counting_up_adds_up(start: int, gap: int) -> None:
+    told = count_up(start, start + gap)
+    steps, _, total = told.partition("; ")
+    at = start
+    for step in steps.removeprefix(f"{start} ").split(", "):
+        added, reached = step.removeprefix("+ ").split(" = ")
+        at += int(added)
+        assert at == int(reached)
+    assert at == start + gap
+    if total:
+        terms, reached = total.split(" = ")
+        assert sum(map(int, terms.split(" + "))) == int(reached) == gap
+
+
+@given(st.dates(datetime.date(1000, 1, 1)))
+def test_dates_are_read_in_both_orders(date: datetime.date) -> None:
+    for form in (f"{date.day} {date:%B} {date.year}", f"{date:%B} {date.day}, {date.year}"):
+        found = measure(form)
+        assert found is not None
+        assert found.shown == date.isoformat()
+        assert found.key == (date.year, date.month, date.day)
+
+
+@pytest.mark.parametrize(
+    ("text", "shown", "dated"),
+    [("76 metres", "76", False), ("1,157 m", "1157", False), ("2.5 million", "2500000", False), ("1901", "1901", True)],
+)  # fmt: skip
+def test_numbers_and_years(text: str, shown: str, dated: bool) -> None:
+    found = measure(text)
+    assert found is not None
+    assert (found.shown, found.dated) == (shown, dated)
