@@ -88,9 +88,16 @@ class Reader:
         found = {name: self.query(f"SELECT count(*) FROM {table}")[0][0] for name, table in tables.items()}
         return {**found, "interrupted": len(self.interrupted())}
 
-    def questions(self) -> Iterator[Question]:
-        for (body,) in self.query("SELECT body FROM question ORDER BY number"):
-            yield from_dict(Question, self.load(body))
+    def questions(self, *, question: str | None = None) -> Iterator[Question]:
+        """All questions in the order in which they came, or those of one id."""
+        wanted = None if question is None else column(question)
+        select = (
+            f"SELECT number, body FROM question WHERE number > ?1 AND (id = ?2 OR ?2 IS NULL) ORDER BY 1 LIMIT {_PAGE}"
+        )
+        last = 0
+        while rows := self.query(select, last, wanted):
+            for last, body in rows:  # noqa: B007 - the next page begins behind the last row
+                yield from_dict(Question, self.load(body))
 
     def summaries(
         self, *, question: str | None = None, dataset: str | None = None, system: str | None = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Collection
 from typing import Any
 
 from starlette.requests import Request
@@ -119,15 +120,17 @@ def _resubmitted(state: State, question: Question, *, journal: str = "", **meta:
 async def episodes(request: Request) -> Response:
     """Questions that are being answered, and those asked here before."""
     state = state_of(request)
+    alive = {job.id for job in state.board.live()}
     try:
-        before = await asyncio.to_thread(_page, state, request, ASKED)
+        before = await asyncio.to_thread(_page, state, request, ASKED, alive)
     except Problem as problem:
         if problem.status != 404:
             raise
         before = {"total": 0, "episodes": [], "interrupted": []}
-    alive = {job.id for job in state.board.live()}
-    before["interrupted"] = [one for one in before["interrupted"] if one["id"] not in alive]
-    return Json({"live": [_summary(job) for job in state.board.live()], **before})
+    live = state.board.live()
+    begun = {job.id for job in live}  # while the page was read
+    before["interrupted"] = [one for one in before["interrupted"] if one["id"] not in begun]
+    return Json({"live": [_summary(job) for job in live], **before})
 
 
 async def episode(request: Request) -> Response:
@@ -211,7 +214,7 @@ async def run_episodes(request: Request) -> Response:
     return Json(await asyncio.to_thread(_page, state, request, request.path_params["run"]))
 
 
-def _page(state: State, request: Request, run: str) -> dict[str, Any]:
+def _page(state: State, request: Request, run: str, alive: Collection[str] = ()) -> dict[str, Any]:
     asked = request.query_params
     return state.shelf.episodes(
         run,
@@ -220,6 +223,7 @@ def _page(state: State, request: Request, run: str) -> dict[str, Any]:
         system=asked.get("system", ""),
         ending=asked.get("ending", ""),
         text=asked.get("text", ""),
+        alive=alive,
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
@@ -66,8 +66,21 @@ class Shelf:
                 "curves": self.curves(name)["curves"],
             }
 
-    def episodes(self, name: str, *, offset: int, limit: int, system: str, ending: str, text: str) -> dict[str, Any]:
-        """A page of a run's episodes, the newest first, with the question's words and the scores."""
+    def episodes(
+        self,
+        name: str,
+        *,
+        offset: int,
+        limit: int,
+        system: str,
+        ending: str,
+        text: str,
+        alive: Collection[str] = (),
+    ) -> dict[str, Any]:
+        """A page of a run's episodes, the newest first, with the question's words and the scores.
+
+        `alive` are the ids of those that are being answered: they have begun and not ended, but nothing cut them off.
+        """
         with self.open(name) as store:
             if text:
                 total, page = self._matching(store, text.lower(), offset, limit, system, ending)
@@ -76,7 +89,7 @@ class Shelf:
             if any(summary.stop_reason == "interrupted" for summary in page):
                 resumed = self._resumed(store)
                 page = [summary for summary in page if summary.id not in resumed]
-            waiting = [] if offset or system or text or ending else self._interrupted(store)
+            waiting = [] if offset or system or text or ending else self._interrupted(store, alive)
             return {"total": total, "episodes": [self._row(store, one) for one in page], "interrupted": waiting}
 
     @staticmethod
@@ -133,11 +146,12 @@ class Shelf:
     def siblings(self, name: str, identifier: str) -> list[dict[str, Any]]:
         """All attempts at the same question, the episode itself among them; `group` marks those of the same step."""
         with self.open(name) as store:
-            every = list(store.summaries())
-            own = next((summary for summary in every if summary.id == identifier), None)
-            if own is None:
-                raise Problem(404, f"the run {name!r} has no finished episode {identifier!r}")
-            same = [s for s in every if (s.dataset, s.question) == (own.dataset, own.question)]
+            try:
+                asked = store.episode(identifier, events=False).question
+            except UsageError:
+                raise Problem(404, f"the run {name!r} has no finished episode {identifier!r}") from None
+            same = list(store.summaries(question=asked.id, dataset=asked.dataset))
+            own = next(summary for summary in same if summary.id == identifier)
             return [
                 {
                     **asdict(summary),
@@ -174,7 +188,7 @@ class Shelf:
         if ASKED not in self.paths():
             return None
         with self.open(ASKED) as store:
-            return next((q for q in store.questions() if q.id == identifier), None)
+            return next(store.questions(question=identifier), None)
 
     def answer_of(self, identifier: str) -> str:
         """What an asked episode answered; empty where it did not end."""
@@ -184,9 +198,9 @@ class Shelf:
             except UsageError:
                 return ""
 
-    def _interrupted(self, store: RunStore) -> list[dict[str, Any]]:
-        """Episodes that began and never ended, but for those that were resumed."""
-        waiting = store.interrupted()
+    def _interrupted(self, store: RunStore, alive: Collection[str]) -> list[dict[str, Any]]:
+        """Episodes that began and never ended, but for those that are alive and those that were resumed."""
+        waiting = [identifier for identifier in store.interrupted() if identifier not in alive]
         resumed = self._resumed(store) if waiting else set()
         return [
             {k: v for k, v in _begun(identifier, store.events(identifier)).items() if k != "events"}

@@ -24,8 +24,6 @@ MAX_BATCH = 64
 """Queries that one search takes at once."""
 LOADED = 16
 """Queries waiting at once that make workers worth their memory."""
-AHEAD = 2
-"""Batches that a worker is given at a time: the next lies ready when it ends one."""
 MAX_WORKERS = 8
 log = logging.getLogger("subquest.serve")
 
@@ -53,12 +51,17 @@ class Searcher:
         self._workers: list[_Worker] = []
         self._starting: asyncio.Task[None] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
+        self._called = False
+        """`_give_out` will be called when the requests that have arrived by now are read."""
 
-    async def search(self, queries: list[str], k: int) -> list[bytes]:
-        found: asyncio.Future[list[bytes]] = asyncio.get_running_loop().create_future()
+    def search(self, queries: list[str], k: int) -> asyncio.Future[list[bytes]]:
+        loop = asyncio.get_running_loop()
+        found: asyncio.Future[list[bytes]] = loop.create_future()
         self._waiting.append(_Waiting(queries, k, found))
-        self._give_out()
-        return await found
+        if not self._called:
+            self._called = True
+            loop.call_soon(self._give_out)
+        return found
 
     async def close(self) -> None:
         for task in [self._starting, *self._tasks]:
@@ -70,20 +73,29 @@ class Searcher:
             await worker.close()
 
     def _give_out(self) -> None:
+        """Give what waits to whoever is free.
+
+        A worker that is busy is given a second batch, to lie ready when it ends the first, once as many queries wait
+        as it has: a batch costs less a query the larger it is.
+        """
+        self._called = False
         self._workers = [worker for worker in self._workers if worker.alive]
-        if self._starting is None and not self._workers and sum(len(w.queries) for w in self._waiting) >= LOADED:
-            self._starting = asyncio.create_task(self._start())
         while self._waiting:
-            worker = min(self._workers, key=lambda w: w.busy, default=None)
+            waiting = sum(len(one.queries) for one in self._waiting)
+            if self._starting is None and not self._workers and waiting >= LOADED:
+                self._starting = asyncio.create_task(self._start())
+            worker = min(self._workers, key=lambda w: w.queries, default=None)
             if worker is None:
                 if self._here:
                     return
                 self._here += 1
-            elif worker.busy >= AHEAD:
+            elif worker.batches == 2 or worker.queries > waiting:
                 return
-            else:
-                worker.busy += 1
-            task = asyncio.create_task(self._run(self._take(), worker))
+            batch = self._take()
+            if worker is not None:
+                worker.batches += 1
+                worker.queries += len(batch.queries)
+            task = asyncio.create_task(self._run(batch, worker))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
@@ -128,7 +140,8 @@ class Searcher:
             if worker is None:
                 self._here -= 1
             else:
-                worker.busy -= 1
+                worker.batches -= 1
+                worker.queries -= len(batch.queries)
             self._give_out()
 
     def _search(self, queries: Sequence[str], k: int) -> list[bytes]:
@@ -155,7 +168,8 @@ class _Worker:
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self._process = process
         self._order = asyncio.Lock()
-        self.busy = 0
+        self.batches = self.queries = 0
+        """That it was given and has not answered."""
         self.alive = True
 
     @classmethod
