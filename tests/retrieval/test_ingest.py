@@ -15,6 +15,7 @@ from subquest.cli import main
 from subquest.errors import DataError, UsageError
 from subquest.places import cited, place_of
 from subquest.retrieval import Index
+from subquest.retrieval.corpus import read
 from subquest.retrieval.ingest import Report, ingest
 from subquest.retrieval.passages import Size
 
@@ -273,6 +274,36 @@ def test_an_index_inside_of_its_source_is_no_source(
         count = len(index)
         assert ingest(index, ["."]).files == 0
         assert len(index) == count
+
+
+def test_of_a_world_only_the_corpus_is_found(tmp_path: Path) -> None:
+    files = {
+        "corpus.jsonl": json.dumps({"id": "a", "title": "Orvane Bridge", "text": "Mila Torrun designed it."}),
+        "questions.jsonl": json.dumps({"id": "q", "text": "leak", "question": "leak", "answers": ["Kestel"]}),
+        "facts.jsonl": json.dumps({"id": "f", "text": "leak"}),
+        "verl.jsonl": json.dumps({"id": "v", "text": "leak"}),
+        "world.json": json.dumps({"seed": "leak"}),
+        "notes.txt": "A reader's own notes on the bridge.",
+    }
+    folder = put(tmp_path / "world", files)
+    (tmp_path / "world.zip").write_bytes(archive({f"inner/{name}": text for name, text in files.items()}))
+    sources = {"folder": folder, "parent": tmp_path / "world*", "pattern": folder / "*", "zip": tmp_path / "world.zip"}
+    for name, source in sources.items():
+        with Index.build(tmp_path / f"{name}.sq", []) as index:
+            report = ingest(index, [source])
+            titles = {document.title for document in index.documents()}
+            assert "Orvane Bridge" in titles, name
+            assert not index.search("leak", 10), name
+            assert report.skipped == 0, name
+            assert report.passed_over["beside a world's corpus"] == (0 if name == "zip" else 4), name
+    assert {d.title for d in read([folder])} == {d.title for d in read([folder / "*"])}
+    assert "leak" not in " ".join(d.text for d in read([folder]))
+
+
+def test_a_corpus_of_other_files_is_read_whole(tmp_path: Path) -> None:
+    lines = {name: json.dumps({"id": name, "text": f"The {name} otter."}) for name in ("corpus.jsonl", "more.jsonl")}
+    with Index.build(tmp_path / "docs.sq", []) as index:
+        assert ingest(index, [put(tmp_path / "docs", lines)]).added == 2
 
 
 def test_another_size_cuts_again_and_is_remembered(tmp_path: Path) -> None:

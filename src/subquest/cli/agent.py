@@ -106,8 +106,22 @@ async def agent_from(args: argparse.Namespace) -> AsyncIterator[System[Any]]:
 
     config = config_from(args)
     system = get(config.system or "coda")
+    check(system, config, args)
     async with resources(config, cache=not args.no_cache) as (engines, search):
         yield build(system, config, args, engines, search)
+
+
+def check(system: type[System[Any]], config: Config, args: argparse.Namespace) -> None:
+    """Refuse settings that the system cannot run with, before a model is loaded for it."""
+    from ..engine.scripted import ScriptedEngine
+
+    build(system, config, args, {"": ScriptedEngine([])}, None)
+
+
+def check_index(config: Config) -> None:
+    """Refuse an index that cannot be opened, before a model is loaded or a run is begun."""
+    if config.index and not config.index.startswith(SIMULATED):
+        _close(_search(config))
 
 
 def build(
@@ -278,10 +292,14 @@ async def resources(config: Config, *, cache: bool = True) -> AsyncIterator[tupl
 
     given = {name: value for name, value in asdict(config.engine).items() if value is not None}
     options = EngineOptions(protocol=config.protocol or "tags", prices=config.prices, **given)
-    resolved = resolve(config.model or "embedded", options)
+    search = opened = _search(config)  # before the model, which may take half a minute to load
+    try:
+        resolved = resolve(config.model or "embedded", options)
+    except BaseException:
+        _close(opened)
+        raise
     engines: dict[str, Engine] = dict(resolved) if isinstance(resolved, Mapping) else {"": resolved}
     owned = list({id(e): e for e in engines.values()}.values())
-    search = _search(config)
     store = _cache(config) if cache else None
     if store is not None:
         from ..cache import CachedEngine, CachedSearch
@@ -297,8 +315,15 @@ async def resources(config: Config, *, cache: bool = True) -> AsyncIterator[tupl
     finally:
         for engine in owned:
             await engine.close()
+        _close(opened)
         if store is not None:
             store.close()
+
+
+def _close(search: Search | None) -> None:
+    """Close what holds files or connections: indexes of all kinds do."""
+    if (close := getattr(search, "close", None)) is not None:
+        close()
 
 
 def _search(config: Config) -> Search | None:
@@ -310,6 +335,7 @@ def _search(config: Config) -> Search | None:
     return web
 
 
+SIMULATED = "simulated:"
 NO_WEB = "set tools.web, SEARXNG_URL, SERPER_API_KEY, TAVILY_API_KEY or BRAVE_API_KEY"
 
 
@@ -320,11 +346,11 @@ def open_search(place: str, mode: str | None = None) -> Search:
     protocol, `web://` for the environment's web search, or `simulated:MODEL` for documents that a model writes
     (ZeroSearch).
     """
-    if place.startswith("simulated:"):
+    if place.startswith(SIMULATED):
         from ..engine.resolve import resolve
         from ..systems.baselines.zerosearch import SimulatedSearch
 
-        engine = resolve(place.removeprefix("simulated:"))
+        engine = resolve(place.removeprefix(SIMULATED))
         if isinstance(engine, Mapping):
             raise UsageError(f"--index {place}: name one model, not one a role")
         return SimulatedSearch(engine)
@@ -358,3 +384,6 @@ class InMode:
 
     async def retrieve(self, queries: Sequence[str], k: int) -> list[list[Hit]]:
         return await asyncio.to_thread(self._index.search_many, queries, k, mode=self._mode)
+
+    def close(self) -> None:
+        self._index.close()

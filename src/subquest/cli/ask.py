@@ -37,6 +37,8 @@ def run(args: argparse.Namespace) -> int:
     question = checked_question(sys.stdin.read() if args.question == "-" else args.question)
     if args.trace and not args.trace.parent.is_dir():
         raise UsageError(f"cannot write {args.trace}: there is no folder {args.trace.parent}")
+    if args.trace and args.trace.is_dir():
+        raise UsageError(f"cannot write {args.trace}: it is a folder; name a file in it")
 
     async def solve(listener: Any) -> Any:
         async with agent_from(args) as agent:

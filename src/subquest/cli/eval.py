@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import DataError, UsageError
-from .agent import add_agent_options, build, config_from, resources, settings_from
+from .agent import add_agent_options, build, check, check_index, config_from, resources, settings_from
 from .evaluating import PAPER, add_run_options, answer_all, check_run_options, judged, settings_of, told
 
 if TYPE_CHECKING:
@@ -47,10 +47,15 @@ def run(args: argparse.Namespace) -> int:
     check_run_options(args)
     from ..evaluate.table import scored, table
     from ..runs import RunStore
+    from ..systems.registry import get
 
     datasets = dict(_questions(source, args) for source in args.datasets)
     config = _with_index(config_from(args), args.datasets)
     names = [name for name in (config.system or "coda").split(",") if name]
+    for name in names:
+        check(get(name), config, args)
+    if not args.ray:  # else the index is where the workers are
+        check_index(config)
     with RunStore.resume(args.out, settings=_settings(config, args), apart=True) as store:
         asyncio.run(_evaluate(store, config, args, names, datasets))
         result = table(scored(store))

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import MissingDependency, UsageError
-from .agent import add_agent_options, build, config_from, open_search, resources
+from .agent import add_agent_options, build, check, config_from, open_search, resources
 
 if TYPE_CHECKING:
     from ..retrieval.base import Search
@@ -141,7 +141,6 @@ async def agents_for(args: argparse.Namespace, settings: Settings) -> AsyncItera
 
     config = config_from(args)
     default = config.system or "coda"
-    get(default)
     plain = argparse.Namespace(
         **{**vars(args), "preset": "", "depth": None, "no_refine": False, "parallel": False, "set": []}
     )
@@ -149,15 +148,17 @@ async def agents_for(args: argparse.Namespace, settings: Settings) -> AsyncItera
     def make(system: str, engines: Mapping[str, Any], search: Any) -> Any:
         return build(get(system), config, args if system == default else plain, engines, search)
 
+    check(get(default), config, args)
     async with AsyncExitStack() as stack:
         models: dict[str, Mapping[str, Any]] = {}
         searches: dict[str, Search] = {}
-        for name, spec in [("default", config.model), *pairs("--also-model", args.also_model)]:
-            wanted = replace(config, model=spec, index=None)
-            models[name], _ = await stack.enter_async_context(resources(wanted, cache=not args.no_cache))
+        more_models = pairs("--also-model", args.also_model)
         first = [(_index_name(config.index), config.index)] if config.index else []
         for name, place in [*first, *pairs("--also-index", args.also_index)]:
             searches[name] = _opened(place, config.search.mode, stack)
+        for name, spec in [("default", config.model), *more_models]:
+            wanted = replace(config, model=spec, index=None)
+            models[name], _ = await stack.enter_async_context(resources(wanted, cache=not args.no_cache))
         indexes = Indexes(searches, settings.indexes, read_only=settings.read_only)
         order = [default, *(name for name in names() if name != default)]
         yield Agents(make, order, models, indexes)

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import UsageError
-from .agent import add_agent_options, build, config_from, resources
+from . import claims
+from .agent import add_agent_options, build, check_index, config_from, resources
 from .evaluating import add_run_options, answer_all, check_run_options, judged, settings_of
 
 if TYPE_CHECKING:
@@ -39,6 +40,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--mode", choices=("bm25", "dense", "hybrid", "linked"), help="how to search the index")
     parser.add_argument("--config", metavar="FILE", help="settings file (default: the nearest subquest.toml)")
     parser.add_argument("--no-cache", action="store_true", help="do not use the cache, even where it is configured")
+    claims.configure(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -48,11 +50,15 @@ def run(args: argparse.Namespace) -> int:
     if not args.name:
         for name, path in studies().items():
             print(f"{name:<18}{read_study(path).title}")
+        print(f"{'claims':<18}All claims of the papers on the embedded model, the same budget for all (docs/claims.md)")
         return 0
+    if args.name == "claims":
+        return claims.run(args)
     check_run_options(args)
     study = _chosen(find_study(args.name), args.only)
     config = config_from(args)
     datasets = _questions(study, args)
+    _check(study, config)
     out = args.out or Path(f"{study.name}.sqlite")
     from ..evaluate.table import scored, table
     from ..runs import RunStore
@@ -83,6 +89,15 @@ def _chosen(study: Study, only: Sequence[str]) -> Study:
             raise UsageError(f"the study has no variant {name!r}; there are: {known}")
     variants = tuple(v for v in study.variants if not only or v.name in only)
     return replace(study, variants=variants)
+
+
+def _check(study: Study, config: Config) -> None:
+    """Refuse an index or settings that will not do, before a run is begun and a model loaded."""
+    from ..engine.scripted import ScriptedEngine
+
+    for variant in study.variants:
+        _system(variant, config, {"": ScriptedEngine([])}, None)
+    check_index(config)
 
 
 def _questions(study: Study, args: argparse.Namespace) -> dict[str, list[Question]]:

@@ -17,7 +17,7 @@ import gzip
 import json
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
@@ -166,6 +166,17 @@ def _parsed(line: bytes, where: str) -> Any:
         raise DataError(f"{where}: not JSON ({error})") from None
 
 
+def beside_corpus(names: Collection[str]) -> frozenset[str]:
+    """Of the files in one folder those that no search may find, because they stand beside the corpus of a world.
+
+    A world's folder has `corpus.jsonl` with its `questions.jsonl` and `world.json`; what JSON there is beside the
+    corpus (questions, gold plans, facts, other forms of all these) would give the answers away.
+    """
+    if "corpus.jsonl" not in names or not {"questions.jsonl", "world.json"} & set(names):
+        return frozenset()
+    return frozenset(n for n in names if n.removesuffix(".gz").endswith((".jsonl", ".json"))) - {"corpus.jsonl"}
+
+
 def _open(path: Path) -> BinaryIO:
     if path.suffix.lower() == ".gz":
         return cast("BinaryIO", gzip.open(path, "rb"))
@@ -179,16 +190,18 @@ def _files(source: Path) -> Iterator[tuple[Path, str]]:
     elif source.is_dir():
         for folder, names, files in os.walk(source):
             names.sort()
+            apart = beside_corpus(files)
             for path in (Path(folder) / name for name in sorted(files)):
-                if kind(path) and path.is_file():
+                if kind(path) and path.name not in apart and path.is_file():
                     yield path, str(source.resolve().name / path.relative_to(source))
     elif re.search(r"[*?\[]", str(source)):
         matches = [Path(match) for match in sorted(glob.glob(str(source), recursive=True))]
         if not matches:
             raise UsageError(f"no file fits the pattern {source}")
-        yield from ((match, str(match)) for match in matches if match.is_file())
+        apart = {folder: beside_corpus(os.listdir(folder)) for folder in {match.parent for match in matches}}
+        yield from ((m, str(m)) for m in matches if m.is_file() and m.name not in apart[m.parent])
     else:
         raise UsageError(f"{source} is not there")
 
 
-__all__ = ["from_object", "kind", "read", "read_file", "read_jsonl", "read_tsv", "text_passages"]
+__all__ = ["beside_corpus", "from_object", "kind", "read", "read_file", "read_jsonl", "read_tsv", "text_passages"]

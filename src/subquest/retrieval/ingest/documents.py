@@ -16,7 +16,7 @@ from ...readers.pool import Job, Pool
 from ...readers.tables import csv_rows, read_csv
 from ...readers.text import lines, read_json
 from ...record import Document
-from ..corpus import Wrong, corpus_columns, read_jsonl, read_tsv
+from ..corpus import Wrong, beside_corpus, corpus_columns, read_jsonl, read_tsv
 from ..cutting import Passages
 from ..passages import Size
 from .unpack import UNPACKING, Gunzipped, held
@@ -133,8 +133,9 @@ class Reading:
             raise DataError(f"archives inside archives are read to a depth of {_DEPTH}")
         with open_zip(file, budget.limits) as archive, budget.within(archive):
             seen: dict[str, int] = {}
+            apart = _apart(archive)
             for member in archive.infolist():
-                if member.is_dir() or _hidden(member.filename):
+                if member.is_dir() or _hidden(member.filename) or member.filename in apart:
                     continue
                 plain = member.filename.encode("utf-8", "backslashreplace").decode()
                 seen[plain] = times = seen.get(plain, 0) + 1
@@ -163,6 +164,15 @@ class Reading:
                 return
         with held(stream, os.path.basename(name)) as inner:
             yield from self._read(inner, name, meta, contents, None, budget)
+
+
+def _apart(archive: zipfile.ZipFile) -> set[str]:
+    """Members that stand beside the corpus of a world, in the same folder of the archive."""
+    folders: dict[str, list[str]] = {}
+    for name in archive.namelist():
+        folder, slash, plain = name.rpartition("/")
+        folders.setdefault(folder + slash, []).append(plain)
+    return {folder + plain for folder, names in folders.items() for plain in beside_corpus(names)}
 
 
 class _Budget:

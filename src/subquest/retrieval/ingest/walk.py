@@ -7,11 +7,12 @@ import os
 import re
 import stat
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from ...errors import UsageError
+from ..corpus import beside_corpus
 from ..store import LOCK, STORE
 
 SUFFIXES = frozenset({
@@ -45,7 +46,7 @@ class Walk:
     def __init__(self, sources: Sequence[str | Path], broken: Callable[[str, str], None], *, pictures: bool) -> None:
         """`broken` is told the name of what cannot be reached, and the reason."""
         self.passed_over: Counter[str] = Counter()
-        """Files of kinds that are not read, by suffix; `hidden` and `links to folders`."""
+        """Files of kinds that are not read, by suffix; `hidden`, `links to folders` and `beside a world's corpus`."""
         self.unseen: list[str] = []
         """Folders and files that could not be looked at."""
         self.sources = {os.path.abspath(source) for source in sources}
@@ -74,12 +75,14 @@ class Walk:
             matches = sorted(glob.glob(str(source), recursive=True))
             if not matches:
                 raise UsageError(f"no file fits the pattern {source}")
+            folders = {os.path.dirname(os.path.abspath(match)) for match in matches}
+            apart = {folder: beside_corpus(os.listdir(folder)) for folder in folders}
             for match in matches:
                 path = os.path.abspath(match)
                 if os.path.isdir(match):
                     if not os.path.islink(match):
                         yield from self._folder(path, match.rstrip("/"), whole)
-                elif self._wanted(os.path.basename(match)):
+                elif self._wanted(os.path.basename(match), apart[os.path.dirname(path)]):
                     yield from self._file(path, match, whole)
         else:
             raise UsageError(f"{source} is not there")
@@ -97,6 +100,7 @@ class Walk:
                 continue
             if {STORE, LOCK} <= {entry.name for entry in listed}:
                 continue  # an index is no source
+            apart = beside_corpus([entry.name for entry in listed])
             inner = []
             for entry in listed:
                 inside = f"{name}/{entry.name}"
@@ -106,7 +110,7 @@ class Walk:
                     inner.append((entry.path, inside))
                 elif entry.is_symlink() and os.path.isdir(entry.path):
                     self.passed_over["links to folders"] += 1
-                elif self._wanted(entry.name):
+                elif self._wanted(entry.name, apart):
                     yield from self._file(entry.path, inside, source)
             waiting += reversed(inner)
 
@@ -122,8 +126,11 @@ class Walk:
         else:
             yield Found(path, name, source, size)
 
-    def _wanted(self, name: str) -> bool:
+    def _wanted(self, name: str, apart: Collection[str]) -> bool:
         suffix = suffix_of(name)
+        if name in apart:
+            self.passed_over["beside a world's corpus"] += 1
+            return False
         if suffix not in self._suffixes:
             self.passed_over[f".{suffix}" if suffix else "no suffix"] += 1
         return suffix in self._suffixes

@@ -1,0 +1,77 @@
+"""What is cheap to check is checked before a model is loaded, and before a run is begun."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from subquest.cli import main
+
+MODEL = ["--model", "scripted:not-there.jsonl"]
+"""Complains as soon as it is loaded, so that a message about anything else must have come before."""
+COMMANDS = {
+    "ask": ["ask", "Which city?"],
+    "eval": ["eval", "toy.jsonl", "--out", "run"],
+    "study": ["study", "coda-topk", "--on", "toy.jsonl", "--out", "run"],
+    "serve": ["serve", "--port", "0"],
+    "mcp": ["mcp"],
+}
+
+
+@pytest.fixture
+def toy(place: Path) -> Path:
+    (place / "toy.jsonl").write_text(json.dumps({"id": "q", "question": "Which city?", "answers": ["Kestel"]}))
+    return place
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_the_model_itself_comes_last(command: str, toy: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*COMMANDS[command], *MODEL, "--index", "docs.sq"]) == 2
+    assert "not-there.jsonl" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_missing_index_is_told_first(command: str, toy: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*COMMANDS[command], *MODEL, "--index", "missing.sq"]) == 2
+    assert "missing.sq is not an index" in capsys.readouterr().err
+    assert not (toy / "run.sqlite").exists()
+
+
+@pytest.mark.parametrize("command", ["ask", "eval", "serve"])
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--system", "codaa"], "coda"),
+        (["--set", "refein=false"], "refine"),
+        (["--preset", "nonsense"], "nonsense"),
+        (["--role", "plannr.temperature=1"], "plannr"),
+        (["--prompts", "no-folder"], "no-folder"),
+    ],
+)
+def test_wrong_settings_are_told_first(
+    command: str, options: list[str], message: str, toy: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*COMMANDS[command], *MODEL, "--index", "docs.sq", *options]) == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert "not-there.jsonl" not in error
+    assert not (toy / "run.sqlite").exists()
+
+
+@pytest.mark.parametrize(
+    ("command", "message"),
+    [
+        (["ask", "Which city?", "--trace", "no/trace.json"], "there is no folder no"),
+        (["ask", "Which city?", "--trace", "docs.sq"], "it is a folder"),
+        (["eval", "nowhere.jsonl", "--out", "run"], "nowhere.jsonl"),
+        (["study", "coda-topk", "--on", "nowhere.jsonl", "--out", "run"], "nowhere.jsonl"),
+        (["eval", "toy.jsonl", "--out", "toy.jsonl/run"], "toy.jsonl"),
+    ],
+)
+def test_data_and_output_are_told_first(
+    command: list[str], message: str, toy: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*command, *MODEL, "--index", "docs.sq"]) == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert "not-there.jsonl" not in error
