@@ -13,7 +13,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .segment import sync_folder
+from .segment import append_check, sync_folder
 
 if TYPE_CHECKING:
     import numpy as np
@@ -54,8 +54,8 @@ def build(file: VectorFile, path: Path, *, seed: int = 0) -> float:
     recall = _tune(index, file, generator)
     scratch = path.with_suffix(".tmp")
     faiss.write_index(index, str(scratch))
-    with open(scratch, "rb") as written:
-        os.fsync(written.fileno())
+    with open(scratch, "r+b") as written:
+        append_check(written)
     os.replace(scratch, path)
     sync_folder(path.parent)
     return recall
@@ -96,7 +96,10 @@ class Approximate:
 
 
 def open_companion(path: Path) -> Approximate | None:
-    """The companion, None where there is none or faiss is not installed."""
+    """The companion; None, so that search is exact, where there is none, it is damaged, or faiss is not installed."""
     if not path.exists() or importlib.util.find_spec("faiss") is None:
         return None
-    return Approximate(path)
+    try:
+        return Approximate(path)
+    except RuntimeError:  # what faiss raises for a file that it cannot read; `index verify` names it
+        return None

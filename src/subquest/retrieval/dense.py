@@ -58,6 +58,13 @@ class VectorFile:
         return bytearray(bits.tobytes().ljust((self.rows + 63) // 64 * 8, b"\0"))
 
 
+def document_numbers(path: Path) -> list[int]:
+    """Whose vectors a file holds; needs no numpy."""
+    with open(path, "rb") as file:
+        _, rows, *_ = VECTOR_HEADER.unpack(file.read(VECTOR_HEADER.size))
+        return list(struct.unpack(f"<{rows}I", file.read(4 * rows)))
+
+
 def write_vectors(path: Path, numbers: Sequence[int], rows: Iterable[bytes], width: int) -> None:
     """Write a vector file from numbers (ascending) and as many float16 rows."""
     start = (VECTOR_HEADER.size + 4 * len(numbers) + 63) // 64 * 64
@@ -120,16 +127,20 @@ _Rows = list[tuple[Sequence[int], Sequence[float]]]
 def _nearest_approximate(
     file: VectorFile, queries: npt.NDArray[np.float32], k: int, removed: bytearray | None
 ) -> _Rows:
+    """Where so many of the nearest are removed that too few are left, exact after all."""
     assert file.approximate is not None
     scores, places = file.approximate.search(queries, 2 * k if removed else k)
     out: _Rows = []
-    for row, where in zip(scores.tolist(), places.tolist(), strict=True):
+    for i, (row, where) in enumerate(zip(scores.tolist(), places.tolist(), strict=True)):
         kept = [
             (place, score)
             for place, score in zip(where, row, strict=True)
             if place >= 0 and not (removed and removed[place >> 3] >> (place & 7) & 1)
         ][:k]
-        out.append(([place for place, _ in kept], [score for _, score in kept]))
+        if len(kept) < k:
+            out += nearest_blocks(file, queries[i : i + 1], k, removed)
+        else:
+            out.append(([place for place, _ in kept], [score for _, score in kept]))
     return out
 
 

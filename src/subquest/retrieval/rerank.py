@@ -185,3 +185,24 @@ class CrossEncoder:
             scores += map(float, self._model.predict(pairs, show_progress_bar=False))
         middle = sum(scores) / len(scores) if scores else UNKNOWN
         return scores + [middle] * (len(hits) - len(scores))
+
+
+class Similarity:
+    """Passages by the cosine of their vectors to the query's; a passage is embedded once and remembered."""
+
+    def __init__(self, embedder: Any) -> None:
+        """`embedder` makes unit vectors of a list of texts (`metrics.embed.MiniLM`)."""
+        self._embedder = embedder
+        self._known: dict[str, Any] = {}
+
+    async def rerank(self, query: str, hits: Sequence[Hit]) -> list[Hit]:
+        if not hits:
+            return []
+        return in_order(hits, await asyncio.to_thread(self._scores, query, hits))
+
+    def _scores(self, query: str, hits: Sequence[Hit]) -> list[float]:
+        texts = [f"{hit.document.title}\n{hit.document.text}" for hit in hits]
+        new = list(dict.fromkeys(text for text in texts if text not in self._known))
+        vectors = self._embedder([query, *new])
+        self._known |= dict(zip(new, vectors[1:], strict=True))
+        return [float(self._known[text] @ vectors[0]) for text in texts]

@@ -10,6 +10,7 @@ from typing import Any
 
 from ..errors import DataError
 from . import kernel, store
+from .dense import document_numbers
 from .segment import PythonSegment, intact
 
 
@@ -30,6 +31,7 @@ class Info:
     """Documents of a write that is under way or was killed; the next write takes them in."""
     analysis: dict[str, Any]
     bm25: dict[str, Any]
+    fusion: dict[str, Any]
     encoder: dict[str, Any] | None
     bytes_store: int
     bytes_lexical: int
@@ -57,10 +59,11 @@ def info(folder: Path) -> Info:
             unpublished=count("SELECT count(*) FROM documents WHERE number > ?", published),
             analysis=store.get(db, "analysis", {}),
             bm25=store.get(db, "bm25", {}),
+            fusion=store.get(db, "fusion", {}),
             encoder=store.get(db, "encoder", None),
             bytes_store=sum(path.stat().st_size for path in folder.glob(f"{store.STORE}*")),
             bytes_lexical=sum(path.stat().st_size for path in folder.glob("*.lex")),
-            bytes_dense=sum(path.stat().st_size for path in folder.glob("*.vec")),
+            bytes_dense=sum(path.stat().st_size for kind in ("*.vec", "*.ann") for path in folder.glob(kind)),
             search=kernel.status(),
         )
 
@@ -89,6 +92,7 @@ def _check_segments(folder: Path, db: sqlite3.Connection) -> list[str]:
                 problems.append(f"segment {name}: the checksum does not fit; its bytes were changed")
                 continue
             if kind != "lexical":
+                problems += _check_vectors(folder / name, db, (first, last), removed)
                 continue
             segment = PythonSegment(folder / name)
         except (DataError, FileNotFoundError) as error:
@@ -113,4 +117,17 @@ def _check_segments(folder: Path, db: sqlite3.Connection) -> list[str]:
     ).fetchall()
     if twice:
         problems.append(f"ids that stand twice: {', '.join(repr(identifier) for (identifier,) in twice)}")
+    return problems
+
+
+def _check_vectors(path: Path, db: sqlite3.Connection, span: tuple[int, int], removed: set[int]) -> list[str]:
+    """A vector file holds the vectors that the store has for its span, and its companion is as it was written."""
+    problems = []
+    stored = {number for (number,) in db.execute("SELECT number FROM vectors WHERE number BETWEEN ? AND ?", span)}
+    held = set(document_numbers(path)) - removed
+    if stored != held:
+        problems.append(f"vectors {path.name}: {len(stored ^ held)} vectors are not those of the store")
+    companion = path.with_suffix(".ann")
+    if companion.exists() and not intact(companion):
+        problems.append(f"vectors {companion.name}: the checksum does not fit; its bytes were changed")
     return problems
