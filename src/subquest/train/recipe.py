@@ -205,12 +205,12 @@ def load_recipe(path: str | Path, overrides: Mapping[str, Any] | None = None) ->
     _refuse_unknown(Recipe, table, str(path))
     try:
         recipe = from_dict(Recipe, table)
-        return replace(recipe, data=_expanded(recipe.data), dev=_expanded(recipe.dev))
+        return replace(recipe, data=expanded(recipe.data), dev=expanded(recipe.dev))
     except DataError as error:
         raise ConfigError(f"{path}: {error}") from None
 
 
-def _expanded(parts: tuple[DataPart, ...]) -> tuple[DataPart, ...]:
+def expanded(parts: tuple[DataPart, ...]) -> tuple[DataPart, ...]:
     """Sources with a range of seeds as one source a seed."""
     out: list[DataPart] = []
     for part in parts:

@@ -29,11 +29,12 @@ def named_engine(
     if adapter is not None:
         file = default_adapter() if adapter == "default" else Path(adapter).expanduser()
         if file is not None:
-            engine.refresh(adapter=_adapter(file, path))
+            engine.refresh(adapter=read_adapter(file, path))
     return engine
 
 
-def _adapter(file: Path, base: Path) -> Adapter:
+def read_adapter(file: Path, base: Path) -> Adapter:
+    """A LoRA as PEFT's folder or as a GGUF file, for the model in `base`."""
     if file.is_dir():
         return load_adapter(file)
     if not file.exists():

@@ -1,0 +1,253 @@
+"""The recipes of the claims: sources, arms, trainings and claims, read from a folder of TOML files.
+
+    [[source]]     name = "world", questions = "world:seeds=2001-2010,..."      as in training recipes
+    [[arm]]        name = "coda", system = "coda", adapters = ["none", "sft"]   gives the arms coda@none and coda@sft
+                   grid = { k = [5, 10] }                                       gives coda,k=5@sft and coda,k=10@sft
+    [[training]]   name = "peco", recipe = "rl.toml", set = { reward = "coda" } its adapter is called peco
+    [[claim]]      id, paper, place, says, and rows that name an arm and the paper's own numbers
+
+Files may hold any of them; everything is checked against everything else once all are read.
+"""
+
+from __future__ import annotations
+
+import itertools
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from fnmatch import fnmatch
+from pathlib import Path
+from typing import Any
+
+from ..codec import from_dict
+from ..errors import ConfigError, DataError, UsageError
+
+PAPERS = ("CoDA", "DECOR", "APEX-Searcher", "HiRA")
+"""In this order on the page; others follow."""
+ORACLE = "oracle"
+BASES = ("none", "sft", ORACLE)
+"""Adapters that no training of the book makes: the model as it is, the start of all trainings, and no model at all but
+a scripted stand-in for a strong one, which shows the mechanism alone."""
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Questions of one kind and the passages they are asked of."""
+
+    name: str
+    questions: str
+    corpus: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Arm:
+    """One way of answering all questions."""
+
+    id: str
+    system: str
+    adapters: Mapping[str, str]
+    """Adapter by role; `""` for all others."""
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    preset: str = ""
+    sources: tuple[str, ...] = ()
+    """All where empty."""
+    search: str = ""
+    """`rerank`: MiniLM puts the first twenty passages of a search in order."""
+    plans: bool = False
+    """Score the planner's plans against the gold ones (needs the MiniLM weights)."""
+
+    @property
+    def oracle(self) -> bool:
+        return ORACLE in self.adapters.values()
+
+    @property
+    def needs_minilm(self) -> bool:
+        return self.plans or self.search == "rerank"
+
+
+@dataclass(frozen=True, slots=True)
+class Training:
+    """One run of reinforcement learning."""
+
+    id: str
+    recipe: Path
+    set: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    name: str
+    arm: str
+    paper: Mapping[str, float] = field(default_factory=dict)
+    """The paper's number by source, or by metric where a claim has several, as `hotpotqa` or `hotpotqa.f1`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """Figures of a training over its steps."""
+
+    training: str
+    figures: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    id: str
+    paper: str
+    place: str
+    """Table or figure."""
+    says: str
+    """What the paper claims."""
+    setting: str = ""
+    """What the paper's numbers were measured with."""
+    note: str = ""
+    """What has to be known about our rows."""
+    finding: str = ""
+    """What we found, in words."""
+    metrics: tuple[str, ...] = ("em",)
+    hops: int = 0
+    """Only questions of at least so many hops."""
+    by_hops: bool = False
+    """Columns are hops on the first source."""
+    sources: tuple[str, ...] = ()
+    costs: tuple[str, ...] = ()
+    """Means over the first source's episodes, printed behind the metrics: tokens, peak contexts, idle executors."""
+    row: tuple[Row, ...] = ()
+    expect: tuple[tuple[str, str], ...] = ()
+    """Pairs of rows; the claim says that the first does better than the second."""
+    curve: tuple[Curve, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Book:
+    sources: Mapping[str, Source]
+    arms: Mapping[str, Arm]
+    trainings: Mapping[str, Training]
+    claims: tuple[Claim, ...]
+    results: Path
+
+    def sources_of(self, arm: Arm) -> tuple[str, ...]:
+        return arm.sources or tuple(self.sources)
+
+    def chosen(self, patterns: Iterable[str]) -> list[Arm]:
+        """Arms by patterns over their names, or by claims; all without patterns, those of the first claims first."""
+        wanted = list(patterns)
+        order = dict.fromkeys([r.arm for c in self.claims for r in c.row] + list(self.arms))
+        if not wanted:
+            return [self.arms[name] for name in order]
+        claimed = {r.arm for c in self.claims if any(fnmatch(c.id, p) for p in wanted) for r in c.row}
+        found = [n for n in order if n in claimed or any(fnmatch(n, p) for p in wanted)]
+        if not found:
+            raise UsageError(f"no arm or claim is called {', '.join(wanted)}; `subquest study claims` lists them")
+        return [self.arms[name] for name in found]
+
+    def using(self, patterns: Iterable[str]) -> list[Arm]:
+        """Arms that the chosen trainings' adapters play in."""
+        made = {t.id for t in self.trained(patterns)}
+        return [arm for arm in self.chosen(()) if made & set(arm.adapters.values())]
+
+    def trained(self, patterns: Iterable[str]) -> list[Training]:
+        wanted = list(patterns) or ["*"]
+        found = [t for t in self.trainings.values() if any(fnmatch(t.id, p) for p in wanted)]
+        if not found:
+            raise UsageError(f"no training is called {', '.join(wanted)}; there are {', '.join(self.trainings)}")
+        return found
+
+
+def default_folder() -> Path:
+    """The recipes of the claims, in the checkout."""
+    return Path(__file__).resolve().parents[3] / "recipes" / "claims"
+
+
+def read_book(folder: Path) -> Book:
+    """All files of a folder, checked; raises ConfigError that names the file and what is wrong in it."""
+    files = [f for f in sorted(folder.glob("*.toml")) if not f.name.startswith("rl")]
+    if not files:
+        raise UsageError(f"{folder} holds no recipes of claims; run this in the project's checkout, or name the folder")
+    sources: dict[str, Source] = {}
+    arms: dict[str, Arm] = {}
+    trainings: dict[str, Training] = {}
+    claims: list[Claim] = []
+    for file in files:
+        try:
+            table = tomllib.loads(file.read_text(encoding="utf-8"))
+            shared = table.pop("shared", {})
+            sources |= {s.name: s for s in (from_dict(Source, row) for row in table.pop("source", ()))}
+            arms |= {a.id: a for row in table.pop("arm", ()) for a in _arms(row)}
+            trainings |= {t.id: t for row in table.pop("training", ()) for t in _trainings(row, folder)}
+            claims += [_claim({**shared, **row}) for row in table.pop("claim", ())]
+        except (tomllib.TOMLDecodeError, DataError, KeyError, TypeError) as error:
+            raise ConfigError(f"{file}: {error}") from None
+        if table:
+            raise ConfigError(
+                f"{file}: unknown key {next(iter(table))!r}; there are shared, source, arm, training, claim"
+            )
+    claims.sort(key=lambda c: PAPERS.index(c.paper) if c.paper in PAPERS else len(PAPERS))
+    book = Book(sources, arms, trainings, tuple(claims), folder / "results")
+    _check(book)
+    return book
+
+
+def _grid(row: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Every choice of the values of `grid`."""
+    grid = row.get("grid", {})
+    return [dict(zip(grid, values, strict=True)) for values in itertools.product(*grid.values())]
+
+
+def _named(name: str, chosen: Mapping[str, Any]) -> str:
+    return ",".join([name, *(f"{key.rpartition('.')[2]}={value}" for key, value in chosen.items())])
+
+
+def _arms(row: Mapping[str, Any]) -> list[Arm]:
+    """The arms of one entry: a choice of its grid and one of its adapters each."""
+    out = []
+    for chosen in _grid(row):
+        settings = {**row.get("settings", {}), **chosen}
+        given = {key: row[key] for key in ("system", "preset", "search", "plans") if key in row}
+        given |= {"settings": settings, "sources": tuple(row.get("sources", ()))}
+        name = _named(row["name"], chosen)
+        if "roles" in row:
+            out.append(Arm(id=name, adapters=dict(row["roles"]), **given))
+        out += [Arm(id=f"{name}@{a}", adapters={"": a}, **given) for a in row.get("adapters", ())]
+    unknown = set(row) - {"name", "grid", "roles", "adapters", "settings", "sources", "system", "preset", "search"}
+    if unknown := unknown - {"plans"}:
+        raise DataError(f"the arm {row['name']!r} has an unknown key {sorted(unknown)[0]!r}")
+    return out
+
+
+def _trainings(row: Mapping[str, Any], folder: Path) -> list[Training]:
+    return [
+        Training(_named(row["name"], chosen), folder / row["recipe"], {**row.get("set", {}), **chosen})
+        for chosen in _grid(row)
+    ]
+
+
+def _claim(row: Mapping[str, Any]) -> Claim:
+    """Rows with a `grid` stand for one row a value, `{}` in name and arm replaced by it."""
+    lines = []
+    for line in row.get("row", ()):
+        values = line.get("each", [""])
+        rest = {key: value for key, value in line.items() if key != "each"}
+        lines += [{**rest, "name": line["name"].format(v), "arm": line["arm"].format(v)} for v in values]
+    return from_dict(Claim, {**row, "row": lines})
+
+
+def _check(book: Book) -> None:
+    for arm in book.arms.values():
+        for name in arm.adapters.values():
+            if name not in (*BASES, *book.trainings):
+                raise ConfigError(f"arm {arm.id!r}: no training makes the adapter {name!r}")
+        for source in arm.sources:
+            if source not in book.sources:
+                raise ConfigError(f"arm {arm.id!r}: there is no source {source!r}")
+    for claim in book.claims:
+        names = [row.name for row in claim.row]
+        for row in claim.row:
+            if row.arm not in book.arms:
+                raise ConfigError(f"claim {claim.id!r}: there is no arm {row.arm!r}")
+        for name in (n for pair in claim.expect for n in pair):
+            if name not in names:
+                raise ConfigError(f"claim {claim.id!r}: there is no row {name!r}")
+        for curve in claim.curve:
+            if curve.training not in book.trainings:
+                raise ConfigError(f"claim {claim.id!r}: there is no training {curve.training!r}")

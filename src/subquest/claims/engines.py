@@ -1,0 +1,101 @@
+"""A worker's models."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ..record import Question
+from .book import Arm
+
+
+class Setup(NamedTuple):
+    """What a worker needs to know."""
+
+    model: str
+    adapters: Mapping[str, str]
+    """Name to place, for those that are at hand."""
+    cache: Path
+    concurrency: int
+    share: float
+    """Part of the GPU's memory that a worker's contexts may take."""
+    until: float
+    """Unix time at which to stop."""
+    device: str = ""
+
+
+class Engines:
+    """A worker's models: one engine for each adapter that is needed at the same time, adapters put in when asked."""
+
+    def __init__(self, setup: Setup) -> None:
+        self._setup = setup
+        self._source: Any = None
+        self._engines: list[Any] = []
+        self._holds: list[str] = []
+        self._embedder: Any = None
+
+    def of(self, arm: Arm, questions: Sequence[Question]) -> dict[str, Any]:
+        """Engines by role. Not while questions of other weights are under way."""
+        if arm.oracle:
+            from ..engine.scripted import ScriptedEngine
+            from .oracle import HiraOracle
+
+            return {"": ScriptedEngine(HiraOracle(questions))}
+        wanted = list(dict.fromkeys(arm.adapters.values()))
+        places: dict[str, int] = {}
+        for name in wanted:
+            if name in self._holds:
+                places[name] = self._holds.index(name)
+        for name in wanted:
+            if name not in places:
+                free = [n for n in range(len(self._engines)) if n not in places.values()]
+                places[name] = self._put(name, free[0] if free else None)
+        return {role: self._engines[places[name]] for role, name in arm.adapters.items()}
+
+    def _put(self, name: str, at: int | None) -> int:
+        import torch
+
+        from ..engine.torch.engine import TorchEngine
+        from ..engine.torch.named import read_adapter
+        from ..models import embedded_model
+        from ..train.setup import load_source
+
+        setup = self._setup
+        if self._source is None:
+            self._source = load_source(setup.model, [])
+        if at is None:
+            device = setup.device or ("cuda" if torch.cuda.is_available() else "cpu")
+            room = None
+            if device == "cuda":
+                a = self._source.architecture
+                room = int(setup.share * torch.cuda.mem_get_info()[1] / (2 * a.cache_values()))
+            self._engines.append(TorchEngine(self._source, device=device, cache_tokens=room))
+            self._holds.append("none")
+            at = len(self._engines) - 1
+        if name == "none":
+            self._engines[at].refresh(state=self._source.state)
+        else:
+            base = embedded_model() if setup.model == "smollm2" else Path(setup.model)
+            self._engines[at].refresh(adapter=read_adapter(Path(setup.adapters[name]), base))
+        self._holds[at] = name
+        return at
+
+    @property
+    def embedder(self) -> Any:
+        if self._embedder is None:
+            import torch
+
+            from ..metrics.embed import MiniLM
+
+            self._embedder = MiniLM(device="cuda" if torch.cuda.is_available() else "cpu")
+        return self._embedder
+
+    def reranked(self, search: Any) -> Any:
+        from ..retrieval.rerank import Reranked, Similarity
+
+        return Reranked(search, Similarity(self.embedder))
+
+    async def close(self) -> None:
+        for engine in self._engines:
+            await engine.close()

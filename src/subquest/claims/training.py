@@ -1,0 +1,125 @@
+"""Training the arms: short runs of reinforcement learning side by side on one GPU, each from the same adapter.
+
+Every training is `subquest train` in a process of its own. What is kept of it is its last adapter, whatever its dev
+score (a choice by score would hide a reward that spoils the policy), and its curves.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ..errors import DataError
+from .book import Training
+from .results import Results
+
+FIGURES = (
+    "reward", "reward_std", "em", "f1", "tasks", "idle_executors", "format_errors", "forced", "cut_turns", "searches",
+    "written_planner", "length_planner", "completion_tokens", "drawn", "entropy", "kl", "seconds",
+)  # fmt: skip
+"""Curves that are kept, beside the terms of rewards and what the dev questions got."""
+
+
+def train_all(
+    trainings: Sequence[Training],
+    runs: Path,
+    results: Results,
+    *,
+    changes: Mapping[str, Any],
+    minutes: float | None,
+    workers: int,
+    device: str = "",
+    say: Callable[[str], None] = lambda text: None,
+) -> list[str]:
+    """Run them, `workers` at a time; returns those that did not reach their last step."""
+    waiting = list(trainings)
+    running: dict[str, tuple[Training, subprocess.Popen[bytes]]] = {}
+    until = None if minutes is None else time.monotonic() + 60 * minutes
+    short: list[str] = []
+    while waiting or running:
+        while waiting and len(running) < workers:
+            training = waiting.pop(0)
+            left = None if until is None else max((until - time.monotonic()) / 60, 0.1)
+            running[training.id] = (training, _started(training, runs, changes, left, device))
+            say(f"{training.id}: training")
+        time.sleep(0.5)
+        for name, (training, process) in list(running.items()):
+            if process.poll() is None:
+                continue
+            del running[name]
+            step, wanted = finish(training, runs, results)
+            say(f"{name}: step {step} of {wanted}, exit status {process.returncode}")
+            if step < wanted:
+                short.append(name)
+    return short
+
+
+def folder_of(training: str, runs: Path) -> Path:
+    return runs / training.replace("=", "-").replace(",", "-")
+
+
+def adapter_of(training: str, runs: Path) -> Path:
+    """Where a training leaves its adapter."""
+    return folder_of(training, runs) / "adapter"
+
+
+def _started(
+    training: Training, runs: Path, changes: Mapping[str, Any], minutes: float | None, device: str
+) -> subprocess.Popen[bytes]:
+    out = folder_of(training.id, runs)
+    out.mkdir(parents=True, exist_ok=True)
+    command = [sys.executable, "-m", "subquest", "train", str(training.recipe), "--out", str(out)]
+    for key, value in {**training.set, **changes}.items():
+        command += ["--set", f"{key}={_toml(value)}"]
+    command += [] if minutes is None else ["--minutes", f"{minutes:.2f}"]
+    command += ["--device", device] if device else []
+    with (out / "log").open("ab") as log:
+        return subprocess.Popen(command, stdout=log, stderr=log)
+
+
+def _toml(value: Any) -> str:
+    """A value as TOML writes it; JSON does for texts, numbers, switches and lists of them."""
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{key} = {_toml(v)}" for key, v in value.items()) + "}"
+    return json.dumps(value)
+
+
+def finish(training: Training, runs: Path, results: Results) -> tuple[int, int]:
+    """Keep the adapter of the last checkpoint and the curves; returns the step reached and the last one."""
+    from ..runs import RunStore
+
+    folder = folder_of(training.id, runs)
+    steps = sorted((folder / "checkpoints").glob("step-*"))
+    if not steps:
+        raise DataError(f"the training {training.id} has no checkpoint; its log is {folder / 'log'}")
+    recipe = json.loads((folder / "recipe.json").read_text(encoding="utf-8"))
+    export_adapter(steps[-1], adapter_of(training.id, runs), recipe["model"])
+    curves: dict[str, list[tuple[int, float]]] = {}
+    with RunStore.open(folder / "run.sqlite") as store:
+        for step, name, value in store.metrics():
+            if name in FIGURES or name.startswith(("reward/", "dev_")):
+                curves.setdefault(name, []).append((step, round(value, 5)))
+    results.keep_curve(training.id, curves)
+    return int(steps[-1].name.removeprefix("step-")), int(recipe["optimiser"]["steps"])
+
+
+def export_adapter(checkpoint: Path, out: Path, model: Mapping[str, Any]) -> None:
+    """The trained weights of a checkpoint as an adapter in PEFT's format, in bfloat16."""
+    import torch
+    from safetensors.torch import load_file, save_file
+
+    state = {}
+    for shard in sorted(checkpoint.glob("shard-*.safetensors")):
+        for name, tensor in load_file(shard).items():
+            if name.startswith("weight/"):
+                state[f"base_model.model.{name.removeprefix('weight/')}.weight"] = tensor.to(torch.bfloat16)
+    out.mkdir(parents=True, exist_ok=True)
+    save_file(state, out / "adapter_model.safetensors")
+    config = {"peft_type": "LORA", "task_type": "CAUSAL_LM", "base_model_name_or_path": model["path"], "bias": "none"}
+    config |= {"r": model["rank"], "lora_alpha": model["alpha"], "target_modules": model["targets"]}
+    (out / "adapter_config.json").write_text(json.dumps(config, indent=2), encoding="utf-8")
