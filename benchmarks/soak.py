@@ -63,13 +63,14 @@ def main(argv: list[str]) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         build(folder)
-        process = subprocess.Popen(
-            [sys.executable, "-c", SERVER, str(folder)], cwd=folder, stderr=subprocess.PIPE, text=True
-        )
-        assert process.stderr is not None
+        log = folder / "server.log"
+        with log.open("w") as said:
+            process = subprocess.Popen([sys.executable, "-c", SERVER, str(folder)], cwd=folder, stderr=said)
         try:
-            url = re.search(r"http://\S+", process.stderr.readline())[0]  # type: ignore[index]
-            done, memory = asyncio.run(work(url, process.pid, 60 * args.minutes, args.clients))
+            done, memory = asyncio.run(work(address(log), process.pid, 60 * args.minutes, args.clients))
+        except BaseException:
+            print(log.read_text()[-4000:], file=sys.stderr)
+            raise
         finally:
             process.send_signal(signal.SIGTERM)
             status = process.wait(60)
@@ -78,6 +79,15 @@ def main(argv: list[str]) -> dict[str, Any]:
     if status != 0 or not figures["flat"]:
         raise RuntimeError(f"the server did not stay as it was: {figures}")
     return {"name": "soak", "figures": figures, "ratios": {"memory at the end / at the beginning": figures["growth"]}}
+
+
+def address(log: Path) -> str:
+    """Where the server is, as soon as it says so."""
+    for _ in range(600):
+        if found := re.search(r"http://\S+", log.read_text()):
+            return found[0]
+        time.sleep(0.1)
+    raise RuntimeError(f"the server did not start: {log.read_text()}")
 
 
 def build(folder: Path) -> None:
@@ -129,7 +139,8 @@ async def cancel(client: Any, generator: random.Random) -> None:
 
 async def retrieve(client: Any, generator: random.Random) -> None:
     queries = [f"passage word {generator.randrange(100)}" for _ in range(8)]
-    (await client.post("/retrieve", json={"queries": queries, "topk": 3})).raise_for_status()
+    body = {"queries": queries, "topk": 3, "return_scores": generator.random() < 0.5}
+    (await client.post("/retrieve", json=body)).raise_for_status()
 
 
 async def chat(client: Any, generator: random.Random) -> None:
@@ -159,11 +170,10 @@ ACTIONS: dict[str, tuple[int, Any]] = {
 
 
 def resident(pid: int) -> float:
-    """Megabytes that belong to a process alone; mapped index files do not count."""
-    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
-        if line.startswith("RssAnon:"):
-            return int(line.split()[1]) / 1024
-    raise RuntimeError(f"process {pid} does not say how large it is")
+    """Megabytes that belong to a process and its search workers alone; mapped index files do not count."""
+    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    said = "".join(Path(f"/proc/{each}/status").read_text() for each in (pid, *children))
+    return sum(int(size) for size in re.findall(r"RssAnon:\s+(\d+)", said)) / 1024
 
 
 def judged(memory: list[tuple[float, float]]) -> dict[str, Any]:

@@ -11,7 +11,6 @@ import logging
 import socket
 from collections.abc import AsyncIterator
 from contextlib import ExitStack, asynccontextmanager
-from typing import cast
 
 import uvicorn
 from starlette.applications import Starlette
@@ -21,14 +20,12 @@ from starlette.requests import Request
 from starlette.responses import FileResponse, Response
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
-from starlette.types import ASGIApp
-from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 from ..errors import OutsideError, UsageError
 from ..runs import RunStore
 from .agents import Agents
 from .bodies import Problem, as_problem, problem_reply
-from .fast import Fast
+from .fast import Door
 from .guard import Guard
 from .jobs import Board
 from .journal import Journal
@@ -94,8 +91,8 @@ class Server(uvicorn.Server):
         self._board, self._grace = state.board, state.settings.grace
         super().__init__(
             uvicorn.Config(
-                Fast(app, cast(ASGIApp, ProxyHeadersMiddleware(app))),  # type: ignore[arg-type]
-                proxy_headers=False,
+                app,
+                http=Door(app).connection,  # type: ignore[arg-type]
                 host=state.settings.host,
                 port=state.settings.port,
                 log_level="warning" if quiet else "info",

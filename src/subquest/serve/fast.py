@@ -1,67 +1,185 @@
 """`POST /retrieve` by the shortest way: training asks it thousands of times a second.
 
-The same checks and the same reply as by the routes, without a framework's request and response objects in between.
-Everything else goes to the app.
+A request that is plainly good (the usual header, the token where one is needed, queries that want scores) is answered
+where its bytes arrive: no task, no request and response objects, no framework. Whatever is not plainly good goes to the
+app, which has the same rules and knows how to refuse. Heads are read by uvicorn's own parser, each the first time it
+comes.
 """
 
 from __future__ import annotations
 
+import asyncio
+import functools
+import logging
 import time
+from collections.abc import Callable
+from typing import Any
 
 from starlette.applications import Starlette
-from starlette.types import ASGIApp, Receive, Scope, Send
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
+from ..errors import SubquestError
 from .bodies import Problem, as_problem, parsed, problem_reply
 from .guard import Guard
-from .searching import retrieved
+from .searching import result, scored_search
 from .state import State
 
 PATH = "/retrieve"
-_HEADERS = [(b"content-type", b"application/json"), (b"x-content-type-options", b"nosniff")]
+_LINE = b"POST %b HTTP/1.1\r\n" % PATH.encode()
+_UNUSUAL = frozenset({b"transfer-encoding", b"expect", b"upgrade", b"content-encoding"})
+_HEADS = 4096
+"""Heads remembered at most."""
+log = logging.getLogger("subquest.serve")
 
 
-class Fast:
-    """The app as the server calls it."""
+class Door:
+    """What all connections of a server share on the short way."""
 
-    def __init__(self, app: Starlette, otherwise: ASGIApp) -> None:
-        """`otherwise` takes all requests but those for the short way."""
-        self._app = otherwise
-        self._state: State = app.state.subquest
-        self._guard = Guard(app, self._state.settings)
-        self._metrics = self._state.metrics
+    def __init__(self, app: Starlette) -> None:
+        self.state: State = app.state.subquest
+        self.guard = Guard(app, self.state.settings)
+        self.heads: dict[bytes, int] = {}
+        """Heads of requests (all up to the body) that were found plain, with the size of the body they announce. A
+        client sends the same head again and again: what was read once need not be read another time."""
+        self.seconds = self.state.metrics.counter("subquest_request_seconds_total", route=PATH)
+        self._counters: dict[int, Callable[[float], None]] = {}
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope.get("path") != PATH or scope["type"] != "http" or scope["method"] != "POST":
-            await self._app(scope, receive, send)
-            return
-        begun, status = time.monotonic(), 200
+    def connection(self, **given: Any) -> Connection:
+        """A new connection, as uvicorn asks for it."""
+        return Connection(self, **given)
+
+    def remember(self, head: bytes, size: int) -> None:
+        if len(self.heads) >= _HEADS:
+            self.heads.clear()
+        self.heads[head] = size
+
+    def count(self, status: int, seconds: float) -> None:
+        counter = self._counters.get(status)
+        if counter is None:
+            counter = self.state.metrics.counter(
+                "subquest_requests_total", route=PATH, method="POST", status=str(status)
+            )
+            self._counters[status] = counter
+        counter(1.0)
+        self.seconds(seconds)
+
+
+class Direct:
+    """A request on the short way; takes the place of uvicorn's own record of a connection's request."""
+
+    __slots__ = ("begun", "disconnected", "keep_alive", "response_complete")
+    message_event = asyncio.Event()
+    """Uvicorn sets it when a client goes; nobody waits for it here."""
+
+    def __init__(self) -> None:
+        self.begun = time.monotonic()
+        self.keep_alive = True
+        self.disconnected = self.response_complete = False
+
+
+class Connection(HttpToolsProtocol):
+    """A connection that knows the short way."""
+
+    def __init__(self, door: Door, **given: Any) -> None:
+        super().__init__(**given)
+        self._door = door
+        self._held = b""
+        """The beginning of a request whose head is known, until its body is here."""
+        self._head = b""
+        """What a request began with, while its head is being read."""
+        self._between = True
+        """The parser is between two requests."""
+
+    def data_received(self, data: bytes) -> None:
+        if self._between and (self.cycle is None or self.cycle.response_complete):
+            if self._held:
+                data, self._held = self._held + data, b""
+            end = data.find(b"\r\n\r\n") + 4
+            size = self._door.heads.get(data[:end])
+            if size is not None and not self.flow.write_paused:
+                self._unset_keepalive_if_required()
+                missing = end + size - len(data)
+                if missing > 0:
+                    self._held = data
+                    return
+                if missing == 0 and self._search(data[end:]):
+                    return
+            self._head = data[:end] if data.startswith(_LINE) else b""
+        super().data_received(data)
+
+    def on_message_begin(self) -> None:
+        self._between = False
+        super().on_message_begin()
+
+    def on_headers_complete(self) -> None:
+        if self._head and self._is_plain():
+            self._door.remember(self._head, int(dict(self.headers)[b"content-length"]))
+        self._head = b""
+        super().on_headers_complete()
+
+    def on_message_complete(self) -> None:
+        self._between = True
+        super().on_message_complete()
+
+    def _is_plain(self) -> bool:
+        """Whether the app would let such a request in, and its head can be read in one way only."""
+        lines = dict(self.headers)
+        size = lines.get(b"content-length", b"")
+        return (
+            self.parser.should_keep_alive()
+            and _read(self._head) == self.headers
+            and len(lines) == len(self.headers)
+            and _UNUSUAL.isdisjoint(lines)
+            and size.isdigit()
+            and int(size) <= self._door.state.settings.max_body
+            and self._door.guard.knows(lines)
+        )
+
+    def _search(self, body: bytes) -> bool:
+        """Begin to answer; False where the app has to."""
         try:
-            self._guard.check(scope)
-            body = await retrieved(self._state, parsed(await self._read(receive)))
-            headers = [(b"content-length", str(len(body)).encode()), *_HEADERS]
-            await send({"type": "http.response.start", "status": 200, "headers": headers})
-            await send({"type": "http.response.body", "body": body})
-        except ConnectionResetError:
-            status = 499
-        except Exception as error:
-            problem = as_problem(error)
-            status = problem.status
-            if status == 500:
-                raise
-            await self._guard.refuse(problem_reply(problem), scope, receive, send)
-        finally:
-            self._metrics.add("subquest_requests_total", route=PATH, method="POST", status=str(status))
-            self._metrics.add("subquest_request_seconds_total", time.monotonic() - begun, route=PATH)
+            found = scored_search(self._door.state, parsed(body))
+        except (Problem, SubquestError):
+            return False
+        if found is None:
+            return False
+        direct = Direct()
+        self.cycle = direct  # type: ignore[assignment]
+        found.add_done_callback(functools.partial(self._answer, direct))
+        return True
 
-    async def _read(self, receive: Receive) -> bytes:
-        limit = self._state.settings.max_body
-        body: bytes = b""
-        while True:
-            message = await receive()
-            if message["type"] == "http.disconnect":
-                raise ConnectionResetError
-            body += message.get("body", b"")
-            if len(body) > limit:
-                raise Problem(413, f"the request has more than {limit:,} bytes")
-            if not message.get("more_body"):
-                return body
+    def _answer(self, direct: Direct, found: asyncio.Future[list[bytes]]) -> None:
+        status, lines, body = _reply(found)
+        if direct.disconnected or self.transport.is_closing():
+            status = 499
+        else:
+            lines += b"".join(b"%b: %b\r\n" % line for line in self.server_state.default_headers)
+            if not direct.keep_alive:
+                lines += b"connection: close\r\n"
+            self.transport.write(b"%b%bcontent-length: %d\r\n\r\n%b" % (STATUS_LINE[status], lines, len(body), body))
+            direct.response_complete = True
+            if not direct.keep_alive:
+                self.transport.close()
+            self.on_response_complete()
+        self._door.count(status, time.monotonic() - direct.begun)
+
+
+def _read(head: bytes) -> list[tuple[bytes, bytes]]:
+    """The header lines of a head, read without any leniency; where the parser read the same, no doubt is left."""
+    _, *lines = head.removesuffix(b"\r\n\r\n").split(b"\r\n")
+    pairs = (line.partition(b":") for line in lines)
+    return [(name.lower(), value.strip(b" \t")) for name, _, value in pairs] if b"\n" not in b"".join(lines) else []
+
+
+def _reply(found: asyncio.Future[list[bytes]]) -> tuple[int, bytes, bytes]:
+    """Status, header lines and body for a search that has ended."""
+    lines = b"content-type: application/json\r\nx-content-type-options: nosniff\r\n"
+    error = None if found.cancelled() else found.exception()
+    if error is None and not found.cancelled():
+        return 200, lines, result(found.result())
+    problem = (
+        as_problem(error) if isinstance(error, Exception) else Problem(503, "the server is stopping", code="stopping")
+    )
+    if problem.status == 500:
+        log.error("POST %s failed", PATH, exc_info=error)
+    return problem.status, lines, bytes(problem_reply(problem).body)

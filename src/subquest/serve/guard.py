@@ -9,6 +9,7 @@ from __future__ import annotations
 import hmac
 import time
 from collections import OrderedDict
+from collections.abc import Mapping
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
@@ -44,6 +45,8 @@ class Guard:
         self._hosts = settings.hosts
         self._token = settings.token.encode()
         self._rate = Rate(settings.asks_per_minute)
+        self._seen: bytes | None = None
+        """The last Host header that was let through."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -59,6 +62,17 @@ class Guard:
 
     async def refuse(self, reply: ASGIApp, scope: Scope, receive: Receive, send: Send) -> None:
         await reply(scope, receive, _guarded(send))
+
+    def knows(self, headers: Mapping[bytes, bytes]) -> bool:
+        """Whether `check` would let a request of a program through, told quickly; where it says no, `check` may not."""
+        host = headers.get(b"host", b"")
+        if host != self._seen:
+            if self._hosts and _name(host.decode("latin-1")) not in self._hosts:
+                return False
+            self._seen = host
+        if b"origin" in headers:
+            return False
+        return not self._token or hmac.compare_digest(headers.get(b"authorization", b""), b"Bearer " + self._token)
 
     def check(self, scope: Scope) -> None:
         """Raises Problem where a request may not come in."""

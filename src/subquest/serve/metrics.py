@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Callable
 from typing import NamedTuple
 
 from ..record import Episode
@@ -37,6 +38,15 @@ class Metrics:
 
     def add(self, name: str, amount: float = 1.0, **labels: str) -> None:
         self._values[name][tuple(sorted(labels.items()))] += amount
+
+    def counter(self, name: str, **labels: str) -> Callable[[float], None]:
+        """What adds to one counter, found once, for those who add thousands of times a second."""
+        values, key = self._values[name], tuple(sorted(labels.items()))
+
+        def add(amount: float) -> None:
+            values[key] += amount
+
+        return add
 
     def set(self, name: str, value: float, **labels: str) -> None:
         self._values[name][tuple(sorted(labels.items()))] = value

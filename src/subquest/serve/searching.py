@@ -8,7 +8,6 @@ import binascii
 from collections.abc import Sequence
 from typing import Any
 
-import orjson
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -32,24 +31,32 @@ MAX_FILES = 10_000
 
 
 async def retrieve(request: Request) -> Response:
-    state = state_of(request)
-    return Response(
-        await retrieved(state, await read_body(request, state.settings.max_body)), media_type="application/json"
-    )
-
-
-async def retrieved(state: State, body: Body) -> bytes:
     """Search-R1's form; `return_scores` decides between documents and documents with scores."""
+    state = state_of(request)
+    body = await read_body(request, state.settings.max_body)
+    scored = scored_search(state, body)
+    if scored is not None:
+        return Response(result(await scored), media_type="application/json")
+    found = await _search(state, body, body.texts("queries", MAX_QUERIES), body.integer("topk", 3, 1, MAX_K))
+    if body.flag("return_scores"):
+        return Response(result([rendered(hits) for hits in found]), media_type="application/json")
+    return Json({"result": [[contents(hit.document) for hit in hits] for hits in found]})
+
+
+def scored_search(state: State, body: Body) -> asyncio.Future[list[bytes]] | None:
+    """The search that a request in Search-R1's form asks for, where it wants scores from an index of this server."""
     queries, k = body.texts("queries", MAX_QUERIES), body.integer("topk", 3, 1, MAX_K)
     scored, name = body.flag("return_scores"), body.text("index", "")
     search = state.agents.indexes.get(name)
-    if scored and isinstance(search, Batched) and queries:
-        state.metrics.add("subquest_queries_total", len(queries), index=name)
-        return b'{"result":[%b]}' % b",".join(await search.searcher.search(queries, k))
-    found = await _search(state, body, queries, k)
-    if scored:
-        return orjson.dumps({"result": [orjson.Fragment(rendered(hits)) for hits in found]})
-    return orjson.dumps({"result": [[contents(hit.document) for hit in hits] for hits in found]})
+    if not scored or not queries or not isinstance(search, Batched):
+        return None
+    state.metrics.add("subquest_queries_total", len(queries), index=name)
+    return search.searcher.search(queries, k)
+
+
+def result(found: Sequence[bytes]) -> bytes:
+    """The reply in Search-R1's form; each part is the JSON text of one query's hits."""
+    return b'{"result":[%b]}' % b",".join(found)
 
 
 async def rerank(request: Request) -> Response:

@@ -69,6 +69,9 @@ class Searcher:
                 task.cancel()
                 with contextlib.suppress(asyncio.CancelledError):
                     await task
+        for one in self._waiting:
+            one.found.cancel()
+        self._waiting = []
         for worker in self._workers:
             await worker.close()
 
