@@ -11,6 +11,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
+from .quick import quick
+
 SCHEMA_VERSION = 1
 """Raised when the meaning of a kind or of one of its data fields changes."""
 
@@ -37,6 +39,7 @@ EventKind = Literal[
 EVENT_KINDS: tuple[str, ...] = get_args(EventKind)
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class Event:
     """One thing that happened."""
@@ -69,7 +72,8 @@ class EventLog:
         self._start = time.monotonic()
 
     def emit(self, kind: EventKind, trajectory: str = "", /, **data: Any) -> Event:
-        event = Event(len(self.events), kind, round(time.monotonic() - self._start, 6), trajectory, data)
+        micros = int(1e6 * (time.monotonic() - self._start))
+        event = Event(len(self.events), kind, micros / 1e6, trajectory, data)
         self.events.append(event)
         if self._listener is not None:
             self._listener(event)

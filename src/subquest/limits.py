@@ -36,6 +36,7 @@ class Limits:
 
 
 _NONE = Limits()
+_WORD = re.compile(r"\w+")
 
 
 class Budget:
@@ -50,6 +51,7 @@ class Budget:
         self.calls = 0
         self.cost = 0.0
         self._start = time.monotonic()
+        self._timed: bool = limits.seconds is not None or (parent is not None and parent._timed)
 
     def child(self, name: str, limits: Limits) -> Budget:
         return Budget(name, limits, self)
@@ -84,13 +86,15 @@ class Budget:
 
     def seconds_left(self) -> float | None:
         """Seconds until the nearest time limit here or above; None without one."""
+        if not self._timed:
+            return None
         left: list[float] = []
         node: Budget | None = self
         while node is not None:
             if node.limits.seconds is not None:
                 left.append(node.limits.seconds - (time.monotonic() - node._start))
             node = node.parent
-        return min(left, default=None)
+        return min(left)
 
 
 class Repeats:
@@ -101,6 +105,6 @@ class Repeats:
 
     def count(self, text: str) -> int:
         """How often this text has come up, this time included."""
-        key = " ".join(re.findall(r"\w+", text.casefold())) or text
+        key = " ".join(_WORD.findall(text.casefold())) or text
         self._counts[key] = self._counts.get(key, 0) + 1
         return self._counts[key]

@@ -19,6 +19,7 @@ from .codec import from_dict, to_dict
 from .errors import DataError
 from .events import Event
 from .places import place_of
+from .quick import quick
 
 SegmentKind = Literal["prompt", "agent", "env"]
 
@@ -73,6 +74,7 @@ class Question:
     meta: Mapping[str, Any] = field(default_factory=dict)
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class Usage:
     """What something cost. Adding two usages adds all counts and keeps the larger peak."""
@@ -114,6 +116,7 @@ class Usage:
         )
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class Segment:
     """A stretch of a context.
@@ -140,6 +143,7 @@ class Segment:
                 raise DataError(f"{len(self.logprobs)} log-probs beside {len(self.token_ids)} token ids")
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class Trajectory:
     """One role's context from its prompt to its last token."""

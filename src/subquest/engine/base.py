@@ -25,6 +25,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, Protocol, runtime_checkable
 
+from ..quick import quick
 from ..record import Segment, Usage
 
 Mode = Literal["chat", "completion"]
@@ -65,6 +66,7 @@ class ToolCall:
     """JSON, as the model wrote it."""
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class Generation:
     """One turn the model wrote."""

@@ -22,6 +22,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from ..quick import quick
+
 TAGS: tuple[str, ...] = (
     "think",
     "plan",
@@ -40,6 +42,7 @@ TAGS: tuple[str, ...] = (
 """XML-style tags that some system of ours acts by; HiRA's dialect is recognised by its form."""
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class Block:
     """A tag and what it holds."""
@@ -61,10 +64,13 @@ class Parsed:
     """Text outside all blocks, stripped."""
 
     def all(self, *tags: str) -> tuple[Block, ...]:
-        return tuple(b for b in self.blocks if b.tag in tags)
+        return tuple([b for b in self.blocks if b.tag in tags])
 
     def first(self, *tags: str) -> Block | None:
-        return next((b for b in self.blocks if b.tag in tags), None)
+        for block in self.blocks:
+            if block.tag in tags:
+                return block
+        return None
 
     def last(self, *tags: str) -> Block | None:
         return next((b for b in reversed(self.blocks) if b.tag in tags), None)
@@ -129,7 +135,8 @@ def _parse_tidy(text: str, tags: tuple[str, ...]) -> Parsed | None:
         start, end = match.span()
         outside.append(text[position:start])
         position = end
-        blocks.append(Block(match[1], match[2].strip(), start, end, True))
+        tag, content = match.groups()
+        blocks.append(Block(tag, content.strip(), start, end, True))
     if text.count("<") != 2 * len(blocks):
         return None
     outside.append(text[position:])

@@ -50,7 +50,7 @@ def _best(finding: Finding) -> Evidence | None:
     enough = 0.6 * size
     best: tuple[float, Document, _Sentence] | None = None
     for document in finding.documents:
-        from_title = about.intersection(_words(document.title))
+        from_title = about & _title(document.title)
         text = _analysed(document.text)
         stated = bool(wanted) and wanted in text.lines
         if not stated and text.longest + len(from_title) < enough:
@@ -85,6 +85,11 @@ class _Text(NamedTuple):
     longest: int
     """Distinct words of the sentence that has most."""
     sentences: tuple[_Sentence, ...]
+
+
+@functools.lru_cache(maxsize=4096)
+def _title(text: str) -> frozenset[str]:
+    return frozenset(_words(text))
 
 
 @functools.lru_cache(maxsize=4096)

@@ -10,7 +10,7 @@ shown documents at all, and what it is told is checked for long verbatim runs of
 from __future__ import annotations
 
 import asyncio
-import contextlib
+import functools
 import hashlib
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -32,7 +32,6 @@ from .barrier import RAW_RUN, Barrier, BarrierError
 SEARCH_ATTEMPTS = 3
 FORCED_SECONDS = 30.0
 """What a forced final turn may take where the time limit has run out."""
-_NO_TIMEOUT = contextlib.nullcontext()
 
 
 class LimitReached(Exception):
@@ -259,7 +258,7 @@ class Context:
         self.forced = False
         self.last_turn: Turn | None = None
         self._setup = setup
-        self._sampling = replace(setup.sampling, stop=stop)
+        self._sampling = _stopping(setup.sampling, stop)
         self._pending: list[str] = []
         self._began = run.events.seconds
         self._closed: Trajectory | None = None
@@ -343,11 +342,11 @@ class Context:
         seed = self.run.seed_for(self)
         sampling = self._sampling if seed == self._sampling.seed else replace(self._sampling, seed=seed)
         try:
-            async with _NO_TIMEOUT if seconds is None else asyncio.timeout(seconds):
-                if self._pending:
-                    text, self._pending = "\n".join(self._pending), []
-                    await self.session.append(text)
-                generation = await self.session.generate(sampling)
+            if seconds is None:
+                generation = await self._continued(sampling)
+            else:
+                async with asyncio.timeout(seconds):
+                    generation = await self._continued(sampling)
         except TimeoutError:
             raise LimitReached(f"{seconds:.3g} seconds left of the time limit") from None
         except ContextOverflow as error:
@@ -365,6 +364,17 @@ class Context:
         )
         return turn
 
+    async def _continued(self, sampling: Sampling) -> Generation:
+        if self._pending:
+            text, self._pending = "\n".join(self._pending), []
+            await self.session.append(text)
+        return await self.session.generate(sampling)
+
+
+@functools.lru_cache(maxsize=256)
+def _stopping(sampling: Sampling, stop: tuple[str, ...]) -> Sampling:
+    return replace(sampling, stop=stop)
+
 
 def render_documents(documents: Sequence[Document], tokens: int, engine: Engine) -> str:
     """Documents as Search-R1's checkpoints know them, one a line."""
@@ -376,6 +386,8 @@ def render_documents(documents: Sequence[Document], tokens: int, engine: Engine)
 
 def one_line(text: str) -> str:
     """The text without line breaks, so that no document can begin a line that looks like another document."""
+    if text.isprintable() and "  " not in text:  # of all white space, only single blanks
+        return text.strip()
     return " ".join(text.split())
 
 
