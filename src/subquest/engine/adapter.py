@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import DataError, MissingDependency, UsageError
+from .gguf_file import read_gguf_file
 from .tensors import read_safetensors, write_safetensors
 
 Array = np.ndarray[Any, Any]
@@ -90,12 +91,11 @@ def shape_of(base: Path) -> Shape:
             return Shape("llama" if kind == "mistral" else kind, heads, int(config.get("num_key_value_heads", heads)))
         except (OSError, KeyError, ValueError) as error:
             raise DataError(f"cannot read the model's shape from {base / 'config.json'}: {error}") from None
-    fields = open_gguf(base).fields
-    architecture = str(fields["general.architecture"].contents())
+    fields = read_gguf_file(base).fields
+    architecture = str(fields.get("general.architecture"))
     try:
-        heads = int(fields[f"{architecture}.attention.head_count"].contents())
-        kv_field = fields.get(f"{architecture}.attention.head_count_kv")
-        return Shape(architecture, heads, int(kv_field.contents()) if kv_field else heads)
+        heads = int(fields[f"{architecture}.attention.head_count"])
+        return Shape(architecture, heads, int(fields.get(f"{architecture}.attention.head_count_kv", heads)))
     except (KeyError, TypeError) as error:
         raise DataError(f"{base} does not say how many attention heads the model has: {error}") from None
 

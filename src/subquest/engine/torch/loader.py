@@ -11,8 +11,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ...errors import DataError, EngineRefused, MissingDependency
+from ...errors import DataError, EngineRefused
+from ..gguf_file import GgufFile, read_gguf_file
 from .architecture import Architecture
+from .dequantise import values
+from .gguf_tokenizer import tokenizer_of
 from .weights import Adapter
 
 
@@ -109,37 +112,33 @@ _TOP = {"token_embd.weight": "model.embed_tokens.weight", "output_norm.weight": 
 
 
 def _from_gguf(path: Path) -> Source:
-    from transformers import AutoTokenizer
-
-    config, state = read_gguf(path)
-    tokenizer = AutoTokenizer.from_pretrained(path.parent, gguf_file=path.name)
+    file = read_gguf_file(path)
+    config, state = _model_of(file)
+    tokenizer = tokenizer_of(file)
     return Source(path.stem, config, state, tokenizer, tuple(_as_ids(tokenizer.eos_token_id)))
 
 
 def read_gguf(path: Path) -> tuple[Any, dict[str, Tensor]]:
     """Configuration and parameters of a GGUF file, under the names that transformers gives them, in fp32."""
-    try:
-        import gguf
-    except ImportError:
-        raise MissingDependency("the package gguf", "train") from None
-    try:
-        reader = gguf.GGUFReader(path)
-    except (ValueError, OSError) as error:
-        raise DataError(f"{path} is not a readable GGUF file: {error}") from None
-    config = _gguf_config(reader, path)
+    return _model_of(read_gguf_file(path))
+
+
+def _model_of(file: GgufFile) -> tuple[Any, dict[str, Tensor]]:
+    config = _gguf_config(file)
     heads = {"attn_q": config.num_attention_heads, "attn_k": config.num_key_value_heads}
+    blocks = [re.fullmatch(r"blk\.(\d+)\.(\w+)\.(weight|bias)", place.name) for place in file.tensors]
+    for place, block in zip(file.tensors, blocks, strict=True):
+        if place.name not in _TOP and (block is None or block[2] not in _NAMES):
+            raise EngineRefused(f"{file.path} has a tensor {place.name} that no Llama, Qwen2 or Qwen3 model has")
     state: dict[str, Tensor] = {}
-    for entry in reader.tensors:
-        tensor = torch.tensor(gguf.dequantize(entry.data, entry.tensor_type))
-        block = re.fullmatch(r"blk\.(\d+)\.(\w+)\.(weight|bias)", entry.name)
-        if entry.name in _TOP:
-            state[_TOP[entry.name]] = tensor
-        elif block and block[2] in _NAMES:
-            if config.model_type == "llama" and block[2] in heads:
-                tensor = _unpermute(tensor, heads[block[2]])
-            state[f"model.layers.{block[1]}.{_NAMES[block[2]]}.{block[3]}"] = tensor
-        else:
-            raise EngineRefused(f"{path} has a tensor {entry.name} that no Llama, Qwen2 or Qwen3 model has")
+    for place, block, array in zip(file.tensors, blocks, values(file, file.tensors), strict=True):
+        tensor = torch.from_numpy(array)
+        if block is None:
+            state[_TOP[place.name]] = tensor
+            continue
+        if config.model_type == "llama" and block[2] in heads:
+            tensor = _unpermute(tensor, heads[block[2]])
+        state[f"model.layers.{block[1]}.{_NAMES[block[2]]}.{block[3]}"] = tensor
     if config.tie_word_embeddings:
         state["lm_head.weight"] = state["model.embed_tokens.weight"]
     return config, state
@@ -151,28 +150,32 @@ def _unpermute(tensor: Tensor, heads: int) -> Tensor:
     return tensor.reshape(heads, rows // heads // 2, 2, *tensor.shape[1:]).transpose(1, 2).reshape(tensor.shape)
 
 
-def _gguf_config(reader: Any, path: Path) -> Any:
+def _gguf_config(file: GgufFile) -> Any:
     from transformers import LlamaConfig, Qwen2Config, Qwen3Config
 
+    path = file.path
+
     def field(key: str, default: Any = None) -> Any:
-        entry = reader.fields.get(key)
-        if entry is None and default is None:
+        found = file.fields.get(key, default)
+        if found is None:
             raise DataError(f"{path}: the GGUF metadata has no {key}")
-        return default if entry is None else entry.contents()
+        return found
 
     kind = field("general.architecture")
     if kind not in ("llama", "qwen2", "qwen3"):
         raise EngineRefused(f"{path} is a {kind} model; the torch engine knows llama, qwen2 and qwen3")
     if field(f"{kind}.rope.scaling.type", "none") not in ("none", "default"):
         raise EngineRefused(f"{path} uses rotary scaling, which is read only from model folders")
-    names = {tensor.name for tensor in reader.tensors}
+    names = {tensor.name for tensor in file.tensors}
     if "rope_freqs.weight" in names:
         raise EngineRefused(f"{path} has rotary factors of its own, which are read only from model folders")
     heads, width = int(field(f"{kind}.attention.head_count")), int(field(f"{kind}.embedding_length"))
-    embedding = next(t for t in reader.tensors if t.name == "token_embd.weight")
+    embedding = next((t for t in file.tensors if t.name == "token_embd.weight"), None)
+    if embedding is None:
+        raise DataError(f"{path} has no tensor token_embd.weight: it holds no whole model")
     configs = {"llama": LlamaConfig, "qwen2": Qwen2Config, "qwen3": Qwen3Config}
     return configs[kind](
-        vocab_size=int(embedding.shape[1]),
+        vocab_size=embedding.shape[0],
         hidden_size=width,
         intermediate_size=int(field(f"{kind}.feed_forward_length")),
         num_hidden_layers=int(field(f"{kind}.block_count")),

@@ -84,6 +84,8 @@ def _byte_table() -> dict[str, int]:
 
 
 _BYTES = _byte_table()
+BYTE_LETTERS = {byte: letter for letter, byte in _BYTES.items()}
+"""GPT-2's spelling of each byte."""
 
 
 def _byte_level(token: str) -> bytes:
