@@ -12,11 +12,15 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from ..codec import from_dict
 from ..errors import DataError
 from .book import Training
 from .results import Results
+
+if TYPE_CHECKING:
+    from ..train.recipe import ModelPart
 
 FIGURES = (
     "reward", "reward_std", "em", "f1", "tasks", "idle_executors", "format_errors", "forced", "cut_turns", "searches",
@@ -92,23 +96,24 @@ def _toml(value: Any) -> str:
 def finish(training: Training, runs: Path, results: Results) -> tuple[int, int]:
     """Keep the adapter of the last checkpoint and the curves; returns the step reached and the last one."""
     from ..runs import RunStore
+    from ..train.recipe import Recipe
 
     folder = folder_of(training.id, runs)
     steps = sorted((folder / "checkpoints").glob("step-*"))
     if not steps:
         raise DataError(f"the training {training.id} has no checkpoint; its log is {folder / 'log'}")
-    recipe = json.loads((folder / "recipe.json").read_text(encoding="utf-8"))
-    export_adapter(steps[-1], adapter_of(training.id, runs), recipe["model"])
+    recipe = from_dict(Recipe, json.loads((folder / "recipe.json").read_text(encoding="utf-8")))
+    export_adapter(steps[-1], adapter_of(training.id, runs), recipe.model)
     curves: dict[str, list[tuple[int, float]]] = {}
     with RunStore.open(folder / "run.sqlite") as store:
         for step, name, value in store.metrics():
             if name in FIGURES or name.startswith(("reward/", "dev_")):
                 curves.setdefault(name, []).append((step, round(value, 5)))
     results.keep_curve(training.id, curves)
-    return int(steps[-1].name.removeprefix("step-")), int(recipe["optimiser"]["steps"])
+    return int(steps[-1].name.removeprefix("step-")), recipe.optimiser.steps
 
 
-def export_adapter(checkpoint: Path, out: Path, model: Mapping[str, Any]) -> None:
+def export_adapter(checkpoint: Path, out: Path, model: ModelPart) -> None:
     """The trained weights of a checkpoint as an adapter in PEFT's format, in bfloat16."""
     import torch
     from safetensors.torch import load_file, save_file
@@ -120,6 +125,13 @@ def export_adapter(checkpoint: Path, out: Path, model: Mapping[str, Any]) -> Non
                 state[f"base_model.model.{name.removeprefix('weight/')}.weight"] = tensor.to(torch.bfloat16)
     out.mkdir(parents=True, exist_ok=True)
     save_file(state, out / "adapter_model.safetensors")
-    config = {"peft_type": "LORA", "task_type": "CAUSAL_LM", "base_model_name_or_path": model["path"], "bias": "none"}
-    config |= {"r": model["rank"], "lora_alpha": model["alpha"], "target_modules": model["targets"]}
+    config = {
+        "peft_type": "LORA",
+        "task_type": "CAUSAL_LM",
+        "base_model_name_or_path": model.path,
+        "r": model.rank,
+        "lora_alpha": model.alpha,
+        "bias": "none",
+        "target_modules": list(model.targets),
+    }
     (out / "adapter_config.json").write_text(json.dumps(config, indent=2), encoding="utf-8")

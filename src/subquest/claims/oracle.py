@@ -1,0 +1,209 @@
+"""An oracle for every seat of HiRA and its baselines: the mechanism without a model's mistakes.
+
+It knows the gold plan of each question and how the roles are spoken. About the world it knows only what stands in the
+context: a fact stands there when the article that states it is shown with the answer in it, or when someone has noted
+it (`question answer`). It does not compute: years between two dates come from code. A search shows the beginning of
+each article; what stands further down, only the deep searcher gets by opening it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from ..engine.scripted import Context
+from ..metrics import contains_answer
+from ..record import Question
+from ..systems.prompting import FOLDER
+
+COMPUTE = "Compute with Python: "
+DEEPER = "Look deeper: "
+UNKNOWN = "It was not found."
+CUT = 800
+"""Signs of an article that a result shows (`systems.toolkit.render`)."""
+_NUMBERED = re.compile(r"\[(\d+)\] ")
+_REFERENCE = re.compile(r"#(\d+)")
+_YEAR = re.compile(r"\b\d{4}\b")
+_NAME = re.compile(r"[A-Z][\w’'-]+")
+_FORCES = tuple((FOLDER / place).read_text(encoding="utf-8").strip()
+                for place in ("hira/planner_force.md", "hira/deep_force.md", "react-tools/force.md"))  # fmt: skip
+
+
+class Fact(NamedTuple):
+    """One step of a plan, its references filled in."""
+
+    question: str
+    answer: str
+    title: str
+
+    @property
+    def note(self) -> str:
+        return f"{self.question} {self.answer}"
+
+
+class Known(NamedTuple):
+    """A gold plan."""
+
+    facts: list[Fact]
+    answer: str
+    sum: str
+    """What has to be computed from the facts; empty where the answer is among them or follows without numbers."""
+
+
+class HiraOracle:
+    """The next turn of whoever sees a context."""
+
+    def __init__(self, questions: Iterable[Question]) -> None:
+        self._plans = {q.question: _known(q) for q in questions}
+        self._facts = {f.question: f for known in self._plans.values() for f in known.facts}
+
+    def __call__(self, context: Context) -> str:
+        asked, text = context.messages[1].content, context.text
+        if context.role == "planner":
+            return self._plan(context, asked, text)
+        if context.role == "coordinator":
+            return self._coordinate(context.messages[0].content, asked)
+        if context.role == "explorer":
+            return self._explore(asked, text)
+        if context.role in ("search", "code", "multimodal"):
+            return self._work(context, asked, text)
+        return self._search_on(asked, text)
+
+    def _plan(self, context: Context, asked: str, text: str) -> str:
+        """The meta planner: one fact after the other, a second and deeper try where the first found nothing."""
+        plan = self._plans[_line(asked, "Question: ")]
+        missing = next((f for f in plan.facts if f.note not in text), None)
+        names = "expert and write the sub-task" in context.messages[0].content
+        if not any(force in text for force in _FORCES):
+            if missing is not None:
+                for task, expert in ((missing.question, "search"), (DEEPER + missing.question, "deep")):
+                    if f"{task}<|end_call_subtask|>" not in text:
+                        return _called(f"{expert}: {task}" if names else task)
+            elif plan.sum and f"{COMPUTE}{plan.sum}" not in text:
+                return _called(f"code: {COMPUTE}{plan.sum}" if names else f"{COMPUTE}{plan.sum}")
+        return f"So the answer is \\boxed{{{_answer(plan, missing, text)}}}"
+
+    def _coordinate(self, rules: str, asked: str) -> str:
+        task = _line(asked, "Task: ")
+        if "selected_agent_name" in rules:
+            wanted = "code" if task.startswith(COMPUTE) else "deep" if task.startswith(DEEPER) else "search"
+            return json.dumps({"reason": "the cheapest that can do it", "selected_agent_name": wanted})
+        if "choose from a memory" in rules:
+            names = set(_NAME.findall(task))
+            lines = [x for x in asked.splitlines() if x.startswith("Memory Fact") and names & set(_NAME.findall(x))]
+            return "\n".join(lines[:5]) or "none"
+        note = self._noted(task, asked.partition("Expert's reasoning:")[2])
+        told = {"reasoning_process": "Worked on the task.", "final_conclusion": note or UNKNOWN}
+        facts = [f"{note} [Source: Model Inference]"] if note else []
+        memory = {"fact_memory": facts, "resource_memory": {}}
+        return json.dumps({"conclusion": told, "memory": memory}, ensure_ascii=False)
+
+    def _noted(self, task: str, chain: str) -> str:
+        """What an expert's reasoning says about its task, as a note."""
+        fact = self._facts.get(task.removeprefix(DEEPER))
+        if fact is not None:
+            return fact.note if fact.note in chain else ""
+        boxes = re.findall(r"\\boxed\{(\d+)\}", chain)
+        return f"{task} = {boxes[-1]}" if task.startswith(COMPUTE) and boxes else ""
+
+    def _work(self, context: Context, asked: str, text: str) -> str:
+        """The experts for search, code and media, on one task."""
+        task = _line(asked, "Task: ")
+        fact = self._facts.get(task.removeprefix(DEEPER))
+        if context.role == "search" and context.turn == 0:
+            return json.dumps({"query_plan": [fact.question] if fact and fact.note not in text else []})
+        if context.role == "code" and task.startswith(COMPUTE):
+            printed = re.search(r"<\|begin_code_call_result\|>\s*(\d+)\s*<\|end", text)
+            if printed:
+                return f"{task} = \\boxed{{{printed[1]}}}"
+            return f"<|begin_code_call|>print({task.removeprefix(COMPUTE)})<|end_code_call|>"
+        if fact is not None and _stands(fact, text):
+            return f"{fact.note} \\boxed{{{fact.answer}}}"
+        return f"{UNKNOWN} \\boxed{{unknown}}"
+
+    def _search_on(self, asked: str, text: str) -> str:
+        """The deep searcher on a task or a whole question, and ReAct with all tools."""
+        react = asked.startswith("Question: ")
+        task = _line(asked, "Question: " if react else "Task: ").removeprefix(DEEPER)
+        plan = self._plans.get(task)
+        if plan is None:
+            fact = self._facts.get(task)
+            plan = Known([fact], fact.answer, "") if fact else Known([], "unknown", "")
+        known = [f for f in plan.facts if _stands(f, text)]
+        missing = next((f for f in plan.facts if f not in known), None)
+        notes = " ".join(f.note for f in known if f.note not in text)
+        if not any(force in text for force in _FORCES):
+            if missing is not None and f"{missing.question}<|end_search_query|>" not in text:
+                return f"{notes} <|begin_search_query|>{missing.question}<|end_search_query|>"
+            if missing is not None and react and (link := _unread(missing, text)):
+                return f"{notes} <|begin_click_link|>{link}<|end_click_link|>"
+            if missing is None and react and plan.sum and "<|begin_code_call|>" not in text:
+                return f"{notes} <|begin_code_call|>print({plan.sum})<|end_code_call|>"
+        return f"{notes} \\boxed{{{_answer(plan, missing, text)}}}"
+
+    def _explore(self, asked: str, text: str) -> str:
+        """The deep searcher's reader: opens the article where its beginning does not tell."""
+        fact = self._facts.get(_line(asked, "Query: "))
+        if fact is not None and _stands(fact, text):
+            return f"Final Information: {fact.note}"
+        link = _unread(fact, text) if fact is not None else ""
+        return f"<|begin_click_link|>{link}<|end_click_link|>" if link else f"Final Information: {UNKNOWN}"
+
+
+def _known(question: Question) -> Known:
+    answers = [step.answer for step in question.decomposition]
+
+    def fill(match: re.Match[str]) -> str:
+        return answers[int(match[1]) - 1]
+
+    facts = [Fact(_REFERENCE.sub(fill, s.question), s.answer, s.support) for s in question.decomposition]
+    answer = question.answers[0]
+    years = [int(found[0]) for fact in facts if (found := _YEAR.search(fact.answer))]
+    if question.type != "temporal" or not answer.isdigit() or len(years) < 2:
+        return Known(facts, answer, "")
+    gap = max(years) - min(years)
+    return Known(
+        facts, answer, f"{max(years)} - {min(years)}" + (f" - {gap - int(answer)}" if gap > int(answer) else "")
+    )
+
+
+def _answer(plan: Known, missing: Fact | None, text: str) -> str:
+    """The answer where all it rests on is known."""
+    if missing is not None:
+        return "unknown"
+    if not plan.sum:
+        return plan.answer
+    computed = f"{plan.sum} = {plan.answer}" in text
+    printed = re.search(rf"<\|begin_code_call_result\|>\s*{plan.answer}\s*<\|end", text)
+    return plan.answer if computed or printed else "unknown"
+
+
+def _stands(fact: Fact, text: str) -> bool:
+    """Whether a fact was noted, or its article is shown: whole, or as far as the sentence that states it."""
+    if fact.note in text:
+        return True
+    results = (p.partition("\n")[2] for p in _NUMBERED.split(text)[2::2] if p.startswith(f"{fact.title} ("))
+    if any(len(p.partition("\n")[0]) < CUT or contains_answer(p, fact.answer) for p in results):
+        return True
+    return any(p.lstrip().startswith(fact.title) for p in text.split("<|begin_click_result|>")[1:])
+
+
+def _unread(fact: Fact, text: str) -> str:
+    """The number of the fact's article among the newest results, unless an article was opened already."""
+    parts = _NUMBERED.split(text)
+    numbers: Sequence[str] = [
+        n for n, p in zip(parts[1::2], parts[2::2], strict=True) if p.startswith(f"{fact.title} (")
+    ]
+    after = text.rpartition("<|end_search_query|>")[2]
+    return numbers[-1] if numbers and "<|begin_click_link|>" not in after else ""
+
+
+def _line(text: str, label: str) -> str:
+    """What stands behind a label, to the end of its line; of several, the last."""
+    return text.rpartition(label)[2].partition("\n")[0].strip()
+
+
+def _called(task: str) -> str:
+    return f"<|begin_call_subtask|>{task}<|end_call_subtask|>"
