@@ -198,8 +198,8 @@ def _files(source: Path) -> Iterator[tuple[Path, str]]:
         matches = [Path(match) for match in sorted(glob.glob(str(source), recursive=True))]
         if not matches:
             raise UsageError(f"no file fits the pattern {source}")
-        apart = {folder: beside_corpus(os.listdir(folder)) for folder in {match.parent for match in matches}}
-        yield from ((m, str(m)) for m in matches if m.is_file() and m.name not in apart[m.parent])
+        beside = {folder: beside_corpus(os.listdir(folder)) for folder in {match.parent for match in matches}}
+        yield from ((m, str(m)) for m in matches if m.is_file() and m.name not in beside[m.parent])
     else:
         raise UsageError(f"{source} is not there")
 

@@ -63,4 +63,4 @@ def _tokenizer(texts: Sequence[str], vocabulary: int) -> Any:
         show_progress=False,
     )
     tokenizer.train_from_iterator(texts, trainer)
-    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token=SPECIAL[1])  # type: ignore[no-untyped-call]
+    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token=SPECIAL[1])

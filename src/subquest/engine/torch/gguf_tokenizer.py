@@ -80,7 +80,7 @@ def byte_level(file: GgufFile) -> Any:
             ]
         )
     named = {name: fields.get(f"tokenizer.ggml.{key}") for name, key in _NAMED.items()}
-    return PreTrainedTokenizerFast(  # type: ignore[no-untyped-call]
+    return PreTrainedTokenizerFast(
         tokenizer_object=backend,
         name_or_path=str(file.path.parent),
         chat_template=fields.get("tokenizer.chat_template"),
