@@ -5,6 +5,8 @@ PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 TORCH  ?= torch==2.13.0
+# Processes that run tests, whole files each. One on a machine with little memory: a process takes up to 4 GB.
+JOBS   ?= 2
 
 .PHONY: demo test quick lint format install bench web docs soak screenshots parity clean
 
@@ -13,10 +15,10 @@ demo: $(VENV)/demo.stamp
 	$(BIN)/subquest demo
 
 test: install lint
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile
 
 quick: install lint
-	$(BIN)/python -m pytest -m "not slow and not embedded"
+	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile -m "not slow and not embedded"
 
 lint: $(VENV)/test.stamp
 	$(BIN)/ruff check .

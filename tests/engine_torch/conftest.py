@@ -20,7 +20,7 @@ from transformers import (
 
 from subquest.engine.torch import TorchEngine
 
-torch.set_num_threads(2)
+torch.set_num_threads(1)
 
 FAMILIES = ("llama", "qwen2", "qwen3")
 _CLASSES: dict[str, tuple[Any, Any]] = {

@@ -102,6 +102,7 @@ async def test_forks(make_engine: Make) -> None:
     check_greedy(model, fork, 20)
 
 
+@pytest.mark.slow
 async def test_preempted_turns_are_the_same(make_engine: Make) -> None:
     """Twelve contexts of up to 140 tokens in a cache of 320."""
     model = tiny_model("llama")

@@ -6,6 +6,7 @@ import random
 from typing import Any
 
 import numpy as np
+import pytest
 
 from subquest.engine.base import Sampling
 from subquest.engine.torch.cache import BlockPool
@@ -86,6 +87,7 @@ def drive(scheduler: Scheduler, device: Device, ahead: int) -> None:
     raise AssertionError("the scheduler makes no progress")
 
 
+@pytest.mark.slow
 def test_ten_thousand_sessions_leave_nothing_behind() -> None:
     """Turns, forks, closings and cancellations at random, under memory pressure, results one step late."""
     chance = random.Random(3)

@@ -43,6 +43,7 @@ def start(run: Path, questions: int) -> subprocess.Popen[str]:
     return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
 
 
+@pytest.mark.slow
 def test_two_at_once_do_not_disturb_each_other(tmp_path: Path) -> None:
     alone = start(tmp_path / "a", 40).communicate()[0]
     both = [start(tmp_path / "b", 40) for _ in range(2)]

@@ -92,6 +92,7 @@ def test_one_class_may_run_under_two_names(tmp_path: Path) -> None:
         assert (cells["good"]["em"], cells["bad"]["em"]) == (1.0, 0.0)
 
 
+@pytest.mark.slow
 def test_only_episodes_under_way_are_in_memory(tmp_path: Path) -> None:
     """Each worker holds the episode it works on and the one that is being written, however many have gone before."""
     questions = [Question(f"q{i}", f"What is {i}?", (f"answer {i}",), dataset="toy") for i in range(120)]

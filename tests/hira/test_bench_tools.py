@@ -5,9 +5,12 @@ import importlib.util
 import sys
 from pathlib import Path
 
+import pytest
+
 FILE = Path(__file__).resolve().parents[2] / "benchmarks" / "tools.py"
 
 
+@pytest.mark.slow
 def test_the_oracle_answers_in_every_system(monkeypatch):
     monkeypatch.syspath_prepend(str(FILE.parent))
     monkeypatch.setenv("SUBQUEST_ALLOW_HOSTS", "")

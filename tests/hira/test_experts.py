@@ -181,6 +181,7 @@ async def test_a_file_is_read_as_text(tmp_path):
     assert "root:" not in text
 
 
+@pytest.mark.slow
 async def test_the_multimodal_agent_reads_an_image(site):
     pytest.importorskip("rapidocr")
     if not can_draw():

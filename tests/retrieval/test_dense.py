@@ -148,6 +148,7 @@ def test_minilm_knows_what_is_alike() -> None:
     assert (alone * vectors).sum(1) == pytest.approx([1, 1, 1, 1], abs=1e-5)
 
 
+@pytest.mark.slow
 def test_minilm_in_8_bits_stays_near_the_original() -> None:
     pytest.importorskip("onnxruntime", reason="needs the extra `dense`")
     pytest.importorskip("transformers", reason="needs the extra `train`")

@@ -53,6 +53,7 @@ def test_no_compiler_is_said_and_survived(tmp_path: Path, monkeypatch: pytest.Mo
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_the_kernel_of_the_wheel_runs_anywhere(tmp_path: Path) -> None:
     """Compiled without -march=native, as for the wheel, by the command the build runs."""
     if not compile.compilers():

@@ -53,6 +53,7 @@ async def test_langchain_asks_without_blocking(index: Index) -> None:
     assert same.id == "tolland"
 
 
+@pytest.mark.slow
 def test_a_llama_index_query_engine_reads_from_an_index(index: Index) -> None:
     from llama_index.core.retrievers import BaseRetriever
     from llama_index.core.schema import QueryBundle

@@ -222,6 +222,7 @@ def test_two_writers_at_once(index: Index) -> None:
     assert ids(index, "slow") == ["slow"]
 
 
+@pytest.mark.slow
 def test_readers_see_whole_generations(tmp_path: Path) -> None:
     """Each generation has one colour; a reader that saw two colours at once would have read a torn one."""
 

@@ -299,6 +299,7 @@ def test_archives_within_limits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert "damaged" in told["sum.zip/a.txt"]
 
 
+@pytest.mark.slow
 def test_a_compressed_file_may_not_grow_without_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(unpack, "FREE", 1 << 20)
     docs = put(

@@ -10,6 +10,8 @@ import sys
 import threading
 from pathlib import Path
 
+import pytest
+
 from subquest.runs import RunStore
 from subquest.runs.salvage import verify_run
 
@@ -38,6 +40,7 @@ asyncio.run(main(sys.argv[1], sys.argv[2]))
 """
 
 
+@pytest.mark.slow
 def test_nothing_acknowledged_is_lost_in_twenty_kills(tmp_path: Path) -> None:
     path = tmp_path / "run.sqlite"
     rng = random.Random(20)

@@ -45,6 +45,7 @@ def test_a_sound_run(run_file: Path) -> None:
     assert verdict.episodes == COUNT
 
 
+@pytest.mark.slow
 def test_a_lost_first_page_loses_nothing_else(run_file: Path, tmp_path: Path) -> None:
     with run_file.open("r+b") as file:
         file.write(b"\xff" * PAGE_SIZE)
@@ -70,6 +71,7 @@ def test_a_file_cut_in_half_gives_what_was_before_the_cut(run_file: Path, tmp_pa
     assert any("episode" in what for what in saved.lost)
 
 
+@pytest.mark.slow
 def test_damaged_pages_cost_only_what_stood_on_them(run_file: Path, tmp_path: Path) -> None:
     pages = run_file.stat().st_size // PAGE_SIZE
     rng = random.Random(3)

@@ -24,7 +24,7 @@ def browser() -> Iterator[Any]:
 def page(browser: Any) -> Iterator[Any]:
     """A page that must come through without a word on its console and without a request to anybody else."""
     found = browser.new_page(viewport={"width": 1200, "height": 800})
-    found.set_default_timeout(20_000)
+    found.set_default_timeout(120_000)
     heard: list[str] = []
     found.on("console", lambda message: heard.append(message.text) if message.type in ("error", "warning") else None)
     found.on("pageerror", lambda error: heard.append(str(error)))

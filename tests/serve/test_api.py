@@ -183,6 +183,7 @@ def test_metrics_count_what_happened(server: Running) -> None:
     assert 'subquest_jobs{status="running"} 0' in lines
 
 
+@pytest.mark.slow
 def test_many_followers(start: Start, gate: Gate) -> None:
     with start(gate) as server, server.client() as client:
         place = f"/api/episodes/{ask(client)}/events"

@@ -84,6 +84,7 @@ def address(place: Path) -> Iterator[str]:
         process.wait(20)
 
 
+@pytest.mark.slow
 async def test_over_http(address: str) -> None:
     async with Client(address) as client:
         await use(client)

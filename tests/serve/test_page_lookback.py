@@ -50,6 +50,7 @@ def training(folder: Path, *, word: str = "col") -> None:
             store.add_episode(episode, attempt=1).wait()
 
 
+@pytest.mark.slow
 def test_every_tab_of_a_trace(start: Start, page: Any) -> None:
     with start() as server:
         page.goto(server.url)
@@ -74,6 +75,7 @@ def test_every_tab_of_a_trace(start: Start, page: Any) -> None:
         assert QUESTION in Path(download.value.path()).read_text()
 
 
+@pytest.mark.slow
 def test_memory_over_time(start: Start, settings: Settings, page: Any) -> None:
     changes = [
         {"action": "add", "entries": [{"query": "who", "evidence": f"Mila {EVIL}"}], "tokens": 5},
@@ -125,6 +127,7 @@ def test_two_episodes_side_by_side(start: Start, page: Any) -> None:
         assert page.locator(".step").count() == before + 22
 
 
+@pytest.mark.slow
 def test_the_rollouts_of_a_training_group(start: Start, settings: Settings, page: Any) -> None:
     settings.runs.mkdir()
     training(settings.runs, word=f"col{EVIL}")
@@ -143,6 +146,7 @@ def test_the_rollouts_of_a_training_group(start: Start, settings: Settings, page
         assert "advantage" in page.locator(".facing").inner_text()
 
 
+@pytest.mark.slow
 def test_runs_side_by_side(start: Start, settings: Settings, page: Any) -> None:
     settings.runs.mkdir()
     evaluated(settings.runs, "old", [0, 1, 2])
@@ -161,6 +165,7 @@ def test_runs_side_by_side(start: Start, settings: Settings, page: Any) -> None:
         assert seen(page, ".facing-steps ol", 2).count() == 2
 
 
+@pytest.mark.slow
 def test_curves_grow_while_they_are_watched(start: Start, settings: Settings, page: Any) -> None:
     settings.runs.mkdir()
     training(settings.runs)
@@ -230,6 +235,7 @@ VIEWS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_every_view_is_accessible_and_fits_a_phone(start: Start, settings: Settings, browser: Any, theme: str) -> None:
     axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()

@@ -162,6 +162,7 @@ def test_a_pdf_is_read_page_by_page_and_cited_by_its_page(start: Start) -> None:
     ]
 
 
+@pytest.mark.slow
 def test_many_add_to_one_index_at_once(start: Start) -> None:
     from concurrent.futures import ThreadPoolExecutor
 

@@ -78,6 +78,7 @@ def test_ask_and_stop(place: Path) -> None:
     assert (place / "runs" / "asked.sqlite").is_file()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
 def test_what_a_stop_or_a_kill_cut_off_is_there_afterwards(place: Path, how: signal.Signals) -> None:
     slow = [*SERVE, "--system", "slow.py:Slow", "--grace", "0.2"]

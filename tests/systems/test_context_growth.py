@@ -31,6 +31,7 @@ def readings(bench: ModuleType) -> dict:
     return {(r.system, r.hops, r.k, r.words): r for r in found}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("system", ["coda", "decor", "apex", "hira"])
 def test_planner_peak_is_independent_of_document_length_and_of_top_k(readings: dict, system: str) -> None:
     peaks = {readings[system, 4, k, words].peaks["planner"] for k, words in ((3, 100), (3, 300), (8, 100))}

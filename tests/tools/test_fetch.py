@@ -162,6 +162,7 @@ async def test_redirects_are_followed_and_counted(site, fetcher):
     assert site.asked.count("/loop") == 6
 
 
+@pytest.mark.slow
 async def test_compressed_answers_are_bounded_after_decoding(site, fetcher):
     plain = (await fetcher.fetch(at(site, "/article"))).content
     assert (await fetcher.fetch(at(site, "/gzip"))).content == plain
@@ -315,6 +316,7 @@ async def test_unreadable_certificates_are_named(tmp_path):
 # ---- the cache
 
 
+@pytest.mark.slow
 async def test_pages_come_from_the_cache_and_failures_never_do(site, tmp_path):
     from subquest.cache import Cache
 

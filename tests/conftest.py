@@ -1,0 +1,17 @@
+"""What holds for all tests: how thorough properties are tried, and how many threads a worker of pytest may use."""
+
+import os
+
+import pytest
+from hypothesis import settings
+
+if "PYTEST_XDIST_WORKER" in os.environ:
+    os.environ.setdefault("OMP_NUM_THREADS", "1")  # one worker a core; read when torch and numpy are imported
+
+settings.register_profile("whole", deadline=None)
+settings.register_profile("quick", max_examples=20, deadline=None)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """`make quick` tries properties on fewer examples; a deadline would test the machine."""
+    settings.load_profile("quick" if "not slow" in config.getoption("-m") else "whole")
