@@ -196,7 +196,7 @@ def test_items_of_a_list_are_asked_about_at_once_in_the_order_read() -> None:
     asked = teacher.reply(View("planner", (Segment("agent", "x"),)))
     assert asked == "<task>How long is the novel Bee?</task><task>How many pages has the novel Ant?</task>"
     done = teacher.reply(View("planner", (Segment("agent", "x"), Segment("agent", "y"))))
-    assert done.endswith("; the smaller of 90 and 120 is 90: Bee</think><answer>Bee</answer>")
+    assert done.endswith("; the smaller of 090 and 120 is 090: Bee</think><answer>Bee</answer>")
 
 
 def test_world_questions_say_what_their_lists_hold() -> None:

@@ -48,6 +48,14 @@ def test_a_file_keeps_everything(tmp_path: Path) -> None:
     assert (again.rejected, again.made_by) == (Counter({"no gold plan": 2}), Counter({"test": 3}))
 
 
+def test_only_the_roles_asked_for_are_kept() -> None:
+    whole, planners = traces_of(EPISODES), traces_of(EPISODES, roles=["planner"])
+    kept = [t for e in EPISODES for t in e.trajectories if t.role == "planner" and any(t.action_mask)]
+    assert planners.lengths.tolist() == [len(t.token_ids) for t in kept]
+    assert len(planners) == len(whole) == len(EPISODES)
+    assert len(planners.lengths) < len(whole.lengths)
+
+
 def test_a_broken_file_is_named(tmp_path: Path) -> None:
     path = tmp_path / "traces.xz"
     traces_of(EPISODES).save(path)

@@ -9,8 +9,8 @@ from collections.abc import Callable
 
 from ..metrics import contains_answer
 from ..record import Question
-from .reading import Fact, facts_of, needs_lists, plan_of, query, read, titles_in
-from .reckoning import conclusion
+from .reading import Fact, facts_of, in_order, needs_lists, plan_of, query, read, titles_in
+from .reckoning import conclusion, in_both
 from .teacher import GiveUp, Teacher, View
 
 QUERIES = 2
@@ -74,8 +74,10 @@ class Reader:
 
     def shared(self, fact: Fact) -> str:
         """The thought before asking about the one thing that two lists share."""
-        alone = fact.about and sum(f.about != "" for f in self.facts) == 1
-        return f"<think>in both: {fact.about}</think>" if alone else ""
+        if not fact.about or sum(f.about != "" for f in self.facts) > 1:
+            return ""
+        first = self.facts[0]
+        return f"<think>{in_both(in_order(first.items, self.result(first)), fact.about)}</think>"
 
     def fact_for(self, task: str) -> Fact:
         """The step a context was opened for."""

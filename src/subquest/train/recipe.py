@@ -61,6 +61,8 @@ class DataPart:
     """SFT: the systems whose protocols are taught on this source; the recipe's where empty."""
     k: int = 0
     """SFT: documents a search on this source; the recipe's where 0."""
+    roles: tuple[str, ...] = ()
+    """SFT: only these roles' contexts are learnt from; all where empty."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +107,10 @@ class OptimiserPart:
     """Passes over the traces (SFT); `steps` counts where it is smaller."""
     micro_tokens: int = 32_768
     """Tokens that go through the model at once."""
+    skip_flat: bool = False
+    """Leave trajectories with the advantage zero (groups without spread) out of the update. The policy gradient stays
+    the same; KL term and entropy bonus are then those of the other trajectories. A loss with neither term leaves them
+    out anyway."""
 
 
 @dataclass(frozen=True, slots=True)

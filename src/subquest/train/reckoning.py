@@ -1,7 +1,7 @@
 """Reckoning: how an answer is worked out of several results, written out step by step.
 
 A small model that must jump from the results to the answer guesses. So the thought before it says which number is the
-smaller, counts years up decade by decade, and names what two lists share.
+smaller with as many digits in both, counts years up decade by decade, and looks items up in the other list.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from ..record import Question
-from .reading import Fact
+from .reading import Fact, in_order
 
 SEVERAL = frozenset({"comparison", "bridge-comparison", "temporal", "superlative", "intersection"})
 """Question types whose answer is worked out from several results rather than being the last of them."""
@@ -45,7 +45,8 @@ def _reckoned(question: Question, facts: Sequence[Fact], results: Sequence[str])
     answer = question.answers[0]
     name, *rest = question.meta.get("operation") or _operation(question, facts)
     if name == "both":
-        return f"in both: {answer}"
+        items = in_order(facts[0].items, results[0]) if facts[0].items else []
+        return in_both(items, answer) if answer in items else f"in both: {answer}"
     if name == "best":
         values = [measure(result) for fact, result in zip(facts, results, strict=True) if fact.about]
         return _extreme(values, "min" if rest[0] == "min" else "max", answer)
@@ -102,10 +103,18 @@ def _comparable(values: Sequence[Measure | None]) -> list[Measure] | None:
     known = [v for v in values if v is not None]
     if len(known) < max(len(values), 2) or len({v.dated for v in known}) > 1:
         return None
-    years = [Measure(v.key[:1], v.shown[:4], True) if v.dated else v for v in known]
+    if not known[0].dated:
+        return _aligned(known) if len({v.key for v in known}) == len(known) else None
+    years = [Measure(v.key[:1], v.shown[:4], True) for v in known]
     if len({v.key for v in years}) == len(years):
         return years
     return known if len({len(v.key) for v in known}) == 1 and len({v.key for v in known}) == len(known) else None
+
+
+def _aligned(values: Sequence[Measure]) -> list[Measure]:
+    """Numbers with as many digits before the point as the longest, so that they compare digit by digit."""
+    width = max(len(v.shown.partition(".")[0]) for v in values)
+    return [v._replace(shown="0" * (width - len(v.shown.partition(".")[0])) + v.shown) for v in values]
 
 
 def _extreme(found: Sequence[Measure | None], which: str, answer: str) -> str:
@@ -148,16 +157,12 @@ def _passed(found: Sequence[Measure | None], birthdays: bool) -> str:
 
 
 def count_up(start: int, end: int) -> str:
-    """`1871 + 9 = 1880, + 40 = 1920, + 5 = 1925; 9 + 40 + 5 = 54`: to the next ten, by tens, by ones."""
-    steps: list[int] = []
-    at = start
-    to_ten = -start % 10
-    if at + to_ten < end:
-        steps = [to_ten, (end - at - to_ten) // 10 * 10]
-    steps = [s for s in [*steps, end - start - sum(steps)] if s] or [0]
-    told = []
-    for n, step in enumerate(steps):
-        at += step
-        told.append(f"{f'{start} ' if n == 0 else ''}+ {step} = {at}")
-    total = f"; {' + '.join(map(str, steps))} = {end - start}" if len(steps) > 1 else ""
-    return ", ".join(told) + total
+    """`1871 to 1880 9, 1890 19, 1900 29, 1910 39, 1920 49, 1925 54`: years reached and years passed, ten by ten."""
+    reached = [*range(start - start % 10 + 10, end, 10), end]
+    return f"{start} to " + ", ".join(f"{year} {year - start}" for year in reached)
+
+
+def in_both(items: Sequence[str], shared: str) -> str:
+    """Which item of a list stands in another list too, looked up one after the other."""
+    looked_up = [*items[: items.index(shared)], shared]
+    return ", ".join(f"{item} {'yes' if item == shared else 'no'}" for item in looked_up) + f"; in both: {shared}"

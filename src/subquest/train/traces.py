@@ -132,8 +132,8 @@ class TraceSet:
         )
 
 
-def traces_of(episodes: Iterable[Episode], rejected: Counter[str] | None = None) -> TraceSet:
-    """Episodes as arrays; trajectories in which nothing was written are left out."""
+def traces_of(episodes: Iterable[Episode], rejected: Counter[str] | None = None, roles: Sequence[str] = ()) -> TraceSet:
+    """Episodes as arrays; trajectories in which nothing was written, or of other roles, are left out."""
     import numpy as np
 
     ids: list[Any] = []
@@ -144,7 +144,7 @@ def traces_of(episodes: Iterable[Episode], rejected: Counter[str] | None = None)
         before = len(ids)
         for trajectory in episode.trajectories:
             mask = np.asarray(trajectory.action_mask, np.bool_)
-            if mask.any():
+            if mask.any() and (not roles or trajectory.role in roles):
                 ids.append(np.asarray(trajectory.token_ids, np.uint32))
                 actions.append(mask)
         counts.append(len(ids) - before)
@@ -211,4 +211,4 @@ def _make(part: DataPart, system: str, recipe: Recipe, tokenizer: Any, size: int
         else:
             making = make_traces(system, material.questions, *tracing, k=part.k or recipe.k, **settings)
         made = sync.run(making)
-    return traces_of(made.episodes, made.rejected)
+    return traces_of(made.episodes, made.rejected, part.roles)
