@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from subquest.metrics import plans
 from subquest.metrics.plans import match_score, score_plans
 
 WORDS = ["who", "directed", "film", "born", "where", "capital", "country", "#1", "when"]
@@ -68,3 +69,10 @@ def test_512_plans_embed_each_text_once() -> None:
     assert len(calls) == 1
     assert len(calls[0]) == 8
     assert all(s.f1 == pytest.approx(2 / 3) for s in scores)
+
+
+def test_matching_without_scipy_is_the_same() -> None:
+    draws = np.random.default_rng(3)
+    for _ in range(60):
+        similarity = draws.random(draws.integers(1, 6, 2))
+        assert sorted(plans._assigned_plainly(similarity)) == sorted(plans._assigned(similarity))

@@ -34,7 +34,7 @@ class MiniLM:
         path = str(folder or weights())
         self._torch = torch
         self._tokenizer: Any = AutoTokenizer.from_pretrained(path, local_files_only=True)
-        self._model: Any = AutoModel.from_pretrained(path, local_files_only=True).to(device).eval()
+        self._model: Any = AutoModel.from_pretrained(path, local_files_only=True).to(device).float().eval()
         self._batch = batch
 
     def __call__(self, texts: list[str], /) -> Any:
@@ -63,5 +63,7 @@ class MiniLM:
 
 @functools.cache
 def default_embedder() -> Embedder:
-    """MiniLM, loaded once a process."""
-    return MiniLM()
+    """MiniLM, loaded once a process, on the GPU where there is one."""
+    import torch
+
+    return MiniLM(device="cuda" if torch.cuda.is_available() else "cpu")

@@ -22,6 +22,9 @@ PAPER_TAU = 0.8
 MINILM_TAU = 0.8
 """Our threshold for all-MiniLM-L6-v2; docs/rewards.md shows the measurement behind it."""
 
+LONGEST = 12
+"""Steps of the shorter of two plans that are matched without scipy."""
+
 
 class PlanScore(NamedTuple):
     """One plan against its gold decomposition."""
@@ -55,16 +58,36 @@ def score_plans(
 
 def match_score(similarity: np.ndarray[Any, Any], tau: float) -> PlanScore:
     """SEPR from the similarities of predicted (rows) and gold (columns) sub-questions."""
+    n, m = similarity.shape
+    matched = ((i, j, float(similarity[i, j])) for i, j in _assigned(similarity))
+    pairs = tuple(pair for pair in matched if pair[2] > tau)
+    return PlanScore(2 * len(pairs) / (n + m), len(pairs) / n, len(pairs) / m, pairs)
+
+
+def _assigned(similarity: np.ndarray[Any, Any]) -> list[tuple[int, int]]:
+    """Rows with columns, each at most once, so that the total similarity is largest."""
     try:
         from scipy.optimize import linear_sum_assignment
     except ImportError:
-        raise MissingDependency("scipy, which matching plans needs,", "train") from None
+        return _assigned_plainly(similarity)
+    return [(int(i), int(j)) for i, j in zip(*linear_sum_assignment(1.0 - similarity), strict=True)]
+
+
+def _assigned_plainly(similarity: np.ndarray[Any, Any]) -> list[tuple[int, int]]:
+    """The same without scipy, over the sets of taken places on the shorter side; for plans of usual length."""
     n, m = similarity.shape
-    rows, columns = linear_sum_assignment(1.0 - similarity)
-    pairs = tuple(
-        (int(i), int(j), float(similarity[i, j])) for i, j in zip(rows, columns, strict=True) if similarity[i, j] > tau
-    )
-    return PlanScore(2 * len(pairs) / (n + m), len(pairs) / n, len(pairs) / m, pairs)
+    if n < m:
+        return sorted((i, j) for j, i in _assigned_plainly(similarity.T))
+    if m > LONGEST:
+        raise MissingDependency(f"scipy, which matching plans of more than {LONGEST} steps needs,", "train")
+    best: dict[int, tuple[float, tuple[tuple[int, int], ...]]] = {0: (0.0, ())}
+    for i in range(n):
+        for taken, (total, pairs) in list(best.items()):
+            for j in (j for j in range(m) if not taken >> j & 1):
+                found = (total + float(similarity[i, j]), (*pairs, (i, j)))
+                key = taken | 1 << j
+                best[key] = max(best.get(key, (-1e9, ())), found, key=lambda x: x[0])
+    return list(best[(1 << m) - 1][1])
 
 
 def _unit(vectors: Any) -> Any:
