@@ -9,10 +9,11 @@ executors ran; a mini-batch goes through the model in micro-batches that fit the
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeVar
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -96,26 +97,57 @@ class Batch:
             kept,
         )
 
-    def split(self, max_tokens: int, *, whole: Literal["trajectory", "rollout"] = "trajectory") -> list[Batch]:
-        """Micro-batches of at most so many tokens (one unit longer than that goes alone), longest units first.
+    def teaching(self, *, whole: Literal["trajectory", "rollout"] = "trajectory") -> list[int]:
+        """The trajectories that pull the policy anywhere: those whose advantage is not zero.
+
+        A ratio pooled per role needs whole rollouts: there one such trajectory keeps its rollout. Where nothing pulls,
+        the shortest unit stands for all, so that an optimiser step (momentum, schedule) is taken as ever.
+        """
+        pulling = torch.zeros(self.lengths.numel(), dtype=torch.bool)
+        pulling[self.layout.trajectory[self.advantages != 0]] = True
+        units = self._units(whole, None)
+        kept = [unit for unit in units if pulling[unit].any()]
+        if not kept:
+            kept = [min(units, key=lambda unit: int(self.lengths[unit].sum()))]
+        return sorted(at for unit in kept for at in unit)
+
+    def bins(
+        self,
+        max_tokens: int,
+        *,
+        whole: Literal["trajectory", "rollout"] = "trajectory",
+        only: Collection[int] | None = None,
+    ) -> list[list[int]]:
+        """Trajectories (all, or `only` some) put together to at most so many tokens, longest units first; a unit longer
+        than that goes alone.
 
         A ratio pooled per role needs whole rollouts together; any other loss takes whole trajectories.
         """
         if max_tokens < 1:
             raise UsageError(f"a micro-batch of {max_tokens} tokens cannot hold anything")
-        units: dict[int, list[int]] = {}
-        for at, rollout in enumerate(_first(self.layout.rollout, self.layout.trajectory, self.lengths.numel())):
-            units.setdefault(rollout if whole == "rollout" else at, []).append(at)
         lengths = self.lengths.tolist()
         bins: list[tuple[int, list[int]]] = []
-        for unit in sorted(units.values(), key=lambda u: -sum(lengths[i] for i in u)):
+        for unit in sorted(self._units(whole, only), key=lambda u: -sum(lengths[i] for i in u)):
             size = sum(lengths[i] for i in unit)
             room = next((b for b, (used, _) in enumerate(bins) if used + size <= max_tokens), None)
             if room is None:
                 bins.append((size, list(unit)))
             else:
                 bins[room] = (bins[room][0] + size, bins[room][1] + unit)
-        return [self.select(chosen) for _, chosen in bins]
+        return [chosen for _, chosen in bins]
+
+    def _units(self, whole: Literal["trajectory", "rollout"], only: Collection[int] | None) -> list[list[int]]:
+        """Trajectories that must stay together."""
+        wanted = None if only is None else set(only)
+        units: dict[int, list[int]] = {}
+        for at, rollout in enumerate(_first(self.layout.rollout, self.layout.trajectory, self.lengths.numel())):
+            if wanted is None or at in wanted:
+                units.setdefault(rollout if whole == "rollout" else at, []).append(at)
+        return list(units.values())
+
+    def split(self, max_tokens: int, *, whole: Literal["trajectory", "rollout"] = "trajectory") -> list[Batch]:
+        """The batch in micro-batches of at most so many tokens."""
+        return [self.select(chosen) for chosen in self.bins(max_tokens, whole=whole)]
 
 
 def pack(rollouts: Sequence[Rollout], *, aggregation: Aggregation = "token-mean", length: float | None = None) -> Batch:
@@ -129,30 +161,32 @@ def pack(rollouts: Sequence[Rollout], *, aggregation: Aggregation = "token-mean"
                 chosen.append((at, t, rollout.advantages[t.id]))
     if not chosen:
         raise DataError("nothing to train on: no trajectory has an advantage and tokens of its own")
-    ids, rows, where, advantages, behaviour = [], [], [], [], []
-    sampled = all(s.logprobs is not None for _, t, _ in chosen for s in t.segments if s.kind == "agent" and s.token_ids)
-    start = 0
-    for n, (at, t, advantage) in enumerate(chosen):
-        mask = torch.tensor(t.action_mask, dtype=torch.bool)
-        actions = mask.nonzero().squeeze(1)
-        ids.append(torch.tensor(t.token_ids, dtype=torch.long))
-        rows.append(actions + start - 1)
-        where.append(torch.tensor([[n], [at], [roles.index(t.role)]]).expand(3, actions.numel()))
-        advantages.append(torch.full((actions.numel(),), advantage, dtype=torch.float32))
-        if sampled:
-            behaviour.append(torch.tensor(t.logprobs, dtype=torch.float32)[mask])
-        start += mask.numel()
-    layout = Layout(*torch.cat(where, dim=1))
+    segments = [s for _, t, _ in chosen for s in t.segments]
+    acting = [s for s in segments if s.kind == "agent" and s.token_ids]
+    token_ids = _flat((s.token_ids for s in segments), np.int64)
+    mask = np.repeat([s.kind == "agent" for s in segments], [len(s.token_ids) for s in segments])
+    lengths = np.array([sum(len(s.token_ids) for s in t.segments) for _, t, _ in chosen])
+    actions = np.flatnonzero(mask)
+    of = np.repeat(np.arange(len(chosen)), lengths)[actions]  # each action's trajectory
+    beside = np.array([(at, roles.index(t.role)) for at, t, _ in chosen]).T
+    worth = np.array([advantage for _, _, advantage in chosen], np.float32)
+    layout = Layout(*(torch.from_numpy(index[of]) for index in (np.arange(len(chosen)), *beside)))
+    sampled = all(s.logprobs is not None for s in acting)
     return Batch(
-        torch.cat(ids),
-        torch.tensor([i.numel() for i in ids], dtype=torch.long),
-        torch.cat(rows),
+        torch.from_numpy(token_ids),
+        torch.from_numpy(lengths),
+        torch.from_numpy(actions - 1),
         layout,
-        torch.cat(advantages),
-        torch.cat(behaviour) if sampled else None,
+        torch.from_numpy(worth[of]),
+        torch.from_numpy(_flat((s.logprobs or () for s in acting), np.float32)) if sampled else None,
         layout.weights(aggregation, length=length),
         roles,
     )
+
+
+def _flat(parts: Iterable[Sequence[Any]], dtype: Any) -> np.ndarray[Any, Any]:
+    """Sequences end to end: a step has about a million tokens, and the device waits for them."""
+    return np.fromiter(itertools.chain.from_iterable(parts), dtype)
 
 
 def minibatches(rollouts: Sequence[T], count: int) -> list[list[T]]:
@@ -166,7 +200,7 @@ def minibatches(rollouts: Sequence[T], count: int) -> list[list[T]]:
 def _check(trajectory: Trajectory) -> None:
     if not trajectory.has_tokens:
         raise DataError(f"trajectory {trajectory.id} has text without token ids: train on an engine that shows them")
-    if trajectory.action_mask[0]:
+    if next(s.kind for s in trajectory.segments if s.token_ids) == "agent":
         raise DataError(f"trajectory {trajectory.id} begins with an action: nothing predicts its first token")
 
 

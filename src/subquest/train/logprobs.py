@@ -101,13 +101,16 @@ class _ChunkedLogprobs(torch.autograd.Function):
                 spread[part] = -torch.linalg.vecdot(log_p.exp(), log_p)
             del log_p
         ctx.save_for_backward(hidden, weight, bias, targets, normaliser, spread)
-        ctx.scale, ctx.entropy, ctx.chunk = scale, entropy, chunk
+        ctx.scale, ctx.chunk = scale, chunk
+        ctx.set_materialize_grads(False)  # entropy that is only reported costs nothing on the way back
         return logprobs, spread
 
     @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
         on_logprobs, on_entropy = grads
         hidden, weight, bias, targets, normaliser, spread = ctx.saved_tensors
+        if on_logprobs is None:
+            on_logprobs = torch.zeros_like(normaliser)
         needs_hidden, needs_weight, needs_bias = ctx.needs_input_grad[:3]
         work = _working(hidden, weight)
         grad_hidden = torch.empty_like(hidden) if needs_hidden else None
@@ -118,7 +121,7 @@ class _ChunkedLogprobs(torch.autograd.Function):
             z = _logits(hidden[part], work, bias, ctx.scale)
             upstream = on_logprobs[part, None] * ctx.scale
             p = z.softmax(-1)
-            if ctx.entropy:  # p * (upstream + on_entropy * (log p + entropy)), with log p = z - normaliser
+            if on_entropy is not None:  # p * (upstream + on_entropy * (log p + entropy)), with log p = z - normaliser
                 slope = on_entropy[part, None] * ctx.scale
                 z = torch.addcmul(upstream + slope * (spread[part, None] - normaliser[part, None]), slope, z)
                 grad, factor = p.mul_(z).scatter_add_(1, targets[part, None], -upstream), None

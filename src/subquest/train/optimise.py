@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Literal, NamedTuple
 
@@ -42,6 +42,8 @@ class Stepped(NamedTuple):
 
     gradient_norm: float
     figures: dict[str, float]
+    mismatch: float = 0.0
+    """Mean gap to the rollout engine's log-probs, where the batch was sampled by these very weights."""
 
 
 class Optimiser:
@@ -62,15 +64,25 @@ class Optimiser:
         self.step_count = 0
 
     def policy_step(
-        self, batch: Batch, loss: LossSettings, *, temperature: float, old: Tensor | None, reference: Tensor | None
+        self,
+        batch: Batch,
+        loss: LossSettings,
+        *,
+        temperature: float,
+        old: Tensor | None,
+        reference: Tensor | None,
+        only: Sequence[int] | None = None,
     ) -> Stepped:
         """Improve the policy on a batch of rollouts. `old` and `reference` stand beside the batch's action tokens.
 
         Without `old` the batch was sampled by these very weights, so the old log-probs are the new ones, detached.
+        With `only` the other trajectories are left out, and those that stay keep the weight they have in the whole
+        batch; the figures of KL and entropy are then means over what stayed.
         """
         losses: list[Loss] = []
+        packed, share, gap = 0, 0.0, torch.zeros(())
         batch = self._for_all(batch, loss.aggregation)
-        for part, counts in self._parts(batch, "rollout" if loss.level == "role" else "trajectory"):
+        for part, counts in self._parts(batch, together(loss), only):
             found = self.policy(part, temperature=temperature, entropy=True)
             value = policy_loss(
                 found.logprobs,
@@ -85,7 +97,16 @@ class Optimiser:
             value.total.backward()  # type: ignore[no-untyped-call]
             if counts:
                 losses.append(value)
-        return Stepped(self._step(), summary(losses))
+                packed += part.token_ids.numel()
+                share += float(batch.weights[part.places].sum())
+                if old is None and part.behaviour is not None:
+                    gap = gap.to(part.behaviour.device) + (found.logprobs.detach() - part.behaviour).abs().sum()
+        norm = self._step()
+        figures = summary(losses) | {"packed": float(packed)}
+        whole_weight = float(batch.weights.sum())
+        if only is not None and share > 0:
+            figures |= {name: figures[name] * whole_weight / share for name in ("kl", "entropy")}
+        return Stepped(norm, figures, float(gap) / max(figures["tokens"], 1.0))
 
     def _for_all(self, batch: Batch, aggregation: Aggregation) -> Batch:
         """Weights as if all processes' batches were one; FSDP takes the mean of their gradients."""
@@ -95,15 +116,21 @@ class Optimiser:
         mine = count_of(aggregation, batch.lengths.numel(), rollouts, batch.rows.numel())
         return replace(batch, weights=batch.weights * (self.ranks.size * mine / sum(self.ranks.gather(mine))))
 
-    def _parts(self, batch: Batch, together: Literal["trajectory", "rollout"]) -> Iterator[tuple[Batch, bool]]:
-        """Micro-batches, as many on every process, and whether each counts (the last one is repeated to fill up)."""
+    def _parts(
+        self, batch: Batch, whole: Literal["trajectory", "rollout"], only: Sequence[int] | None = None
+    ) -> Iterator[tuple[Batch, bool]]:
+        """Micro-batches, as many on every process, and whether each counts (the last one is repeated to fill up).
+
+        Each is cut out when its turn comes, while the device still computes the one before.
+        """
         device = next(self.policy.parameters()).device
-        parts = batch.split(self.settings.micro_tokens, whole=together)
-        missing = max(self.ranks.gather(len(parts))) - len(parts)
-        for part in parts:
-            yield part.to(device), True
+        bins = batch.bins(self.settings.micro_tokens, whole=whole, only=only)
+        missing = max(self.ranks.gather(len(bins))) - len(bins)
+        for chosen in bins:
+            yield batch.select(chosen).to(device), True
         for _ in range(missing):
-            yield replace(parts[-1], weights=torch.zeros_like(parts[-1].weights)).to(device), False
+            part = batch.select(bins[-1])
+            yield replace(part, weights=torch.zeros_like(part.weights)).to(device), False
 
     def sft_step(self, batch: Batch) -> Stepped:
         """Make the batch's action tokens more likely."""
@@ -134,16 +161,36 @@ def beside(part: Batch, vector: Tensor) -> Tensor:
     return vector[part.places].to(part.rows.device)
 
 
+def together(loss: LossSettings) -> Literal["trajectory", "rollout"]:
+    """What a micro-batch must not cut in two."""
+    return "rollout" if loss.level == "role" else "trajectory"
+
+
 @torch.no_grad()
-def logprobs_of(policy: Policy, batch: Batch, *, temperature: float, micro_tokens: int, ranks: Ranks = ALONE) -> Tensor:
-    """Log-probs of the batch's action tokens under the policy as it is, in the batch's order, on the CPU."""
+def logprobs_of(
+    policy: Policy,
+    batch: Batch,
+    *,
+    temperature: float,
+    micro_tokens: int,
+    ranks: Ranks = ALONE,
+    only: Sequence[int] | None = None,
+) -> Tensor:
+    """Log-probs of the batch's action tokens under the policy as it is, in the batch's order, on the CPU.
+
+    With `only`, tokens of the other trajectories keep the rollout engine's log-probs (0 where it gave none).
+    """
     device = next(policy.parameters()).device
-    out = torch.empty(batch.rows.numel(), dtype=torch.float32)
-    parts = batch.split(micro_tokens)
-    missing = max(ranks.gather(len(parts))) - len(parts)
-    for part in parts:
+    out = torch.zeros(batch.rows.numel()) if batch.behaviour is None else batch.behaviour.clone()
+    bins = batch.bins(micro_tokens, only=only)
+    missing = max(ranks.gather(len(bins))) - len(bins)
+    found: list[tuple[Tensor, Tensor]] = []
+    for chosen in bins:
+        part = batch.select(chosen)
         assert part.places is not None
-        out[part.places] = policy(part.to(device), temperature=temperature).logprobs.cpu()
+        found.append((part.places, policy(part.to(device), temperature=temperature).logprobs))
     for _ in range(missing):  # a sharded policy computes on all processes at once
-        policy(parts[-1].to(device), temperature=temperature)
+        policy(batch.select(bins[-1]).to(device), temperature=temperature)
+    for places, logprobs in found:
+        out[places] = logprobs.cpu()
     return out

@@ -27,7 +27,7 @@ from .figures import Clock, learnt_from, reward_figures, speeds
 from .guards import Guards
 from .loss import LOSSES, LossSettings
 from .offpolicy import importance
-from .optimise import Optimiser, logprobs_of
+from .optimise import Optimiser, logprobs_of, together
 from .policy import Policy
 from .ranks import ALONE, SUMMED, Ranks
 from .rollouts import episode_figures
@@ -162,22 +162,27 @@ class RLTrainer:
         o, loss, temperature = self.recipe.optimiser, self.loss, self.recipe.rollout.temperature
         parts = minibatches(rollouts, o.minibatches)
         batches = [pack(part, aggregation=loss.aggregation, length=loss.length) for part in parts]
-        # The old policy is the one before the first step on this batch; with a single step on a fresh batch it is the
-        # current one, and its log-probs need no pass of their own.
-        known = stale or len(batches) > 1
-        old = [self._logprobs(b) if known else None for b in batches]
-        figures: dict[str, float] = {"mismatch": _mismatch(batches[0], old[0])}
+        only = [self._teaching(b) for b in batches]
+        # The old policy is the one before the first step on this batch of rollouts. Where the weights that sampled it
+        # are still there, which is at the first step on a fresh batch, its log-probs are the step's own, detached.
+        old = [self._logprobs(b, o) if stale or n else None for n, (b, o) in enumerate(zip(batches, only, strict=True))]
+        figures: dict[str, float] = {"mismatch": 0.0}
         if stale:
+            figures["mismatch"] = _mismatch(batches[0], old[0])
             batches, figures["importance"], figures["truncated"] = self._weighed(batches, old)
-        reference = [self._reference(b) for b in batches]
-        for batch, before, ref in zip(batches, old, reference, strict=True):
-            stepped = self.optimiser.policy_step(batch, loss, temperature=temperature, old=before, reference=ref)
-            found = stepped.figures | {"gradient_norm": stepped.gradient_norm, "packed": float(batch.token_ids.numel())}
-            for name, value in found.items():
+        reference = [self._reference(b, o) for b, o in zip(batches, only, strict=True)]
+        for batch, before, ref, chosen in zip(batches, old, reference, only, strict=True):
+            stepped = self.optimiser.policy_step(
+                batch, loss, temperature=temperature, old=before, reference=ref, only=chosen
+            )
+            if before is None:
+                figures["mismatch"] = stepped.mismatch
+            for name, value in (stepped.figures | {"gradient_norm": stepped.gradient_norm}).items():
                 if name == "ratio_max":
                     figures[name] = max(figures.get(name, 0.0), value)
                 else:  # tokens add up over the mini-batches, everything else is their mean
                     figures[name] = figures.get(name, 0.0) + value / (1 if name in SUMMED else len(batches))
+        figures["skipped"] = 1 - figures["packed"] / sum(b.token_ids.numel() for b in batches)
         figures["clip_fraction"] = sum(figures[f"clipped_{side}"] for side in ("low", "high", "dual"))
         figures["learning_rate"] = self.optimiser.schedule.rate(self.optimiser.step_count - 1)
         return figures
@@ -197,15 +202,30 @@ class RLTrainer:
             cut += found.truncated / len(batches)
         return out, means, cut
 
-    def _logprobs(self, batch: Batch) -> torch.Tensor:
-        o, temperature = self.recipe.optimiser, self.recipe.rollout.temperature
-        return logprobs_of(self.policy, batch, temperature=temperature, micro_tokens=o.micro_tokens, ranks=self.ranks)
+    def _teaching(self, batch: Batch) -> list[int] | None:
+        """The trajectories that go through the model; None for all.
 
-    def _reference(self, batch: Batch) -> torch.Tensor | None:
+        A trajectory with the advantage zero has no policy gradient. Without a KL term and an entropy bonus it has no
+        gradient at all, and leaving it out is exact; with them, `skip_flat` takes these terms from the others alone.
+        """
+        exact = not (self.loss.kl or self.loss.entropy)
+        return batch.teaching(whole=together(self.loss)) if exact or self.recipe.optimiser.skip_flat else None
+
+    def _logprobs(self, batch: Batch, only: Sequence[int] | None) -> torch.Tensor:
+        return logprobs_of(
+            self.policy,
+            batch,
+            temperature=self.recipe.rollout.temperature,
+            micro_tokens=self.recipe.optimiser.micro_tokens,
+            ranks=self.ranks,
+            only=only,
+        )
+
+    def _reference(self, batch: Batch, only: Sequence[int] | None) -> torch.Tensor | None:
         if not self.loss.kl:
             return None
         with self.policy.reference():
-            return self._logprobs(batch)
+            return self._logprobs(batch, only)
 
 
 def _mismatch(batch: Batch, old: torch.Tensor | None) -> float:
