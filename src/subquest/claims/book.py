@@ -25,9 +25,9 @@ from ..errors import ConfigError, DataError, UsageError
 PAPERS = ("CoDA", "DECOR", "APEX-Searcher", "HiRA")
 """In this order on the page; others follow."""
 ORACLE = "oracle"
-BASES = ("none", "sft", ORACLE)
-"""Adapters that no training of the book makes: the model as it is, the start of all trainings, and no model at all but
-a scripted stand-in for a strong one, which shows the mechanism alone."""
+BASES = ("none", "sft", "final", ORACLE)
+"""Adapters that no training of the book makes: the model as it is, the start of all trainings, the one that ships in
+the end, and no model at all but a scripted stand-in for a strong one, which shows the mechanism alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +125,8 @@ class Book:
     trainings: Mapping[str, Training]
     claims: tuple[Claim, ...]
     results: Path
+    start: str = ""
+    """Digest of the adapter `sft`: arms that were run from another start cannot be compared."""
 
     def sources_of(self, arm: Arm) -> tuple[str, ...]:
         return arm.sources or tuple(self.sources)
@@ -168,10 +170,11 @@ def read_book(folder: Path) -> Book:
     arms: dict[str, Arm] = {}
     trainings: dict[str, Training] = {}
     claims: list[Claim] = []
+    start = ""
     for file in files:
         try:
             table = tomllib.loads(file.read_text(encoding="utf-8"))
-            shared = table.pop("shared", {})
+            shared, start = table.pop("shared", {}), table.pop("start", start)
             sources |= {s.name: s for s in (from_dict(Source, row) for row in table.pop("source", ()))}
             arms |= {a.id: a for row in table.pop("arm", ()) for a in _arms(row)}
             trainings |= {t.id: t for row in table.pop("training", ()) for t in _trainings(row, folder)}
@@ -183,7 +186,7 @@ def read_book(folder: Path) -> Book:
                 f"{file}: unknown key {next(iter(table))!r}; there are shared, source, arm, training, claim"
             )
     claims.sort(key=lambda c: PAPERS.index(c.paper) if c.paper in PAPERS else len(PAPERS))
-    book = Book(sources, arms, trainings, tuple(claims), folder / "results")
+    book = Book(sources, arms, trainings, tuple(claims), folder / "results", start)
     _check(book)
     return book
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
@@ -32,10 +33,10 @@ written from stored results by
 Questions: {questions}.
 Intervals are 95 %, by bootstrap over questions; differences are paired, question by question. A claim *holds* on a
 source where the whole interval of the difference lies above 0, *fails* where it lies below, and is *open* otherwise.
-What was not run says so. How each row is run: `subquest study claims` lists the arms, `recipes/claims/` defines them.
-
-    subquest study claims --train --only 'peco*' --minutes 8 --workers 4
-    subquest study claims --run --only coda-reward --workers 4 --concurrency 256
+What was not run says so. In brackets after ours: the interval and the number of questions; in square brackets the
+paper's number. Costs are means over the first source's questions. Each training has {steps} steps of {asked} questions
+with {group} rollouts each; its last weights count, whatever they score. HiRA's rows have an oracle in place of the
+model, as their notes say. `subquest study claims` lists the arms, `recipes/claims/` defines them.
 """
 
 
@@ -64,7 +65,7 @@ class Page:
         self._means: dict[tuple[float, ...], Mean] = {}
 
     def text(self) -> str:
-        parts = [HEAD.format(questions=self._questions()), self._summary()]
+        parts = [HEAD.format(questions=self._questions(), **self._budget()), self._summary()]
         for paper in dict.fromkeys(c.paper for c in self.book.claims if c.paper != "ours"):
             parts.append(f"## {paper}")
             parts += [self._claim(c) for c in self.book.claims if c.paper == paper]
@@ -74,6 +75,16 @@ class Page:
 
     def _questions(self) -> str:
         return "; ".join(f"{NAMES.get(s.name, s.name)} `{s.questions}`" for s in self.book.sources.values())
+
+    def _budget(self) -> dict[str, str]:
+        """What every training spends, as the recipes say; a range where they differ."""
+        tables = [tomllib.loads(t.recipe.read_text(encoding="utf-8")) for t in self.book.trainings.values()]
+        found = {
+            "steps": {t["optimiser"]["steps"] for t in tables},
+            "asked": {t["rollout"]["questions"] for t in tables},
+            "group": {t["rollout"]["group"] for t in tables},
+        }
+        return {name: " or ".join(map(str, sorted(values))) for name, values in found.items()}
 
     def _summary(self) -> str:
         lines = ["| claim | where | what the paper says | here |", "|---|---|---|---|"]
@@ -99,8 +110,17 @@ class Page:
         parts += self._compared(claim)
         if claim.finding:
             parts.append(f"**Found:** {claim.finding}")
-        parts.append(f"    subquest study claims --run --only {claim.id}")
+        parts.append(self._commands(claim))
         return "\n\n".join(parts)
+
+    def _commands(self, claim: Claim) -> str:
+        adapters = dict.fromkeys(a for row in claim.row for a in self.book.arms[row.arm].adapters.values())
+        trained = dict.fromkeys(_pattern(t) for t in adapters if t in self.book.trainings)
+        lines = [f"    subquest study claims --run --only {claim.id}"]
+        if trained:
+            names = " ".join(f"--only {name}" for name in trained)
+            lines.insert(0, f"    subquest study claims --train {names}")
+        return "\n".join(lines)
 
     def _sources(self, claim: Claim) -> tuple[str, ...]:
         return claim.sources or tuple(self.book.sources)
@@ -215,6 +235,12 @@ class Verdict(NamedTuple):
     @property
     def word(self) -> str:
         return "holds" if self.low > 0 else "fails" if self.high < 0 else "open"
+
+
+def _pattern(training: str) -> str:
+    """A training's name, or a pattern for all of its grid."""
+    name, comma, _ = training.partition(",")
+    return f"'{name},*'" if comma else name
 
 
 def _counted(words: Iterable[str]) -> str:

@@ -78,21 +78,31 @@ def _used(args: argparse.Namespace) -> dict[str, str]:
 
 
 def _adapters(args: argparse.Namespace, book: Book) -> dict[str, str]:
-    """Adapters at hand by name: those of --use, of trainings that were run, and the shipped one as `sft`."""
+    """Adapters at hand by name: those of --use, of trainings that were run, and the shipped one as what it is."""
+    from ..claims.evaluate import file_digest
     from ..claims.training import adapter_of
     from ..models import default_adapter
 
     found = {t: str(place) for t in book.trainings if (place := adapter_of(t, args.runs)).is_dir()}
     if (shipped := default_adapter()) is not None:
-        found["sft"] = str(shipped)
-    return found | _used(args)
+        begun = not book.start or file_digest(str(shipped)) == book.start
+        found["sft" if begun else "final"] = str(shipped)
+    found |= _used(args)
+    if book.start and "sft" in found and file_digest(found["sft"]) != book.start:
+        raise UsageError(
+            f"{found['sft']} is not the adapter that the claims started from; "
+            "give that one with --use sft=PLACE, or begin anew by changing `start` in the recipes of the claims"
+        )
+    return found
 
 
 def _train(args: argparse.Namespace, book: Book, results: Results) -> int:
     from ..claims.training import train_all
 
-    used = _used(args)
-    changes = {"model.adapter": used["sft"]} if "sft" in used else {}
+    adapters = _adapters(args, book)
+    if "sft" not in adapters:
+        raise UsageError("the adapter to start from is not at hand: give it with --use sft=PLACE")
+    changes = {"model.adapter": adapters["sft"]}
     minutes = None if args.minutes is None else (0.6 if args.run else 0.95) * args.minutes
     chosen = book.trained(args.only)
     short = train_all(
