@@ -23,7 +23,9 @@ Convert = Callable[[Any], Any]
 
 def to_dict(record: Any) -> dict[str, Any]:
     """The record as JSON-ready dictionaries, lists and scalars."""
-    return _encoder(type(record))(record)  # type: ignore[no-any-return]
+    hint: Any = type(record)
+    found: dict[str, Any] = _encoder(hint)(record)
+    return found
 
 
 def from_dict(cls: type[T], data: Mapping[str, Any]) -> T:

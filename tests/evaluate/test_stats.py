@@ -4,7 +4,7 @@ import math
 import random
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from subquest.evaluate.stats import auroc, calibration_error, compare, interval, mcnemar
@@ -73,7 +73,7 @@ def test_intervals_agree_with_scipys_bootstrap() -> None:
 
 
 def test_p_values_are_uniform_where_there_is_no_difference(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("subquest.evaluate.stats.RESAMPLES", 200)
+    monkeypatch.setattr("subquest.evaluate.resample.RESAMPLES", 200)
     draw = random.Random(4)
     pairs = [[[float(draw.random() < 0.4) for _ in range(80)] for _ in range(2)] for _ in range(200)]
     found = [compare(a, b, seed=n) for n, (a, b) in enumerate(pairs)]
@@ -87,6 +87,7 @@ def test_auroc_by_hand_and_ties() -> None:
     assert math.isnan(auroc([0.5], [1]))
 
 
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(st.tuples(st.sampled_from([0.1, 0.4, 0.4, 0.9]), st.booleans()), min_size=2, max_size=30))
 def test_auroc_is_the_pair_probability(pairs: list[tuple[float, bool]]) -> None:
     positive = [c for c, r in pairs if r]

@@ -1,6 +1,7 @@
 """The writer in a process of its own does what the writer in a thread does, and survives either side's end."""
 
 import asyncio
+import collections
 import dataclasses
 import os
 import signal
@@ -8,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+import types
 from pathlib import Path
 
 import pytest
@@ -37,6 +39,13 @@ async def test_everything_arrives(tmp_path: Path) -> None:
         assert again.metrics() == [(3, "loss", 0.25)]
         assert again.events("live") == list(episode("live").events)
     assert not Path(f"{path}-wal").exists()
+
+
+async def test_every_kind_of_mapping_arrives_as_a_dictionary(tmp_path: Path) -> None:
+    settings = types.MappingProxyType({"k": collections.OrderedDict(a=1)})
+    with RunStore.create(tmp_path / "r.sqlite", apart=True) as run:
+        await run.add_episode(dataclasses.replace(episode("e"), settings=settings))
+        assert run.episode("e").settings == {"k": {"a": 1}}
 
 
 async def test_one_bad_record_takes_no_other_down(tmp_path: Path) -> None:

@@ -78,6 +78,7 @@ async def evaluate(
     A job that takes longer than `seconds` is recorded as failed. `finished` is told what is handed over to be written.
     """
     waiting = iter(jobs)
+    desk: asyncio.Queue[tuple[Job, Episode, asyncio.Future[Receipt]]] = asyncio.Queue()
 
     def keep(job: Job, episode: Episode) -> Receipt:
         scores = score(episode)
@@ -87,16 +88,32 @@ async def evaluate(
         return receipt
 
     async def work() -> None:
-        handed_over: Receipt | None = None
+        handed_over: asyncio.Future[Receipt] | None = None
         try:
             for job in waiting:
                 episode = await _solve(job, systems[job.system], seconds, seed)
                 await _written(handed_over)
-                handed_over = keep(job, episode)
+                handed_over = asyncio.get_running_loop().create_future()
+                desk.put_nowait((job, episode, handed_over))
         finally:
             await _written(handed_over)
 
+    async def clerk() -> None:
+        """Scores and stores one episode, then lets every turn go first that a model has finished meanwhile."""
+        while True:
+            job, episode, handed_over = await desk.get()
+            try:
+                receipt = keep(job, episode)
+            except Exception as error:
+                if not handed_over.cancelled():  # else its worker has been told to stop
+                    handed_over.set_exception(error)
+            else:
+                if not handed_over.cancelled():
+                    handed_over.set_result(receipt)
+            await asyncio.sleep(0)
+
     with _rarely_collected():
+        storing = asyncio.create_task(clerk())
         workers = [asyncio.create_task(work()) for _ in range(max(concurrency, 1))]
         try:
             await asyncio.gather(*workers)
@@ -104,10 +121,14 @@ async def evaluate(
             for worker in workers:
                 worker.cancel()
             await asyncio.gather(*workers, return_exceptions=True)
+            storing.cancel()
+            while not desk.empty():
+                keep(*desk.get_nowait()[:2])
 
 
-async def _written(receipt: Receipt | None) -> None:
-    if receipt is not None:
+async def _written(handed_over: asyncio.Future[Receipt] | None) -> None:
+    if handed_over is not None:
+        receipt = await handed_over
         with contextlib.suppress(EpisodeExists):  # another process was quicker with the same job: its episode stays
             await receipt
 

@@ -1,4 +1,4 @@
-"""Statistics for comparisons: intervals, paired tests and calibration, in plain Python.
+"""Statistics for comparisons: intervals, paired tests and calibration.
 
 500 questions cannot tell two points apart; every mean comes with an interval, every comparison with a p-value.
 """
@@ -6,11 +6,10 @@
 from __future__ import annotations
 
 import math
-import random
 from collections.abc import Sequence
 from typing import NamedTuple
 
-RESAMPLES = 2000
+from .resample import resampled_means
 
 
 class Interval(NamedTuple):
@@ -40,7 +39,7 @@ def interval(values: Sequence[float], *, level: float = 0.95, seed: int = 0) -> 
     """Mean with a percentile-bootstrap interval. A single value, or equal ones, have an interval of no width."""
     if not values:
         return Interval(math.nan, math.nan, math.nan)
-    means = _bootstrap(values, seed)
+    means = resampled_means(values, seed)
     return Interval(mean(values), *_percentiles(means, level))
 
 
@@ -52,7 +51,7 @@ def compare(a: Sequence[float], b: Sequence[float], *, level: float = 0.95, seed
     if not differences:
         return Comparison(0, math.nan, math.nan, math.nan, 1.0, None)
     observed = mean(differences)
-    means = _bootstrap(differences, seed)
+    means = resampled_means(differences, seed)
     low, high = _percentiles(means, level)
     # Shifted to the null hypothesis of no difference; the observed sample counts as one resample, so p is never 0.
     extreme = sum(1 for m in means if abs(m - observed) >= abs(observed) - 1e-12)
@@ -68,7 +67,10 @@ def mcnemar(a: Sequence[float], b: Sequence[float]) -> float:
     n, smaller = only_a + only_b, min(only_a, only_b)
     if n == 0:
         return 1.0
-    tail = sum(math.comb(n, i) for i in range(smaller + 1))
+    tail = ways = 1
+    for i in range(smaller):
+        ways = ways * (n - i) // (i + 1)
+        tail += ways
     return min(1.0, float(2 * tail / 2**n))
 
 
@@ -99,12 +101,6 @@ def auroc(confidences: Sequence[float], right: Sequence[float]) -> float:
         rank_sum += rank * sum(1 for i in order[at:end] if right[i] > 0.5)
         at = end
     return (rank_sum - positives * (positives + 1) / 2) / (positives * negatives)
-
-
-def _bootstrap(values: Sequence[float], seed: int) -> list[float]:
-    draw = random.Random(seed)
-    n = len(values)
-    return [math.fsum(draw.choices(values, k=n)) / n for _ in range(RESAMPLES)]
 
 
 def _percentiles(values: Sequence[float], level: float) -> tuple[float, float]:

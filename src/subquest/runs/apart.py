@@ -7,6 +7,8 @@ When the process that produces episodes is killed, this one writes what has arri
 
 from __future__ import annotations
 
+import functools
+import io
 import itertools
 import pickle
 import socket
@@ -15,7 +17,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from operator import methodcaller
 from pathlib import Path
 from typing import Any
@@ -23,8 +25,11 @@ from typing import Any
 from ..codec import to_dict
 from ..errors import DataError, OutsideError, UsageError
 from ..events import Event
+from ..record import Episode
 from .ledger import Ledger, Write
 from .receipt import Failures, Receipt
+from .rows import Rows
+from .wire import named, values_of
 
 _BEGIN = "import sys; sys.path[:] = {path!r}; from subquest.runs.apart import serve; serve({run!r})"
 _LENGTH = struct.Struct("<Q")
@@ -60,6 +65,9 @@ class Apart:
         self._receiver = threading.Thread(target=self._receive, name=f"{name}, back", daemon=True)
         self._sender.start()
         self._receiver.start()
+
+    def put_episode(self, episode: Episode, attempt: int, scores: Mapping[str, float] | None) -> Receipt:
+        return self.put(functools.partial(_add_episode, values_of(episode), attempt, scores))
 
     def put(self, write: Write) -> Receipt:
         receipt = Receipt()
@@ -144,13 +152,27 @@ def serve(path: str) -> None:
         ledger.close()
 
 
+def _add_episode(values: Sequence[Any], attempt: int, scores: Mapping[str, float] | None, rows: Rows) -> None:
+    rows.episode(named(Episode, values), attempt, None, scores)
+
+
 def _nothing(rows: object) -> None:
     """Written to learn that everything before it is."""
 
 
+class _Pickler(pickle.Pickler):
+    """Sends every kind of mapping as the dictionary that `codec` would make of it."""
+
+    def reducer_override(self, value: Any) -> Any:
+        return (dict, (dict(value),)) if isinstance(value, Mapping) else NotImplemented
+
+
 def _frame(value: object) -> bytes:
-    data = pickle.dumps(value, pickle.HIGHEST_PROTOCOL)
-    return _LENGTH.pack(len(data)) + data
+    data = io.BytesIO(bytes(_LENGTH.size))
+    data.seek(_LENGTH.size)
+    _Pickler(data, pickle.HIGHEST_PROTOCOL).dump(value)
+    _LENGTH.pack_into(data.getbuffer(), 0, data.tell() - _LENGTH.size)
+    return data.getvalue()
 
 
 def _received(connection: socket.socket) -> Iterator[Any]:

@@ -105,7 +105,7 @@ class RunStore(Reader):
 
         Raises `EpisodeExists` (when awaited) where the run has an episode of that id, which then stays as it is.
         """
-        return self._writing.put(methodcaller("episode", to_dict(episode), attempt, None, scores))
+        return self._writing.put_episode(episode, attempt, scores)
 
     def add_event(self, episode_id: str, event: Event) -> None:
         """Add a live event. Returns at once; a failure shows in `flush` and `close`."""

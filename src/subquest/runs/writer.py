@@ -6,12 +6,14 @@ Everything that arrives while a batch is being written goes into the next one, i
 from __future__ import annotations
 
 import threading
+from collections.abc import Mapping
 from operator import methodcaller
 from pathlib import Path
 
 from ..codec import to_dict
 from ..errors import UsageError
 from ..events import Event
+from ..record import Episode
 from .ledger import Ledger, Write
 from .receipt import Failures, Receipt
 
@@ -32,6 +34,9 @@ class Writer:
         self._failures = Failures()
         self._thread = threading.Thread(target=self._run, name=f"run-writer {path.name}", daemon=True)
         self._thread.start()
+
+    def put_episode(self, episode: Episode, attempt: int, scores: Mapping[str, float] | None) -> Receipt:
+        return self.put(methodcaller("episode", to_dict(episode), attempt, None, scores))
 
     def put(self, write: Write) -> Receipt:
         receipt = Receipt()
