@@ -75,3 +75,10 @@ def test_data_and_output_are_told_first(
     error = capsys.readouterr().err
     assert message in error
     assert "not-there.jsonl" not in error
+
+
+def test_what_is_no_run_is_not_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "run.sqlite").write_text("garbage")
+    assert main(["view", str(tmp_path / "run.sqlite"), "--no-open"]) == 2
+    assert "is not a run" in capsys.readouterr().err
+    assert (tmp_path / "run.sqlite").read_text() == "garbage"

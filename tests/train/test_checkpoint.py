@@ -56,6 +56,7 @@ def test_a_slice_of_smollm2_fits_sixteen_megabytes_a_file_and_sixty_together(tmp
         assert torch.equal(adam.state[p]["exp_avg_sq"], moments[name])
 
 
+@pytest.mark.slow
 def test_a_run_goes_on_from_recipe_and_checkpoint_alone(tmp_path: Path) -> None:
     """What a bare machine gets: `recipe.json` and the newest checkpoint; curves go on as if nothing had happened."""
     unbroken = finish(trainer(tmp_path / "a"))

@@ -119,6 +119,7 @@ def test_a_fact_that_search_does_not_bring_is_counted(world: World, vocabulary: 
     assert found.rejected["the fact was not retrieved"] == len(world.questions)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not REAL.is_dir(), reason="the real question sets are not beside the checkout")
 @pytest.mark.parametrize(("name", "least"), [("2wikimultihopqa", 30), ("musique", 5)])
 def test_real_plans_give_traces(name: str, least: int, vocabulary: Vocabulary, tmp_path: Path) -> None:

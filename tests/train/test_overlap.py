@@ -52,6 +52,7 @@ def test_a_step_on_old_samples_weighs_advantages(tmp_path: Path) -> None:
     t.run.close()
 
 
+@pytest.mark.slow
 def test_each_batch_is_one_step_old_except_after_a_checkpoint(tmp_path: Path) -> None:
     t = trainer(tmp_path, replace(OVERLAPPED, optimiser=replace(RECIPE.optimiser, steps=6)))
     seen: list[tuple[int, set[int | None]]] = []
@@ -85,6 +86,7 @@ def test_it_learns_from_old_samples(tmp_path: Path) -> None:
     assert 0.2 < curves[5]["importance"] <= 2.0
 
 
+@pytest.mark.slow
 def test_an_interrupted_run_equals_the_unbroken_one(tmp_path: Path) -> None:
     recipe: Recipe = replace(OVERLAPPED, checkpoint_every=2)
     unbroken = finish(trainer(tmp_path / "a", recipe))

@@ -107,6 +107,7 @@ def finish(t: RLTrainer) -> dict[int, dict[str, float]]:
     return curves
 
 
+@pytest.mark.slow
 def test_it_learns(tmp_path: Path) -> None:
     recipe = replace(
         RECIPE, optimiser=replace(RECIPE.optimiser, steps=10), rollout=replace(RECIPE.rollout, questions=8)
@@ -123,6 +124,7 @@ def test_it_learns(tmp_path: Path) -> None:
     assert "dev_f1" in json.loads((tmp_path / "best" / "dev.json").read_text())
 
 
+@pytest.mark.slow
 def test_an_interrupted_run_equals_the_unbroken_one(tmp_path: Path) -> None:
     unbroken = finish(trainer(tmp_path / "a"))
 

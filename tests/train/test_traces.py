@@ -66,6 +66,7 @@ def test_a_broken_file_is_named(tmp_path: Path) -> None:
             TraceSet.load(path)
 
 
+@pytest.mark.slow
 def test_prepared_traces_take_the_place_of_making_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path, file = RECIPES / "coda-sft-smoke.toml", tmp_path / "traces.xz"
     assert main(["train", str(path), "--prepare", str(file)]) == 0

@@ -47,10 +47,12 @@ def run(args: argparse.Namespace) -> int:
             return _serve(args, Path(folder), f"#/runs/trace/{episode.id}")
     if args.html:
         raise UsageError("--html writes one trace: give the JSON file of `subquest ask --trace`")
+    from ..runs import RunStore
     from ..runs.schema import RUN_FILE
 
     if args.what.is_file() or (args.what / RUN_FILE).is_file():
         name = args.what.stem if args.what.is_file() else args.what.name
+        RunStore.open(args.what).close()  # says what is wrong with it, if anything is
         return _serve(args, args.what.resolve().parent, f"#/runs/{name}")
     return _serve(args, args.what, "#/runs")
 
