@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import asyncio
 import importlib
-import socket
 import sys
 from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
 from typing import Any
 
-from ..errors import EngineUnavailable, MissingDependency, UsageError
+from ..errors import EngineUnavailable, MissingDependency
 from ..record import Episode, Question
+from ..retrieval.cluster import join
 from ..systems.base import System
 
 Opened = Callable[[AsyncExitStack], Any]
@@ -59,12 +59,7 @@ class Cluster:
         except ImportError:
             raise MissingDependency("ray, which runs evaluations on many machines,", "ray") from None
         self._ray = ray
-        _reach(address)
-        try:
-            if not ray.is_initialized():
-                ray.init(address=address, log_to_driver=False, configure_logging=False)
-        except (ConnectionError, RuntimeError, ValueError) as error:
-            raise UsageError(f"there is no Ray cluster at {address}: {error}") from None
+        self._joined = join(ray, address)
         nodes = [node["NodeID"] for node in ray.nodes() if node["Alive"]]
         strategy = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy
         actor = ray.remote(Worker)
@@ -93,6 +88,8 @@ class Cluster:
         for worker in self._load:
             self._ray.kill(worker)
         self._load.clear()
+        if self._joined:
+            self._ray.shutdown()
 
     async def _call(self, method: str, *arguments: Any) -> Any:
         """A call to the least busy worker; if that one dies under it, to the next."""
@@ -111,16 +108,6 @@ class Cluster:
                 if worker in self._load:
                     self._load[worker] -= 1
         raise EngineUnavailable("every worker of the cluster is lost; run again to resume")
-
-
-def _reach(address: str) -> None:
-    """Ray itself waits for minutes for a cluster that is not there."""
-    host, _, port = address.rpartition(":")
-    if host and "://" not in address and port.isdigit():
-        try:
-            socket.create_connection((host, int(port)), timeout=5).close()
-        except OSError as error:
-            raise UsageError(f"there is no Ray cluster at {address}: {error.strerror or error}") from None
 
 
 class Remote:
