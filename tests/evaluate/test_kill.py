@@ -8,6 +8,7 @@ import sys
 import textwrap
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -26,51 +27,54 @@ WORKER = textwrap.dedent("""
     QUESTIONS = [Question(f"q{i}", f"What is {i}?", (str(i),), dataset="toy") for i in range(int(sys.argv[2]))]
 
     async def reply(context):
-        await asyncio.sleep(0.05)
+        await asyncio.sleep(0.02)
         number = int(context.messages[1].content.split()[-1].rstrip("?"))
         return f"<answer>{number if number % 3 else 'wrong'}</answer>"
 
     with RunStore.resume(sys.argv[1], apart=True) as store:
         systems = {"coda": CoDA(ScriptedEngine(reply))}
-        asyncio.run(evaluate(jobs_for(store, {"toy": QUESTIONS}, systems), systems, store, concurrency=2))
+        jobs = jobs_for(store, {"toy": QUESTIONS}, systems)
+        told = lambda *_: print("one more", flush=True)
+        asyncio.run(evaluate(jobs, systems, store, concurrency=2, finished=told))
         cell = table(scored(store))["toy"]["coda"]
     print(json.dumps({k: v for k, v in cell.items() if k != "seconds"}))
 """)
 
 
 def start(run: Path, questions: int) -> subprocess.Popen[str]:
+    """An evaluation that says a line for each answer, and at the end the table."""
     command = [sys.executable, "-c", WORKER, str(run), str(questions)]
     return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
 
 
+def outcome(process: subprocess.Popen[str]) -> Any:
+    """The table of an evaluation that comes to its end."""
+    lines = process.communicate()[0].splitlines()
+    assert process.returncode == 0
+    return json.loads(lines[-1])
+
+
 @pytest.mark.slow
 def test_two_at_once_do_not_disturb_each_other(tmp_path: Path) -> None:
-    alone = start(tmp_path / "a", 40).communicate()[0]
+    alone = outcome(start(tmp_path / "a", 40))
     both = [start(tmp_path / "b", 40) for _ in range(2)]
-    for process in both:
-        assert json.loads(process.communicate()[0]) == json.loads(alone)
-        assert process.returncode == 0
+    assert [outcome(process) for process in both] == [alone, alone]
     with RunStore.open(tmp_path / "b") as run:
         assert run.counts()["episodes"] == 40
 
 
 @pytest.mark.slow
 def test_kill_minus_nine_twenty_times(tmp_path: Path) -> None:
-    unbroken = start(tmp_path / "a", 300).communicate()[0]
+    """Each time after some answers more, so that the moments are the same on every machine."""
+    unbroken = outcome(start(tmp_path / "a", 300))
     chance = random.Random(0)
-    kills = 0
-    while True:
+    for _ in range(20):
         process = start(tmp_path / "b", 300)
-        deadline = time.monotonic() + chance.uniform(0.1, 0.9)
-        while process.poll() is None and time.monotonic() < deadline:
-            time.sleep(0.01)
-        if kills < 20 and process.poll() is None:
-            process.send_signal(signal.SIGKILL)
-            kills += 1
-            process.communicate()
-            continue
-        out = process.communicate()[0]
-        assert process.returncode == 0
-        break
-    assert kills == 20
-    assert json.loads(out) == json.loads(unbroken)
+        assert process.stdout is not None
+        for _ in range(chance.randrange(1, 8)):
+            assert process.stdout.readline() == "one more\n"
+        time.sleep(chance.uniform(0, 0.02))
+        process.kill()
+        process.communicate()
+        assert process.returncode == -signal.SIGKILL
+    assert outcome(start(tmp_path / "b", 300)) == unbroken
