@@ -12,6 +12,7 @@ from subquest.errors import ConfigError, UsageError
 from subquest.record import Document
 from subquest.study import find_study, read_study, rows, studies
 from subquest.systems.registry import get
+from subquest.worlds import Recipe, write_world
 
 NAMES = {
     "coda-hierarchy", "coda-topk", "coda-hops", "hira-ablation", "hira-subtasks", "decor-topk", "apex-docs-hops",
@@ -97,7 +98,26 @@ def test_only_and_list(toy: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*STUDY, "--only", "CoDA", "--sample", "2", "--json"]) == 0
     assert [r["n"] for r in json.loads(capsys.readouterr().out)["rows"]] == [2]
     assert main(["study"]) == 0
-    assert capsys.readouterr().out.count("\n") == len(NAMES)
+    listed = {line.split()[0] for line in capsys.readouterr().out.splitlines()}
+    assert listed == NAMES | {"claims"}
+
+
+def test_the_papers_numbers_are_shown_for_other_questions_too(toy: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(STUDY) == 0
+    shown = capsys.readouterr().out.split("the paper's numbers on its own questions:\n")[1]
+    assert "CoDA        EM      2wikimultihopqa 0.516, musique 0.106, average 0.311" in shown
+    assert main([*STUDY, "--json"]) == 0
+    numbers = json.loads(capsys.readouterr().out)["paper_numbers"]
+    assert {"variant": "CoDA", "source": "musique", "em": 0.106, "f1": 0.197, "cem": 0.137} in numbers
+
+
+def test_a_world_brings_its_own_corpus(toy: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write_world(toy / "world", Recipe(seed=5, articles=160, questions=6))
+    arguments = ["study", "truncation", "--on", "world", "--model", "scripted:script.jsonl", "--sample", "2"]
+    assert main(arguments) == 0
+    out, err = capsys.readouterr()
+    assert "making an index of world/corpus.jsonl" in err
+    assert "index world/docs.sq" in out
 
 
 @pytest.mark.parametrize(

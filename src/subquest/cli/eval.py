@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-import sys
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from functools import partial
@@ -14,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import DataError, UsageError
 from .agent import add_agent_options, build, check, check_index, config_from, resources, settings_from
-from .evaluating import PAPER, add_run_options, answer_all, check_run_options, judged, settings_of, told
+from .evaluating import PAPER, add_run_options, answer_all, check_run_options, judged, settings_of, told, with_index
 
 if TYPE_CHECKING:
     from ..config import Config
@@ -50,7 +49,7 @@ def run(args: argparse.Namespace) -> int:
     from ..systems.registry import get
 
     datasets = dict(_questions(source, args) for source in args.datasets)
-    config = _with_index(config_from(args), args.datasets)
+    config = with_index(config_from(args), args.datasets)
     names = [name for name in (config.system or "coda").split(",") if name]
     for name in names:
         check(get(name), config, args)
@@ -64,23 +63,6 @@ def run(args: argparse.Namespace) -> int:
     else:
         _print_table(result)
     return 0
-
-
-def _with_index(config: Config, sources: Sequence[str]) -> Config:
-    """A world's folder holds its corpus: without another index its own is searched, made at the first use."""
-    from dataclasses import replace
-
-    folder = Path(sources[0]).expanduser()
-    if config.index or len(sources) > 1 or not (folder / "corpus.jsonl").is_file():
-        return config
-    place = folder / "docs.sq"
-    if not place.exists():
-        from ..retrieval import Index
-        from ..retrieval.corpus import read
-
-        print(f"making an index of {folder / 'corpus.jsonl'} in {place}", file=sys.stderr)
-        Index.build(place, read([folder / "corpus.jsonl"])).close()
-    return replace(config, index=str(place))
 
 
 def _questions(source: str, args: argparse.Namespace) -> tuple[str, list[Question]]:

@@ -6,7 +6,7 @@ import argparse
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -52,6 +52,21 @@ def check_run_options(args: argparse.Namespace) -> None:
 
 def _sample_size(text: str) -> int | str:
     return text if text == PAPER else int(text)
+
+
+def with_index(config: Config, sources: Sequence[str]) -> Config:
+    """A world's folder holds its corpus: without another index its own is searched, made at the first use."""
+    folder = Path(sources[0]).expanduser() if len(sources) == 1 else None
+    if config.index or folder is None or not (folder / "corpus.jsonl").is_file():
+        return config
+    place = folder / "docs.sq"
+    if not place.exists():
+        from ..retrieval import Index
+        from ..retrieval.corpus import read
+
+        print(f"making an index of {folder / 'corpus.jsonl'} in {place}", file=sys.stderr)
+        Index.build(place, read([folder / "corpus.jsonl"])).close()
+    return replace(config, index=str(place))
 
 
 def settings_of(config: Config, args: argparse.Namespace) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from ..errors import UsageError
 from . import claims
 from .agent import add_agent_options, build, check_index, config_from, resources
-from .evaluating import add_run_options, answer_all, check_run_options, judged, settings_of
+from .evaluating import add_run_options, answer_all, check_run_options, judged, settings_of, with_index
 
 if TYPE_CHECKING:
     from ..config import Config
@@ -56,8 +56,8 @@ def run(args: argparse.Namespace) -> int:
         return claims.run(args)
     check_run_options(args)
     study = _chosen(find_study(args.name), args.only)
-    config = config_from(args)
     datasets = _questions(study, args)
+    config = with_index(config_from(args), args.on)
     _check(study, config)
     out = args.out or Path(f"{study.name}.sqlite")
     from ..evaluate.table import scored, table
@@ -74,6 +74,7 @@ def run(args: argparse.Namespace) -> int:
             "paper": study.paper,
             "ours": setting,
             "rows": [row.to_json() for row in found],
+            "paper_numbers": [{"variant": n.variant, "source": n.source, **n.values} for n in study.numbers],
         }
         print(json.dumps(document))
     else:

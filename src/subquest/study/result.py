@@ -43,7 +43,7 @@ def rows(study: Study, table: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> 
 
 def text(study: Study, found: Sequence[Row], setting: str) -> str:
     """The table for people."""
-    width = max([len(r.variant) for r in found] + [8]) + 2
+    width = max([len(v.name) for v in study.variants] + [8]) + 2
     place = max([len(r.source) for r in found] + [6]) + 2
     head = "".join(f"{NAMES.get(m, m):>9}{'95%':>15}{'paper':>9}" for m in study.metrics)
     lines = [study.title, f"ours:  {setting}", f"paper: {study.paper}"]
@@ -55,7 +55,23 @@ def text(study: Study, found: Sequence[Row], setting: str) -> str:
             span = f"{r.low[m]:.3f}-{r.high[m]:.3f}" if m in r.low else ""
             cells += f"{_value(r.ours.get(m)):>9}{span:>15}{_value(r.paper.get(m)):>9}"
         lines.append(f"{r.source:<{place}}{r.variant:<{width}}{r.n:>6}{cells}")
-    return "\n".join(lines)
+    return "\n".join([*lines, *_elsewhere(study, found, width)])
+
+
+def _elsewhere(study: Study, found: Sequence[Row], width: int) -> list[str]:
+    """The paper's numbers that stand beside none of ours, because our questions are others."""
+    shown = {(r.variant, r.source) for r in found}
+    lines = []
+    for variant in study.variants:
+        for metric in study.metrics:
+            values = [
+                f"{n.source} {_value(n.values[metric])}"
+                for n in study.numbers
+                if n.variant == variant.name and metric in n.values and (n.variant, n.source) not in shown
+            ]
+            if values:
+                lines.append(f"{variant.name:<{width}}{NAMES.get(metric, metric):<8}{', '.join(values)}")
+    return ["", "the paper's numbers on its own questions:", *lines] if lines else []
 
 
 def _row(study: Study, source: str, variant: str, cell: Mapping[str, Any]) -> Row:
