@@ -92,4 +92,14 @@ def test_the_best_evaluation_can_be_read(tmp_path: Path) -> None:
         kept = [summary.id for summary in store.summaries()]
         figures = {metric.name for metric in store.metrics()}
     assert kept[:2] == ["dev-1-0", "dev-1-1"]
+    best, last = ((tmp_path / "run" / name / "adapter_model.safetensors").read_bytes() for name in ("best", "last"))
+    assert best == last  # the only step was evaluated
     assert {"dev_em", "dev_em_2hop", "dev_em_comparison"} <= figures
+
+
+def test_a_slice_without_an_evaluation_leaves_weights_too(tmp_path: Path) -> None:
+    settings = ["--set", "optimiser.steps=2", "--set", "evaluate_every=2", "--minutes", "0"]
+    assert main(["train", str(RECIPES / "coda-sft-smoke.toml"), "--out", str(tmp_path), *settings]) == 0
+    assert not (tmp_path / "best").exists()
+    assert (tmp_path / "last" / "adapter_model.safetensors").is_file()
+    assert (tmp_path / "last" / "step.json").read_text() == '{"step": 0}'

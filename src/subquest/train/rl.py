@@ -110,6 +110,7 @@ class RLTrainer:
             saved = self.ranks.told(self.step in self.run.checkpoints.steps())
             if self._ahead is None and not saved:
                 self.save()  # else the steps since the last checkpoint are repeated, overlap and all
+            self.run.save_last(self.policy, self.step)
         finally:
             if self._ahead is not None:
                 self._ahead.cancel()

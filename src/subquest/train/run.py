@@ -26,6 +26,7 @@ class TrainRun:
     run.sqlite    curves and sample episodes
     checkpoints/  the last few
     best/         the adapter (or weights) that did best on the dev questions
+    last/         the adapter (or weights) where the last slice ended
     """
 
     def __init__(
@@ -88,12 +89,19 @@ class TrainRun:
 
     def save_best(self, policy: Policy, figures: Mapping[str, Any]) -> None:
         """Keep the weights that did best on the dev questions so far."""
+        self._export(policy, "best", "dev.json", figures)
+
+    def save_last(self, policy: Policy, step: int) -> None:
+        """Keep the weights where a slice ends, evaluated or not, in a form that can be used."""
+        self._export(policy, "last", "step.json", {"step": step})
+
+    def _export(self, policy: Policy, name: str, note: str, content: Mapping[str, Any]) -> None:
         from .export import save_trained
 
-        folder = self.folder / "best"
+        folder = self.folder / name
         save_trained(policy, folder, base=self.recipe.model.path, write=self.ranks.first)
         if self.ranks.first:
-            (folder / "dev.json").write_text(json.dumps(dict(figures)), encoding="utf-8")
+            (folder / note).write_text(json.dumps(dict(content)), encoding="utf-8")
 
     def close(self) -> None:
         if self._store is not None:

@@ -76,6 +76,7 @@ class SFTTrainer:
             if self.step % recipe.checkpoint_every == 0:
                 self.save()
         self.save()
+        self.run.save_last(self.policy, self.step)
 
     def one_step(self) -> dict[str, float]:
         start = time.monotonic()
