@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from ..data import questions_from
 from ..errors import ConfigError, DataError
@@ -15,8 +15,7 @@ from ..record import Document, Question
 from ..retrieval.corpus import read
 from ..retrieval.index import Index
 from .recipe import DataPart
-
-WORLD = "world:"
+from .world_sources import WORLD, WorldSources
 
 
 class Material(NamedTuple):
@@ -24,15 +23,21 @@ class Material(NamedTuple):
     documents: list[Document]
 
 
-def load_material(parts: Sequence[DataPart], *, passages_elsewhere: bool = False) -> Material:
+def load_material(
+    parts: Sequence[DataPart], *, passages_elsewhere: bool = False, worlds: WorldSources | None = None
+) -> Material:
     """Questions and passages of all sources. A source's weight repeats or thins its questions.
 
-    Where an index is given for all of them, sources other than worlds need no passages of their own.
+    Where an index is given for all of them, sources other than worlds need no passages of their own. `worlds` are those
+    that are being made already.
     """
     questions: list[Question] = []
     documents: dict[str, Document] = {}
+    worlds = worlds or WorldSources(part.questions for part in parts)
     for part in parts:
-        found, passages = _load(part, passages_elsewhere)
+        found, passages = (
+            worlds.get(part.questions) if part.questions.startswith(WORLD) else _load(part, passages_elsewhere)
+        )
         if part.limit:
             found = found[: part.limit]
         questions += _weighted(found, part.weight)
@@ -43,8 +48,6 @@ def load_material(parts: Sequence[DataPart], *, passages_elsewhere: bool = False
 
 
 def _load(part: DataPart, passages_elsewhere: bool) -> tuple[list[Question], list[Document]]:
-    if part.questions.startswith(WORLD):
-        return _world(part.questions.removeprefix(WORLD))
     questions = [_natural(q) for q in questions_from(part.questions)]
     corpora = part.corpus
     folder = Path(part.questions)
@@ -63,27 +66,6 @@ def _natural(question: Question) -> Question:
         return rewrite_plan(question) if question.decomposition else question
     except Refused:
         return replace(question, decomposition=())
-
-
-def _world(spec: str) -> tuple[list[Question], list[Document]]:
-    from ..worlds import make_world
-
-    options: dict[str, Any] = {}
-    for pair in filter(None, spec.split(",")):
-        key, equals, value = pair.partition("=")
-        if not equals:
-            raise ConfigError(f"world:{spec}: write it as in world:seed=1,articles=500,questions=1000,split=train")
-        # several values are joined by +, as in hops=2+3
-        several = value.split("+")
-        if key in ("hops", "types"):
-            options[key] = tuple(map(int, several)) if key == "hops" else tuple(several)
-        else:
-            options[key] = int(value) if value.isdigit() else value
-    world = make_world(**options)
-    name = f"world-{options.get('seed', 0)}"
-    # ids of different worlds must not meet in one index
-    documents = [replace(d, id=f"{name}/{d.id}") for d in world.documents]
-    return [replace(q, dataset=name) for q in world.questions], documents
 
 
 def _weighted(questions: Sequence[Question], weight: float) -> list[Question]:

@@ -16,7 +16,7 @@ from ..engine.torch.loader import Source
 from ..errors import UsageError
 from ..record import Document
 from ..retrieval.index import Index
-from .data import Material, load_material, open_search
+from .data import load_material, open_search
 from .ranks import Ranks
 from .recipe import Recipe
 from .rl import RLTrainer
@@ -26,6 +26,7 @@ from .sft import SFTTrainer
 from .sharding import shard
 from .stream import Stream, drawn
 from .traces import gold_traces
+from .world_sources import WorldSources
 
 Watch = Callable[[int, Mapping[str, float]], None]
 
@@ -48,9 +49,14 @@ async def train(
     ranks = Ranks.from_environment(place)
     run = TrainRun(out, recipe, minutes=minutes, ranks=ranks)
     elsewhere = bool(recipe.index)
-    dev = load_material(recipe.dev, passages_elsewhere=elsewhere) if recipe.dev else Material([], [])
     rl = recipe.kind == "rl"
-    material = load_material(recipe.data, passages_elsewhere=elsewhere) if rl else Material([], [])
+    parts = (*recipe.dev, *(recipe.data if rl else ()))
+    worlds = WorldSources(part.questions for part in parts)
+    tiny = recipe.model.path.startswith("random:")  # its vocabulary is made of the texts
+    source = None if tiny else load_source(recipe.model.path)
+    dev = load_material(recipe.dev, passages_elsewhere=elsewhere, worlds=worlds)
+    material = load_material(recipe.data if rl else (), passages_elsewhere=elsewhere, worlds=worlds)
+    source = source or load_source(recipe.model.path, [d.text for d in dev.documents[:200]])
     training = drawn(material.questions, recipe.sample, recipe.seed)
     say(f"{len(training)} training and {len(dev.questions)} dev questions")
     documents = {d.id: d for d in (*material.documents, *dev.documents)}
@@ -59,7 +65,6 @@ async def train(
         search = open_place(recipe.index)
     else:
         search = held.enter_context(_built(documents.values(), run.folder / "index", ranks))
-    source = load_source(recipe.model.path, [d.text for d in dev.documents[:200]])
     if ranks.first:
         _keep_vocabulary(source, run.folder)
     policy = make_policy(recipe.model, source, device=place, seed=recipe.seed)

@@ -1,0 +1,84 @@
+"""Worlds that a recipe names as `world:seed=1,articles=500,questions=1000`, made side by side.
+
+A world takes a second or two of one core, a recipe names several, and a GPU waits. Each is made in a process of its own
+while this one loads the model. The processes import what worlds need and no torch, so they start quickly.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import re
+import subprocess
+import sys
+from collections.abc import Iterable
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
+from typing import Any
+
+from ..errors import ConfigError
+from ..record import Document, Question
+
+WORLD = "world:"
+WORTHWHILE = 1000
+"""Articles and questions, together, that take longer to make than another process takes to start."""
+
+Found = tuple[list[Question], list[Document]]
+
+
+class WorldSources:
+    """Worlds that are being made."""
+
+    def __init__(self, sources: Iterable[str] = (), *, workers: int | None = None) -> None:
+        """`sources` as in recipes; those that are no worlds are none of ours."""
+        wanted = dict.fromkeys(s for s in sources if s.startswith(WORLD) and _size(s) >= WORTHWHILE)
+        workers = min(workers or os.cpu_count() or 1, len(wanted))
+        self._making: dict[str, Future[Found | None]] = {}
+        if workers > 1:
+            pool = ThreadPoolExecutor(workers)
+            self._making = {source: pool.submit(_made_elsewhere, source) for source in wanted}
+            pool.shutdown(wait=False)
+
+    def get(self, source: str) -> Found:
+        """The questions and passages of a world; made here where no process was asked for it or it could not."""
+        making = self._making.get(source)
+        return (making.result() if making else None) or make_source(source)
+
+
+def _made_elsewhere(source: str) -> Found | None:
+    """A world from another process. A plain command: multiprocessing would run the caller's script once more."""
+    command = [sys.executable, "-m", __name__, source]
+    done = subprocess.run(command, capture_output=True, stdin=subprocess.DEVNULL, check=False)
+    found: Found | None = pickle.loads(done.stdout) if done.returncode == 0 else None
+    return found
+
+
+def make_source(source: str) -> Found:
+    """The questions and passages of `world:seed=1,articles=500`."""
+    from ..worlds import make_world
+
+    spec = source.removeprefix(WORLD)
+    options: dict[str, Any] = {}
+    for pair in filter(None, spec.split(",")):
+        key, equals, value = pair.partition("=")
+        if not equals:
+            raise ConfigError(f"world:{spec}: write it as in world:seed=1,articles=500,questions=1000,split=train")
+        # several values are joined by +, as in hops=2+3
+        several = value.split("+")
+        if key in ("hops", "types"):
+            options[key] = tuple(map(int, several)) if key == "hops" else tuple(several)
+        else:
+            options[key] = int(value) if value.isdigit() else value
+    world = make_world(**options)
+    name = f"world-{options.get('seed', 0)}"
+    # ids of different worlds must not meet in one index
+    documents = [replace(d, id=f"{name}/{d.id}") for d in world.documents]
+    return [replace(q, dataset=name) for q in world.questions], documents
+
+
+def _size(source: str) -> int:
+    return sum(int(n) for n in re.findall(r"\b(?:articles|questions)=(\d+)", source))
+
+
+if __name__ == "__main__":
+    sys.stdout.buffer.write(pickle.dumps(make_source(sys.argv[1])))
