@@ -40,7 +40,7 @@ class CoDASettings:
     """1: executors only search. N: executors down to level N - 1 may hand out sub-tasks of their own."""
     refine: bool = True
     """False is the paper's "Search-R1 with hierarchy" (table 2)."""
-    document_tokens: int = 200
+    document_tokens: int = 320
     """Each document is cut to this (4.4.1), so that observations grow with k."""
     result_tokens: int = 512
     """A result is cut to this before the planner sees it."""

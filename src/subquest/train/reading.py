@@ -130,17 +130,25 @@ def read(question: Question, fact: Fact, text: str) -> Found | None:
 def _read_plain(fact: Fact, title: str, body: str) -> Found | None:
     asked = {_stem(word) for word in _WORD.findall(fact.task) if word.lower() not in _QUESTION_WORDS}
     names = [name for name in _ENTITY.findall(fact.task[1:]) if name not in title]
-    states = 0.5 if fact.answer in title else 2.0  # an article about the answer names it everywhere
-    number = _NUMBER.search(fact.answer)
     best = (0.0, "")
     for start, end in sentences(body):
         sentence = body[start:end]
+        named = any(name in sentence or name.split()[-1] in sentence for name in names)
+        # an article about the answer names it everywhere: there the sentence must name whom the task asks about
+        if not named if fact.answer in title and names else not _states(sentence, fact.answer):
+            continue
         words = {_stem(word) for word in _WORD.findall(sentence)}
-        score = len(words & asked) / max(len(asked), 1) + states * contains_answer(sentence, fact.answer)
-        score += any(name in sentence or name.split()[-1] in sentence for name in names)
-        score += number is not None and number[0] in _NUMBER.findall(sentence)
+        score = 1 + named + contains_answer(sentence, fact.answer) + len(words & asked) / max(len(asked), 1)
         best = max(best, (score, sentence))
-    return Found(best[1].strip(), fact.answer) if best[0] >= (0.3 if fact.support else 2.0) else None
+    return Found(best[1].strip(), fact.answer) if best[1] else None
+
+
+def _states(sentence: str, answer: str) -> bool:
+    """Whether a sentence says the answer: in its words (a nationality counts for the country) or in its numbers."""
+    if answer.casefold() in sentence.casefold():
+        return True
+    numbers = set(_NUMBER.findall(answer))
+    return bool(numbers) and numbers <= set(_NUMBER.findall(sentence))
 
 
 def _read_list(fact: Fact, body: str) -> Found | None:

@@ -37,7 +37,7 @@ class AgentSettings:
     """Turns before the answer is forced; None for the dialect's."""
     k: int | None = None
     """Documents per search; None for the dialect's."""
-    document_tokens: int = 200
+    document_tokens: int = 320
     """Each document is cut to this, so that observations grow with k."""
     force: bool = True
     """Ask for an answer when turns run out."""
