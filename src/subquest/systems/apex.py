@@ -24,8 +24,9 @@ from .actions import ANSWER, DECIDE, PLAN, SEARCH
 from .base import System
 from .evidence import Finding, support
 from .plan import Plan, PlanStep, lines_of, make_plan, numbered_lines
+from .rendering import one_line
 from .replies import answer_in, conclude, decides, hedges, note_stop
-from .runtime import Answer, Context, LimitReached, Run, Turn, one_line
+from .runtime import Answer, Context, LimitReached, Run, Turn
 
 LONG_ANSWER = 40
 """Words from which on an answer counts as not specific at all."""
@@ -43,7 +44,7 @@ class ApexSettings:
     """Which documents count as seen: those of the sub-question (Algorithm 2), or of the episode (004, 3.2.2)."""
     parallel: bool = False
     """Sub-questions that do not rest on each other run at the same time, each knowing only what it rests on."""
-    document_tokens: int = 200
+    document_tokens: int = 320
     plan: bool = True
     """False is the executor alone: the question is its own only step (table 2)."""
     plan_only: bool = False

@@ -23,8 +23,9 @@ from ..record import Hit
 from .actions import ANSWER, FILTER, NEXT_QUERY
 from .base import System
 from .evidence import Finding, sentences
+from .rendering import cut_to_tokens, one_line, render_documents
 from .replies import conclude
-from .runtime import Answer, Context, LimitReached, RoleSetup, Run, cut_to_tokens, one_line, render_documents
+from .runtime import Answer, Context, LimitReached, RoleSetup, Run
 
 NONE = ("none", "stop", "")
 """What a planner writes to stop, and a filter where nothing helps."""
@@ -38,7 +39,7 @@ class DecorSettings:
     """Documents per search (5.1.4)."""
     memory_tokens: int = 4096
     """L_max: a longer memory is compressed (4.2, table 4)."""
-    document_tokens: int = 200
+    document_tokens: int = 320
     """Each document is cut to this before the filter reads it."""
     filter: bool = True
     """False is DECOR without its filter: what was found goes into memory as it is."""

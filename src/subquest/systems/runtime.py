@@ -15,7 +15,6 @@ import hashlib
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from ..codec import to_dict
 from ..engine import Engine, Generation, Message, Mode, Sampling, Session
@@ -23,11 +22,11 @@ from ..engine.base import Retry
 from ..errors import ContextOverflow, EngineError, SearchError
 from ..events import EventLog
 from ..limits import Budget, Limits, Repeats
-from ..places import cited, place_of
 from ..protocol import Parsed, parse, wrap
 from ..record import Document, Evidence, Failure, Hit, Question, Trajectory, Usage
 from ..retrieval.base import Search
 from .barrier import RAW_RUN, Barrier, BarrierError
+from .rendering import cut_to_tokens, render_documents, shown
 
 SEARCH_ATTEMPTS = 3
 FORCED_SECONDS = 30.0
@@ -178,7 +177,7 @@ class Run:
             if type(hits) is not list:
                 self._charge(hits, context)
             self.documents.update((hit.document.id, hit.document) for hit in hits)
-            self.events.emit("documents", place, query=query, hits=[_shown(hit) for hit in hits])
+            self.events.emit("documents", place, query=query, hits=[shown(hit) for hit in hits])
         return results
 
     def _charge(self, hits: list[Hit], context: Context | None) -> None:
@@ -376,32 +375,6 @@ def _stopping(sampling: Sampling, stop: tuple[str, ...]) -> Sampling:
     return replace(sampling, stop=stop)
 
 
-def render_documents(documents: Sequence[Document], tokens: int, engine: Engine) -> str:
-    """Documents as Search-R1's checkpoints know them, one a line."""
-    return "".join(
-        f"Doc {number}(Title: {one_line(document.title)}) {cut_to_tokens(one_line(document.text), tokens, engine)}\n"
-        for number, document in enumerate(documents, 1)
-    )
-
-
-def one_line(text: str) -> str:
-    """The text without line breaks, so that no document can begin a line that looks like another document."""
-    if text.isprintable() and "  " not in text:  # of all white space, only single blanks
-        return text.strip()
-    return " ".join(text.split())
-
-
-def cut_to_tokens(text: str, tokens: int, engine: Engine) -> str:
-    """The text, cut at a word boundary to about `tokens`; counted only where it could be too long."""
-    if len(text) <= tokens:
-        return text
-    count = engine.count_tokens(text)
-    if count <= tokens:
-        return text
-    kept = text[: len(text) * tokens // count]
-    return kept.rsplit(None, 1)[0] + " …" if " " in kept else kept + "…"
-
-
 def confidence(turn: Turn | None) -> float | None:
     """Geometric mean probability of the tokens of a turn, where the engine gives log-probs."""
     logprobs = turn.generation.logprobs if turn else None
@@ -418,18 +391,4 @@ __all__ = [
     "Run",
     "Turn",
     "confidence",
-    "cut_to_tokens",
-    "one_line",
-    "render_documents",
 ]
-
-
-def _shown(hit: Hit) -> dict[str, Any]:
-    """A hit as events tell it; with the page and the words to cite it by where it comes from a file."""
-    document = hit.document
-    shown = {"id": document.id, "title": document.title, "text": document.text, "score": round(hit.score, 6)}
-    if document.meta and (place := place_of(document.meta)):
-        shown["source"] = cited(place)
-        if "page" in place:
-            shown["page"] = place["page"]
-    return shown

@@ -16,8 +16,9 @@ from ..engine import Message
 from ..errors import EngineError
 from ..limits import Limits
 from ..protocol import fence
+from .rendering import cut_to_tokens
 from .replies import boxed
-from .runtime import Context, LimitReached, Run, Turn, cut_to_tokens
+from .runtime import Context, LimitReached, Run, Turn
 
 _CALL = re.compile(r"<\|\s*begin_(\w+?)\s*\|>(.*?)(<\|\s*end_\1\s*\|>|\Z)", re.DOTALL | re.IGNORECASE)
 _TOKEN = re.compile(r"<\|\s*(?:begin|end)_")

@@ -28,8 +28,8 @@ from ...protocol import TAGS, fence, parse
 from ...record import Document
 from ..actions import ANSWER, BOXED, SEARCH
 from ..prompting import FOLDER
+from ..rendering import cut_to_tokens, one_line
 from ..replies import boxed
-from ..runtime import cut_to_tokens, one_line
 
 
 class Action(NamedTuple):

@@ -18,8 +18,9 @@ from ...record import Document, Hit
 from ..actions import ANSWER
 from ..base import System
 from ..evidence import sentences, support
+from ..rendering import render_documents
 from ..replies import conclude, note_stop
-from ..runtime import Answer, LimitReached, Run, render_documents
+from ..runtime import Answer, LimitReached, Run
 from .agent import findings
 
 CONCLUSION = "answer is"
@@ -33,7 +34,7 @@ class IRCoTSettings:
     """Documents kept in all."""
     steps: int = 8
     """Sentences of the chain of thought at most."""
-    document_tokens: int = 200
+    document_tokens: int = 320
 
 
 class IRCoT(System[IRCoTSettings]):

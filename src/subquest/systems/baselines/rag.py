@@ -16,14 +16,15 @@ from ...record import Hit
 from ..actions import ANSWER
 from ..base import System
 from ..evidence import Finding, support
+from ..rendering import render_documents
 from ..replies import conclude
-from ..runtime import Answer, Run, render_documents
+from ..runtime import Answer, Run
 
 
 @dataclass(frozen=True, slots=True)
 class RagSettings:
     k: int = 3
-    document_tokens: int = 200
+    document_tokens: int = 320
 
 
 class NaiveRag(System[RagSettings]):

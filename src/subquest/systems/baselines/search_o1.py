@@ -14,7 +14,8 @@ from ...engine import Sampling
 from ...errors import EngineError, SearchError
 from ...limits import Limits
 from ...record import Hit
-from ..runtime import Context, Run, cut_to_tokens, render_documents
+from ..rendering import cut_to_tokens, render_documents
+from ..runtime import Context, Run
 from .agent import SearchAgent
 from .dialect import SIMPLE_DEEP_SEARCHER, Dialect
 

@@ -23,8 +23,9 @@ from ...limits import Limits
 from ...retrieval.base import Search
 from ..actions import BOXED, EXPERTS, SUBTASK
 from ..evidence import Finding, support
+from ..rendering import cut_to_tokens
 from ..replies import boxed
-from ..runtime import Answer, Context, LimitReached, Run, Turn, confidence, cut_to_tokens
+from ..runtime import Answer, Context, LimitReached, Run, Turn, confidence
 from ..tooled import ToolSettings, ToolSystem
 from ..toolkit import Toolkit
 from ..toolloop import calls, inserted

@@ -17,8 +17,9 @@ from ...errors import EngineError, SearchError, UsageError
 from ...limits import Limits
 from ...protocol import fence
 from ...record import Document
+from ..rendering import cut_to_tokens
 from ..replies import boxed
-from ..runtime import Context, LimitReached, cut_to_tokens
+from ..runtime import Context, LimitReached
 from ..toolkit import render
 from ..toolloop import LoopEnd, Tool, reason
 from .expert import Desk, Expert, Report, SystemExpert, chain_of, documents_of
