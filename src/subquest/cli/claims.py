@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from ..errors import UsageError
 
 if TYPE_CHECKING:
-    from ..claims.book import Book
+    from ..claims.book import Arm, Book
     from ..claims.results import Results
 
 
@@ -115,23 +115,15 @@ def _train(args: argparse.Namespace, book: Book, results: Results) -> int:
 
 def _run(args: argparse.Namespace, book: Book, results: Results, until: float) -> int:
     from ..claims.engines import Setup
-    from ..claims.evaluate import evaluate, missing_in
-    from ..retrieval.minilm import weights
+    from ..claims.evaluate import evaluate
 
     adapters = _adapters(args, book)
     arms = []
-    chosen = book.using(args.only) if args.train else book.chosen(args.only)
-    for arm in chosen:
-        if name := missing_in(arm, adapters):
-            _say(f"left out: {arm.id}: the adapter {name} is not at hand (--train, or --use {name}=PLACE)")
-            continue
-        if arm.needs_minilm:
-            try:
-                weights()
-            except UsageError as error:
-                _say(f"left out: {arm.id}: {error}")
-                continue
-        arms.append(arm)
+    for arm in book.using(args.only) if args.train else book.chosen(args.only):
+        if problem := _lacking(arm, adapters):
+            _say(f"left out: {arm.id}: {problem}")
+        else:
+            arms.append(arm)
     setup = Setup(
         model=args.model or "smollm2",
         adapters=adapters,
@@ -142,6 +134,24 @@ def _run(args: argparse.Namespace, book: Book, results: Results, until: float) -
         device=args.device,
     )
     return evaluate(book, arms, results, setup, data=args.data, workers=args.workers, say=_say)
+
+
+def _lacking(arm: Arm, adapters: dict[str, str]) -> str:
+    """What an arm needs and this machine does not have; empty where nothing is missing."""
+    from ..claims.evaluate import missing_in
+    from ..retrieval.minilm import weights
+    from ..tools.sandbox import SandboxUnavailable, jail
+
+    if name := missing_in(arm, adapters):
+        return f"the adapter {name} is not at hand (--train, or --use {name}=PLACE)"
+    try:
+        if arm.needs_minilm:
+            weights()
+        if arm.oracle:
+            jail.way()
+    except (UsageError, SandboxUnavailable) as error:
+        return str(error)
+    return ""
 
 
 def _list(args: argparse.Namespace, book: Book, results: Results) -> None:

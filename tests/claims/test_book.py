@@ -1,0 +1,124 @@
+"""The recipes of the claims: what they stand for, and what is refused."""
+
+from pathlib import Path
+
+import pytest
+
+from subquest.claims.book import default_folder, read_book
+from subquest.errors import ConfigError, UsageError
+
+BOOK = """
+[[source]]
+name = "world"
+questions = "world:seeds=1-2,articles=160,questions=3"
+
+[[arm]]
+name = "coda"
+system = "coda"
+settings = { turns = 3 }
+adapters = ["none", "peco,seed=1"]
+grid = { k = [3, 5] }
+
+[[arm]]
+name = "mixed"
+system = "apex"
+roles = { planner = "sft", "" = "none" }
+
+[[training]]
+name = "peco"
+recipe = "rl.toml"
+set = { reward = "coda" }
+grid = { "reward_options.delta" = [0.5], seed = [0, 1] }
+
+[[claim]]
+id = "topk"
+paper = "CoDA"
+place = "Figure 4"
+says = "level"
+expect = [["k=5", "mixed"]]
+[[claim.row]]
+name = "k={}"
+arm = "coda,k={}@none"
+each = [3, 5]
+[[claim.row]]
+name = "mixed"
+arm = "mixed"
+"""
+
+
+def book(folder: Path, text: str = BOOK) -> Path:
+    (folder / "book.toml").write_text(text.replace('["none", "peco,seed=1"]', '["none", "peco,delta=0.5,seed=1"]'))
+    return folder
+
+
+def test_grids_and_adapters_make_arms(tmp_path: Path) -> None:
+    found = read_book(book(tmp_path))
+    assert list(found.arms) == [
+        "coda,k=3@none",
+        "coda,k=3@peco,delta=0.5,seed=1",
+        "coda,k=5@none",
+        "coda,k=5@peco,delta=0.5,seed=1",
+        "mixed",
+    ]
+    assert found.arms["coda,k=5@none"].settings == {"turns": 3, "k": 5}
+    assert found.arms["mixed"].adapters == {"planner": "sft", "": "none"}
+    assert found.trainings["peco,delta=0.5,seed=1"].set == {"reward": "coda", "reward_options.delta": 0.5, "seed": 1}
+    assert [(r.name, r.arm) for r in found.claims[0].row] == [
+        ("k=3", "coda,k=3@none"),
+        ("k=5", "coda,k=5@none"),
+        ("mixed", "mixed"),
+    ]
+
+
+def test_arms_are_chosen_by_name_by_claim_and_by_training(tmp_path: Path) -> None:
+    found = read_book(book(tmp_path))
+    assert [a.id for a in found.chosen(["topk"])] == ["coda,k=3@none", "coda,k=5@none", "mixed"]
+    assert [a.id for a in found.chosen(["*,k=5@*"])] == ["coda,k=5@none", "coda,k=5@peco,delta=0.5,seed=1"]
+    assert [a.id for a in found.using(["peco,*seed=1"])] == [
+        "coda,k=3@peco,delta=0.5,seed=1",
+        "coda,k=5@peco,delta=0.5,seed=1",
+    ]
+    with pytest.raises(UsageError, match="no arm or claim is called nothing"):
+        found.chosen(["nothing"])
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ('arm = "mixed"', 'arm = "other"', "claim 'topk': there is no arm 'other'"),
+        ('["k=5", "mixed"]', '["k=7", "mixed"]', "there is no row 'k=7'"),
+        ('planner = "sft"', 'planner = "sfft"', "no training makes the adapter 'sfft'"),
+        ('place = "Figure 4"', "", "place"),
+        ("roles = {", "rolls = {", "unknown key 'rolls'"),
+        ("[[training]]", "[[trainings]]", "unknown key 'trainings'"),
+    ],
+)
+def test_what_does_not_fit_is_named(tmp_path: Path, old: str, new: str, words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        read_book(book(tmp_path, BOOK.replace(old, new)))
+
+
+def test_the_papers_claims_are_all_there() -> None:
+    """The rows that the table must have, by claim."""
+    found = read_book(default_folder())
+    rows = {c.id: len(c.row) for c in found.claims}
+    assert rows["coda-hierarchy"] == 8
+    assert rows["coda-topk"] == 10
+    assert rows["decor-alpha"] == 18
+    assert rows["apex-parts"] == 7
+    assert rows["hira-parts"] == 6
+    assert rows["hira-subtasks"] == 14
+    world = found.sources["world"].questions
+    assert "seeds=2001-2010" in world
+    assert "questions=500" in world
+    assert "split=test" in world
+
+
+def test_every_training_is_a_recipe_that_loads() -> None:
+    recipe = pytest.importorskip("subquest.train.recipe")
+    found = read_book(default_folder())
+    budgets = set()
+    for training in found.trainings.values():
+        made = recipe.load_recipe(training.recipe, training.set)
+        budgets.add((made.optimiser.steps, made.rollout.questions, made.rollout.group, made.data))
+    assert len(budgets) == 1  # the same questions, steps and rollouts for all
