@@ -20,6 +20,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import os
 import random
 import re
 import shutil
@@ -113,18 +114,17 @@ def _measure(args: argparse.Namespace, folder: Path) -> dict[str, Any]:
     (folder / "load.lua").write_text(script([[query] for query in queries]))
     (folder / "batches.lua").write_text(script([queries[i : i + BATCH] for i in range(0, len(queries), BATCH)]))
     with ExitStack() as stack:
-        url = stack.enter_context(served(folder))
-        other = stack.enter_context(peer(args.peer_python, folder)) if args.peer_python else ""
+        url, pid = stack.enter_context(served(folder))
+        other, other_pid = stack.enter_context(peer(args.peer_python, folder)) if args.peer_python else ("", 0)
         rounds: dict[str, list[dict[str, Any]]] = {}
         for _ in range(args.rounds):
             found = {"queries_per_second": in_process(folder, queries, args.seconds)}
             rounds.setdefault("in_process", []).append(found)
-            rounds.setdefault("served", []).append(load(url, folder / "load.lua", args.clients, args.seconds))
-            batches = load(url, folder / "batches.lua", 4, args.seconds)
-            batches["queries_per_second"] *= BATCH
-            rounds.setdefault("batches", []).append(batches)
+            single, batched = folder / "load.lua", folder / "batches.lua"
+            rounds.setdefault("served", []).append(load(url, pid, single, args.clients, args.seconds))
+            rounds.setdefault("batches", []).append(load(url, pid, batched, 4, args.seconds, queries=BATCH))
             if other:
-                rounds.setdefault("peer", []).append(load(other, folder / "load.lua", args.clients, args.seconds))
+                rounds.setdefault("peer", []).append(load(other, other_pid, single, args.clients, args.seconds))
         for way, of_way in rounds.items():
             figures[way] = sorted(of_way, key=lambda figure: figure["queries_per_second"])[len(of_way) // 2]
         figures["streams"] = asyncio.run(streams(url, args.streams))
@@ -190,17 +190,33 @@ def script(batches: list[list[str]]) -> str:
     )
 
 
-def load(url: str, script: Path, clients: int, seconds: int) -> dict[str, Any]:
+def load(url: str, pid: int, script: Path, clients: int, seconds: int, queries: int = 1) -> dict[str, Any]:
+    """What wrk measures, and the CPU time of the server and of its search workers, in microseconds a query."""
     command = ["wrk", "-t1", f"-c{clients}", "--latency", "-s", str(script)]
     subprocess.run([*command, "-d2s", url], check=True, capture_output=True)  # warm
+    before = cpu_seconds(pid)
     out = subprocess.run([*command, f"-d{seconds}s", url], check=True, capture_output=True, text=True).stdout
+    after = cpu_seconds(pid)
     if "Non-2xx" in out:
         raise RuntimeError(f"the server refused requests:\n{out}")
-    found = {"queries_per_second": float(re.search(r"Requests/sec:\s+([\d.]+)", out)[1])}  # type: ignore[index]
+    answered = queries * int(re.search(r"(\d+) requests in", out)[1])  # type: ignore[index]
+    found = {"queries_per_second": queries * float(re.search(r"Requests/sec:\s+([\d.]+)", out)[1])}  # type: ignore[index]
+    found |= {f"{who}_cpu_us": 1e6 * (after[who] - before[who]) / answered for who in after}
     for percentile in (50, 99):
         value, unit = re.search(rf"{percentile}%\s+([\d.]+)(us|ms|s)", out).groups()  # type: ignore[union-attr]
         found[f"p{percentile}_ms"] = float(value) * {"us": 1e-3, "ms": 1.0, "s": 1e3}[unit]
     return found
+
+
+def cpu_seconds(pid: int) -> dict[str, float]:
+    """CPU time that a server, and its search workers, have had."""
+
+    def of(process: int | str) -> float:
+        fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return {"server": of(pid), "workers": sum(map(of, children))}
 
 
 async def streams(url: str, count: int) -> dict[str, Any]:
@@ -227,18 +243,18 @@ def await_episode(url: str, identifier: str) -> dict[str, Any]:
 
 
 @contextmanager
-def served(folder: Path) -> Iterator[str]:
+def served(folder: Path) -> Iterator[tuple[str, int]]:
     process = subprocess.Popen([sys.executable, "-c", SERVER, str(folder)], stderr=subprocess.PIPE, text=True)
     assert process.stderr is not None
     try:
-        yield re.search(r"http://\S+", process.stderr.readline())[0]  # type: ignore[index]
+        yield re.search(r"http://\S+", process.stderr.readline())[0], process.pid  # type: ignore[index]
     finally:
         process.send_signal(signal.SIGTERM)
         process.wait(30)
 
 
 @contextmanager
-def peer(python: str, folder: Path) -> Iterator[str]:
+def peer(python: str, folder: Path) -> Iterator[tuple[str, int]]:
     import socket
 
     with socket.socket() as free:
@@ -251,7 +267,7 @@ def peer(python: str, folder: Path) -> Iterator[str]:
                 if probe.connect_ex(("127.0.0.1", port)) == 0:
                     break
             time.sleep(0.1)
-        yield f"http://127.0.0.1:{port}"
+        yield f"http://127.0.0.1:{port}", process.pid
     finally:
         process.terminate()
         process.wait(30)

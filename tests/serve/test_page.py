@@ -102,7 +102,7 @@ def test_documents_are_added_and_found(start: Start, page: Any) -> None:
         )
         page.get_by_label("Name of the index").fill("trip")
         page.get_by_role("button", name="Add", exact=True).click()
-        page.get_by_text("1 passages added to trip.").wait_for()
+        page.get_by_text("1 passage added to trip.").wait_for()
         page.locator(".tiles li", has_text="trip").wait_for()
         page.get_by_label("Query").fill("ferry")
         page.get_by_label("Index", exact=True).select_option("trip")

@@ -1,10 +1,13 @@
 export const count = (n: number | undefined): string => (n ?? 0).toLocaleString("en");
 
+export const plural = (n: number | undefined, one: string): string => `${count(n)} ${one}${n === 1 ? "" : "s"}`;
+
 export function seconds(s: number | undefined): string {
   const value = s ?? 0;
   if (value < 10) return `${value.toFixed(value < 1 ? 2 : 1)} s`;
   if (value < 100) return `${value.toFixed(0)} s`;
-  return `${Math.floor(value / 60)} min ${Math.round(value % 60)} s`;
+  const whole = Math.round(value);
+  return `${Math.floor(whole / 60)} min ${whole % 60} s`;
 }
 
 export function bytes(n: number | undefined): string {
@@ -19,4 +22,4 @@ export const when = (s: number): string =>
 export const percent = (p: number): string => `${Math.round(p * 100)}%`;
 
 export const figure = (x: number | null | undefined): string =>
-  x == null ? "–" : Number.isInteger(x) ? count(x) : Math.abs(x) >= 100 ? x.toFixed(0) : Math.abs(x) >= 10 ? x.toFixed(1) : x.toFixed(3);
+  x == null ? "–" : Number.isInteger(x) ? count(x) : Math.abs(x) >= 100 ? count(Math.round(x)) : Math.abs(x) >= 10 ? x.toFixed(1) : x.toFixed(3);

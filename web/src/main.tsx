@@ -27,7 +27,11 @@ function ThemeButton() {
     localStorage.setItem("subquest-theme", theme);
   }, [theme]);
   return (
-    <button class="quiet theme" onClick={() => setTheme(NEXT[theme])} aria-label={`Colours: ${theme}. Change`}>
+    <button class="quiet theme" onClick={() => setTheme(NEXT[theme])} title="Colours of the page" aria-label={`Colours: ${theme}. Change`}>
+      <svg viewBox="0 0 16 16" width="14" height="14" aria-hidden="true">
+        <circle cx="8" cy="8" r="6.25" />
+        <path d={{ system: "M8 1.75a6.25 6.25 0 0 1 0 12.5z", light: "", dark: "M8 1.75a6.25 6.25 0 0 1 0 12.5a6.25 6.25 0 0 1 0-12.5z" }[theme]} />
+      </svg>
       {{ system: "Auto", light: "Light", dark: "Dark" }[theme]}
     </button>
   );

@@ -60,6 +60,7 @@ function Quote(props: { number: number; evidence: Evidence; trace: Trace }) {
             {cite(evidence.title || evidence.id, evidence.place)} <code>{evidence.id}</code>
           </cite>
         </span>
+        {document && <span class="opens" aria-hidden="true">{open ? "Hide" : "In its document"}</span>}
       </button>
       {open && document && (
         <div class="source">

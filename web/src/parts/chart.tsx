@@ -1,5 +1,6 @@
 import { useState } from "preact/hooks";
 import { figure } from "../format";
+import { Chip } from "./common";
 
 const W = 300;
 const H = 110;
@@ -11,8 +12,26 @@ export interface Series {
   points: [number, number][];
 }
 
+/** Curves of a group: those that move are drawn, of the others the number is told. */
+export function Curves(props: { names: string[]; series: (name: string) => Series[] }) {
+  const values = (name: string) => props.series(name).flatMap((one) => one.points.map((p) => p[1])).filter(Number.isFinite);
+  const moving = props.names.filter((name) => new Set(values(name)).size > 1);
+  const still = props.names.filter((name) => !moving.includes(name) && values(name).length);
+  return (
+    <>
+      {moving.length > 0 && <div class="curves">{moving.map((name) => <Chart key={name} name={name} series={props.series(name)} />)}</div>}
+      {still.length > 0 && (
+        <p class="facts still">
+          <small>Not moving</small>
+          {still.map((name) => <Chip key={name} label={name}>{figure(values(name)[0])}</Chip>)}
+        </p>
+      )}
+    </>
+  );
+}
+
 /** Numbers of one or more runs over their steps; the pointer reads them off. */
-export function Chart(props: { name: string; series: Series[] }) {
+function Chart(props: { name: string; series: Series[] }) {
   const [at, setAt] = useState<number | null>(null);
   const series = props.series.map((one) => ({ ...one, points: one.points.filter((p) => Number.isFinite(p[1])) })).filter((one) => one.points.length);
   if (!series.length) return null;

@@ -21,7 +21,8 @@ export function Notice(props: { error?: Error; children?: ComponentChildren; kin
   const kind = props.error ? "error" : (props.kind ?? "empty");
   return (
     <div class={`notice ${kind}`} role={kind === "error" ? "alert" : "status"}>
-      {props.error ? props.error.message : props.children}
+      <span>{props.error ? props.error.message : props.children}</span>
+      {props.error && props.children}
       {props.error instanceof ApiError && props.error.status === 0 && (
         <button class="quiet" onClick={() => location.reload()}>
           Try again

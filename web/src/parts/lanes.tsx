@@ -1,8 +1,8 @@
 import { seconds } from "../format";
 import type { Context, Trace } from "../trace";
 
-const LEFT = 108;
-const ROW = 20;
+const LEFT = 116;
+const ROW = 26;
 const WIDTH = 960;
 
 interface Lane {
@@ -31,24 +31,24 @@ export function Lanes(props: { trace: Trace; selected: string; onSelect: (id: st
   const total = Math.max(trace.duration, 1e-6);
   const x = (time: number) => LEFT + (Math.min(time, total) / total) * (WIDTH - LEFT - 8);
   const found = lanes(trace);
-  let top = 26;
-  const height = top + found.reduce((sum, lane) => sum + lane.rows.length * ROW + 12, 0);
+  let top = 32;
+  const height = top + found.reduce((sum, lane) => sum + lane.rows.length * ROW + 10, 0);
   return (
     <div class="scroll">
       <div class="lanes" tabIndex={0} role="region" aria-label="Timeline">
         <svg viewBox={`0 0 ${WIDTH} ${height}`} style={{ minWidth: "42rem" }} role="group" aria-label="Contexts over time by role">
           {[0, 0.25, 0.5, 0.75, 1].map((part) => (
             <g key={part} class="tick">
-              <line x1={x(part * total)} x2={x(part * total)} y1={20} y2={height} />
-              <text x={x(part * total)} y={13} text-anchor={part === 0 ? "start" : part === 1 ? "end" : "middle"}>{seconds(part * total)}</text>
+              <line x1={x(part * total)} x2={x(part * total)} y1={24} y2={height} />
+              <text x={x(part * total)} y={14} text-anchor={part === 0 ? "start" : part === 1 ? "end" : "middle"}>{seconds(part * total)}</text>
             </g>
           ))}
           {found.map((lane, place) => {
             const y = top;
-            top += lane.rows.length * ROW + 12;
+            top += lane.rows.length * ROW + 10;
             return (
               <g key={lane.role} class={`lane-of tone-${place % 5}`}>
-                <text class="name" x={0} y={y + 14}>{lane.role}</text>
+                <text class="name" x={0} y={y + 16}>{lane.role}</text>
                 {lane.rows.map((row, at) => row.map((context) => (
                   <Bar key={context.id} context={context} y={y + at * ROW} x={x} end={end(context, trace)} selected={props.selected === context.id} onSelect={props.onSelect} />
                 )))}
@@ -87,9 +87,9 @@ function Bar(props: { context: Context; y: number; x: (time: number) => number; 
           const from = x(Math.max(context.opened, event.time - (event.data?.usage?.seconds ?? 0)));
           return <rect key={event.seq} class="model" x={from} y={y + 3} width={Math.max(1.5, x(event.time) - from)} height={ROW - 10} rx={2} />;
         }
-        if (event.kind === "search") return <circle key={event.seq} class="search" cx={x(event.time)} cy={y + (ROW - 4) / 2} r={3} />;
+        if (event.kind === "search") return <circle key={event.seq} class="search" cx={x(event.time)} cy={y + (ROW - 4) / 2} r={3.5} />;
         if (["error", "retry", "limit"].includes(event.kind))
-          return <path key={event.seq} class="trouble" d={`M${x(event.time)} ${y + 2}l4.5 8h-9z`} />;
+          return <path key={event.seq} class="trouble" d={`M${x(event.time)} ${y + 5}l5.5 10h-11z`} />;
         return null;
       })}
     </g>

@@ -1,16 +1,22 @@
+import { useState } from "preact/hooks";
 import { figure } from "../format";
 
-/** Columns that come first; of the others those are left out that are nothing for everybody. */
+/** Columns that come first, then those of the price; of the others those are left out that are nothing for everybody. */
 const FIRST = ["n", "em", "f1", "cem", "judge"];
+const PRICE = ["prompt_tokens", "completion_tokens", "searches", "seconds", "cost"];
 
 type Cell = Record<string, number | null>;
 
 /** Results with their intervals: a row a system or a run, a column a metric. */
 export function ResultTable(props: { dataset: string; rows: Record<string, Cell> }) {
+  const [all, setAll] = useState(false);
   const rows = Object.entries(props.rows);
   const found = [...new Set(rows.flatMap(([, cell]) => Object.keys(cell)))].filter((n) => !/_(low|high)$/.test(n));
   const told = found.filter((name) => FIRST.includes(name) || rows.some(([, cell]) => cell[name]));
-  const names = [...FIRST.filter((name) => told.includes(name)), ...told.filter((name) => !FIRST.includes(name))];
+  const intervals = told.filter((name) => rows.some(([, cell]) => cell[`${name}_low`] != null));
+  const main = [...new Set([...FIRST, ...intervals, ...PRICE])].filter((name) => told.includes(name));
+  const others = told.filter((name) => !main.includes(name));
+  const names = all ? [...main, ...others] : main;
   return (
     <div class="table" tabIndex={0} role="region" aria-label={`Results on ${props.dataset || "questions"}`}>
       <table>
@@ -34,6 +40,11 @@ export function ResultTable(props: { dataset: string; rows: Record<string, Cell>
           ))}
         </tbody>
       </table>
+      {others.length > 0 && (
+        <button class="text-link more" aria-expanded={all} onClick={() => setAll(!all)}>
+          {all ? "Fewer columns" : `${others.length} more ${others.length === 1 ? "column" : "columns"}`}
+        </button>
+      )}
     </div>
   );
 }

@@ -1,6 +1,6 @@
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { follow, get, post } from "../api";
-import { count, seconds, when } from "../format";
+import { count, plural, seconds, when } from "../format";
 import { Answer } from "../parts/answer";
 import { Chip, Ending, Notice, Select, useLoaded } from "../parts/common";
 import { Plan } from "../parts/plan";
@@ -35,14 +35,14 @@ export function Ask(props: { about: About; id?: string; onChange: () => void }) 
 
   async function attach(files: File[]) {
     if (!files.length) return;
-    const target = `files-${new Date().toISOString().slice(0, 19).replace(/[:T]/g, "-")}`;
+    const target = indexName(files, about.indexes);
     setError(undefined);
     setUploading(`Reading ${files.length === 1 ? files[0]!.name : `${files.length} files`}…`);
     try {
-      const { added } = await upload(target, files);
+      const { added, problems } = await upload(target, files);
       props.onChange();
       setIndex(target);
-      setUploading(`${count(added)} passages in ${target}`);
+      setUploading([`${plural(added, "passage")} read into the index ${target}.`, ...problems].join(" "));
     } catch (failed) {
       setUploading("");
       setError(failed as Error);
@@ -67,7 +67,7 @@ export function Ask(props: { about: About; id?: string; onChange: () => void }) 
           id="question"
           ref={box}
           rows={props.id ? 1 : 2}
-          placeholder="Ask something that takes more than one step…"
+          placeholder={props.id ? "Ask something else…" : "Ask something that takes more than one step…"}
           value={question}
           onInput={(e) => setQuestion(e.currentTarget.value)}
           onKeyDown={(e) => {
@@ -87,15 +87,24 @@ export function Ask(props: { about: About; id?: string; onChange: () => void }) 
               <input class="hidden" type="file" multiple accept={ACCEPTED} aria-label="Add files to a new index" onChange={(e) => void attach([...(e.currentTarget.files ?? [])])} />
             </label>
           )}
-          {uploading && <small role="status">{uploading}</small>}
           <span class="grow" />
           <button class="primary" type="submit">Ask</button>
         </div>
+        {uploading && <small class="told" role="status">{uploading}</small>}
       </form>
       {error && <Notice error={error} />}
       {props.id ? <Watch key={props.id} id={props.id} /> : <Before about={about} />}
     </div>
   );
+}
+
+/** A name for an index of these files that no index has yet. */
+function indexName(files: File[], taken: string[]): string {
+  const stem = files[0]!.name.replace(/\.[^.]*$/, "").replace(/[^A-Za-z0-9]+/g, "-").replace(/^-+|-+$/g, "").slice(0, 40) || "files";
+  const name = files.length > 1 ? `${stem}-and-${files.length - 1}-more` : stem;
+  let free = name;
+  for (let n = 2; taken.includes(free); n++) free = `${name}-${n}`;
+  return free;
 }
 
 function Watch(props: { id: string }) {
@@ -209,10 +218,19 @@ function Before(props: { about: About }) {
   const rows = [...(data.live ?? []), ...data.interrupted];
   if (!rows.length && !data.episodes.length)
     return (
-      <Notice>
-        Nothing has been asked here yet.
-        {props.about.indexes.length === 0 && <> There is no index either: <a href="#/indexes">add documents</a> first.</>}
-      </Notice>
+      <section>
+        <h2>How it goes</h2>
+        <ol class="welcome">
+          <li>
+            <b>Bring documents</b>
+            {props.about.indexes.length > 0
+              ? <span>There are some: {count(props.about.indexes.length)} {props.about.indexes.length === 1 ? "index" : "indexes"} to choose from. Files you add become another.</span>
+              : <span>There are none yet: add files above, or fill an index under <a href="#/indexes">Indexes</a>.</span>}
+          </li>
+          <li><b>Ask</b> <span>Best what no single passage answers: the question is taken apart, and each part is searched for.</span></li>
+          <li><b>Watch, and check</b> <span>The plan fills in as it is worked on. Every quotation under the answer opens in its document.</span></li>
+        </ol>
+      </section>
     );
   return (
     <section>

@@ -2,7 +2,7 @@ import type { ComponentChildren } from "preact";
 import { useEffect, useState } from "preact/hooks";
 import { get } from "../api";
 import { count, figure, seconds } from "../format";
-import { Chart, grouped } from "../parts/chart";
+import { Curves, grouped } from "../parts/chart";
 import { Ending, Notice, useLoaded } from "../parts/common";
 import { ResultTable } from "../parts/table";
 import { link } from "../router";
@@ -145,11 +145,7 @@ export function CompareRuns(props: { runs: string[] }) {
           {grouped(names).map(([group, found]) => (
             <div key={group}>
               <h3>{group}</h3>
-              <div class="curves">
-                {found.map((name) => (
-                  <Chart key={name} name={name} series={Object.entries(data.curves).map(([run, curves]) => ({ name: run, points: curves[name] ?? [] }))} />
-                ))}
-              </div>
+              <Curves names={found} series={(name) => Object.entries(data.curves).map(([run, curves]) => ({ name: run, points: curves[name] ?? [] }))} />
             </div>
           ))}
         </section>

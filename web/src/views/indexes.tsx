@@ -1,6 +1,6 @@
 import { useState } from "preact/hooks";
 import { get, post } from "../api";
-import { bytes, count } from "../format";
+import { bytes, count, plural } from "../format";
 import { cite, Marked, Notice, Select, useLoaded } from "../parts/common";
 import type { About, Hit, IndexInfo } from "../types";
 import { ACCEPTED, upload } from "../upload";
@@ -22,7 +22,7 @@ export function Indexes(props: { about: About; onChange: () => void }) {
               <span>a search server elsewhere</span>
             ) : (
               <span>
-                {count(index.documents)} passages · {bytes(index.bytes)}
+                {plural(index.documents, "passage")} · {bytes(index.bytes)}
                 <br />
                 <small>{index.language}{index.vectors ? ` · ${count(index.vectors)} vectors` : " · words only"}</small>
               </span>
@@ -116,7 +116,7 @@ function Add(props: { names: string[]; onAdded: () => void }) {
     try {
       const target = name.trim() || "documents";
       const done = await upload(target, files, text);
-      const said = `${count(done.added)} passages added to ${target}${done.updated ? `, ${done.updated} updated` : ""}.`;
+      const said = `${plural(done.added, "passage")} added to ${target}${done.updated ? `, ${done.updated} updated` : ""}.`;
       setState({ said: [said, ...done.problems].join(" ") });
       setFiles([]);
       setText("");

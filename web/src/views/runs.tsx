@@ -1,11 +1,11 @@
 import { useEffect, useState } from "preact/hooks";
 import { get } from "../api";
-import { count, when } from "../format";
-import { Chart, grouped } from "../parts/chart";
+import { count, plural, when } from "../format";
+import { Curves, grouped } from "../parts/chart";
 import { Ending, Notice, Select, useLoaded } from "../parts/common";
 import { ResultTable } from "../parts/table";
 import { link } from "../router";
-import type { Curves, Page, Run } from "../types";
+import type { Curves as Points, Page, Run } from "../types";
 
 const PAGE = 50;
 const POLL = 3000;
@@ -40,7 +40,7 @@ export function Runs() {
             <a href={link(["runs", run.name])}>
               <b>{run.name}</b>
               <span class="facts">
-                {run.error ? <span class="chip bad">{run.error}</span> : <span>{count(run.episodes)} episodes</span>}
+                {run.error ? <span class="chip bad">{run.error}</span> : <span>{plural(run.episodes, "episode")}</span>}
                 {run.interrupted ? <span class="chip warn">{count(run.interrupted)} interrupted</span> : null}
                 {!run.error && <span class="chip">{kind(run)}</span>}
                 <small>{when(run.created)}</small>
@@ -64,7 +64,7 @@ function Together(props: { chosen: string[]; what: string; href: string }) {
 }
 
 /** A run's curves, which grow while the run goes on. */
-function useCurves(place: string, first: Curves | undefined): { curves: Curves; grown: number; episodes: number } {
+function useCurves(place: string, first: Points | undefined): { curves: Points; grown: number; episodes: number } {
   const [state, setState] = useState({ curves: first ?? {}, grown: 0, episodes: -1 });
   useEffect(() => {
     let curves = first ?? {};
@@ -72,7 +72,7 @@ function useCurves(place: string, first: Curves | undefined): { curves: Curves; 
     const timer = setInterval(async () => {
       if (document.hidden) return;
       const last = Math.max(-1, ...Object.values(curves).map((points) => points[points.length - 1]?.[0] ?? -1));
-      const fresh = await get<{ curves: Curves; episodes: number }>(`${place}/curves?after=${last}`).catch(() => null);
+      const fresh = await get<{ curves: Points; episodes: number }>(`${place}/curves?after=${last}`).catch(() => null);
       if (!fresh) return;
       const gained = Object.keys(fresh.curves).length > 0;
       if (gained) {
@@ -97,7 +97,7 @@ export function RunView(props: { run: string }) {
   const live = useCurves(place, about.data?.curves);
   const wanted = new URLSearchParams({ limit: String(PAGE), offset: String(offset), text, system, ending });
   const page = useLoaded(() => get<Page>(`${place}/episodes?${wanted}`), [props.run, text, system, ending, offset, live.episodes]);
-  if (about.error) return <Notice error={about.error} />;
+  if (about.error) return <Notice error={about.error}><a href="#/runs">All runs</a></Notice>;
   if (!about.data) return <Notice>Loading…</Notice>;
   const run = about.data;
   const systems = [...new Set(Object.values(run.table ?? {}).flatMap((rows) => Object.keys(rows)))];
@@ -112,7 +112,7 @@ export function RunView(props: { run: string }) {
       <h1>{run.name}</h1>
       <p class="facts">
         <span class="chip">{kind(run)}</span>
-        <span>{count(live.episodes >= 0 ? live.episodes : run.episodes)} episodes</span>
+        <span>{plural(live.episodes >= 0 ? live.episodes : run.episodes, "episode")}</span>
         {run.interrupted ? <span class="chip warn">{count(run.interrupted)} interrupted</span> : null}
         {live.grown > 0 && Date.now() - live.grown < ALIVE * 1000 && <span class="chip busy"><span class="dot pulsing" /> live</span>}
         <small>begun {when(run.created)}</small>
@@ -121,7 +121,7 @@ export function RunView(props: { run: string }) {
       {grouped(names).map(([group, found]) => (
         <section key={group}>
           <h2>{group}</h2>
-          <div class="curves">{found.map((name) => <Chart key={name} name={name} series={[{ name: run.name, points: live.curves[name]! }]} />)}</div>
+          <Curves names={found} series={(name) => [{ name: run.name, points: live.curves[name]! }]} />
         </section>
       ))}
       <section>

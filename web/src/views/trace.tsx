@@ -52,7 +52,7 @@ export function TraceView(props: { run: string; id: string; query: URLSearchPara
     return () => stop.abort();
   }, [props.run, props.id]);
   const trace = useMemo(() => fold([...(episode?.events ?? []), ...extra], episode), [episode, extra]);
-  if (error) return <Notice error={error} />;
+  if (error) return <Notice error={error}><a href="#/runs">All runs</a></Notice>;
   if (!episode) return <Notice>Loading…</Notice>;
   return <Loaded {...props} episode={episode} trace={trace} />;
 }
@@ -113,6 +113,9 @@ function Loaded(props: { run: string; id: string; query: URLSearchParams; episod
           ))}
           {episode.rewards?.total != null && <Chip label="reward">{figure(episode.rewards.total)}</Chip>}
           <span class="grow" />
+          {props.run === "asked" && !props.given && (
+            <a class="quiet" href={link(["ask", props.id])}>{episode.status === "interrupted" ? "Go on in Ask" : "Open in Ask"}</a>
+          )}
           {over && !props.given && (
             <button class="quiet" onClick={() => void save(`${placeOf(props.run, props.id)}/html`, `trace-${props.id}.html`)}>Save as a file</button>
           )}
