@@ -73,6 +73,20 @@ def test_comparisons_are_paired_tests_against_the_best(runs: list[Path]) -> None
     assert {v.reference for v in chosen} == {"direct"}
 
 
+def test_a_metric_that_only_some_runs_have(tmp_path: Path) -> None:
+    """A judge or a plan score that one run was given and the other not leaves its cells empty."""
+    paths = [make_run(tmp_path, questions=4, k=3), make_run(tmp_path, questions=4, k=6, skill=-10)]
+    with RunStore.open(paths[0], write=True) as run:
+        for summary in run.summaries():
+            run.add_scores(summary.id, {"judge": 1.0, "sepr": 0.5})
+    content = load(paths)
+    made = page(content, traces=0)
+    assert '1.000<span class="span">1.000–1.000</span>' in made
+    assert '0.500<span class="span">0.500–0.500</span>' in made
+    assert "0.500 (0.500-0.500)" in markdown(content)
+    assert "0.500 (0.500-0.500)" in latex(content)
+
+
 def test_two_runs_of_one_system_are_told_apart_and_make_a_curve(runs: list[Path]) -> None:
     content = load(runs)
     assert "coda (k=3)" in content.systems

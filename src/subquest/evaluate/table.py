@@ -11,7 +11,7 @@ from ..runs import RunStore
 from ..runs.reader import Summary
 from .stats import auroc, calibration_error, interval, mean
 
-WITH_INTERVALS = ("em", "f1", "cem", "judge")
+WITH_INTERVALS = ("em", "f1", "cem", "judge", "sepr")
 SHARES = ("forced", "failed", "no_answer")
 
 

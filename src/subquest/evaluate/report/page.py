@@ -82,6 +82,12 @@ def _section(content: Content, dataset: str, colours: Mapping[str, int]) -> str:
     )
 
 
+def _span(cell: Mapping[str, Any], key: str) -> str:
+    """The interval of a mean, where there is one."""
+    low, high = cell.get(f"{key}_low"), cell.get(f"{key}_high")
+    return "" if low is None or high is None else f'<span class="span">{low:.3f}–{high:.3f}</span>'
+
+
 def _results(content: Content, dataset: str, cells: Mapping[str, Mapping[str, Any]], colours: Mapping[str, int]) -> str:
     columns = [(key, name) for key, name in SHOWN if any(c.get(key) is not None for c in cells.values())]
     extra = [("support_recall", "support found"), ("ece", "ECE"), ("auroc", "AUROC")]
@@ -96,8 +102,7 @@ def _results(content: Content, dataset: str, cells: Mapping[str, Mapping[str, An
         for key, _ in columns:
             mark = versus[system].mark if key == content.metric and system in versus else ""
             kind = ' class="best"' if cell.get(key) == best[key] and len(cells) > 1 else ""
-            span = f'<span class="span">{cell[f"{key}_low"]:.3f}–{cell[f"{key}_high"]:.3f}</span>'
-            row.append(f"<td{kind}>{_value(cell.get(key))}{mark}{span if f'{key}_low' in cell else ''}</td>")
+            row.append(f"<td{kind}>{_value(cell.get(key))}{mark}{_span(cell, key)}</td>")
         row += [f"<td>{_value(cell.get(key))}</td>" for key, _ in extra]
         row.append(f"<td>{cell['forced']:.0%}</td><td>{cell['failed']:.0%}</td>")
         if versus:

@@ -52,7 +52,7 @@ def _columns(systems: dict[str, dict[str, Any]]) -> list[tuple[str, str]]:
 def _value(cell: dict[str, Any], key: str, content: Content, versus: Any) -> str:
     if cell.get(key) is None:
         return "-"
-    span = f" ({cell[f'{key}_low']:.3f}-{cell[f'{key}_high']:.3f})" if f"{key}_low" in cell else ""
+    span = f" ({cell[f'{key}_low']:.3f}-{cell[f'{key}_high']:.3f})" if cell.get(f"{key}_low") is not None else ""
     mark = versus.mark if versus is not None and key == content.metric else ""
     return f"{cell[key]:.3f}{mark}{span}"
 
