@@ -56,7 +56,12 @@ def train_all(
             if process.poll() is None:
                 continue
             del running[name]
-            step, wanted = finish(training, runs, results)
+            try:
+                step, wanted = finish(training, runs, results)
+            except DataError as error:
+                say(str(error))
+                short.append(name)
+                continue
             say(f"{name}: step {step} of {wanted}, exit status {process.returncode}")
             if step < wanted:
                 short.append(name)
@@ -94,23 +99,26 @@ def _toml(value: Any) -> str:
 
 
 def finish(training: Training, runs: Path, results: Results) -> tuple[int, int]:
-    """Keep the adapter of the last checkpoint and the curves; returns the step reached and the last one."""
+    """Keep the curves, and the adapter where the last step was reached; returns the step reached and the last one."""
     from ..runs import RunStore
     from ..train.recipe import Recipe
 
     folder = folder_of(training.id, runs)
     steps = sorted((folder / "checkpoints").glob("step-*"))
     if not steps:
-        raise DataError(f"the training {training.id} has no checkpoint; its log is {folder / 'log'}")
+        last = (folder / "log").read_text(encoding="utf-8", errors="replace")[-600:]
+        raise DataError(f"the training {training.id} has no checkpoint; its log ends: {last}")
     recipe = from_dict(Recipe, json.loads((folder / "recipe.json").read_text(encoding="utf-8")))
-    export_adapter(steps[-1], adapter_of(training.id, runs), recipe.model)
+    reached = int(steps[-1].name.removeprefix("step-"))
+    if reached >= recipe.optimiser.steps:  # arms that learnt for fewer steps cannot be compared
+        export_adapter(steps[-1], adapter_of(training.id, runs), recipe.model)
     curves: dict[str, list[tuple[int, float]]] = {}
     with RunStore.open(folder / "run.sqlite") as store:
         for step, name, value in store.metrics():
             if name in FIGURES or name.startswith(("reward/", "dev_")):
                 curves.setdefault(name, []).append((step, round(value, 5)))
     results.keep_curve(training.id, curves)
-    return int(steps[-1].name.removeprefix("step-")), recipe.optimiser.steps
+    return reached, recipe.optimiser.steps
 
 
 def export_adapter(checkpoint: Path, out: Path, model: ModelPart) -> None:

@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..errors import UsageError
+from ..errors import SubquestError, UsageError
 
 if TYPE_CHECKING:
     from ..claims.book import Arm, Book
@@ -139,17 +139,19 @@ def _run(args: argparse.Namespace, book: Book, results: Results, until: float) -
 def _lacking(arm: Arm, adapters: dict[str, str]) -> str:
     """What an arm needs and this machine does not have; empty where nothing is missing."""
     from ..claims.evaluate import missing_in
-    from ..retrieval.minilm import weights
-    from ..tools.sandbox import SandboxUnavailable, jail
 
     if name := missing_in(arm, adapters):
         return f"the adapter {name} is not at hand (--train, or --use {name}=PLACE)"
     try:
         if arm.needs_minilm:
+            from ..retrieval.minilm import weights
+
             weights()
         if arm.oracle:
+            from ..tools.sandbox import jail
+
             jail.way()
-    except (UsageError, SandboxUnavailable) as error:
+    except SubquestError as error:
         return str(error)
     return ""
 
