@@ -55,11 +55,11 @@ def delta(content: str | None = None, finish: str | None = None, **choice: Any) 
 
 async def until(condition: Callable[[], Any]) -> None:
     """Wait for something that happens on the other side of a connection."""
-    for _ in range(1000):
+    for _ in range(12_000):
         if condition():
             return
         await asyncio.sleep(0.01)
-    raise AssertionError("it did not happen within 10 s")
+    raise AssertionError("it did not happen within 120 s")
 
 
 class Loopback:

@@ -111,10 +111,10 @@ def test_fence_softens_control_tokens_and_leaves_other_text() -> None:
 
 def test_linear_time_on_hostile_text() -> None:
     def seconds(n: int) -> float:
-        start = time.perf_counter()
+        start = time.process_time()
         for text in ("<task>" * n, "<think>" + "<search>" * n, "</task>" * n, "<" * n, "<task " * n):
             parse(text)
-        return time.perf_counter() - start
+        return time.process_time() - start
 
     seconds(100)
     assert seconds(20_000) < 60 * max(seconds(2_000), 1e-3)

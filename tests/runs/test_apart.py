@@ -127,7 +127,7 @@ def test_what_was_handed_over_is_written_though_its_giver_is_killed(tmp_path: Pa
     giver.kill()
     giver.communicate()
     with RunStore.open(path) as run:
-        for _ in range(500):
+        for _ in range(6000):
             if run.counts()["episodes"] == 30:
                 break
             time.sleep(0.02)

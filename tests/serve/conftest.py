@@ -44,7 +44,7 @@ class Running:
         self.url, self.server, self.state, self.loop = url, server, state, loop
 
     def client(self, **more: Any) -> httpx2.Client:
-        return httpx2.Client(base_url=self.url, timeout=20, **more)
+        return httpx2.Client(base_url=self.url, timeout=120, **more)
 
     def stop(self) -> None:
         self.server.should_exit = True
@@ -85,14 +85,14 @@ def running(settings: Settings, engines: Mapping[str, Any], documents: tuple[Doc
 
     thread = threading.Thread(target=run)
     thread.start()
-    began.wait(30)
+    began.wait(120)
     if failed:
         raise failed[0]
     try:
         yield ready[0]
     finally:
         ready[0].stop()
-        thread.join(30)
+        thread.join(120)
         listening.close()
         assert not thread.is_alive()
         if failed:

@@ -1,6 +1,7 @@
 """Jobs: asking, following without gaps, cancelling, limits, stopping and starting again."""
 
 import json
+import socket
 import threading
 import time
 from collections.abc import Iterator
@@ -34,7 +35,7 @@ def frames(lines: Iterator[str]) -> Iterator[dict[str, str]]:
 
 
 def until(condition: Any) -> None:
-    for _ in range(1000):
+    for _ in range(12_000):
         if condition():
             return
         time.sleep(0.01)
@@ -104,8 +105,11 @@ def test_a_client_that_goes_takes_its_question_along(start: Start, gate: Gate) -
             next(lines)
             until(lambda: gate.waiting)
         until(lambda: not server.state.board.live())
-        with pytest.raises(httpx2.ReadTimeout):
-            client.post("/v1/chat/completions", json=message, timeout=0.3)
+        with socket.create_connection(("127.0.0.1", int(server.url.rpartition(":")[2]))) as impatient:
+            body = json.dumps(message)
+            head = f"Host: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: {len(body)}"
+            impatient.sendall(f"POST /v1/chat/completions HTTP/1.1\r\n{head}\r\n\r\n{body}".encode())
+            until(lambda: gate.waiting == 2)
         until(lambda: not server.state.board.live())
         endings = [e["stop_reason"] for e in client.get("/api/runs/asked/episodes").json()["episodes"]]
         assert endings == ["cancelled", "cancelled"]
@@ -160,6 +164,29 @@ def test_what_a_kill_left_is_listed_as_interrupted(start: Start, settings: Setti
         found = client.get("/api/episodes/killed").json()
         assert (found["status"], found["system"], len(found["events"])) == ("interrupted", "coda", 1)
         assert 'data: {"status":"interrupted"}' in client.get("/api/episodes/killed/events").text
+
+
+def _interrupted(settings: Settings) -> list[str]:
+    with RunStore.open(settings.runs / "asked.sqlite") as store:
+        return store.interrupted()
+
+
+def test_a_list_with_running_questions_reads_no_others(
+    start: Start, gate: Gate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However much was asked before: a list that reads it all makes a server grow with its age."""
+    with start(gate) as server, server.client() as client:
+        identifier = ask(client)
+        until(lambda: gate.waiting)
+        until(lambda: _interrupted(server.state.settings) == [identifier])  # as the file tells it
+
+        def refused(self: RunStore, *, question: str | None = None) -> Any:
+            raise AssertionError("all questions were read")
+
+        monkeypatch.setattr(RunStore, "questions", refused)
+        listed = client.get("/api/episodes").json()
+        assert [one["id"] for one in listed["live"]] == [identifier]
+        assert listed["interrupted"] == []
 
 
 def test_runs(server: Running) -> None:

@@ -73,7 +73,7 @@ def address(place: Path) -> Iterator[str]:
         port = free.getsockname()[1]
     process = subprocess.Popen([sys.executable, "-m", "subquest", "mcp", "--http", str(port), *ARGUMENTS], cwd=place)
     try:
-        for _ in range(600):
+        for _ in range(2400):
             with socket.socket() as probe:
                 if probe.connect_ex(("127.0.0.1", port)) == 0:
                     break
@@ -81,7 +81,7 @@ def address(place: Path) -> Iterator[str]:
         yield f"http://127.0.0.1:{port}/mcp"
     finally:
         process.terminate()
-        process.wait(20)
+        process.wait(120)
 
 
 @pytest.mark.slow

@@ -29,7 +29,7 @@ def expected(index: Index, query: str) -> bytes:
 
 
 async def until_started(searcher: Searcher) -> None:
-    for _ in range(1000):
+    for _ in range(6000):
         if searcher._workers:
             return
         await asyncio.sleep(0.02)
