@@ -45,7 +45,8 @@ def build(file: VectorFile, path: Path, *, seed: int = 0) -> float:
     import faiss
     import numpy as np
 
-    index = faiss.IndexHNSWSQ(file.width, faiss.ScalarQuantizer.QT_fp16, _EDGES, faiss.METRIC_INNER_PRODUCT)
+    half: Any = faiss.ScalarQuantizer.QT_fp16
+    index = faiss.IndexHNSWSQ(file.width, half, _EDGES, faiss.METRIC_INNER_PRODUCT)
     index.train(file.vectors[:1].astype(np.float32))  # half precision has nothing to learn, but faiss asks for it
     for start in range(0, file.rows, _BLOCK):
         index.add(file.vectors[start : start + _BLOCK].astype(np.float32))
