@@ -76,7 +76,7 @@ def exact(rows: int, folder: Path) -> dict[str, float]:
 
 
 def approximate(indexes: list[Path], questions: list[str], folder: Path) -> dict[str, float]:
-    """The inverted file on real vectors: recall@10 of questions, time a query."""
+    """The graph on real vectors: recall@10 of questions, time a query."""
     import numpy as np
 
     from subquest.retrieval import ann
