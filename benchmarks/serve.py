@@ -201,7 +201,7 @@ def load(url: str, pid: int, script: Path, clients: int, seconds: int, queries: 
         raise RuntimeError(f"the server refused requests:\n{out}")
     answered = queries * int(re.search(r"(\d+) requests in", out)[1])  # type: ignore[index]
     found = {"queries_per_second": queries * float(re.search(r"Requests/sec:\s+([\d.]+)", out)[1])}  # type: ignore[index]
-    found |= {f"{who}_cpu_us": 1e6 * (after[who] - before[who]) / answered for who in after}
+    found |= {f"{who}_cpu_us": 1e6 * (after[who] - before[who]) / max(1, answered) for who in after}
     for percentile in (50, 99):
         value, unit = re.search(rf"{percentile}%\s+([\d.]+)(us|ms|s)", out).groups()  # type: ignore[union-attr]
         found[f"p{percentile}_ms"] = float(value) * {"us": 1e-3, "ms": 1.0, "s": 1e3}[unit]
