@@ -6,7 +6,7 @@ million draws, so
 - where there are few distinct values (right and wrong, a difference of the two, the recall of three passages) it is
   enough to draw how often each comes: a binomial for the first, one for the second among the rest, ...
 - else numpy draws, where there is one. Python's generator and numpy's make the same numbers from the same state, and
-  sums are sums of integers, so the result without numpy is equal to the last bit, only later.
+  sums are sums of whole numbers, so the result without numpy is equal to the last bit, only later.
 """
 
 from __future__ import annotations
@@ -21,8 +21,6 @@ from typing import Any
 RESAMPLES = 2000
 FEW = 8
 """Up to so many distinct values are drawn by their counts."""
-_BITS = 36
-"""Of a value, beside a sum of 2 ** 26 of them in 64 bits: more digits than any metric means."""
 _DRAWS = 1 << 20
 """At a time, by numpy."""
 
@@ -37,15 +35,16 @@ def resampled_means(values: Sequence[float], seed: int) -> list[float]:
     rng = random.Random(seed)
     if len(counts) <= FEW:
         return _by_counts(counts, rng)
-    _, exponent = math.frexp(max(map(abs, counts)))
-    whole = [round(math.ldexp(value, _BITS - exponent)) for value in values]
+    # A value in so many bits that every sum of n values is a whole number that a float holds: 38 bits for 14,000.
+    shift = 52 - len(values).bit_length() - math.frexp(max(map(abs, counts)))[1]
+    whole = [float(round(math.ldexp(value, shift))) for value in values]
     try:
         numpy: Any = importlib.import_module("numpy")
     except ImportError:
         sums = _plain_sums(whole, rng)
     else:
         sums = _numpy_sums(whole, rng, numpy)
-    return [math.ldexp(total / len(values), exponent - _BITS) for total in sums]
+    return [math.ldexp(total / len(values), -shift) for total in sums]
 
 
 def _by_counts(counts: Counter[float], rng: random.Random) -> list[float]:
@@ -87,18 +86,18 @@ def binomial(n: int, p: float, uniform: float) -> int:
     return mode
 
 
-def _plain_sums(values: Sequence[int], rng: random.Random) -> list[int]:
+def _plain_sums(values: Sequence[float], rng: random.Random) -> list[float]:
     n, draw = len(values), rng.random
     return [sum([values[int(draw() * n)] for _ in range(n)]) for _ in range(RESAMPLES)]
 
 
-def _numpy_sums(values: Sequence[int], rng: random.Random, numpy: Any) -> list[int]:
+def _numpy_sums(values: Sequence[float], rng: random.Random, numpy: Any) -> list[float]:
     *key, position = rng.getstate()[1]
     draw = numpy.random.RandomState()
     draw.set_state(("MT19937", numpy.array(key, dtype=numpy.uint32), position))
     n = len(values)
-    table = numpy.array(values, dtype=numpy.int64)
-    sums: list[int] = []
+    table = numpy.array(values)
+    sums: list[float] = []
     while len(sums) < RESAMPLES:
         rows = min(max(_DRAWS // n, 1), RESAMPLES - len(sums))
         picks = (draw.random_sample((rows, n)) * n).astype(numpy.int64)
