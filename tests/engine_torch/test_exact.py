@@ -175,6 +175,7 @@ async def test_seeds(make_engine: Make) -> None:
 
 @pytest.mark.slow
 @pytest.mark.embedded
+@pytest.mark.timeout(900)  # twenty seconds of one core, many times that where the cores are shared
 async def test_smollm2_from_gguf() -> None:
     """The real model: GGUF in, greedy text and log-probs as transformers gives them with the same weights."""
     from transformers import LlamaForCausalLM
