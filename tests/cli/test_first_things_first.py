@@ -28,13 +28,14 @@ def toy(place: Path) -> Path:
 def test_the_model_itself_comes_last(command: str, toy: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*COMMANDS[command], *MODEL, "--index", "docs.sq"]) == 2
     assert "not-there.jsonl" in capsys.readouterr().err
+    assert not list(toy.glob("run*"))
 
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_a_missing_index_is_told_first(command: str, toy: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*COMMANDS[command], *MODEL, "--index", "missing.sq"]) == 2
     assert "missing.sq is not an index" in capsys.readouterr().err
-    assert not (toy / "run.sqlite").exists()
+    assert not list(toy.glob("run*"))
 
 
 @pytest.mark.parametrize("command", ["ask", "eval", "serve"])
@@ -55,7 +56,7 @@ def test_wrong_settings_are_told_first(
     error = capsys.readouterr().err
     assert message in error
     assert "not-there.jsonl" not in error
-    assert not (toy / "run.sqlite").exists()
+    assert not list(toy.glob("run*"))
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,17 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import DataError, UsageError
 from .agent import add_agent_options, build, check, check_index, config_from, resources, settings_from
-from .evaluating import PAPER, add_run_options, answer_all, check_run_options, judged, settings_of, told, with_index
+from .evaluating import (
+    PAPER,
+    add_run_options,
+    answer_all,
+    check_run_options,
+    judged,
+    run_at,
+    settings_of,
+    told,
+    with_index,
+)
 
 if TYPE_CHECKING:
     from ..config import Config
@@ -45,7 +55,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     check_run_options(args)
     from ..evaluate.table import scored, table
-    from ..runs import RunStore
     from ..systems.registry import get
 
     datasets = dict(_questions(source, args) for source in args.datasets)
@@ -55,7 +64,7 @@ def run(args: argparse.Namespace) -> int:
         check(get(name), config, args)
     if not args.ray:  # else the index is where the workers are
         check_index(config)
-    with RunStore.resume(args.out, settings=_settings(config, args), apart=True) as store:
+    with run_at(args.out, _settings(config, args)) as store:
         asyncio.run(_evaluate(store, config, args, names, datasets))
         result = table(scored(store))
     if args.json:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -87,6 +88,28 @@ def settings_of(config: Config, args: argparse.Namespace) -> dict[str, Any]:
         "seed": args.seed,
         **({"judge": judge} if args.judge else {}),
     }
+
+
+@contextmanager
+def run_at(path: Path, settings: Mapping[str, Any]) -> Iterator[RunStore]:
+    """The run to resume or to begin. One that could not begin, for want of a model say, leaves no file behind."""
+    from ..runs import RunStore
+    from ..runs.schema import run_path
+
+    file = run_path(path)
+    new, empty = not file.exists(), False
+    try:
+        with RunStore.resume(path, settings=settings, apart=True) as store:
+            try:
+                yield store
+            except UsageError:
+                empty = not store.counts()["episodes"]
+                raise
+    except UsageError:
+        if new and empty:
+            for ending in ("", "-wal", "-shm"):
+                Path(f"{file}{ending}").unlink(missing_ok=True)
+        raise
 
 
 async def answer_all(

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from ..errors import UsageError
 from . import claims
 from .agent import add_agent_options, build, check_index, config_from, resources
-from .evaluating import add_run_options, answer_all, check_run_options, judged, settings_of, with_index
+from .evaluating import add_run_options, answer_all, check_run_options, judged, run_at, settings_of, with_index
 
 if TYPE_CHECKING:
     from ..config import Config
@@ -61,9 +61,8 @@ def run(args: argparse.Namespace) -> int:
     _check(study, config)
     out = args.out or Path(f"{study.name}.sqlite")
     from ..evaluate.table import scored, table
-    from ..runs import RunStore
 
-    with RunStore.resume(out, settings={"study": study.name, **settings_of(config, args)}, apart=True) as store:
+    with run_at(out, {"study": study.name, **settings_of(config, args)}) as store:
         asyncio.run(_run(store, study, config, args, datasets))
         found = rows(study, table(scored(store)))
     setting = f"{config.model or 'embedded'}, index {config.index or 'none'}, seed {args.seed}"
