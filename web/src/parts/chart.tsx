@@ -90,6 +90,7 @@ const GROUPS: [string, RegExp][] = [
 export function grouped(names: string[]): [string, string[]][] {
   const out = new Map<string, string[]>([...GROUPS.map(([name]) => [name, []] as [string, string[]]), ["Rollouts", []]]);
   for (const name of names) out.get(GROUPS.find(([, pattern]) => pattern.test(name))?.[0] ?? "Rollouts")!.push(name);
-  const order = ["Reward", "Answers", "Policy", "Rollouts", "Time"];
+  out.get("Policy")!.sort((a, b) => Number(/loss/.test(b)) - Number(/loss/.test(a)));
+  const order = ["Reward", "Policy", "Answers", "Rollouts", "Time"];
   return order.map((name) => [name, out.get(name)!] as [string, string[]]).filter(([, found]) => found.length);
 }
