@@ -225,14 +225,17 @@ def test_postgres_vectors_get_a_graph_and_keep_their_answers(
 def test_lance_vectors_get_an_inverted_file_and_keep_their_answers(
     tmp_path: Path, vectors: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lance, "ANN_ROWS", 200)
+    """Approximate search may miss a neighbour now and then; of fifty it finds nearly all."""
     with create_place(f"lance:{tmp_path}/l", Settings(encoder=encoder(vectors), width=32)) as made:
         documents = library(400)
         made.add(documents)
-        for row, document in zip(
-            made.search_many([d.text for d in documents[:5]], 1, mode="dense"), documents, strict=False
-        ):
-            assert row[0].score > 0.9, document
+        queries = [document.text for document in documents[:50]]
+        exact = made.search_many(queries, 1, mode="dense")
+        monkeypatch.setattr(lance, "ANN_ROWS", 200)
+        made.add([Document("one more", "", "word1 word2")])
+        again = made.search_many(queries, 1, mode="dense")
+        kept = [a[0].score > e[0].score - 0.02 for a, e in zip(again, exact, strict=True)]
+        assert sum(kept) >= 45
 
 
 def test_lance_refuses_bm25_settings_that_it_does_not_have(tmp_path: Path) -> None:
