@@ -54,6 +54,10 @@ def test_names_of_runs_tell_what_differs() -> None:
     assert run_names({a: {"search": {"k": 3}, "seed": 0}, b: {"search": {"k": 5}, "seed": 0}}) == {a: "k=3", b: "k=5"}
     assert run_names({a: {"seed": 0}, b: {"seed": 0}}) == {a: "a", b: "b"}
     assert run_names({a: {"index": "/x/one"}, b: {"index": "/x/two"}}) == {a: "index=one", b: "index=two"}
+    assert run_names({a: {"model": "m", "judge": {"model": "rules"}}, b: {"model": "n"}}) == {
+        a: "model=m, judge=rules",
+        b: "model=n",
+    }
     both = {Path("p/x.sqlite"): {}, Path("q/x.sqlite"): {}}
     assert set(run_names(both).values()) == {"p/x.sqlite", "q/x.sqlite"}
 

@@ -186,7 +186,7 @@ def run_names(settings: Mapping[Path, Mapping[str, Any]]) -> dict[Path, str]:
     keys = list(dict.fromkeys(k for f in flat.values() for k in f))
     telling = [key for key in keys if len({json.dumps(f.get(key)) for f in flat.values()}) > 1]
     names = {
-        path: ", ".join(f"{key.rpartition('.')[2]}={_short(f[key])}" for key in telling if f.get(key) is not None)
+        path: ", ".join(f"{_label(key)}={_short(f[key])}" for key in telling if f.get(key) is not None)
         for path, f in flat.items()
     }
     own = {path: path.parent.name if path.name == "run.sqlite" else path.stem for path in settings}
@@ -195,6 +195,11 @@ def run_names(settings: Mapping[Path, Mapping[str, Any]]) -> dict[Path, str]:
     if len(set(names.values())) < len(names):
         names = {path: str(path) for path in settings}
     return names
+
+
+def _label(key: str) -> str:
+    """The last part of a setting's name; the judge's model is not the systems'."""
+    return "judge" if key == "judge.model" else key.rpartition(".")[2]
 
 
 def traced(content: Content, each: int) -> Iterable[tuple[Entry, Episode]]:
