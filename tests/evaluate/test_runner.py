@@ -49,6 +49,40 @@ def run(store: RunStore, engine: ScriptedEngine, questions: list[Question] = QUE
     return len(jobs)
 
 
+async def test_what_is_finished_is_kept_when_an_evaluation_is_cancelled(tmp_path: Path) -> None:
+    """Also episodes that wait to be scored and stored at that moment."""
+    solved: list[str] = []
+    system = CoDA(answering(), FakeSearch())
+
+    class Slow:
+        model_name = "slow"
+
+        async def solve(self, question: Question, *, seed: int | None = None, id: str = "") -> Episode:
+            if len(solved) == 4:
+                await asyncio.sleep(3600)
+            episode = await system.solve(question, id=id)
+            solved.append(question.id)
+            if len(solved) == 4:
+                evaluation.cancel()
+            return episode
+
+    with RunStore.resume(tmp_path / "run.sqlite") as store:
+        jobs = jobs_for(store, {"toy": QUESTIONS}, ["coda"])
+        evaluation = asyncio.ensure_future(evaluate(jobs, {"coda": Slow()}, store, concurrency=6))
+        with pytest.raises(asyncio.CancelledError):
+            await evaluation
+        store.flush()
+        assert {s.question for s in store.summaries()} >= set(solved[:4])
+
+
+def test_a_defect_of_whoever_is_told_ends_the_evaluation(tmp_path: Path) -> None:
+    def broken(*_: object) -> None:
+        raise ZeroDivisionError
+
+    with RunStore.resume(tmp_path / "run.sqlite") as store, pytest.raises(ZeroDivisionError):
+        run(store, answering(), concurrency=3, finished=broken)
+
+
 def test_table(tmp_path: Path) -> None:
     with RunStore.resume(tmp_path / "run.sqlite") as store:
         assert run(store, answering(wrong=(0, 1)), concurrency=3) == 6

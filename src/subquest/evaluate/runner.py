@@ -92,9 +92,9 @@ async def evaluate(
         try:
             for job in waiting:
                 episode = await _solve(job, systems[job.system], seconds, seed)
-                await _written(handed_over)
-                handed_over = asyncio.get_running_loop().create_future()
+                before, handed_over = handed_over, asyncio.get_running_loop().create_future()
                 desk.put_nowait((job, episode, handed_over))
+                await _written(before)
         finally:
             await _written(handed_over)
 
