@@ -108,7 +108,7 @@ def test_what_cannot_be_loaded_says_why(tmp_path: Path) -> None:
         load(tmp_path)
     file = tmp_path / "broken.gguf"
     file.write_bytes(b"not a model at all")
-    with pytest.raises(DataError, match="not a readable GGUF"):
+    with pytest.raises(DataError, match="is not a GGUF file"):
         load(file)
     config = tiny_model().config
     config.model_type = "gpt2"
