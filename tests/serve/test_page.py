@@ -61,6 +61,7 @@ def test_a_stored_trace_by_keyboard_and_permalink(start: Start, page: Any) -> No
         shown = page.locator(".segment.env pre").first.inner_text()
         assert "MARKER-ONE" in shown
         page.keyboard.press("/")
+        page.locator("input:focus").wait_for()
         page.keyboard.type("kestel answer")
         page.locator(".event", has_text="answer").last.click()
         address = page.url
