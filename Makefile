@@ -17,8 +17,9 @@ demo: $(VENV)/demo.stamp
 test: install lint
 	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile
 
+# One process more than cores: quick tests wait more than they compute.
 quick: install lint
-	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile -m "not slow and not embedded"
+	$(BIN)/python -m pytest -n 3 --dist loadfile -m "not slow and not embedded"
 
 lint: $(VENV)/test.stamp
 	$(BIN)/ruff check .

@@ -8,6 +8,7 @@ from hypothesis import settings
 if "PYTEST_XDIST_WORKER" in os.environ:
     os.environ.setdefault("OMP_NUM_THREADS", "1")  # one worker a core; read when torch and numpy are imported
 
+pytest.register_assert_rewrite("tests.serve.browsing")  # so that a failing check there says what it found
 settings.register_profile("whole", deadline=None)
 settings.register_profile("quick", max_examples=20, deadline=None)
 
@@ -15,3 +16,9 @@ settings.register_profile("quick", max_examples=20, deadline=None)
 def pytest_configure(config: pytest.Config) -> None:
     """`make quick` tries properties on fewer examples; a deadline would test the machine."""
     settings.load_profile("quick" if "not slow" in config.getoption("-m") else "whole")
+
+
+@pytest.fixture(autouse=True)
+def _searches_are_tried_again_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A search that fails is tried again as often as ever, after a shorter wait."""
+    monkeypatch.setattr("subquest.systems.runtime.SEARCH_WAIT", 0.01)

@@ -29,6 +29,8 @@ from .barrier import RAW_RUN, Barrier, BarrierError
 from .rendering import cut_to_tokens, render_documents, shown
 
 SEARCH_ATTEMPTS = 3
+SEARCH_WAIT = 0.2
+"""Half of the seconds before the second attempt; they double from attempt to attempt."""
 FORCED_SECONDS = 30.0
 """What a forced final turn may take where the time limit has run out."""
 
@@ -170,7 +172,7 @@ class Run:
                 if attempt == SEARCH_ATTEMPTS or not error.retryable:
                     self.fail("search", error, context)
                     raise
-                wait = 0.2 * 2**attempt
+                wait = SEARCH_WAIT * 2**attempt
                 self.events.emit("retry", place, where="search", message=str(error), attempt=attempt, wait=wait)
                 await asyncio.sleep(wait)
         for query, hits in zip(queries, results, strict=True):
