@@ -44,13 +44,16 @@ def support(findings: Sequence[Finding]) -> tuple[Evidence, ...]:
 
 def _best(finding: Finding) -> Evidence | None:
     result = _words(finding.result)
-    about = frozenset(_words(finding.task) + _words(finding.notes))
+    task = frozenset(_words(finding.task))
+    about = task.union(_words(finding.notes))
     wanted = f" {' '.join(result)} " if result else ""
     size = max(len(about), 1)
     enough = 0.6 * size
     best: tuple[float, Document, _Sentence] | None = None
     for document in finding.documents:
-        from_title = about & _title(document.title)
+        title = _title(document.title)
+        from_title = about & title
+        named = 0.5 * (bool(title) and title <= task)  # the document about what was asked, not about a namesake
         text = _analysed(document.text)
         stated = bool(wanted) and wanted in text.lines
         if not stated and text.longest + len(from_title) < enough:
@@ -61,8 +64,8 @@ def _best(finding: Finding) -> Evidence | None:
                 continue
             shared = about & sentence.words
             overlap = len(shared | from_title if from_title else shared) / size
-            if (states or overlap >= 0.6) and (best is None or states + overlap > best[0]):
-                best = (states + overlap, document, sentence)
+            if (states or overlap >= 0.6) and (best is None or states + overlap + named > best[0]):
+                best = (states + overlap + named, document, sentence)
     if best is None:
         return None
     _, document, sentence = best

@@ -1,0 +1,31 @@
+"""Which sentence of which document is quoted for a finding."""
+
+from subquest.record import Document
+from subquest.systems.evidence import Finding, support
+
+BROTHER = Document("1", "Sugan Kond", "On his father's side Kond came from the family of Yube Kond, his father.")
+ASKED = Document("2", "Meza Kond", "Meza Kond made films. Yube Kond and Kanze Guhi were Kond's parents.")
+
+
+def quoted(finding: Finding) -> list[tuple[str, str]]:
+    return [(e.title, e.quote) for e in support([finding])]
+
+
+def test_the_article_about_what_was_asked_is_quoted_not_its_namesakes() -> None:
+    finding = Finding("Who was Meza Kond's father?", "Yube Kond", "", (BROTHER, ASKED))
+    assert quoted(finding) == [("Meza Kond", "Yube Kond and Kanze Guhi were Kond's parents.")]
+
+
+def test_without_such_an_article_the_closest_sentence_that_states_the_result_is_quoted() -> None:
+    finding = Finding("Who was Meza Kond's father?", "Yube Kond", "", (BROTHER,))
+    assert quoted(finding) == [(BROTHER.title, BROTHER.text)]
+
+
+def test_what_was_noted_decides_between_sentences_of_one_article() -> None:
+    article = Document("3", "Ys", "Ys was founded in 1725. The railway came in 1725 too, some say.")
+    finding = Finding("When was Ys founded?", "1725", "Ys was founded in 1725.", (article,))
+    assert quoted(finding) == [("Ys", "Ys was founded in 1725.")]
+
+
+def test_nothing_is_quoted_where_no_document_states_it() -> None:
+    assert quoted(Finding("Who was Meza Kond's father?", "Bo Lind", "", (BROTHER, ASKED))) == []
