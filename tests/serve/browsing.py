@@ -20,13 +20,19 @@ def browser() -> Iterator[Any]:
         found.close()
 
 
+def worth_hearing(message: Any) -> bool:
+    """Errors and warnings, but not that nobody answers: a test's server ends before its page does."""
+    gone = ("ERR_CONNECTION_REFUSED", "ERR_CONNECTION_RESET", "ERR_EMPTY_RESPONSE")
+    return message.type in ("error", "warning") and not any(code in message.text for code in gone)
+
+
 @pytest.fixture
 def page(browser: Any) -> Iterator[Any]:
     """A page that must come through without a word on its console and without a request to anybody else."""
     found = browser.new_page(viewport={"width": 1200, "height": 800})
     found.set_default_timeout(120_000)
     heard: list[str] = []
-    found.on("console", lambda message: heard.append(message.text) if message.type in ("error", "warning") else None)
+    found.on("console", lambda message: heard.append(message.text) if worth_hearing(message) else None)
     found.on("pageerror", lambda error: heard.append(str(error)))
     found.on("request", lambda request: heard.append(request.url) if not ours(request.url) else None)
     found.heard = heard
