@@ -12,11 +12,11 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from subquest.engine.scripted import Context
 from subquest.record import Document, Question
 from subquest.retrieval import Index
+from subquest.train.reading import Fact, facts_of
 from subquest.worlds import make_world
 
 _OFFER = re.compile(
@@ -46,34 +46,12 @@ def cut(documents: Sequence[Document], words: int) -> list[Document]:
     return [Document(d.id, d.title, " ".join(d.text.split()[:words])) for d in documents]
 
 
-class Fact(NamedTuple):
-    """One step of a plan, its references filled in."""
-
-    question: str
-    answer: str
-    title: str
-
-    @property
-    def note(self) -> str:
-        return f"{self.question} {self.answer}"
-
-
-def facts_of(question: Question) -> list[Fact]:
-    """The steps of the gold plan, in order."""
-    answers = [step.answer for step in question.decomposition]
-
-    def answer(match: re.Match[str]) -> str:
-        return answers[int(match[1]) - 1]
-
-    return [Fact(re.sub(r"#(\d+)", answer, s.question), s.answer, s.support) for s in question.decomposition]
-
-
 def findable(question: Question, index: Index, k: int) -> bool:
     """Whether a search for each step brings the article that states its answer, with the answer in it."""
     facts = facts_of(question)
-    found = index.search_many([fact.question for fact in facts], k)
+    found = index.search_many([fact.task for fact in facts], k)
     return all(
-        any(hit.document.title == fact.title and fact.answer in hit.document.text for hit in hits)
+        any(hit.document.title == fact.support and fact.answer in hit.document.text for hit in hits)
         for fact, hits in zip(facts, found, strict=True)
     )
 
@@ -84,7 +62,7 @@ class Oracle:
     def __init__(self, questions: Sequence[Question]) -> None:
         self._plans = {q.question: facts_of(q) for q in questions}
         self._templates = {q.question: [step.question for step in q.decomposition] for q in questions}
-        self._facts = {fact.question: fact for plan in self._plans.values() for fact in plan}
+        self._facts = {fact.task: fact for plan in self._plans.values() for fact in plan}
 
     def __call__(self, context: Context) -> str:
         rules, asked = context.messages[0].content, context.messages[1].content
@@ -110,8 +88,8 @@ class Oracle:
         refined = f"<refine>{note}</refine>" if "refine" in offers and note else ""
         if missing is not None:
             if "task" in offers:
-                return f"<task>{missing.question}</task>"
-            return f"{refined}<search>{missing.question}</search>" if "search" in offers else "<answer>unknown</answer>"
+                return f"<task>{missing.task}</task>"
+            return f"{refined}<search>{missing.task}</search>" if "search" in offers else "<answer>unknown</answer>"
         if "result" in offers:
             return f"{refined}<result>{note}</result>"
         return f"{refined}<answer>{plan[-1].answer}</answer>" if "answer" in offers else "<search>None</search>"
@@ -128,14 +106,16 @@ class Oracle:
 def _stands(fact: Fact, text: str) -> bool:
     if fact.note in text:
         return True
-    return any(p.startswith((f"{fact.title})", f"{fact.title} (")) and fact.answer in p for p in _PASSAGE.split(text))
+    return any(
+        p.startswith((f"{fact.support})", f"{fact.support} (")) and fact.answer in p for p in _PASSAGE.split(text)
+    )
 
 
 def _hira(rules: str, turn: int, known: Sequence[Fact], missing: Fact | None) -> str:
     """HiRA's seats: meta planner, coordinator and the search expert."""
     if "call_subtask" in rules:
         if missing is not None:
-            return f"Next: <|begin_call_subtask|>{missing.question}<|end_call_subtask|>"
+            return f"Next: <|begin_call_subtask|>{missing.task}<|end_call_subtask|>"
         return f"So the answer is \\boxed{{{known[-1].answer}}}"
     if "choose from a memory" in rules:
         return "none"
@@ -146,5 +126,5 @@ def _hira(rules: str, turn: int, known: Sequence[Fact], missing: Fact | None) ->
             {"conclusion": told, "memory": {"fact_memory": [], "resource_memory": {}}}, ensure_ascii=False
         )
     if "query_plan" in rules and turn == 0:
-        return json.dumps({"query_plan": [missing.question] if missing else []}, ensure_ascii=False)
+        return json.dumps({"query_plan": [missing.task] if missing else []}, ensure_ascii=False)
     return f"{note} \\boxed{{{known[-1].answer if known else 'unknown'}}}"

@@ -1,7 +1,7 @@
 """Support recall on the multi-hop sets: how much of what a question needs is among the first 2 or 5 passages.
 
-    subquest bench search_quality --data ../shared/data/eval --split test500
-    subquest bench search_quality --data ../shared/data/train --split dev --tune
+    subquest bench search-quality --data ../shared/data/eval --split test500
+    subquest bench search-quality --data ../shared/data/train --split dev --tune
 
 For every set: the mean over questions of the share of supporting passages (by id) among the best 2 and 5, in modes
 bm25, dense, hybrid and linked (hybrid, put in order by which passages name which). `--judge MODEL` adds hybrid with the
@@ -58,7 +58,7 @@ def open_index(data: Path, name: str, corpus: str, cache: Path, encoder: str) ->
 
 
 def main(argv: list[str]) -> dict[str, Any]:
-    parser = argparse.ArgumentParser(prog="subquest bench search_quality", description=__doc__)
+    parser = argparse.ArgumentParser(prog="subquest bench search-quality", description=__doc__)
     parser.add_argument("--data", type=Path, default=Path("../shared/data/eval"))
     parser.add_argument("--split", default="test500", help="test500 with eval, dev with train")
     parser.add_argument("--sets", default=",".join(SETS))

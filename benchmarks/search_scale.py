@@ -1,7 +1,7 @@
 """How search grows: build, disk, memory, latency and changes at several sizes, lexical and dense.
 
-    subquest bench search_scale --passages 100000,1000000,3000000 --plot docs/search-scale.svg
-    subquest bench search_scale --passages "" --vectors 1000000 --index A.sq --index B.sq --questions Q.jsonl.gz
+    subquest bench search-scale --passages 100000,1000000,3000000 --plot docs/search-scale.svg
+    subquest bench search-scale --passages "" --vectors 1000000 --index A.sq --index B.sq --questions Q.jsonl.gz
 
 The passages are articles of a world (`subquest world make`), the queries its questions; an index of fewer passages has
 the first ones of the same world, and the questions that these answer. `--world FOLDER` takes one that is there. Each
@@ -309,7 +309,7 @@ def plot(sizes: Sequence[dict[str, Any]], path: Path) -> None:
 
 
 def main(argv: list[str]) -> dict[str, Any]:
-    parser = argparse.ArgumentParser(prog="subquest bench search_scale", description=__doc__)
+    parser = argparse.ArgumentParser(prog="subquest bench search-scale", description=__doc__)
     parser.add_argument("--passages", default="100000", help="sizes of lexical indexes, separated by commas")
     parser.add_argument("--world", type=Path, help="a world with at least as many articles (default: one is made)")
     parser.add_argument("--vectors", default="", help="sizes of vector files, separated by commas")

@@ -62,10 +62,11 @@ def test_the_monolith_grows_with_everything(readings: dict) -> None:
 
 def test_the_oracle_is_a_function_of_the_visible_context(bench: ModuleType) -> None:
     """The same context gives the same step, whoever asks; a fact that is not shown is not known."""
-    from _world_oracle import Oracle, facts_of, world
+    from _world_oracle import Oracle, world
 
     from subquest.engine.base import Message
     from subquest.engine.scripted import Context
+    from subquest.train.reading import facts_of
 
     _, questions = world(3, 320, 40, (2,))
     question, oracle = questions[0], Oracle(questions)
@@ -77,9 +78,9 @@ def test_the_oracle_is_a_function_of_the_visible_context(bench: ModuleType) -> N
         messages = [prompt, asked, *(Message("user", text) for text in told)]
         return oracle(Context(tuple(messages), "whoever", len(told)))
 
-    assert step() == f"<task>{first.question}</task>"
-    assert step(f"Doc 1(Title: {second.title}) {first.answer}") == f"<task>{first.question}</task>"
-    assert step(f"Doc 1(Title: {first.title}) {first.answer}") == f"<task>{second.question}</task>"
+    assert step() == f"<task>{first.task}</task>"
+    assert step(f"Doc 1(Title: {second.support}) {first.answer}") == f"<task>{first.task}</task>"
+    assert step(f"Doc 1(Title: {first.support}) {first.answer}") == f"<task>{second.task}</task>"
     assert step(first.note, second.note) == f"<answer>{second.answer}</answer>"
 
 

@@ -17,6 +17,7 @@ from ..engine.scripted import Context
 from ..metrics import contains_answer
 from ..record import Question
 from ..systems.prompting import FOLDER
+from ..train.reading import Fact, facts_of
 
 COMPUTE = "Compute with Python: "
 DEEPER = "Look deeper: "
@@ -24,23 +25,10 @@ UNKNOWN = "It was not found."
 CUT = 800
 """Signs of an article that a result shows (`systems.toolkit.render`)."""
 _NUMBERED = re.compile(r"\[(\d+)\] ")
-_REFERENCE = re.compile(r"#(\d+)")
 _YEAR = re.compile(r"\b\d{4}\b")
 _NAME = re.compile(r"[A-Z][\w’'-]+")
 _FORCES = tuple((FOLDER / place).read_text(encoding="utf-8").strip()
                 for place in ("hira/planner_force.md", "hira/deep_force.md", "react-tools/force.md"))  # fmt: skip
-
-
-class Fact(NamedTuple):
-    """One step of a plan, its references filled in."""
-
-    question: str
-    answer: str
-    title: str
-
-    @property
-    def note(self) -> str:
-        return f"{self.question} {self.answer}"
 
 
 class Known(NamedTuple):
@@ -57,7 +45,7 @@ class HiraOracle:
 
     def __init__(self, questions: Iterable[Question]) -> None:
         self._plans = {q.question: _known(q) for q in questions}
-        self._facts = {f.question: f for known in self._plans.values() for f in known.facts}
+        self._facts = {f.task: f for known in self._plans.values() for f in known.facts}
 
     def __call__(self, context: Context) -> str:
         asked, text = context.messages[1].content, context.text
@@ -78,7 +66,7 @@ class HiraOracle:
         names = "expert and write the sub-task" in context.messages[0].content
         if not any(force in text for force in _FORCES):
             if missing is not None:
-                for task, expert in ((missing.question, "search"), (DEEPER + missing.question, "deep")):
+                for task, expert in ((missing.task, "search"), (DEEPER + missing.task, "deep")):
                     if f"{task}<|end_call_subtask|>" not in text:
                         return _called(f"{expert}: {task}" if names else task)
             elif plan.sum and f"{COMPUTE}{plan.sum}" not in text:
@@ -113,7 +101,7 @@ class HiraOracle:
         task = _line(asked, "Task: ")
         fact = self._facts.get(task.removeprefix(DEEPER))
         if context.role == "search" and context.turn == 0:
-            return json.dumps({"query_plan": [fact.question] if fact and fact.note not in text else []})
+            return json.dumps({"query_plan": [fact.task] if fact and fact.note not in text else []})
         if context.role == "code" and task.startswith(COMPUTE):
             printed = re.search(r"<\|begin_code_call_result\|>\s*(\d+)\s*<\|end", text)
             if printed:
@@ -135,8 +123,8 @@ class HiraOracle:
         missing = next((f for f in plan.facts if f not in known), None)
         notes = " ".join(f.note for f in known if f.note not in text)
         if not any(force in text for force in _FORCES):
-            if missing is not None and f"{missing.question}<|end_search_query|>" not in text:
-                return f"{notes} <|begin_search_query|>{missing.question}<|end_search_query|>"
+            if missing is not None and f"{missing.task}<|end_search_query|>" not in text:
+                return f"{notes} <|begin_search_query|>{missing.task}<|end_search_query|>"
             if missing is not None and react and (link := _unread(missing, text)):
                 return f"{notes} <|begin_click_link|>{link}<|end_click_link|>"
             if missing is None and react and plan.sum and "<|begin_code_call|>" not in text:
@@ -153,12 +141,7 @@ class HiraOracle:
 
 
 def _known(question: Question) -> Known:
-    answers = [step.answer for step in question.decomposition]
-
-    def fill(match: re.Match[str]) -> str:
-        return answers[int(match[1]) - 1]
-
-    facts = [Fact(_REFERENCE.sub(fill, s.question), s.answer, s.support) for s in question.decomposition]
+    facts = facts_of(question)
     answer = question.answers[0]
     years = [int(found[0]) for fact in facts if (found := _YEAR.search(fact.answer))]
     if question.type != "temporal" or not answer.isdigit() or len(years) < 2:
@@ -184,17 +167,17 @@ def _stands(fact: Fact, text: str) -> bool:
     """Whether a fact was noted, or its article is shown: whole, or as far as the sentence that states it."""
     if fact.note in text:
         return True
-    results = (p.partition("\n")[2] for p in _NUMBERED.split(text)[2::2] if p.startswith(f"{fact.title} ("))
+    results = (p.partition("\n")[2] for p in _NUMBERED.split(text)[2::2] if p.startswith(f"{fact.support} ("))
     if any(len(p.partition("\n")[0]) < CUT or contains_answer(p, fact.answer) for p in results):
         return True
-    return any(p.lstrip().startswith(fact.title) for p in text.split("<|begin_click_result|>")[1:])
+    return any(p.lstrip().startswith(fact.support) for p in text.split("<|begin_click_result|>")[1:])
 
 
 def _unread(fact: Fact, text: str) -> str:
     """The number of the fact's article among the newest results, unless an article was opened already."""
     parts = _NUMBERED.split(text)
     numbers: Sequence[str] = [
-        n for n, p in zip(parts[1::2], parts[2::2], strict=True) if p.startswith(f"{fact.title} (")
+        n for n, p in zip(parts[1::2], parts[2::2], strict=True) if p.startswith(f"{fact.support} (")
     ]
     after = text.rpartition("<|end_search_query|>")[2]
     return numbers[-1] if numbers and "<|begin_click_link|>" not in after else ""

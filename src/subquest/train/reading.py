@@ -40,6 +40,11 @@ class Fact(NamedTuple):
     about: str = ""
     """The item of an earlier list that the step asks about."""
 
+    @property
+    def note(self) -> str:
+        """Task and answer, as one who has found it may write it down."""
+        return f"{self.task} {self.answer}"
+
 
 class Found(NamedTuple):
     note: str

@@ -10,6 +10,7 @@ that, and the whole context then goes without ids rather than with wrong ones.
 
 from __future__ import annotations
 
+import abc
 import logging
 from collections.abc import Sequence
 from dataclasses import replace
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("subquest.engine")
 
 
-class OpenAISession:
+class OpenAISession(abc.ABC):
     """What both kinds of session share: segments, counts, the order of calls."""
 
     path: str
@@ -64,18 +65,18 @@ class OpenAISession:
         self._take(turn)
         self._tokens = turn.usage.prompt_tokens + turn.usage.completion_tokens
 
-    async def append(self, text: str) -> None:
-        raise NotImplementedError
+    @abc.abstractmethod
+    async def append(self, text: str) -> None: ...
 
-    def fork(self) -> OpenAISession:
-        raise NotImplementedError
+    @abc.abstractmethod
+    def fork(self) -> OpenAISession: ...
 
     async def close(self) -> None:
         self._closed = True
 
+    @abc.abstractmethod
     def body(self, sampling: Sampling) -> dict[str, Any]:
         """The part of the request that says what the context is."""
-        raise NotImplementedError
 
     @property
     def prefill(self) -> str:
@@ -86,12 +87,12 @@ class OpenAISession:
         """The turn's text, given what the endpoint answered."""
         return text
 
+    @abc.abstractmethod
     def _take(self, turn: Generation) -> None:
         """Make the turn part of what is sent next time."""
-        raise NotImplementedError
 
-    def _record(self, turn: Generation, reply: Reply) -> None:
-        raise NotImplementedError
+    @abc.abstractmethod
+    def _record(self, turn: Generation, reply: Reply) -> None: ...
 
     def _must_be_open(self) -> None:
         if self._closed:
