@@ -55,3 +55,14 @@ def seen(page: Any, selector: str, count: int = 1) -> Any:
     """The elements, once there are so many."""
     page.locator(selector).nth(count - 1).wait_for()
     return page.locator(selector)
+
+
+def expect(locator: Any) -> Any:
+    """Playwright's assertions, which look again until they hold.
+
+    Reading a text at once (`inner_text()`) finds nothing in what is off the screen and not laid out yet.
+    """
+    from playwright.sync_api import expect as playwright_expect
+
+    playwright_expect.set_options(timeout=60_000)
+    return playwright_expect(locator)

@@ -11,7 +11,7 @@ from subquest.serve.export import as_html
 from subquest.serve.settings import Settings
 
 from ..systems.fakes import DOCUMENTS
-from .browsing import EVIL, ask, browser, needs_browser, page
+from .browsing import EVIL, ask, browser, expect, needs_browser, page
 from .conftest import QUESTION, Gate, Start, reply
 
 __all__ = ["browser", "page"]
@@ -24,14 +24,14 @@ def test_the_plan_fills_in_and_the_answer_quotes_its_sources(start: Start, gate:
         ask(page, QUESTION)
         page.locator(".node", has_text="Mila Torrun").wait_for()
         page.locator(".node.working").wait_for()
-        assert page.locator(".node").count() == 2
-        assert page.locator(".answer").count() == 0
+        expect(page.locator(".node")).to_have_count(2)
+        expect(page.locator(".answer")).to_have_count(0)
         gate.open()
         page.locator(".answer .text", has_text="Kestel").wait_for()
         page.locator(".node").nth(2).wait_for()
         page.locator(".quote").nth(1).click()
         page.locator(".source mark", has_text="She was born in Kestel in 1889.").wait_for()
-        assert page.locator(".source").text_content() == DOCUMENTS[1].text
+        expect(page.locator(".source")).to_have_text(DOCUMENTS[1].text)
 
 
 def test_stop(start: Start, gate: Gate, page: Any) -> None:
@@ -61,9 +61,8 @@ def test_a_stored_trace_by_keyboard_and_permalink(start: Start, page: Any) -> No
         page.locator("input:focus").wait_for()
         page.keyboard.type("kestel answer")
         page.locator(".event", has_text="answer").last.click()
+        page.wait_for_url(lambda url: "c=1.1" in url and "tab=events" in url)
         address = page.url
-        assert "c=1.1" in address
-        assert "tab=events" in address
         page.goto("about:blank")
         page.goto(address)
         page.locator(".data", has_text='"answer": "Kestel"').wait_for()
@@ -82,14 +81,15 @@ def test_a_long_episode_shows_only_the_rows_in_sight(start: Start, settings: Set
         assert 0 < page.locator(".event").count() < 80
         page.get_by_label("Search events").fill("1234")
         page.locator(".event", has_text="turn 1234").wait_for()
-        assert page.locator(".event").count() == 1
+        expect(page.locator(".event")).to_have_count(1)
         page.goto(f"{server.url}/#/runs/old/long?c=1")
         page.locator(".card").nth(1998).wait_for(state="attached")
-        laid_out = page.evaluate(
+        laid_out = (
             "[...document.querySelectorAll('.card')].filter(e => e.checkVisibility({contentVisibilityAuto: true})"
             " && e.querySelector('pre').checkVisibility({contentVisibilityAuto: true})).length"
         )
-        assert 0 < laid_out < 200
+        page.wait_for_function(f"{laid_out} > 0")
+        assert page.evaluate(laid_out) < 200
 
 
 def test_documents_are_added_and_found(start: Start, page: Any) -> None:
@@ -105,7 +105,7 @@ def test_documents_are_added_and_found(start: Start, page: Any) -> None:
         page.get_by_label("Query").fill("ferry")
         page.get_by_label("Index", exact=True).select_option("trip")
         page.get_by_role("button", name="Search").click()
-        assert page.locator(".passage mark").inner_text() == "The ferry to Nesvik leaves at noon."
+        expect(page.locator(".passage mark")).to_have_text("The ferry to Nesvik leaves at noon.")
 
 
 def test_script_in_documents_questions_and_model_output_is_text(start: Start, page: Any) -> None:
@@ -118,7 +118,7 @@ def test_script_in_documents_questions_and_model_output_is_text(start: Start, pa
         page.goto(server.url)
         ask(page, f"Who {EVIL}?")
         page.locator(".answer").wait_for()
-        assert page.locator(".answer .text").inner_text() == f"Kestel {EVIL}"
+        expect(page.locator(".answer .text")).to_have_text(f"Kestel {EVIL}")
         for place in ("", "&tab=context", "&tab=events&e=4"):
             page.goto(f"{server.url}/#/ask")
             page.locator(".list a").first.click()
@@ -126,12 +126,12 @@ def test_script_in_documents_questions_and_model_output_is_text(start: Start, pa
             page.locator(".branch").nth(1).wait_for()
             page.goto(f"{page.url}?c=1.1{place}")
             page.locator(".pane").wait_for()
-            assert "onerror" in page.locator(".pane").inner_text()
+            expect(page.locator(".pane")).to_contain_text("onerror")
         page.goto(f"{server.url}/#/indexes")
         page.get_by_label("Query").fill("Orvane")
         page.get_by_role("button", name="Search").click()
         page.locator(".passage").wait_for()
-        assert EVIL in page.locator(".passage p").inner_text()
+        expect(page.locator(".passage p")).to_contain_text(EVIL)
 
 
 def test_a_token_is_asked_for(start: Start, page: Any) -> None:
@@ -166,7 +166,7 @@ def test_an_exported_trace_needs_no_server(browser: Any, tmp_path: Path) -> None
     page.on("request", lambda request: heard.append(request.url) if not request.url.startswith("file:") else None)
     page.goto((tmp_path / "trace.html").as_uri())
     page.locator(".branch").nth(2).click()
-    assert page.locator(".handover.returned p").inner_text() == "Kestel"
-    assert page.locator("h1").inner_text() == f"{QUESTION}</script>{EVIL}"
+    expect(page.locator(".handover.returned p")).to_have_text("Kestel")
+    expect(page.locator("h1")).to_have_text(f"{QUESTION}</script>{EVIL}")
     assert (heard, page.evaluate("window.evil")) == ([], None)
     page.close()

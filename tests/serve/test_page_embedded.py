@@ -15,7 +15,7 @@ from subquest.models import smollm2_path
 from subquest.worlds import make_world
 
 from ..readers.made import pdf
-from .browsing import ask, browser, needs_browser, page, seen
+from .browsing import ask, browser, expect, needs_browser, page, seen
 
 __all__ = ["browser", "page"]
 pytestmark = [needs_browser, pytest.mark.embedded, pytest.mark.slow]
@@ -62,13 +62,13 @@ def test_ask_watch_compare_upload_and_search(server: tuple[str, str], page: Any)
     for tick in seen(page, ".tick-box input", 2).all():
         tick.check()
     page.get_by_role("link", name="Compare 2 episodes").click()
-    assert seen(page, ".facing-steps ol", 2).count() == 2
+    expect(seen(page, ".facing-steps ol", 2)).to_have_count(2)
     page.goto(f"{url}/#/runs/asked")
     seen(page, ".list.pick a").first.click()
     page.get_by_role("tab", name="Tokens").click()
     written = seen(page, ".segment.agent .token")
-    assert "".join(token.inner_text() for token in written.all()).strip()
-    assert page.get_by_text("is not at hand").count() == 0
+    assert "".join(token.text_content() for token in written.all()).strip()
+    expect(page.get_by_text("is not at hand")).to_have_count(0)
     page.goto(f"{url}/#/indexes")
     content = pdf("Timetable", "The ferry to Nesvik leaves at noon.")
     page.locator("input[type=file]").set_input_files(
@@ -80,5 +80,5 @@ def test_ask_watch_compare_upload_and_search(server: tuple[str, str], page: Any)
     page.get_by_label("Query").fill("ferry")
     page.get_by_label("Index", exact=True).select_option("trip")
     page.get_by_role("button", name="Search").click()
-    assert "The ferry to Nesvik leaves at noon." in seen(page, ".passage").first.inner_text()
-    assert "page 2" in page.locator(".passage").first.inner_text()
+    expect(seen(page, ".passage").first).to_contain_text("The ferry to Nesvik leaves at noon.")
+    expect(page.locator(".passage").first).to_contain_text("page 2")

@@ -1,5 +1,6 @@
 """Looking back in a real browser: tabs of a trace, episodes and runs side by side, training groups, live curves."""
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ from subquest.record import Episode, Question, Segment, Trajectory
 from subquest.runs import RunStore
 from subquest.serve.settings import Settings
 
-from .browsing import EVIL, ask, browser, needs_browser, page, seen
+from .browsing import EVIL, ask, browser, expect, needs_browser, page, seen
 from .conftest import QUESTION, Gate, Start, reply
 from .test_lookback import evaluated
 from .test_resume import engine
@@ -57,17 +58,17 @@ def test_every_tab_of_a_trace(start: Start, page: Any) -> None:
         ask(page, QUESTION)
         page.get_by_role("link", name="Open trace").click()
         seen(page, ".branch", 3).nth(1).click()
-        assert page.locator(".hits .chip.busy").inner_text() == "read"
+        expect(page.locator(".hits .chip.busy")).to_have_text("read")
         page.get_by_role("tab", name="Tokens").click()
         page.get_by_text("is not at hand").wait_for()
-        assert page.locator(".token").count() > 10
+        seen(page, ".token", 11)
         page.get_by_role("tab", name="Timeline").click()
-        assert seen(page, ".bar-of", 3).count() == 3
-        assert page.locator(".bar-of circle.search").count() == 2
+        expect(seen(page, ".bar-of", 3)).to_have_count(3)
+        expect(page.locator(".bar-of circle.search")).to_have_count(2)
         page.locator(".bar-of").nth(2).click()
         seen(page, ".branch.selected", 1)
         page.get_by_role("tab", name="Costs").click()
-        assert "in all" in page.locator("tbody tr").first.inner_text()
+        expect(page.locator("tbody tr").first).to_contain_text("in all")
         page.keyboard.press("ArrowRight")
         seen(page, "[role=tab][aria-selected=true]")
         with page.expect_download() as download:
@@ -92,14 +93,14 @@ def test_memory_over_time(start: Start, settings: Settings, page: Any) -> None:
     with start() as server:
         page.goto(f"{server.url}/#/runs/old/m?tab=memory")
         entries = seen(page, ".entries li", 2)
-        assert entries.nth(0).inner_text().startswith("facts")
-        assert entries.nth(1).inner_text().startswith(f"who → Mila {EVIL}")
+        expect(entries.nth(0)).to_contain_text("facts")
+        expect(entries.nth(1)).to_contain_text(f"who → Mila {EVIL}")
         page.locator(".changes button").first.click()
-        assert page.locator(".entries li").count() == 1
+        expect(page.locator(".entries li")).to_have_count(1)
         page.keyboard.press("1")
-        assert page.locator(".card .code").inner_text() == f"print('{EVIL}')"
-        assert page.locator(".output.failed").inner_text() == f"Error {EVIL}"
-        assert [chip.inner_text() for chip in page.locator(".trouble .chip").all()] == ["retry 1", "limit"]
+        expect(page.locator(".card .code")).to_have_text(f"print('{EVIL}')")
+        expect(page.locator(".output.failed")).to_have_text(f"Error {EVIL}")
+        expect(page.locator(".trouble .chip")).to_have_text(["retry 1", "limit"])
 
 
 def test_two_episodes_side_by_side(start: Start, page: Any) -> None:
@@ -118,13 +119,13 @@ def test_two_episodes_side_by_side(start: Start, page: Any) -> None:
             tick.check()
         page.get_by_role("link", name="Compare 2 episodes").click()
         columns = seen(page, ".facing-steps ol", 2)
-        answers = [column.locator(".step.answer p").inner_text() for column in columns.all()]
+        answers = [column.locator(".step.answer p").text_content() for column in columns.all()]
         assert sorted(answers) == ["Kestel", f"Nesvik {EVIL}"]
         page.get_by_text("the first 11 steps are the same").wait_for()  # up to the second executor's result
         before = page.locator(".step").count()
         page.get_by_role("button", name="Show them").click()
-        assert page.locator(".step.same").count() == 22
-        assert page.locator(".step").count() == before + 22
+        expect(page.locator(".step.same")).to_have_count(22)
+        expect(page.locator(".step")).to_have_count(before + 22)
 
 
 @pytest.mark.slow
@@ -135,15 +136,14 @@ def test_the_rollouts_of_a_training_group(start: Start, settings: Settings, page
         page.goto(f"{server.url}/#/runs/train/step-1-0?tab=tokens&c=1")
         tokens = seen(page, ".segment.agent .token", 3)
         assert [token.get_attribute("class").split()[1] for token in tokens.all()] == ["p0", "p2", "p4"]
-        assert page.locator(".segment.prompt .token.masked").count() == 2
+        expect(page.locator(".segment.prompt .token.masked")).to_have_count(2)
         tokens.nth(2).click()
-        facts = page.locator(".segment.agent .facts").inner_text().split("\n")
-        assert "log-prob" in " ".join(facts)
-        assert "+1" in page.locator(".tokens > .facts .chip.good").inner_text()
-        assert seen(page, ".siblings .chip", 3).count() == 3
+        expect(page.locator(".segment.agent .facts")).to_contain_text("log-prob")
+        expect(page.locator(".tokens > .facts .chip.good")).to_contain_text("+1")
+        expect(seen(page, ".siblings .chip", 3)).to_have_count(3)
         page.get_by_role("link", name="Side by side").click()
-        assert seen(page, ".facing-steps ol", 3).count() == 3
-        assert "advantage" in page.locator(".facing").inner_text()
+        expect(seen(page, ".facing-steps ol", 3)).to_have_count(3)
+        expect(page.locator(".facing")).to_contain_text("advantage")
 
 
 @pytest.mark.slow
@@ -156,13 +156,12 @@ def test_runs_side_by_side(start: Start, settings: Settings, page: Any) -> None:
         for name in ("old", "new"):
             page.get_by_label(f"Compare {name}").check()
         page.get_by_role("link", name="Compare 2 runs").click()
-        page.get_by_role("region", name="Paired tests").wait_for()
-        tests = page.get_by_role("region", name="Paired tests").inner_text()
-        assert "+0.500" in tests
-        assert "0.031" in tests  # McNemar on six questions, all won by one side: 2 / 2**6
-        assert "better" in tests
+        tests = expect(page.get_by_role("region", name="Paired tests"))
+        tests.to_contain_text("+0.500")
+        tests.to_contain_text("0.031")  # McNemar on six questions, all won by one side: 2 / 2**6
+        tests.to_contain_text("better")
         page.locator(".list a").first.click()
-        assert seen(page, ".facing-steps ol", 2).count() == 2
+        expect(seen(page, ".facing-steps ol", 2)).to_have_count(2)
 
 
 @pytest.mark.slow
@@ -171,11 +170,11 @@ def test_curves_grow_while_they_are_watched(start: Start, settings: Settings, pa
     training(settings.runs)
     with RunStore.resume(settings.runs / "train.sqlite", settings=SETTINGS) as store, start() as server:
         page.goto(f"{server.url}/#/runs/train")
-        assert seen(page, ".curve").count() == 1
-        assert page.locator(".still .chip").inner_text().split() == ["kl", "0.010"]
+        expect(seen(page, ".curve")).to_have_count(1)
+        expect(page.locator(".still .chip")).to_have_text(re.compile(r"^kl\s*0\.010$"))
         store.add_metrics(4, {"reward": 0.875, "kl": 0.02}).wait()
         page.get_by_text("0.875", exact=True).wait_for()
-        assert seen(page, ".curve", 2).count() == 2
+        expect(seen(page, ".curve", 2)).to_have_count(2)
         page.get_by_text("live").wait_for()
 
 
@@ -215,7 +214,7 @@ def test_files_become_an_index_of_their_own(start: Start, page: Any) -> None:
         page.get_by_text("2 passages read into the index bridges.").wait_for()
         ask(page, QUESTION)
         page.locator(".answer").wait_for()
-        assert "bridges.pdf, page 2" in page.locator(".quote cite").first.inner_text()
+        expect(page.locator(".quote cite").first).to_contain_text("bridges.pdf, page 2")
 
 
 VIEWS = {
