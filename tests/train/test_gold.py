@@ -12,7 +12,7 @@ from subquest.record import Question, Segment, Step
 from subquest.retrieval import Index
 from subquest.train.data import load_material, open_search
 from subquest.train.gold import CodaTeacher, Reader, teacher_for
-from subquest.train.reading import Fact, facts_of, plan_of
+from subquest.train.reading import Fact, facts_of, plan_of, query
 from subquest.train.recipe import DataPart
 from subquest.train.teacher import Traces, View, make_traces
 from subquest.train.tiny import tiny_source
@@ -154,6 +154,15 @@ def test_the_sentence_that_names_whom_the_task_asks_about_is_read() -> None:
     reader = Reader(Question("q", "?", ("x",)), [fact])
     passage = "Doc 1(Title: Ys Gazette) The Ys Gazette is a newspaper of Ys. Orn set it up in 1901."
     assert reader.read(fact, passage) == "Orn set it up in 1901."
+
+
+def test_a_possessive_name_is_read_where_the_answer_has_the_article() -> None:
+    fact = Fact("Who was Ada Orn's doctoral advisor?", "Bo Ruk", "Bo Ruk")
+    passage = "Doc 1(Title: Bo Ruk) Bo Ruk liked tides. He supervised the doctorate of Ada Orn; he died in 1950."
+    reader = Reader(Question("q", "?", ("x",)), [fact])
+    assert reader.read(fact, passage) == "He supervised the doctorate of Ada Orn; he died in 1950."
+    assert query(fact, 1) == "Ada Orn"
+    assert query(fact, 2) == "Ada Orn doctoral advisor"
 
 
 LISTS = Question(

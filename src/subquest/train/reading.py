@@ -21,6 +21,7 @@ _ITEM = re.compile(r"#(\d+)\.(\d+)")
 _SHARED = re.compile(r"#(\d+)&(\d+)")
 _WORD = re.compile(r"\w+")
 _ENTITY = re.compile(r"[A-Z0-9][\w'’.-]*(?:[ –-](?:of|the|and|for|in|on|de|to|a)?\s?[A-Z0-9][\w'’.-]*)*")
+_POSSESSIVE = re.compile(r"['’]s?(?!\w)")
 _NUMBER = re.compile(r"\d[\d,]*")
 _HOW_MANY = re.compile(r"how many\b", re.IGNORECASE)
 _QUESTION_WORDS = frozenset(
@@ -134,7 +135,7 @@ def read(question: Question, fact: Fact, text: str) -> Found | None:
 
 def _read_plain(fact: Fact, title: str, body: str) -> Found | None:
     asked = {_stem(word) for word in _WORD.findall(fact.task) if word.lower() not in _QUESTION_WORDS}
-    names = [name for name in _ENTITY.findall(fact.task[1:]) if name not in title]
+    names = [name for name in _names(fact.task) if name not in title]
     best = (0.0, "")
     for start, end in sentences(body):
         sentence = body[start:end]
@@ -187,9 +188,14 @@ def query(fact: Fact, attempt: int) -> str:
     """First the task as it stands, then its names, then its telling words."""
     if attempt == 0:
         return fact.task.rstrip("?")
-    names = " ".join(_ENTITY.findall(fact.task[1:]))
-    words = [w for w in _WORD.findall(fact.task) if w.lower() not in _QUESTION_WORDS]
+    names = " ".join(_names(fact.task))
+    words = [w for w in _WORD.findall(_POSSESSIVE.sub("", fact.task)) if w.lower() not in _QUESTION_WORDS]
     return names if names and attempt == 1 else " ".join(words)
+
+
+def _names(task: str) -> list[str]:
+    """The names in a task, without the endings of possession."""
+    return [_POSSESSIVE.sub("", name) for name in _ENTITY.findall(task[1:])]
 
 
 def titles_in(text: str) -> set[str]:
