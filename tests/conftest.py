@@ -3,18 +3,19 @@
 import os
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 if "PYTEST_XDIST_WORKER" in os.environ:
     os.environ.setdefault("OMP_NUM_THREADS", "1")  # one worker a core; read when torch and numpy are imported
 
 pytest.register_assert_rewrite("tests.serve.browsing")  # so that a failing check there says what it found
-settings.register_profile("whole", deadline=None)
-settings.register_profile("quick", max_examples=20, deadline=None)
+SLOW = [HealthCheck.too_slow]
+settings.register_profile("whole", deadline=None, suppress_health_check=SLOW)
+settings.register_profile("quick", max_examples=20, deadline=None, suppress_health_check=SLOW)
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """`make quick` tries properties on fewer examples; a deadline would test the machine."""
+    """`make quick` tries properties on fewer examples; a deadline, or how fast they come, would test the machine."""
     settings.load_profile("quick" if "not slow" in config.getoption("-m") else "whole")
 
 

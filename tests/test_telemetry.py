@@ -200,7 +200,7 @@ def test_ask_sends_to_the_address_of_the_environment(tmp_path: Path) -> None:
             },
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=240,
         )
     finally:
         collector.shutdown()

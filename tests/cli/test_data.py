@@ -62,7 +62,7 @@ def get(tmp_path: Path, *arguments: str, **env: str) -> subprocess.CompletedProc
         **env,
     }
     command = [sys.executable, "-m", "subquest", "data", "get", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, env=env, timeout=120)
+    return subprocess.run(command, capture_output=True, text=True, env=env, timeout=600)
 
 
 def test_get(tmp_path: Path, hub: str) -> None:

@@ -26,7 +26,7 @@ def test_a_full_disk(place: Path) -> None:
     (place / "answers.jsonl").write_text("\n".join(map(json.dumps, replies)))
     (place / "disk").mkdir()
     command = ["unshare", "--map-root-user", "--mount", "bash", "-c", SCRIPT.format(python=sys.executable)]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=place, timeout=200)
+    done = subprocess.run(command, capture_output=True, text=True, cwd=place, timeout=600)
     if done.returncode == 77 or "unshare" in done.stderr:
         pytest.skip(f"no small disk can be mounted here: {done.stderr.strip()}")
     first, kept, table, last = done.stdout.splitlines()

@@ -84,7 +84,7 @@ async def test_options_arrive() -> None:
             concurrency=3,
             requests_per_minute=7,
             tokens_per_minute=9,
-            timeout=5,
+            timeout=60,
             context=99,
             extra={"a": 1},
         )

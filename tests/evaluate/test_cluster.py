@@ -20,7 +20,7 @@ from subquest.runs import RunStore
 from subquest.systems.coda import CoDA
 
 ray = pytest.importorskip("ray", reason="Ray is not installed (extra `ray`)")
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 QUESTIONS = [Question(f"q{i}", f"What is {i}?", (str(i),), dataset="toy") for i in range(60)]
 

@@ -34,7 +34,11 @@ WORKER = textwrap.dedent("""
     with RunStore.resume(sys.argv[1], apart=True) as store:
         systems = {"coda": CoDA(ScriptedEngine(reply))}
         jobs = jobs_for(store, {"toy": QUESTIONS}, systems)
-        told = lambda *_: print("one more", flush=True)
+
+        def told(*_):
+            print("one more", flush=True)
+            sys.stdin.readline()  # waits until it may go on
+
         asyncio.run(evaluate(jobs, systems, store, concurrency=2, finished=told))
         cell = table(scored(store))["toy"]["coda"]
     print(json.dumps({k: v for k, v in cell.items() if k != "seconds"}))
@@ -42,14 +46,14 @@ WORKER = textwrap.dedent("""
 
 
 def start(run: Path, questions: int) -> subprocess.Popen[str]:
-    """An evaluation that says a line for each answer, and at the end the table."""
+    """An evaluation that says a line for each answer and waits for one, and at the end says the table."""
     command = [sys.executable, "-c", WORKER, str(run), str(questions)]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
 
 def outcome(process: subprocess.Popen[str]) -> Any:
     """The table of an evaluation that comes to its end."""
-    lines = process.communicate()[0].splitlines()
+    lines = process.communicate()[0].splitlines()  # its input is closed: nothing to wait for
     assert process.returncode == 0
     return json.loads(lines[-1])
 
@@ -71,7 +75,11 @@ def test_kill_minus_nine_twenty_times(tmp_path: Path) -> None:
     for _ in range(20):
         process = start(tmp_path / "b", 300)
         assert process.stdout is not None
-        for _ in range(chance.randrange(1, 8)):
+        assert process.stdin is not None
+        answers = chance.randrange(1, 8)
+        process.stdin.write("go on\n" * (answers + 3))  # however late we are: at most so many
+        process.stdin.flush()
+        for _ in range(answers):
             assert process.stdout.readline() == "one more\n"
         time.sleep(chance.uniform(0, 0.02))
         process.kill()

@@ -215,7 +215,7 @@ def test_the_page_opens_in_a_browser_without_errors_or_requests(runs: list[Path]
         ],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=600,
     )
     assert done.returncode == 0, done.stderr
     assert "CONSOLE" not in done.stderr

@@ -113,6 +113,7 @@ async def test_the_planner_sees_no_document():
 
 async def test_subtasks_issued_together_run_concurrently_and_come_back_in_order():
     running, most = 0, 0
+    second = asyncio.Event()
 
     class Slow(Expert):
         name = "slow"
@@ -121,7 +122,9 @@ async def test_subtasks_issued_together_run_concurrently_and_come_back_in_order(
         async def run(self, desk):
             nonlocal running, most
             running, most = running + 1, max(most, running + 1)
-            await asyncio.sleep(0.05 if "one" in desk.task else 0.01)
+            if "one" in desk.task:
+                await asyncio.wait_for(second.wait(), 120)  # ends after the second, and is told before it
+            second.set()
             running -= 1
             return Report(f"did {desk.task}", f"done {desk.task}")
 

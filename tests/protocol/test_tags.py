@@ -117,7 +117,8 @@ def test_linear_time_on_hostile_text() -> None:
         return time.process_time() - start
 
     seconds(100)
-    assert seconds(20_000) < 60 * max(seconds(2_000), 1e-3)
+    least = {n: min(seconds(n) for _ in range(3)) for n in (2_000, 20_000)}
+    assert least[20_000] < 60 * max(least[2_000], 1e-3)
 
 
 @pytest.mark.parametrize(

@@ -55,7 +55,9 @@ def test_nothing_is_lost_on_the_way(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=25, deadline=None)
+@settings(
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow], max_examples=25, deadline=None
+)
 @given(st.lists(any_episodes, max_size=2, unique_by=lambda e: e.id))
 def test_any_episode_travels(tmp_path: Path, made: list[Episode]) -> None:
     for name in ("a.sqlite", "a.jsonl", "b.sqlite"):

@@ -41,7 +41,9 @@ async def test_what_goes_in_comes_out(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=50, deadline=None)
+@settings(
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow], max_examples=50, deadline=None
+)
 @given(st.lists(any_episodes, max_size=3, unique_by=lambda e: e.id))
 def test_any_episode_comes_back(tmp_path: Path, made: list[Episode]) -> None:
     path = tmp_path / f"{os.urandom(8).hex()}.sqlite"

@@ -49,7 +49,7 @@ def test_an_answer_with_evidence_steps_and_true_usage(server: Running) -> None:
         ("d1", "The Orvane Bridge was designed by Mila Torrun."),
         ("d2", "She was born in Kestel in 1889."),
     ]
-    stored = httpx2.get(f"{server.url}/api/episodes/{details['episode']}").json()
+    stored = httpx2.get(f"{server.url}/api/episodes/{details['episode']}", timeout=120).json()
     assert found.usage is not None
     assert found.usage.prompt_tokens == stored["usage"]["prompt_tokens"] > 0
     assert found.usage.completion_tokens == stored["usage"]["completion_tokens"] > 0

@@ -4,7 +4,6 @@ import json
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,8 +16,10 @@ from subquest import Index
 from subquest.cli import main
 
 from ..cli.conftest import SCRIPT
+from ..ports import free_port
 from ..systems.fakes import DOCUMENTS
 from .conftest import QUESTION
+from .test_api import until
 
 ARGUMENTS = ["--model", "scripted:script.jsonl", "--index", "docs.sq"]
 
@@ -66,18 +67,17 @@ async def test_over_standard_input(place: Path) -> None:
         await use(client)
 
 
+def _listens(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
 @pytest.fixture
 def address(place: Path) -> Iterator[str]:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     process = subprocess.Popen([sys.executable, "-m", "subquest", "mcp", "--http", str(port), *ARGUMENTS], cwd=place)
     try:
-        for _ in range(2400):
-            with socket.socket() as probe:
-                if probe.connect_ex(("127.0.0.1", port)) == 0:
-                    break
-            time.sleep(0.05)
+        until(lambda: _listens(port))
         yield f"http://127.0.0.1:{port}/mcp"
     finally:
         process.terminate()

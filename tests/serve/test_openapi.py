@@ -30,7 +30,7 @@ def test_no_request_surprises_the_server(start: Start, tmp_path: Path) -> None:
             cwd=tmp_path,
             capture_output=True,
             text=True,
-            timeout=250,
+            timeout=900,
         )
         assert done.returncode == 0, done.stdout[-4000:]
         passed = [int(number) for number in re.findall(r"(\d+) passed", done.stdout)]  # operations, then requests

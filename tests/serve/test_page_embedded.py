@@ -40,24 +40,22 @@ def server(tmp_path: Path) -> Iterator[tuple[str, str]]:
         yield found.group(), world.questions[0].question
     finally:
         process.send_signal(signal.SIGTERM)
-        assert process.wait(60) == 0
+        assert process.wait(240) == 0
         process.stderr.close()
 
 
 def test_ask_watch_compare_upload_and_search(server: tuple[str, str], page: Any) -> None:
     url, question = server
-    page.set_default_timeout(120_000)
+    page.set_default_timeout(240_000)
     page.goto(url)
-    counts = []
     for _ in range(2):
         ask(page, question)
-        seen(page, ".node")
+        counts = [seen(page, ".node").count()]
         while not page.locator(".answer").count():
             counts.append(page.locator(".node").count())
             page.wait_for_timeout(100)
+        assert counts == sorted(counts)  # the graph only grows
         page.goto(f"{url}/#/ask")
-    assert counts[0] >= 1
-    assert counts[-1] >= counts[0]
     page.goto(f"{url}/#/runs/asked")
     for tick in seen(page, ".tick-box input", 2).all():
         tick.check()

@@ -1,7 +1,6 @@
 """`subquest serve` and `subquest view` as processes: started, asked, told to stop, killed, started again."""
 
 import json
-import os
 import re
 import signal
 import subprocess
@@ -19,6 +18,7 @@ from subquest.cli import main
 from ..cli.conftest import SCRIPT
 from ..systems.fakes import DOCUMENTS
 from .conftest import QUESTION
+from .test_api import until
 
 SLOW = """
 import asyncio
@@ -67,8 +67,8 @@ def process(*arguments: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
 
 def test_ask_and_stop(place: Path) -> None:
     with process(*SERVE) as (server, url):
-        assert httpx2.get(f"{url}/health").json()["status"] == "ok"
-        about = httpx2.get(f"{url}/api/about").json()
+        assert httpx2.get(f"{url}/health", timeout=120).json()["status"] == "ok"
+        about = httpx2.get(f"{url}/api/about", timeout=120).json()
         assert (about["systems"][0], about["indexes"]) == ("coda", ["docs"])
         message = {"model": "subquest-coda", "messages": [{"role": "user", "content": QUESTION}]}
         reply = httpx2.post(f"{url}/v1/chat/completions", json=message, timeout=120).json()
@@ -83,22 +83,18 @@ def test_ask_and_stop(place: Path) -> None:
 def test_what_a_stop_or_a_kill_cut_off_is_there_afterwards(place: Path, how: signal.Signals) -> None:
     slow = [*SERVE, "--system", "slow.py:Slow", "--grace", "0.2"]
     with process(*slow) as (server, url):
-        identifier = httpx2.post(f"{url}/api/ask", json={"question": QUESTION}).json()["id"]
+        identifier = httpx2.post(f"{url}/api/ask", json={"question": QUESTION}, timeout=120).json()["id"]
         with httpx2.stream("GET", f"{url}/api/episodes/{identifier}/events", timeout=120) as stream:
             next(stream.iter_lines())
-        deadline = 200
-        while not _stored(place) and deadline:
-            deadline -= 1
-            os.sched_yield()
-            httpx2.get(f"{url}/health")
+        until(lambda: _stored(place))
         server.send_signal(how)
         server.wait(120)
     with process(*SERVE) as (_, url):
-        found = httpx2.get(f"{url}/api/episodes/{identifier}").json()
+        found = httpx2.get(f"{url}/api/episodes/{identifier}", timeout=120).json()
         assert (found["status"], found["question"]["question"]) == ("interrupted", QUESTION)
-        again = httpx2.post(f"{url}/api/episodes/{identifier}/again").json()["id"]
+        again = httpx2.post(f"{url}/api/episodes/{identifier}/again", timeout=120).json()["id"]
         httpx2.get(f"{url}/api/episodes/{again}/events", timeout=120)
-        assert httpx2.get(f"{url}/api/episodes/{again}").json()["answer"] == "Kestel"
+        assert httpx2.get(f"{url}/api/episodes/{again}", timeout=120).json()["answer"] == "Kestel"
 
 
 def _stored(place: Path) -> bool:
@@ -113,11 +109,11 @@ def test_view_shows_a_trace_and_takes_no_questions(place: Path) -> None:
     with process("view", "t.json", "--no-open") as (_, url):
         base, _, target = url.partition("/#/runs/")
         run, _, identifier = target.partition("/")
-        found = httpx2.get(f"{base}/api/runs/{run}/episodes/{identifier}").json()
+        found = httpx2.get(f"{base}/api/runs/{run}/episodes/{identifier}", timeout=120).json()
         assert found["answer"] == "Kestel"
-        assert httpx2.get(f"{base}/api/about").json()["asks"] is False
-        assert httpx2.post(f"{base}/api/ask", json={"question": "q"}).status_code == 403
-        assert httpx2.get(f"{base}/api/episodes").status_code == 200
+        assert httpx2.get(f"{base}/api/about", timeout=120).json()["asks"] is False
+        assert httpx2.post(f"{base}/api/ask", json={"question": "q"}, timeout=120).status_code == 403
+        assert httpx2.get(f"{base}/api/episodes", timeout=120).status_code == 200
     assert main(["view", "t.json", "--html", "t.html"]) == 0
     assert "Kestel" in (place / "t.html").read_text()
 

@@ -213,7 +213,7 @@ def test_independent_steps_run_at_the_same_time() -> None:
         running.add(task)
         if {"a", "b"} <= running:
             both.set()
-        await asyncio.wait_for(both.wait(), 5)
+        await asyncio.wait_for(both.wait(), 120)
         return "answer" if context.turn == 0 else f"<answer>{task}!</answer>"
 
     episode = Apex(ScriptedEngine(reply), FakeSearch(), parallel=True).ask(QUESTION)

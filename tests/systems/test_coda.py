@@ -112,7 +112,7 @@ def test_tasks_of_one_turn_run_at_the_same_time_and_return_in_order() -> None:
         started.append(task)
         if len(started) == 2:
             both.set()
-        await asyncio.wait_for(both.wait(), 5)  # only passes if both executors are running
+        await asyncio.wait_for(both.wait(), 120)  # only passes if both executors are running
         return f"<result>{task[6:]}</result>"
 
     episode = CoDA(ScriptedEngine(reply), FakeSearch()).ask(QUESTION)
@@ -308,9 +308,10 @@ async def test_stream_and_batch_and_cancel() -> None:
     assert answers == {"Question: one?", "Question: two?", "Question: three?"}
 
     events: list = []
-    slow = CoDA(ScriptedEngine(["<answer>x</answer>"], latency=10), FakeSearch())
+    slow = CoDA(ScriptedEngine(["<answer>x</answer>"], latency=600), FakeSearch())
     task = asyncio.create_task(slow.solve("q", listener=events.append))
-    await asyncio.sleep(0.05)
+    while not any(e.kind == "open" for e in events):  # noqa: ASYNC110 (not before there is something to close)
+        await asyncio.sleep(0.001)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task

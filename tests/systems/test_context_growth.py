@@ -99,4 +99,6 @@ def test_the_table_names_every_role(bench: ModuleType, readings: dict) -> None:
 
 
 def test_parallel_branches_save_the_time_they_share(bench: ModuleType) -> None:
-    assert bench.parallel_seconds(0.05, parallel=False, repeats=1) > 2.5 * bench.parallel_seconds(0.05, parallel=True)
+    one_by_one = bench.parallel_seconds(0.1, parallel=False, repeats=1)  # never less than the sum of all waits
+    tries = (bench.parallel_seconds(0.1, parallel=True, repeats=1) for _ in range(10))  # more on a busy machine
+    assert any(one_by_one > 2.5 * together for together in tries)

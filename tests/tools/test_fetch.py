@@ -11,7 +11,7 @@ from subquest.tools.fetch import Fetcher, FetchFailed, FetchLimits, FetchRefused
 
 from .hostile import serve
 
-QUICK = FetchLimits(bytes=1 << 20, seconds=10, delay=0)
+QUICK = FetchLimits(bytes=1 << 20, seconds=120, delay=0)
 
 
 @pytest.fixture
@@ -193,7 +193,7 @@ async def test_robots_are_respected(site, fetcher):
 
 async def test_a_failing_robots_file_forbids(site):
     site.robots = ""
-    fetcher = Fetcher(allow=[f"127.0.0.1:{site.port}"], limits=FetchLimits(seconds=10, attempts=1))
+    fetcher = Fetcher(allow=[f"127.0.0.1:{site.port}"], limits=FetchLimits(seconds=120, attempts=1))
     with pytest.raises(ToolError, match=r"robots|busy"):
         await fetcher.fetch(at(site, "/article"))
     assert "/article" not in site.asked

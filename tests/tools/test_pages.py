@@ -17,7 +17,7 @@ def site():
 
 @pytest.fixture
 async def reader(site):
-    fetcher = Fetcher(allow=[f"127.0.0.1:{site.port}"], limits=FetchLimits(seconds=10))
+    fetcher = Fetcher(allow=[f"127.0.0.1:{site.port}"], limits=FetchLimits(seconds=120))
     yield PageReader(fetcher)
     await fetcher.close()
 

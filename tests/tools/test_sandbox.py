@@ -8,13 +8,14 @@ import socket
 import subprocess
 import threading
 import time
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
 
 from subquest.errors import ToolError
-from subquest.tools.sandbox import Fetched, RemoteSandbox, Sandbox, SandboxLimits, SandboxUnavailable, jail
+from subquest.tools.sandbox import CodeResult, Fetched, RemoteSandbox, Sandbox, SandboxLimits, SandboxUnavailable, jail
 from subquest.tools.sandbox.watchdog import tree
 
 try:
@@ -22,7 +23,7 @@ try:
 except SandboxUnavailable as error:
     pytest.skip(f"no sandbox here: {error}", allow_module_level=True)
 
-SMALL = SandboxLimits(seconds=5, memory=400 << 20, processes=16, disk=16 << 20, files=200, output=2000)
+SMALL = SandboxLimits(seconds=60, memory=400 << 20, processes=16, disk=16 << 20, files=200, output=2000)
 
 
 KNOBS = """
@@ -213,7 +214,7 @@ async def test_no_network(box):
     with socket.create_server(("127.0.0.1", 0)) as tcp, socket.socket(type=socket.SOCK_DGRAM) as udp:
         udp.bind(("127.0.0.1", 0))
         with socket.socket(socket.AF_UNIX) as local:
-            local.bind("\0subquest-canary")
+            local.bind(f"\0subquest-canary-{os.getpid()}")
             local.listen()
             code = f"""
 import socket
@@ -226,7 +227,7 @@ def attempt(kind, *args):
         pass
 attempt('tcp', socket.AF_INET, socket.SOCK_STREAM, ('127.0.0.1', {tcp.getsockname()[1]}))
 attempt('udp', socket.AF_INET, socket.SOCK_DGRAM, ('127.0.0.1', {udp.getsockname()[1]}))
-attempt('unix', socket.AF_UNIX, socket.SOCK_STREAM, '\\0subquest-canary')
+attempt('unix', socket.AF_UNIX, socket.SOCK_STREAM, '\\0subquest-canary-{os.getpid()}')
 for family in (socket.AF_INET, socket.AF_INET6, socket.AF_PACKET, 16, 38, 40):
     try:
         socket.socket(family, socket.SOCK_RAW); reached.append(family)
@@ -273,7 +274,7 @@ async def test_the_broker_survives_nonsense_and_counts():
     async def fetch(url: str) -> Fetched:
         return Fetched(200, url, "text/plain", b"x")
 
-    limits = SandboxLimits(seconds=5, fetches=3)
+    limits = SandboxLimits(seconds=60, fetches=3)
     async with Sandbox(limits, fetch) as box:
         result = await box.run("for n in range(5): fetch(f'http://site/{n}')")
         assert "at most 3 fetches" in result.error
@@ -339,14 +340,27 @@ for _ in range(10):
             time.sleep(60)
 time.sleep(3)
 """
-    before = available()
-    running = asyncio.create_task(box.run(code))
-    least = before
-    while not running.done():
-        least = min(least, available())
-        await asyncio.sleep(0.05)
-    assert before - least < 1500 << 20
-    assert alive(box) == [] or running.result().ok
+    result = await takes_less_than(1500 << 20, box, code)
+    assert alive(box) == [] or result.ok
+
+
+async def takes_less_than(most: int, box: Sandbox, code: str) -> CodeResult:
+    """What a call brings that never takes so much of the machine's memory.
+
+    Memory that no process shows is seen on the whole machine only, where others take some too: what comes and goes with
+    them does not come each time, so a call that seems to take too much is made again.
+    """
+    taken = []
+    for _ in range(5):
+        before = least = available()
+        running = asyncio.create_task(box.run(code))
+        while not running.done():
+            least = min(least, available())
+            await asyncio.sleep(0.05)
+        taken.append(before - least)
+        if taken[-1] < most:
+            return running.result()
+    raise AssertionError(f"took {taken} bytes")
 
 
 def available() -> int:
@@ -384,13 +398,7 @@ async def test_shared_memory_that_was_let_go_of_is_bounded(groups, monkeypatch):
     if not groups:
         monkeypatch.setattr("subquest.tools.sandbox.cgroup._places", lambda wanted: [])
     async with Sandbox(SMALL) as box:
-        before = least = available()
-        running = asyncio.create_task(box.run(SHARED))
-        while not running.done():
-            least = min(least, available())
-            await asyncio.sleep(0.05)
-        assert running.result().stopped == "memory"
-        assert before - least < 1200 << 20
+        assert (await takes_less_than(1200 << 20, box, SHARED)).stopped == "memory"
         assert alive(box) == []
 
 
@@ -415,9 +423,10 @@ found
 """
     assert await output(box, code) == "{1}"
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as host:
-        host.bind("\0subquest-canary-dgram")
+        host.bind(f"\0subquest-canary-dgram-{os.getpid()}")
         host.setblocking(False)
-        code = "s = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)\ns.sendto(b'x', '\\0subquest-canary-dgram')"
+        code = "s = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)\n"
+        code += f"s.sendto(b'x', '\\0subquest-canary-dgram-{os.getpid()}')"
         assert "ConnectionRefusedError" in (await box.run(code)).error
         with pytest.raises(BlockingIOError):
             host.recv(1)
@@ -454,11 +463,12 @@ print(raised, os.listdir('.'))
     assert await output(box, code) == "[] []"
 
 
-async def test_fork_bomb(box):
-    result = await box.run("import os\nwhile True:\n    try:\n        os.fork()\n    except OSError:\n        pass")
-    assert result.stopped in {"time", "processes"}
-    assert alive(box) == []
-    assert await output(box, "1 + 1") == "(variables of earlier calls are gone)\n2"
+async def test_fork_bomb():
+    async with Sandbox(replace(SMALL, seconds=10)) as box:
+        result = await box.run("import os\nwhile True:\n    try:\n        os.fork()\n    except OSError:\n        pass")
+        assert result.stopped in {"time", "processes"}
+        assert alive(box) == []
+        assert await output(box, "1 + 1") == "(variables of earlier calls are gone)\n2"
 
 
 async def test_threads_are_bounded(box):
@@ -538,27 +548,35 @@ if os.fork() == 0:
             open('alive', 'a').write('x'); time.sleep(0.01)
     os._exit(0)
 os.wait()
-time.sleep(0.2)
+while not (os.path.exists('alive') and os.path.getsize('alive')): time.sleep(0.01)
 """
     assert (await box.run(code)).ok
     size = box.folder.path.joinpath("alive").stat().st_size
     assert size > 0
     await asyncio.sleep(0.2)
     assert box.folder.path.joinpath("alive").stat().st_size - size <= 1
-    assert len(alive(box)) <= 3  # the driver, and bubblewrap's two where they run under the same uid
+    while len(alive(box)) > 3:  # noqa: ASYNC110 (the driver, and bubblewrap's two where they run under the same uid)
+        await asyncio.sleep(0.01)
     await box.close()
     assert alive(box) == []
 
 
 async def test_threads_rest_between_calls(box):
-    code = "import threading, time\nticks = 0\ndef tick():\n    global ticks\n    while True:\n"
-    await box.run(
-        code
-        + "        ticks += 1; time.sleep(0.005)\nthreading.Thread(target=tick, daemon=True).start(); time.sleep(0.1)"
+    code = """
+import threading, time
+ticks = []
+def tick():
+    while True:
+        ticks.append(time.monotonic()); time.sleep(0.005)
+threading.Thread(target=tick, daemon=True).start()
+while len(ticks) < 5: time.sleep(0.005)
+"""
+    assert (await box.run(code)).ok
+    await asyncio.sleep(1)
+    pause = float(
+        await output(box, "while len(ticks) < 10: time.sleep(0.005)\nmax(b - a for a, b in zip(ticks, ticks[1:]))")
     )
-    first = int(await output(box, "ticks"))
-    await asyncio.sleep(0.5)
-    assert int(await output(box, "ticks")) - first < 20
+    assert pause > 0.9
 
 
 # ---- processes and privileges

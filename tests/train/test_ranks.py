@@ -1,7 +1,6 @@
 """Two processes train as one does: gradients, rollouts, figures and checkpoints."""
 
 import os
-import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +11,7 @@ import torch
 from subquest.runs import RunStore
 from subquest.train.ranks import ALONE, Ranks
 
+from ..ports import free_port
 from .ranks_worker import CASES, SHORT, gradients, short_run
 from .test_rl import finish, trainer
 
@@ -22,10 +22,7 @@ ROOT = Path(__file__).resolve().parents[2]
 def two(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What two gloo processes left behind."""
     folder = tmp_path_factory.mktemp("two")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    shared = {**os.environ, "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+    shared = {**os.environ, "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
     command = [sys.executable, "-m", "tests.train.ranks_worker", str(folder)]
     workers = [
         subprocess.Popen(
@@ -36,7 +33,7 @@ def two(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ]  # fmt: skip
     try:
         for worker in workers:
-            out, _ = worker.communicate(timeout=240)
+            out, _ = worker.communicate(timeout=900)
             assert worker.returncode == 0, out[-4000:]
     finally:
         for worker in workers:

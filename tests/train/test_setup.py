@@ -67,9 +67,9 @@ def test_a_policy_starts_from_an_adapter(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(not smollm2_path().is_file(), reason="needs the embedded model: subquest model get smollm2")
 def test_the_shipped_adapter_is_read_from_its_gguf() -> None:
-    from subquest.train.setup import _adapter_state
+    from subquest.train.setup import adapter_state
 
-    state = _adapter_state("shipped")
+    state = adapter_state("shipped")
     assert len(state) == 30 * 7 * 2
     name = "base_model.model.model.layers.0.self_attn.q_proj.lora_A.weight"
     assert state[name].shape == (16, 576)
