@@ -123,10 +123,10 @@ def test_two_episodes_side_by_side(start: Start, page: Any) -> None:
         for answer in ("Kestel", f"Nesvik {EVIL}"):
             expect(columns.locator(".step.answer p").get_by_text(answer, exact=True)).to_have_count(1)
         page.get_by_text("the first 11 steps are the same").wait_for()  # up to the second executor's result
-        expect(page.locator(".step.same")).to_have_count(0)
+        expect(page.locator(".step")).to_have_count(4)
         page.get_by_role("button", name="Show them").click()
         expect(page.locator(".step.same")).to_have_count(22)
-        expect(page.locator(".step:not(.same)").first).to_be_attached()
+        expect(page.locator(".step")).to_have_count(26)
 
 
 @pytest.mark.slow
