@@ -70,10 +70,13 @@ def test_tokens_are_the_texts_own(world: World, index: Index, vocabulary: Vocabu
 
 def test_refined_text_stands_in_the_supporting_passage(world: World, index: Index, vocabulary: Vocabulary) -> None:
     texts = " ".join(" ".join(d.text.split()) for d in world.documents)
+    titles = {d.title for d in world.documents}
     checked = 0
     for episode in traces("coda", world, index, vocabulary).episodes:
         for executor in episode.by_role("executor"):
             refined = executor.segments[-1].text.partition("<refine>")[2].partition("</refine>")[0]
+            title, _, rest = refined.partition(": ")
+            refined = rest if title in titles else refined
             for sentence in refined.partition(" Counted: ")[0].split("… "):
                 assert sentence.rstrip(" …") in texts
             checked += 1
@@ -94,7 +97,7 @@ def test_a_passage_that_is_not_there_is_not_read() -> None:
     reader = Reader(Question("q", "?", ("Kestel",)), [fact])
     passages = "Doc 1(Title: Else) Nothing.\nDoc 2(Title: Mila Torrun) She wrote. She was born in Kestel.\n"
     there = f"<documents>{passages}</documents>"
-    assert reader.read(fact, there) == "She was born in Kestel."
+    assert reader.read(fact, there) == "Mila Torrun: She was born in Kestel."
     assert reader.read(fact, there.replace("Title: Mila Torrun", "Title: Mila Torun")) is None
 
 
@@ -137,7 +140,7 @@ def test_a_count_is_read_from_the_list_it_counts() -> None:
     reader = Reader(Question("q", "?", ("3",)), [fact])
     listed = 'Orn made "A" (1963), "B" (1970) and "C" (1984).'
     note = reader.read(fact, f"Doc 1(Title: Ada Orn) Ada Orn, who directed plays, lived in Ys. {listed}")
-    assert note == f"{listed} Counted: 1 A, 2 B, 3 C."
+    assert note == f"Ada Orn: {listed} Counted: 1 A, 2 B, 3 C."
     assert reader.result(fact) == "3"
 
 
@@ -153,14 +156,14 @@ def test_the_sentence_that_names_whom_the_task_asks_about_is_read() -> None:
     fact = Fact("Which newspaper did Ada Orn found?", "Ys Gazette", "Ys Gazette")
     reader = Reader(Question("q", "?", ("x",)), [fact])
     passage = "Doc 1(Title: Ys Gazette) The Ys Gazette is a newspaper of Ys. Orn set it up in 1901."
-    assert reader.read(fact, passage) == "Orn set it up in 1901."
+    assert reader.read(fact, passage) == "Ys Gazette: Orn set it up in 1901."
 
 
 def test_a_possessive_name_is_read_where_the_answer_has_the_article() -> None:
     fact = Fact("Who was Ada Orn's doctoral advisor?", "Bo Ruk", "Bo Ruk")
     passage = "Doc 1(Title: Bo Ruk) Bo Ruk liked tides. He supervised the doctorate of Ada Orn; he died in 1950."
     reader = Reader(Question("q", "?", ("x",)), [fact])
-    assert reader.read(fact, passage) == "He supervised the doctorate of Ada Orn; he died in 1950."
+    assert reader.read(fact, passage) == "Bo Ruk: He supervised the doctorate of Ada Orn; he died in 1950."
     assert query(fact, 1) == "Ada Orn"
     assert query(fact, 2) == "Ada Orn doctoral advisor"
 

@@ -49,7 +49,7 @@ class Fact(NamedTuple):
 
 class Found(NamedTuple):
     note: str
-    """What the passage says, in its own sentences."""
+    """What the passage says, in its own sentences, after its title where they do not name it."""
     result: str
 
 
@@ -129,7 +129,8 @@ def read(question: Question, fact: Fact, text: str) -> Found | None:
             continue
         found = _read_list(fact, body) if fact.items else _read_plain(fact, title.strip(), body)
         if found is not None:
-            return found
+            # "he was born there" says nothing of whom, and of two namesakes only the title says which
+            return found if title.strip() in found.note else found._replace(note=f"{title.strip()}: {found.note}")
     return None
 
 
