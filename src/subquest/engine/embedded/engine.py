@@ -16,6 +16,7 @@ from ...models import default_adapter, embedded_model
 from ...record import Segment, Usage
 from ..base import FinishReason, Generation, Message, Mode, Sampling
 from ..chat import ChatFormat, Piece, chat_format, encode_pieces, text_of
+from ..choosing import shared_beginning
 from .derived import embedded_files
 from .library import Build, library
 from .model import Model
@@ -137,6 +138,27 @@ class EmbeddedEngine:
         session.check_room(0)
         return session
 
+    async def choose(self, prompts: Sequence[Sequence[Message]], words: Sequence[str]) -> list[tuple[float, ...]]:
+        """For each prompt the log-probability of each word as the reply's first token (`engine/choosing.py`).
+
+        All prompts are read side by side. Of the cache only what they share outlives the call, for the next one.
+        """
+        choices = tuple(self.vocabulary.encode(word)[0] for word in words)
+        sessions = [await self.open(prompt) for prompt in prompts]
+        ids = [[i for segment in session.segments for i in segment.token_ids] for session in sessions]
+        shared = shared_beginning(ids)
+        worker, nothing = self.worker, Sampling(max_tokens=1)
+
+        async def odds(prompt: list[int]) -> tuple[float, ...]:
+            tape = Tape()
+            try:
+                outcome = await perform(worker, lambda done: Job(tape, prompt, nothing, 1, done, choices))
+            finally:
+                worker.release(tape, shared)
+            return outcome.logprobs
+
+        return list(await asyncio.gather(*map(odds, ids)))
+
     async def encode(self, pieces: Sequence[Piece]) -> tuple[int, ...]:
         """Token ids of control and content pieces."""
         encode = self.vocabulary.encode
@@ -159,6 +181,32 @@ class EmbeddedEngine:
         self._exit()
         if self._base is not None:
             self._base.shut()
+
+
+async def perform(worker: Worker, job_with: Callable[[Callable[[Outcome | EngineError], None]], Job]) -> Outcome:
+    """Hand a job to the worker and wait for its end; cancelling the caller takes it back."""
+    loop = asyncio.get_running_loop()
+    future: asyncio.Future[Outcome] = loop.create_future()
+
+    def deliver(outcome: Outcome | EngineError) -> None:
+        if future.done():
+            return
+        if isinstance(outcome, EngineError):
+            future.set_exception(outcome)
+        else:
+            future.set_result(outcome)
+
+    def done(outcome: Outcome | EngineError) -> None:
+        if not loop.is_closed():
+            loop.call_soon_threadsafe(deliver, outcome)
+
+    job = job_with(done)
+    worker.submit(job)
+    try:
+        return await future
+    except asyncio.CancelledError:
+        worker.cancel(job)
+        raise
 
 
 class EmbeddedSession:
@@ -191,31 +239,12 @@ class EmbeddedSession:
             raise UsageError("the model has ended its turn: append text before it writes again")
         self.check_room(0)
         started = time.perf_counter()
-        loop = asyncio.get_running_loop()
-        future: asyncio.Future[Outcome] = loop.create_future()
-
-        def deliver(outcome: Outcome | EngineError) -> None:
-            if future.done():
-                return
-            if isinstance(outcome, EngineError):
-                future.set_exception(outcome)
-            else:
-                future.set_result(outcome)
-
-        def done(outcome: Outcome | EngineError) -> None:
-            if not loop.is_closed():
-                loop.call_soon_threadsafe(deliver, outcome)
-
         limit = min(sampling.max_tokens, self._engine.context_window - len(self._ids))
-        job = Job(self._tape, list(self._ids), sampling, limit, done)
-        worker = self._engine.worker
-        worker.submit(job)
         self._busy = True
         try:
-            outcome = await future
-        except asyncio.CancelledError:
-            worker.cancel(job)
-            raise
+            outcome = await perform(
+                self._engine.worker, lambda done: Job(self._tape, list(self._ids), sampling, limit, done)
+            )
         finally:
             self._busy = False
         return self._record(outcome, sampling, time.perf_counter() - started)

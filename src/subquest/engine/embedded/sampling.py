@@ -21,9 +21,9 @@ def choose(logits: Logits, sampling: Sampling, random: np.random.Generator) -> C
     """Sample one token. The cuts apply in the order top-k, top-p, min-p; ties at a cut fall to the lower token id."""
     if sampling.temperature <= 0:
         token = int(np.argmax(logits))
-        return Choice(token, float(logits[token]) - _log_sum(logits))
+        return Choice(token, float(logits[token]) - log_sum(logits))
     scaled = logits.astype(np.float64) / sampling.temperature
-    total = _log_sum(scaled)
+    total = log_sum(scaled)
     candidates = _cut(scaled - total, sampling)
     if candidates is None:
         weights = np.exp(scaled - total)
@@ -55,6 +55,7 @@ def _draw(weights: np.ndarray[Any, np.dtype[np.float64]], random: np.random.Gene
     return min(int(np.searchsorted(mass, random.random() * mass[-1], side="right")), len(weights) - 1)
 
 
-def _log_sum(values: np.ndarray[Any, Any]) -> float:
+def log_sum(values: np.ndarray[Any, Any]) -> float:
+    """log Σ exp(values)."""
     top = values.max()
     return float(top) + float(np.log(np.exp(values - top).sum(dtype=np.float64)))

@@ -21,7 +21,7 @@ import numpy as np
 from ...errors import EngineError, EngineRefused, EngineUnavailable
 from ..base import FinishReason, Sampling
 from .model import Model, Stretch
-from .sampling import choose
+from .sampling import choose, log_sum
 
 WORTH_SHARING = 16
 """Shorter common beginnings are read again rather than waited for or copied."""
@@ -46,7 +46,7 @@ class Tape:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """A finished turn."""
+    """A finished turn, or for a job with choices those and their log-probabilities."""
 
     ids: tuple[int, ...]
     logprobs: tuple[float, ...]
@@ -70,6 +70,8 @@ class Job:
     limit: int
     """Tokens the turn may have."""
     done: Callable[[Outcome | EngineError], None]
+    choices: tuple[int, ...] = ()
+    """Tokens whose log-probabilities after `ids` are all that is wanted; nothing is written then."""
     sampled: int = 0
     logprobs: list[float] = field(default_factory=list)
     text: bytearray = field(default_factory=bytearray)
@@ -266,6 +268,11 @@ class Worker:
 
     def _write(self, job: Job, logits: np.ndarray[tuple[int, ...], np.dtype[np.float32]]) -> None:
         """Sample the turn's next token and end the turn where it ends."""
+        if job.choices:
+            total = log_sum(logits)
+            found = tuple(float(logits[token]) - total for token in job.choices)
+            self._finish(job, Outcome(job.choices, found, b"", "length", "", 0, job.cached or 0))
+            return
         token, logprob = choose(logits, job.sampling, job.random)
         job.ids.append(token)
         job.sampled += 1

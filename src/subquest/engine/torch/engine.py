@@ -32,6 +32,7 @@ from .model import Cache, Model
 from .rows import Rows
 from .runner import Pending, Runner
 from .scheduler import Context, Scheduler, Turn
+from .scoring import choose
 from .session import TorchSession, opening
 from .stops import Stops
 from .tokens import Vocabulary
@@ -195,6 +196,10 @@ class TorchEngine:
             await back
             raise
         return turn
+
+    async def choose(self, prompts: Sequence[Sequence[Message]], words: Sequence[str]) -> list[tuple[float, ...]]:
+        """For each prompt the log-probability of each word as the reply's first token (`engine/choosing.py`)."""
+        return await choose(self, self._model, self._send, prompts, words)
 
     def drop(self, context: Context) -> None:
         """Free what a closed session holds."""
