@@ -129,7 +129,7 @@ class Fixed:
 
 async def test_pointwise_puts_yes_before_no() -> None:
     engine = ScriptedEngine(lambda context: "Yes" if "good" in context.messages[-1].content else "no")
-    search = Reranked(Fixed("bad", "good one", "worse", "good two"), Pointwise(engine))
+    search = Reranked(Fixed("bad", "good one", "worse", "good two"), Pointwise(engine, trust=1.0))
     assert isinstance(search, Search)
     (hits,) = await search.retrieve(["q"], 3)
     assert [hit.document.id for hit in hits] == ["1", "3", "0"]
@@ -137,7 +137,7 @@ async def test_pointwise_puts_yes_before_no() -> None:
 
 async def test_pointwise_keeps_to_its_time() -> None:
     engine = ScriptedEngine(lambda context: "no", latency=30.0)
-    (hits,) = await Reranked(Fixed("a", "b"), Pointwise(engine, seconds=0.05)).retrieve(["q"], 2)
+    (hits,) = await Reranked(Fixed("a", "b"), Pointwise(engine, seconds=0.05, trust=1.0)).retrieve(["q"], 2)
     assert [(hit.document.id, hit.score) for hit in hits] == [("0", 0.5), ("1", 0.5)]
 
 

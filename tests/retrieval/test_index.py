@@ -229,12 +229,17 @@ def test_readers_see_whole_generations(tmp_path: Path) -> None:
     def generation(colour: int) -> list[Document]:
         return [Document(str(i), "", f"item colour{colour}") for i in range(50)]
 
-    stop, torn, seen = threading.Event(), [], set()
+    stop, seen = threading.Event(), set()
+    torn: list[object] = []
     with Index.build(tmp_path / "i", generation(0)) as index, Index.open(tmp_path / "i") as reader:
 
         def read() -> None:
             while not stop.is_set():
-                texts = {hit.document.text for hit in reader.search("item", 100)}
+                try:
+                    texts = {hit.document.text for hit in reader.search("item", 100)}
+                except Exception as error:
+                    torn.append(error)
+                    return
                 seen.update(texts)
                 if len(texts) != 1:
                     torn.append(texts)

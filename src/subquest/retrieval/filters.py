@@ -1,7 +1,7 @@
 """Filters: only documents whose metadata fit may be found.
 
 A filter is a mapping from a field of `Document.meta` to the value it must have, or to a list of values of which it must
-have one: `{"source": "manual.pdf", "year": [2023, 2024]}`.
+have one: `{"source": "manual.pdf", "year": [2023, 2024]}`. A field that holds a list fits where one of its values does.
 """
 
 from __future__ import annotations
@@ -12,23 +12,45 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..errors import UsageError
+from .store import utf8
 
 Filter = Mapping[str, Any]
+Choice = str | int | float
+
+
+def conditions_of(where: Filter) -> list[tuple[str, list[Choice]]]:
+    """Each field with the values of which it must have one; a UsageError where the filter cannot be understood."""
+    conditions = []
+    for field, wanted in where.items():
+        if not isinstance(field, str) or not field or '"' in field or "\\" in field:
+            raise UsageError(f"cannot filter by the field {field!r}")
+        choices = list(wanted) if isinstance(wanted, list | tuple | set | frozenset) else [wanted]
+        if not choices or not all(_possible(choice) for choice in choices):
+            raise UsageError(f"filter {field!r}: give a text, a number, true or false, or a list of these")
+        conditions.append((field, choices))
+    if not conditions:
+        raise UsageError("the filter is empty; leave it out to search everything")
+    return conditions
+
+
+def _possible(choice: object) -> bool:
+    if isinstance(choice, int):
+        return -(1 << 63) <= choice < 1 << 63
+    return isinstance(choice, str | float)
 
 
 def allowed_numbers(db: sqlite3.Connection, where: Filter) -> list[int]:
     """The numbers of the documents that fit, ascending."""
-    conditions, values = [], []
-    for field, wanted in where.items():
-        if not field or '"' in field:
-            raise UsageError(f"cannot filter by the field {field!r}")
-        choices = list(wanted) if isinstance(wanted, list | tuple | set | frozenset) else [wanted]
-        if not choices or not all(isinstance(choice, str | int | float) for choice in choices):
-            raise UsageError(f"filter {field!r}: give a text, a number, true or false, or a list of these")
-        conditions.append(f"json_extract(meta, ?) IN ({','.join('?' * len(choices))})")
-        values += [f'$."{field}"', *choices]
-    if not conditions:
-        raise UsageError("the filter is empty; leave it out to search everything")
+    conditions: list[str] = []
+    values: list[Choice] = []
+    for field, choices in conditions_of(where):
+        marks, path = ",".join("?" * len(choices)), f'$."{field}"'
+        asked = [utf8(choice) if isinstance(choice, str) else choice for choice in choices]
+        conditions.append(
+            f"(json_extract(meta, ?) IN ({marks}) OR (json_type(meta, ?) = 'array' "
+            f"AND EXISTS (SELECT 1 FROM json_each(meta, ?) WHERE value IN ({marks}))))"
+        )
+        values += [utf8(path), *asked, utf8(path), utf8(path), *asked]
     query = f"SELECT number FROM documents WHERE meta IS NOT NULL AND {' AND '.join(conditions)} ORDER BY number"
     return [number for (number,) in db.execute(query, values)]
 

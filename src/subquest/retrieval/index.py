@@ -15,10 +15,12 @@ import contextlib
 import dataclasses
 import sqlite3
 import threading
+import weakref
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal, get_args
+from typing import Any
 
 from ..errors import MissingDependency, SearchError, UsageError
 from ..record import Document, Hit
@@ -26,19 +28,20 @@ from . import contents, store
 from .analysis import Analysis, Language
 from .bm25 import BM25, Scored
 from .dense import Dense
-from .distinct import distinct as only_distinct
+from .distinct import distinct_many
 from .embed import Encode, complete, embed, embed_with, publish_vectors, record_encoder, recorded_encoder
 from .encoder import Encoder, EncoderSpec, open_encoder, parse
 from .filters import Filter, allowed_numbers, hidden_bits
 from .frameworks import Retrievers
 from .fusion import Fusion
 from .linked import DEPTH, linked
+from .request import Mode as Mode
+from .request import check, check_ids
 from .settings import Entry, Settings
 from .snapshot import RETRIES, Snapshot, load
+from .store import utf8
 from .verify import Info, info, verify
-from .writer import Changes, Placed, Progress, Writer, utf8
-
-Mode = Literal["auto", "bm25", "dense", "hybrid", "linked"]
+from .writer import Changes, Placed, Progress, Writer
 
 
 class Index(Retrievers):
@@ -49,7 +52,7 @@ class Index(Retrievers):
         self.mode: Mode = mode
         self._encoder: Encoder | None = None
         self._local = threading.local()
-        self._connections: list[sqlite3.Connection] = []
+        self._connections: weakref.WeakSet[_Connection] = weakref.WeakSet()
         self._lock = threading.Lock()
         self._encoder_lock = threading.Lock()
         self._filters: dict[tuple[int, str], tuple[list[bytearray], list[bytearray]]] = {}
@@ -94,7 +97,7 @@ class Index(Retrievers):
         folder = _folder(path)
         fixed = {"analysis": dataclasses.asdict(settings.analysis), "bm25": dataclasses.asdict(settings.bm25)}
         if not store.exists(folder):
-            if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+            if folder.exists() and (not folder.is_dir() or any(map(store.strange, folder.iterdir()))):
                 raise UsageError(f"{folder} is there already and is not an index; choose another path")
             store.create(folder, {**fixed, "fusion": dataclasses.asdict(settings.fusion)})
         else:
@@ -167,21 +170,19 @@ class Index(Retrievers):
         passages name which; for questions of several hops). where: only documents whose metadata
         have these values (a list: one of them). distinct: leave out near-identical passages.
         """
-        if k < 1:
-            raise UsageError(f"k is {k}; ask for at least 1 document")
         mode = mode or self.mode
-        if mode not in get_args(Mode):
-            raise UsageError(f"unknown mode {mode!r}; choose one of {', '.join(get_args(Mode))}")
-        deep = 3 * k if distinct else k
+        check(queries, k, mode)
+        if distinct:
+            search = partial(self.search_many, mode=mode, where=where, bm25=bm25)
+            return distinct_many(search, queries, k, self.analysis)
         if mode == "linked":
-            found = self.search_many(queries, max(deep, DEPTH), mode="auto", where=where, bm25=bm25)
-            ordered = [linked(query, row, self.analysis) for query, row in zip(queries, found, strict=True)]
-            return [only_distinct(row, k, self.analysis) if distinct else row[:k] for row in ordered]
+            found = self.search_many(queries, max(k, DEPTH), mode="auto", where=where, bm25=bm25)
+            return [linked(query, row, self.analysis)[:k] for query, row in zip(queries, found, strict=True)]
         for _ in range(RETRIES):
             snapshot = self._current()
-            ranked = self._rank(snapshot, queries, deep, mode, where, bm25 or self.bm25)
+            ranked = self._rank(snapshot, queries, k, mode, where, bm25 or self.bm25)
             if (hits := contents.hits(self._db(), ranked)) is not None:
-                return [only_distinct(found, k, self.analysis) for found in hits] if distinct else hits
+                return hits
         raise SearchError(f"{self.path} changes faster than it can be read")
 
     def _rank(
@@ -240,7 +241,7 @@ class Index(Retrievers):
 
     def get(self, identifier: str) -> Document | None:
         """The document with this id, None where there is none."""
-        return contents.get(self._db(), identifier, self._current().published)
+        return contents.get(self._db(), utf8(identifier), self._current().published)
 
     def documents(self) -> Iterator[Document]:
         """All documents in the order they were added, read in bounded memory."""
@@ -316,6 +317,7 @@ class Index(Retrievers):
 
     def remove(self, ids: Iterable[str]) -> int:
         """Remove documents by id; the number of documents that were there."""
+        check_ids(ids)
         with Writer.open(self.path) as writer:
             return writer.remove(ids).removed
 
@@ -336,9 +338,8 @@ class Index(Retrievers):
         """Let go of files and connections. Closing twice is harmless."""
         with self._lock:
             self._closed = True
-            for connection in self._connections:
+            for connection in list(self._connections):
                 connection.close()
-            self._connections.clear()
 
     def __enter__(self) -> Index:
         return self
@@ -357,14 +358,26 @@ class Index(Retrievers):
 
     def _db(self) -> sqlite3.Connection:
         """This thread's connection."""
-        db: sqlite3.Connection | None = getattr(self._local, "db", None)
+        held: _Connection | None = getattr(self._local, "held", None)
         if self._closed:
             raise UsageError(f"{self.path} is closed")
-        if db is None:
-            db = self._local.db = store.connect(self.path)
+        if held is None:
+            held = self._local.held = _Connection(store.connect(self.path))
             with self._lock:
-                self._connections.append(db)
-        return db
+                self._connections.add(held)
+        return held.db
+
+
+class _Connection:
+    """A thread's connection: closed with the index, or when the thread ends and lets go of it."""
+
+    def __init__(self, db: sqlite3.Connection) -> None:
+        self.db = db
+
+    def close(self) -> None:
+        self.db.close()
+
+    __del__ = close
 
 
 def _folder(path: str | Path) -> Path:

@@ -120,12 +120,12 @@ class KernelSegment:
     """A segment read by the kernel; freed when the last reader lets go of it."""
 
     def __init__(self, kernel: ctypes.CDLL, path: Path) -> None:
-        if not path.exists():
-            raise FileNotFoundError(path)
         self._kernel = kernel
         self.path = path
         self.handle: int | None = kernel.sq_segment_open(os.fsencode(path))
         if not self.handle:
+            if not path.exists():  # a writer may have replaced it just now
+                raise FileNotFoundError(path)
             raise DataError(f"{path}: not a segment, or cut short; run `subquest index compact`")
         self.documents: int = kernel.sq_segment_documents(self.handle)
         self.total_length: int = kernel.sq_segment_total_length(self.handle)

@@ -30,6 +30,9 @@ FORMAT = 2
 STORE = "store.db"
 LOCK = "writer.lock"
 
+_BLANK = 8192
+"""Bytes that a store without tables may have: SQLite's first page."""
+
 _SCHEMA = """
 CREATE TABLE settings (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE documents (
@@ -45,26 +48,54 @@ CREATE TABLE vectors (number INTEGER PRIMARY KEY, vector BLOB NOT NULL);
 
 
 def create(folder: Path, settings: dict[str, Any]) -> None:
-    """Make an empty index; the settings are written with it, all or nothing."""
+    """Make an empty index; the settings are written with it, all or nothing.
+
+    A killed process may have begun one, and another may be making it at this moment: whoever comes last finds it made.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     with contextlib.closing(_connect(folder / STORE)) as db:
+        with transaction(db):
+            if _blank(db):
+                for statement in _SCHEMA.split(";"):
+                    db.execute(statement)
+                for key, value in {"format": FORMAT, "generation": 0, "published": 0, **settings}.items():
+                    put(db, key, value)
+        let_read(db)
+
+
+def let_read(db: sqlite3.Connection) -> None:
+    """Let readers go on while somebody writes (WAL); where a reader is in the way, the next writer does it."""
+    with contextlib.suppress(sqlite3.OperationalError):
         db.execute("PRAGMA journal_mode = WAL")
-        db.execute("BEGIN IMMEDIATE")
-        for statement in _SCHEMA.split(";"):
-            db.execute(statement)
-        for key, value in {"format": FORMAT, "generation": 0, "published": 0, **settings}.items():
-            put(db, key, value)
-        db.execute("COMMIT")
 
 
 def exists(folder: Path) -> bool:
-    return (folder / STORE).is_file()
+    """Whether there is an index, or a file that stands where its store would be."""
+    path = folder / STORE
+    if not path.is_file():
+        return False
+    if path.stat().st_size > _BLANK:
+        return True
+    try:
+        with contextlib.closing(_connect(path)) as db:
+            return not _blank(db)
+    except sqlite3.DatabaseError:
+        return True
+
+
+def strange(path: Path) -> bool:
+    """Whether an index that is only begun cannot have this file in its folder."""
+    return not path.name.startswith(STORE) and path.name != LOCK
+
+
+def _blank(db: sqlite3.Connection) -> bool:
+    return db.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone() is None
 
 
 def connect(folder: Path) -> sqlite3.Connection:
     """A connection to an existing index whose format this version understands."""
     if not exists(folder):
-        hint = "it is not there" if not folder.exists() else "there is no store.db in it"
+        hint = "it is not there" if not folder.exists() else "there is no finished store.db in it"
         raise UsageError(
             f"{folder} is not an index: {hint}. Build one with: subquest index build SOURCE --out {folder}"
         )
@@ -152,6 +183,42 @@ def writer_lock(folder: Path) -> Iterator[None]:
 def meta_text(document: Document) -> str | None:
     """The document's metadata as it is stored."""
     return json.dumps(dict(document.meta), ensure_ascii=False, sort_keys=True) if document.meta else None
+
+
+def cleaned(document: Document) -> Document:
+    """The document as it can be stored; a UsageError that names it where it cannot.
+
+    Lone surrogates, which UTF-8 does not have, are replaced; numbers that JSON does not have (NaN, infinities) become
+    nothing.
+    """
+    if not isinstance(document, Document):
+        raise UsageError(f"expected a Document, got {type(document).__name__}")
+    for field in ("id", "title", "text"):
+        if not isinstance(value := getattr(document, field), str):
+            raise UsageError(f"document {document.id!r}: its {field} is a {type(value).__name__}, not a text")
+    try:
+        document.id.encode(), document.title.encode(), document.text.encode()
+        if document.meta:
+            json.dumps(dict(document.meta), ensure_ascii=False, sort_keys=True, allow_nan=False).encode()
+        return document
+    except (TypeError, ValueError, RecursionError):  # of which UnicodeEncodeError is one
+        return Document(utf8(document.id), utf8(document.title), utf8(document.text), _storable(document))
+
+
+def _storable(document: Document) -> Any:
+    """The metadata as they can be stored."""
+    try:
+        written = json.dumps(dict(document.meta), ensure_ascii=False)
+        found = json.loads(utf8(written), parse_constant=lambda _: None)
+        json.dumps(found, sort_keys=True)
+        return found
+    except (TypeError, ValueError, RecursionError) as error:
+        raise UsageError(f"document {document.id!r}: its metadata cannot be stored as JSON ({error})") from None
+
+
+def utf8(text: str) -> str:
+    """The text with lone surrogates replaced."""
+    return text.encode(errors="replace").decode()
 
 
 def to_document(row: tuple[str, str, str, str | None]) -> Document:

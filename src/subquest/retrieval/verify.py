@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..errors import DataError
+from ..errors import DataError, SearchError
 from . import kernel, store
 from .dense import document_numbers
 from .segment import PythonSegment, intact
+from .snapshot import RETRIES
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,16 +70,23 @@ def info(folder: Path) -> Info:
 
 
 def verify(folder: Path) -> list[str]:
-    """What is wrong with the index, in words; an empty list when it is sound."""
+    """What is wrong with the index, in words; an empty list when it is sound.
+
+    Where somebody writes meanwhile, files of the generation that is looked at may go: then the next one is.
+    """
     with contextlib.closing(store.connect(folder)) as db:
-        db.execute("BEGIN")
-        problems = [f"store: {row[0]}" for row in db.execute("PRAGMA quick_check") if row[0] != "ok"]
-        try:
-            problems += _check_segments(folder, db)
-        except sqlite3.DatabaseError as error:
-            problems.append(f"store: {error}")
-        db.execute("COMMIT")
-    return problems
+        for _ in range(RETRIES):
+            db.execute("BEGIN")
+            before = store.get(db, "generation", 0)
+            problems = [f"store: {row[0]}" for row in db.execute("PRAGMA quick_check") if row[0] != "ok"]
+            try:
+                problems += _check_segments(folder, db)
+            except sqlite3.DatabaseError as error:
+                problems.append(f"store: {error}")
+            db.execute("COMMIT")
+            if not problems or store.get(db, "generation", 0) == before:
+                return problems
+    raise SearchError(f"{folder} changes faster than it can be verified")
 
 
 def _check_segments(folder: Path, db: sqlite3.Connection) -> list[str]:

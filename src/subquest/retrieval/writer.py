@@ -85,6 +85,7 @@ class Writer:
         """Take the lock, clean up after a killed writer, and hand out a writer."""
         with contextlib.closing(store.connect(folder)) as db, store.writer_lock(folder):
             writer = cls(folder, db)
+            store.let_read(db)
             writer._delete_unlisted()
             writer._publish_left_over()
             yield writer
@@ -149,7 +150,7 @@ class Writer:
         removed = 0
         with store.transaction(self.db):
             source = iter(ids)
-            while batch := list(islice(source, BATCH)):
+            while batch := [store.utf8(identifier) for identifier in islice(source, BATCH)]:
                 marks = ",".join("?" * len(batch))
                 numbers = [n for (n,) in self.db.execute(f"SELECT number FROM documents WHERE id IN ({marks})", batch)]
                 self._remove_numbers(numbers)
@@ -344,24 +345,10 @@ def _take(source: Iterator[Document]) -> tuple[list[Document], Exception | None,
     length, deadline = 0, time.monotonic() + COMMIT_SECONDS
     try:
         for document in source:
-            batch.append(_clean(document))
-            length += len(document.text)
+            batch.append(store.cleaned(document))
+            length += len(batch[-1].text)
             if len(batch) == BATCH or length >= BATCH_TEXT or time.monotonic() > deadline:
                 return batch, None, True
     except Exception as error:
         return batch, error, False
     return batch, None, False
-
-
-def _clean(document: Document) -> Document:
-    """The document with everything that cannot be stored as UTF-8 (lone surrogates) replaced."""
-    try:
-        document.id.encode(), document.title.encode(), document.text.encode()
-    except UnicodeEncodeError:
-        return Document(utf8(document.id), utf8(document.title), utf8(document.text), document.meta)
-    return document
-
-
-def utf8(text: str) -> str:
-    """The text with lone surrogates replaced."""
-    return text.encode(errors="replace").decode()

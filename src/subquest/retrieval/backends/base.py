@@ -20,21 +20,23 @@ import uuid
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import islice
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, NamedTuple, get_args
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...errors import UsageError
 from ...record import Document, Hit
 from ..analysis import Analysis
 from ..bm25 import Scored
-from ..distinct import distinct as only_distinct
+from ..distinct import distinct_many
 from ..encoder import Encoder, open_encoder
-from ..filters import Filter
+from ..filters import Filter, conditions_of
 from ..frameworks import Retrievers
-from ..index import Mode
 from ..linked import DEPTH, linked
+from ..request import Mode, check, check_ids
 from ..settings import Entry, Settings
+from ..store import cleaned
 from ..writer import Changes, Progress
 
 if TYPE_CHECKING:
@@ -172,24 +174,20 @@ class Backend(Retrievers, ABC):
         distinct: bool = False,
     ) -> list[list[Hit]]:
         """The best k documents of each query, with the options of `Index.search_many`."""
-        if k < 1:
-            raise UsageError(f"k is {k}; ask for at least 1 document")
         mode = mode or self.mode
-        if mode not in get_args(Mode):
-            raise UsageError(f"unknown mode {mode!r}; choose one of {', '.join(get_args(Mode))}")
+        check(queries, k, mode)
         if not queries:
             return []
         if mode == "auto":
             mode = "hybrid" if self.settings.encoder else "bm25"
-        deep = 3 * k if distinct else k
+        if distinct:
+            return distinct_many(partial(self.search_many, mode=mode, where=where), queries, k, self.analysis)
         if mode == "linked":
-            found = self.search_many(queries, max(deep, DEPTH), mode="auto", where=where)
-            ordered = [linked(query, row, self.analysis) for query, row in zip(queries, found, strict=True)]
-            return [only_distinct(row, k, self.analysis) if distinct else row[:k] for row in ordered]
-        ranked = self._rank(queries, deep, mode, None if where is None else filter_facets(where))
+            found = self.search_many(queries, max(k, DEPTH), mode="auto", where=where)
+            return [linked(query, row, self.analysis)[:k] for query, row in zip(queries, found, strict=True)]
+        ranked = self._rank(queries, k, mode, None if where is None else filter_facets(where))
         documents = self._fetch(sorted({found.key for row in ranked for found in row}))
-        hits = [[Hit(documents[found.key], found.score) for found in row if found.key in documents] for row in ranked]
-        return [only_distinct(row, k, self.analysis) for row in hits] if distinct else hits
+        return [[Hit(documents[found.key], found.score) for found in row if found.key in documents] for row in ranked]
 
     def _rank(self, queries: Sequence[str], k: int, mode: Mode, facets: Facets | None) -> list[list[Ranked]]:
         depth = k if mode != "hybrid" else max(k, self.settings.fusion.depth)
@@ -239,6 +237,7 @@ class Backend(Retrievers, ABC):
         source = iter(entries)
         try:
             while batch := list(islice(source, self.BATCH)):
+                batch = [Entry(cleaned(document), vector) for document, vector in batch]
                 latest = {key_of(entry.document.id): entry for entry in batch}
                 known = self._known(list(latest))
                 fresh: list[tuple[str, str, Entry]] = []
@@ -282,6 +281,7 @@ class Backend(Retrievers, ABC):
 
     def remove(self, ids: Iterable[str]) -> int:
         """Remove documents by id; the number of documents that were there."""
+        check_ids(ids)
         removed, source = 0, iter(ids)
         while batch := list(islice(source, self.BATCH)):
             removed += self._delete([key_of(identifier) for identifier in dict.fromkeys(batch)])
@@ -375,7 +375,12 @@ def _utf8(words: str) -> str:
 
 def facets_of(meta: Mapping[str, Any]) -> tuple[str, ...]:
     """What a passage can be filtered by."""
-    return tuple(facet(field, value) for field, value in meta.items() if isinstance(value, str | int | float))
+    facets = []
+    for field, value in meta.items():
+        for one in value if isinstance(value, list | tuple) else [value]:
+            if isinstance(one, str | int | float):
+                facets.append(facet(field, one))
+    return tuple(dict.fromkeys(facets))
 
 
 def facet(field: str, value: str | float) -> str:
@@ -387,12 +392,4 @@ def facet(field: str, value: str | float) -> str:
 
 def filter_facets(where: Filter) -> list[list[str]]:
     """A filter as groups of facets; wrong ones are refused as in our own index."""
-    groups = []
-    for field, wanted in where.items():
-        choices = list(wanted) if isinstance(wanted, list | tuple | set | frozenset) else [wanted]
-        if not field or not choices or not all(isinstance(choice, str | int | float) for choice in choices):
-            raise UsageError(f"filter {field!r}: give a text, a number, true or false, or a list of these")
-        groups.append([facet(field, choice) for choice in choices])
-    if not groups:
-        raise UsageError("the filter is empty; leave it out to search everything")
-    return groups
+    return [[facet(field, choice) for choice in choices] for field, choices in conditions_of(where)]

@@ -20,7 +20,7 @@ from typing import Any
 from ...errors import MissingDependency, SearchError, UsageError
 from ...record import Document
 from ..bm25 import BM25
-from ..index import Mode
+from ..request import Mode
 from ..settings import Entry, Settings
 from .base import Backend, Facets, Known, Passage, Ranked, meta_text
 

@@ -19,8 +19,8 @@ from urllib.parse import unquote, urlsplit
 
 from ...errors import SearchError, SearchRefused, UsageError
 from ...record import Document
-from ..index import Mode
 from ..outside import JsonServer, attempt
+from ..request import Mode
 from ..settings import Entry, Settings
 from .base import Backend, Facets, Known, Passage, Ranked, meta_text
 

@@ -27,8 +27,8 @@ from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 from ...errors import DataError, MissingDependency, SearchError, SearchRefused, UsageError
 from ...record import Document
 from ..bm25 import ONE
-from ..index import Mode
 from ..outside import attempt
+from ..request import Mode
 from ..settings import Entry, Settings
 from .base import Backend, Facets, Known, Passage, Ranked, meta_text
 from .sql_bm25 import SCORE, columns, essential, has

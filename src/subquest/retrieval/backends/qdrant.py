@@ -22,8 +22,8 @@ from urllib.parse import urlsplit
 
 from ...errors import SearchError, UsageError
 from ...record import Document
-from ..index import Mode
 from ..outside import JsonServer
+from ..request import Mode
 from ..settings import Entry, Settings
 from .base import Backend, Facets, Known, Passage, Ranked, key_of, meta_text
 
