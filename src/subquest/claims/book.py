@@ -4,7 +4,8 @@
     [[arm]]        name = "coda", system = "coda", adapters = ["none", "sft"]   gives the arms coda@none and coda@sft
                    grid = { k = [5, 10] }                                       gives coda,k=5@sft and coda,k=10@sft
     [[training]]   name = "peco", recipe = "rl.toml", set = { reward = "coda" } its adapter is called peco
-    [[claim]]      id, paper, place, says, and rows that name an arm and the paper's own numbers
+    [[claim]]      id, paper, place, says, and rows that name an arm (or several, whose answers are pooled) and the
+                   paper's own numbers
 
 Files may hold any of them; everything is checked against everything else once all are read.
 """
@@ -37,6 +38,14 @@ class Source:
     name: str
     questions: str
     corpus: tuple[str, ...] = ()
+    pictures: float = 0.0
+    """Share of the questions that keep a name in an attached picture (`claims/pictures.py`). Such a source is asked
+    only where an arm or a claim names it."""
+
+    @property
+    def told(self) -> str:
+        """What is asked, in one line; results of other questions are stale."""
+        return f"{self.questions}, pictures={self.pictures}" if self.pictures else self.questions
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +59,7 @@ class Arm:
     settings: Mapping[str, Any] = field(default_factory=dict)
     preset: str = ""
     sources: tuple[str, ...] = ()
-    """All where empty."""
+    """All without pictures where empty."""
     search: str = ""
     """`rerank`: MiniLM puts the first twenty passages of a search in order."""
     plans: bool = False
@@ -77,9 +86,15 @@ class Training:
 @dataclass(frozen=True, slots=True)
 class Row:
     name: str
-    arm: str
+    arm: str = ""
+    arms: tuple[str, ...] = ()
+    """Several arms whose answers are pooled, as the seeds of one training."""
     paper: Mapping[str, float] = field(default_factory=dict)
     """The paper's number by source, or by metric where a claim has several, as `hotpotqa` or `hotpotqa.f1`."""
+
+    @property
+    def answered_by(self) -> tuple[str, ...]:
+        return self.arms or (self.arm,)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +103,15 @@ class Curve:
 
     training: str
     figures: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """The claim says that a row loses less than a share of what another one has."""
+
+    row: str
+    base: str
+    share: float = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +139,9 @@ class Claim:
     row: tuple[Row, ...] = ()
     expect: tuple[tuple[str, str], ...] = ()
     """Pairs of rows; the claim says that the first does better than the second."""
+    level: tuple[Level, ...] = ()
+    cheaper: tuple[tuple[str, str, str], ...] = ()
+    """Two rows and a cost; the claim says that the first costs less than the second."""
     curve: tuple[Curve, ...] = ()
 
 
@@ -129,15 +156,26 @@ class Book:
     """Digest of the adapter `sft`: arms that were run from another start cannot be compared."""
 
     def sources_of(self, arm: Arm) -> tuple[str, ...]:
-        return arm.sources or tuple(self.sources)
+        """What an arm is asked: of its sources those that a row shows, all of them where no row has it."""
+        own = arm.sources or self.plain
+        shown = {s for c in self.claims if any(arm.id in r.answered_by for r in c.row) for s in self.shown_by(c)}
+        return tuple(s for s in own if s in shown) or own
+
+    def shown_by(self, claim: Claim) -> tuple[str, ...]:
+        return claim.sources or self.plain
+
+    @property
+    def plain(self) -> tuple[str, ...]:
+        return tuple(s.name for s in self.sources.values() if not s.pictures)
 
     def chosen(self, patterns: Iterable[str]) -> list[Arm]:
         """Arms by patterns over their names, or by claims; all without patterns, those of the first claims first."""
         wanted = list(patterns)
-        order = dict.fromkeys([r.arm for c in self.claims for r in c.row] + list(self.arms))
+        order = dict.fromkeys([a for c in self.claims for r in c.row for a in r.answered_by] + list(self.arms))
         if not wanted:
             return [self.arms[name] for name in order]
-        claimed = {r.arm for c in self.claims if any(fnmatch(c.id, p) for p in wanted) for r in c.row}
+        claims = [c for c in self.claims if any(fnmatch(c.id, p) for p in wanted)]
+        claimed = {a for c in claims for r in c.row for a in r.answered_by}
         found = [n for n in order if n in claimed or any(fnmatch(n, p) for p in wanted)]
         if not found:
             raise UsageError(f"no arm or claim is called {', '.join(wanted)}; `subquest study claims` lists them")
@@ -149,11 +187,12 @@ class Book:
         return [arm for arm in self.chosen(()) if made & set(arm.adapters.values())]
 
     def trained(self, patterns: Iterable[str]) -> list[Training]:
+        """Trainings by patterns over their names, further seeds after the first of all."""
         wanted = list(patterns) or ["*"]
         found = [t for t in self.trainings.values() if any(fnmatch(t.id, p) for p in wanted)]
         if not found:
             raise UsageError(f"no training is called {', '.join(wanted)}; there are {', '.join(self.trainings)}")
-        return found
+        return sorted(found, key=lambda t: t.set.get("seed", 0))
 
 
 def default_folder() -> Path:
@@ -231,7 +270,10 @@ def _claim(row: Mapping[str, Any]) -> Claim:
     for line in row.get("row", ()):
         values = line.get("each", [""])
         rest = {key: value for key, value in line.items() if key != "each"}
-        lines += [{**rest, "name": line["name"].format(v), "arm": line["arm"].format(v)} for v in values]
+        for value in values:
+            arms = {"arms": [a.format(value) for a in line["arms"]]} if "arms" in line else {}
+            arm = {"arm": line["arm"].format(value)} if "arm" in line else {}
+            lines.append({**rest, **arm, **arms, "name": line["name"].format(value)})
     return from_dict(Claim, {**row, "row": lines})
 
 
@@ -244,12 +286,14 @@ def _check(book: Book) -> None:
             if source not in book.sources:
                 raise ConfigError(f"arm {arm.id!r}: there is no source {source!r}")
     for claim in book.claims:
-        names = [row.name for row in claim.row]
+        known = [row.name for row in claim.row]
         for row in claim.row:
-            if row.arm not in book.arms:
-                raise ConfigError(f"claim {claim.id!r}: there is no arm {row.arm!r}")
-        for name in (n for pair in claim.expect for n in pair):
-            if name not in names:
+            for name in row.answered_by:
+                if name not in book.arms:
+                    raise ConfigError(f"claim {claim.id!r}: there is no arm {name!r}")
+        pairs = [*claim.expect, *(rows[:2] for rows in claim.cheaper), *((v.row, v.base) for v in claim.level)]
+        for name in (n for pair in pairs for n in pair):
+            if name not in known:
                 raise ConfigError(f"claim {claim.id!r}: there is no row {name!r}")
         for curve in claim.curve:
             if curve.training not in book.trainings:

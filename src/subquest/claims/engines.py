@@ -9,6 +9,10 @@ from typing import Any, NamedTuple
 from ..record import Question
 from .book import Arm
 
+SECOND = 0.25
+"""Share of a worker's memory that the second model of an arm with two takes: it is the planner's, whose contexts are
+short."""
+
 
 class Setup(NamedTuple):
     """What a worker needs to know."""
@@ -42,7 +46,8 @@ class Engines:
             from .oracle import HiraOracle
 
             return {"": ScriptedEngine(HiraOracle(questions))}
-        wanted = list(dict.fromkeys(arm.adapters.values()))
+        # the adapter of all roles without one of their own comes first: it gets the larger engine
+        wanted = list(dict.fromkeys(name for _, name in sorted(arm.adapters.items())))
         places: dict[str, int] = {}
         for name in wanted:
             if name in self._holds:
@@ -69,7 +74,8 @@ class Engines:
             room = None
             if device == "cuda":
                 a = self._source.architecture
-                room = int(setup.share * torch.cuda.mem_get_info()[1] / (2 * a.cache_values()))
+                share = setup.share * (SECOND if self._engines else 1 - SECOND)
+                room = int(share * torch.cuda.mem_get_info()[1] / (2 * a.cache_values()))
             self._engines.append(TorchEngine(self._source, device=device, cache_tokens=room))
             self._holds.append("none")
             at = len(self._engines) - 1

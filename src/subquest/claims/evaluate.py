@@ -1,101 +1,60 @@
 """Answering: every arm over every part of its sources, by a few processes that share one GPU.
 
-Units with the same weights are handed out together as a *job*, so that a worker loads an adapter once and the end of
-one unit overlaps with the beginning of the next. The parent alone writes results. When the time is up workers stop
-where they are; finished units are kept.
+A *unit* is one measurement on one part: arms that are the same measurement (the same settings, weights and questions)
+share it, whatever claims they stand in. The parent hands out units as jobs, most valuable first, and alone writes
+results. When the time is up workers stop where they are; what they have answered is kept, question by question.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import multiprocessing
-import pickle
 import queue
 import sys
 import time
 import traceback
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
-from functools import partial
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
-from ..errors import EngineError, SubquestError
-from ..record import Question
-from .book import Arm, Book, Source
-from .engines import Engines, Setup
-from .results import Results, Unit, digest, unit_of
+from ..errors import EngineError
+from .answering import Answered, Job, Wish, work
+from .book import Arm, Book
+from .engines import Setup
+from .measure import Stamps
+from .parts import Part, Prepared, parts_of, prepared
+from .results import Results, partial_key, unit_of
+from .timing import speed_kind
 
-if TYPE_CHECKING:
-    from ..train.recipe import DataPart
-
-JOB = 4
-"""Units of a job at most."""
-MAX_TOKENS = 192
-"""Longest turn of a model."""
+SAVE = 30.0
+"""Seconds between savings of what is under way."""
 
 
-class Part(NamedTuple):
-    """A world, or a real set with its passages."""
+@dataclass(slots=True)
+class Work:
+    """A unit that is not complete."""
 
-    name: str
-    source: str
-    data: DataPart
-
-
-class Work(NamedTuple):
-    """One unit to be answered."""
-
-    arm: Arm
+    arms: list[Arm]
+    """All that it counts for; the first stands for them."""
     part: Part
+    ready: Prepared
+    key: str
+    value: tuple[int, ...] = ()
+    """Smaller comes first."""
+    scores: dict[int, dict[str, float]] = field(default_factory=dict)
+
+    @property
+    def left(self) -> tuple[int, ...]:
+        return tuple(n for n in range(len(self.ready.questions)) if n not in self.scores)
 
 
-class Job(NamedTuple):
-    units: tuple[Work, ...]
+class Left(NamedTuple):
+    """What is still to do."""
 
-
-class Finished(NamedTuple):
-    arm: Arm
-    name: str
-    unit: Unit
-    seconds: float
-
-
-def parts_of(source: Source, data: Path) -> list[Part]:
-    """A source's parts; files are looked for in `data`."""
-    from ..train.recipe import DataPart, expanded
-
-    questions = source.questions
-    if not questions.startswith("world:"):
-        questions = str(data / questions)
-    found = expanded((DataPart(questions, tuple(str(data / name) for name in source.corpus)),))
-    if len(found) == 1:
-        return [Part(source.name, source.name, found[0])]
-    return [Part(f"{source.name}-{n}", source.name, part) for n, part in enumerate(found, 1)]
-
-
-class Prepared(NamedTuple):
-    questions: list[Question]
-    place: Path
-    """Where the index lies."""
-
-
-def prepare(part: Part, cache: Path) -> Prepared:
-    """A part's questions and an index of its passages, made once and found again in `cache`."""
-    from ..train.data import load_material, open_search
-
-    place = cache / f"{digest(repr(part.data))}.pickle"
-    if place.is_file():
-        return Prepared(*pickle.loads(place.read_bytes()))
-    material = load_material((part.data,))
-    index = open_search(material.documents, cache)
-    index.close()
-    made = Prepared([q for q in material.questions if q.answers], Path(index.path))
-    building = place.with_suffix(f".{id(made)}.tmp")
-    building.write_bytes(pickle.dumps(tuple(made)))
-    building.replace(place)
-    return made
+    units: int
+    questions: Mapping[str, int]
+    """By kind of work (`timing.speed_kind`)."""
 
 
 def missing_in(arm: Arm, adapters: Mapping[str, str]) -> str:
@@ -105,107 +64,168 @@ def missing_in(arm: Arm, adapters: Mapping[str, str]) -> str:
     return next((name for name in arm.adapters.values() if name != "none" and name not in adapters), "")
 
 
-def weights_of(arm: Arm, model: str, adapters: Mapping[str, str]) -> str:
-    """Digest of what an arm answers with."""
-    if arm.oracle:
-        return "oracle"
-    told = [model]
-    for role, name in sorted(arm.adapters.items()):
-        told.append(f"{role}={file_digest(adapters[name]) if name != 'none' else 'none'}")
-    return digest(*told)
-
-
-def file_digest(place: str) -> str:
-    path = Path(place)
-    return digest((path / "adapter_model.safetensors" if path.is_dir() else path).read_bytes().hex())
-
-
 def evaluate(
     book: Book,
     arms: Sequence[Arm],
     results: Results,
+    stamps: Stamps,
     setup: Setup,
     *,
     data: Path,
     workers: int = 1,
     say: Callable[[str], None] = lambda text: None,
-) -> int:
-    """Answer what is not answered yet; returns how many units are left."""
-    setup.cache.mkdir(parents=True, exist_ok=True)
+) -> Left:
+    """Answer what is not answered yet, as far as there is time."""
     parts = {name: parts_of(book.sources[name], data) for arm in arms for name in book.sources_of(arm)}
-    ready = _prepared([p for found in parts.values() for p in found], setup.cache, workers, say)
-    weights = {arm.id: weights_of(arm, setup.model, setup.adapters) for arm in arms}
-    todo: list[Work] = []
-    for arm in arms:
-        for part in (p for name in book.sources_of(arm) for p in parts[name] if p.name in ready):
-            asked = digest(*(q.id for q in ready[part.name].questions))
-            if not results.done(arm, part.name, asked, weights[arm.id]):
-                todo.append(Work(arm, part))
-    jobs = _jobs(todo)
-    say(f"{len(todo)} units of {len(arms)} arms in {len(jobs)} jobs")
-    left = len(todo)
-
-    def keep(done: Finished) -> None:
-        nonlocal left
-        left -= 1
-        results.add(done.arm, done.name, done.unit, weights[done.arm.id])
-        em = done.unit.metric("em")
-        say(f"{done.arm.id} on {done.name}: EM {sum(em) / len(em):.3f} of {len(em)}, {done.seconds:.0f} s; {left} left")
-
-    if workers == 1:
-        asyncio.run(_work(jobs, keep, setup))
-    else:
-        _spread(jobs, keep, setup, workers)
-    return left
+    ready = prepared([p for found in parts.values() for p in found], setup.cache, workers, say)
+    desk = Desk(_units(book, arms, results, stamps, parts, ready), results, stamps, say)
+    say(f"{len(desk.units)} units to answer, {sum(len(w.left) for w in desk.units)} questions")
+    if desk.units and time.time() < setup.until:
+        try:
+            if workers == 1:
+                asyncio.run(work(desk.ask, desk.told, setup))
+            else:
+                _spread(desk, setup, workers)
+        finally:
+            desk.save()
+    left: dict[str, int] = {}
+    for unit in desk.open:
+        kind = speed_kind(unit.arms[0])
+        left[kind] = left.get(kind, 0) + len(unit.left)
+    return Left(len(desk.open), left)
 
 
-def _prepared(parts: Sequence[Part], cache: Path, workers: int, say: Callable[[str], None]) -> dict[str, Prepared]:
-    """All parts that are at hand, made ready by several processes."""
-    at_hand = [p for p in parts if p.data.questions.startswith("world:") or Path(p.data.questions).is_file()]
-    for part in parts:
-        if part not in at_hand:
-            say(f"left out: {part.source}: there is no {part.data.questions} (see --data)")
-    if workers == 1:
-        return {p.name: prepare(p, cache) for p in at_hand}
+def _units(
+    book: Book,
+    arms: Sequence[Arm],
+    results: Results,
+    stamps: Stamps,
+    parts: Mapping[str, Sequence[Part]],
+    ready: Mapping[str, Prepared],
+) -> list[Work]:
+    """What is left, most valuable first; what one arm has is given to those that are the same measurement."""
+    partial = results.partial()
+    units: dict[str, Work] = {}
+    have: dict[str, Any] = {}
+    for again in (False, True):  # first what each arm has, then what it can be given
+        for arm in arms:
+            stamp = stamps.of(arm)
+            for part in (p for name in book.sources_of(arm) for p in parts[name] if p.name in ready):
+                key = partial_key(stamp, part.name, ready[part.name].digest)
+                found = results.unit(arm.id, stamp, part.name, ready[part.name].digest)
+                if not again and found is not None:
+                    have[key] = found
+                elif again and found is None and key in have:
+                    results.add(arm.id, stamp, part.name, have[key])
+                elif again and found is None and key in units:
+                    units[key].arms.append(arm)
+                elif again and found is None:
+                    units[key] = Work([arm], part, ready[part.name], key, scores=partial.get(key, {}))
+    for unit in units.values():
+        unit.value = _value(book, unit)
+    return sorted(units.values(), key=lambda w: w.value)
+
+
+def _value(book: Book, unit: Work) -> tuple[int, ...]:
+    """The place of a unit among all. Adapters of trainings come first, for they are lost with the machine; the bare
+    model comes last, for it is slow and tells least. Of pooled rows every arm first answers its share of the worlds.
+    """
+    arm = unit.arms[0]
+    trained = any(name in book.trainings for name in arm.adapters.values())
+    bare = "none" in arm.adapters.values()
+    world = unit.part.source.name == "world"
+    pool = next((r.arms for c in book.claims for r in c.row if arm.id in r.arms), ())
+    number = unit.part.name.rpartition("-")[2]
+    second = bool(pool) and world and number.isdigit() and int(number) % len(pool) != pool.index(arm.id)
+    alone = any(a.id == r.arm for a in unit.arms for c in book.claims for r in c.row)
+    if second and not alone:
+        return (3, 0)
+    return (2 if bare and not trained else 0 if trained else 1, int(bare and world))
+
+
+class Desk:
+    """Units that are open, and who is at which."""
+
+    def __init__(self, units: list[Work], results: Results, stamps: Stamps, say: Callable[[str], None]) -> None:
+        self.units, self.results, self.stamps = units, results, stamps
+        self._say = say
+        self._handed: set[int] = set()
+        self._saved = time.monotonic()
+        self._warm: dict[str, int] = {}
+        self._loaded: dict[str, str] = {}
+
+    @property
+    def open(self) -> list[Work]:
+        return [w for w in self.units if w.left]
+
+    async def ask(self, wish: Wish) -> Job | None:
+        return self.next(wish)
+
+    def next(self, wish: Wish, worker: str = "") -> Job | None:
+        """The most valuable unit; of about the same value one that needs no other weights, else one whose weights no
+        other worker is at."""
+        self._warm[worker] = self._warm.get(worker, -1) + 1
+        if wish.arm is not None and self._warm[worker] > 1:  # the first job warms up
+            self.results.keep_speed(speed_kind(wish.arm), wish.questions, wish.seconds)
+        free = [(n, w) for n, w in enumerate(self.units) if n not in self._handed]
+        jobs = [Job(n, w.arms[0], w.part, ()) for n, w in free if w.value[0] == free[0][1].value[0]]
+        if not jobs:
+            return None
+        others = {weights for name, weights in self._loaded.items() if name != worker}
+        job = next((j for j in jobs if j.weights == wish.weights), None)
+        job = job or next((j for j in jobs if j.weights not in others), jobs[0])
+        self._handed.add(job.number)
+        self._loaded[worker] = job.weights
+        return job._replace(asked=self.units[job.number].left)
+
+    def told(self, found: Answered) -> None:
+        unit = self.units[found.number]
+        unit.scores |= found.scores
+        if not unit.left:
+            self._finish(unit)
+        if time.monotonic() - self._saved > SAVE:
+            self.save()
+
+    def _finish(self, unit: Work) -> None:
+        questions = unit.ready.questions
+        scores = [unit.scores[n] for n in range(len(questions))]
+        hops = [q.hops or 0 for q in questions]
+        source = unit.part.source
+        made = unit_of(source.name, source.told, unit.ready.digest, hops, scores)
+        for arm in unit.arms:
+            self.results.add(arm.id, self.stamps.of(arm), unit.part.name, made)
+        em = made.metric("em")
+        names = ", ".join(a.id for a in unit.arms)
+        self._say(f"{names} on {unit.part.name}: EM {sum(em) / len(em):.3f} of {len(em)}; {len(self.open)} left")
+
+    def save(self) -> None:
+        self._saved = time.monotonic()
+        begun = {w.key: w.scores for w in self.units if w.left}
+        self.results.keep_partial({**self.results.partial(), **begun, **{w.key: {} for w in self.units if not w.left}})
+
+
+def _spread(desk: Desk, setup: Setup, workers: int) -> None:
+    """Jobs by several processes, answers kept as they come."""
     context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(min(2 * workers, max(len(at_hand), 1)), mp_context=context) as pool:
-        made = pool.map(partial(prepare, cache=cache), at_hand)
-        return dict(zip((p.name for p in at_hand), made, strict=True))
-
-
-def _jobs(todo: Iterable[Work]) -> list[Job]:
-    """Units in their order, a few of the same weights together."""
-    jobs: list[Job] = []
-    waiting: dict[str, list[Work]] = {}
-    for work in todo:
-        key = repr(sorted(work.arm.adapters.items()))
-        found = waiting.setdefault(key, [])
-        found.append(work)
-        if len(found) == JOB:
-            jobs.append(Job(tuple(found)))
-            found.clear()
-    return jobs + [Job(tuple(found)) for found in waiting.values() if found]
-
-
-def _spread(jobs: Sequence[Job], keep: Callable[[Finished], None], setup: Setup, workers: int) -> None:
-    """Jobs by several processes, finished units kept as they come."""
-    context = multiprocessing.get_context("spawn")
-    waiting, told = context.Queue(), context.Queue()
-    for job in (*jobs, *([None] * workers)):
-        waiting.put(job)
-    running = [context.Process(target=_worker, args=(waiting, told, setup), daemon=True) for _ in range(workers)]
+    told = context.Queue()
+    inboxes = [context.Queue() for _ in range(workers)]
+    running = [
+        context.Process(target=_worker, args=(n, inbox, told, setup), daemon=True) for n, inbox in enumerate(inboxes)
+    ]
     for process in running:
         process.start()
     left = workers
     while left:
         try:
-            found = told.get(timeout=5)
+            worker, found = told.get(timeout=5)
         except queue.Empty:
             if not any(p.is_alive() for p in running):
                 raise EngineError("the workers have ended without a word; their messages stand above") from None
             continue
-        if isinstance(found, Finished):
-            keep(found)
+        if isinstance(found, Wish):
+            inboxes[worker].put(desk.next(found, str(worker)))
+        elif isinstance(found, Answered):
+            desk.told(found)
         else:
             left -= 1
             if found:
@@ -214,75 +234,20 @@ def _spread(jobs: Sequence[Job], keep: Callable[[Finished], None], setup: Setup,
         process.join()
 
 
-def _worker(waiting: Any, told: Any, setup: Setup) -> None:
-    """A process: jobs from one queue, finished units into another, an empty text (or what went wrong) at the end."""
+def _worker(number: int, inbox: Any, told: Any, setup: Setup) -> None:
+    """A process: jobs from one queue, answers into another, an empty text (or what went wrong) at the end."""
     import torch
 
     torch.set_num_threads(2)
+
+    async def ask(wish: Wish) -> Job | None:
+        told.put((number, wish))
+        job: Job | None = await asyncio.to_thread(inbox.get)
+        return job
+
     problem = ""
     try:
-        asyncio.run(_work(iter(waiting.get, None), told.put, setup))
+        asyncio.run(work(ask, lambda found: told.put((number, found)), setup))
     except (Exception, KeyboardInterrupt):
         problem = traceback.format_exc()
-    told.put(problem)
-
-
-async def _work(jobs: Iterable[Job], tell: Callable[[Any], None], setup: Setup) -> None:
-    engines = Engines(setup)
-    try:
-        for job in jobs:
-            left = setup.until - time.time()
-            if left <= 0:
-                continue
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(left):
-                    await _do(job, engines, setup, tell)
-    finally:
-        await engines.close()
-
-
-async def _do(job: Job, engines: Engines, setup: Setup, tell: Callable[[Any], None]) -> None:
-    gate = asyncio.Semaphore(setup.concurrency)
-    began = time.monotonic()
-
-    async def one(work: Work) -> None:
-        unit = await _answer(work, engines, setup, gate)
-        tell(Finished(work.arm, work.part.name, unit, time.monotonic() - began))
-
-    async with asyncio.TaskGroup() as group:
-        for work in job.units:
-            group.create_task(one(work))
-
-
-async def _answer(work: Work, engines: Engines, setup: Setup, gate: asyncio.Semaphore) -> Unit:
-    """All questions of a part, answered by an arm and scored."""
-    from ..engine.base import Sampling
-    from ..retrieval.index import Index
-    from ..systems.registry import get
-    from .score import plan_scores, scores_of
-
-    arm = work.arm
-    questions, place = prepare(work.part, setup.cache)
-    given = engines.of(arm, questions)
-    with Index.open(place) as index:
-        search = engines.reranked(index) if arm.search == "rerank" else index
-        kind = get(arm.system)
-        sampling = None if arm.oracle else Sampling(max_tokens=MAX_TOKENS, temperature=0.0)
-        system: Any = kind(given, search, preset=arm.preset, sampling=sampling, **arm.settings)
-
-        async def solve(question: Question) -> tuple[dict[str, float], list[str]]:
-            async with gate:
-                try:
-                    episode = await system.solve(question, id=f"{arm.id}/{question.id}")
-                except SubquestError as error:
-                    print(f"{arm.id}: {question.id}: {error}", file=sys.stderr)
-                    return {"em": 0.0, "f1": 0.0, "cem": 0.0, "judge": 0.0, "failed": 1.0}, []
-            return scores_of(episode)
-
-        found = await asyncio.gather(*map(solve, questions))
-    scores = [s for s, _ in found]
-    if arm.plans:
-        for s, sepr in zip(scores, plan_scores(questions, [p for _, p in found], engines.embedder), strict=True):
-            if sepr is not None:
-                s["sepr"] = sepr
-    return unit_of(work.part.source, [q.id for q in questions], [q.hops or 0 for q in questions], scores)
+    told.put((number, problem))

@@ -2,8 +2,9 @@
 
 It knows the gold plan of each question and how the roles are spoken. About the world it knows only what stands in the
 context: a fact stands there when the article that states it is shown with the answer in it, or when someone has noted
-it (`question answer`). It does not compute: years between two dates come from code. A search shows the beginning of
-each article; what stands further down, only the deep searcher gets by opening it.
+it (`question answer`). It does not compute: years between two dates come from code. It does not see: a name in a
+picture comes from the expert for media. A search shows the beginning of each article; what stands further down, only
+the deep searcher gets by opening it. Its coordinator puts into memory what an expert came across that is needed later.
 """
 
 from __future__ import annotations
@@ -18,9 +19,11 @@ from ..metrics import contains_answer
 from ..record import Question
 from ..systems.prompting import FOLDER
 from ..train.reading import Fact, facts_of
+from .pictures import ASKED
 
 COMPUTE = "Compute with Python: "
 DEEPER = "Look deeper: "
+PICTURE = ASKED.partition("{")[0]
 UNKNOWN = "It was not found."
 CUT = 800
 """Signs of an article that a result shows (`systems.toolkit.render`)."""
@@ -46,6 +49,11 @@ class HiraOracle:
     def __init__(self, questions: Iterable[Question]) -> None:
         self._plans = {q.question: _known(q) for q in questions}
         self._facts = {f.task: f for known in self._plans.values() for f in known.facts}
+        self._related: dict[str, dict[str, Fact]] = {}
+        """The facts of all plans that a task stands in."""
+        for known in self._plans.values():
+            for fact in known.facts:
+                self._related.setdefault(fact.task, {}).update((f.task, f) for f in known.facts)
 
     def __call__(self, context: Context) -> str:
         asked, text = context.messages[1].content, context.text
@@ -66,7 +74,8 @@ class HiraOracle:
         names = "expert and write the sub-task" in context.messages[0].content
         if not any(force in text for force in _FORCES):
             if missing is not None:
-                for task, expert in ((missing.task, "search"), (DEEPER + missing.task, "deep")):
+                first = "multimodal" if missing.task.startswith(PICTURE) else "search"
+                for task, expert in ((missing.task, first), (DEEPER + missing.task, "deep")):
                     if f"{task}<|end_call_subtask|>" not in text:
                         return _called(f"{expert}: {task}" if names else task)
             elif plan.sum and f"{COMPUTE}{plan.sum}" not in text:
@@ -76,15 +85,18 @@ class HiraOracle:
     def _coordinate(self, rules: str, asked: str) -> str:
         task = _line(asked, "Task: ")
         if "selected_agent_name" in rules:
-            wanted = "code" if task.startswith(COMPUTE) else "deep" if task.startswith(DEEPER) else "search"
+            kinds = {COMPUTE: "code", DEEPER: "deep", PICTURE: "multimodal"}
+            wanted = next((expert for start, expert in kinds.items() if task.startswith(start)), "search")
             return json.dumps({"reason": "the cheapest that can do it", "selected_agent_name": wanted})
         if "choose from a memory" in rules:
             names = set(_NAME.findall(task))
             lines = [x for x in asked.splitlines() if x.startswith("Memory Fact") and names & set(_NAME.findall(x))]
-            return "\n".join(lines[:5]) or "none"
-        note = self._noted(task, asked.partition("Expert's reasoning:")[2])
+            return "\n".join(sorted(lines, key=lambda line: task not in line)[:5]) or "none"
+        before, _, chain = asked.partition("Expert's reasoning:")
+        note = self._noted(task, chain)
         told = {"reasoning_process": "Worked on the task.", "final_conclusion": note or UNKNOWN}
-        facts = [f"{note} [Source: Model Inference]"] if note else []
+        met = self._related.get(task.removeprefix(DEEPER), {}).values()
+        facts = [f"{f.note} [Source: {f.support}]" for f in met if f.note not in before and _stands(f, chain)]
         memory = {"fact_memory": facts, "resource_memory": {}}
         return json.dumps({"conclusion": told, "memory": memory}, ensure_ascii=False)
 
@@ -107,6 +119,12 @@ class HiraOracle:
             if printed:
                 return f"{task} = \\boxed{{{printed[1]}}}"
             return f"<|begin_code_call|>print({task.removeprefix(COMPUTE)})<|end_code_call|>"
+        if context.role == "multimodal" and task.startswith(PICTURE):
+            if f"shows the name {fact.answer if fact else ''}." in text:
+                return f"{task} {fact.answer if fact else ''} \\boxed{{{fact.answer if fact else ''}}}"
+            if "<|begin_multimodal_call|>" not in text.rpartition("Task: ")[2]:
+                name = task.removeprefix(PICTURE).removesuffix("?")
+                return f"<|begin_multimodal_call|>data: {name}\nquestion: {task}<|end_multimodal_call|>"
         if fact is not None and _stands(fact, text):
             return f"{fact.note} \\boxed{{{fact.answer}}}"
         return f"{UNKNOWN} \\boxed{{unknown}}"
@@ -127,7 +145,7 @@ class HiraOracle:
                 return f"{notes} <|begin_search_query|>{missing.task}<|end_search_query|>"
             if missing is not None and react and (link := _unread(missing, text)):
                 return f"{notes} <|begin_click_link|>{link}<|end_click_link|>"
-            if missing is None and react and plan.sum and "<|begin_code_call|>" not in text:
+            if missing is None and react and plan.sum and f"print({plan.sum})" not in text:
                 return f"{notes} <|begin_code_call|>print({plan.sum})<|end_code_call|>"
         return f"{notes} \\boxed{{{_answer(plan, missing, text)}}}"
 
@@ -165,8 +183,8 @@ def _answer(plan: Known, missing: Fact | None, text: str) -> str:
 
 def _stands(fact: Fact, text: str) -> bool:
     """Whether a fact was noted, or its article is shown: whole, or as far as the sentence that states it."""
-    if fact.note in text:
-        return True
+    if fact.note in text or not fact.support:
+        return fact.note in text
     results = (p.partition("\n")[2] for p in _NUMBERED.split(text)[2::2] if p.startswith(f"{fact.support} ("))
     if any(len(p.partition("\n")[0]) < CUT or contains_answer(p, fact.answer) for p in results):
         return True

@@ -6,11 +6,14 @@ import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from .book import Arm, Book, Claim, Row
-from .results import ArmResult, Results
+from .book import Book, Claim, Row
+from .measure import MAX_TOKENS, Stamps, training_digest
+from .results import Results, Unit
+from .timing import sizes_of
 
 NAMES = {
-    "world": "worlds", "hotpotqa": "HotpotQA", "2wikimultihopqa": "2Wiki", "musique": "MuSiQue", "em": "EM", "f1": "F1",
+    "world": "worlds", "pictures": "worlds with pictures", "hotpotqa": "HotpotQA", "2wikimultihopqa": "2Wiki",
+    "musique": "MuSiQue", "em": "EM", "f1": "F1",
     "cem": "CEM", "judge": "judge", "sepr": "plan score", "idle": "idle executors", "peak_context": "peak context",
     "prompt_tokens": "tokens read", "completion_tokens": "tokens written", "support_recall": "support recall",
     "model_calls": "model calls", "written_planner": "tokens a plan", "idle_executors": "idle executors",
@@ -19,7 +22,7 @@ NAMES = {
     "reward/sepr_recall": "plan recall", "reward/plan_steps": "steps a plan",
 }  # fmt: skip
 RESAMPLES = 2000
-NOT_RUN = "*not run*"
+NOT_RUN, STALE = "*not run*", "*stale*"
 
 HEAD = """# The papers' claims, tried on a small model
 
@@ -30,13 +33,17 @@ written from stored results by
 
     subquest study claims --write docs/claims.md
 
-Questions: {questions}.
-Intervals are 95 %, by bootstrap over questions; differences are paired, question by question. A claim *holds* on a
-source where the whole interval of the difference lies above 0, *fails* where it lies below, and is *open* otherwise.
-What was not run says so. In brackets after ours: the interval and the number of questions; in square brackets the
-paper's number. Costs are means over the first source's questions. Each training has {steps} steps of {asked} questions
-with {group} rollouts each; its last weights count, whatever they score. HiRA's rows have an oracle in place of the
-model, as their notes say. `subquest study claims` lists the arms, `recipes/claims/` defines them.
+**How to read it.** A cell is *ours (95 % interval; questions) [the paper's number]*. Intervals are by bootstrap over
+questions. Below a table stands what the claim comes to: the difference of two rows, paired question by question, with
+its interval. The claim *holds* on a source where the whole interval lies on the side that the paper says, *fails* where
+it lies on the other, and is *open* where it holds 0. What was not run says *not run*; a row that was measured with
+settings, prompts, weights or questions that are not today's says *stale* and does not count; a row that is not complete
+is marked with the share of its questions that is answered. Costs are means over the first source's questions.
+
+**What is the same for all.** {questions}. Greedy decoding, turns of at most {tokens} tokens, BM25. Each training has
+{steps} steps of {asked} questions with {group} rollouts each, which is short; its last weights count, whatever they
+score. HiRA's rows have an oracle in place of the model, as their notes say. `recipes/claims/` defines arms and
+trainings, `subquest study claims` lists them, and the commands below each table run them again.
 """
 
 
@@ -58,14 +65,27 @@ def bootstrap(values: Sequence[float], seed: int = 0) -> Mean:
     return Mean(float(array.mean()), float(low), float(high), len(array))
 
 
+class Verdict(NamedTuple):
+    source: str
+    difference: float
+    low: float
+    high: float
+    n: int
+
+    @property
+    def word(self) -> str:
+        return "holds" if self.low > 0 else "fails" if self.high < 0 else "open"
+
+
 class Page:
-    def __init__(self, book: Book, results: Results) -> None:
-        self.book = book
-        self.results = results
+    def __init__(self, book: Book, results: Results, stamps: Stamps) -> None:
+        self.book, self.results, self.stamps = book, results, stamps
         self._means: dict[tuple[float, ...], Mean] = {}
+        self._sizes = sizes_of(book)
 
     def text(self) -> str:
-        parts = [HEAD.format(questions=self._questions(), **self._budget()), self._summary()]
+        head = HEAD.format(questions=self._questions(), tokens=MAX_TOKENS, **self._budget())
+        parts = [head, self._summary()]
         for paper in dict.fromkeys(c.paper for c in self.book.claims if c.paper != "ours"):
             parts.append(f"## {paper}")
             parts += [self._claim(c) for c in self.book.claims if c.paper == paper]
@@ -74,7 +94,8 @@ class Page:
         return "\n\n".join(part.strip("\n") for part in parts) + "\n"
 
     def _questions(self) -> str:
-        return "; ".join(f"{NAMES.get(s.name, s.name)} `{s.questions}`" for s in self.book.sources.values())
+        told = [f"{NAMES.get(s.name, s.name)} `{s.told}`" for s in self.book.sources.values()]
+        return f"Questions: {'; '.join(told)}"
 
     def _budget(self) -> dict[str, str]:
         """What every training spends, as the recipes say; a range where they differ."""
@@ -91,7 +112,7 @@ class Page:
         for claim in self.book.claims:
             if claim.paper == "ours":
                 continue
-            found = [v for pair in claim.expect for v in self._verdicts(claim, *pair)]
+            found = [v for _, verdicts in self._all_verdicts(claim) for v in verdicts]
             words = _counted(v.word for v in found) or NOT_RUN
             lines.append(f"| [{claim.id}](#{claim.id}) | {claim.paper}, {claim.place} | {claim.says} | {words} |")
         return "\n".join(lines)
@@ -108,13 +129,15 @@ class Page:
         parts += [self._table(claim, metric) for metric in claim.metrics]
         parts += [self._curve(curve.training, curve.figures) for curve in claim.curve]
         parts += self._compared(claim)
+        parts += self._stale(claim)
         if claim.finding:
             parts.append(f"**Found:** {claim.finding}")
         parts.append(self._commands(claim))
         return "\n\n".join(parts)
 
     def _commands(self, claim: Claim) -> str:
-        adapters = dict.fromkeys(a for row in claim.row for a in self.book.arms[row.arm].adapters.values())
+        arms = [self.book.arms[name] for row in claim.row for name in row.answered_by]
+        adapters = dict.fromkeys(name for arm in arms for name in arm.adapters.values())
         trained = dict.fromkeys(_pattern(t) for t in adapters if t in self.book.trainings)
         lines = [f"    subquest study claims --run --only {claim.id}"]
         if trained:
@@ -122,56 +145,95 @@ class Page:
             lines.insert(0, f"    subquest study claims --train {names}")
         return "\n".join(lines)
 
-    def _sources(self, claim: Claim) -> tuple[str, ...]:
-        return claim.sources or tuple(self.book.sources)
-
     def _table(self, claim: Claim, metric: str) -> str:
-        sources = self._sources(claim)
+        sources = self.book.shown_by(claim)
         costs = claim.costs if metric == claim.metrics[0] else ()
+        seeds = any(row.arms for row in claim.row)
         if claim.by_hops:
             heads = [f"{n} hop{'s' * (n > 1)}" for n in range(1, 7)] + ["all"]
         else:
             heads = [NAMES.get(s, s) for s in sources]
-        lines = ["| " + " | ".join([NAMES.get(metric, metric), *heads, *(NAMES.get(c, c) for c in costs)]) + " |"]
-        lines.append("|---" * (1 + len(heads) + len(costs)) + "|")
+        heads += [NAMES.get(c, c) for c in costs] + ["each seed alone, " + NAMES.get(sources[0], sources[0])] * seeds
+        lines = ["| " + " | ".join([NAMES.get(metric, metric), *heads]) + " |", "|---" * (1 + len(heads)) + "|"]
         for row in claim.row:
-            found = self.results.arm(self.book.arms[row.arm])
-            cells = [self._cell(found, claim, row, s, metric) for s in sources]
+            cells = [self._cell(claim, row, s, metric) for s in sources]
             if claim.by_hops:
-                cells = self._by_hops(found, sources[0], metric)
-            cells += [_cost(found, sources[0], cost) for cost in costs]
+                cells = self._by_hops(row, sources[0], metric)
+            cells += [self._cost(row, sources[0], cost) for cost in costs]
+            if seeds:
+                cells.append(self._each(row, sources[0], metric))
             lines.append("| " + " | ".join([row.name, *cells]) + " |")
         return "\n".join(lines)
 
-    def _cell(self, found: ArmResult | None, claim: Claim, row: Row, source: str, metric: str) -> str:
+    def _cell(self, claim: Claim, row: Row, source: str, metric: str) -> str:
         printed = row.paper.get(f"{source}.{metric}", row.paper.get(source))
         paper = f" [{printed:.3f}]" if printed is not None else ""
-        if found is None or source not in self.book.sources_of(self.book.arms[row.arm]):
-            return NOT_RUN + paper
-        values = _values(found, source, metric, claim.hops)
+        units = self._units(row, source)
+        values = [v for name in sorted(units) for v in units[name].metric(metric, hops=claim.hops)]
         if not values:
-            return NOT_RUN + paper
-        return self._mean(values) + paper
+            return self._absent(row) + paper
+        return self._mean(values) + paper + self._share(row, source)
+
+    def _share(self, row: Row, source: str) -> str:
+        """How much of a row is there, where it is not all of it; pooled rows are whole with one share from each arm."""
+        answered, size = sum(len(u.hops) for u in self._units(row, source).values()), self._sizes[source]
+        return "" if answered >= size else f" *({answered / size:.0%} answered)*"
+
+    def _absent(self, row: Row) -> str:
+        stamps = [(name, self.stamps.of(self.book.arms[name])) for name in row.answered_by]
+        return STALE if any(self.results.stale(name, stamp) for name, stamp in stamps) else NOT_RUN
+
+    def _units(self, row: Row, source: str) -> dict[str, Unit]:
+        """What counts of a row on a source, by arm and part."""
+        found: dict[str, Unit] = {}
+        asked = self.book.sources[source].told
+        for number, name in enumerate(row.answered_by):
+            arm = self.book.arms[name]
+            result = self.results.arm(name, self.stamps.of(arm))
+            if result is not None and source in self.book.sources_of(arm):
+                found |= {f"{number}/{part}": unit for part, unit in result.of(source, asked).items()}
+        return found
 
     def _mean(self, values: Sequence[float]) -> str:
+        m = self._bootstrapped(values)
+        return f"{m.mean:.3f} ({m.low:.3f}–{m.high:.3f}; {m.n:,})"
+
+    def _bootstrapped(self, values: Sequence[float]) -> Mean:
         key = tuple(values)
         if key not in self._means:
             self._means[key] = bootstrap(values)
-        m = self._means[key]
-        return f"{m.mean:.3f} ({m.low:.3f}–{m.high:.3f}; {m.n:,})"
+        return self._means[key]
 
-    def _by_hops(self, found: ArmResult | None, source: str, metric: str) -> list[str]:
-        if found is None or not found.of(source):
-            return [NOT_RUN] * 7
+    def _by_hops(self, row: Row, source: str, metric: str) -> list[str]:
+        units = self._units(row, source)
+        if not units:
+            return [self._absent(row)] * 7
         out = []
         for hops in range(1, 7):
-            units = found.of(source).values()
-            values = [v / 1000 for u in units for v, h in zip(u.values[metric], u.hops, strict=True) if h == hops]
+            pairs = [(v, h) for u in units.values() for v, h in zip(u.values[metric], u.hops, strict=True)]
+            values = [v / 1000 for v, h in pairs if h == hops]
             out.append(f"{sum(values) / len(values):.3f}" if values else "")
-        return [*out, self._mean(_values(found, source, metric, 0))]
+        every = [v for name in sorted(units) for v in units[name].metric(metric)]
+        return [*out, self._mean(every) + self._share(row, source)]
+
+    def _cost(self, row: Row, source: str, name: str) -> str:
+        """A mean over the source's questions."""
+        units = [u for u in self._units(row, source).values() if name in u.means]
+        total = sum(len(u.hops) for u in units)
+        return _number(sum(u.means[name] * len(u.hops) for u in units) / total) if total else ""
+
+    def _each(self, row: Row, source: str, metric: str) -> str:
+        """The means of the arms that a row pools."""
+        units = self._units(row, source)
+        told = []
+        for number in range(len(row.answered_by)):
+            values = [v for name, u in units.items() if name.startswith(f"{number}/") for v in u.metric(metric)]
+            told.append(f"{sum(values) / len(values):.3f}" if values else "–")
+        return ", ".join(told) if units else ""
 
     def _curve(self, training: str, figures: Sequence[str]) -> str:
-        curves = self.results.curve(training)
+        known_as = training_digest(self.book.trainings[training], self.book.start)
+        curves: Mapping[str, list[list[float]]] = self.results.training(training, known_as).get("figures", {})
         known = [f for f in figures if curves.get(f)]
         if not known:
             return f"Training `{training}`: {NOT_RUN}"
@@ -187,54 +249,56 @@ class Page:
             lines.append(f"| {NAMES.get(figure, figure)} | {cells} |")
         return "\n".join(lines)
 
+    def _stale(self, claim: Claim) -> list[str]:
+        """Why rows do not count, each arm once."""
+        names = dict.fromkeys(name for row in claim.row for name in row.answered_by)
+        why = {name: self.results.stale(name, self.stamps.of(self.book.arms[name])) for name in names}
+        told = [f"`{name}` ({reason})" for name, reason in why.items() if reason]
+        return [f"Stale: {'; '.join(told)}."] if told else []
+
     # ---- comparisons
 
     def _compared(self, claim: Claim) -> list[str]:
         lines = []
-        for better, worse in claim.expect:
-            found = self._verdicts(claim, better, worse)
+        for told, found in self._all_verdicts(claim):
             if found:
-                told = "; ".join(
-                    f"{v.source} {v.difference:+.3f} ({v.low:+.3f} to {v.high:+.3f}): {v.word}" for v in found
+                each = (
+                    f"{v.source} {_signed(v.difference)} ({_signed(v.low)} to {_signed(v.high)}; {v.n:,})"
+                    for v in found
                 )
-                lines.append(f"- {better} − {worse}: {told}")
+                words = (f"{text}: **{v.word}**" for text, v in zip(each, found, strict=True))
+                lines.append(f"- {told}: {'; '.join(words)}")
         return ["\n".join(lines)] if lines else []
 
-    def _verdicts(self, claim: Claim, better: str, worse: str) -> list[Verdict]:
-        """The comparison of two rows on every source where both answered the same questions."""
-        a, b = (self._arm(claim, name) for name in (better, worse))
-        if a is None or b is None:
-            return []
+    def _all_verdicts(self, claim: Claim) -> list[tuple[str, list[Verdict]]]:
+        """Everything that a claim says about pairs of rows, in words, with what was found of it."""
+        metric = claim.metrics[0]
+        told = []
+        for better, worse in claim.expect:
+            text = f"{better} − {worse}, {NAMES.get(metric, metric)}"
+            told.append((text, self._verdicts(claim, better, worse, metric)))
+        for level in claim.level:
+            keeps = 1 - level.share
+            text = f"{level.row} − {keeps:.0%} of {level.base}, {NAMES.get(metric, metric)}"
+            told.append((text, self._verdicts(claim, level.row, level.base, metric, keeps)))
+        for less, more, cost in claim.cheaper:
+            text = f"{more} − {less}, {NAMES.get(cost, cost)}"
+            told.append((text, self._verdicts(claim, more, less, cost)[:1]))
+        return told
+
+    def _verdicts(self, claim: Claim, first: str, second: str, metric: str, share: float = 1.0) -> list[Verdict]:
+        """A row less a share of another, on every source where both answered the same questions."""
+        rows = {row.name: row for row in claim.row}
         out = []
-        for source in self._sources(claim):
-            left, right = a.of(source), b.of(source)
-            both = [n for n in left if n in right and left[n].questions == right[n].questions]
-            metric = claim.metrics[0]
+        for source in self.book.shown_by(claim):
+            left, right = self._units(rows[first], source), self._units(rows[second], source)
+            both = sorted(n for n in left if n in right and left[n].questions == right[n].questions)
             x = [v for n in both for v in left[n].metric(metric, hops=claim.hops)]
             y = [v for n in both for v in right[n].metric(metric, hops=claim.hops)]
             if x and len(x) == len(y):
-                out.append(Verdict.of(NAMES.get(source, source), [p - q for p, q in zip(x, y, strict=True)]))
+                m = self._bootstrapped([p - share * q for p, q in zip(x, y, strict=True)])
+                out.append(Verdict(NAMES.get(source, source), *m))
         return out
-
-    def _arm(self, claim: Claim, name: str) -> ArmResult | None:
-        arm: Arm = self.book.arms[next(row.arm for row in claim.row if row.name == name)]
-        return self.results.arm(arm)
-
-
-class Verdict(NamedTuple):
-    source: str
-    difference: float
-    low: float
-    high: float
-
-    @classmethod
-    def of(cls, source: str, differences: Sequence[float]) -> Verdict:
-        m = bootstrap(differences)
-        return cls(source, m.mean, m.low, m.high)
-
-    @property
-    def word(self) -> str:
-        return "holds" if self.low > 0 else "fails" if self.high < 0 else "open"
 
 
 def _pattern(training: str) -> str:
@@ -249,16 +313,8 @@ def _counted(words: Iterable[str]) -> str:
     return ", ".join(f"{word} {listed.count(word)}" for word in ("holds", "open", "fails") if word in listed)
 
 
-def _values(found: ArmResult, source: str, metric: str, hops: int) -> list[float]:
-    units: Mapping[str, object] = found.of(source)
-    return [v for name in sorted(units) for v in found.units[name].metric(metric, hops=hops)]
-
-
-def _cost(found: ArmResult | None, source: str, name: str) -> str:
-    """A mean over the source's questions."""
-    units = [u for u in (found.of(source).values() if found else ()) if name in u.means]
-    total = sum(len(u.hops) for u in units)
-    return _number(sum(u.means[name] * len(u.hops) for u in units) / total) if total else ""
+def _signed(value: float) -> str:
+    return f"{value:+.3f}" if abs(value) < 10 else f"{value:+,.0f}"
 
 
 def _number(value: float) -> str:

@@ -1,12 +1,14 @@
 """Training the arms: short runs of reinforcement learning side by side on one GPU, each from the same adapter.
 
 Every training is `subquest train` in a process of its own. What is kept of it is its last adapter, whatever its dev
-score (a choice by score would hide a reward that spoils the policy), and its curves.
+score (a choice by score would hide a reward that spoils the policy), and its curves. A training that does not fit into
+the time that is left is not begun: its optimiser state is too large to travel, so half a training is lost.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import time
@@ -16,8 +18,10 @@ from typing import TYPE_CHECKING, Any
 
 from ..codec import from_dict
 from ..errors import DataError
-from .book import Training
+from .book import Book, Training
+from .measure import file_digest, training_digest
 from .results import Results
+from .timing import training_seconds
 
 if TYPE_CHECKING:
     from ..train.recipe import ModelPart
@@ -27,6 +31,8 @@ FIGURES = (
     "written_planner", "length_planner", "completion_tokens", "drawn", "entropy", "kl", "seconds",
 )  # fmt: skip
 """Curves that are kept, beside the terms of rewards and what the dev questions got."""
+THREADS = "4"
+"""Of each training's tensor library on the CPU: several trainings share the cores."""
 
 
 def train_all(
@@ -34,6 +40,7 @@ def train_all(
     runs: Path,
     results: Results,
     *,
+    start: str,
     changes: Mapping[str, Any],
     minutes: float | None,
     workers: int,
@@ -42,53 +49,69 @@ def train_all(
 ) -> list[str]:
     """Run them, `workers` at a time; returns those that did not reach their last step."""
     waiting = list(trainings)
-    running: dict[str, tuple[Training, subprocess.Popen[bytes]]] = {}
+    running: dict[str, tuple[Training, subprocess.Popen[bytes], float]] = {}
     until = None if minutes is None else time.monotonic() + 60 * minutes
     short: list[str] = []
     while waiting or running:
         while waiting and len(running) < workers:
             training = waiting.pop(0)
-            left = None if until is None else max((until - time.monotonic()) / 60, 0.1)
-            running[training.id] = (training, _started(training, runs, changes, left, device))
+            left = None if until is None else until - time.monotonic()
+            if left is not None and left < training_seconds(training, results.speeds()).seconds:
+                short.append(training.id)
+                continue
+            folder = folder_of(training, runs, start)
+            process = _started(training, folder, changes, None if left is None else left / 60, device)
+            running[training.id] = (training, process, time.monotonic())
             say(f"{training.id}: training")
         time.sleep(0.5)
-        for name, (training, process) in list(running.items()):
+        for name, (training, process, began) in list(running.items()):
             if process.poll() is None:
                 continue
             del running[name]
             try:
-                step, wanted = finish(training, runs, results)
+                step, wanted = finish(training, runs, results, start)
             except DataError as error:
                 say(str(error))
                 short.append(name)
                 continue
-            say(f"{name}: step {step} of {wanted}, exit status {process.returncode}")
+            took = time.monotonic() - began
+            say(f"{name}: step {step} of {wanted}, {took:.0f} s, exit status {process.returncode}")
             if step < wanted:
                 short.append(name)
+            else:
+                results.keep_speed("training", step, took)
     return short
 
 
-def folder_of(training: str, runs: Path) -> Path:
-    return runs / training.replace("=", "-").replace(",", "-")
+def folder_of(training: Training, runs: Path, start: str) -> Path:
+    """Where a training is at home; another recipe or start of the same name has another place."""
+    name = training.id.replace("=", "-").replace(",", "-")
+    return runs / f"{name}-{training_digest(training, start)[:8]}"
 
 
-def adapter_of(training: str, runs: Path) -> Path:
+def adapter_of(training: Training, runs: Path, start: str) -> Path:
     """Where a training leaves its adapter."""
-    return folder_of(training, runs) / "adapter"
+    return folder_of(training, runs, start) / "adapter"
+
+
+def adapters_at_hand(book: Book, runs: Path) -> dict[str, str]:
+    """The adapters of trainings that were carried through on this machine, or came with a parcel."""
+    places = {t.id: adapter_of(t, runs, book.start) for t in book.trainings.values()}
+    return {name: str(place) for name, place in places.items() if (place / "adapter_model.safetensors").is_file()}
 
 
 def _started(
-    training: Training, runs: Path, changes: Mapping[str, Any], minutes: float | None, device: str
+    training: Training, out: Path, changes: Mapping[str, Any], minutes: float | None, device: str
 ) -> subprocess.Popen[bytes]:
-    out = folder_of(training.id, runs)
     out.mkdir(parents=True, exist_ok=True)
     command = [sys.executable, "-m", "subquest", "train", str(training.recipe), "--out", str(out)]
     for key, value in {**training.set, **changes}.items():
         command += ["--set", f"{key}={_toml(value)}"]
     command += [] if minutes is None else ["--minutes", f"{minutes:.2f}"]
     command += ["--device", device] if device else []
+    environment = {"OMP_NUM_THREADS": THREADS, **os.environ}
     with (out / "log").open("ab") as log:
-        return subprocess.Popen(command, stdout=log, stderr=log)
+        return subprocess.Popen(command, stdout=log, stderr=log, env=environment)
 
 
 def _toml(value: Any) -> str:
@@ -98,26 +121,29 @@ def _toml(value: Any) -> str:
     return json.dumps(value)
 
 
-def finish(training: Training, runs: Path, results: Results) -> tuple[int, int]:
+def finish(training: Training, runs: Path, results: Results, start: str) -> tuple[int, int]:
     """Keep the curves, and the adapter where the last step was reached; returns the step reached and the last one."""
     from ..runs import RunStore
     from ..train.recipe import Recipe
 
-    folder = folder_of(training.id, runs)
+    folder = folder_of(training, runs, start)
     steps = sorted((folder / "checkpoints").glob("step-*"))
     if not steps:
         last = (folder / "log").read_text(encoding="utf-8", errors="replace")[-600:]
         raise DataError(f"the training {training.id} has no checkpoint; its log ends: {last}")
     recipe = from_dict(Recipe, json.loads((folder / "recipe.json").read_text(encoding="utf-8")))
     reached = int(steps[-1].name.removeprefix("step-"))
+    adapter = ""
     if reached >= recipe.optimiser.steps:  # arms that learnt for fewer steps cannot be compared
-        export_adapter(steps[-1], adapter_of(training.id, runs), recipe.model)
+        place = adapter_of(training, runs, start)
+        export_adapter(steps[-1], place, recipe.model)
+        adapter = file_digest(str(place))
     curves: dict[str, list[tuple[int, float]]] = {}
     with RunStore.open(folder / "run.sqlite") as store:
         for step, name, value in store.metrics():
             if name in FIGURES or name.startswith(("reward/", "dev_")):
                 curves.setdefault(name, []).append((step, round(value, 5)))
-    results.keep_curve(training.id, curves)
+    results.keep_training(training.id, training_digest(training, start), adapter, curves)
     return reached, recipe.optimiser.steps
 
 
@@ -133,7 +159,11 @@ def export_adapter(checkpoint: Path, out: Path, model: ModelPart) -> None:
                 state[f"base_model.model.{name.removeprefix('weight/')}.weight"] = tensor.to(torch.bfloat16)
     out.mkdir(parents=True, exist_ok=True)
     save_file(state, out / "adapter_model.safetensors")
-    config = {
+    (out / "adapter_config.json").write_text(json.dumps(peft_config(model), indent=2), encoding="utf-8")
+
+
+def peft_config(model: ModelPart) -> dict[str, Any]:
+    return {
         "peft_type": "LORA",
         "task_type": "CAUSAL_LM",
         "base_model_name_or_path": model.path,
@@ -142,4 +172,3 @@ def export_adapter(checkpoint: Path, out: Path, model: ModelPart) -> None:
         "bias": "none",
         "target_modules": list(model.targets),
     }
-    (out / "adapter_config.json").write_text(json.dumps(config, indent=2), encoding="utf-8")

@@ -14,6 +14,7 @@ from ..errors import SubquestError, UsageError
 
 if TYPE_CHECKING:
     from ..claims.book import Arm, Book
+    from ..claims.measure import Stamps
     from ..claims.results import Results
 
 
@@ -21,8 +22,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("claims", "for `subquest study claims`; --only takes arms, claims or trainings")
     group.add_argument("--run", action="store_true", help="answer what is not answered yet")
     group.add_argument(
-        "--train", action="store_true", help="train the adapters that --only names, then go on with --run"
+        "--train", action="store_true", help="train the adapters that are missing, then go on with --run"
     )
+    group.add_argument("--plan", action="store_true", help="what is left, in slices of --minutes (default: 9)")
     group.add_argument("--write", type=Path, metavar="FILE", help="write the page of all claims")
     group.add_argument(
         "--minutes", type=float, metavar="M", help="stop in so many minutes; training takes at most 0.6 of them"
@@ -34,30 +36,41 @@ def configure(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--runs", type=Path, default=Path("runs/claims"), metavar="FOLDER", help="where trainings are kept"
     )
+    group.add_argument("--pack", type=Path, metavar="FOLDER", help="in the end, put what must travel into a few files")
+    group.add_argument("--unpack", type=Path, metavar="FOLDER", help="in the beginning, take what --pack put there")
     group.add_argument("--device", default="", help="cuda, cpu (default: cuda where there is one)")
 
 
 def run(args: argparse.Namespace) -> int:
     from ..claims.book import default_folder, read_book
+    from ..claims.measure import Stamps
     from ..claims.results import Results
 
-    book = read_book(args.recipes or default_folder())
-    results = Results(args.out or book.results)
-    began = time.time()
-    failed = 0
     if args.workers < 1:
         raise UsageError("--workers must be at least 1")
-    if args.train:
-        failed += _train(args, book, results)
+    book = read_book(args.recipes or default_folder())
+    folder = args.out or book.results
+    began = time.time()
+    if args.unpack:
+        _unpack(args, book, folder)
+    results = Results(folder)
+    failed = _train(args, book, results) if args.train else 0
+    stamps = Stamps(book, _adapters(args, book), model=args.model or "smollm2")
     if args.run:
         until = math.inf if args.minutes is None else began + 60 * args.minutes
-        failed += _run(args, book, results, until)
+        failed += _run(args, book, results, stamps, until)
+    if args.train or args.run:
+        _progress(args, book, results, stamps)
+    if args.pack:
+        _pack(args, book, results, stamps)
     if args.write:
         from ..claims.page import Page
 
-        args.write.write_text(Page(book, results).text(), encoding="utf-8")
-    if not (args.train or args.run or args.write):
-        _list(args, book, results)
+        args.write.write_text(Page(book, results, stamps).text(), encoding="utf-8")
+    if args.plan:
+        _plan(args, book, results, stamps)
+    elif not (args.train or args.run or args.write or args.pack or args.unpack):
+        _list(args, book, results, stamps)
     return 1 if failed else 0
 
 
@@ -78,15 +91,17 @@ def _used(args: argparse.Namespace) -> dict[str, str]:
 
 
 def _adapters(args: argparse.Namespace, book: Book) -> dict[str, str]:
-    """Adapters at hand by name: those of --use, of trainings that were run, and the shipped one as what it is."""
-    from ..claims.evaluate import file_digest
-    from ..claims.training import adapter_of
+    """Adapters at hand by name: those of trainings, the shipped one as `final` (and as the start, where it is that),
+    and those of --use."""
+    from ..claims.measure import file_digest
+    from ..claims.training import adapters_at_hand
     from ..models import default_adapter
 
-    found = {t: str(place) for t in book.trainings if (place := adapter_of(t, args.runs)).is_dir()}
+    found = adapters_at_hand(book, args.runs)
     if (shipped := default_adapter()) is not None:
-        begun = not book.start or file_digest(str(shipped)) == book.start
-        found["sft" if begun else "final"] = str(shipped)
+        found["final"] = str(shipped)
+        if not book.start or file_digest(str(shipped)) == book.start:
+            found["sft"] = str(shipped)
     found |= _used(args)
     if book.start and "sft" in found and file_digest(found["sft"]) != book.start:
         raise UsageError(
@@ -96,51 +111,94 @@ def _adapters(args: argparse.Namespace, book: Book) -> dict[str, str]:
     return found
 
 
+def _unpack(args: argparse.Namespace, book: Book, results: Path) -> None:
+    from ..claims.parcel import unpack_adapters, unpack_results
+
+    if not args.unpack.is_dir():
+        raise UsageError(f"--unpack: there is no folder {args.unpack}")
+    _say(f"{unpack_results(args.unpack, results)} files of results came in")
+    if args.train or args.run:  # elsewhere they stay in their parcel
+        start = _adapters(args, book).get("sft")
+        found = unpack_adapters(args.unpack, args.runs, Path(start) if start else None)
+        _say(f"{len(found)} adapters came in: {', '.join(found) or 'none'}")
+
+
+def _pack(args: argparse.Namespace, book: Book, results: Results, stamps: Stamps) -> None:
+    """Results, and the adapters of trainings with rows that are not complete."""
+    from ..claims.parcel import pack
+    from ..claims.timing import sizes_of, unanswered
+    from ..claims.training import adapters_at_hand
+
+    sizes = sizes_of(book)
+    wanted = {}
+    for name, place in adapters_at_hand(book, args.runs).items():
+        users = [a for a in book.arms.values() if name in a.adapters.values()]
+        if any(unanswered(book, a, results, stamps, sizes) for a in users):
+            wanted[Path(place).parent.name] = Path(place)
+    start = stamps.adapters.get("sft")
+    left = pack(args.pack, results.folder, wanted, Path(start) if start else None)
+    total = sum(f.stat().st_size for f in args.pack.glob("claims-*.tar"))
+    _say(f"packed results and {len(wanted) - len(left)} adapters, {total / 1e6:.1f} MB; no room for {len(left)}")
+
+
 def _train(args: argparse.Namespace, book: Book, results: Results) -> int:
+    from ..claims.measure import Stamps
+    from ..claims.timing import untrained
     from ..claims.training import train_all
 
     adapters = _adapters(args, book)
     if "sft" not in adapters:
         raise UsageError("the adapter to start from is not at hand: give it with --use sft=PLACE")
     changes = {"model.adapter": adapters["sft"]}
+    stamps = Stamps(book, adapters, model=args.model or "smollm2")
+    chosen = untrained(book, book.trained(args.only), results, stamps, adapters)
     minutes = None if args.minutes is None else (0.6 if args.run else 0.95) * args.minutes
-    chosen = book.trained(args.only)
     short = train_all(
-        chosen, args.runs, results, changes=changes, minutes=minutes, workers=args.workers, device=args.device, say=_say
+        chosen,
+        args.runs,
+        results,
+        start=book.start,
+        changes=changes,
+        minutes=minutes,
+        workers=args.workers,
+        device=args.device,
+        say=_say,
     )
-    for name in short:
-        _say(f"{name} did not reach its last step; run it again to go on")
+    if short:
+        _say(f"{len(short)} trainings are left for the next slice: {', '.join(short)}")
     return len(short)
 
 
-def _run(args: argparse.Namespace, book: Book, results: Results, until: float) -> int:
+def _run(args: argparse.Namespace, book: Book, results: Results, stamps: Stamps, until: float) -> int:
     from ..claims.engines import Setup
     from ..claims.evaluate import evaluate
 
-    adapters = _adapters(args, book)
     arms = []
-    for arm in book.using(args.only) if args.train else book.chosen(args.only):
-        if problem := _lacking(arm, adapters):
-            _say(f"left out: {arm.id}: {problem}")
+    lacking: dict[str, list[str]] = {}
+    for arm in book.using(args.only) if args.train and args.only else book.chosen(args.only):
+        if problem := _lacking(arm, stamps):
+            lacking.setdefault(problem, []).append(arm.id)
         else:
             arms.append(arm)
+    for problem, names in lacking.items():
+        _say(f"left out: {', '.join(names)}: {problem}")
     setup = Setup(
         model=args.model or "smollm2",
-        adapters=adapters,
+        adapters=stamps.adapters,
         cache=args.runs / "cache",
         concurrency=args.concurrency,
-        share=0.7 / args.workers / max((len(set(a.adapters.values())) for a in arms), default=1),
+        share=0.7 / args.workers,
         until=until,
         device=args.device,
     )
-    return evaluate(book, arms, results, setup, data=args.data, workers=args.workers, say=_say)
+    return evaluate(book, arms, results, stamps, setup, data=args.data, workers=args.workers, say=_say).units
 
 
-def _lacking(arm: Arm, adapters: dict[str, str]) -> str:
+def _lacking(arm: Arm, stamps: Stamps) -> str:
     """What an arm needs and this machine does not have; empty where nothing is missing."""
     from ..claims.evaluate import missing_in
 
-    if name := missing_in(arm, adapters):
+    if name := missing_in(arm, stamps.adapters):
         return f"the adapter {name} is not at hand (--train, or --use {name}=PLACE)"
     try:
         if arm.needs_minilm:
@@ -156,16 +214,49 @@ def _lacking(arm: Arm, adapters: dict[str, str]) -> str:
     return ""
 
 
-def _list(args: argparse.Namespace, book: Book, results: Results) -> None:
+def _progress(args: argparse.Namespace, book: Book, results: Results, stamps: Stamps) -> None:
+    """Rows done and left, and the minutes that are left by kind of work."""
+    from ..claims.plan import left_by_kind, rows_of
+
+    arms = book.chosen(() if args.train else args.only)
+    rows = rows_of(book, arms, results, stamps)
+    _say(f"rows: {rows.done} done, {rows.left} left" + (f", {rows.stale} of them stale" if rows.stale else ""))
+    for kind, minutes, measured in left_by_kind(book, arms, results, stamps, workers=args.workers):
+        _say(f"  {kind}: {minutes:.1f} min left{'' if measured else ' (a guess)'}")
+
+
+def _plan(args: argparse.Namespace, book: Book, results: Results, stamps: Stamps) -> None:
+    from ..claims.plan import rows_of, slices_of, told
+
+    arms = book.chosen(args.only)
+    slices = slices_of(book, arms, results, stamps, minutes=args.minutes or 9.0, workers=args.workers)
+    rows = rows_of(book, arms, results, stamps)
+    if args.json:
+        found = [
+            {"minutes": round(s.minutes, 2), "trainings": [t.id for t in s.trainings], "questions": s.questions}
+            for s in slices
+        ]
+        print(json.dumps({"rows": rows._asdict(), "slices": found}))
+        return
+    print(f"rows: {rows.done} done, {rows.left} left, {rows.stale} of them stale")
+    print("\n".join(told(slices)))
+
+
+def _list(args: argparse.Namespace, book: Book, results: Results, stamps: Stamps) -> None:
+    from ..claims.measure import training_digest
+
     rows: list[dict[str, Any]] = []
     for arm in book.chosen(args.only):
-        found = results.arm(arm)
+        stamp = stamps.of(arm)
+        found = results.arm(arm.id, stamp)
         count = sum(len(u.hops) for u in found.units.values()) if found else 0
-        claims = [c.id for c in book.claims if any(r.arm == arm.id for r in c.row)]
-        rows.append({"arm": arm.id, "answered": count, "claims": claims})
+        claims = [c.id for c in book.claims if any(arm.id in r.answered_by for r in c.row)]
+        rows.append({"arm": arm.id, "answered": count, "stale": results.stale(arm.id, stamp), "claims": claims})
+    made = {t.id: bool(results.training(t.id, training_digest(t, book.start))) for t in book.trainings.values()}
     if args.json:
-        print(json.dumps({"arms": rows, "trainings": {t: bool(results.curve(t)) for t in book.trainings}}))
+        print(json.dumps({"arms": rows, "trainings": made}))
         return
     for row in rows:
-        print(f"{row['arm']:<44}{row['answered']:>7,} answered  {', '.join(row['claims'])}")
-    print("\ntrainings: " + "; ".join(f"{t}{' (run)' if results.curve(t) else ''}" for t in book.trainings))
+        stale = f"  (stale: {row['stale']})" if row["stale"] else ""
+        print(f"{row['arm']:<44}{row['answered']:>7,} answered  {', '.join(row['claims'])}{stale}")
+    print("\ntrainings: " + "; ".join(f"{t}{' (run)' if run else ''}" for t, run in made.items()))

@@ -44,11 +44,11 @@ def make_policy(part: ModelPart, source: Source, *, device: torch.device, seed: 
     if part.adapter:
         if lora is None:
             raise ConfigError("a recipe that trains all weights (rank = 0) cannot start from an adapter")
-        load_adapter_into(policy, _adapter_state(part.adapter))
+        load_adapter_into(policy, adapter_state(part.adapter))
     return policy
 
 
-def _adapter_state(place: str) -> dict[str, torch.Tensor]:
+def adapter_state(place: str) -> dict[str, torch.Tensor]:
     """An adapter's parameters by PEFT's names, wherever it comes from."""
     from safetensors.torch import load_file
 

@@ -1,0 +1,135 @@
+"""Parcels: what has to travel between a bare machine with a GPU and the project, in a few files of bounded size.
+
+    claims-results.tar      all results and curves, partial ones too
+    claims-adapters-1.tar   adapters of trainings whose rows are not complete yet, several a file
+
+An adapter travels as the difference of its bits to those of the start, byte planes apart, in xz: after a short training
+most of its leading bytes are the start's, so it takes about half of its size and comes out bit for bit. Adapters whose
+rows are complete stay behind: their rows say all that is asked of them.
+"""
+
+from __future__ import annotations
+
+import io
+import lzma
+import tarfile
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+FILE = 15_000_000
+"""Bytes of a file at most."""
+FILES = 7
+RESULTS = "claims-results.tar"
+ADAPTERS = "claims-adapters-{}.tar"
+_WEIGHTS, _CONFIG = "adapter_model.safetensors", "adapter_config.json"
+
+
+def pack(out: Path, results: Path, adapters: Mapping[str, Path], start: Path | None) -> list[str]:
+    """Write a parcel; returns the names of adapters for which there was no room. `adapters` by the name of the folder
+    of their training, the most wanted first."""
+    out.mkdir(parents=True, exist_ok=True)
+    for old in out.glob("claims-*.tar"):
+        old.unlink()
+    with tarfile.open(out / RESULTS, "w") as tar:
+        for file in sorted(results.glob("*.json.xz")):
+            tar.add(file, file.name)
+    base = _base(start) if adapters else b""
+    with ThreadPoolExecutor(4) as pool:  # xz lets go of the interpreter
+        packed = list(pool.map(lambda place: squeezed((place / _WEIGHTS).read_bytes(), base), adapters.values()))
+    boxes: list[list[tuple[str, bytes]]] = [[]]
+    left = []
+    for (name, place), weights in zip(adapters.items(), packed, strict=True):
+        if sum(len(c) for _, c in boxes[-1]) + len(weights) > FILE:
+            boxes.append([])
+        if len(boxes) > FILES - 1:
+            left.append(name)
+            continue
+        boxes[-1] += [(f"{name}/{_WEIGHTS}.xz", weights), (f"{name}/{_CONFIG}", (place / _CONFIG).read_bytes())]
+    for number, box in enumerate(boxes[: FILES - 1], 1):
+        if box:
+            _tar(out / ADAPTERS.format(number), box)
+    return left
+
+
+def unpack_results(parcel: Path, results: Path) -> int:
+    """Put the results of a parcel into their folder, where they are newer; returns how many files came in."""
+    place = parcel / RESULTS
+    if not place.is_file():
+        return 0
+    results.mkdir(parents=True, exist_ok=True)
+    count = 0
+    with tarfile.open(place) as tar:
+        for member in tar.getmembers():
+            target = results / Path(member.name).name
+            if member.isfile() and not (target.is_file() and target.stat().st_mtime > member.mtime):
+                tar.extract(member, results, filter="data")
+                count += 1
+    return count
+
+
+def unpack_adapters(parcel: Path, runs: Path, start: Path | None) -> list[str]:
+    """Put the adapters of a parcel where their trainings would have left them; returns the names of the folders."""
+    found = []
+    base = b""
+    for file in sorted(parcel.glob(ADAPTERS.format("*"))):
+        base = base or _base(start)
+        with tarfile.open(file) as tar:
+            for member in tar.getmembers():
+                content = tar.extractfile(member)
+                assert content is not None  # a tar of ours holds plain files alone
+                name, part = Path(member.name).parts[-2:]
+                place = runs / name / "adapter"
+                place.mkdir(parents=True, exist_ok=True)
+                if part == _CONFIG:
+                    (place / _CONFIG).write_bytes(content.read())
+                elif not (place / _WEIGHTS).is_file():
+                    building = place / f"{_WEIGHTS}.tmp"
+                    building.write_bytes(expanded(content.read(), base))
+                    building.replace(place / _WEIGHTS)
+                    found.append(name)
+    return found
+
+
+def squeezed(content: bytes, base: bytes) -> bytes:
+    """The difference to `base`, low bytes apart from high ones, in xz."""
+    planes = _differing(content, base)
+    return lzma.compress(planes[0::2] + planes[1::2], preset=4)
+
+
+def expanded(packed: bytes, base: bytes) -> bytes:
+    planes = lzma.decompress(packed)
+    half = -(-len(planes) // 2)
+    content = bytearray(len(planes))
+    content[0::2], content[1::2] = planes[:half], planes[half:]
+    return _differing(bytes(content), base)
+
+
+def _differing(content: bytes, base: bytes) -> bytes:
+    """Exclusive or with the base, as far as it goes."""
+    import numpy as np
+
+    out = np.frombuffer(content, np.uint8).copy()
+    size = min(len(content), len(base))
+    out[:size] ^= np.frombuffer(base, np.uint8)[:size]
+    return out.tobytes()
+
+
+def _base(start: Path | None) -> bytes:
+    """The start's adapter as a training would write it."""
+    if start is None:
+        return b""
+    import torch
+    from safetensors.torch import save
+
+    from ..train.setup import adapter_state
+
+    return save({name: tensor.to(torch.bfloat16) for name, tensor in adapter_state(str(start)).items()})
+
+
+def _tar(place: Path, files: Sequence[tuple[str, bytes]]) -> None:
+    with tarfile.open(place, "w") as tar:
+        for name, content in files:
+            entry = tarfile.TarInfo(name)
+            entry.size = len(content)
+            tar.addfile(entry, io.BytesIO(content))

@@ -1,0 +1,118 @@
+"""How long what is left will take: by measured speeds where a kind of work has been done, by a guess before.
+
+Speeds are those of one process while as many run beside it as usually do, so minutes are questions over speed over
+processes. Guesses are marked as such; the first slice replaces them.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from .book import Arm, Book, Training
+from .measure import Stamps, training_digest
+from .results import Results
+
+GUESSES = {"rag": 80.0, "search-r1": 45.0, "autorefine": 45.0, "coda": 35.0, "decor": 25.0, "apex": 25.0}
+"""Questions a second of one process of four on an H200, with an adapter and three documents a search."""
+BARE = 0.4
+"""A model without an adapter writes to the end of its turns."""
+PLAN_ONLY = 3.0
+DOCUMENT = 0.06
+"""What each document beyond three adds to the time."""
+ORACLE = 45.0
+"""Questions a second of one core: the oracle needs no GPU."""
+STEP = 5.0
+"""Seconds of a training step of 16 questions with 8 rollouts, four trainings side by side."""
+BEGIN_TRAINING = 40.0
+"""Seconds before a training's first step: imports, worlds, the model, graphs."""
+BEGIN_SLICE = 40.0
+"""Seconds of a slice on a bare machine before its first question."""
+SOURCE_SIZE = 485
+"""Questions of a real set at least."""
+
+
+def speed_kind(arm: Arm) -> str:
+    """Arms that are about as fast as each other."""
+    if arm.oracle:
+        return f"{arm.system} oracle"
+    known = "bare" if "none" in arm.adapters.values() else "adapter"
+    plan = " plan only" if arm.settings.get("plan_only") else ""
+    return f"{arm.system}{plan} {known} k={arm.settings.get('k', 3)}"
+
+
+def guess(arm: Arm) -> float:
+    """Questions a second."""
+    if arm.oracle:
+        return ORACLE
+    speed = GUESSES.get(arm.system, 25.0) / (1 + DOCUMENT * max(int(arm.settings.get("k", 3)) - 3, 0))
+    speed *= BARE if "none" in arm.adapters.values() else 1.0
+    return speed * (PLAN_ONLY if arm.settings.get("plan_only") else 1.0)
+
+
+class Span(NamedTuple):
+    """Some work and how long it takes."""
+
+    name: str
+    seconds: float
+    """Of one process."""
+    measured: bool
+
+
+def evaluation_seconds(arm: Arm, questions: int, speeds: Mapping[str, Sequence[float]]) -> Span:
+    kind = speed_kind(arm)
+    done, took = speeds.get(kind, (0.0, 0.0))
+    speed = done / took if took > 1 else 0.0
+    return Span(kind, questions / (speed or guess(arm)), bool(speed))
+
+
+def training_seconds(training: Training, speeds: Mapping[str, Sequence[float]]) -> Span:
+    """From its start to its adapter."""
+    steps = steps_of(training)
+    done, took = speeds.get("training", (0.0, 0.0))
+    return Span("training", steps * took / done if done else BEGIN_TRAINING + steps * STEP, bool(done))
+
+
+def steps_of(training: Training) -> int:
+    table = tomllib.loads(training.recipe.read_text(encoding="utf-8"))
+    return int(training.set.get("optimiser.steps", table["optimiser"]["steps"]))
+
+
+def unanswered(book: Book, arm: Arm, results: Results, stamps: Stamps, sizes: Mapping[str, int]) -> int:
+    """Questions of an arm that have no fresh result, by what is stored alone (no world is made for it)."""
+    found = results.arm(arm.id, stamps.of(arm))
+    left = 0
+    for name in book.sources_of(arm):
+        source = book.sources[name]
+        have = sum(len(u.hops) for u in found.of(name, source.told).values()) if found else 0
+        left += max(sizes[name] - have, 0)
+    return left
+
+
+def sizes_of(book: Book) -> dict[str, int]:
+    """Questions of each source, near enough for a plan: worlds say how many, real sets have about as many."""
+    sizes = {}
+    for source in book.sources.values():
+        seeds = re.search(r"seeds=(\d+)-(\d+)", source.questions)
+        each = re.search(r"questions=(\d+)", source.questions)
+        worlds = int(seeds[2]) - int(seeds[1]) + 1 if seeds else 1
+        sizes[source.name] = worlds * int(each[1]) if each else SOURCE_SIZE
+    return sizes
+
+
+def untrained(
+    book: Book, trainings: Iterable[Training], results: Results, stamps: Stamps, adapters: Mapping[str, str]
+) -> list[Training]:
+    """Trainings whose adapter is needed: not at hand, and with rows that are not complete."""
+    sizes = sizes_of(book)
+    out = []
+    for training in trainings:
+        if training.id in adapters:
+            continue
+        users = [a for a in book.arms.values() if training.id in a.adapters.values()]
+        curve = results.training(training.id, training_digest(training, book.start))
+        if not curve or any(unanswered(book, a, results, stamps, sizes) for a in users):
+            out.append(training)
+    return out
