@@ -62,6 +62,9 @@ def test_filters_and_samples(toy: Path, capsys: pytest.CaptureFixture[str]) -> N
         (["--filter", "hops"], "FIELD OPERATOR VALUE"),
         (["--filter", "hops>x"], "is a number"),
         (["--filter", "hops>9"], "no question passes"),
+        (["--filter", "hop>=3"], "no question has a field 'hop'; did you mean hops? the fields are answers, "),
+        (["--timeout", "0"], "--timeout must be above 0"),
+        (["--timeout", "nan"], "--timeout must be above 0"),
         (["--concurrency", "0"], "at least 1"),
     ],
 )

@@ -25,10 +25,12 @@ def test_list_and_info(run_file: Path, tmp_path: Path, capsys: pytest.CaptureFix
     (tmp_path / "other.sqlite").write_text("not a run")
     (tmp_path / "train").mkdir()
     RunStore.create(tmp_path / "train").close()
+    RunStore.create(tmp_path / "plain").close()
+    (tmp_path / "notes.txt").write_text("no run either")
     assert main(["runs", "list", str(tmp_path), "--json"]) == 0
     out, err = capsys.readouterr()
     runs = json.loads(out)["runs"]
-    assert [Path(r["run"]).name for r in runs] == ["coda.sqlite", "train"]
+    assert [Path(r["run"]).name for r in runs] == ["coda.sqlite", "plain", "train"]
     assert (runs[0]["episodes"], runs[0]["interrupted"], runs[0]["systems"]) == (3, 1, ["coda"])
     assert "other.sqlite" in err
     assert main(["runs", "list", str(tmp_path)]) == 0

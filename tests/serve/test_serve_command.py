@@ -118,12 +118,30 @@ def test_view_shows_a_trace_and_takes_no_questions(place: Path) -> None:
     assert "Kestel" in (place / "t.html").read_text()
 
 
+@pytest.mark.parametrize("run", ["first", "first.sqlite", "kept/run.sqlite"])
+def test_view_shows_the_run_of_an_evaluation_whatever_its_name(place: Path, run: str) -> None:
+    (place / "runs" / run).parent.mkdir(parents=True)
+    (place / "toy.jsonl").write_text(json.dumps({"id": "q", "question": QUESTION, "answers": ["Kestel"]}))
+    assert main(["eval", "toy.jsonl", *SERVE[3:], "--out", f"runs/{run}"]) == 0
+    name = run.partition("/")[0].removesuffix(".sqlite")
+    for shown, end in ((f"runs/{run}", f"/#/runs/{name}"), ("runs", "/#/runs")):
+        if "/" not in run or shown == "runs":
+            with process("view", shown, "--no-open") as (_, url):
+                base = url.partition("/#")[0]
+                assert url == base + end
+                (found,) = httpx2.get(f"{base}/api/runs", timeout=120).json()["runs"]
+                assert (found["name"], found["episodes"]) == (name, 1)
+                assert httpx2.get(f"{base}/api/runs/{name}", timeout=120).json()["table"]["toy"]["coda"]["em"] == 1.0
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         ([*SERVE, "--host", "0.0.0.0"], "give a token"),
         ([*SERVE, "--token-file", "nowhere"], "nowhere"),
         ([*SERVE, "--queued", "0"], "1 or more"),
+        (["serve", "--port", "99999", *SERVE[3:]], "ports go from 0 to 65535"),
+        (["mcp", "--http", "-1", *SERVE[3:]], "--http -1: a port is a number"),
         ([*SERVE, "--also-index", "x"], "NAME=VALUE"),
         (["view", "nowhere.json"], "no nowhere.json"),
         (["view", "script.jsonl", "--html", "x.html"], "--html writes one trace"),

@@ -81,11 +81,11 @@ def _questions(source: str, args: argparse.Namespace) -> tuple[str, list[Questio
     from ..data import questions_from
     from ..data.reading import sample
     from ..data.registry import find
-    from ..data.select import passes
+    from ..data.select import select
 
     questions = questions_from(source)
     for expression in args.filter:
-        questions = [q for q in questions if passes(q, expression)]
+        questions = select(questions, expression)
     if args.sample == PAPER:
         entry = find(source.partition(":")[0])
         questions = sample(questions, entry.sample if entry and entry.sample else len(questions))

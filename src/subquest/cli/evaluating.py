@@ -49,6 +49,8 @@ def check_run_options(args: argparse.Namespace) -> None:
         value = getattr(args, name, None)
         if isinstance(value, int) and value < 1:
             raise UsageError(f"--{name} must be at least 1")
+    if args.timeout is not None and not args.timeout > 0:
+        raise UsageError("--timeout must be above 0")
 
 
 def _sample_size(text: str) -> int | str:

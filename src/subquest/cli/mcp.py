@@ -6,7 +6,7 @@ import argparse
 import asyncio
 from pathlib import Path
 
-from ..errors import MissingDependency
+from ..errors import MissingDependency, UsageError
 from .agent import add_agent_options
 from .serve import add_library_options, agents_for, runs_folder
 
@@ -24,6 +24,8 @@ def run(args: argparse.Namespace) -> int:
         from ..serve.shelf import Shelf
     except ImportError as error:
         raise MissingDependency(f"MCP ({error.name})", "mcp") from None
+    if args.http is not None and not 0 < args.http < 65536:
+        raise UsageError(f"--http {args.http}: a port is a number from 1 to 65535")
     settings = Settings(runs=runs_folder(args), indexes=Path(args.indexes), read_only=True)
 
     async def main() -> None:

@@ -36,15 +36,15 @@ def run(args: argparse.Namespace) -> int:
 
 def _list(args: argparse.Namespace) -> int:
     from ..errors import UsageError
-    from ..runs.schema import RUN_FILE
+    from ..runs.schema import RUN_FILE, runs_in
 
     folder = Path(args.folder)
     if not folder.is_dir():
         raise UsageError(f"there is no folder {folder}")
     found = []
-    for path in sorted({*folder.glob("*.sqlite"), *(p.parent for p in folder.glob(f"*/{RUN_FILE}"))}):
+    for path in runs_in(folder).values():
         try:
-            found.append(_description(path))
+            found.append(_description(path.parent if path.name == RUN_FILE and path.parent != folder else path))
         except UsageError as error:
             print(f"skipped: {error}", file=sys.stderr)
     if args.json:

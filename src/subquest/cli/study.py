@@ -129,11 +129,11 @@ def _questions(study: Study, args: argparse.Namespace) -> dict[str, list[Questio
 def _of_source(source: Source, study: Study, args: argparse.Namespace) -> list[Question]:
     from ..data import questions_from
     from ..data.reading import sample
-    from ..data.select import passes
+    from ..data.select import select
 
     questions = questions_from(source.dataset)
     for expression in (*study.filter, *source.filter):
-        questions = [q for q in questions if passes(q, expression)]
+        questions = select(questions, expression)
     size = min(n for n in (source.sample, args.sample, len(questions)) if isinstance(n, int))
     return [replace(q, dataset=source.name) for q in sample([q for q in questions if q.answers], size, args.seed)]
 

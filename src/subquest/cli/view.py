@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import quote
 
 from ..errors import MissingDependency, UsageError
 
@@ -48,12 +49,14 @@ def run(args: argparse.Namespace) -> int:
     if args.html:
         raise UsageError("--html writes one trace: give the JSON file of `subquest ask --trace`")
     from ..runs import RunStore
-    from ..runs.schema import RUN_FILE
+    from ..runs.schema import run_path, runs_in
 
-    if args.what.is_file() or (args.what / RUN_FILE).is_file():
-        name = args.what.stem if args.what.is_file() else args.what.name
-        RunStore.open(args.what).close()  # says what is wrong with it, if anything is
-        return _serve(args, args.what.resolve().parent, f"#/runs/{name}")
+    file = run_path(args.what).resolve()
+    if file.is_file():
+        RunStore.open(file).close()  # says what is wrong with it, if anything is
+        around = file.parent if args.what.is_file() else file.parent.parent
+        (name,) = (name for name, path in runs_in(around).items() if path == file)
+        return _serve(args, around, f"#/runs/{quote(name)}")
     return _serve(args, args.what, "#/runs")
 
 

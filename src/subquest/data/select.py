@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import difflib
 import operator
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import fields
 from typing import Any
 
 from ..errors import UsageError
@@ -16,14 +18,25 @@ _COMPARE: dict[str, Callable[[Any, Any], bool]] = {
     ">": operator.gt, "<": operator.lt,
 }  # fmt: skip
 
+_FIELDS = frozenset(field.name for field in fields(Question)) - {"meta"}
 
-def passes(question: Question, expression: str) -> bool:
+
+def select(questions: Sequence[Question], expression: str) -> list[Question]:
+    """Those of which a field is as the expression says; raises a UsageError where no question has such a field."""
+    field = _parsed(expression)[0]
+    known = {*_FIELDS, *(key for question in questions for key in question.meta)}
+    if questions and field not in known:
+        near = difflib.get_close_matches(field, sorted(known), 1)
+        hint = f"did you mean {near[0]}? " if near else ""
+        has = ", ".join(sorted(known))
+        raise UsageError(f"filter {expression!r}: no question has a field {field!r}; {hint}the fields are {has}")
+    return [question for question in questions if _passes(question, expression)]
+
+
+def _passes(question: Question, expression: str) -> bool:
     """Whether a field of the question, or of its meta, is as the expression says; one that is not known never is."""
-    match = _EXPRESSION.fullmatch(expression)
-    if match is None:
-        raise UsageError(f"filter {expression!r}: write FIELD OPERATOR VALUE, such as hops>=3")
-    field, sign, wanted = match.groups()
-    value = getattr(question, field, None) if hasattr(type(question), field) else question.meta.get(field)
+    field, sign, wanted = _parsed(expression)
+    value = getattr(question, field) if field in _FIELDS else question.meta.get(field)
     if value is None:
         return False
     if isinstance(value, int | float):
@@ -32,3 +45,11 @@ def passes(question: Question, expression: str) -> bool:
         except ValueError:
             raise UsageError(f"filter {expression!r}: {field} is a number") from None
     return _COMPARE[sign](str(value), wanted)
+
+
+def _parsed(expression: str) -> tuple[str, str, str]:
+    match = _EXPRESSION.fullmatch(expression)
+    if match is None:
+        raise UsageError(f"filter {expression!r}: write FIELD OPERATOR VALUE, such as hops>=3")
+    field, sign, wanted = match.groups()
+    return field, sign, wanted

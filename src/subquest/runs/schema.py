@@ -18,6 +18,7 @@ killed writer leaves at worst a tail that SQLite drops. What each table holds:
 from __future__ import annotations
 
 import os
+import re
 import sqlite3
 import uuid
 from pathlib import Path
@@ -61,6 +62,30 @@ def run_path(path: str | os.PathLike[str]) -> Path:
     """The run file that a path means: itself, or `run.sqlite` in it where it is a folder."""
     found = Path(path)
     return found / RUN_FILE if found.is_dir() else found
+
+
+def runs_in(folder: Path) -> dict[str, Path]:
+    """The runs of a folder by name: `NAME.sqlite`, a run file without a suffix, or a folder with a `run.sqlite`."""
+    found: dict[str, Path] = {}
+    for path in sorted(folder.iterdir() if folder.is_dir() else ()):
+        if path.is_dir() and (path / RUN_FILE).is_file():
+            found[path.name] = path / RUN_FILE
+        elif path.is_file() and (path.suffix == ".sqlite" or _is_marked(path)):
+            name = path.stem if path.suffix == ".sqlite" else path.name
+            found[path.name if name in found else name] = path
+    return found
+
+
+def _is_marked(path: Path) -> bool:
+    """Whether a file has a run's mark in its header, and is not one that is just being made."""
+    if re.search(r"\.[0-9a-f]{8}\.new$", path.name):
+        return False
+    try:
+        with path.open("rb") as file:
+            header = file.read(72)
+    except OSError:
+        return False
+    return header.startswith(b"SQLite format 3\0") and header[68:] == APPLICATION_ID.to_bytes(4, "big")
 
 
 def create_file(path: Path, meta: dict[str, str]) -> None:

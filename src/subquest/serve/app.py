@@ -122,9 +122,10 @@ def bind(settings: Settings) -> socket.socket:
     found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         found.bind((settings.host, settings.port))
-    except OSError as error:
+    except (OSError, OverflowError) as error:
         found.close()
-        raise UsageError(f"cannot serve on {settings.host}:{settings.port}: {error.strerror}; try --port") from None
+        why = error.strerror if isinstance(error, OSError) else "ports go from 0 to 65535"
+        raise UsageError(f"cannot serve on {settings.host}:{settings.port}: {why}; try --port") from None
     found.set_inheritable(True)
     return found
 

@@ -15,7 +15,7 @@ from ..events import Event
 from ..record import Episode, Question
 from ..runs import RunStore
 from ..runs.reader import Summary
-from ..runs.schema import RUN_FILE
+from ..runs.schema import runs_in
 from .bodies import Problem
 from .tokens import Pieces, pieces_of_run, token_view
 
@@ -25,15 +25,14 @@ MAX_SIBLINGS = 64
 
 
 class Shelf:
-    """The runs of a folder: files `NAME.sqlite` and folders `NAME` with a `run.sqlite`."""
+    """The runs of a folder, by their names."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
     def paths(self) -> dict[str, Path]:
         """Where each run is. A name that is not in here does not exist, whatever it spells."""
-        found = {path.stem: path for path in sorted(self._folder.glob("*.sqlite"))}
-        return found | {path.parent.name: path for path in sorted(self._folder.glob(f"*/{RUN_FILE}"))}
+        return runs_in(self._folder)
 
     @contextmanager
     def open(self, name: str) -> Iterator[RunStore]:
