@@ -45,6 +45,14 @@ def test_table_and_resume(toy: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert "4 of 6 are done already" in err
 
 
+def test_the_folder_of_a_run_is_made(toy: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    command = [*EVAL[:-2], "new/runs/first", "--json"]
+    assert main([*command, "--model", "scripted:nowhere.jsonl"]) == 2
+    assert not (toy / "new").exists()
+    assert main([*command, "--limit", "1"]) == 0
+    assert (toy / "new" / "runs" / "first").is_file()
+
+
 def test_other_settings_cannot_resume_a_run(toy: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*EVAL, "--limit", "1"]) == 0
     assert main([*EVAL, "--temperature", "0.5"]) == 2

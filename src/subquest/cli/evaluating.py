@@ -6,7 +6,7 @@ import argparse
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -94,12 +94,20 @@ def settings_of(config: Config, args: argparse.Namespace) -> dict[str, Any]:
 
 @contextmanager
 def run_at(path: Path, settings: Mapping[str, Any]) -> Iterator[RunStore]:
-    """The run to resume or to begin. One that could not begin, for want of a model say, leaves no file behind."""
+    """The run to resume or to begin, in a folder that is made where there is none.
+
+    One that could not begin, for want of a model say, leaves nothing behind.
+    """
     from ..runs import RunStore
     from ..runs.schema import run_path
 
     file = run_path(path)
     new, empty = not file.exists(), False
+    made = [folder for folder in file.parents if not folder.exists()]
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"cannot create the run {file}: {error.strerror}: {error.filename}") from None
     try:
         with RunStore.resume(path, settings=settings, apart=True) as store:
             try:
@@ -111,6 +119,9 @@ def run_at(path: Path, settings: Mapping[str, Any]) -> Iterator[RunStore]:
         if new and empty:
             for ending in ("", "-wal", "-shm"):
                 Path(f"{file}{ending}").unlink(missing_ok=True)
+            with suppress(OSError):
+                for folder in made:
+                    folder.rmdir()
         raise
 
 
