@@ -16,7 +16,7 @@ from subquest.errors import DataError, SearchError, UsageError
 from subquest.record import Document, Hit
 from subquest.retrieval import Index, RemoteSearch, Search, remote
 from subquest.retrieval.analysis import Analysis
-from subquest.retrieval.corpus import read
+from subquest.retrieval.corpus import from_object, read
 from subquest.retrieval.distinct import distinct
 from subquest.retrieval.highlight import highlight
 from subquest.retrieval.passages import cut
@@ -38,6 +38,34 @@ def test_reads_every_form(tmp_path: Path) -> None:
     assert found[1] == Document("x", "A title", "Its body\nand more")
     assert found[2] == Document("7", 'A "title"', 'Some "quoted" text')
     assert found[3] == Document("z", "", "zipped")
+
+
+@pytest.mark.parametrize(
+    ("record", "title", "text"),
+    [
+        ({"contents": "One line, no title."}, "", "One line, no title."),
+        ({"title": "Foo", "contents": "Bar.\nMore."}, "Foo", "Bar.\nMore."),
+        ({"title": "Foo", "contents": '"Foo"\nText'}, "Foo", "Text"),
+        ({"contents": "Foo\nText"}, "Foo", "Text"),
+        ({"contents": '"Foo" is a word.\nMore.'}, '"Foo" is a word.', "More."),
+        ({"contents": f"{'long ' * 100}\nMore."}, "", f"{'long ' * 100}\nMore."),
+        ({"title": 1984, "text": "A novel."}, "1984", "A novel."),
+        ({"title": None, "text": "", "contents": "kept out"}, "", ""),
+    ],
+)
+def test_no_word_of_a_corpus_is_lost(record: dict[str, object], title: str, text: str) -> None:
+    assert from_object({"id": "1", **record}, "here") == Document("1", title, text)
+
+
+@pytest.mark.parametrize(
+    ("record", "reason"),
+    [({"contents": None}, "no text"), ({"text": 5}, "no text"), ({"title": ["a"], "text": "x"}, "title")],
+)
+def test_objects_that_are_no_document(record: dict[str, object], reason: str) -> None:
+    with pytest.raises(DataError, match=reason):
+        from_object({"id": "1", **record}, "here")
+    with pytest.raises(DataError, match="id must be"):
+        from_object({"id": True, "text": "x"}, "here")
 
 
 def test_text_and_markdown_become_passages_with_their_place(tmp_path: Path) -> None:

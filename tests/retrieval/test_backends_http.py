@@ -49,7 +49,7 @@ def whole_life(place: str, vectors: str) -> None:
         first = made.search("mira tolland engineer", 3, mode="dense")
         assert first[0].document == LIBRARY[1]
         assert 0.5 < first[0].score <= 1.001
-        found = made.search_many(["town on the river", "café"], 2)
+        found = made.search_many(["town on the river", "café"], 2, mode="hybrid")
         assert [ids(row)[0] for row in found] == ["kelso", "kelso"]
         assert ids(made.search("Kelso", 3, mode="bm25", where={"kind": ["place", "sea"]})) == ["kelso", "river"]
         assert ids(made.search("Kelso", 3, mode="dense", where={"long": True})) == ["river"]
@@ -199,7 +199,7 @@ def test_a_search_that_fails_inside_a_batch_is_an_error() -> None:
             open_place(PLACES["opensearch"].format(url)) as opened,
             pytest.raises(kind),
         ):
-            opened.search("Tweed", 3)
+            opened.search("Tweed", 3, mode="bm25")
 
 
 @pytest.mark.parametrize("place", ["opensearch+http://host:9200/", "opensearch+http://host/Upper", "qdrant+http:///x"])

@@ -40,7 +40,8 @@ def test_a_passage_does_not_vouch_for_its_own_article() -> None:
 
 
 async def test_the_second_hop_comes_forward(tmp_path: Path) -> None:
-    with Index.build(tmp_path / "a.sq", DOCUMENTS) as index:
+    Index.build(tmp_path / "a.sq", DOCUMENTS).close()
+    with Index.open(tmp_path / "a.sq", mode="bm25") as index:
         assert [hit.document.id for hit in index.search(QUESTION, 4)].index("tolland") == 3
         ordered = index.search(QUESTION, 4, mode="linked")
         places = {hit.document.id: place for place, hit in enumerate(ordered)}

@@ -40,11 +40,17 @@ STOP_WORDS: Mapping[str, frozenset[bytes]] = {
 _WORD = re.compile(rb"([0-9a-z\x80-\xff]+)(?:'s(?![0-9a-z\x80-\xff]))?")
 _NOT_ASCII = re.compile(r"[^\x00-\x7f]+")
 _LETTERS = str.maketrans({"ø": "o", "ł": "l", "đ": "d", "ð": "d", "æ": "ae", "œ": "oe", "þ": "th", "ı": "i", "ħ": "h"})
-_APOSTROPHES = frozenset("‘’ʼ＇")
+_APOSTROPHES = str.maketrans(dict.fromkeys("‘’ʼ＇", "'"))
 # Scripts written without blanks: Hiragana to Katakana, CJK ideographs (with extensions), Hangul.
 _CJK = re.compile(
     "[\u3040-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\uac00-\ud7af\U00020000-\U0003134f々〆]+"
 )
+# Of these, what is a letter and stays as it is: all that common text has, without the middle dot and its like.
+_PLAIN_CJK = re.compile(
+    "[\u3041-\u3096\u309d-\u309f\u30a1-\u30fa\u30fc-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9ffc\uac00-\ud7a3々〆]+"
+)
+_SHORT = 32
+"""Characters of a run whose folding is remembered: words come again, whole paragraphs of Chinese do not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,19 +111,32 @@ def fold(text: str, signs: bool = False) -> bytes:
 
 
 def _fold_match(match: re.Match[str]) -> str:
-    return _fold_run(match.group(), False)
+    run = match.group()
+    return _fold_word(run, False) if len(run) <= _SHORT else _fold_run(run, False)
 
 
 def _fold_with_signs(match: re.Match[str]) -> str:
-    return _fold_run(match.group(), True)
+    run = match.group()
+    return _fold_word(run, True) if len(run) <= _SHORT else _fold_run(run, True)
 
 
-@lru_cache(maxsize=1 << 15)
 def _fold_run(run: str, signs: bool) -> str:
     """A run of non-ASCII characters, folded; nothing before or after the run changes the outcome."""
-    plain = unicodedata.normalize("NFKC", "".join("'" if c in _APOSTROPHES else c for c in run)).casefold()
-    plain = _CJK.sub(_pairs_and_signs if signs else _pairs, plain)
-    return "".join(map(_fold_character, plain)).translate(_LETTERS)
+    plain = unicodedata.normalize("NFKC", run.translate(_APOSTROPHES)).casefold()
+    pieces, end = [], 0
+    for match in _CJK.finditer(plain):
+        pieces.append(_fold_letters(plain[end : match.start()]))
+        terms = _pairs_and_signs(match) if signs else _pairs(match)
+        pieces.append(terms if _PLAIN_CJK.fullmatch(match.group()) else _fold_letters(terms))
+        end = match.end()
+    return "".join([*pieces, _fold_letters(plain[end:])])
+
+
+_fold_word = lru_cache(maxsize=1 << 15)(_fold_run)
+
+
+def _fold_letters(letters: str) -> str:
+    return "".join(map(_fold_character, letters)).translate(_LETTERS)
 
 
 def _pairs(match: re.Match[str]) -> str:

@@ -1,7 +1,7 @@
 """Corpora: documents from files that hold many, and from folders of plain text.
 
     .jsonl   one object a line: ours `{"id","title","text",...}` or FlashRAG's `{"id","contents"}`, whose first line is
-             the title in double quotes; other fields become metadata
+             the title, mostly in double quotes; other fields become metadata
     .tsv     DPR's `id<TAB>text<TAB>title`, with or without a header line
     .txt .md plain text and Markdown, cut into passages of about 100 words
     .gz      any of these, compressed
@@ -35,6 +35,9 @@ Wrong = Callable[[DataError], None]
 
 MAX_LINE = 64 << 20
 """Bytes of one line of a JSONL corpus."""
+
+_TITLE = 300
+"""Characters of a title; a longer first line is text."""
 
 _SUFFIXES = (".jsonl", ".tsv", ".txt", ".md")
 
@@ -93,18 +96,29 @@ def from_object(record: Any, where: str) -> Document:
     identifier = fields.pop("id", fields.pop("_id", None))
     if identifier is None:
         raise DataError(f"{where}: the document has no id")
-    if not isinstance(identifier, str | int):
+    if not isinstance(identifier, str | int) or isinstance(identifier, bool):
         raise DataError(f"{where}: the id must be a text or a number, not {type(identifier).__name__}")
-    if "contents" in fields and "text" not in fields:
-        title, _, text = str(fields.pop("contents")).partition("\n")
-        title = fields.pop("title", None) or title.strip().removeprefix('"').removesuffix('"')
-    else:
-        title, text = fields.pop("title", "") or "", fields.pop("text", None)
-        fields.pop("contents", None)
-    if not isinstance(title, str) or not isinstance(text, str):
+    given, text, contents = fields.pop("title", None), fields.pop("text", None), fields.pop("contents", None)
+    title = "" if given is None else str(given) if isinstance(given, int | float) else given
+    if text is None and isinstance(contents, str):
+        title, text = _divided(contents, title)
+    if not isinstance(text, str):
         raise DataError(f"{where}: document {identifier!r} has no text (give `text`, or `contents`)")
+    if not isinstance(title, str):
+        raise DataError(f"{where}: the title of document {identifier!r} must be a text, not {type(title).__name__}")
     meta = fields.pop("meta", None)
     return Document(str(identifier), title, text, {**fields, **meta} if isinstance(meta, dict) else fields)
+
+
+def _divided(contents: str, title: Any) -> tuple[Any, str]:
+    """Title and text of FlashRAG's `contents`: the first line is the title, unless that is given or it is too long."""
+    first, line_end, rest = contents.partition("\n")
+    plain = first.strip()
+    if len(plain) > 1 and plain[0] == plain[-1] == '"':
+        plain = plain[1:-1]
+    if not line_end or len(plain) > _TITLE or (title and plain != title):
+        return title, contents
+    return plain, rest
 
 
 def read_jsonl(file: BinaryIO, where: str, wrong: Wrong = _raise) -> Iterator[Document]:
