@@ -149,7 +149,7 @@ class Bench:
                 layer.normal_()
             order = np.random.default_rng(0).permutation(batch * width) + 1
             for slot in range(batch):
-                rows.set_blocks(slot, 0, order[slot * width : (slot + 1) * width].tolist())
+                rows.set_blocks(slot, order[slot * width : (slot + 1) * width].tolist())
             slots = np.arange(batch, dtype=np.int32)
             for slot in range(batch):
                 rows.begin(

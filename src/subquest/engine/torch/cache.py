@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from array import array
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 
 class BlockPool:
@@ -73,8 +73,8 @@ class BlockPool:
         """Known blocks that hold the beginning of `ids`, at most `limit`; the caller becomes a user of them."""
         found: list[int] = []
         parent = 0
-        for start in range(0, limit * self.size, self.size):
-            block = self._known.get((parent, _packed(ids[start : start + self.size])))
+        for content in self._contents(ids, 0, limit):
+            block = self._known.get((parent, content))
             if block is None:
                 break
             if self._users[block] == 0:
@@ -84,21 +84,26 @@ class BlockPool:
             parent = self._content[block]
         return found
 
-    def publish(self, blocks: Sequence[int], index: int, ids: Sequence[int]) -> None:
-        """Make known that `blocks[index]` of a context is full and holds its share of `ids`."""
-        block = blocks[index]
-        parent = self._content[blocks[index - 1]] if index else 0
-        if self._content[block] or (index and not parent):
-            return
-        key = (parent, _packed(ids[index * self.size : (index + 1) * self.size]))
-        twin = self._known.get(key)
-        if twin is not None:  # computed twice at the same time: the first stays the known one
-            self._content[block] = self._content[twin]
-            return
-        self._known[key] = block
-        self._key[block] = key
-        self._content[block] = self._next_content
-        self._next_content += 1
+    def publish(self, blocks: Sequence[int], first: int, last: int, ids: Sequence[int]) -> None:
+        """Make known that the blocks of a context from `first` to before `last` are full and hold their share of `ids`.
+
+        A block that is computed twice at the same time does not become known: the first stays the known one.
+        """
+        content, known = self._content, self._known
+        parent = content[blocks[first - 1]] if first else 0
+        for index, packed in enumerate(self._contents(ids, first, last), first):
+            block = blocks[index]
+            if not content[block] and (parent or not index):
+                key = (parent, packed)
+                twin = known.get(key)
+                if twin is not None:
+                    content[block] = content[twin]
+                else:
+                    known[key] = block
+                    self._key[block] = key
+                    content[block] = self._next_content
+                    self._next_content += 1
+            parent = content[block]
 
     def forget_all(self) -> None:
         """The weights changed: no content is valid any more."""
@@ -109,11 +114,13 @@ class BlockPool:
         self._kept.clear()
         self._content = [0] * (self.blocks + 1)
 
+    def _contents(self, ids: Sequence[int], first: int, last: int) -> Iterator[bytes]:
+        """What the blocks of a context hold, one after the other."""
+        packed = array("i", ids[first * self.size : last * self.size]).tobytes()
+        width = self.size * array("i").itemsize
+        return (packed[at : at + width] for at in range(0, (last - first) * width, width))
+
     def _forget(self, block: int) -> None:
         key = self._key.pop(block)
         del self._known[key]
         self._content[block] = 0
-
-
-def _packed(ids: Sequence[int]) -> bytes:
-    return array("i", ids).tobytes()

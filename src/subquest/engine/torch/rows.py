@@ -21,6 +21,8 @@ class Rows:
         self.slots = slots
         self.tables = np.zeros((n, table_width), np.int32)
         """Cache blocks of each slot's context."""
+        self.held = np.zeros(n, np.int32)
+        """How many blocks that is."""
         self.position = np.zeros(n, np.int32)
         """Of the token that is fed next."""
         self.given = np.full(n, -1, np.int32)
@@ -42,12 +44,27 @@ class Rows:
         """Tokens read back from the device."""
         self.ids = np.zeros((n, 256), np.int32)
         self.logprobs = np.zeros((n, 256), np.float32)
-        self.changed: list[tuple[int, int]] = []
-        """Places of `tables` changed since the device last saw them: first flat index, number."""
+        self.changed: list[Array] = []
+        """Places of `tables` changed since the device last saw them, as flat indexes."""
 
-    def set_blocks(self, slot: int, start: int, blocks: list[int]) -> None:
-        self.tables[slot, start : start + len(blocks)] = blocks
-        self.changed.append((slot * self.tables.shape[1] + start, len(blocks)))
+    def set_blocks(self, slot: int, blocks: list[int]) -> None:
+        """The whole table of a slot."""
+        self.tables[slot, : len(blocks)] = blocks
+        self.held[slot] = len(blocks)
+        first = slot * self.tables.shape[1]
+        self.changed.append(np.arange(first, first + len(blocks)))
+
+    def short(self, slots: Array, size: int) -> Array:
+        """Those of the slots whose next token has no block to be written to."""
+        found: Array = slots[self.position[slots] >= self.held[slots] * size]
+        return found
+
+    def add_block(self, slots: Array, blocks: list[int]) -> None:
+        """One more block for each of the slots."""
+        places = slots * np.int64(self.tables.shape[1]) + self.held[slots]
+        self.tables.reshape(-1)[places] = blocks
+        self.held[slots] += 1
+        self.changed.append(places)
 
     def begin(
         self, slot: int, *, token: int, position: int, left: int, sampling: Sampling, seed: int, kind: int

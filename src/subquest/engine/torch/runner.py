@@ -87,6 +87,7 @@ class Runner:
             tiles += [(turn.slot, at + i, start + i, min(TILE, count - i)) for i in range(0, count, TILE)]
             at = end
         if not self._cuda:
+            self.rows.changed.clear()
             packed = torch.tensor(tiles, dtype=torch.int32)
             self.model.prefill(_prefill_step(torch.from_numpy(flat), self._tables, packed))
             return
@@ -126,6 +127,7 @@ class Runner:
         pending = Pending(slots, rows.epoch[slots], self._last)
         rows.advance(slots)
         if not self._cuda:
+            rows.changed.clear()
             pending.out = torch.empty((2, size), dtype=torch.int32)
             self._step(torch.from_numpy(head), pending.out, self._parts(size, longest), filtered)
             return pending
@@ -178,7 +180,7 @@ class Runner:
         """Bring the device's block tables up to date, and mark the staging buffers as in use until then."""
         changed, self.rows.changed = self.rows.changed, []
         if changed:
-            index = np.concatenate([np.arange(at, at + n, dtype=np.int64) for at, n in changed])
+            index = np.concatenate(changed)
             pairs = torch.from_numpy(
                 np.stack([index, self.rows.tables.reshape(-1)[index].astype(np.int64)])
             ).pin_memory()

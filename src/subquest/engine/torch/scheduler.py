@@ -17,6 +17,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+import numpy as np
+
 from ..base import FinishReason, Sampling
 from .cache import BlockPool
 from .rows import Array, Rows
@@ -150,9 +152,9 @@ class Scheduler:
         if self.stops.ends[last]:
             turn.finish = "end"
         elif turn.sampling.stop:
-            longest = max(len(stop.encode()) for stop in turn.sampling.stop)
-            recent = [int(i) for i in rows.ids[slot, max(0, count - longest - 1) : count]]
-            if count <= longest:
+            longest = self.stops.longest(turn.sampling.stop)
+            recent: list[int] = rows.ids[slot, max(0, count - longest - 1) : count].tolist()
+            if count <= longest and turn.preempted:
                 recent = turn.drawn[-longest:] + recent
             turn.stop = self.stops.completed(turn.sampling.stop, recent)
             if turn.stop:
@@ -200,7 +202,7 @@ class Scheduler:
         self._order += 1
         turn.slot, turn.order = self._slots.pop(), self._order
         context.blocks += pool.take(missing)
-        self.rows.set_blocks(turn.slot, 0, context.blocks)
+        self.rows.set_blocks(turn.slot, context.blocks)
         return True
 
     def _chunk(self, turn: Turn, budget: int) -> Chunk:
@@ -230,16 +232,28 @@ class Scheduler:
 
     def _grow(self) -> None:
         """Give every decoding context the block that its next token will be written to."""
-        slots = self.rows.ready()
-        for slot in slots[self.rows.position[slots] % self.pool.size == 0].tolist():
+        short = self.rows.short(self.rows.ready(), self.pool.size)
+        if not short.size:
+            return
+        if not self._make_room(short.size):
+            self._grow_one_by_one(short)
+            return
+        blocks = self.pool.take(short.size)
+        self.rows.add_block(short, blocks)
+        for slot, block in zip(short.tolist(), blocks, strict=True):
+            self.decoding[slot].context.blocks.append(block)
+
+    def _grow_one_by_one(self, short: Array) -> None:
+        """There are not blocks for all: turns that were admitted last give up theirs, and may be among those served."""
+        for slot in short.tolist():
             turn = self.decoding.get(slot)
-            if turn is None or len(turn.context.blocks) > self.rows.position[slot] // self.pool.size:
+            if turn is None:
                 continue
             while turn.slot >= 0 and not self._make_room(1):
                 self._preempt(max((*self.filling, *self.decoding.values()), key=lambda t: t.order))
             if turn.slot >= 0:
                 block = self.pool.take(1)
-                self.rows.set_blocks(slot, len(turn.context.blocks), block)
+                self.rows.add_block(np.array([slot], np.int32), block)
                 turn.context.blocks += block
 
     def _make_room(self, number: int) -> bool:
@@ -272,9 +286,10 @@ class Scheduler:
         self._publish(context)
 
     def _publish(self, context: Context) -> None:
-        for index in range(context.published, context.cached // self.pool.size):
-            self.pool.publish(context.blocks, index, context.ids)
-            context.published = index + 1
+        full = context.cached // self.pool.size
+        if full > context.published:
+            self.pool.publish(context.blocks, context.published, full, context.ids)
+            context.published = full
 
     def _rest(self, context: Context) -> None:
         """Between turns a context keeps its blocks until somebody else needs them."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 from torch import Tensor
@@ -20,12 +20,15 @@ from ..choosing import shared_beginning
 from .model import Model
 from .reference import norm, swiglu
 from .session import opening
+from .weights import Linear, Weights
 
 if TYPE_CHECKING:
     from .engine import TorchEngine
 
 PASS_TOKENS = 32_768
 """Tokens of one pass, padding included."""
+WORTH_HALVING = 256
+"""Tokens from which on it pays to round the matrices to half precision for one pass."""
 
 Send = Callable[[Callable[[], None]], None]
 """Has something done in the engine's thread."""
@@ -103,44 +106,91 @@ def _pass(
     before: Sequence[tuple[Tensor, Tensor]],
     keep: list[tuple[Tensor, Tensor]] | None,
 ) -> Tensor:
-    """States [rows, width] of each row's last token; rows begin at position `start`, after the keys and values of
-    `before`. Tokens go through the matrices end to end (T in all); only attention pads them, on the right, where the
-    causal mask hides the padding."""
+    """States [rows, width] of each row's last token. Rows come by length and begin at position `start`, after the keys
+    and values of `before`. Their tokens (T in all) lie end to end, except in attention."""
     weights, a = model.weights, model.weights.architecture
     device = weights.device
-    lengths = torch.tensor([len(row) for row in rows])
-    length = int(lengths.max())
-    position = torch.cat([torch.arange(len(row)) for row in rows])
-    place = (torch.arange(len(rows)).repeat_interleave(lengths) * length + position).to(device)  # [T] where padded
     ids = torch.tensor([i for row in rows for i in row], device=device)
-    angles = (table[start : start + length].to(weights.dtype) for table in a.rotary_table(device))
-    cos, sin = (table[position.to(device), None] for table in angles)  # [T, 1, half]
-    seen = torch.ones(length, start + length, dtype=torch.bool, device=device).tril(start)
-    share = a.heads // a.kv_heads
-
-    def padded(x: Tensor) -> Tensor:
-        """[T, heads, size] as [rows, heads, length, size]."""
-        wide = x.new_zeros(len(rows) * length, *x.shape[1:])
-        wide[place] = x
-        return wide.view(len(rows), length, *x.shape[1:]).transpose(1, 2)
-
+    lengths = [len(row) for row in rows]
+    positions = torch.cat([torch.arange(start, start + n) for n in lengths]).to(device)
+    cos, sin = (table.to(weights.dtype)[positions, None] for table in a.rotary_table(device))  # [T, 1, half]
+    alike = list(_alike(lengths, start, device))
+    times = _in_half if len(ids) >= WORTH_HALVING and _halves(weights) else Linear.__call__
     residual = F.embedding(ids, weights.embedding)  # [T, width]
     for i, layer in enumerate(weights.layers):
-        qkv = layer.qkv(norm(residual, layer.attention_norm, a.epsilon)).view(len(ids), -1, a.head_size)
+        qkv = times(layer.qkv, norm(residual, layer.attention_norm, a.epsilon)).view(len(ids), -1, a.head_size)
         q, k, v = qkv.split([a.heads, a.kv_heads, a.kv_heads], dim=1)  # type: ignore[no-untyped-call]
         if layer.q_norm is not None and layer.k_norm is not None:
             q, k = norm(q, layer.q_norm, a.epsilon), norm(k, layer.k_norm, a.epsilon)
-        q, k, v = padded(_rotate(q, cos, sin)), padded(_rotate(k, cos, sin)), padded(v)
+        q, k = _rotate(q, cos, sin), _rotate(k, cos, sin)
         if keep is not None:
             keep.append((k, v))
-        if before:
-            old_k, old_v = (old.expand(len(rows), -1, -1, -1) for old in before[i])
-            k, v = torch.cat([old_k, k], 2), torch.cat([old_v, v], 2)
-        k, v = k.repeat_interleave(share, 1), v.repeat_interleave(share, 1)
-        attended = F.scaled_dot_product_attention(q, k, v, attn_mask=seen, scale=a.softmax_scale)
-        residual = residual + layer.output(attended.transpose(1, 2).flatten(0, 1)[place].flatten(1))
-        residual = residual + layer.down(swiglu(layer.gate_up(norm(residual, layer.mlp_norm, a.epsilon))))
-    return norm(residual[lengths.cumsum(0).to(device) - 1], weights.norm, a.epsilon)
+        old = before[i] if before else None
+        attended = torch.cat([rows.attend(q, k, v, old, a.softmax_scale) for rows in alike])
+        residual += times(layer.output, attended)
+        residual += times(layer.down, swiglu(times(layer.gate_up, norm(residual, layer.mlp_norm, a.epsilon))))
+    return norm(residual[torch.tensor(lengths).cumsum(0).to(device) - 1], weights.norm, a.epsilon)
+
+
+class Alike(NamedTuple):
+    """Rows of similar length, which attention pads to the longest; the causal mask hides what is padded."""
+
+    tokens: slice
+    """Of the T tokens those of these rows."""
+    rows: int
+    length: int
+    place: Tensor
+    """Where each token lies when padded."""
+    seen: Tensor
+    """[length, start + length] what each position may look at."""
+
+    def attend(self, q: Tensor, k: Tensor, v: Tensor, before: tuple[Tensor, Tensor] | None, scale: float) -> Tensor:
+        """[T, heads, size] each; the attended values of these rows' tokens, [tokens, heads * size]."""
+        share = q.shape[1] // k.shape[1]
+        wide_q, wide_k, wide_v = (self._padded(x[self.tokens]) for x in (q, k, v))
+        if before is not None:
+            wide_k, wide_v = (
+                torch.cat([old.transpose(0, 1).expand(self.rows, -1, -1, -1), new], 2)
+                for old, new in zip(before, (wide_k, wide_v), strict=True)
+            )
+        wide_k, wide_v = wide_k.repeat_interleave(share, 1), wide_v.repeat_interleave(share, 1)
+        out = F.scaled_dot_product_attention(wide_q, wide_k, wide_v, attn_mask=self.seen, scale=scale)
+        return out.transpose(1, 2).flatten(0, 1)[self.place].flatten(1)
+
+    def _padded(self, x: Tensor) -> Tensor:
+        """[tokens, heads, size] as [rows, heads, length, size]."""
+        wide = x.new_zeros(self.rows * self.length, *x.shape[1:])
+        wide[self.place] = x
+        return wide.view(self.rows, self.length, *x.shape[1:]).transpose(1, 2)
+
+
+def _alike(lengths: Sequence[int], start: int, device: torch.device) -> Iterator[Alike]:
+    """Neighbours of which the longest is at most a quarter longer than the shortest."""
+    first = at = 0
+    for end in range(1, len(lengths) + 1):
+        if end < len(lengths) and 4 * lengths[end] <= 5 * lengths[first]:
+            continue
+        part = lengths[first:end]
+        length = max(part)
+        place = torch.cat([torch.arange(n) + row * length for row, n in enumerate(part)]).to(device)
+        seen = torch.ones(length, start + length, dtype=torch.bool, device=device).tril(start)
+        yield Alike(slice(at, at + len(place)), len(part), length, place, seen)
+        first, at = end, at + len(place)
+
+
+def _halves(weights: Weights) -> bool:
+    """Whether this CPU has matrix units for bfloat16, which are several times as fast as float32."""
+    return weights.device.type == "cpu" and weights.dtype == torch.float32 and torch.cpu._is_amx_tile_supported()
+
+
+def _in_half(linear: Linear, x: Tensor) -> Tensor:
+    """The product in bfloat16, accumulated in float32; an adapter beside the matrix stays in float32."""
+    y = F.linear(x.bfloat16(), linear.weight.bfloat16()).float()
+    if linear.bias is not None:
+        y += linear.bias
+    if linear.down is not None and linear.up is not None:
+        y.addmm_(x @ linear.down.t(), linear.up.t())
+    return y
 
 
 def _rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:

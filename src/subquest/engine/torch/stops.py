@@ -8,7 +8,8 @@ looked into, by bytes.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from functools import lru_cache
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -39,17 +40,33 @@ class Stops:
         result: np.ndarray[Any, np.dtype[np.bool_]] = self.ends[ids] | self._table[kinds, ids]
         return result
 
+    def longest(self, stops: tuple[str, ...]) -> int:
+        """Bytes of the longest stop string."""
+        return _raw(stops).longest
+
     def completed(self, stops: Sequence[str], ids: Sequence[int]) -> str:
         """The stop string that the last of these tokens completed, the one that ends first; empty where none."""
         if not stops:
             return ""
-        longest = max(len(stop.encode()) for stop in stops)
+        longest, strings = _raw(tuple(stops))
         tail = self._vocabulary.bytes_of(ids[-longest - 1 : -1])[-longest:]
         text = tail + self._vocabulary.pieces[ids[-1]]
         found: list[tuple[int, int, str]] = []
-        for stop in stops:
-            raw = stop.encode()
-            at = text.find(raw, max(0, len(tail) - len(raw) + 1)) if raw else -1
+        for raw, stop in strings:
+            at = text.find(raw, max(0, len(tail) - len(raw) + 1))
             if at >= 0:
                 found.append((at + len(raw), -len(raw), stop))
         return min(found)[2] if found else ""
+
+
+class _Raw(NamedTuple):
+    """Stop strings as bytes."""
+
+    longest: int
+    strings: tuple[tuple[bytes, str], ...]
+
+
+@lru_cache(maxsize=256)
+def _raw(stops: tuple[str, ...]) -> _Raw:
+    strings = tuple((stop.encode(), stop) for stop in stops if stop)
+    return _Raw(max((len(raw) for raw, _ in strings), default=0), strings)

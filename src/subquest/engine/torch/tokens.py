@@ -9,6 +9,7 @@ each other.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any
@@ -16,6 +17,13 @@ from typing import Any
 import numpy as np
 
 from ...errors import EngineRefused
+from .gguf_tokenizer import SPLITS
+
+_SEAM = re.compile(r"(?<=[!-~]\n)(?=[A-Za-z<])|(?<=\))(?= [A-Za-z])")
+"""Where the tokenizers that `_has_seams` knows always cut a text, whatever stands on either side: after a line break
+before a letter or a tag, and between a closing bracket and a word."""
+_LONG = 200
+"""Characters from which on a text is worth cutting."""
 
 
 class Vocabulary:
@@ -37,9 +45,18 @@ class Vocabulary:
         """The bytes of each token."""
 
         self.encode = lru_cache(maxsize=8192)(self._encode)
-        """Ids of a text, control text or content. Roles' prompts and documents come again and again."""
+        """Ids of a text, control text or content. Roles' prompts come again and again."""
+        self._piece = lru_cache(maxsize=32_768)(self._tokenised)
+        self._seams = _has_seams(json.loads(description))
 
     def _encode(self, text: str, control: bool) -> tuple[int, ...]:
+        """Observations are ever new combinations of the same documents, so theirs are put together from the ids of
+        their parts, where the tokenizer is known to give the same ids either way."""
+        if control or not self._seams or len(text) < _LONG:
+            return self._tokenised(text, control)
+        return tuple([i for piece in _SEAM.split(text) for i in self._piece(piece, False)])
+
+    def _tokenised(self, text: str, control: bool) -> tuple[int, ...]:
         tokenizer = self._control if control else self._content
         return tuple(tokenizer.encode(text, add_special_tokens=False).ids)
 
@@ -53,6 +70,27 @@ class Vocabulary:
     def containing(self, byte: int) -> np.ndarray[Any, np.dtype[np.bool_]]:
         """Which tokens have this byte."""
         return np.fromiter((byte in piece for piece in self.pieces), np.bool_, self.size)
+
+
+def _has_seams(description: dict[str, Any]) -> bool:
+    """Whether the tokenizer is one of the byte-level family that cuts every text at `_SEAM`, with no token that reaches
+    over white space."""
+    if (description.get("normalizer") or {"type": "NFC"})["type"] != "NFC":
+        return False
+    if any(t["lstrip"] or t["rstrip"] or t["single_word"] or re.search(r"\s", t["content"])
+           for t in description.get("added_tokens", ())):  # fmt: skip
+        return False
+    pre = description.get("pre_tokenizer") or {"type": ""}
+    parts: list[dict[str, Any]] = pre["pretokenizers"] if pre["type"] == "Sequence" else [pre]
+    cuts = False
+    for part in parts:
+        if part["type"] == "ByteLevel" and not part["add_prefix_space"]:
+            cuts |= part["use_regex"]
+        elif part["type"] == "Split" and part["behavior"] == "Isolated" and not part["invert"]:
+            cuts |= part["pattern"].get("Regex", "") in SPLITS.values()
+        elif part["type"] != "Digits":
+            return False
+    return cuts
 
 
 def _pieces(description: dict[str, Any], backend: Any, size: int) -> tuple[bytes, ...]:
