@@ -45,6 +45,14 @@ def hits(db: sqlite3.Connection, ranked: Sequence[Sequence[Scored]]) -> list[lis
     return [[Hit(found[scored.number], scored.score) for scored in row] for row in ranked]
 
 
+def titles(db: sqlite3.Connection, numbers: Sequence[int]) -> Iterator[tuple[int, str]]:
+    """The numbers with their titles; without those that have gone in the meantime."""
+    for start in range(0, len(numbers), _NUMBERS):
+        chunk = numbers[start : start + _NUMBERS]
+        marks = ",".join("?" * len(chunk))
+        yield from db.execute(f"SELECT number, title FROM documents WHERE number IN ({marks})", chunk)
+
+
 def documents(connect: Connect, published: int) -> Iterator[Document]:
     """All documents in the order they were added, read in bounded memory."""
     for row in _pages(connect, "SELECT number, id, title, text, meta FROM documents", published):

@@ -24,7 +24,7 @@ from typing import Any
 
 from ..errors import MissingDependency, SearchError, UsageError
 from ..record import Document, Hit
-from . import contents, store
+from . import contents, linked, named, store
 from .analysis import Analysis, Language
 from .bm25 import BM25, Scored
 from .dense import Dense
@@ -34,7 +34,7 @@ from .encoder import Encoder, EncoderSpec, open_encoder, parse
 from .filters import Filter, allowed_numbers, hidden_bits
 from .frameworks import Retrievers
 from .fusion import Fusion
-from .linked import DEPTH, linked
+from .named import title_words
 from .request import Mode as Mode
 from .request import check, check_ids
 from .settings import Entry, Settings
@@ -42,6 +42,9 @@ from .snapshot import RETRIES, Snapshot, load
 from .store import utf8
 from .verify import Info, info, verify
 from .writer import Changes, Placed, Progress, Writer
+
+TITLES = 1_000_000
+"""Titles that are remembered, about 100 bytes each."""
 
 
 class Index(Retrievers):
@@ -56,6 +59,8 @@ class Index(Retrievers):
         self._lock = threading.Lock()
         self._encoder_lock = threading.Lock()
         self._filters: dict[tuple[int, str], tuple[list[bytearray], list[bytearray]]] = {}
+        self._titles: tuple[int, dict[int, bytes]] = (-1, {})
+        """A generation, and the titles of those of its documents that were among the first of a search."""
         self._closed = False
         db = self._db()
         self.analysis = Analysis.recorded(store.get(db, "analysis", {}))
@@ -166,24 +171,46 @@ class Index(Retrievers):
     ) -> list[list[Hit]]:
         """The best k documents of each query; one generation for all of them.
 
-        mode: bm25, dense, hybrid, auto (hybrid where the index has vectors), or linked (auto, put in order by which
-        passages name which; for questions of several hops). where: only documents whose metadata
-        have these values (a list: one of them). distinct: leave out near-identical passages.
+        mode: bm25, dense, hybrid; auto (hybrid where the index has vectors, else bm25, and first what the query names
+        by its title), or linked (in order of which passages name which, for questions of several hops). where: only
+        documents whose metadata have these values (a list: one of them). distinct: leave out near-identical passages.
         """
         mode = mode or self.mode
         check(queries, k, mode)
         if distinct:
             search = partial(self.search_many, mode=mode, where=where, bm25=bm25)
             return distinct_many(search, queries, k, self.analysis)
-        if mode == "linked":
-            found = self.search_many(queries, max(k, DEPTH), mode="auto", where=where, bm25=bm25)
-            return [linked(query, row, self.analysis)[:k] for query, row in zip(queries, found, strict=True)]
+        depth = max(k, {"auto": named.DEPTH, "linked": linked.DEPTH}.get(mode, k))
         for _ in range(RETRIES):
             snapshot = self._current()
-            ranked = self._rank(snapshot, queries, k, mode, where, bm25 or self.bm25)
+            ranked = self._rank(snapshot, queries, depth, mode, where, bm25 or self.bm25)
+            if mode == "auto":
+                ranked = self._named_first(snapshot, queries, ranked, k)
             if (hits := contents.hits(self._db(), ranked)) is not None:
-                return hits
-        raise SearchError(f"{self.path} changes faster than it can be read")
+                break
+        else:
+            raise SearchError(f"{self.path} changes faster than it can be read")
+        if mode == "linked":
+            return [linked.linked(query, row, self.analysis)[:k] for query, row in zip(queries, hits, strict=True)]
+        return hits
+
+    def _named_first(
+        self, snapshot: Snapshot, queries: Sequence[str], ranked: Sequence[Sequence[Scored]], k: int
+    ) -> list[list[Scored]]:
+        """The best k with what the queries name by its title first; titles are remembered for the generation."""
+        if self._titles[0] != snapshot.generation or len(self._titles[1]) > TITLES:
+            self._titles = (snapshot.generation, {})
+        known = self._titles[1]
+        missing = {scored.number for row in ranked for scored in row} - known.keys()
+        if missing:
+            for number, title in contents.titles(self._db(), sorted(missing)):
+                known[number] = title_words(title, self.analysis)
+        first = []
+        for query, row in zip(queries, ranked, strict=True):
+            titles = [known.get(scored.number, b"") for scored in row]
+            order = named.named(query, titles, [scored.score for scored in row], self.analysis)
+            first.append([Scored(row[place].number, score) for place, score in order[:k]])
+        return first
 
     def _rank(
         self, snapshot: Snapshot, queries: Sequence[str], k: int, mode: Mode, where: Filter | None, bm25: BM25
@@ -191,7 +218,7 @@ class Index(Retrievers):
         lexical_hidden, dense_hidden = (None, None) if where is None else self._hidden(snapshot, where)
         if isinstance(snapshot.dense, MissingDependency) and mode != "bm25":
             raise snapshot.dense
-        if mode == "auto":
+        if mode in ("auto", "linked"):
             mode = "hybrid" if snapshot.dense else "bm25"
         depth = k if mode != "hybrid" else max(k, self.fusion.depth)
         lexical: list[list[Scored]] = []

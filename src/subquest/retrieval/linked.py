@@ -12,19 +12,15 @@ chosen on dev questions (docs/search.md). It takes no model and a few millisecon
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
 from ..record import Hit
-from .analysis import STOP_WORDS, Analysis
+from .analysis import Analysis
+from .named import title_words, words
 
 DEPTH = 100
 IN_QUESTION = 0.7
 VOUCHED = 0.6
-
-_BRACKETS = re.compile(r"\s*\([^)]*\)\s*$")
-_SHORTEST = 3
-"""Bytes of a title that can be recognised in a text."""
 
 
 def linked(query: str, hits: Sequence[Hit], analysis: Analysis) -> list[Hit]:
@@ -33,9 +29,9 @@ def linked(query: str, hits: Sequence[Hit], analysis: Analysis) -> list[Hit]:
         return []
     scores = [hit.score for hit in hits]
     low, span = min(scores), (max(scores) - min(scores)) or 1.0
-    titles = [_title(hit.document.title, analysis) for hit in hits]
-    texts = [_words(hit.document.text, analysis) for hit in hits]
-    question = _words(query, analysis)
+    titles = [title_words(hit.document.title, analysis) for hit in hits]
+    texts = [words(hit.document.text, analysis) for hit in hits]
+    question = words(query, analysis)
     named = [bool(title) and title in question for title in titles]
     base = [(score - low) / span + IN_QUESTION * asked for score, asked in zip(scores, named, strict=True)]
     new = []
@@ -58,15 +54,3 @@ class Linked:
 
     async def rerank(self, query: str, hits: Sequence[Hit]) -> list[Hit]:
         return linked(query, hits, self._analysis)
-
-
-def _words(text: str, analysis: Analysis) -> bytes:
-    return b" " + b" ".join(analysis.terms(text)) + b" "
-
-
-def _title(title: str, analysis: Analysis) -> bytes:
-    """The title as it would stand among `_words`; empty where it could not be told from other words."""
-    terms = analysis.terms(_BRACKETS.sub("", title))
-    if sum(map(len, terms)) < _SHORTEST or all(term in STOP_WORDS[analysis.language] for term in terms):
-        return b""
-    return b" " + b" ".join(terms) + b" "

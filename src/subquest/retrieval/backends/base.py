@@ -27,13 +27,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...errors import UsageError
 from ...record import Document, Hit
+from .. import linked, named
 from ..analysis import Analysis
 from ..bm25 import Scored
 from ..distinct import distinct_many
 from ..encoder import Encoder, open_encoder
 from ..filters import Filter, conditions_of
 from ..frameworks import Retrievers
-from ..linked import DEPTH, linked
 from ..request import Mode, check, check_ids
 from ..settings import Entry, Settings
 from ..store import cleaned
@@ -178,18 +178,26 @@ class Backend(Retrievers, ABC):
         check(queries, k, mode)
         if not queries:
             return []
-        if mode == "auto":
-            mode = "hybrid" if self.settings.encoder else "bm25"
         if distinct:
             return distinct_many(partial(self.search_many, mode=mode, where=where), queries, k, self.analysis)
-        if mode == "linked":
-            found = self.search_many(queries, max(k, DEPTH), mode="auto", where=where)
-            return [linked(query, row, self.analysis)[:k] for query, row in zip(queries, found, strict=True)]
-        ranked = self._rank(queries, k, mode, None if where is None else filter_facets(where))
+        depth = max(k, {"auto": named.DEPTH, "linked": linked.DEPTH}.get(mode, k))
+        ranked = self._rank(queries, depth, mode, None if where is None else filter_facets(where))
         documents = self._fetch(sorted({found.key for row in ranked for found in row}))
-        return [[Hit(documents[found.key], found.score) for found in row if found.key in documents] for row in ranked]
+        hits = [[Hit(documents[found.key], found.score) for found in row if found.key in documents] for row in ranked]
+        if mode == "auto":
+            return [self._named_first(query, row)[:k] for query, row in zip(queries, hits, strict=True)]
+        if mode == "linked":
+            return [linked.linked(query, row, self.analysis)[:k] for query, row in zip(queries, hits, strict=True)]
+        return hits
+
+    def _named_first(self, query: str, hits: Sequence[Hit]) -> list[Hit]:
+        titles = [named.title_words(hit.document.title, self.analysis) for hit in hits]
+        order = named.named(query, titles, [hit.score for hit in hits], self.analysis)
+        return [Hit(hits[place].document, score) for place, score in order]
 
     def _rank(self, queries: Sequence[str], k: int, mode: Mode, facets: Facets | None) -> list[list[Ranked]]:
+        if mode in ("auto", "linked"):
+            mode = "hybrid" if self.settings.encoder else "bm25"
         depth = k if mode != "hybrid" else max(k, self.settings.fusion.depth)
         lexical: list[list[Ranked]] = [[] for _ in queries]
         if mode != "dense":

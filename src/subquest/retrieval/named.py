@@ -1,0 +1,68 @@
+"""Named articles: what a query calls by its whole title comes before what merely shares words with it.
+
+*What is the population of Saevebryd?* shares its rare word with Saevebryd Athletic, Saevebryd Airways and everybody who
+was born there, and length and frequency decide among them. So among the first DEPTH results
+
+    score(i) = score of i + BONUS · best score · [the query has the title of i, and no longer title around it]
+
+with the title in the words of the index's analysis and without what stands in brackets at its end, so that namesakes
+are equal. DEPTH and BONUS were chosen on dev questions (docs/search.md).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from functools import lru_cache
+
+from .analysis import STOP_WORDS, Analysis
+
+DEPTH = 60
+BONUS = 0.4
+
+_BRACKETS = re.compile(r"\s*\([^)]*\)\s*$")
+_SHORTEST = 3
+"""Bytes of a title that can be recognised in a text."""
+
+
+def named(query: str, titles: Sequence[bytes], scores: Sequence[float], analysis: Analysis) -> list[tuple[int, float]]:
+    """Places in a ranking in their new order, with their scores; titles as `title_words` gives them.
+
+    Equal ones keep their order, and all do where none is named.
+    """
+    text = words(query, analysis)
+    found = {title for title in titles if title and title in text and _meant(title, query)}
+    found = {title for title in found if not any(title != other and title in other for other in found)}
+    if not found:
+        return list(enumerate(scores))
+    bonus = BONUS * max(scores)
+    new = [score + bonus * (title in found) for score, title in zip(scores, titles, strict=True)]
+    return [(place, new[place]) for place in sorted(range(len(new)), key=lambda place: -new[place])]
+
+
+def _meant(title: bytes, query: str) -> bool:
+    """Whether a title of one word is the name in the query: *which film* does not ask for the article Film.
+
+    In a query with capital letters a name has one, apart from the first word, which has one anyhow.
+    """
+    if title.count(b" ") > 2:
+        return True
+    rest = query.lstrip()[1:]
+    if not any(letter.isupper() for letter in rest):
+        return True
+    word = re.escape(title.strip().decode(errors="replace"))
+    return any(match[0] != match[0].lower() for match in re.finditer(rf"\b{word}\w*", rest, re.IGNORECASE))
+
+
+def words(text: str, analysis: Analysis) -> bytes:
+    """A text in the words of an analysis, each between two spaces."""
+    return b" " + b" ".join(analysis.terms(text)) + b" "
+
+
+@lru_cache(maxsize=1 << 16)
+def title_words(title: str, analysis: Analysis) -> bytes:
+    """The title as it would stand among `words`; empty where it could not be told from other words."""
+    terms = analysis.terms(_BRACKETS.sub("", title))
+    if sum(map(len, terms)) < _SHORTEST or all(term in STOP_WORDS[analysis.language] for term in terms):
+        return b""
+    return b" " + b" ".join(terms) + b" "
