@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import subprocess
 import sys
@@ -72,3 +73,33 @@ def test_several_make_the_same_index_at_once(tmp_path: Path) -> None:
         for _ in range(3)
     ]
     assert [(maker.communicate()[1], maker.returncode) for maker in makers] == [("", 0)] * 3
+
+
+def test_a_folder_that_may_not_be_written_is_read(tmp_path: Path) -> None:
+    """As on a read-only disk: root, whom permissions do not bind, gets a real one."""
+    folder = tmp_path / "i"
+    Index.build(folder, [ONE]).close()
+    code = (
+        "import sys\n"
+        "from subquest.errors import UsageError\n"
+        "from subquest.record import Document\n"
+        "from subquest.retrieval import Index\n"
+        "with Index.open(sys.argv[1]) as index:\n"
+        "    assert [hit.document.id for hit in index.search('straw')] == ['1'] and index.verify() == []\n"
+        "    assert index.info().documents == len(index) == 1\n"
+        "    try: index.add([Document('2', '', 'x')])\n"
+        "    except UsageError as error: print(error)"
+    )
+    command = [sys.executable, "-c", code, str(folder)]
+    if os.geteuid() == 0:
+        mount = 'mount --bind "$0" "$0" && mount -o remount,bind,ro "$0"'
+        if subprocess.run(["unshare", "-m", "sh", "-c", mount, str(folder)], capture_output=True).returncode:
+            pytest.skip("root without the right to mount")
+        command = ["unshare", "-m", "sh", "-c", f'{mount} && exec "$@"', str(folder), *command]
+    else:
+        folder.chmod(0o555)
+    try:
+        done = subprocess.run(command, capture_output=True, text=True)
+    finally:
+        folder.chmod(0o755)
+    assert "cannot be written" in done.stdout, done.stderr

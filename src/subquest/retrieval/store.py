@@ -100,8 +100,14 @@ def connect(folder: Path) -> sqlite3.Connection:
             f"{folder} is not an index: {hint}. Build one with: subquest index build SOURCE --out {folder}"
         )
     try:
-        db = _connect(folder / STORE)
-        found = get(db, "format", None)
+        try:
+            db = _connect(folder / STORE)
+            found = get(db, "format", None)
+        except sqlite3.OperationalError:
+            if os.access(folder, os.W_OK):
+                raise
+            db = _connect_frozen(folder)
+            found = get(db, "format", None)
     except sqlite3.DatabaseError as error:
         raise DataError(f"{folder / STORE} is not an index ({error}); build it again from its source") from None
     if found != FORMAT:
@@ -113,11 +119,25 @@ def connect(folder: Path) -> sqlite3.Connection:
     return db
 
 
-def _connect(path: Path) -> sqlite3.Connection:
-    db = sqlite3.connect(path, timeout=60.0, isolation_level=None, check_same_thread=False)
+def _connect(path: Path | str, *, uri: bool = False) -> sqlite3.Connection:
+    db = sqlite3.connect(path, timeout=60.0, isolation_level=None, check_same_thread=False, uri=uri)
     db.execute("PRAGMA synchronous = FULL")
     db.execute("PRAGMA cache_size = -16000")
     return db
+
+
+def _connect_frozen(folder: Path) -> sqlite3.Connection:
+    """A connection where nothing may be written, not even SQLite's own notes: an image, a read-only disk.
+
+    The index is taken as it stands; nobody may write to it meanwhile.
+    """
+    log = folder / f"{STORE}-wal"
+    if log.exists() and log.stat().st_size:
+        raise DataError(
+            f"{folder} may not be written here, and its last writer has not finished; open it once where it can be "
+            "written, or make a copy"
+        )
+    return _connect(f"{(folder / STORE).absolute().as_uri()}?mode=ro&immutable=1", uri=True)
 
 
 def get(db: sqlite3.Connection, key: str, default: Any) -> Any:
@@ -164,7 +184,10 @@ def _rollback(db: sqlite3.Connection) -> None:
 @contextlib.contextmanager
 def writer_lock(folder: Path) -> Iterator[None]:
     """One writer at a time; the lock goes with the process, however it ends."""
-    handle = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT, 0o644)
+    try:
+        handle = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT, 0o644)
+    except OSError as error:
+        raise UsageError(f"{folder} cannot be written: {error.strerror}") from None
     try:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
