@@ -3,11 +3,13 @@
 import asyncio
 import json
 import socket
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import pytest
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from subquest.serve import fast
 
@@ -169,6 +171,54 @@ def test_a_failed_search_is_told(server: Running, short: list[bytes]) -> None:
         status, _, found, _ = reply(connection)
     assert (status, len(short)) == (400, 1)
     assert "closed" in found["error"]["message"]
+
+
+def _renamed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(fast.HttpToolsProtocol, "_unset_keepalive_if_required")
+
+
+def _gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "subquest.serve.fast", None)  # as where one of its imports fails
+
+
+def _other_cycle(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Cycle:
+        def __init__(self, **_: Any) -> None:
+            self.finished = False
+
+        async def run_asgi(self, app: Any) -> None:
+            pass
+
+    monkeypatch.setattr("uvicorn.protocols.http.httptools_impl.RequestResponseCycle", Cycle)
+
+
+def _other_arguments(monkeypatch: pytest.MonkeyPatch) -> None:
+    plain = fast.HttpToolsProtocol.__init__
+
+    def init(self: Any, config: Any, *, runtime: Any) -> None:
+        plain(self, config, runtime, {})
+
+    monkeypatch.setattr(fast.HttpToolsProtocol, "__init__", init)
+
+
+@pytest.mark.parametrize("change", [_renamed, _gone, _other_cycle, _other_arguments])
+def test_another_uvicorn_serves_without_the_short_way(
+    start: Start, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, change: Any
+) -> None:
+    """Its own protocol is taken, whole: here the one for h11, which nobody has changed."""
+    change(monkeypatch)
+    monkeypatch.setattr("uvicorn.protocols.http.auto.AutoHTTPProtocol", H11Protocol)
+    with start() as server, connected(server) as connection:
+        for _ in range(2):
+            connection.sendall(request())
+            assert reply(connection)[2]["result"][0][0]["document"]["id"] == "d1"
+    assert "is new to Subquest" in caplog.text
+
+
+def test_this_uvicorn_is_known(start: Start, caplog: pytest.LogCaptureFixture) -> None:
+    with start():
+        pass
+    assert caplog.text == ""
 
 
 async def _closed(server: Running) -> None:

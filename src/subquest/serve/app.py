@@ -11,6 +11,7 @@ import logging
 import socket
 from collections.abc import AsyncIterator
 from contextlib import ExitStack, asynccontextmanager
+from typing import Any
 
 import uvicorn
 from starlette.applications import Starlette
@@ -25,7 +26,6 @@ from ..errors import OutsideError, UsageError
 from ..runs import RunStore
 from .agents import Agents
 from .bodies import Problem, as_problem, problem_reply
-from .fast import Door
 from .guard import Guard
 from .jobs import Board
 from .journal import Journal
@@ -92,7 +92,7 @@ class Server(uvicorn.Server):
         super().__init__(
             uvicorn.Config(
                 app,
-                http=Door(app).connection,  # type: ignore[arg-type]
+                http=connections(app),
                 host=state.settings.host,
                 port=state.settings.port,
                 log_level="warning" if quiet else "info",
@@ -113,6 +113,20 @@ class Server(uvicorn.Server):
         closing = asyncio.create_task(self._board.close(self._grace))
         await super().shutdown(sockets)
         await closing
+
+
+def connections(app: Starlette) -> Any:
+    """What makes connections: the short way to searches, or uvicorn alone where it is not as that way expects it."""
+    try:
+        from .fast import Door
+
+        door = Door(app)
+        door.rehearse()
+    except Exception as error:  # whatever it is that has changed
+        version = uvicorn.__version__
+        log.warning("uvicorn %s is new to Subquest (%r): /retrieve is slower than it could be", version, error)
+        return "auto"
+    return door.connection
 
 
 def bind(settings: Settings) -> socket.socket:

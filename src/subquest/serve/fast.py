@@ -3,7 +3,7 @@
 A request that is plainly good (the usual header, the token where one is needed, queries that want scores) is answered
 where its bytes arrive: no task, no request and response objects, no framework. Whatever is not plainly good goes to the
 app, which has the same rules and knows how to refuse. Heads are read by uvicorn's own parser, each the first time it
-comes.
+comes. The short way reaches into uvicorn, so it is taken only where uvicorn is as it was written for (`Door.rehearse`).
 """
 
 from __future__ import annotations
@@ -15,8 +15,10 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+import uvicorn
 from starlette.applications import Starlette
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+from uvicorn.server import ServerState
 
 from ..errors import SubquestError
 from .bodies import Problem, as_problem, parsed, problem_reply
@@ -47,6 +49,27 @@ class Door:
     def connection(self, **given: Any) -> Connection:
         """A new connection, as uvicorn asks for it."""
         return Connection(self, **given)
+
+    def rehearse(self) -> None:
+        """Raise an error where uvicorn is not as the short way knows it: by a request that leads nowhere."""
+        config = uvicorn.Config(_nobody, lifespan="off")
+        config.load()
+        state = ServerState()
+        made = self.connection(config=config, server_state=state, app_state={})
+        made.connection_made(_Nowhere())
+        made.data_received(_LINE + b"Host: x\r\n\r\n")
+        for task in state.tasks:
+            task.cancel()
+        cycle, lines = made.cycle, list(made.headers)
+        if (cycle.response_complete, cycle.disconnected, cycle.keep_alive) != (False, False, True):
+            raise TypeError("a request that has just begun seems to have ended")
+        if made.flow.write_paused or lines != [(b"host", b"x")] or state.default_headers or not made.parser:
+            raise TypeError("a connection that has just begun is not ready")
+        if not callable(made.on_response_complete) or not STATUS_LINE[200].startswith(b"HTTP/1.1 200 "):
+            raise TypeError("an answer cannot be written")
+        made.connection_lost(None)
+        if not cycle.disconnected:
+            raise TypeError("a client that goes is not noticed")
 
     def remember(self, head: bytes, size: int) -> None:
         if len(self.heads) >= _HEADS:
@@ -162,6 +185,17 @@ class Connection(HttpToolsProtocol):
                 self.transport.close()
             self.on_response_complete()
         self._door.count(status, time.monotonic() - direct.begun)
+
+
+class _Nowhere(asyncio.Transport):
+    """A transport that leads nowhere."""
+
+    def close(self) -> None:
+        pass
+
+
+async def _nobody(scope: Any, receive: Any, send: Any) -> None:
+    """An app that is never asked."""
 
 
 def _read(head: bytes) -> list[tuple[bytes, bytes]]:
