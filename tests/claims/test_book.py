@@ -70,6 +70,33 @@ def test_grids_and_adapters_make_arms(tmp_path: Path) -> None:
     ]
 
 
+def test_an_arm_is_asked_what_a_row_shows(tmp_path: Path) -> None:
+    more = """
+[[source]]
+name = "real"
+questions = "real.jsonl"
+[[source]]
+name = "pictures"
+questions = "world:seeds=1-2,articles=160,questions=3"
+pictures = 0.5
+"""
+    found = read_book(book(tmp_path, BOOK + more))
+    assert found.sources_of(found.arms["mixed"]) == ("world", "real")
+    assert found.sources_of(found.arms["coda,k=3@peco,delta=0.5,seed=1"]) == ("world", "real")  # in no row
+    found = read_book(book(tmp_path, BOOK.replace('says = "level"', 'says = "level"\nsources = ["real"]') + more))
+    assert found.sources_of(found.arms["mixed"]) == ("real",)
+
+
+def test_further_seeds_are_trained_after_the_first(tmp_path: Path) -> None:
+    text = BOOK.replace("[0.5]", "[0.1, 0.5]")
+    assert [t.id for t in read_book(book(tmp_path, text)).trained(())] == [
+        "peco,delta=0.1,seed=0",
+        "peco,delta=0.5,seed=0",
+        "peco,delta=0.1,seed=1",
+        "peco,delta=0.5,seed=1",
+    ]
+
+
 def test_arms_are_chosen_by_name_by_claim_and_by_training(tmp_path: Path) -> None:
     found = read_book(book(tmp_path))
     assert [a.id for a in found.chosen(["topk"])] == ["coda,k=3@none", "coda,k=5@none", "mixed"]
@@ -87,6 +114,9 @@ def test_arms_are_chosen_by_name_by_claim_and_by_training(tmp_path: Path) -> Non
     [
         ('arm = "mixed"', 'arm = "other"', "claim 'topk': there is no arm 'other'"),
         ('["k=5", "mixed"]', '["k=7", "mixed"]', "there is no row 'k=7'"),
+        ('expect = [["k=5", "mixed"]]', 'cheaper = [["k=7", "mixed", "searches"]]', "there is no row 'k=7'"),
+        ('expect = [["k=5", "mixed"]]', 'level = [{ row = "k=5", base = "x" }]', "there is no row 'x'"),
+        ('arm = "mixed"', 'arms = ["mixed", "other"]', "claim 'topk': there is no arm 'other'"),
         ('planner = "sft"', 'planner = "sfft"', "no training makes the adapter 'sfft'"),
         ('place = "Figure 4"', "", "place"),
         ("roles = {", "rolls = {", "unknown key 'rolls'"),
@@ -104,10 +134,11 @@ def test_the_papers_claims_are_all_there() -> None:
     rows = {c.id: len(c.row) for c in found.claims}
     assert rows["coda-hierarchy"] == 8
     assert rows["coda-topk"] == 10
-    assert rows["decor-alpha"] == 18
+    assert rows["decor-alpha"] == 6
+    assert {len(r.arms) for c in found.claims if c.id == "decor-alpha" for r in c.row} == {3}  # seeds
     assert rows["apex-parts"] == 7
     assert rows["hira-parts"] == 6
-    assert rows["hira-subtasks"] == 14
+    assert rows["hira-subtasks"] == 10
     world = found.sources["world"].questions
     assert "seeds=2001-2010" in world
     assert "questions=500" in world

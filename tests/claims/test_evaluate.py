@@ -1,15 +1,21 @@
 """Arms over questions, end to end: the oracle in HiRA's seats, a tiny model, and what is not done twice."""
 
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from subquest.claims.book import Arm, Book, Source
-from subquest.claims.engines import Setup
-from subquest.claims.evaluate import evaluate, missing_in, parts_of, prepare
+from subquest.claims.answering import Answered, Wish
+from subquest.claims.book import Arm, Book, Claim, Row, Source, Training
+from subquest.claims.engines import Engines, Setup
+from subquest.claims.evaluate import Desk, Work, _units, evaluate, missing_in
+from subquest.claims.measure import Stamps, sampling_of
 from subquest.claims.oracle import HiraOracle
+from subquest.claims.parts import Prepared, parts_of, prepare
+from subquest.claims.pictures import caption_of, omni, png, with_pictures
 from subquest.claims.results import Results
+from subquest.claims.score import scores_of
 from subquest.engine.scripted import ScriptedEngine
 from subquest.retrieval.index import Index
 from subquest.systems.hira import HiRA
@@ -32,7 +38,7 @@ def setup(folder: Path, **changes: object) -> Setup:
 def asked(tmp_path: Path):
     (part,) = parts_of(WORLD, tmp_path)
     (tmp_path / "cache").mkdir()
-    questions, place = prepare(part, tmp_path / "cache")
+    questions, place, _ = prepare(part, tmp_path / "cache")
     with Index.open(place) as index:
         yield [q for q in questions if q.type != "temporal"], index
 
@@ -74,29 +80,227 @@ async def test_the_oracle_computes_by_code_alone(asked) -> None:
     assert {e.answer for e in without} == {"unknown"}
 
 
+async def test_memory_saves_searches(asked) -> None:
+    questions, index = asked
+    oracle = ScriptedEngine(HiraOracle(questions))
+    several = [q for q in questions if len(q.decomposition) > 1]
+    with_memory = [await HiRA(oracle, index).solve(q) for q in several]
+    without = [await HiRA(oracle, index, preset="no-memory").solve(q) for q in several]
+    assert [e.answer for e in with_memory] == [e.answer for e in without]
+    assert sum(e.usage.searches for e in with_memory) < sum(e.usage.searches for e in without)
+
+
+async def test_a_name_in_a_picture_needs_the_expert_for_media(asked, tmp_path: Path) -> None:
+    questions, index = asked
+    pictured = with_pictures(questions, 0.5, tmp_path)
+    assert 2 <= sum(bool(q.files) for q in pictured) <= len(pictured) / 2
+    question = next(q for q in pictured if q.files)
+    name = question.decomposition[0].answer
+    assert name not in question.question
+    assert caption_of(Path(question.files[0]).read_bytes()) == name
+    oracle = ScriptedEngine(HiraOracle([question]))
+    with omni():
+        seen = await HiRA(oracle, index).solve(question)
+        blind = await HiRA(oracle, index, preset="no-multimodal").solve(question)
+    assert seen.answer in question.answers
+    assert blind.answer == "unknown"
+
+
+def test_a_picture_can_be_opened() -> None:
+    pillow = pytest.importorskip("PIL.Image")
+    import io
+
+    assert pillow.open(io.BytesIO(png("Ann"))).text == {"Caption": "Ann"}
+
+
+def run(made: Book, arms: list[Arm], results: Results, given: Setup, **more: object):
+    return evaluate(made, arms, results, Stamps(made, model="random:llama"), given, data=given.cache.parent, **more)
+
+
 def test_what_is_answered_is_not_asked_again(tmp_path: Path) -> None:
     arm = Arm("rag@none", "rag", {"": "none"})
     said: list[str] = []
     results = Results(tmp_path / "results")
     made = book(TWO, arm, folder=tmp_path)
-    assert evaluate(made, [arm], results, setup(tmp_path), data=tmp_path, say=said.append) == 0
-    assert said[0].startswith("2 units of 1 arms")
-    stored = results.arm(arm)
+    assert run(made, [arm], results, setup(tmp_path), say=said.append).units == 0
+    assert said[0] == "2 units to answer, 4 questions"
+    stored = results.stored(arm.id)
     assert stored is not None
     assert set(stored.units) == {"world-1", "world-2"}
-    assert {"em", "f1", "cem", "judge"} == set(stored.units["world-1"].values)
+    assert {"em", "f1", "cem", "judge", "interactions", "completion_tokens"} == set(stored.units["world-1"].values)
     assert stored.units["world-1"].means["searches"] == 1
     said.clear()
-    assert evaluate(made, [arm], Results(tmp_path / "results"), setup(tmp_path), data=tmp_path, say=said.append) == 0
-    assert said == ["0 units of 1 arms in 0 jobs"]
+    assert run(made, [arm], Results(tmp_path / "results"), setup(tmp_path), say=said.append).units == 0
+    assert said == ["0 units to answer, 0 questions"]
+
+
+def test_the_same_measurement_is_made_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    arm, same = Arm("rag@none", "rag", {"": "none"}), Arm("rag,k=3@none", "rag", {"": "none"}, {"k": 3})
+    said: list[str] = []
+    results = Results(tmp_path / "results")
+    made = book(TWO, arm, same, folder=tmp_path)
+    run(made, [arm, same], results, setup(tmp_path), say=said.append)
+    assert said[0] == "2 units to answer, 4 questions"
+    first, second = results.stored(arm.id), results.stored(same.id)
+    assert first is not None
+    assert second is not None
+    assert first.units == second.units
+    (tmp_path / "results" / "rag,k=3@none.json.xz").unlink()
+    said.clear()
+    run(made, [arm, same], Results(tmp_path / "results"), setup(tmp_path), say=said.append)
+    assert said == ["0 units to answer, 0 questions"]
+    assert Results(tmp_path / "results").stored(same.id) == second
 
 
 def test_what_does_not_fit_into_the_time_is_left(tmp_path: Path) -> None:
     arm = Arm("rag@none", "rag", {"": "none"})
     results = Results(tmp_path / "results")
     late = setup(tmp_path, until=0.0)
-    assert evaluate(book(TWO, arm, folder=tmp_path), [arm], results, late, data=tmp_path) == 2
-    assert results.arm(arm) is None
+    left = run(book(TWO, arm, folder=tmp_path), [arm], results, late)
+    assert (left.units, left.questions) == (2, {"rag bare k=3": 4})
+    assert results.stored(arm.id) is None
+
+
+def test_a_run_that_is_cut_off_keeps_its_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Half of a unit is answered when the model fails for good; the next run asks the other half alone."""
+    arm = Arm("rag@none", "rag", {"": "none"})
+    made = book(Source("world", "world:seed=7,articles=160,questions=8,split=test,hops=1"), arm, folder=tmp_path)
+    asked: list[str] = []
+
+    def of(self: Engines, arm: Arm, questions: object) -> dict[str, ScriptedEngine]:
+        def reply(context: object) -> str:
+            asked.append(context.messages[-1].content)  # type: ignore[attr-defined]
+            if len(asked) == 5:
+                raise KeyboardInterrupt
+            return "<answer>x</answer>"
+
+        return {"": ScriptedEngine(reply)}
+
+    monkeypatch.setattr(Engines, "of", of)
+    results = Results(tmp_path / "results")
+    with pytest.raises(KeyboardInterrupt):
+        run(made, [arm], results, setup(tmp_path, concurrency=1))
+    (begun,) = Results(tmp_path / "results").partial().values()
+    assert sorted(begun) == [0, 1, 2, 3]
+    asked[:] = [""] * 5
+    assert run(made, [arm], Results(tmp_path / "results"), setup(tmp_path, concurrency=1)).units == 0
+    assert len(asked) == 5 + 4
+    assert Results(tmp_path / "results").partial() == {}
+
+
+def test_the_harness_scores_as_the_evaluation_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same model, settings and questions through `subquest eval`'s runner and through a claim's arm."""
+    import asyncio
+
+    from subquest.evaluate.runner import evaluate as run_all
+    from subquest.evaluate.runner import jobs_for
+    from subquest.runs import RunStore
+
+    def reads(context: object) -> str:
+        """Answers with the titles of what it is shown, so that scores depend on every document and its order."""
+        import re
+
+        text = context.text  # type: ignore[attr-defined]
+        titles = re.findall(r"Title: (.*?)\)", text)
+        return f"<answer>{titles[0]} {titles[-1]}</answer>" if titles else "<search>Who is it?</search>"
+
+    monkeypatch.setattr(Engines, "of", lambda self, arm, questions: {"": ScriptedEngine(reads)})
+    arms = [
+        Arm("rag@none", "rag", {"": "none"}, {"k": 2}),
+        Arm("search-r1@none", "search-r1", {"": "none"}, {"turns": 3}),
+        Arm("coda@none", "coda", {"": "none"}, {"turns": 2, "document_tokens": 40}),
+    ]
+    made = book(WORLD, *arms, folder=tmp_path)
+    results = Results(tmp_path / "results")
+    run(made, arms, results, setup(tmp_path))
+    (part,) = parts_of(WORLD, tmp_path)
+    questions, place, _ = prepare(part, tmp_path / "cache")
+    with Index.open(place) as index, RunStore.create(tmp_path / "run.sqlite") as store:
+        engine = {"": ScriptedEngine(reads)}
+        systems = {a.id: get(a.system)(engine, index, sampling=sampling_of(a), **a.settings) for a in arms}
+        asyncio.run(run_all(list(jobs_for(store, {"w": questions}, systems)), systems, store))
+        asked = {s.id: (s.system, s.question) for s in store.summaries()}
+        found = {(*asked[s.episode], s.metric): s.value for s in store.scores()}
+    differing = 0
+    for arm in arms:
+        unit = results.stored(arm.id).units["world"]  # type: ignore[union-attr]
+        for metric in ("em", "f1", "cem", "completion_tokens"):
+            wanted = [round(1000 * found[arm.id, q.id, metric]) for q in questions]
+            assert list(unit.values[metric]) == wanted
+            differing += len(set(wanted)) > 1
+        assert unit.means["searches"] == sum(found[arm.id, q.id, "searches"] for q in questions) / len(questions)
+    assert differing >= 3  # scores that are all the same would prove nothing
+
+
+def waiting(*arms: Arm, parts: int = 2, trainings: tuple[str, ...] = (), claims: tuple[Claim, ...] = ()) -> list[Work]:
+    source = Source("world", f"world:seeds=1-{parts},questions=2")
+    made = Book(
+        {"world": source}, {a.id: a for a in arms}, {t: Training(t, Path("x")) for t in trainings}, claims, Path("x")
+    )
+    found = {"world": parts_of(source, Path())}
+    ready = {p.name: Prepared([], Path(), p.name) for p in found["world"]}
+    stamps = Stamps(replace(made, trainings={}), {t: str(Path(__file__)) for t in (*trainings, "sft")})
+    for work in (units := _units(made, arms, Results(Path("/nowhere")), stamps, found, ready)):
+        work.ready = Prepared([None, None], Path(), "")  # type: ignore[list-item]
+    return units
+
+
+def test_trained_adapters_come_first_and_the_bare_model_last() -> None:
+    arms = [Arm(f"rag@{name}", "rag", {"": name}, {"k": n}) for n, name in enumerate(("none", "sft", "peco"))]
+    assert [w.arms[0].id for w in waiting(*arms, parts=1, trainings=("peco",))] == ["rag@peco", "rag@sft", "rag@none"]
+
+
+def test_pooled_arms_answer_a_share_each() -> None:
+    seeds = [Arm(f"rag@{s}", "rag", {"": s}, {"k": n}) for n, s in enumerate(("a", "b"), 1)]
+    pooled = Row("pooled", arms=("rag@a", "rag@b"))
+    claim = Claim("c", "P", "T", "s", row=(pooled,))
+    found = waiting(*seeds, parts=4, trainings=("a", "b"), claims=(claim,))
+    assert {(w.arms[0].id, w.part.name) for w in found} == {
+        ("rag@a", "world-2"), ("rag@a", "world-4"), ("rag@b", "world-1"), ("rag@b", "world-3"),
+    }  # fmt: skip
+    claim = replace(claim, row=(pooled, Row("alone", "rag@a")))
+    assert len(waiting(*seeds, parts=4, trainings=("a", "b"), claims=(claim,))) == 4 + 2
+
+
+def test_workers_keep_their_weights_and_do_not_crowd(tmp_path: Path) -> None:
+    arms = [Arm(f"rag@{name}", "rag", {"": name}, {"k": n}) for n, name in enumerate(("a", "b"), 1)]
+    units = waiting(*arms, trainings=("a", "b"))
+    desk = Desk(units, Results(tmp_path), Stamps(book(TWO, *arms, folder=tmp_path)), lambda text: None)
+    first, second = desk.next(Wish(""), "1"), desk.next(Wish(""), "2")
+    assert (first.arm.id, second.arm.id) == ("rag@a", "rag@b")
+    assert desk.next(Wish(first.weights), "1").arm.id == "rag@a"
+    assert desk.next(Wish(second.weights), "2").arm.id == "rag@b"
+    assert desk.next(Wish(""), "3") is None
+
+
+def test_a_worker_that_ends_early_leaves_its_answers(tmp_path: Path) -> None:
+    arm = Arm("rag@a", "rag", {"": "a"})
+    units = waiting(arm, parts=1, trainings=("a",))
+    desk = Desk(units, Results(tmp_path), Stamps(book(TWO, arm, folder=tmp_path)), lambda text: None)
+    desk.told(Answered(0, {1: {"em": 1.0}}))
+    desk.save()
+    assert list(Results(tmp_path).partial().values()) == [{1: {"em": 1.0}}]
+
+
+@pytest.mark.slow
+def test_several_processes_answer_what_one_would(tmp_path: Path) -> None:
+    arm = Arm("rag@none", "rag", {"": "none"})
+    made = book(TWO, arm, folder=tmp_path)
+    alone, together = Results(tmp_path / "alone"), Results(tmp_path / "together")
+    assert run(made, [arm], alone, setup(tmp_path)).units == 0
+    assert run(made, [arm], together, setup(tmp_path), workers=2).units == 0
+    first, second = alone.stored(arm.id), together.stored(arm.id)
+    assert first is not None
+    assert second is not None
+    assert {n: u.values for n, u in first.units.items()} == {n: u.values for n, u in second.units.items()}
+
+
+async def test_sub_tasks_are_counted_without_their_helpers(asked) -> None:
+    questions, index = asked
+    question = next(q for q in questions if len(q.decomposition) == 2)
+    episode = await HiRA(ScriptedEngine(HiraOracle(questions)), index).solve(question)
+    handed_out = sum(len(e.data["steps"]) for e in episode.events if e.kind == "plan")
+    assert scores_of(episode)[0]["tasks"] == handed_out
 
 
 def test_missing_adapters_are_named() -> None:

@@ -1,26 +1,29 @@
-"""Stored results: what is kept, when it counts as done, and what the page makes of it."""
+"""Stored results: what is kept, when it counts, and what is left over from a run that was cut off."""
 
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from subquest.claims.book import Arm, Book, Claim, Curve, Row, Source
-from subquest.claims.page import Page, bootstrap
-from subquest.claims.results import Results, digest, unit_of
+from subquest.claims.book import Arm, Book, Training
+from subquest.claims.measure import Stamp, Stamps, measured, training_digest
+from subquest.claims.results import Results, questions_digest, unit_of
+from subquest.record import Question
+from subquest.systems.baselines.rag import RagSettings
+from subquest.systems.coda import CoDA, CoDASettings
 
 ARM = Arm("coda@none", "coda", {"": "none"})
-IDS = ["a", "b", "c", "d"]
+STAMP = Stamp({"system": "coda", "settings": {"k": 3}}, {"": "w"})
 
 
-def unit(*em: float, source: str = "world"):
+def unit(*em: float, source: str = "world", questions: str = "q"):
     scores = [{"em": v, "f1": v / 2, "searches": float(n)} for n, v in enumerate(em)]
-    return unit_of(source, IDS[: len(em)], [1, 2, 3, 4][: len(em)], scores)
+    return unit_of(source, "asked", questions, [1, 2, 3, 4][: len(em)], scores)
 
 
 def test_a_unit_keeps_metrics_by_question_and_costs_as_means(tmp_path: Path) -> None:
-    Results(tmp_path).add(ARM, "world-1", unit(1, 0, 1, 1), "w")
-    found = Results(tmp_path).arm(ARM)
+    Results(tmp_path).add("coda@none", STAMP, "world-1", unit(1, 0, 1, 1))
+    found = Results(tmp_path).arm("coda@none", STAMP)
     assert found is not None
     stored = found.units["world-1"]
     assert stored.metric("em") == [1, 0, 1, 1]
@@ -28,73 +31,103 @@ def test_a_unit_keeps_metrics_by_question_and_costs_as_means(tmp_path: Path) -> 
     assert stored.means == {"searches": 1.5}
 
 
-def test_done_depends_on_definition_weights_and_questions(tmp_path: Path) -> None:
+def test_a_unit_counts_for_its_stamp_and_questions_alone(tmp_path: Path) -> None:
     results = Results(tmp_path)
-    results.add(ARM, "world-1", unit(1, 0), "w")
-    asked = digest("a", "b")
-    assert Results(tmp_path).done(ARM, "world-1", asked, "w")
-    assert not results.done(ARM, "world-2", asked, "w")
-    assert not results.done(ARM, "world-1", digest("a", "c"), "w")
-    assert not results.done(ARM, "world-1", asked, "other")
-    assert not results.done(replace(ARM, settings={"k": 5}), "world-1", asked, "w")
+    results.add("coda@none", STAMP, "world-1", unit(1, 0))
+    assert Results(tmp_path).unit("coda@none", STAMP, "world-1", "q") == unit(1, 0)
+    assert results.unit("coda@none", STAMP, "world-2", "q") is None
+    assert results.unit("coda@none", STAMP, "world-1", "other") is None
+    assert results.unit("coda@none", replace(STAMP, weights={"": "v"}), "world-1", "q") is None
+    deeper = replace(STAMP, measured={"system": "coda", "settings": {"k": 5}})
+    assert results.unit("coda@none", deeper, "world-1", "q") is None
+    assert results.stale("coda@none", deeper) == "k was 3, is 5"
+    assert results.stale("coda@none", STAMP) == ""
+
+
+def test_weights_that_are_not_at_hand_are_taken_on_trust_of_their_recipe(tmp_path: Path) -> None:
+    made = Stamp({"system": "coda"}, {"": "w"}, {"": "recipe"})
+    results = Results(tmp_path)
+    results.add("coda@peco", made, "world-1", unit(1))
+    assert results.arm("coda@peco", replace(made, weights={"": ""})) is not None
+    assert results.arm("coda@peco", replace(made, weights={"": ""}, recipes={"": "other"})) is None
+    assert results.stale("coda@peco", replace(made, recipes={"": "other"})) == "its training has changed"
 
 
 def test_other_weights_begin_an_arm_anew(tmp_path: Path) -> None:
     results = Results(tmp_path)
-    results.add(ARM, "world-1", unit(1, 0), "w")
-    results.add(ARM, "world-2", unit(1, 1), "v")
-    found = Results(tmp_path).arm(ARM)
+    results.add("coda@none", STAMP, "world-1", unit(1, 0))
+    results.add("coda@none", replace(STAMP, weights={"": "v"}), "world-2", unit(1, 1))
+    found = Results(tmp_path).stored("coda@none")
     assert found is not None
     assert list(found.units) == ["world-2"]
 
 
-def made(tmp_path: Path, **changes: object) -> tuple[Book, Results]:
-    other = replace(ARM, id="rag@none", system="rag")
-    claim = Claim(
-        "hierarchy", "CoDA", "Table 2", "it is better", setting="a large model", costs=("searches",),
-        row=(Row("CoDA", "coda@none", {"world": 0.407}), Row("RAG", "rag@none")), expect=(("CoDA", "RAG"),),
-        curve=(Curve("peco", ("f1",)),),
-    )  # fmt: skip
-    source = Source("world", "world:seed=1")
-    book = Book({"world": source}, {ARM.id: ARM, other.id: other}, {}, (replace(claim, **changes),), tmp_path)
-    return book, Results(tmp_path)
+def test_what_is_under_way_is_found_again(tmp_path: Path) -> None:
+    Results(tmp_path).keep_partial({"a": {3: {"em": 1.0}}, "b": {}})
+    assert Results(tmp_path).partial() == {"a": {3: {"em": 1.0}}}
+    Results(tmp_path).keep_partial({"a": {}})
+    assert list(tmp_path.iterdir()) == []
 
 
-def test_the_page_says_what_was_not_run(tmp_path: Path) -> None:
-    text = Page(*made(tmp_path)).text()
-    assert "| CoDA | *not run* [0.407] |  |" in text
-    assert "| CoDA, Table 2 | it is better | *not run* |" in text
-    assert "Training `peco`: *not run*" in text
+def test_a_changed_default_makes_a_row_stale(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    book = Book({}, {ARM.id: ARM}, {}, (), tmp_path)
+    results = Results(tmp_path)
+    results.add(ARM.id, Stamps(book).of(ARM), "world", unit(1))
+    assert results.arm(ARM.id, Stamps(book).of(ARM)) is not None
+
+    class Wider(CoDASettings):
+        def __init__(self, **given: object) -> None:
+            super().__init__(**{"document_tokens": 200, **given})
+
+    before = CoDASettings().document_tokens
+    monkeypatch.setattr(CoDA, "Settings", Wider)
+    stamp = Stamps(book).of(ARM)
+    assert results.arm(ARM.id, stamp) is None
+    assert results.stale(ARM.id, stamp) == f"document_tokens was {before}, is 200"
 
 
-def test_the_page_compares_question_by_question(tmp_path: Path) -> None:
-    book, results = made(tmp_path)
-    results.add(book.arms["coda@none"], "world", unit(1, 1, 1, 1), "w")
-    results.add(book.arms["rag@none"], "world", unit(0, 0, 0, 0), "w")
-    results.keep_curve("peco", {"f1": [(1, 0.25), (2, 0.5)]})
-    text = Page(book, results).text()
-    assert "| CoDA | 1.000 (1.000–1.000; 4) [0.407] | 1.500 |" in text
-    assert "CoDA − RAG: worlds +1.000 (+1.000 to +1.000): holds" in text
-    assert "| it is better | holds 1 |" in text
-    assert "| F1 | 0.250 | 0.500 |" in text
+def test_a_changed_prompt_makes_a_row_stale(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = Stamp(measured(ARM), {"": "w"})
+    folder = tmp_path / "prompts"
+    folder.mkdir()
+    for file in CoDA.prompt_folder().glob("*.md"):
+        (folder / file.name).write_text(file.read_text() + "!")
+    monkeypatch.setattr(CoDA, "prompt_folder", classmethod(lambda cls: folder))
+    assert Stamp(measured(ARM), {"": "w"}).differs(before).startswith("prompts was ")
 
 
-def test_only_questions_of_enough_hops_count(tmp_path: Path) -> None:
-    book, results = made(tmp_path, hops=3)
-    results.add(book.arms["coda@none"], "world", unit(0, 0, 1, 1), "w")
-    assert "| CoDA | 1.000 (1.000–1.000; 2) [0.407] |" in Page(book, results).text()
+def test_defaults_that_a_dialect_sets_are_filled_in() -> None:
+    found = measured(Arm("s", "search-r1", {"": "none"}))
+    assert (found["settings"]["turns"], found["settings"]["k"]) == (4, 3)  # Search-R1's own
+    assert found["sampling"]["temperature"] == 0
+    assert measured(Arm("r", "rag", {"": "none"}))["settings"]["k"] == RagSettings().k
 
 
-def test_by_hops(tmp_path: Path) -> None:
-    book, results = made(tmp_path, by_hops=True)
-    results.add(book.arms["coda@none"], "world", unit(0, 1, 0, 1), "w")
-    assert "| CoDA | 0.000 | 1.000 | 0.000 | 1.000 |  |  | 0.500 (" in Page(book, results).text()
+def test_arms_that_are_the_same_measurement_have_the_same_key(tmp_path: Path) -> None:
+    said = Arm("coda,k=3@none", "coda", {"": "none"}, {"k": CoDASettings().k})
+    other = Arm("coda,k=5@none", "coda", {"": "none"}, {"k": 5})
+    stamps = Stamps(Book({}, {a.id: a for a in (ARM, said, other)}, {}, (), tmp_path))
+    assert stamps.of(ARM).key == stamps.of(said).key != stamps.of(other).key
 
 
-def test_bootstrap_agrees_with_the_normal_interval() -> None:
-    values = [1.0] * 300 + [0.0] * 700
-    found = bootstrap(values)
-    wide = 1.96 * (0.3 * 0.7 / 1000) ** 0.5
-    assert (found.mean, found.n) == (0.3, 1000)
-    assert found.low == pytest.approx(0.3 - wide, abs=0.004)
-    assert found.high == pytest.approx(0.3 + wide, abs=0.004)
+def test_a_training_is_known_by_what_it_learns_not_by_how_fast(tmp_path: Path) -> None:
+    recipe = tmp_path / "rl.toml"
+    text = 'system = "rag"\nreward = "autorefine"\n[rollout]\nconcurrency = 8\n[optimiser]\nsteps = 4\n'
+    recipe.write_text(text)
+    training = Training("rag", recipe)
+    before = training_digest(training, "start")
+    recipe.write_text(text.replace("concurrency = 8", "concurrency = 16"))
+    assert training_digest(training, "start") == before
+    recipe.write_text(text.replace("steps = 4", "steps = 5"))
+    assert training_digest(training, "start") != before
+    recipe.write_text(text)
+    assert training_digest(training, "other") != before
+    assert training_digest(replace(training, set={"k": 5}), "start") != before
+
+
+def test_questions_are_known_by_their_words_and_passages() -> None:
+    asked = [Question("a", "Who?", ("Ann",))]
+    same = questions_digest(asked, "index")
+    assert questions_digest([replace(asked[0], hops=2)], "index") == same
+    assert questions_digest([replace(asked[0], answers=("Bob",))], "index") != same
+    assert questions_digest(asked, "other") != same

@@ -6,8 +6,10 @@ from pathlib import Path
 import pytest
 import torch
 
+from subquest.claims.book import Training, read_book
+from subquest.claims.measure import file_digest, training_digest
 from subquest.claims.results import Results
-from subquest.claims.training import _toml, adapter_of, export_adapter
+from subquest.claims.training import _toml, adapter_of, adapters_at_hand, export_adapter, train_all
 from subquest.cli import main
 from subquest.engine.torch.loader import load_adapter
 from subquest.train.checkpoint import Checkpoints
@@ -72,6 +74,17 @@ def test_settings_travel_as_toml() -> None:
     assert _toml("coda") == '"coda"'
 
 
+def test_a_training_that_does_not_fit_is_not_begun(tmp_path: Path) -> None:
+    recipe = tmp_path / "rl.toml"
+    recipe.write_text(RECIPE.replace("steps = 1", "steps = 100"))
+    training = Training("rag", recipe, {"system": "rag"})
+    results = Results(tmp_path / "results")
+    results.keep_speed("training", 1, 3.0)
+    short = train_all([training], tmp_path / "runs", results, start="", changes={}, minutes=4.9, workers=1)
+    assert short == ["rag"]
+    assert not (tmp_path / "runs").exists()
+
+
 @pytest.mark.slow
 def test_from_training_to_its_arm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
@@ -85,12 +98,26 @@ def test_from_training_to_its_arm(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     save_trained(start, tmp_path / "sft", base="random:llama")
     where = ["--recipes", str(tmp_path), "--runs", str(tmp_path / "runs"), "--use", f"sft={tmp_path / 'sft'}"]
     command = ["study", "claims", "--train", "--run", "--model", "random:llama", "--device", "cpu", *where]
-    assert main(command) == 0
-    assert adapter_of("rag", tmp_path / "runs").is_dir()
-    recipe = json.loads((tmp_path / "runs" / "rag" / "recipe.json").read_text())
+    out = tmp_path / "out"
+    assert main([*command, "--pack", str(out)]) == 0
+    book = read_book(tmp_path)
+    (training,) = book.trainings.values()
+    place = adapter_of(training, tmp_path / "runs", book.start)
+    assert adapters_at_hand(book, tmp_path / "runs") == {"rag": str(place)}
+    recipe = json.loads((place.parent / "recipe.json").read_text())
     assert recipe["model"]["adapter"] == str(tmp_path / "sft")
     results = Results(tmp_path / "results")
-    assert [step for step, _ in results.curve("rag")["reward"]] == [1]
+    kept = results.training("rag", training_digest(training, book.start))
+    assert kept["adapter"] == file_digest(str(place))
+    assert [step for step, _ in kept["figures"]["reward"]] == [1]
+    assert results.speeds()["training"][0] == 1
     page = tmp_path / "claims.md"
     assert main(["study", "claims", *where, "--write", str(page)]) == 0
-    assert len(list((tmp_path / "results").glob("rag@rag.json.xz"))) == 1
+    assert (tmp_path / "results" / "rag@rag.json.xz").is_file()
+    assert [f.name for f in out.iterdir()] == ["claims-results.tar"]  # its row is complete: the adapter stays
+
+    # on a bare machine: nothing is trained or asked again, though the adapter is not there
+    bare = ["--recipes", str(tmp_path), "--runs", str(tmp_path / "bare"), "--use", f"sft={tmp_path / 'sft'}"]
+    again = ["study", "claims", "--train", "--model", "random:llama", "--device", "cpu", *bare, "--unpack", str(out)]
+    assert main([*again, "--out", str(tmp_path / "elsewhere")]) == 0
+    assert not (tmp_path / "bare").exists()

@@ -88,13 +88,21 @@ class Row:
     name: str
     arm: str = ""
     arms: tuple[str, ...] = ()
-    """Several arms whose answers are pooled, as the seeds of one training."""
+    """Several arms whose answers are pooled, as the seeds of one training: each answers its share of a source with
+    several parts, and all of one that has a single part."""
     paper: Mapping[str, float] = field(default_factory=dict)
     """The paper's number by source, or by metric where a claim has several, as `hotpotqa` or `hotpotqa.f1`."""
 
     @property
     def answered_by(self) -> tuple[str, ...]:
         return self.arms or (self.arm,)
+
+    def takes(self, arm: str, part: str) -> bool:
+        """Whether an arm's answers to a part (`world-3`) count in this row."""
+        number = part.rpartition("-")[2]
+        if arm == self.arm or not number.isdigit():
+            return arm in self.answered_by
+        return arm in self.arms and int(number) % len(self.arms) == self.arms.index(arm)
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,6 +168,11 @@ class Book:
         own = arm.sources or self.plain
         shown = {s for c in self.claims if any(arm.id in r.answered_by for r in c.row) for s in self.shown_by(c)}
         return tuple(s for s in own if s in shown) or own
+
+    def asks(self, arm: Arm, part: str) -> bool:
+        """Whether an arm is asked a part: not where all its rows take their answers to it from other arms."""
+        rows = [r for c in self.claims for r in c.row if arm.id in r.answered_by]
+        return not rows or any(r.takes(arm.id, part) for r in rows)
 
     def shown_by(self, claim: Claim) -> tuple[str, ...]:
         return claim.sources or self.plain

@@ -25,7 +25,7 @@ from .engines import Setup
 from .measure import Stamps
 from .parts import Part, Prepared, parts_of, prepared
 from .results import Results, partial_key, unit_of
-from .timing import speed_kind
+from .timing import BARE, speed_kind, value_of
 
 SAVE = 30.0
 """Seconds between savings of what is under way."""
@@ -110,7 +110,8 @@ def _units(
     for again in (False, True):  # first what each arm has, then what it can be given
         for arm in arms:
             stamp = stamps.of(arm)
-            for part in (p for name in book.sources_of(arm) for p in parts[name] if p.name in ready):
+            shown = (p for name in book.sources_of(arm) for p in parts[name] if p.name in ready)
+            for part in (p for p in shown if book.asks(arm, p.name)):
                 key = partial_key(stamp, part.name, ready[part.name].digest)
                 found = results.unit(arm.id, stamp, part.name, ready[part.name].digest)
                 if not again and found is not None:
@@ -128,19 +129,10 @@ def _units(
 
 def _value(book: Book, unit: Work) -> tuple[int, ...]:
     """The place of a unit among all. Adapters of trainings come first, for they are lost with the machine; the bare
-    model comes last, for it is slow and tells least. Of pooled rows every arm first answers its share of the worlds.
+    model comes last, for it is slow and tells least, and of it the real sets come before the worlds.
     """
-    arm = unit.arms[0]
-    trained = any(name in book.trainings for name in arm.adapters.values())
-    bare = "none" in arm.adapters.values()
-    world = unit.part.source.name == "world"
-    pool = next((r.arms for c in book.claims for r in c.row if arm.id in r.arms), ())
-    number = unit.part.name.rpartition("-")[2]
-    second = bool(pool) and world and number.isdigit() and int(number) % len(pool) != pool.index(arm.id)
-    alone = any(a.id == r.arm for a in unit.arms for c in book.claims for r in c.row)
-    if second and not alone:
-        return (3, 0)
-    return (2 if bare and not trained else 0 if trained else 1, int(bare and world))
+    kind = value_of(book, unit.arms[0])
+    return kind, int(kind == BARE and unit.part.data.questions.startswith("world:"))
 
 
 class Desk:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 from .book import Book, Claim, Row
 from .measure import MAX_TOKENS, Stamps, training_digest
 from .results import Results, Unit
-from .timing import sizes_of
+from .timing import expected
 
 NAMES = {
     "world": "worlds", "pictures": "worlds with pictures", "hotpotqa": "HotpotQA", "2wikimultihopqa": "2Wiki",
@@ -81,7 +82,6 @@ class Page:
     def __init__(self, book: Book, results: Results, stamps: Stamps) -> None:
         self.book, self.results, self.stamps = book, results, stamps
         self._means: dict[tuple[float, ...], Mean] = {}
-        self._sizes = sizes_of(book)
 
     def text(self) -> str:
         head = HEAD.format(questions=self._questions(), tokens=MAX_TOKENS, **self._budget())
@@ -175,8 +175,10 @@ class Page:
         return self._mean(values) + paper + self._share(row, source)
 
     def _share(self, row: Row, source: str) -> str:
-        """How much of a row is there, where it is not all of it; pooled rows are whole with one share from each arm."""
-        answered, size = sum(len(u.hops) for u in self._units(row, source).values()), self._sizes[source]
+        """How much of a row is there, where it is not all of it."""
+        answered = sum(len(u.hops) for u in self._units(row, source).values())
+        alone = replace(self.book, claims=(Claim("", "", "", "", row=(row,)),))
+        size = sum(expected(alone, self.book.arms[name], source) for name in row.answered_by)
         return "" if answered >= size else f" *({answered / size:.0%} answered)*"
 
     def _absent(self, row: Row) -> str:
@@ -191,7 +193,8 @@ class Page:
             arm = self.book.arms[name]
             result = self.results.arm(name, self.stamps.of(arm))
             if result is not None and source in self.book.sources_of(arm):
-                found |= {f"{number}/{part}": unit for part, unit in result.of(source, asked).items()}
+                units = result.of(source, asked).items()
+                found |= {f"{number}/{part}": unit for part, unit in units if row.takes(name, part)}
         return found
 
     def _mean(self, values: Sequence[float]) -> str:

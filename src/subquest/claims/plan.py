@@ -9,7 +9,17 @@ from typing import NamedTuple
 from .book import Arm, Book, Training
 from .measure import Stamps
 from .results import Results
-from .timing import BEGIN_SLICE, Span, evaluation_seconds, sizes_of, training_seconds, unanswered, untrained
+from .timing import (
+    BEGIN_SLICE,
+    Span,
+    answered,
+    evaluation_seconds,
+    expected,
+    training_seconds,
+    unanswered,
+    untrained,
+    value_of,
+)
 
 TRAIN = 0.6
 """Share of a slice that trainings may take where both are asked for."""
@@ -46,13 +56,10 @@ class Rows(NamedTuple):
 
 
 def rows_of(book: Book, arms: Sequence[Arm], results: Results, stamps: Stamps) -> Rows:
-    sizes = sizes_of(book)
     done = left = stale = 0
     for arm in arms:
-        found = results.arm(arm.id, stamps.of(arm))
         for name in book.sources_of(arm):
-            units = found.of(name, book.sources[name].told).values() if found else ()
-            complete = sum(len(u.hops) for u in units) >= sizes[name]
+            complete = answered(book, arm, name, results, stamps) >= expected(book, arm, name)
             done, left = done + complete, left + (not complete)
             stale += not complete and bool(results.stale(arm.id, stamps.of(arm)))
     return Rows(done, left, stale)
@@ -60,13 +67,13 @@ def rows_of(book: Book, arms: Sequence[Arm], results: Results, stamps: Stamps) -
 
 def tasks_of(book: Book, arms: Sequence[Arm], results: Results, stamps: Stamps) -> list[Task]:
     """Arms with questions left, each measurement once, in the order of the claims."""
-    sizes, speeds = sizes_of(book), results.speeds()
+    speeds = results.speeds()
     seen: set[str] = set()
     out = []
     for arm in arms:
         stamp = stamps.of(arm)
         key = stamp.key if all(stamp.weights.values()) else arm.id
-        questions = unanswered(book, arm, results, stamps, sizes)
+        questions = unanswered(book, arm, results, stamps)
         if questions and key not in seen:
             out.append(Task(arm, questions, evaluation_seconds(arm, questions, speeds)))
         seen.add(key)
@@ -82,7 +89,7 @@ def slices_of(
     wanted = [t for t in book.trained(()) if t.id in needed] if book.trainings else []
     waiting = untrained(book, wanted, results, stamps, stamps.adapters)
     missing = {t.id for t in waiting}
-    todo = sorted(tasks_of(book, arms, results, stamps), key=lambda t: _class(book, t.arm))
+    todo = sorted(tasks_of(book, arms, results, stamps), key=lambda t: value_of(book, t.arm))
     left = {t.arm.id: t.span.seconds / 60 / workers for t in todo}
     slices: list[Slice] = []
     while waiting or any(left.values()):
@@ -106,12 +113,6 @@ def slices_of(
 
 def _batch(trainings: Sequence[Training], speeds: Mapping[str, Sequence[float]]) -> float:
     return training_seconds(trainings[0], speeds).seconds / 60 if trainings else 0.0
-
-
-def _class(book: Book, arm: Arm) -> int:
-    """As `evaluate` orders them: trained adapters, the start, the bare model."""
-    trained = any(name in book.trainings for name in arm.adapters.values())
-    return 0 if trained else 2 if "none" in arm.adapters.values() else 1
 
 
 def told(slices: Sequence[Slice]) -> list[str]:

@@ -17,7 +17,7 @@ from .results import Results
 
 GUESSES = {"rag": 80.0, "search-r1": 45.0, "autorefine": 45.0, "coda": 35.0, "decor": 25.0, "apex": 25.0}
 """Questions a second of one process of four on an H200, with an adapter and three documents a search."""
-BARE = 0.4
+SLOW = 0.4
 """A model without an adapter writes to the end of its turns."""
 PLAN_ONLY = 3.0
 DOCUMENT = 0.06
@@ -30,8 +30,10 @@ BEGIN_TRAINING = 40.0
 """Seconds before a training's first step: imports, worlds, the model, graphs."""
 BEGIN_SLICE = 40.0
 """Seconds of a slice on a bare machine before its first question."""
-SOURCE_SIZE = 485
+REAL_SET = 485
 """Questions of a real set at least."""
+TRAINED, START, BARE = range(3)
+"""What is answered first, next and last."""
 
 
 def speed_kind(arm: Arm) -> str:
@@ -48,8 +50,14 @@ def guess(arm: Arm) -> float:
     if arm.oracle:
         return ORACLE
     speed = GUESSES.get(arm.system, 25.0) / (1 + DOCUMENT * max(int(arm.settings.get("k", 3)) - 3, 0))
-    speed *= BARE if "none" in arm.adapters.values() else 1.0
+    speed *= SLOW if "none" in arm.adapters.values() else 1.0
     return speed * (PLAN_ONLY if arm.settings.get("plan_only") else 1.0)
+
+
+def value_of(book: Book, arm: Arm) -> int:
+    if any(name in book.trainings for name in arm.adapters.values()):
+        return TRAINED
+    return BARE if "none" in arm.adapters.values() else START
 
 
 class Span(NamedTuple):
@@ -80,39 +88,40 @@ def steps_of(training: Training) -> int:
     return int(training.set.get("optimiser.steps", table["optimiser"]["steps"]))
 
 
-def unanswered(book: Book, arm: Arm, results: Results, stamps: Stamps, sizes: Mapping[str, int]) -> int:
-    """Questions of an arm that have no fresh result, by what is stored alone (no world is made for it)."""
+def expected(book: Book, arm: Arm, source: str) -> int:
+    """Questions of a source that an arm is asked: worlds say how many they have, real sets have at least so many."""
+    told = book.sources[source].questions
+    seeds = re.search(r"seeds=(\d+)-(\d+)", told)
+    each = re.search(r"questions=(\d+)", told)
+    size = int(each[1]) if each else REAL_SET
+    if seeds is None:
+        return size
+    worlds = range(1, int(seeds[2]) - int(seeds[1]) + 2)
+    return size * sum(book.asks(arm, f"{source}-{n}") for n in worlds)
+
+
+def answered(book: Book, arm: Arm, source: str, results: Results, stamps: Stamps) -> int:
+    """Questions with a fresh result, by what is stored alone (no world is made for it)."""
     found = results.arm(arm.id, stamps.of(arm))
-    left = 0
-    for name in book.sources_of(arm):
-        source = book.sources[name]
-        have = sum(len(u.hops) for u in found.of(name, source.told).values()) if found else 0
-        left += max(sizes[name] - have, 0)
-    return left
+    units = found.of(source, book.sources[source].told) if found else {}
+    return sum(len(unit.hops) for name, unit in units.items() if book.asks(arm, name))
 
 
-def sizes_of(book: Book) -> dict[str, int]:
-    """Questions of each source, near enough for a plan: worlds say how many, real sets have about as many."""
-    sizes = {}
-    for source in book.sources.values():
-        seeds = re.search(r"seeds=(\d+)-(\d+)", source.questions)
-        each = re.search(r"questions=(\d+)", source.questions)
-        worlds = int(seeds[2]) - int(seeds[1]) + 1 if seeds else 1
-        sizes[source.name] = worlds * int(each[1]) if each else SOURCE_SIZE
-    return sizes
+def unanswered(book: Book, arm: Arm, results: Results, stamps: Stamps) -> int:
+    names = book.sources_of(arm)
+    return sum(max(expected(book, arm, s) - answered(book, arm, s, results, stamps), 0) for s in names)
 
 
 def untrained(
     book: Book, trainings: Iterable[Training], results: Results, stamps: Stamps, adapters: Mapping[str, str]
 ) -> list[Training]:
     """Trainings whose adapter is needed: not at hand, and with rows that are not complete."""
-    sizes = sizes_of(book)
     out = []
     for training in trainings:
         if training.id in adapters:
             continue
         users = [a for a in book.arms.values() if training.id in a.adapters.values()]
         curve = results.training(training.id, training_digest(training, book.start))
-        if not curve or any(unanswered(book, a, results, stamps, sizes) for a in users):
+        if not curve or any(unanswered(book, a, results, stamps) for a in users):
             out.append(training)
     return out

@@ -126,14 +126,13 @@ def _unpack(args: argparse.Namespace, book: Book, results: Path) -> None:
 def _pack(args: argparse.Namespace, book: Book, results: Results, stamps: Stamps) -> None:
     """Results, and the adapters of trainings with rows that are not complete."""
     from ..claims.parcel import pack
-    from ..claims.timing import sizes_of, unanswered
+    from ..claims.timing import unanswered
     from ..claims.training import adapters_at_hand
 
-    sizes = sizes_of(book)
     wanted = {}
     for name, place in adapters_at_hand(book, args.runs).items():
         users = [a for a in book.arms.values() if name in a.adapters.values()]
-        if any(unanswered(book, a, results, stamps, sizes) for a in users):
+        if any(unanswered(book, a, results, stamps) for a in users):
             wanted[Path(place).parent.name] = Path(place)
     start = stamps.adapters.get("sft")
     left = pack(args.pack, results.folder, wanted, Path(start) if start else None)
@@ -226,11 +225,11 @@ def _progress(args: argparse.Namespace, book: Book, results: Results, stamps: St
 
 
 def _plan(args: argparse.Namespace, book: Book, results: Results, stamps: Stamps) -> None:
-    from ..claims.plan import rows_of, slices_of, told
+    from ..claims.plan import left_by_kind, rows_of, slices_of, told
 
-    arms = book.chosen(args.only)
+    arms = [a for a in book.chosen(args.only) if not a.oracle]
     slices = slices_of(book, arms, results, stamps, minutes=args.minutes or 9.0, workers=args.workers)
-    rows = rows_of(book, arms, results, stamps)
+    rows = rows_of(book, book.chosen(args.only), results, stamps)
     if args.json:
         found = [
             {"minutes": round(s.minutes, 2), "trainings": [t.id for t in s.trainings], "questions": s.questions}
@@ -240,6 +239,9 @@ def _plan(args: argparse.Namespace, book: Book, results: Results, stamps: Stamps
         return
     print(f"rows: {rows.done} done, {rows.left} left, {rows.stale} of them stale")
     print("\n".join(told(slices)))
+    oracles = [a for a in book.chosen(args.only) if a.oracle]
+    if here := sum(minutes for _, minutes, _ in left_by_kind(book, oracles, results, stamps, workers=1)):
+        print(f"without a GPU: {here:.0f} min of one core for the arms with an oracle")
 
 
 def _list(args: argparse.Namespace, book: Book, results: Results, stamps: Stamps) -> None:

@@ -1,0 +1,82 @@
+"""Parcels: results and adapters come out as they went in, within the sizes that may travel."""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("torch")
+
+import torch
+from safetensors.torch import load_file, save, save_file
+
+from subquest.claims import parcel
+from subquest.claims.parcel import expanded, pack, squeezed, unpack_adapters, unpack_results
+
+
+def adapter(folder: Path, seed: int, *, moved: float = 0.0) -> Path:
+    """LoRA matrices as a short training leaves them: those of the start, a little off."""
+    base = torch.randn(64, 256, generator=torch.Generator().manual_seed(0))
+    noise = torch.randn(64, 256, generator=torch.Generator().manual_seed(seed))
+    folder.mkdir(parents=True)
+    save_file({"a.lora_A.weight": (base + moved * noise).to(torch.bfloat16)}, folder / "adapter_model.safetensors")
+    (folder / "adapter_config.json").write_text(json.dumps({"r": 16, "seed": seed}))
+    return folder
+
+
+def test_a_difference_is_smaller_and_comes_out_bit_for_bit(tmp_path: Path) -> None:
+    start = adapter(tmp_path / "start", 0)
+    trained = (adapter(tmp_path / "trained", 1, moved=0.01) / "adapter_model.safetensors").read_bytes()
+    base = (start / "adapter_model.safetensors").read_bytes()
+    packed = squeezed(trained, base)
+    assert expanded(packed, base) == trained
+    assert len(packed) < 0.7 * len(trained)
+    assert len(squeezed(trained, b"")) > len(packed)
+    assert expanded(squeezed(b"odd", b"longer"), b"longer") == b"odd"
+
+
+def test_a_parcel_brings_adapters_and_results(tmp_path: Path) -> None:
+    start = adapter(tmp_path / "start", 0)
+    trained = {name: adapter(tmp_path / "runs" / name / "adapter", n, moved=0.01) for n, name in enumerate("ab", 1)}
+    results = tmp_path / "results"
+    results.mkdir()
+    (results / "coda@none.json.xz").write_bytes(b"scores")
+    assert pack(tmp_path / "out", results, trained, start) == []
+    assert sorted(f.name for f in (tmp_path / "out").iterdir()) == ["claims-adapters-1.tar", "claims-results.tar"]
+    assert unpack_results(tmp_path / "out", tmp_path / "there") == 1
+    assert (tmp_path / "there" / "coda@none.json.xz").read_bytes() == b"scores"
+    assert unpack_adapters(tmp_path / "out", tmp_path / "bare", start) == ["a", "b"]
+    for name, place in trained.items():
+        found = tmp_path / "bare" / name / "adapter"
+        for file in ("adapter_model.safetensors", "adapter_config.json"):
+            assert (found / file).read_bytes() == (place / file).read_bytes()
+    assert unpack_adapters(tmp_path / "out", tmp_path / "bare", start) == []  # they are there
+
+
+def test_older_results_do_not_replace_newer_ones(tmp_path: Path) -> None:
+    results = tmp_path / "results"
+    results.mkdir()
+    file = results / "coda@none.json.xz"
+    file.write_bytes(b"old")
+    os.utime(file, (1_000_000, 1_000_000))
+    pack(tmp_path / "out", results, {}, None)
+    file.write_bytes(b"new")
+    assert unpack_results(tmp_path / "out", results) == 0
+    assert file.read_bytes() == b"new"
+
+
+def test_what_does_not_fit_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    start = adapter(tmp_path / "start", 0)
+    trained = {name: adapter(tmp_path / "runs" / name, n, moved=0.01) for n, name in enumerate("abc", 1)}
+    size = len(
+        squeezed(
+            (trained["a"] / "adapter_model.safetensors").read_bytes(),
+            save(load_file(start / "adapter_model.safetensors")),
+        )
+    )
+    monkeypatch.setattr(parcel, "FILE", int(1.5 * size))
+    monkeypatch.setattr(parcel, "FILES", 3)
+    (tmp_path / "results").mkdir()
+    assert pack(tmp_path / "out", tmp_path / "results", trained, start) == ["c"]
+    assert all(f.stat().st_size < 2.5 * size + 20_000 for f in (tmp_path / "out").iterdir())
