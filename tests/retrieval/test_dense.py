@@ -12,6 +12,8 @@ from subquest.record import Document
 from subquest.retrieval import Fusion, Index, kernel
 from subquest.retrieval.bm25 import Scored
 from subquest.retrieval.encoder import EncoderSpec, open_encoder, parse
+from subquest.retrieval.ingest import ingest
+from subquest.retrieval.writer import Writer
 
 from .embeddings import embeddings_server
 
@@ -120,6 +122,23 @@ def test_a_failing_encoder_loses_no_document(tmp_path: Path, endpoint: tuple[str
         with pytest.raises(SearchError, match="embeddings was refused"):
             index.add([Document("b", "", "fail here")])
         assert index.search("fail", mode="bm25")[0].document.id == "b"
+        assert index.verify() == []
+
+
+def test_what_a_killed_add_left_without_vectors_gets_them_with_the_next(
+    tmp_path: Path, endpoint: tuple[str, list[dict[str, object]]]
+) -> None:
+    (tmp_path / "c.jsonl").write_text('{"id": "c", "text": "whale calf"}')
+    with Index.build(tmp_path / "i", [Document("a", "", "grey squirrel")], encoder=f"m@{endpoint[0]}") as index:
+        with Writer.open(tmp_path / "i") as writer:  # the documents are stored; the kill comes before their vectors
+            writer.add([Document("b", "", "blue whale")])
+        assert index.add([Document("b", "", "blue whale")]).unchanged == 1
+        assert {hit.document.id for hit in index.search("whale", mode="dense")} == {"a", "b"}
+        ingest(index, [tmp_path / "c.jsonl"])
+        with Writer.open(tmp_path / "i") as writer:
+            writer.add([Document("d", "", "red whale")])
+        assert ingest(index, [tmp_path / "c.jsonl"]).files_unchanged == 1
+        assert {hit.document.id for hit in index.search("whale", mode="dense")} == {"a", "b", "c", "d"}
         assert index.verify() == []
 
 

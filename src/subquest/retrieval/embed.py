@@ -86,8 +86,8 @@ def embed_with(writer: Writer, spec: EncoderSpec, encode: Encode, progress: Prog
 
 
 def _bare(writer: Writer) -> Iterator[Run]:
-    """The documents without vectors, in runs."""
-    last = 0
+    """The documents without vectors, in runs. Those that a vector file covers have theirs: it was written after all."""
+    last = covered(writer)
     while rows := writer.db.execute(
         "SELECT number, title, text FROM documents WHERE number > ? "
         "AND NOT EXISTS (SELECT 1 FROM vectors WHERE vectors.number = documents.number) ORDER BY number LIMIT ?",
@@ -102,11 +102,23 @@ def complete(writer: Writer) -> bool:
     return next(_bare(writer), None) is None
 
 
+def covered(writer: Writer) -> int:
+    """The number up to which every document has a vector in a file."""
+    return max((segment.last for segment in writer.segments("dense")), default=0)
+
+
+def pending(writer: Writer) -> bool:
+    """Whether the index has vectors, and documents that still wait for theirs: new ones, or those of a killed run."""
+    if recorded_encoder(writer) is None:
+        return False
+    found = writer.db.execute("SELECT 1 FROM documents WHERE number > ? LIMIT 1", (covered(writer),)).fetchone()
+    return found is not None
+
+
 def publish_vectors(writer: Writer) -> None:
     """Make a vector file of the vectors that no file has, and merge small files."""
     (newest,) = writer.db.execute("SELECT coalesce(max(number), 0) FROM vectors").fetchone()
-    covered = max((segment.last for segment in writer.segments("dense")), default=0)
-    if newest > covered:
+    if newest > covered(writer):
         writer.rewrite_vectors([], newest)
     if run := mergeable(writer.segments("dense")):
         writer.rewrite_vectors(run)

@@ -29,7 +29,7 @@ from .analysis import Analysis, Language
 from .bm25 import BM25, Scored
 from .dense import Dense
 from .distinct import distinct_many
-from .embed import Encode, complete, embed, embed_with, publish_vectors, record_encoder, recorded_encoder
+from .embed import Encode, complete, embed, embed_with, pending, publish_vectors, record_encoder, recorded_encoder
 from .encoder import Encoder, EncoderSpec, open_encoder, parse
 from .filters import Filter, allowed_numbers, hidden_bits
 from .frameworks import Retrievers
@@ -281,7 +281,7 @@ class Index(Retrievers):
         """
         with Writer.open(self.path) as writer:
             changes = writer.add(documents, progress)
-            if changes.added + changes.updated and recorded_encoder(writer) is not None:
+            if pending(writer):
                 embed(writer, self.encoder, None)
             return changes
 

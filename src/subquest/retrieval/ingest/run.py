@@ -15,7 +15,7 @@ from ...errors import DataError, SearchError, UsageError
 from ...readers.pool import Job, Pool
 from ...record import Document
 from .. import store
-from ..embed import embed, recorded_encoder
+from ..embed import embed, pending
 from ..index import Index
 from ..passages import Size
 from ..writer import Placed, Writer
@@ -114,7 +114,7 @@ def ingest(
             with Pool(processes, ocr=ocr) as pool:
                 run = _Run(writer, pool, chosen, ocr=ocr, stop=on_error == "stop", told=told, problem=problem)
                 report = run.ingest(sources, prune=prune)
-            if report.added + report.updated and recorded_encoder(writer) is not None:
+            if pending(writer):
                 embed(writer, index.encoder, None)
     except sqlite3.OperationalError as error:
         raise SearchError(f"{index.path} could not be written: {error}; what was there before is intact") from error
