@@ -9,7 +9,7 @@ from subquest.worlds.articles import Composer
 from subquest.worlds.entity import Date, Entity
 from subquest.worlds.prose.asking import asking
 from subquest.worlds.prose.banks import banks
-from subquest.worlds.prose.engine import definite, fix_articles, join, possessive
+from subquest.worlds.prose.words import definite, fix_articles, join, possessive
 from subquest.worlds.relations import INVERSES, RELATIONS
 from subquest.worlds.stream import Stream
 

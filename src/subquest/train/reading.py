@@ -13,7 +13,7 @@ from typing import NamedTuple
 from ..metrics import contains_answer
 from ..record import Question
 from ..systems.evidence import sentences
-from ..worlds.prose.engine import join
+from ..worlds.prose.words import join
 
 _DOCUMENT = re.compile(r"^(?:<\w+>)?Doc \d+\(Title: (.*?)\) (.*)$", re.MULTILINE)
 _REFERENCE = re.compile(r"#(\d+)")

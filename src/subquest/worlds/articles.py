@@ -7,7 +7,8 @@ from typing import NamedTuple
 
 from .entity import Entity
 from .prose.banks import banks
-from .prose.engine import Bank, Fact, Teller, Template, applicable, capitalise, fix_articles, made_in
+from .prose.engine import Bank, Fact, Teller, Template, applicable, made_in
+from .prose.words import capitalise, fix_articles
 from .region import Region
 from .relations import INVERSES, RELATIONS
 from .stream import Stream

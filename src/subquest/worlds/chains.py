@@ -15,7 +15,7 @@ from .articles import CORE_FACTS, Article
 from .entity import Date, Entity, number
 from .programs import Atom, StepRow
 from .prose.asking import Asking, asking
-from .prose.engine import definite, described, possessive
+from .prose.words import definite, described, possessive
 from .region import Region
 from .relations import INVERSES, RELATIONS
 from .stream import Stream

@@ -10,7 +10,7 @@ from .drafts import Draft, Drafter, atom
 from .entity import Entity
 from .programs import Atom, StepRow
 from .prose.asking import listing
-from .prose.engine import SMALL_NUMBERS, join
+from .prose.words import SMALL_NUMBERS, join
 
 SUPERLATIVES = (
     (

@@ -13,7 +13,7 @@ from .drafts import Draft, Drafter
 from .following import along_chain, inference
 from .following import unanswerable as unanswerable_question
 from .lists import counting, intersection, superlative
-from .prose.engine import capitalise
+from .prose.words import capitalise
 from .region import Region
 
 TYPES = (

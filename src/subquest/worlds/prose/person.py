@@ -276,53 +276,13 @@ c| {S} lost most of {his} savings in [calamity] but recovered within [few] years
 c| Friends {speak of/recalled} {his} [trait] and {his} [trait2].
 """
 
-ORDER = [
-    "alias",
-    "birth_date",
-    "birth_place",
-    "citizenship",
-    "occupation",
-    "father",
-    "mother",
-    "educated_at",
-    "advisor",
-    "instrument",
-    "field",
-    "employer",
-    "party",
-    "team",
-    "books",
-    "directed",
-    "screenplays",
-    "scored",
-    "starred_in",
-    "foundations",
-    "designed",
-    "engineered",
-    "paintings",
-    "recordings",
-    "songs_written",
-    "sings_in",
-    "member_of",
-    "climbed",
-    "commanded",
-    "students_of",
-    "mayor_of",
-    "governs",
-    "leads_country",
-    "chief_of",
-    "chancellor_of",
-    "edits",
-    "leads_party",
-    "coaches",
-    "award",
-    "award_year",
-    "spouse",
-    "marriage_year",
-    "children",
-    "death_date",
-    "death_place",
-]
+ORDER = (
+    "alias birth_date birth_place citizenship occupation father mother educated_at advisor instrument field "
+    "employer party team books directed screenplays scored starred_in foundations designed engineered paintings "
+    "recordings songs_written sings_in member_of climbed commanded students_of mayor_of governs leads_country "
+    "chief_of chancellor_of edits leads_party coaches award award_year spouse marriage_year children death_date "
+    "death_place"
+)
 
 LEXICON = {
     "fame": [
