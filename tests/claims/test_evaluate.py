@@ -17,6 +17,8 @@ from subquest.claims.pictures import caption_of, omni, png, with_pictures
 from subquest.claims.results import Results
 from subquest.claims.score import scores_of
 from subquest.engine.scripted import ScriptedEngine
+from subquest.errors import EngineError
+from subquest.record import Question
 from subquest.retrieval.index import Index
 from subquest.systems.hira import HiRA
 from subquest.systems.registry import get
@@ -188,6 +190,32 @@ def test_a_run_that_is_cut_off_keeps_its_answers(tmp_path: Path, monkeypatch: py
     assert Results(tmp_path / "results").partial() == {}
 
 
+def test_what_a_broken_engine_says_is_no_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    arm = Arm("rag@none", "rag", {"": "none"})
+    made = book(Source("world", "world:seed=7,articles=160,questions=8,split=test,hops=1"), arm, folder=tmp_path)
+    given = Engines.of
+
+    def of(self: Engines, arm: Arm, questions: list[Question]) -> dict[str, object]:
+        found = given(self, arm, questions)
+        run, count = found[""].run, iter(range(100))
+
+        async def fails(context: object, sampling: object) -> object:
+            if next(count) == 3:
+                found[""]._failure = EngineError("the torch engine failed: out of memory")
+            return await run(context, sampling)
+
+        monkeypatch.setattr(found[""], "run", fails)
+        return found
+
+    monkeypatch.setattr(Engines, "of", of)
+    results = Results(tmp_path / "results")
+    with pytest.raises(EngineError, match="out of memory; what was not answered before is left"):
+        run(made, [arm], results, setup(tmp_path, concurrency=1))
+    (begun,) = results.partial().values()
+    assert sorted(begun) == [0, 1, 2]
+    assert results.stored(arm.id) is None
+
+
 def test_the_harness_scores_as_the_evaluation_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The same model, settings and questions through `subquest eval`'s runner and through a claim's arm."""
     import asyncio
@@ -230,6 +258,43 @@ def test_the_harness_scores_as_the_evaluation_does(tmp_path: Path, monkeypatch: 
             differing += len(set(wanted)) > 1
         assert unit.means["searches"] == sum(found[arm.id, q.id, "searches"] for q in questions) / len(questions)
     assert differing >= 3  # scores that are all the same would prove nothing
+
+
+@pytest.mark.slow
+def test_the_embedded_model_answers_as_in_eval(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`subquest eval` and an arm on the same model, adapter, questions and settings: the same answers and scores."""
+    from subquest.cli import main
+    from subquest.models import default_adapter, smollm2_path
+    from subquest.runs import RunStore
+
+    if not smollm2_path().is_file() or default_adapter() is None:
+        pytest.skip("the embedded model is not on this machine: subquest model get smollm2")
+    import torch
+
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        arm = Arm("autorefine@sft", "autorefine", {"": "sft"}, {"turns": 3, "k": 2})
+        made = book(Source("world", "world:seed=7,articles=160,questions=2,split=test,hops=1"), arm, folder=tmp_path)
+        adapters = {"sft": str(default_adapter())}
+        results, stamps = Results(tmp_path / "results"), Stamps(made, adapters)
+        given = setup(tmp_path, model="smollm2", adapters=adapters)
+        evaluate(made, [arm], results, stamps, given, data=tmp_path)
+        world = ["--seed", "7", "--articles", "160", "--questions", "2", "--split", "test", "--hops", "1"]
+        assert main(["world", "make", *world, "--out", str(tmp_path / "w")]) == 0
+        system = ["--system", "autorefine", "--set", "turns=3", "-k", "2", "--max-tokens", "192"]
+        out = tmp_path / "run.sqlite"
+        assert main(["eval", str(tmp_path / "w"), "--model", "torch:smollm2", "--out", str(out), *system]) == 0
+    finally:
+        torch.set_num_threads(threads)
+    with RunStore.open(out) as store:
+        asked = {s.id: s.question for s in store.summaries()}
+        found = {(asked[s.episode], s.metric): s.value for s in store.scores()}
+    questions = prepare(parts_of(made.sources["world"], tmp_path)[0], tmp_path / "cache").questions
+    unit = results.stored(arm.id).units["world"]  # type: ignore[union-attr]
+    for metric in ("em", "f1", "cem", "completion_tokens"):
+        assert list(unit.values[metric]) == [round(1000 * found[q.id, metric]) for q in questions]
+    assert sum(unit.values["completion_tokens"]) > 0
 
 
 def waiting(*arms: Arm, parts: int = 2, trainings: tuple[str, ...] = (), claims: tuple[Claim, ...] = ()) -> list[Work]:

@@ -14,7 +14,7 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple
 
-from ..errors import SubquestError
+from ..errors import EngineError, SubquestError
 from ..record import Question
 from .book import Arm
 from .engines import Engines, Setup
@@ -93,6 +93,11 @@ class _Desk:
             wish = Wish(loaded, job.arm, len(job.asked), time.monotonic() - began)
         if self._running:
             await self._until(asyncio.wait(self._running))
+        self._check()
+
+    def _check(self) -> None:
+        if self._engines.broken:
+            raise EngineError(f"{self._engines.broken}; what was not answered before is left for the next run")
 
     async def _until(self, something: Awaitable[Any]) -> None:
         """Something, but no longer than there is time."""
@@ -112,6 +117,7 @@ class _Desk:
             await self._until(self._free.acquire())
             if time.time() >= self._setup.until:
                 return
+            self._check()
             task = asyncio.create_task(self._answer(system, job.arm, questions[n], n, answers))
             self._running.add(task)
             task.add_done_callback(self._running.discard)
@@ -140,6 +146,8 @@ class _Desk:
             scores, plan = {"em": 0.0, "f1": 0.0, "cem": 0.0, "judge": 0.0, "failed": 1.0}, []
         finally:
             self._free.release()
+        if self._engines.broken:
+            return
         if answers.add(n, scores, plan):
             self._tell(answers.flush())
         else:
