@@ -82,6 +82,12 @@ class Training:
     recipe: Path
     set: Mapping[str, Any] = field(default_factory=dict)
 
+    @property
+    def needs_minilm(self) -> bool:
+        """Whether its reward compares plans by their sense."""
+        reward = self.set.get("reward") or tomllib.loads(self.recipe.read_text(encoding="utf-8")).get("reward", "")
+        return str(reward).startswith("apex-plan")
+
 
 @dataclass(frozen=True, slots=True)
 class Row:

@@ -151,6 +151,10 @@ def _train(args: argparse.Namespace, book: Book, results: Results) -> int:
     changes = {"model.adapter": adapters["sft"]}
     stamps = Stamps(book, adapters, model=args.model or "smollm2")
     chosen = untrained(book, book.trained(args.only), results, stamps, adapters)
+    if any(t.needs_minilm for t in chosen) and (problem := _no_minilm()):
+        names = ", ".join(t.id for t in chosen if t.needs_minilm)
+        _say(f"left out: {names}: {problem}")
+        chosen = [t for t in chosen if not t.needs_minilm]
     minutes = None if args.minutes is None else (0.6 if args.run else 0.95) * args.minutes
     short = train_all(
         chosen,
@@ -199,15 +203,24 @@ def _lacking(arm: Arm, stamps: Stamps) -> str:
 
     if name := missing_in(arm, stamps.adapters):
         return f"the adapter {name} is not at hand (--train, or --use {name}=PLACE)"
+    if arm.needs_minilm:
+        return _no_minilm()
     try:
-        if arm.needs_minilm:
-            from ..retrieval.minilm import weights
-
-            weights()
         if arm.oracle:
             from ..tools.sandbox import jail
 
             jail.way()
+    except SubquestError as error:
+        return str(error)
+    return ""
+
+
+def _no_minilm() -> str:
+    """Why MiniLM cannot be used here; empty where it can."""
+    from ..retrieval.minilm import weights
+
+    try:
+        weights()
     except SubquestError as error:
         return str(error)
     return ""
