@@ -252,3 +252,48 @@ def test_idle_contexts_give_way_before_running_ones() -> None:
     drive(scheduler, device, ahead=0)
     assert scheduler.preemptions == 0
     assert (first.cached, first.blocks) == (0, [])
+
+
+def test_single_turns_wait_for_company_while_many_decode() -> None:
+    scheduler = make(blocks=400, slots=32, prefill=1000)
+    scheduler.patience = 3
+    device = Device(scheduler)
+
+    def ask(number: int) -> None:
+        scheduler.submit(Turn(Context([number] * 9), Sampling(), 0, 40, lambda turn: None))
+
+    def step() -> int:
+        plan = scheduler.plan()
+        device.run(plan)
+        return len(plan.chunks)
+
+    for number in range(17):
+        ask(number)
+    assert step() == 17, "nobody decodes: all at once"
+    ask(50)
+    assert [step(), step()] == [0, 0]
+    ask(51)
+    assert [step(), step()] == [0, 2], "together, after three steps"
+    ask(52)
+    ask(53)
+    ask(54)
+    assert step() == 3, "three of twenty-two need not wait"
+    assert step() == 0
+
+
+def test_what_waiting_for_company_does_to_no_turn() -> None:
+    """The same tokens, whoever waited for whom."""
+    drawn: list[dict[int, list[int]]] = []
+    for patience in (0, 5):
+        scheduler = make(blocks=60, slots=24)
+        scheduler.patience = patience
+        found: dict[int, list[int]] = {}
+        for number in range(40):
+            context = Context([number, 3, number % 7])
+            scheduler.submit(
+                Turn(context, Sampling(), 0, 12, lambda turn, n=number, f=found: f.update({n: turn.drawn}))
+            )
+        drive(scheduler, Device(scheduler), ahead=1)
+        assert found == {n: expected([n, 3, n % 7], 12) for n in range(40)}
+        drawn.append(found)
+    assert drawn[0] == drawn[1]

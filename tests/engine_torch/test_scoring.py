@@ -18,7 +18,8 @@ from .conftest import FAMILIES, full_logprobs, tiny_model
 
 Make = Callable[..., TorchEngine]
 PROMPTS = [
-    [Message("system", "Judge."), Message("user", f"Who?\n\n{text}")] for text in ("a b c", "x" * 90, "", "sea and sand")
+    [Message("system", "Judge."), Message("user", f"Who?\n\n{text}")]
+    for text in ("a b c", "x" * 90, "", "sea and sand")
 ]
 
 
@@ -60,6 +61,16 @@ async def test_an_adapter_beside_the_weights_counts(make_engine: Make) -> None:
         results.append(torch.tensor(await engine.choose(PROMPTS, ["yes"])))
     assert torch.allclose(*results, atol=1e-3)
     assert not torch.allclose(results[0], plain, atol=1e-2)
+
+
+@pytest.mark.skipif(not torch.cpu._is_amx_tile_supported(), reason="this CPU has no matrix units for bfloat16")
+@pytest.mark.parametrize("family", FAMILIES)
+async def test_half_precision_stays_near(family: str, make_engine: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = make_engine(tiny_model(family))
+    exact = torch.tensor(await engine.choose(PROMPTS, ["yes", "no"]))
+    monkeypatch.setattr(scoring, "WORTH_HALVING", 1)
+    near = torch.tensor(await engine.choose(PROMPTS, ["yes", "no"]))
+    assert 0 < (near - exact).abs().max() < 0.5
 
 
 async def test_refusals(make_engine: Make) -> None:

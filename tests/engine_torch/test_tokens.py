@@ -1,7 +1,14 @@
-import pytest
+import random
+import unicodedata
+from typing import Any
 
+import pytest
+from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
+from transformers import PreTrainedTokenizerFast
+
+from subquest.engine.torch.gguf_tokenizer import SPLITS
 from subquest.engine.torch.stops import Stops
-from subquest.engine.torch.tokens import Vocabulary
+from subquest.engine.torch.tokens import _SEAM, BYTE_LETTERS, Vocabulary
 
 from .conftest import byte_tokenizer
 
@@ -51,3 +58,61 @@ def test_only_tokens_with_the_last_byte_are_looked_into(vocabulary: Vocabulary) 
     assert stops.may_end(np.full(4, kind), ids).tolist() == [True, False, True, True]
     assert stops.may_end(np.zeros(4, np.int32), ids).tolist() == [False, False, False, True]
     assert stops.kind(("other>", "aé")) == kind
+
+
+def pair_tokenizer(pattern: str | None, **changes: Any) -> PreTrainedTokenizerFast:
+    """Byte-level BPE in which every pair of two printable ASCII characters, line breaks and blanks is a token, so that
+    any merge over a seam shows."""
+    letters = [BYTE_LETTERS[b] for b in (9, 10, *range(32, 127))]
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    pairs = [(a, b) for a in letters for b in letters]
+    vocabulary = {token: n for n, token in enumerate([*alphabet, *(a + b for a, b in pairs)])}
+    tokenizer = Tokenizer(models.BPE(vocabulary, pairs))
+    tokenizer.pre_tokenizer = changes.get("pre_tokenizer") or (
+        pre_tokenizers.ByteLevel(add_prefix_space=False)
+        if pattern is None
+        else pre_tokenizers.Sequence(
+            [
+                pre_tokenizers.Split(Regex(pattern), "isolated"),
+                pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
+            ]
+        )
+    )
+    tokenizer.normalizer = changes.get("normalizer")
+    tokenizer.decoder = decoders.ByteLevel()
+    tokenizer.add_special_tokens([AddedToken("<|im_end|>", special=True), *changes.get("added", ())])
+    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token="<|im_end|>")
+
+
+PARTS = (
+    *"ab Z9.)(\n<>'\t\r", "\n\n", "  ", "é", "\u0301", "中", "\u00a0", "\x85", "\x1c", "'s", "\nD", ") w", "\n<", "5\nx"
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", sorted(SPLITS))
+def test_texts_put_together_have_the_ids_of_the_whole(kind: str) -> None:
+    vocabulary = Vocabulary(pair_tokenizer(SPLITS[kind], normalizer=normalizers.NFC()), 12_000)
+    assert vocabulary._seams
+    chance = random.Random(kind)
+    cut = 0
+    for _ in range(300):
+        text = "Doc 1(Title: x) Of it\n" * 10 + "".join(chance.choices(PARTS, k=80))
+        cut += len(_SEAM.findall(text))
+        assert vocabulary.encode(text, False) == vocabulary._tokenised(text, False)
+        assert vocabulary.decode(vocabulary.encode(text, False)) == unicodedata.normalize("NFC", text)
+    assert cut > 300 * 20
+
+
+def test_tokenizers_that_may_merge_over_a_seam_get_whole_texts() -> None:
+    for changes in (
+        {"pre_tokenizer": pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)},
+        {"pre_tokenizer": pre_tokenizers.ByteLevel(add_prefix_space=True)},
+        {"pre_tokenizer": pre_tokenizers.Split("x", "isolated")},
+        {"normalizer": normalizers.Lowercase()},
+        {"added": [AddedToken(") w")]},
+        {"added": [AddedToken("Doc", lstrip=True)]},
+    ):
+        vocabulary = Vocabulary(pair_tokenizer(None, **changes), 12_000)
+        assert not vocabulary._seams
+        text = "Doc 1(Title: x) was\nDoc 2" * 20
+        assert vocabulary.encode(text, False) == vocabulary._tokenised(text, False)

@@ -12,6 +12,7 @@ room and leaves it at its own end, so searches and judges of some episodes overl
 from __future__ import annotations
 
 import asyncio
+import gc
 import queue
 import random
 import sys
@@ -28,6 +29,7 @@ from ..base import Message, Mode, Sampling
 from ..chat import ChatFormat, chat_format
 from .cache import BlockPool
 from .loader import Source, from_model, load
+from .memory import taken, wanted_share
 from .model import Cache, Model
 from .rows import Rows
 from .runner import Pending, Runner
@@ -40,8 +42,12 @@ from .weights import Adapter, Weights
 
 BLOCK = 16
 """Tokens of a cache block."""
+PATIENCE = 4
+"""Steps on a GPU after which a turn is admitted without company: a prefill step less, for two decode steps' delay."""
 SWITCH = 0.0005
 """Seconds after which a busy Python thread lets the worker run (Python's default of 5 ms is two decode steps)."""
+GARBAGE = 100_000
+"""Objects that may come to be, beyond those that are gone, before garbage is looked for while an engine runs."""
 
 
 class TorchEngine:
@@ -54,15 +60,17 @@ class TorchEngine:
         device: str | torch.device | None = None,
         dtype: torch.dtype | None = None,
         cache_tokens: int | None = None,
+        memory_share: float | None = None,
         max_batch: int | None = None,
         prefill_tokens: int | None = None,
         window: int | None = None,
         seed: int | None = None,
         graphs: bool = True,
     ) -> None:
-        """`cache_tokens` bounds the cache (default: 40 % of the free GPU memory, 32k tokens on a CPU), `max_batch` the
-        contexts that decode at once, `prefill_tokens` the prompt tokens a step, `window` the length of a context.
-        Turns without a seed of their own draw theirs from `seed`."""
+        """`cache_tokens` bounds the cache; on a GPU it is cut to the memory that is free, and the default is
+        `memory_share` of that (`SUBQUEST_GPU_SHARE`, else 0.4), on a CPU 32k tokens. `max_batch` bounds the contexts
+        that decode at once, `prefill_tokens` the prompt tokens a step, `window` the length of a context. Turns without
+        a seed of their own draw theirs from `seed`."""
         self.device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
         on_gpu = self.device.type == "cuda"
         if on_gpu:
@@ -83,11 +91,19 @@ class TorchEngine:
         ends = (*source.end_ids, *self.vocabulary.encode(self.chat.end, True)[:1])
         max_batch = max_batch or (1024 if on_gpu else 64)
         prefill_tokens = prefill_tokens or (8192 if on_gpu else 1024)
-        blocks = max(1, (cache_tokens or self._default_cache(dtype)) // BLOCK)
+        if memory_share is not None and not 0 < memory_share <= 1:
+            raise UsageError(f"memory_share={memory_share}: use a number above 0 and up to 1")
+        cache, blocks = self._make_cache(cache_tokens, memory_share)
         pool = BlockPool(blocks, BLOCK)
         rows = Rows(max_batch, -(-self.context_window // BLOCK))
-        self.scheduler = Scheduler(pool, rows, Stops(self.vocabulary, ends), prefill_tokens=prefill_tokens)
-        self._model = Model(self.weights, Cache(self.weights, blocks + 1, BLOCK))
+        self.scheduler = Scheduler(
+            pool,
+            rows,
+            Stops(self.vocabulary, ends),
+            prefill_tokens=prefill_tokens,
+            patience=PATIENCE if on_gpu else 0,
+        )
+        self._model = Model(self.weights, cache)
         self.runner = Runner(self._model, rows, prefill_tokens=prefill_tokens, graphs=graphs)
         self._seeds = random.Random(seed)
         self._changes: list[Callable[[], None]] = []
@@ -116,11 +132,19 @@ class TorchEngine:
             engine.weights.share(model)
         return engine
 
-    def _default_cache(self, dtype: torch.dtype) -> int:
+    def _make_cache(self, tokens: int | None, share: float | None) -> tuple[Cache, int]:
+        """The cache, and the blocks of it that can be given out; one more is the padding's."""
+
+        def make(tokens: int) -> Cache:
+            return Cache(self.weights, max(1, tokens // BLOCK) + 1, BLOCK)
+
         if self.device.type != "cuda":
-            return 32_768
-        free, _ = torch.cuda.mem_get_info(self.device)
-        return int(0.4 * free / (self.architecture.cache_values() * dtype.itemsize))
+            tokens = tokens or 32_768
+            cache = make(tokens)
+        else:
+            token = self.architecture.cache_values() * self.weights.dtype.itemsize
+            cache, tokens = taken(self.device, token, make, share=share or wanted_share(), wanted=tokens)
+        return cache, max(1, tokens // BLOCK)
 
     def count_tokens(self, text: str) -> int:
         return len(self.vocabulary.encode(text, False))
@@ -247,13 +271,16 @@ class TorchEngine:
 
     def _work(self) -> None:
         """The worker thread. It lets go of the interpreter several times a step, to wait for the device or to launch
-        on it, and must get it back at once: systems keep the other threads busy."""
-        switch = sys.getswitchinterval()
+        on it, and must get it back at once: systems keep the other threads busy. Episodes under way are many objects
+        and hold no circles, so garbage is looked for less often."""
+        switch, threshold = sys.getswitchinterval(), gc.get_threshold()
         sys.setswitchinterval(min(switch, SWITCH))
+        gc.set_threshold(max(threshold[0], GARBAGE), *threshold[1:])
         try:
             self._serve()
         finally:
             sys.setswitchinterval(switch)
+            gc.set_threshold(*threshold)
 
     def _serve(self) -> None:
         try:

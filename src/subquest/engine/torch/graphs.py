@@ -11,6 +11,8 @@ from typing import Any
 
 import torch
 
+from .memory import patiently
+
 
 def bucket(number: int) -> int:
     """The padded size of a batch, in steps of an eighth to a quarter of it: little padding, few graphs."""
@@ -33,15 +35,25 @@ class Graphs:
         self._graphs.clear()
 
     def run(self, key: Hashable, work: Callable[[], object]) -> None:
-        """Do the work, which must depend on the key and on buffers at fixed places alone."""
+        """Do the work, which must depend on the key and on buffers at fixed places alone.
+
+        Another process may hold the memory that a new shape needs: the work then waits for it, and a graph that cannot
+        be captured is captured another time.
+        """
         if not self._enabled:
-            work()
+            patiently(work)
             return
         graph = self._graphs.get(key)
         if graph is not None:
             graph.replay()
             return
-        work()  # this pass is the one that counts; kernels are compiled and libraries set up by it
+        patiently(work)  # this pass is the one that counts; kernels are compiled and libraries set up by it
+        try:
+            self._graphs[key] = self._captured(work)
+        except torch.OutOfMemoryError:
+            torch.cuda.empty_cache()
+
+    def _captured(self, work: Callable[[], object]) -> Any:
         graph = torch.cuda.CUDAGraph()
         if self._pool is None:
             self._pool = torch.cuda.graph_pool_handle()
@@ -49,4 +61,4 @@ class Graphs:
             graph, pool=self._pool, stream=torch.cuda.current_stream(), capture_error_mode="thread_local"
         ):
             work()
-        self._graphs[key] = graph
+        return graph

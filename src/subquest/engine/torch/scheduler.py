@@ -4,10 +4,10 @@
        ▲                  │                          │
        └──── preempted: blocks given up, computed again later ◀──────┘
 
-A turn is admitted when a slot and the blocks of its whole context are free; turns are admitted in the order they asked,
-and nobody overtakes, so long contexts do not starve. When a decoding context needs a block and none is left, idle
-contexts lose theirs first (they find most of them again by their content), then the turn that was admitted last goes
-back to the head of the queue. The scheduler runs on one thread and knows nothing of the device.
+A turn is admitted when a slot and the blocks of its whole context are free, on a GPU a few together; turns are admitted
+in the order they asked, and nobody overtakes, so long contexts do not starve. When a decoding context needs a block and
+none is left, idle contexts lose theirs first (they find most of them again by their content), then the turn that was
+admitted last goes back to the head of the queue. The scheduler runs on one thread and knows nothing of the device.
 """
 
 from __future__ import annotations
@@ -23,6 +23,9 @@ from ..base import FinishReason, Sampling
 from .cache import BlockPool
 from .rows import Array, Rows
 from .stops import Stops
+
+CROWD = 8
+"""Turns are admitted at once from one for so many that decode."""
 
 
 @dataclass(eq=False, slots=True)
@@ -80,12 +83,14 @@ class Plan(NamedTuple):
 
 
 class Scheduler:
-    def __init__(self, pool: BlockPool, rows: Rows, stops: Stops, *, prefill_tokens: int) -> None:
+    def __init__(self, pool: BlockPool, rows: Rows, stops: Stops, *, prefill_tokens: int, patience: int = 0) -> None:
         self.pool = pool
         self.rows = rows
         self.stops = stops
         self.prefill_tokens = prefill_tokens
         """Prompt tokens a step, at most: what a decoding row may have to wait for."""
+        self.patience = patience
+        """Steps that turns wait for company while many others decode; see `_is_time`."""
         self.waiting: deque[Turn] = deque()
         self.filling: list[Turn] = []
         self.decoding: dict[int, Turn] = {}
@@ -95,6 +100,8 @@ class Scheduler:
         self.preemptions = 0
         self._slots = list(range(rows.slots - 1, -1, -1))
         self._order = 0
+        self._waited = 0
+        """Steps since a turn asked to be admitted and was not."""
 
     @property
     def busy(self) -> bool:
@@ -174,6 +181,8 @@ class Scheduler:
             chunk = self._chunk(turn, budget)
             budget -= chunk.tokens
             yield chunk
+        if not self._is_time():
+            return
         while budget > 0 and self.waiting and self._slots and not self.held and self._admit(self.waiting[0]):
             turn = self.waiting.popleft()
             if turn.context.cached < len(turn.context.ids) - 1:
@@ -183,6 +192,16 @@ class Scheduler:
                 yield chunk
             else:
                 self._begin(turn)
+
+    def _is_time(self) -> bool:
+        """Whether to admit turns now. On a GPU a prefill step takes about as long for one prompt as for ten, and all
+        rows wait for it; so single turns wait a few steps for others that end soon, unless few rows would gain."""
+        lonely = self.waiting and not self.filling and CROWD * len(self.waiting) < len(self.decoding)
+        if lonely and self._waited < self.patience:
+            self._waited += 1
+            return False
+        self._waited = 0
+        return True
 
     def _admit(self, turn: Turn) -> bool:
         """Give the turn a slot and blocks for its whole context, if they are free."""
