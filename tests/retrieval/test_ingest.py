@@ -66,6 +66,9 @@ def mixed(folder: Path) -> Path:
                     "deep.zip": archive({"a.md": "# Deep\n\nThe deepest cave is called Ulm."}),
                     "list.jsonl": json.dumps({"id": "z1", "text": "Zebras are rare in Varn."}),
                     "picture.png": b"\x89PNG\r\n\x1a\n",
+                    "README": "A file without a suffix tells of Quenby.",
+                    "../slip.txt": "Nobody finds this secret.",
+                    "torn.txt": b"\x00\x01\x02",
                 }
             ),
             "picture.png": b"\x89PNG\r\n\x1a\n",
@@ -105,8 +108,9 @@ def ids(index: Index) -> set[str]:
 def test_a_mixed_folder_answers_with_the_page(tmp_path: Path, docs: Path) -> None:
     index, report = built(tmp_path, docs)
     with index:
-        assert [str(problem) for problem in report.problems] == ["docs/all.zip/picture.png: it is image, no text"]
-        assert (report.files, report.passed_over) == (14, {".png": 1, "hidden": 1})
+        assert [str(problem) for problem in report.problems] == ["docs/all.zip/torn.txt: it is binary, no text"]
+        assert (report.files, report.passed_over) == (14, {".png": 2, "hidden": 2})
+        assert index.search("Quenby", 1)[0].document.meta["member"] == "README"
         for query, where in QUESTIONS.items():
             assert cited(place_of(index.search(query, 1)[0].document.meta)) == where
         levels = index.search("town150 level 150", 1)[0].document
@@ -371,7 +375,7 @@ def test_the_command_tells_what_it_did(
     out, err = capsys.readouterr()
     assert "14 files read, 0 unchanged, 2 broken" in out
     assert "skipped: docs/broken.pdf: a damaged pdf file" in err
-    assert "passed over: 1 hidden, 1 .png" in err or "passed over: 1 .png, 1 hidden" in err
+    assert "passed over: 2 hidden, 2 .png" in err or "passed over: 2 .png, 2 hidden" in err
     assert main([*build, "--strict", "--json"]) == 1
     told = json.loads(capsys.readouterr().out)
     assert (told["files_unchanged"], told["broken_files"], told["added"]) == (14, 2, 0)

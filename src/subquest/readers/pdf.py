@@ -11,6 +11,8 @@ from .base import Part
 
 _HYPHEN = re.compile("[\ufffe\xad\x02]\r?\n?")
 _DPI = 200
+_NO_TITLES = frozenset({"untitled", "untitled document", "(anonymous)", "(unspecified)"})
+"""What programs write where nobody gave a title."""
 Recognise = Callable[[Any], str]
 """The text in a picture."""
 
@@ -29,6 +31,7 @@ def read_pdf(file: BinaryIO, recognise: Recognise | None = None) -> Iterator[Par
         raise DataError(f"a damaged pdf file: {error}") from None
     try:
         title = str(document.get_metadata_dict().get("Title", "")).strip()
+        title = "" if title.lower() in _NO_TITLES else title
         for number in range(1, len(document) + 1):
             text = _page(pypdfium2, document, number, recognise)
             yield Part(text, {"page": number}, title=title if number == 1 else "")

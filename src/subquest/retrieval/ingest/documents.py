@@ -5,8 +5,9 @@ from __future__ import annotations
 import contextlib
 import os
 import zipfile
+from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, BinaryIO, cast
 
 from ...errors import DataError, UsageError
@@ -20,7 +21,7 @@ from ..corpus import Wrong, beside_corpus, corpus_columns, read_jsonl, read_tsv
 from ..cutting import Passages
 from ..passages import Size
 from .unpack import UNPACKING, Gunzipped, held
-from .walk import suffix_of
+from .walk import PICTURES, SUFFIXES, suffix_of
 
 ISOLATED = frozenset({"pdf", "docx", "pptx", "xlsx", "html"})
 """Kinds that are read in a process of their own."""
@@ -55,7 +56,9 @@ class Reading:
     pool: Pool
     ocr: bool
     wrong: Callable[[str, str], None]
-    """Told the name and the reason of lines and archive members that are passed over; may raise."""
+    """Told the name and the reason of lines and archive members that cannot be read; may raise."""
+    passed_over: Counter[str] = field(default_factory=Counter)
+    """Members of archives that would be passed over in a folder too, by suffix."""
 
     def kind(self, file: BinaryIO, name: str) -> str:
         """What the file is, by its content first."""
@@ -135,7 +138,10 @@ class Reading:
             seen: dict[str, int] = {}
             apart = _apart(archive)
             for member in archive.infolist():
-                if member.is_dir() or _hidden(member.filename) or member.filename in apart:
+                if member.is_dir() or member.filename in apart:
+                    continue
+                if _hidden(member.filename):
+                    self.passed_over["hidden"] += 1
                     continue
                 plain = member.filename.encode("utf-8", "backslashreplace").decode()
                 seen[plain] = times = seen.get(plain, 0) + 1
@@ -144,6 +150,9 @@ class Reading:
                 own["member"] = f"{meta['member']}/{plain}" if "member" in meta else plain
                 try:
                     with archive.open(member) as stream:
+                        if self._without_text(cast("BinaryIO", stream), plain):
+                            self.passed_over[f".{suffix_of(plain)}" if suffix_of(plain) else "no suffix"] += 1
+                            continue
                         yield from self._packed(cast("BinaryIO", stream), inside, own, contents, budget)
                 except Stopped:
                     raise
@@ -151,6 +160,14 @@ class Reading:
                     self._wrong(inside, contents)(DataError(f"{inside}: {error}"))
                 except (*UNPACKING, zipfile.BadZipFile, RuntimeError, NotImplementedError, OSError) as error:
                     self._wrong(inside, contents)(DataError(f"{inside}: damaged or encrypted: {error}"))
+
+    def _without_text(self, stream: BinaryIO, name: str) -> bool:
+        """Whether a member is of a kind that is not read, by its name and by how it begins."""
+        if suffix_of(name) in SUFFIXES or (self.ocr and suffix_of(name) in PICTURES):
+            return False
+        head = stream.read(2048)
+        stream.seek(0)
+        return sniff(head, name) in (*MEDIA, "binary")
 
     def _packed(
         self, stream: BinaryIO, name: str, meta: dict[str, Any], contents: Contents, budget: _Budget

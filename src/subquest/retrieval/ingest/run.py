@@ -181,7 +181,7 @@ class _Run:
         report.added, report.updated = changes.added, changes.updated
         report.unchanged += changes.unchanged
         report.removed, report.doubles = self._ledger.retired, self._ledger.doubles
-        report.passed_over, report.bytes = walk.passed_over, self._state.bytes
+        report.passed_over, report.bytes = walk.passed_over + self._reading.passed_over, self._state.bytes
         report.seconds = time.monotonic() - began
         return report
 
