@@ -28,6 +28,8 @@ from .parts import Part, Prepared, parts_of, prepared
 from .results import Results, partial_key, unit_of
 from .timing import BARE, speed_kind, value_of
 
+GRACE = 20.0
+"""Seconds that workers have after their time is up, before they are ended: what travels must still be packed."""
 SAVE = 30.0
 """Seconds between savings of what is under way."""
 
@@ -209,8 +211,12 @@ def _spread(desk: Desk, setup: Setup, workers: int) -> None:
         process.start()
     left = workers
     while left:
+        if time.time() > setup.until + GRACE:
+            for process in running:
+                process.terminate()
+            break
         try:
-            worker, found = told.get(timeout=5)
+            worker, found = told.get(timeout=1)
         except queue.Empty:
             if not any(p.is_alive() for p in running):
                 raise EngineError("the workers have ended without a word; their messages stand above") from None

@@ -31,6 +31,8 @@ FIGURES = (
     "written_planner", "length_planner", "completion_tokens", "drawn", "entropy", "kl", "seconds",
 )  # fmt: skip
 """Curves that are kept, beside the terms of rewards and what the dev questions got."""
+GRACE = 30.0
+"""Seconds after its time at which a training that has not ended by itself is ended."""
 THREADS = "4"
 """Of each training's tensor library on the CPU: several trainings share the cores."""
 
@@ -66,6 +68,8 @@ def train_all(
         time.sleep(0.5)
         for name, (training, process, began) in list(running.items()):
             if process.poll() is None:
+                if until is not None and time.monotonic() > until + GRACE:
+                    process.terminate()
                 continue
             del running[name]
             try:
