@@ -14,6 +14,9 @@ RUN python -m venv /opt/subquest \
     && SUBQUEST_CACHE=/opt/models /opt/subquest/bin/subquest model get smollm2
 
 FROM python:3.12-slim
+# libgomp1: llama.cpp computes with OpenMP
+# hadolint ignore=DL3008
+RUN apt-get update && apt-get install -y --no-install-recommends libgomp1 && rm -rf /var/lib/apt/lists/*
 RUN useradd --create-home --uid 10001 subquest && install -d -o subquest /data
 COPY --from=build /opt/subquest /opt/subquest
 COPY --from=build /opt/models /opt/models

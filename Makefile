@@ -38,6 +38,7 @@ parity: install
 
 # Only what the demo needs: the light core and the embedded model's runtime.
 $(VENV)/demo.stamp: pyproject.toml
+	bash scripts/system-packages libgomp1
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
 	$(BIN)/python -m pip install --quiet --editable '.[embedded]'

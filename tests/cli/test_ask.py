@@ -169,6 +169,24 @@ def test_help_lists_every_command(capsys: pytest.CaptureFixture[str]) -> None:
     assert all(name in out for name in COMMANDS)
 
 
+def test_doctor_opens_llama_cpp(
+    place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A package that is installed need not work: a slim container has no OpenMP."""
+    library = pytest.importorskip("subquest.engine.embedded.library")
+    pytest.importorskip("xllamacpp")
+
+    def missing(file: str) -> None:
+        raise OSError("libgomp.so.1: cannot open shared object file: No such file or directory")
+
+    monkeypatch.setattr(library, "library", library.library.__wrapped__)  # not one that was opened before
+    monkeypatch.setattr(library.c, "CDLL", missing)
+    main(["doctor", "--json"])
+    (found,) = (c for c in json.loads(capsys.readouterr().out)["checks"] if c["name"] == "llama.cpp")
+    assert (found["ok"], found["fix"]) == (False, "apt-get install libgomp1")
+    assert "libgomp.so.1" in found["detail"]
+
+
 def test_doctor(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["doctor", "--json"]) == 0
     report = json.loads(capsys.readouterr().out)

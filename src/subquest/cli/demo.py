@@ -11,6 +11,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..errors import UsageError
+
 if TYPE_CHECKING:
     from ..engine import Engine
     from ..record import Episode, Question
@@ -31,10 +33,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from .. import embedded
-    from ..metrics import exact_match
     from ..worlds import make_world
 
-    count = max(args.questions, 1)
+    if args.questions < 1:
+        raise UsageError(f"--questions {args.questions}: ask at least one")
+    count = args.questions
     world = make_world(seed=args.seed, articles=ARTICLES, questions=max(count, 8), split="test", hops=(2, 3))
     index = _index(world, args.out)
     _say(f"{len(index)} articles of a made-up world, indexed in {index.path}; nobody has ever read them.")
@@ -45,10 +48,16 @@ def run(args: argparse.Namespace) -> int:
     episodes = asyncio.run(_ask(world.questions[:count], engine, index, quiet=args.json))
     seconds = round(time.monotonic() - start, 1)
     index.close()
-    right = [bool(exact_match(e.answer, e.question.answers)) for e in episodes]
+    right = [_is_right(e) for e in episodes]
     if args.json:
         rows = [
-            {"question": e.question.question, "answer": e.answer, "expected": list(e.question.answers), "right": ok}
+            {
+                "question": e.question.question,
+                "answer": e.answer,
+                "expected": list(e.question.answers),
+                "right": ok,
+                "seconds": round(e.usage.seconds, 1),
+            }
             for e, ok in zip(episodes, right, strict=True)
         ]
         print(json.dumps({"right": sum(right), "n": len(rows), "seconds": seconds, "questions": rows}))
@@ -56,6 +65,8 @@ def run(args: argparse.Namespace) -> int:
     print(f"\n{sum(right)} of {len(right)} right in {seconds:.0f} s, offline, on a model of 135 million parameters.")
     for episode, ok in zip(episodes, right, strict=True):
         _print(episode, ok)
+    if not all(right):
+        print("A model this small is wrong now and then. A larger one: --model openai:NAME@http://HOST/v1")
     print(f'Ask your own: subquest ask "..." --index {index.path}')
     return 0
 
@@ -96,13 +107,21 @@ async def _ask(questions: Sequence[Question], engine: Engine, index: Index, *, q
         _say("")
         with display() as view:
             episodes.append(await agent.solve(question, listener=view.add))
-        _say(f"  expected: {question.answers[0]}")
+        verdict = "right" if _is_right(episodes[-1]) else f"wrong: the answer is {question.answers[0]}"
+        _say(f"  {verdict} ({episodes[-1].usage.seconds:.0f} s)")
     await engine.close()
     return episodes
 
 
+def _is_right(episode: Episode) -> bool:
+    from ..metrics import exact_match
+
+    return bool(exact_match(episode.answer, episode.question.answers))
+
+
 def _print(episode: Episode, right: bool) -> None:
-    wanted = "" if right else f"  (expected {episode.question.answers[0]})"
-    print(f"  {'right' if right else 'wrong'}  {episode.question.question}  {episode.answer or '(no answer)'}{wanted}")
-    for evidence in episode.evidence if right else ():
+    print(f"  {'right' if right else 'wrong'}  {episode.question.question}")
+    answer = episode.answer or f"no answer ({episode.stop_reason})"
+    print(f"         answered: {answer}" + ("" if right else f"; the right answer is {episode.question.answers[0]}"))
+    for evidence in episode.evidence:
         print(f'         "{evidence.quote}" - {evidence.title}')

@@ -75,6 +75,21 @@ def _model_file() -> Check:
     return Check("embedded model", path.is_file(), detail, "subquest model get smollm2")
 
 
+def _llama_cpp() -> Check:
+    """Opens it, because an installed package may lack a library of the system."""
+    from ..errors import SubquestError
+
+    fix = "pip install 'subquest[embedded]'"
+    try:
+        from ..engine.embedded.library import library
+
+        build = library().build
+    except (SubquestError, ImportError) as error:
+        needs = "apt-get install libgomp1" if "libgomp" in str(error) else fix
+        return Check("llama.cpp", False, f"runs the embedded model: {error}", needs)
+    return Check("llama.cpp", True, f"runs the embedded model: {build} works", fix)
+
+
 def _module(name: str, module: str, extra: str, use: str) -> Callable[[], Check]:
     def check() -> Check:
         found = importlib.util.find_spec(module) is not None
@@ -151,7 +166,7 @@ def _kernel() -> Check:
 CHECKS: tuple[Callable[[], Check], ...] = (
     _python,
     _config,
-    _module("llama.cpp", "xllamacpp", "embedded", "runs the embedded model"),
+    _llama_cpp,
     _model_file,
     _endpoint,
     _module("dense search", "onnxruntime", "dense", "embeds passages"),

@@ -1,0 +1,69 @@
+"""`subquest demo` says plainly what was right, what was wrong, and how long it took."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from subquest.cli import main
+from subquest.engine.scripted import ScriptedEngine
+from subquest.worlds import make_world
+
+WORLD = make_world(seed=2026, articles=240, questions=8, split="test", hops=(2, 3))
+GOLD = {question.question: question.answers[0] for question in WORLD.questions}
+
+
+class Knowing(ScriptedEngine):
+    """Answers every question but the second from its knowledge."""
+
+    adapter = None
+
+    def __init__(self) -> None:
+        super().__init__(self._answer)
+
+    def _answer(self, context: Any) -> str:
+        question = context.messages[1].content.removeprefix("Question: ")
+        known = question != WORLD.questions[1].question
+        return f"<answer>{GOLD[question] if known else 'the moon'}</answer>"
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("subquest.embedded", Knowing)
+    return tmp_path
+
+
+def test_right_and_wrong_are_told_apart(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["demo"]) == 0
+    out, err = capsys.readouterr()
+    first, second, _ = WORLD.questions[:3]
+    assert "2 of 3 right in " in out
+    lines = [line.strip() for line in out.splitlines()]
+    assert f"right  {first.question}" in lines
+    assert f"answered: {first.answers[0]}" in lines
+    assert lines[lines.index(f"wrong  {second.question}") + 1] == (
+        f"answered: the moon; the right answer is {second.answers[0]}"
+    )
+    assert "wrong now and then" in out
+    assert err.count("  right (") == 2
+    assert f"  wrong: the answer is {second.answers[0]} (" in err
+    assert "no trained adapter" in err
+    assert (place / "demo" / "docs.sq").is_dir()
+
+
+def test_json(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["demo", "--json", "--questions", "2", "--out", "d"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["right"], found["n"]) == (1, 2)
+    assert [row["right"] for row in found["questions"]] == [True, False]
+    assert all(0 <= row["seconds"] <= found["seconds"] + 0.1 for row in found["questions"])
+    assert found["questions"][1]["answer"] == "the moon"
+    assert found["questions"][1]["expected"][0] == WORLD.questions[1].answers[0]
+
+
+def test_no_questions_is_named(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["demo", "--questions", "0"]) == 2
+    assert "--questions 0: ask at least one" in capsys.readouterr().err
+    assert not (place / "demo").exists()
