@@ -2,10 +2,12 @@
 
     search = Reranked(index, Pointwise(engine), depth=20)
 
-*Pointwise*: a language model says for each passage whether it helps (yes or no); where the engine gives log-probs the
-score is the probability of yes. *Listwise*: the model sees numbered passages and writes their order, in windows that
-move from the end of the list to its front. *CrossEncoder*: a sentence-transformers model that reads query and passage
-together. Each has a time budget: what was not judged in time counts as unknown, between the good and the bad.
+*Pointwise*: a language model says for each passage whether it helps (yes or no); the score is the probability of yes
+where the engine shows it, mixed with the score of the search. The embedded model learns it from the very prompt that is
+written here (`systems = ["rerank"]` in a training recipe). *Listwise*: the model sees numbered passages and writes
+their order, in windows that move from the end of the list to its front. *CrossEncoder*: a sentence-transformers model that
+reads query and passage together. Each has a time budget: what was not judged in time counts as unknown, between the
+good and the bad.
 """
 
 from __future__ import annotations
@@ -18,12 +20,18 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 
 from ..engine.base import Engine, Message, Sampling
-from ..errors import MissingDependency
-from ..record import Hit
+from ..engine.choosing import Choosing
+from ..errors import MissingDependency, UsageError
+from ..record import Document, Hit
 from .base import Search
 from .frameworks import Retrievers
 
 UNKNOWN = 0.5
+TRUST = 0.5
+"""How much of a pointwise score is the judge's, the rest is the search's; chosen on dev questions (docs/search.md)."""
+LONGEST = 1200
+"""Characters of a passage that a pointwise judge reads: about 200 words, twice a passage of our own cutting."""
+YES, NO = "yes", "no"
 
 _POINTWISE = (
     "You judge search results. Does the passage contain information that helps to answer the question, "
@@ -67,23 +75,42 @@ def in_order(hits: Sequence[Hit], scores: Sequence[float]) -> list[Hit]:
     return [Hit(hit.document, score) for hit, score in pairs]
 
 
+def judgement(query: str, document: Document) -> list[Message]:
+    """What a pointwise judge is asked, in use and in training. The query comes first: what all candidates' prompts
+    share is then read once."""
+    text = document.text if len(document.text) <= LONGEST else document.text[:LONGEST].rsplit(" ", 1)[0]
+    question = f"Question: {query}\n\nPassage: {document.title}\n{text}\n\nHelpful (yes or no)?"
+    return [Message("system", _POINTWISE), Message("user", question)]
+
+
 class Pointwise:
     """Yes or no for each passage."""
 
-    def __init__(self, engine: Engine, *, seconds: float = 30.0, at_once: int = 8) -> None:
+    def __init__(self, engine: Engine, *, seconds: float = 30.0, at_once: int = 8, trust: float = TRUST) -> None:
+        """`at_once` passages are judged together; `trust` from 0 (the search's order) to 1 (the judge's alone)."""
+        if not 0 <= trust <= 1:
+            raise UsageError(f"trust is {trust}; it goes from 0 (the search's order) to 1 (the judge's alone)")
         self._engine = engine
         self._seconds = seconds
-        self._gate = at_once
+        self._at_once = at_once
+        self._trust = trust
 
     async def rerank(self, query: str, hits: Sequence[Hit]) -> list[Hit]:
-        gate = asyncio.Semaphore(self._gate)
+        return in_order(hits, mixed([hit.score for hit in hits], await self.judge(query, hits), self._trust))
+
+    async def judge(self, query: str, hits: Sequence[Hit]) -> list[float]:
+        """The probability that each passage helps; UNKNOWN where time was over."""
         scores = [UNKNOWN] * len(hits)
+        prompts = [judgement(query, hit.document) for hit in hits]
+        chooses = isinstance(self._engine, Choosing)  # it reads many prompts in one pass
+        together, gate = (self._at_once if chooses else 1), asyncio.Semaphore(1 if chooses else self._at_once)
 
-        async def judge(i: int) -> None:
+        async def judge(start: int) -> None:
+            part = slice(start, start + together)
             async with gate:
-                scores[i] = await self._judge(query, hits[i])
+                scores[part] = await self._judge(prompts[part])
 
-        tasks = [asyncio.create_task(judge(i)) for i in range(len(hits))]
+        tasks = [asyncio.create_task(judge(start)) for start in range(0, len(hits), together)]
         if not tasks:
             return []
         done, late = await asyncio.wait(tasks, timeout=self._seconds)
@@ -92,25 +119,42 @@ class Pointwise:
         await asyncio.gather(*late, return_exceptions=True)
         for task in done:
             task.result()
-        return in_order(hits, scores)
+        return scores
 
-    async def _judge(self, query: str, hit: Hit) -> float:
-        question = f"Question: {query}\n\nPassage: {hit.document.title}\n{hit.document.text}\n\nHelpful (yes or no)?"
-        session = await self._engine.open([Message("system", _POINTWISE), Message("user", question)])
+    async def _judge(self, prompts: Sequence[Sequence[Message]]) -> list[float]:
+        if isinstance(self._engine, Choosing):
+            found = await self._engine.choose(prompts, (YES, YES.title(), NO, NO.title()))
+            return [odds_of_yes(row) for row in found]
+        (prompt,) = prompts
+        session = await self._engine.open(prompt)
         try:
             turn = await session.generate(Sampling(max_tokens=3, temperature=0.0, logprobs=True))
         finally:
             await session.close()
-        return probability_of_yes(turn.text, turn.logprobs)
+        return [probability_of_yes(turn.text, turn.logprobs)]
+
+
+def mixed(found: Sequence[float], judged: Sequence[float], trust: float) -> list[float]:
+    """trust · judge + (1 - trust) · search, whose scores are brought to the range from 0 to 1."""
+    low = min(found, default=0.0)
+    span = (max(found, default=0.0) - low) or 1.0
+    return [trust * j + (1 - trust) * (f - low) / span for f, j in zip(found, judged, strict=True)]
+
+
+def odds_of_yes(logprobs: Sequence[float]) -> float:
+    """Probability of yes against no, from the log-probabilities of yes, Yes, no and No."""
+    top = max(logprobs)
+    yes, yes_too, no, no_too = (math.exp(value - top) for value in logprobs)
+    return (yes + yes_too) / (yes + yes_too + no + no_too)
 
 
 def probability_of_yes(text: str, logprobs: Sequence[float] | None) -> float:
     """From the reply and the log-probability of its first token; UNKNOWN where it is neither yes nor no."""
     word = text.strip().lower()
-    if not word.startswith(("yes", "no")):
+    if not word.startswith((YES, NO)):
         return UNKNOWN
     sure = math.exp(logprobs[0]) if logprobs else 1.0
-    return sure if word.startswith("yes") else 1.0 - sure
+    return sure if word.startswith(YES) else 1.0 - sure
 
 
 class Listwise:

@@ -71,7 +71,7 @@ async def rerank(request: Request) -> Response:
         raise Problem(400, f"at most {MAX_RERANKED} documents a query are accepted")
     most = body.integer("rerank_topk", 3, 1, MAX_K)
     hits = [[Hit(_document(item, place), 0.0) for place, item in enumerate(items)] for items in lists]
-    reranker = Pointwise(state.agents.default_engine)
+    reranker = Pointwise(state.agents.default_engine, trust=1.0)  # the documents come without a search
     ordered = await asyncio.gather(*(reranker.rerank(q, found) for q, found in zip(queries, hits, strict=True)))
     if body.flag("return_scores"):
         result: Any = [[{"document": contents(h.document), "score": h.score} for h in o[:most]] for o in ordered]

@@ -25,6 +25,7 @@ from ..engine.torch.loader import Source
 from ..engine.torch.tokens import Vocabulary
 from ..errors import DataError
 from ..record import Episode
+from . import judging
 from .batch import Batch
 from .data import load_material, open_search
 from .pipeline import run_pipeline
@@ -55,6 +56,8 @@ class TraceSet:
     """Questions that gave no trace, by reason."""
     made_by: Counter[str] = field(default_factory=Counter)
     """Episodes by system."""
+    weights: NDArray[np.float32] | None = None
+    """[N] how much a token of each trajectory counts; where None, all the same."""
 
     def __len__(self) -> int:
         return len(self.counts)
@@ -76,6 +79,9 @@ class TraceSet:
         trajectory = np.repeat(np.arange(len(chosen)), lengths)[places]
         episode = np.repeat(np.arange(len(episodes)), self.counts[list(episodes)])[trajectory]
         layout = Layout(torch.from_numpy(trajectory), torch.from_numpy(episode), torch.zeros(len(places)).long())
+        weights = layout.weights("token-mean")
+        if self.weights is not None:
+            weights = weights * torch.from_numpy(self.weights[chosen][trajectory])
         return Batch(
             torch.from_numpy(ids),
             torch.from_numpy(lengths.copy()),
@@ -83,7 +89,7 @@ class TraceSet:
             layout,
             torch.ones(len(places)),
             None,
-            layout.weights("token-mean"),
+            weights,
             ("teacher",),
         )
 
@@ -99,6 +105,8 @@ class TraceSet:
             "rejected": dict(self.rejected),
             "made_by": dict(self.made_by),
         }
+        if self.weights is not None:
+            head["weights"] = self.weights.tolist()
         path.parent.mkdir(parents=True, exist_ok=True)
         filters = [{"id": lzma.FILTER_LZMA2, "preset": 1, "dict_size": 1 << 26}]
         with lzma.open(path, "wb", filters=filters) as file:
@@ -129,10 +137,13 @@ class TraceSet:
             np.asarray(head["counts"], np.int64),
             Counter(head["rejected"]),
             Counter(head["made_by"]),
+            np.asarray(head["weights"], np.float32) if "weights" in head else None,
         )
 
 
-def traces_of(episodes: Iterable[Episode], rejected: Counter[str] | None = None, roles: Sequence[str] = ()) -> TraceSet:
+def traces_of(
+    episodes: Iterable[Episode], rejected: Counter[str] | None = None, roles: Sequence[str] = (), weight: float = 1.0
+) -> TraceSet:
     """Episodes as arrays; trajectories in which nothing was written, or of other roles, are left out."""
     import numpy as np
 
@@ -156,6 +167,7 @@ def traces_of(episodes: Iterable[Episode], rejected: Counter[str] | None = None,
         np.asarray(counts, np.int64),
         rejected or Counter(),
         made_by,
+        None if weight == 1.0 else np.full(len(ids), weight, np.float32),
     )
 
 
@@ -169,6 +181,9 @@ def join(parts: Sequence[TraceSet]) -> TraceSet:
         np.concatenate([p.counts for p in parts]),
         sum((p.rejected for p in parts), Counter()),
         sum((p.made_by for p in parts), Counter()),
+        None
+        if all(p.weights is None for p in parts)
+        else np.concatenate([np.ones(len(p.lengths), np.float32) if p.weights is None else p.weights for p in parts]),
     )
 
 
@@ -194,9 +209,14 @@ def gold_traces(recipe: Recipe, source: Source, *, workers: int = 1) -> TraceSet
 
 
 def _make(part: DataPart, system: str, recipe: Recipe, tokenizer: Any, size: int) -> TraceSet:
-    material = load_material([part], passages_elsewhere=bool(recipe.index))
+    judges = system == judging.SYSTEM
+    material = load_material([part], passages_elsewhere=bool(recipe.index) and not judges)
     vocabulary = Vocabulary(tokenizer, size)
     chat = chat_format(tokenizer.chat_template or "", bos=tokenizer.bos_token or "", eos=tokenizer.eos_token or "")
+    if judges:
+        with tempfile.TemporaryDirectory() as place, open_search(material.documents, Path(place)) as index:
+            found = list(judging.judgements(*material, index, seed=recipe.seed))
+        return traces_of(judging.episodes(found, vocabulary, chat), weight=judging.COUNTS)
     settings = dict(recipe.settings) if system == recipe.system else {}
     with ExitStack() as held:
         if recipe.index:
