@@ -368,6 +368,41 @@ async def test_sub_tasks_are_counted_without_their_helpers(asked) -> None:
     assert scores_of(episode)[0]["tasks"] == handed_out
 
 
+async def test_engines_hold_the_adapters_that_are_asked_for(tmp_path: Path) -> None:
+    """The adapter of all roles is always in the first engine, whatever was there before."""
+    import torch
+
+    from subquest.train.export import save_trained
+    from subquest.train.recipe import ModelPart
+    from subquest.train.setup import load_source, make_policy
+
+    for seed, name in enumerate(("a", "b")):
+        part, source = ModelPart("random:llama", rank=2), load_source("random:llama")
+        policy = make_policy(part, source, device=torch.device("cpu"), seed=seed)
+        for parameter in policy.parameters():
+            if parameter.requires_grad:
+                torch.nn.init.normal_(parameter, generator=torch.Generator().manual_seed(seed))
+        save_trained(policy, tmp_path / name, base="random:llama")
+    engines = Engines(setup(tmp_path, adapters={n: str(tmp_path / n) for n in ("a", "b")}))
+
+    def weights(engine: object) -> float:
+        return float(engine.weights.parts["model.layers.0.mlp.down_proj.weight"].double().sum())  # type: ignore[attr-defined]
+
+    try:
+        bare = weights(engines.of(Arm("x", "rag", {"": "none"}), [])[""])
+        a = weights(engines.of(Arm("x", "rag", {"": "a"}), [])[""])
+        both = engines.of(Arm("x", "apex", {"planner": "a", "": "b"}), [])
+        b = weights(both[""])
+        assert weights(both["planner"]) == a
+        assert len({bare, a, b}) == 3
+        again = engines.of(Arm("x", "rag", {"": "a"}), [])
+        assert again[""] is both[""]
+        assert weights(again[""]) == a
+        assert weights(engines.of(Arm("x", "rag", {"": "none"}), [])[""]) == bare
+    finally:
+        await engines.close()
+
+
 def test_missing_adapters_are_named() -> None:
     mixed = Arm("mixed", "apex", {"planner": "apex-plan", "": "none"})
     assert missing_in(mixed, {"sft": "x"}) == "apex-plan"

@@ -48,17 +48,12 @@ class Engines:
             return {"": ScriptedEngine(HiraOracle(questions))}
         # the adapter of all roles without one of their own comes first: it gets the larger engine
         wanted = list(dict.fromkeys(name for _, name in sorted(arm.adapters.items())))
-        places: dict[str, int] = {}
-        for name in wanted:
-            if name in self._holds:
-                places[name] = self._holds.index(name)
-        for name in wanted:
-            if name not in places:
-                free = [n for n in range(len(self._engines)) if n not in places.values()]
-                places[name] = self._put(name, free[0] if free else None)
-        return {role: self._engines[places[name]] for role, name in arm.adapters.items()}
+        for place, name in enumerate(wanted):
+            if place == len(self._engines) or self._holds[place] != name:
+                self._put(name, place)
+        return {role: self._engines[wanted.index(name)] for role, name in arm.adapters.items()}
 
-    def _put(self, name: str, at: int | None) -> int:
+    def _put(self, name: str, at: int) -> None:
         import torch
 
         from ..engine.torch.engine import TorchEngine
@@ -69,7 +64,7 @@ class Engines:
         setup = self._setup
         if self._source is None:
             self._source = load_source(setup.model, [])
-        if at is None:
+        if at == len(self._engines):
             device = setup.device or ("cuda" if torch.cuda.is_available() else "cpu")
             room = None
             if device == "cuda":
@@ -78,14 +73,13 @@ class Engines:
                 room = int(share * torch.cuda.mem_get_info()[1] / (2 * a.cache_values()))
             self._engines.append(TorchEngine(self._source, device=device, cache_tokens=room))
             self._holds.append("none")
-            at = len(self._engines) - 1
-        if name == "none":
-            self._engines[at].refresh(state=self._source.state)
-        else:
-            base = embedded_model() if setup.model == "smollm2" else Path(setup.model)
-            self._engines[at].refresh(adapter=read_adapter(Path(setup.adapters[name]), base))
-        self._holds[at] = name
-        return at
+        if name != self._holds[at]:
+            if name == "none":
+                self._engines[at].refresh(state=self._source.state)
+            else:
+                base = embedded_model() if setup.model == "smollm2" else Path(setup.model)
+                self._engines[at].refresh(adapter=read_adapter(Path(setup.adapters[name]), base))
+            self._holds[at] = name
 
     @property
     def broken(self) -> str:
