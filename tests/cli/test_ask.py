@@ -160,7 +160,7 @@ def test_an_unreachable_endpoint_is_status_1_with_a_reason(place: Path, capsys: 
 def test_question_from_standard_input(place: Path) -> None:
     command = [sys.executable, "-m", "subquest", "ask", "-", *ASK[2:], "--json"]
     done = subprocess.run(command, input="Where?\n", capture_output=True, text=True, check=True)
-    assert json.loads(done.stdout)["question"].strip() == "Where?"
+    assert json.loads(done.stdout)["question"] == "Where?"
 
 
 def test_help_lists_every_command(capsys: pytest.CaptureFixture[str]) -> None:

@@ -34,7 +34,7 @@ def run(args: argparse.Namespace) -> int:
     from .terminal import printable
     from .tree import display
 
-    question = checked_question(sys.stdin.read() if args.question == "-" else args.question)
+    question = checked_question(sys.stdin.read().strip() if args.question == "-" else args.question)
     if args.trace and not args.trace.parent.is_dir():
         raise UsageError(f"cannot write {args.trace}: there is no folder {args.trace.parent}")
     if args.trace and args.trace.is_dir():
