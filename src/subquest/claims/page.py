@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from .book import Book, Claim, Row
 from .measure import MAX_TOKENS, Stamps, training_digest
+from .plan import rows_of
 from .results import Results, Unit
 from .timing import expected
 
@@ -41,10 +42,14 @@ it lies on the other, and is *open* where it holds 0. What was not run says *not
 settings, prompts, weights or questions that are not today's says *stale* and does not count; a row that is not complete
 is marked with the share of its questions that is answered. Costs are means over the first source's questions.
 
-**What is the same for all.** {questions}. Greedy decoding, turns of at most {tokens} tokens, BM25. Each training has
-{steps} steps of {asked} questions with {group} rollouts each, which is short; its last weights count, whatever they
-score. HiRA's rows have an oracle in place of the model, as their notes say. `recipes/claims/` defines arms and
-trainings, `subquest study claims` lists them, and the commands below each table run them again.
+**What is the same for all.** Greedy decoding, turns of at most {tokens} tokens, BM25. Each training has {steps} steps
+of {asked} questions with {group} rollouts each, which is short; its last weights count, whatever they score. HiRA's
+rows have an oracle in place of the model, as their notes say. `recipes/claims/` defines arms and trainings,
+`subquest study claims` lists them, and the commands below each table run them again. Questions:
+
+{questions}
+
+**State.** {state}
 """
 
 
@@ -84,7 +89,7 @@ class Page:
         self._means: dict[tuple[float, ...], Mean] = {}
 
     def text(self) -> str:
-        head = HEAD.format(questions=self._questions(), tokens=MAX_TOKENS, **self._budget())
+        head = HEAD.format(questions=self._questions(), tokens=MAX_TOKENS, state=self._state(), **self._budget())
         parts = [head, self._summary()]
         for paper in dict.fromkeys(c.paper for c in self.book.claims if c.paper != "ours"):
             parts.append(f"## {paper}")
@@ -94,8 +99,12 @@ class Page:
         return "\n\n".join(part.strip("\n") for part in parts) + "\n"
 
     def _questions(self) -> str:
-        told = [f"{NAMES.get(s.name, s.name)} `{s.told}`" for s in self.book.sources.values()]
-        return f"Questions: {'; '.join(told)}"
+        return "\n".join(f"- {NAMES.get(s.name, s.name)}: `{s.told}`" for s in self.book.sources.values())
+
+    def _state(self) -> str:
+        rows = rows_of(self.book, self.book.chosen(()), self.results, self.stamps)
+        stale = f", {rows.stale} of them stale" if rows.stale else ""
+        return f"Of {rows.done + rows.left} rows (an arm on a source) {rows.done} are complete, {rows.left} not{stale}."
 
     def _budget(self) -> dict[str, str]:
         """What every training spends, as the recipes say; a range where they differ."""
