@@ -147,6 +147,16 @@ def test_skipping_bad_rows_reports_them(tmp_path: Path) -> None:
     assert [b.partition("x.jsonl:")[2][:9] for b in bad] == ["2: not JS", "3: repeat"]
 
 
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [("q.jsonl", '{"id": "1", "question": "Who?", "answers": ["I"]}\r\n'), ("q.csv", "id,question,answer\n1,Who?,I\n")],
+)
+def test_a_byte_order_mark_is_no_text(tmp_path: Path, name: str, text: str) -> None:
+    (tmp_path / name).write_text(text, encoding="utf-8-sig")
+    (question,) = read_questions(tmp_path / name)
+    assert (question.id, question.question, question.answers) == ("1", "Who?", ("I",))
+
+
 def test_wrong_encoding_is_named(tmp_path: Path) -> None:
     (tmp_path / "x.jsonl").write_bytes('{"question": "é", "answers": []}'.encode("latin-1"))
     with pytest.raises(DataError, match="UTF-8"):

@@ -96,8 +96,8 @@ def _rows(path: Path) -> Iterator[tuple[int, Any]]:
 
 def _open(path: Path) -> IO[str]:
     if path.suffix == ".gz":
-        return gzip.open(path, "rt", encoding="utf-8", newline="")
-    return path.open(encoding="utf-8", newline="")
+        return gzip.open(path, "rt", encoding="utf-8-sig", newline="")
+    return path.open(encoding="utf-8-sig", newline="")  # a mark at the beginning, as Excel writes it, is no text
 
 
 def _json_lines(file: IO[str]) -> Iterator[tuple[int, Any]]:
