@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import multiprocessing
 import pickle
 from collections.abc import Callable, Sequence
@@ -52,7 +53,7 @@ def prepare(part: Part, cache: Path) -> Prepared:
     from ..evaluate.fingerprint import of_index
     from ..train.data import load_material, open_search
 
-    place = cache / f"{digest(repr(part.data), repr(part.source.pictures))}.pickle"
+    place = cache / f"{digest(repr(part.data), repr(part.source.pictures), _generator())}.pickle"
     if place.is_file():
         return Prepared(*pickle.loads(place.read_bytes()))
     material = load_material((part.data,))
@@ -68,6 +69,15 @@ def prepare(part: Part, cache: Path) -> Prepared:
     building.write_bytes(pickle.dumps(tuple(made)))
     building.replace(place)
     return made
+
+
+@functools.cache
+def _generator() -> str:
+    """The code that makes worlds: another one makes other worlds of the same name."""
+    from .. import worlds
+
+    files = sorted(Path(worlds.__file__).parent.rglob("*.py"))
+    return digest(*(file.read_text(encoding="utf-8") for file in files))
 
 
 def prepared(parts: Sequence[Part], cache: Path, workers: int, say: Callable[[str], None]) -> dict[str, Prepared]:
