@@ -8,7 +8,6 @@ results. When the time is up workers stop where they are; what they have answere
 from __future__ import annotations
 
 import asyncio
-import gc
 import multiprocessing
 import queue
 import sys
@@ -237,10 +236,7 @@ def _worker(number: int, inbox: Any, told: Any, setup: Setup) -> None:
     """A process: jobs from one queue, answers into another, an empty text (or what went wrong) at the end."""
     import torch
 
-    from ..evaluate.runner import GARBAGE
-
     torch.set_num_threads(2)
-    gc.set_threshold(GARBAGE, *gc.get_threshold()[1:])
 
     async def ask(wish: Wish) -> Job | None:
         told.put((number, wish))
