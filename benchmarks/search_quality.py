@@ -4,9 +4,13 @@
     subquest bench search-quality --data ../shared/data/train --split dev --tune
 
 For every set: the mean over questions of the share of supporting passages (by id) among the best 2 and 5, in modes
-bm25, dense, hybrid and linked (hybrid, put in order by which passages name which). `--judge MODEL` adds hybrid with the
-first 20 put in order by a language model, pointwise, on the first `--judged` questions. `--tune` compares fusions, BM25
-parameters and link weights; use it on dev questions only.
+bm25, dense, hybrid and linked (hybrid, put in order by which passages name which). `--judge MODEL` adds hybrid and
+linked search with the first `--depth` put in order by a language model, pointwise:
+
+    subquest bench search-quality --judge torch:smollm2 --adapter runs/rerank/last
+
+`--tune` compares fusions, BM25 parameters and link weights, with `--judge` how much of a score should be the judge's;
+use it on dev questions only.
 """
 
 from __future__ import annotations
@@ -65,7 +69,11 @@ def main(argv: list[str]) -> dict[str, Any]:
     parser.add_argument("--encoder", default="minilm", help="minilm, st:MODEL, MODEL@URL or none")
     parser.add_argument("--cache", type=Path, help="keep the indexes here (default: a temporary folder)")
     parser.add_argument("--judge", metavar="MODEL", help="rerank by this model too, such as embedded")
-    parser.add_argument("--judged", type=int, default=50, help="questions of a set that the model reranks (it is slow)")
+    parser.add_argument("--adapter", help="the judge's LoRA adapter; none for none")
+    parser.add_argument(
+        "--judged", type=int, default=0, help="questions of a set that the model reranks (default: all)"
+    )
+    parser.add_argument("--depth", type=int, default=20, help="passages of a question that the model reads")
     parser.add_argument("--tune", action="store_true", help="compare settings; on dev questions only")
     args = parser.parse_args(argv)
     temporary = None if args.cache else tempfile.TemporaryDirectory(prefix="subquest-bench-")
@@ -77,7 +85,9 @@ def main(argv: list[str]) -> dict[str, Any]:
         gold = [question["supporting_ids"] for question in questions]
         texts = [question["question"] for question in questions]
         with open_index(args.data, name, corpus, cache, args.encoder) as index:
-            if args.tune:
+            if args.judge and args.judged:
+                texts, gold = texts[: args.judged], gold[: args.judged]
+            if args.tune and not args.judge:
                 figures[name] = tune(index, texts, gold)
                 continue
             for mode in ("bm25", "linked") if args.encoder == "none" else ("bm25", "dense", "hybrid", "linked"):
@@ -87,7 +97,7 @@ def main(argv: list[str]) -> dict[str, Any]:
                 figures.setdefault(name, {})[mode] = values
                 print(f"{name:16} {mode:7} R@2 {values['R@2']:5}  R@5 {values['R@5']:5}", file=sys.stderr, flush=True)
             if args.judge:
-                figures[name].update(judged(index, args.judge, texts[: args.judged], gold[: args.judged]))
+                figures[name].update(judged(index, args, texts, gold))
     ratios = {}
     if not args.tune:
         for name, modes in figures.items():
@@ -101,26 +111,53 @@ def main(argv: list[str]) -> dict[str, Any]:
     return {"name": "search_quality", "figures": figures, "ratios": ratios}
 
 
-def judged(index: Any, model: str, texts: Sequence[str], gold: Sequence[Sequence[str]]) -> dict[str, Any]:
-    """Hybrid and hybrid put in order by a language model, on the same questions."""
+def judged(
+    index: Any, args: argparse.Namespace, texts: Sequence[str], gold: Sequence[Sequence[str]]
+) -> dict[str, dict[str, float]]:
+    """Hybrid and linked search put in order by a language model; every passage is judged once for both."""
     import asyncio
+    import time
 
-    from subquest.engine.resolve import resolve
-    from subquest.retrieval.rerank import Pointwise, Reranked
+    from subquest.engine.resolve import EngineOptions, resolve
+    from subquest.retrieval.rerank import TRUST, Pointwise, in_order, mixed
 
-    async def run() -> list[list[str]]:
-        engine = resolve(model)
+    modes = ("bm25", "linked") if args.encoder == "none" else ("hybrid", "linked")
+    first = {mode: index.search_many(texts, args.depth, mode=mode) for mode in modes}
+
+    async def run() -> list[dict[str, float]]:
+        engine = resolve(args.judge, EngineOptions(adapter=args.adapter))
+        judge = Pointwise(engine, seconds=3600, at_once=64)  # type: ignore[arg-type]
+        gate, done = asyncio.Semaphore(4), 0
+
+        async def one(n: int) -> dict[str, float]:
+            nonlocal done
+            hits = list({hit.document.id: hit for rows in first.values() for hit in rows[n]}.values())
+            async with gate:
+                scores = await judge.judge(texts[n], hits)
+            done += 1
+            print(f"\r{index.path.name}: {done} of {len(texts)} questions judged", end="", file=sys.stderr)
+            return {hit.document.id: score for hit, score in zip(hits, scores, strict=True)}
+
         try:
-            search = Reranked(index, Pointwise(engine, seconds=600), depth=20)  # type: ignore[arg-type]
-            return [[hit.document.id for hit in (await search.retrieve([text], 5))[0]] for text in texts]
+            return await asyncio.gather(*(one(n) for n in range(len(texts))))
         finally:
+            print(file=sys.stderr)
             await engine.close()  # type: ignore[union-attr]
 
-    plain = [[hit.document.id for hit in row] for row in index.search_many(texts, 5)]
-    out = {}
-    for label, found in ((f"hybrid, {len(texts)}", plain), (f"judged, {len(texts)}", asyncio.run(run()))):
-        out[label] = {f"R@{k}": round(recall(found, gold, k), 1) for k in (2, 5)}
-        print(f"{index.path.name:24} {label:12} {out[label]}", file=sys.stderr, flush=True)
+    started = time.process_time()
+    verdicts = asyncio.run(run())
+    out: dict[str, dict[str, float]] = {}
+    for mode, rows in first.items():
+        for trust in [n / 10 for n in range(11)] if args.tune else [TRUST]:
+            found = []
+            for hits, known in zip(rows, verdicts, strict=True):
+                scores = mixed([hit.score for hit in hits], [known[hit.document.id] for hit in hits], trust)
+                found.append([hit.document.id for hit in in_order(hits, scores)])
+            label = f"{mode}, judged, trust {trust}"
+            out[label] = {f"R@{k}": round(recall(found, gold, k), 1) for k in (2, 5)}
+            print(f"{index.path.name:32} {label:28} {out[label]}", file=sys.stderr, flush=True)
+    seconds = (time.process_time() - started) / len(texts)
+    print(f"{index.path.name:32} {seconds:.2f} CPU seconds a question", file=sys.stderr, flush=True)
     return out
 
 

