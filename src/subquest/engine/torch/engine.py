@@ -44,8 +44,9 @@ BLOCK = 16
 """Tokens of a cache block."""
 PATIENCE = 4
 """Steps on a GPU after which a turn is admitted without company: a prefill step less, for two decode steps' delay."""
-SWITCH = 0.0005
-"""Seconds after which a busy Python thread lets the worker run (Python's default of 5 ms is two decode steps)."""
+SWITCH = 0.0001
+"""Seconds after which a busy Python thread lets the worker run, several times a step (Python's default of 5 ms is two
+decode steps)."""
 GARBAGE = 100_000
 """Objects that may come to be, beyond those that are gone, before garbage is looked for while an engine runs."""
 

@@ -1,15 +1,17 @@
 """Steps on the device: packs a plan into tensors, runs the model, hands results back one step late.
 
 On the GPU every step is a CUDA graph, chosen by the size of its batch, over buffers that never move. A step's input is
-one small upload and its output one small download; the token a row drew is fed to its next step on the device, so a
-step can be handed over before the one before it was read. On the CPU the same passes run at once.
+one small upload, changes of the block tables included, and its output one small download; the token a row drew is fed
+to its next step on the device, so a step can be handed over before the one before it was read. Calls of torch let go of
+the interpreter, which busy systems are slow to give back, so a decode step makes few. On the CPU the same passes run at
+once.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -23,6 +25,11 @@ from .step import TILE, Draw, Step
 
 _FIELDS = 8
 """Rows of a decode step's upload: slot, position, given, seed, top_k; temperature, top_p, min_p as float bits."""
+_CHANGES = 2
+"""Rows that follow on a GPU: places of the block tables that changed, as flat indexes, and the blocks there."""
+_RING = 6
+"""Buffers for uploads, used in turn: a step takes up to two, and is over when two more have been handed over."""
+_NOTHING = np.zeros(0, np.int64)
 
 
 @dataclass(slots=True)
@@ -45,28 +52,33 @@ class Pending:
 
 
 class Runner:
-    def __init__(self, model: Model, rows: Rows, *, prefill_tokens: int, graphs: bool = True) -> None:
+    def __init__(
+        self, model: Model, rows: Rows, *, prefill_tokens: int, graphs: bool = True, staged: bool | None = None
+    ) -> None:
+        """`staged` says whether steps go through fixed buffers, as on a GPU they must."""
         self.model = model
         self.rows = rows
         self.device = model.weights.device
         self.steps = self.prefills = 0
         self._cuda = self.device.type == "cuda"
-        if not self._cuda:
-            self._tables = torch.from_numpy(rows.tables)
-            self._last = torch.zeros(rows.slots + 1, dtype=torch.int32)
-            return
-        self._graphs = Graphs(enabled=graphs)
-        self._tables = torch.zeros(rows.tables.shape, dtype=torch.int32, device=self.device)
+        self._staged = self._cuda if staged is None else staged
         self._last = torch.zeros(rows.slots + 1, dtype=torch.int32, device=self.device)
+        if not self._staged:
+            self._tables = torch.from_numpy(rows.tables)
+            return
+        self._graphs = Graphs(enabled=graphs and self._cuda)
+        self._tables = torch.zeros(rows.tables.shape, dtype=torch.int32, device=self.device)
         widest = bucket(rows.slots)
-        self._head = torch.zeros(_FIELDS * widest, dtype=torch.int32, device=self.device)
+        self._head = torch.zeros((_FIELDS + _CHANGES) * widest, dtype=torch.int32, device=self.device)
         self._out = torch.zeros(2 * widest, dtype=torch.int32, device=self.device)
         tokens = _padded(prefill_tokens)
         self._flat = torch.zeros(3 * tokens, dtype=torch.int32, device=self.device)
         most_tiles = max(tokens // TILE + rows.slots, tokens // TILE + tokens // 32 + 8)
         self._tiles = torch.zeros(most_tiles * 4, dtype=torch.int32, device=self.device)
-        self._ring = [_Staging(widest, tokens, self._tiles.numel()) for _ in range(3)]
+        self._ring = [_Staging(widest, tokens, self._tiles.numel(), pin=self._cuda) for _ in range(_RING)]
         self._turn = 0
+        self._padding = rows.slots * rows.tables.shape[1]
+        """Place of the padding row's first block, which is 0 for ever."""
 
     def prefill(self, chunks: Sequence[Chunk]) -> None:
         """Put the chunks' tokens into the cache."""
@@ -74,7 +86,7 @@ class Runner:
             return
         self.prefills += 1
         total = sum(chunk.tokens for chunk in chunks)
-        size = _padded(total) if self._cuda else total
+        size = _padded(total) if self._staged else total
         flat = np.zeros((3, size), np.int32)
         flat[2] = self.rows.slots
         tiles: list[tuple[int, int, int, int]] = []
@@ -86,7 +98,7 @@ class Runner:
             flat[2, at:end] = turn.slot
             tiles += [(turn.slot, at + i, start + i, min(TILE, count - i)) for i in range(0, count, TILE)]
             at = end
-        if not self._cuda:
+        if not self._staged:
             self.rows.changed.clear()
             packed = torch.tensor(tiles, dtype=torch.int32)
             self.model.prefill(_prefill_step(torch.from_numpy(flat), self._tables, packed))
@@ -100,6 +112,7 @@ class Runner:
         self._upload(staging.flat, self._flat, flat)
         self._upload(staging.tiles, self._tiles, padded)
         self._upload_tables(staging)
+        staging.used = self._mark()
         views = self._flat[: 3 * size].view(3, size)
         step = _prefill_step(views, self._tables, self._tiles[: 4 * room].view(room, 4))
         self._graphs.run(("prefill", size, room), lambda: self.model.prefill(step))
@@ -107,12 +120,48 @@ class Runner:
     def decode(self, slots: Array) -> Pending:
         """Feed one token of each slot and draw the next."""
         self.steps += 1
+        if not self._staged:
+            return self._decode_now(slots)
+        size = bucket(len(slots))
+        staging = self._next_staging()
+        views = staging.views(size, self._head, self._out)
+        changed = np.concatenate(self.rows.changed) if self.rows.changed else _NOTHING
+        if changed.size > size:
+            self._upload_tables(staging)
+            changed = _NOTHING
+        self.rows.changed.clear()
+        places, blocks = views.packed[_FIELDS:]
+        places[: changed.size] = changed
+        blocks[: changed.size] = self.rows.tables.reshape(-1)[changed]
+        places[changed.size :] = self._padding
+        blocks[changed.size :] = 0
+        longest, filtered = self._pack(views.packed[:_FIELDS], slots)
+        pending = Pending(slots, self.rows.epoch[slots], views.drawn)
+        self.rows.advance(slots)
+        parts = self._parts(size, longest)
+        views.upload.copy_(views.host, non_blocking=True)
+        self._graphs.run(("decode", size, *parts, filtered), lambda: self._step(views.head, views.out, parts, filtered))
+        views.drawn.copy_(views.out, non_blocking=True)
+        pending.event = staging.used = self._mark()
+        return pending
+
+    def _decode_now(self, slots: Array) -> Pending:
+        """On the CPU: nothing is padded, and the tables are the host's own."""
+        rows = self.rows
+        rows.changed.clear()
+        head = np.empty((_FIELDS, len(slots)), np.int32)
+        longest, filtered = self._pack(head, slots)
+        pending = Pending(slots, rows.epoch[slots], torch.empty((2, len(slots)), dtype=torch.int32))
+        rows.advance(slots)
+        self._step(torch.from_numpy(head), pending.out, self._parts(len(slots), longest), filtered)
+        return pending
+
+    def _pack(self, head: Array, slots: Array) -> tuple[int, bool]:
+        """Write what a step needs to know of its rows; the longest context, and whether a row filters its tokens."""
         rows, n = self.rows, len(slots)
-        size = bucket(n) if self._cuda else n
-        padded = np.full(size, rows.slots, np.int32)
-        padded[:n] = slots
-        head = np.empty((_FIELDS, size), np.int32)
-        head[0] = padded
+        head[0, :n] = slots
+        head[0, n:] = rows.slots
+        padded = head[0]
         head[1] = rows.position[padded]
         head[2] = rows.given[padded]
         head[2, n:] = 0
@@ -122,35 +171,18 @@ class Runner:
         floats[0] = rows.temperature[padded]
         floats[1] = rows.top_p[padded]
         floats[2] = rows.min_p[padded]
-        filtered = bool(rows.filtered[slots].any())
-        longest = int(head[1].max()) + 1
-        pending = Pending(slots, rows.epoch[slots], self._last)
-        rows.advance(slots)
-        if not self._cuda:
-            rows.changed.clear()
-            pending.out = torch.empty((2, size), dtype=torch.int32)
-            self._step(torch.from_numpy(head), pending.out, self._parts(size, longest), filtered)
-            return pending
-        staging = self._next_staging()
-        self._upload(staging.head, self._head, head)
-        self._upload_tables(staging)
-        parts = self._parts(size, longest)
-        views, out = self._head[: _FIELDS * size].view(_FIELDS, size), self._out[: 2 * size].view(2, size)
-        self._graphs.run(("decode", size, *parts, filtered), lambda: self._step(views, out, parts, filtered))
-        pending.out = staging.out[: 2 * size].view(2, size)
-        pending.out.copy_(out, non_blocking=True)
-        pending.event = torch.cuda.Event()  # type: ignore[no-untyped-call]
-        pending.event.record()
-        return pending
+        return int(head[1].max()) + 1, bool(rows.filtered[slots].any())
 
     def forget_graphs(self) -> None:
         """The model's passes changed; capture them again."""
-        if self._cuda:
+        if self._staged:
             self._graphs.clear()
 
     def _step(self, head: Tensor, out: Tensor, parts: tuple[int, int], filtered: bool) -> None:
+        if self._staged:
+            self._tables.view(-1).index_copy_(0, head[_FIELDS].long(), head[_FIELDS + 1])
         slots, positions, given, seed, top_k = head[:5]
-        temperature, top_p, min_p = head[5:].view(torch.float32)
+        temperature, top_p, min_p = head[5:_FIELDS].view(torch.float32)
         ids = self.model.ops.choose(given, slots, self._last)
         step = Step(ids, positions, slots, self._tables, None, *parts)
         drawn, logprobs = self.model.decode(step, Draw(temperature, seed, top_k, top_p, min_p, filtered))
@@ -166,10 +198,17 @@ class Runner:
     def _next_staging(self) -> _Staging:
         self._turn = (self._turn + 1) % len(self._ring)
         staging = self._ring[self._turn]
-        if staging.used is not None:
+        if staging.used is not None and not staging.used.query():
             staging.used.synchronize()
-        staging.used = torch.cuda.Event()  # type: ignore[no-untyped-call]
         return staging
+
+    def _mark(self) -> Any:
+        """An event that has happened when the device has done all that was handed to it so far."""
+        if not self._cuda:
+            return None
+        event = torch.cuda.Event()  # type: ignore[no-untyped-call]
+        event.record()
+        return event
 
     def _upload(self, host: Tensor, device: Tensor, values: Array) -> None:
         flat = host[: values.size]
@@ -177,17 +216,14 @@ class Runner:
         device[: values.size].copy_(flat, non_blocking=True)
 
     def _upload_tables(self, staging: _Staging) -> None:
-        """Bring the device's block tables up to date, and mark the staging buffers as in use until then."""
+        """Bring the device's block tables up to date."""
         changed, self.rows.changed = self.rows.changed, []
         if changed:
             index = np.concatenate(changed)
-            pairs = torch.from_numpy(
-                np.stack([index, self.rows.tables.reshape(-1)[index].astype(np.int64)])
-            ).pin_memory()
-            staging.pairs = pairs
+            pairs = torch.from_numpy(np.stack([index, self.rows.tables.reshape(-1)[index].astype(np.int64)]))
+            staging.pairs = pairs = pairs.pin_memory() if self._cuda else pairs
             there = pairs.to(self.device, non_blocking=True)
             self._tables.view(-1).index_copy_(0, there[0], there[1].int())
-        staging.used.record()
 
 
 def _padded(tokens: int) -> int:
@@ -200,13 +236,42 @@ def _prefill_step(flat: Tensor, tables: Tensor, tiles: Tensor) -> Step:
     return Step(ids, positions, slots, tables, tiles)
 
 
-class _Staging:
-    """Pinned host memory for one step's uploads and download."""
+class _Views(NamedTuple):
+    """A decode step's buffers for one size of batch."""
 
-    def __init__(self, widest: int, tokens: int, tiles: int) -> None:
-        self.head = torch.zeros(_FIELDS * widest, dtype=torch.int32, pin_memory=True)
-        self.out = torch.zeros(2 * widest, dtype=torch.int32, pin_memory=True)
-        self.flat = torch.zeros(3 * tokens, dtype=torch.int32, pin_memory=True)
-        self.tiles = torch.zeros(tiles, dtype=torch.int32, pin_memory=True)
+    packed: Array
+    """[fields and changes, B], on the host."""
+    host: Tensor
+    """The same as one stretch, which is uploaded to..."""
+    upload: Tensor
+    head: Tensor
+    """... this on the device, [fields and changes, B]."""
+    out: Tensor
+    """[2, B] on the device: tokens, and log-probabilities as float bits; downloaded to..."""
+    drawn: Tensor
+    """... this on the host."""
+
+
+class _Staging:
+    """Host memory for one step's uploads and download, pinned where there is a GPU."""
+
+    def __init__(self, widest: int, tokens: int, tiles: int, *, pin: bool) -> None:
+        self.head = torch.zeros((_FIELDS + _CHANGES) * widest, dtype=torch.int32, pin_memory=pin)
+        self.out = torch.zeros(2 * widest, dtype=torch.int32, pin_memory=pin)
+        self.flat = torch.zeros(3 * tokens, dtype=torch.int32, pin_memory=pin)
+        self.tiles = torch.zeros(tiles, dtype=torch.int32, pin_memory=pin)
         self.pairs: Tensor | None = None
         self.used: Any = None
+        """An event after which it may be written to again."""
+        self._views: dict[int, _Views] = {}
+
+    def views(self, size: int, head: Tensor, out: Tensor) -> _Views:
+        """The buffers of a batch, here and in the device's `head` and `out`; made once for each size."""
+        found = self._views.get(size)
+        if found is None:
+            rows = _FIELDS + _CHANGES
+            host, upload = self.head[: rows * size], head[: rows * size]
+            drawn, there = self.out[: 2 * size].view(2, size), out[: 2 * size].view(2, size)
+            packed = host.numpy().reshape(rows, size)
+            found = self._views[size] = _Views(packed, host, upload, upload.view(rows, size), there, drawn)
+        return found

@@ -1,0 +1,74 @@
+"""Steps through fixed buffers, as on a GPU, against steps that run at once: the same tokens and log-probabilities."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+
+import torch
+
+from subquest.engine.base import Message, Sampling
+from subquest.engine.torch import TorchEngine
+from subquest.engine.torch.runner import Runner
+
+from .conftest import byte_tokenizer, tiny_model
+
+Drawn = list[tuple[tuple[int, ...], tuple[float, ...]]]
+
+
+async def episodes(staged: bool) -> tuple[Drawn, Runner]:
+    """Three turns each of thirty contexts in a cache that does not hold all of them; some sampled, some filtered.
+
+    The last two ask the same, and their prompt fills its blocks but for the token that is fed by decoding: the second
+    needs no prefill step, and its whole table comes with a decode step.
+    """
+    engine = TorchEngine.from_model(tiny_model(), byte_tokenizer(), cache_tokens=640, max_batch=11, prefill_tokens=96)
+    if staged:
+        engine.runner = Runner(engine._model, engine.scheduler.rows, prefill_tokens=96, staged=True)
+    chance = random.Random(5)
+    asked = ["".join(chance.choices("abcdef ", k=chance.randrange(5, 120))) for _ in range(30)]
+
+    around = (await engine.open([Message("user", "")])).context_tokens
+    asked[-2:] = ["x" * (17 * 16 + 1 - around)] * 2
+
+    async def one(number: int) -> Drawn:
+        session = await engine.open([Message("user", asked[number])])
+        found: Drawn = []
+        for turn in range(3):
+            sampling = Sampling(
+                max_tokens=5 + (number * 7 + turn) % 40,
+                temperature=(number % 3) / 2,
+                top_k=20 if number % 5 == 0 else 0,
+                seed=100 * number + turn,
+                logprobs=True,
+            )
+            written = await session.generate(sampling)
+            assert written.logprobs is not None
+            found.append((written.token_ids, written.logprobs))
+            await session.append("more")
+        await session.close()
+        return found
+
+    try:
+        together = await asyncio.gather(*map(one, range(28)))
+        alone = [await one(28), await one(29)]
+        drawn = [turn for found in (*together, *alone) for turn in found]
+    finally:
+        await engine.close()
+    assert engine.scheduler.preemptions > 0
+    return drawn, engine.runner
+
+
+async def test_staged_steps_draw_what_plain_ones_do() -> None:
+    plain, _ = await episodes(staged=False)
+    staged, runner = await episodes(staged=True)
+    assert [ids for ids, _ in staged] == [ids for ids, _ in plain]
+    for (_, found), (_, wanted) in zip(staged, plain, strict=True):
+        torch.testing.assert_close(torch.tensor(found), torch.tensor(wanted), atol=2e-4, rtol=0)
+    rows = runner.rows
+    assert not rows.changed
+    held = [(slot, int(n)) for slot, n in enumerate(rows.held) if n]
+    assert held
+    for slot, n in held:
+        assert runner._tables[slot, :n].tolist() == rows.tables[slot, :n].tolist()
+    assert not runner._tables[rows.slots].any(), "the padding row's blocks are never given to anybody"
