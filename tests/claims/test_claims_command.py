@@ -1,0 +1,93 @@
+"""`subquest study claims` without a model: the list, the plan, parcels and what is refused."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from subquest.claims.book import read_book
+from subquest.claims.measure import Stamps
+from subquest.claims.results import Results, unit_of
+from subquest.cli import main
+
+BOOK = """
+[[source]]
+name = "world"
+questions = "world:seed=7,articles=160,questions=2,split=test,hops=1"
+[[arm]]
+name = "rag"
+system = "rag"
+settings = { k = 2 }
+adapters = ["none", "sft", "rl"]
+[[training]]
+name = "rl"
+recipe = "rl.toml"
+[[claim]]
+id = "all"
+paper = "CoDA"
+place = "Table 1"
+says = "so"
+[[claim.row]]
+name = "rag, {}"
+arm = "rag@{}"
+each = ["none", "sft", "rl"]
+"""
+RECIPE = 'system = "rag"\nreward = "autorefine"\n[rollout]\nquestions = 1\ngroup = 2\n[optimiser]\nsteps = 3\n'
+
+
+@pytest.fixture
+def recipes(tmp_path: Path) -> list[str]:
+    (tmp_path / "book.toml").write_text(BOOK)
+    (tmp_path / "rl.toml").write_text(RECIPE)
+    book = read_book(tmp_path)
+    made = unit_of("world", book.sources["world"].told, "q", [1, 1], [{"em": 1.0}, {"em": 0.0}])
+    Results(tmp_path / "results").add("rag@none", Stamps(book).of(book.arms["rag@none"]), "world", made)
+    return ["study", "claims", "--recipes", str(tmp_path), "--runs", str(tmp_path / "runs")]
+
+
+def told(command: list[str], capsys: pytest.CaptureFixture[str]) -> str:
+    assert main(command) == 0
+    return capsys.readouterr().out
+
+
+def test_the_list_says_what_is_answered_and_what_is_stale(
+    recipes: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = json.loads(told([*recipes, "--json"], capsys))
+    assert [(r["arm"], r["answered"], r["stale"]) for r in rows["arms"]][:2] == [
+        ("rag@none", 2, ""),
+        ("rag@sft", 0, ""),
+    ]
+    assert rows["trainings"] == {"rl": False}
+    (tmp_path / "book.toml").write_text(BOOK.replace("k = 2", "k = 4"))
+    assert "(stale: k was 2, is 4)" in told(recipes, capsys)
+
+
+def test_the_plan(recipes: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    plan = json.loads(told([*recipes, "--plan", "--json", "--workers", "2"], capsys))
+    assert plan["rows"] == {"done": 1, "left": 2, "stale": 0}
+    assert plan["slices"][0]["trainings"] == ["rl"]
+    assert sum(sum(s["questions"].values()) for s in plan["slices"]) == 4
+    assert "1 trainings: rl" in told([*recipes, "--plan", "--workers", "2"], capsys)
+
+
+def test_results_travel_without_a_model(recipes: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    told([*recipes, "--pack", str(tmp_path / "out")], capsys)
+    told([*recipes, "--unpack", str(tmp_path / "out"), "--out", str(tmp_path / "there")], capsys)
+    assert Results(tmp_path / "there").stored("rag@none") == Results(tmp_path / "results").stored("rag@none")
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--unpack", "nowhere"], "--unpack: there is no folder nowhere"),
+        (["--workers", "0"], "--workers must be at least 1"),
+        (["--use", "sft"], "write NAME=PLACE"),
+        (["--run", "--only", "nothing"], "no arm or claim is called nothing"),
+    ],
+)
+def test_what_is_refused(
+    recipes: list[str], capsys: pytest.CaptureFixture[str], options: list[str], words: str
+) -> None:
+    assert main([*recipes, *options]) == 2
+    assert words in capsys.readouterr().err
