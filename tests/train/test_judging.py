@@ -16,12 +16,12 @@ from subquest.engine.torch import TorchEngine
 from subquest.engine.torch.tokens import Vocabulary
 from subquest.errors import ConfigError
 from subquest.metrics import contains_answer
-from subquest.record import Document, Question, Step
+from subquest.record import Document, Hit, Question, Step
 from subquest.retrieval.index import Index
 from subquest.retrieval.rerank import Pointwise, judgement
 from subquest.train import judging
-from subquest.train.batch import Rollout, pack
 from subquest.train.data import Material, load_material, open_search
+from subquest.train.optimise import Optimiser
 from subquest.train.recipe import DataPart, ModelPart, OptimiserPart, Recipe, load_recipe
 from subquest.train.setup import make_policy
 from subquest.train.tiny import tiny_source
@@ -144,30 +144,35 @@ def test_weights_and_files(world: Material, index: Index, tmp_path: Path) -> Non
     assert join([plain, traces]).weights is not None
 
 
-def test_a_small_model_learns_to_judge() -> None:
-    """Passages about the thing asked for help, others do not: told apart after a few steps, in new words too."""
-    names = [a + b for a in ("ba", "du", "ki", "lo", "ne", "pu") for b in ("ra", "to", "mi", "fen", "gul", "sow")]
-    texts = [f"Question: Where is {n}?\n\nPassage: {n}\nThe town of {n} lies there.\n\nHelpful" for n in names]
-    source = tiny_source("llama", texts, vocabulary=500)
-    vocabulary = Vocabulary(source.tokenizer, source.architecture.vocabulary)
+async def test_a_small_model_learns_to_judge() -> None:
+    """From judgements through training to the reranker: what was learnt is what is asked."""
+    names = ["Bara", "Duto", "Kimi", "Lofen", "Negul", "Pusow"]
+    documents = {n: Document(n, n, f"{n} lies there.") for n in names}
+    made = []
+    for n, other in zip(names, names[1:] + names[:1], strict=True):
+        asked = f"Where is {n}?"
+        pair = [judging.Judgement(asked, documents[n], True), judging.Judgement(asked, documents[other], False)]
+        made.append((Question(n, asked), pair))
+    prompts = [m.content for _, pair in made for j in pair for m in judgement(j.query, j.document)]
+    source = tiny_source("llama", prompts, vocabulary=500)
     engine = TorchEngine(source, device="cpu")
-
-    def group(name: str, other: str) -> tuple[Question, list[judging.Judgement]]:
-        def about(n: str) -> Document:
-            return Document(n, n, f"The town of {n} lies there.")
-
-        asked = f"Where is {name}?"
-        made = [judging.Judgement(asked, about(name), True), judging.Judgement(asked, about(other), False)]
-        return Question(name, asked), made
-
-    pairs = [(a, b) for i, a in enumerate(names) for b in (names[(i + 5) % 36], names[(i + 11) % 36])]
-    traces = traces_of(judging.episodes([group(*p) for p in pairs], vocabulary, engine.chat), weight=judging.COUNTS)
-    from subquest.train.optimise import Optimiser
-
+    vocabulary = Vocabulary(source.tokenizer, source.architecture.vocabulary)
+    traces = traces_of(judging.episodes(made, vocabulary, engine.chat), weight=judging.COUNTS)
     policy = make_policy(ModelPart("random:llama", rank=0), source, device=torch.device("cpu"), seed=0)
-    optimiser = Optimiser(policy, OptimiserPart(learning_rate=3e-3, batch=72), 150)
-    losses = [optimiser.sft_step(traces.batch(range(len(traces)))).figures["total"] for _ in range(60)]
-    assert losses[-1] < 0.5 * losses[0]
+    optimiser = Optimiser(policy, OptimiserPart(learning_rate=3e-3), 60)
+    judge = Pointwise(engine, trust=1.0)
+
+    async def right() -> int:
+        """How many of the questions get the passage that helps first."""
+        first = [(await judge.rerank(q.question, [Hit(j.document, 0.0) for j in pair[::-1]]))[0] for q, pair in made]
+        return sum(hit.document.id == q.id and hit.score > 0.9 for hit, (q, _) in zip(first, made, strict=True))
+
+    before = await right()
+    for _ in range(60):
+        optimiser.sft_step(traces.batch(range(len(traces))))
+    engine.refresh(**policy.engine_state(), policy=1)
+    assert before < len(made) == await right()
+    await engine.close()
 
 
 def questions_in(path: Path) -> set[str]:
@@ -186,6 +191,3 @@ def test_recipes_teach_judging_from_train_questions_alone(name: str) -> None:
     learnt = set().union(*(questions_in(SHARED / "train" / f) for f in files))
     assert len(held) == 6
     assert not learnt & set().union(*map(questions_in, held))
-
-
-__all__ = ["Pointwise", "Rollout", "pack"]
