@@ -210,7 +210,8 @@ async def test_new_weights_count_from_the_next_turn_on(make_engine: Make) -> Non
     engine = make_engine(old)
     session = await engine.open(ASK)
     running = asyncio.create_task(session.generate(Sampling(max_tokens=60)))
-    await asyncio.sleep(0.05)
+    while not engine.scheduler.decoding and not running.done():  # noqa: ASYNC110 (begun with the old weights)
+        await asyncio.sleep(0.001)
     await asyncio.to_thread(engine.refresh, new.state_dict(), policy=7)
     first = await running
     await session.append("go on")
