@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import multiprocessing
+import os
 import pickle
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -90,6 +91,6 @@ def prepared(parts: Sequence[Part], cache: Path, workers: int, say: Callable[[st
     if workers == 1:
         return {p.name: prepare(p, cache) for p in at_hand}
     context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(min(4 * workers, max(len(at_hand), 1)), mp_context=context) as pool:
+    with ProcessPoolExecutor(min(os.cpu_count() or 1, max(len(at_hand), 1)), mp_context=context) as pool:
         made = pool.map(partial(prepare, cache=cache), at_hand)
         return dict(zip((p.name for p in at_hand), made, strict=True))
