@@ -329,6 +329,13 @@ def test_ask_many_keeps_the_order() -> None:
     assert [e.answer for e in episodes] == [f"Question: q{i}?" for i in range(5)]
 
 
+def test_names_in_the_place_of_engines_and_indexes_are_told() -> None:
+    with pytest.raises(UsageError, match=r"the model is 'embedded'; give an engine: sq.embedded\(\)"):
+        CoDA("embedded")  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match=r"give an open index: sq.Index.open\('docs.sq'\)"):
+        CoDA(ScriptedEngine([]), "docs.sq")  # type: ignore[arg-type]
+
+
 def test_user_prompts_override(tmp_path) -> None:  # type: ignore[no-untyped-def]
     (tmp_path / "planner.md").write_text("MY OWN SYSTEM\n--- user\nQ=$question")
     engine = ScriptedEngine({"planner": ["<answer>a</answer>"]})

@@ -81,6 +81,7 @@ class System(Generic[S]):
         self.engines: Mapping[str, Engine] = model if isinstance(model, Mapping) else {"": model}
         self.search = search
         self.abstain = abstain
+        self._check_parts(model, search)
         self.settings: S = self._checked_settings({**self._preset(preset), **settings})
         self._samplings = sampling if isinstance(sampling, Mapping) else {"": sampling or type(self).sampling}
         self._limits = limits if isinstance(limits, Mapping) else {"": limits or Limits()}
@@ -247,6 +248,14 @@ class System(Generic[S]):
             if needed := _unfit(value, _kinds(kind).get(key)):
                 raise UsageError(f"system {self.name!r}: {key} must be {needed}, not {value!r}")
         return self.Settings(**settings)  # type: ignore[no-any-return]
+
+    def _check_parts(self, model: Any, search: Any) -> None:
+        """Names in the place of what they name: the first mistake of many."""
+        for engine in model.values() if isinstance(model, Mapping) else (model,):
+            if isinstance(engine, str | Path):
+                raise UsageError(f"the model is {str(engine)!r}; give an engine: sq.embedded(), sq.openai(NAME), …")
+        if isinstance(search, str | Path):
+            raise UsageError(f"the search is {str(search)!r}; give an open index: sq.Index.open({str(search)!r})")
 
     def _check_roles(self, what: str, given: Mapping[str, Any]) -> None:
         for role in given:
