@@ -69,12 +69,12 @@ def test_an_index_from_before_single_signs_works_as_it_did(tmp_path: Path) -> No
         old = json.dumps({"language": "english", "title_weight": 4})
         db.execute("UPDATE settings SET value = ? WHERE key = 'analysis'", (old,))
     with Index.build(tmp_path / "old.sq", DOCUMENTS) as index:
-        assert index.analysis == Analysis(signs=False)
+        assert index.analysis == Analysis(signs=False, thai=False)
         assert ids(index, "日本") == ["tokyo"]
         assert ids(index, "本") == []
         assert index.verify() == []
     with Index.build(tmp_path / "new.sq", DOCUMENTS) as new:
-        assert new.analysis.signs
+        assert new.analysis == Analysis()
         assert ids(new, "本 の")
 
 

@@ -1,9 +1,9 @@
 """Analysis: from text to terms, the same for documents and queries, recorded in the index.
 
 Two stages. `fold` makes bytes in which only `a-z A-Z 0-9` and bytes above 127 belong to words: Unicode is normalised
-(NFKC), case and Latin accents are folded, punctuation becomes blanks, and runs of Chinese, Japanese and Korean signs,
-which have no blanks between words, become overlapping pairs; documents have the single signs as well, so that a query
-of one sign finds. `terms` cuts the bytes into words, drops a possessive
+(NFKC), case and Latin accents are folded, punctuation becomes blanks, and runs of signs of scripts that have no blanks
+between words (Chinese, Japanese, Korean, Thai, ...) become overlapping pairs; documents have the single signs as well,
+so that a query of one sign finds. `terms` cuts the bytes into words, drops a possessive
 *'s*, lowers ASCII and stems. ASCII text needs no folding, so the C kernel takes it as it is; the second stage exists
 twice, here and in the kernel, and a property test holds the two together.
 
@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Literal
@@ -45,6 +45,8 @@ _APOSTROPHES = str.maketrans(dict.fromkeys("‘’ʼ＇", "'"))
 _CJK = re.compile(
     "[\u3040-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\uac00-\ud7af\U00020000-\U0003134f々〆]+"
 )
+_UNSPACED = re.compile(f"{_CJK.pattern}|[\u0e01-\u0e4e\u0e81-\u0ece\u1000-\u103f\u1780-\u17d3]+")
+"""These, and Thai, Lao, Burmese and Khmer with their vowel signs; runs of one script do not go on in another."""
 # Of these, what is a letter and stays as it is: all that common text has, without the middle dot and its like.
 _PLAIN_CJK = re.compile(
     "[\u3041-\u3096\u309d-\u309f\u30a1-\u30fa\u30fc-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9ffc\uac00-\ud7a3々〆]+"
@@ -63,6 +65,8 @@ class Analysis:
     """A title counts as if it were written so many times; chosen on dev and train questions, see docs/search.md."""
     signs: bool = True
     """Whether single Chinese, Japanese and Korean signs of documents are terms, beside pairs of them."""
+    thai: bool = True
+    """Whether Thai, Lao, Burmese and Khmer, which have no blanks between words either, become pairs of signs too."""
 
     def __post_init__(self) -> None:
         if self.title_weight < 0:
@@ -72,8 +76,8 @@ class Analysis:
 
     @classmethod
     def recorded(cls, record: Mapping[str, Any]) -> Analysis:
-        """The analysis of an index from its settings; older ones have no single signs."""
-        return cls(**{"signs": False, **record})
+        """The analysis of an index from its settings; older ones lack what came later."""
+        return cls(**{"signs": False, "thai": False, **record})
 
     @property
     def stems(self) -> bool:
@@ -81,11 +85,12 @@ class Analysis:
 
     def terms(self, text: str) -> list[bytes]:
         """The terms of a text in order: the reference that the kernel is held to."""
-        return self.folded_terms(fold(text, self.signs))
+        return self.folded_terms(fold(text, self.signs, self.thai))
 
     def document(self, title: str, text: str) -> bytes:
         """A document's title and text, weighted and folded, ready for `folded_terms` or the kernel."""
-        return (fold(title, self.signs) + b"\n") * self.title_weight + fold(text, self.signs)
+        heading = fold(title, self.signs, self.thai) + b"\n"
+        return heading * self.title_weight + fold(text, self.signs, self.thai)
 
     def folded_terms(self, folded: bytes) -> list[bytes]:
         """The terms of folded text in order."""
@@ -94,7 +99,7 @@ class Analysis:
 
     def query_terms(self, text: str) -> list[bytes]:
         """The terms a query is searched by: stop words dropped unless there is nothing else."""
-        words = [word[:MAX_TERM] for word in _WORD.findall(fold(text).lower())]
+        words = [word[:MAX_TERM] for word in _WORD.findall(fold(text, thai=self.thai).lower())]
         stop = STOP_WORDS[self.language]
         words = [word for word in words if word not in stop] or words
         return [_stem(word) for word in words] if self.stems else words
@@ -103,28 +108,27 @@ class Analysis:
 _stem = lru_cache(maxsize=1 << 17)(stem)
 
 
-def fold(text: str, signs: bool = False) -> bytes:
+def fold(text: str, signs: bool = False, thai: bool = True) -> bytes:
     """The text as bytes of words and separators; ASCII passes through unchanged."""
     if text.isascii():
         return text.encode()
-    return _NOT_ASCII.sub(_fold_with_signs if signs else _fold_match, text).encode()
+    return _NOT_ASCII.sub(_folding(signs, thai), text).encode()
 
 
-def _fold_match(match: re.Match[str]) -> str:
-    run = match.group()
-    return _fold_word(run, False) if len(run) <= _SHORT else _fold_run(run, False)
+@lru_cache
+def _folding(signs: bool, thai: bool) -> Callable[[re.Match[str]], str]:
+    def folding(match: re.Match[str]) -> str:
+        run = match.group()
+        return _fold_word(run, signs, thai) if len(run) <= _SHORT else _fold_run(run, signs, thai)
+
+    return folding
 
 
-def _fold_with_signs(match: re.Match[str]) -> str:
-    run = match.group()
-    return _fold_word(run, True) if len(run) <= _SHORT else _fold_run(run, True)
-
-
-def _fold_run(run: str, signs: bool) -> str:
+def _fold_run(run: str, signs: bool, thai: bool) -> str:
     """A run of non-ASCII characters, folded; nothing before or after the run changes the outcome."""
     plain = unicodedata.normalize("NFKC", run.translate(_APOSTROPHES)).casefold()
     pieces, end = [], 0
-    for match in _CJK.finditer(plain):
+    for match in (_UNSPACED if thai else _CJK).finditer(plain):
         pieces.append(_fold_letters(plain[end : match.start()]))
         terms = _pairs_and_signs(match) if signs else _pairs(match)
         pieces.append(terms if _PLAIN_CJK.fullmatch(match.group()) else _fold_letters(terms))

@@ -107,8 +107,9 @@ class Index(Retrievers):
             store.create(folder, {**fixed, "fusion": dataclasses.asdict(settings.fusion)})
         else:
             with contextlib.closing(store.connect(folder)) as db:
-                recorded = dataclasses.asdict(Analysis.recorded(store.get(db, "analysis", {})))
-                fixed["analysis"]["signs"] = recorded["signs"]  # an older index stays as it is
+                written = store.get(db, "analysis", {})
+                recorded = dataclasses.asdict(Analysis.recorded(written))
+                fixed["analysis"] |= {key: recorded[key] for key in recorded.keys() - written.keys()}  # older ones stay
                 for key, value in fixed.items():
                     found = recorded if key == "analysis" else store.get(db, key, None)
                     if found != value:
