@@ -74,8 +74,11 @@ class _Omni(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
 
     def do_POST(self) -> None:
-        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        url = body["messages"][0]["content"][0]["image_url"]["url"]
+        length = int(self.headers["Content-Length"])
+        content = self.rfile.read(length)
+        if len(content) < length:  # whoever asked was stopped
+            return
+        url = json.loads(content)["messages"][0]["content"][0]["image_url"]["url"]
         text = f"The picture shows the name {caption_of(base64.b64decode(url.partition(',')[2]))}."
         reply = json.dumps({"choices": [{"message": {"content": text}}]}).encode()
         self.send_response(200)
