@@ -126,6 +126,7 @@ def judged(
 
     async def run() -> list[dict[str, float]]:
         engine = resolve(args.judge, EngineOptions(adapter=args.adapter))
+        started = time.process_time()
         judge = Pointwise(engine, seconds=3600, at_once=64)  # type: ignore[arg-type]
         gate, done = asyncio.Semaphore(4), 0
 
@@ -141,10 +142,10 @@ def judged(
         try:
             return await asyncio.gather(*(one(n) for n in range(len(texts))))
         finally:
-            print(file=sys.stderr)
+            seconds = (time.process_time() - started) / len(texts)
+            print(f"\n{index.path.name:32} {seconds:.2f} CPU seconds a question", file=sys.stderr, flush=True)
             await engine.close()  # type: ignore[union-attr]
 
-    started = time.process_time()
     verdicts = asyncio.run(run())
     out: dict[str, dict[str, float]] = {}
     for mode, rows in first.items():
@@ -156,8 +157,6 @@ def judged(
             label = f"{mode}, judged, trust {trust}"
             out[label] = {f"R@{k}": round(recall(found, gold, k), 1) for k in (2, 5)}
             print(f"{index.path.name:32} {label:28} {out[label]}", file=sys.stderr, flush=True)
-    seconds = (time.process_time() - started) / len(texts)
-    print(f"{index.path.name:32} {seconds:.2f} CPU seconds a question", file=sys.stderr, flush=True)
     return out
 
 

@@ -28,7 +28,8 @@ from .frameworks import Retrievers
 
 UNKNOWN = 0.5
 TRUST = 0.5
-"""How much of a pointwise score is the judge's, the rest is the search's; chosen on dev questions (docs/search.md)."""
+"""How much of a pointwise score is the judge's, the rest is the search's. Half and half, as rankings are fused in hybrid
+search; how to choose it for a judge of one's own: docs/search.md."""
 LONGEST = 1200
 """Characters of a passage that a pointwise judge reads: about 200 words, twice a passage of our own cutting."""
 YES, NO = "yes", "no"
