@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from ..metrics import score_answer
-from ..record import Episode, Question
+from ..record import Episode, Hit, Question
+from ..retrieval.base import Search
 from ..systems.base import System
+
+REMEMBERED = 50_000
+"""Queries whose documents are remembered."""
 
 
 class Place(NamedTuple):
@@ -19,6 +24,31 @@ class Place(NamedTuple):
     seed: int
     name: str
     """The episode's id: the same for the same place of a run, so that a repeated step is recognised."""
+
+
+class Remembered:
+    """A search over passages that never change, which is asked the same again and again: the rollouts of a question
+    send the same queries, and so does the next pass over the questions. Failures are not remembered."""
+
+    def __init__(self, search: Search) -> None:
+        self.search = search
+        self._known: OrderedDict[tuple[str, int], tuple[Hit, ...]] = OrderedDict()
+
+    @property
+    def name(self) -> str:
+        return self.search.name
+
+    async def retrieve(self, queries: Sequence[str], k: int) -> list[list[Hit]]:
+        missing = [query for query in dict.fromkeys(queries) if (query, k) not in self._known]
+        fresh: dict[str, tuple[Hit, ...]] = {}
+        if missing:
+            found = await self.search.retrieve(missing, k)
+            fresh = {query: tuple(hits) for query, hits in zip(missing, found, strict=True)}
+        results = [list(fresh[query] if query in fresh else self._known[query, k]) for query in queries]
+        self._known.update(((query, k), hits) for query, hits in fresh.items())
+        while len(self._known) > REMEMBERED:
+            self._known.popitem(last=False)
+        return results
 
 
 async def roll_out(

@@ -20,6 +20,7 @@ from .data import load_material, open_search
 from .ranks import Ranks
 from .recipe import Recipe
 from .rl import RLTrainer
+from .rollouts import Remembered
 from .run import TrainRun
 from .setup import load_source, make_engine, make_policy, make_reward, make_system, open_place
 from .sft import SFTTrainer
@@ -64,7 +65,7 @@ async def train(
     if elsewhere:
         search = open_place(recipe.index)
     else:
-        search = held.enter_context(_built(documents.values(), run.folder / "index", ranks))
+        search = Remembered(held.enter_context(_built(documents.values(), run.folder / "index", ranks)))
     if ranks.first:
         _keep_vocabulary(source, run.folder)
     policy = make_policy(recipe.model, source, device=place, seed=recipe.seed)

@@ -41,13 +41,14 @@ class Vocabulary:
             part.no_truncation()
             part.no_padding()
         self.size = size
-        self.pieces: tuple[bytes, ...] = _pieces(json.loads(description), backend, size)
+        described = json.loads(description)
+        self.pieces: tuple[bytes, ...] = _pieces(described, backend, size)
         """The bytes of each token."""
 
         self.encode = lru_cache(maxsize=8192)(self._encode)
         """Ids of a text, control text or content. Roles' prompts come again and again."""
         self._piece = lru_cache(maxsize=32_768)(self._tokenised)
-        self._seams = _has_seams(json.loads(description))
+        self._seams = _has_seams(described)
 
     def _encode(self, text: str, control: bool) -> tuple[int, ...]:
         """Observations are ever new combinations of the same documents, so theirs are put together from the ids of

@@ -1,0 +1,64 @@
+"""The search of a training."""
+
+from collections.abc import Sequence
+
+import pytest
+
+from subquest.errors import SearchError
+from subquest.record import Document, Hit
+from subquest.train import rollouts
+from subquest.train.rollouts import Remembered
+
+
+class Counting:
+    """Answers with the query as the document, and keeps what it was asked."""
+
+    name = "counting"
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[tuple[str, ...], int]] = []
+        self.fails = False
+
+    async def retrieve(self, queries: Sequence[str], k: int) -> list[list[Hit]]:
+        self.asked.append((tuple(queries), k))
+        if self.fails:
+            raise SearchError("down")
+        return [[Hit(Document(f"{query}-{n}", query, ""), 1.0) for n in range(k)] for query in queries]
+
+
+def ids(found: list[list[Hit]]) -> list[list[str]]:
+    return [[hit.document.id for hit in hits] for hits in found]
+
+
+async def test_a_query_is_sent_once() -> None:
+    counting = Counting()
+    search = Remembered(counting)
+    assert search.name == "counting"
+    first = await search.retrieve(["a", "b"], 2)
+    assert ids(first) == [["a-0", "a-1"], ["b-0", "b-1"]]
+    first[0].clear()  # what a caller does to its list is its own business
+    assert ids(await search.retrieve(["b", "c", "a", "c"], 2)) == [
+        ["b-0", "b-1"], ["c-0", "c-1"], ["a-0", "a-1"], ["c-0", "c-1"],
+    ]  # fmt: skip
+    assert ids(await search.retrieve(["a"], 1)) == [["a-0"]], "another k is another question"
+    assert counting.asked == [(("a", "b"), 2), (("c",), 2), (("a",), 1)]
+
+
+async def test_a_failed_search_is_tried_again() -> None:
+    counting = Counting()
+    search = Remembered(counting)
+    counting.fails = True
+    with pytest.raises(SearchError):
+        await search.retrieve(["a"], 1)
+    counting.fails = False
+    assert ids(await search.retrieve(["a"], 1)) == [["a-0"]]
+
+
+async def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rollouts, "REMEMBERED", 3)
+    counting = Counting()
+    search = Remembered(counting)
+    for query in "abcda":
+        assert ids(await search.retrieve([query], 1)) == [[f"{query}-0"]]
+    assert ids(await search.retrieve(["v", "w", "x", "y", "z"], 1)) == [["v-0"], ["w-0"], ["x-0"], ["y-0"], ["z-0"]]
+    assert [asked[0] for asked, _ in counting.asked] == ["a", "b", "c", "d", "a", "v"]
