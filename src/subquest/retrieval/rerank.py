@@ -5,9 +5,9 @@
 *Pointwise*: a language model says for each passage whether it helps (yes or no); the score is the probability of yes
 where the engine shows it, mixed with the score of the search. The embedded model learns it from the very prompt that is
 written here (`systems = ["rerank"]` in a training recipe). *Listwise*: the model sees numbered passages and writes
-their order, in windows that move from the end of the list to its front. *CrossEncoder*: a sentence-transformers model that
-reads query and passage together. Each has a time budget: what was not judged in time counts as unknown, between the
-good and the bad.
+their order, in windows that move from the end of the list to its front. *CrossEncoder*: a sentence-transformers model
+that reads query and passage together. Each has a time budget: what was not judged in time counts as unknown, between
+the good and the bad.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from .frameworks import Retrievers
 
 UNKNOWN = 0.5
 TRUST = 0.5
-"""How much of a pointwise score is the judge's, the rest is the search's. Half and half, as rankings are fused in hybrid
-search; how to choose it for a judge of one's own: docs/search.md."""
+"""How much of a pointwise score is the judge's, the rest is the search's. Half and half, as rankings are fused in
+hybrid search; how to choose it for a judge of one's own: docs/search.md."""
 LONGEST = 1200
 """Characters of a passage that a pointwise judge reads: about 200 words, twice a passage of our own cutting."""
 YES, NO = "yes", "no"
