@@ -89,6 +89,15 @@ def test_a_wrong_sub_answer_and_a_wrong_support(folder: Path) -> None:
     assert any("not a supporting article" in p for p in problems)
 
 
+def test_titles_of_other_articles_in_support(folder: Path) -> None:
+    def change(rows: Rows) -> None:
+        rows[2]["supporting_titles"][0] = "No such article"
+        rows[4]["supporting_titles"] = rows[2]["supporting_titles"][1:]
+
+    problems = damage(folder, "questions.jsonl", change)
+    assert sum("are not the titles of" in p for p in problems) == 2
+
+
 def test_a_fact_that_no_article_states_any_more(folder: Path) -> None:
     questions = [json.loads(line) for line in (folder / "questions.jsonl").read_text().splitlines()]
     single = next(q for q in questions if q["type"] == "single" and q["meta"]["program"][0][0] == "get")

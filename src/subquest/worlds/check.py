@@ -184,6 +184,8 @@ class Checker:
         self.report.questions += 1
         self.report.types[q.type] += 1
         self.report.hops[q.hops or 0] += 1
+        if tuple(map(self.titles.get, q.supporting_titles)) != q.supporting_ids:
+            self._problem(f"{q.id}: {q.supporting_titles} are not the titles of {q.supporting_ids}")
         steps = [(str(a), str(b), str(c)) for a, b, c in q.meta["program"]]
         operation = q.meta["operation"]
         try:
