@@ -22,8 +22,9 @@ def browser() -> Iterator[Any]:
 
 def worth_hearing(message: Any) -> bool:
     """Errors and warnings, but not that nobody answers: a test's server ends before its page does."""
-    gone = ("ERR_CONNECTION_REFUSED", "ERR_CONNECTION_RESET", "ERR_EMPTY_RESPONSE")
-    return message.type in ("error", "warning") and not any(code in message.text for code in gone)
+    gone = ("REFUSED", "RESET", "CLOSED", "ABORTED")
+    codes = ("ERR_EMPTY_RESPONSE", "ERR_SOCKET_NOT_CONNECTED", *(f"ERR_CONNECTION_{how}" for how in gone))
+    return message.type in ("error", "warning") and not any(code in message.text for code in codes)
 
 
 @pytest.fixture
