@@ -31,7 +31,7 @@ def worth_hearing(message: Any) -> bool:
 def page(browser: Any) -> Iterator[Any]:
     """A page that must come through without a word on its console and without a request to anybody else."""
     found = browser.new_page(viewport={"width": 1200, "height": 800})
-    found.set_default_timeout(120_000)
+    found.set_default_timeout(240_000)
     heard: list[str] = []
     found.on("console", lambda message: heard.append(message.text) if worth_hearing(message) else None)
     found.on("pageerror", lambda error: heard.append(str(error)))
@@ -65,5 +65,5 @@ def expect(locator: Any) -> Any:
     """
     from playwright.sync_api import expect as playwright_expect
 
-    playwright_expect.set_options(timeout=60_000)
+    playwright_expect.set_options(timeout=120_000)
     return playwright_expect(locator)

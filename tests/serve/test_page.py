@@ -161,6 +161,7 @@ def test_an_exported_trace_needs_no_server(browser: Any, tmp_path: Path) -> None
     thread.join()
     (tmp_path / "trace.html").write_text(as_html(found[0]))
     page = browser.new_page()
+    page.set_default_timeout(240_000)
     heard: list[str] = []
     page.on("pageerror", lambda error: heard.append(str(error)))
     page.on("request", lambda request: heard.append(request.url) if not request.url.startswith("file:") else None)

@@ -244,6 +244,7 @@ def test_every_view_is_accessible_and_fits_a_phone(start: Start, settings: Setti
     settings.runs.mkdir()
     training(settings.runs)
     page = browser.new_page(viewport={"width": 390, "height": 800}, color_scheme=theme, reduced_motion="reduce")
+    page.set_default_timeout(240_000)
     with start(models={"default": ScriptedEngine(reply)}) as server, server.client() as client:
         identifier = client.post("/api/ask", json={"question": QUESTION}).json()["id"]
         client.get(f"/api/episodes/{identifier}/events")
