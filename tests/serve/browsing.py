@@ -15,7 +15,8 @@ EVIL = '<img src=x onerror="window.evil=1"><script>window.evil=1</script><svg on
 def browser() -> Iterator[Any]:
     sync_api = pytest.importorskip("playwright.sync_api")
     with sync_api.sync_playwright() as playwright:
-        found = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        arguments = ["--no-sandbox", "--disable-dev-shm-usage"]  # a container may have little of it
+        found = playwright.chromium.launch(executable_path=CHROMIUM, args=arguments, timeout=240_000)
         yield found
         found.close()
 
