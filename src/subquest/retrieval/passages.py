@@ -20,7 +20,7 @@ HOLD = 1 << 16
 
 _HEADING = re.compile(r"^(#{1,6})\s+(.+?)\s*#*\s*$")
 _FENCE = re.compile(r"^\s{0,3}(```|~~~)")
-_END = re.compile(r"[.!?][\"'”’)\]]*(?=\s)|[。！？]|\n(?=\s*\n)")
+_END = re.compile(r"[.!?؟۔।॥][\"'”’)\]]*(?=\s)|[。！？]|\n(?=\s*\n)")
 _BEGIN = re.compile(r"\S")
 _CJK = "\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af"
 _WORD = re.compile(rf"[{_CJK}]|[^\s{_CJK}]{{1,200}}")
