@@ -49,6 +49,7 @@ def test_reads_every_form(tmp_path: Path) -> None:
         ({"contents": "Foo\nText"}, "Foo", "Text"),
         ({"contents": '"Foo" is a word.\nMore.'}, '"Foo" is a word.', "More."),
         ({"contents": f"{'long ' * 100}\nMore."}, "", f"{'long ' * 100}\nMore."),
+        ({"contents": f'"{"long " * 100}"\nMore.'}, "long " * 100, "More."),
         ({"title": 1984, "text": "A novel."}, "1984", "A novel."),
         ({"title": None, "text": "", "contents": "kept out"}, "", ""),
     ],

@@ -37,7 +37,7 @@ MAX_LINE = 64 << 20
 """Bytes of one line of a JSONL corpus."""
 
 _TITLE = 300
-"""Characters of a title; a longer first line is text."""
+"""Characters of a title; a longer first line is text, unless it stands in quotes."""
 
 _SUFFIXES = (".jsonl", ".tsv", ".txt", ".md")
 
@@ -114,9 +114,10 @@ def _divided(contents: str, title: Any) -> tuple[Any, str]:
     """Title and text of FlashRAG's `contents`: the first line is the title, unless that is given or it is too long."""
     first, line_end, rest = contents.partition("\n")
     plain = first.strip()
-    if len(plain) > 1 and plain[0] == plain[-1] == '"':
+    quoted = len(plain) > 1 and plain[0] == plain[-1] == '"'
+    if quoted:
         plain = plain[1:-1]
-    if not line_end or len(plain) > _TITLE or (title and plain != title):
+    if not line_end or (len(plain) > _TITLE and not quoted) or (title and plain != title):
         return title, contents
     return plain, rest
 
