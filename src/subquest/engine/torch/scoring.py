@@ -180,7 +180,8 @@ def _alike(lengths: Sequence[int], start: int, device: torch.device) -> Iterator
 
 def _halves(weights: Weights) -> bool:
     """Whether this CPU has matrix units for bfloat16, which are several times as fast as float32."""
-    return weights.device.type == "cpu" and weights.dtype == torch.float32 and torch.cpu._is_amx_tile_supported()
+    supported: Callable[[], bool] = getattr(torch.cpu, "_is_amx_tile_supported", lambda: False)
+    return weights.device.type == "cpu" and weights.dtype == torch.float32 and supported()
 
 
 def _in_half(linear: Linear, x: Tensor) -> Tensor:
