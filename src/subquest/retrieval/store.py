@@ -19,7 +19,7 @@ import fcntl
 import json
 import os
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -221,11 +221,21 @@ def cleaned(document: Document) -> Document:
             raise UsageError(f"document {document.id!r}: its {field} is a {type(value).__name__}, not a text")
     try:
         document.id.encode(), document.title.encode(), document.text.encode()
-        if document.meta:
+        if document.meta and not _simple(document.meta):
             json.dumps(dict(document.meta), ensure_ascii=False, sort_keys=True, allow_nan=False).encode()
         return document
     except (TypeError, ValueError, RecursionError):  # of which UnicodeEncodeError is one
         return Document(utf8(document.id), utf8(document.title), utf8(document.text), _storable(document))
+
+
+def _simple(meta: Mapping[str, Any]) -> bool:
+    """Whether metadata are such that nothing can be wrong with them; most are, and this is quick."""
+    for key, value in meta.items():
+        if type(key) is not str or not key.isascii():
+            return False
+        if type(value) is not int and (type(value) is not str or not value.isascii()):
+            return False
+    return True
 
 
 def _storable(document: Document) -> Any:
