@@ -1,6 +1,7 @@
 """What a query names by its title comes first."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -82,3 +83,19 @@ def test_a_new_title_is_seen_at_once(tmp_path: Path) -> None:
         index.add([Document("town", "Mornhelm", TOWN), Document("Press", "Saevebryd", "Saevebryd.")])
         assert index.search("population of Saevebryd", 1)[0].document.id == "Press"
         assert index.search("population of Mornhelm", 1)[0].document.id == "town"
+
+
+def test_remembered_titles_are_looked_up_not_gone_through(tmp_path: Path) -> None:
+    """A search must not cost more the more titles are remembered, nor fail while another thread remembers one."""
+
+    class Remembered(dict[int, bytes]):
+        def keys(self) -> Any:
+            raise AssertionError("gone through")
+
+        __iter__ = items = values = keys
+
+    with Index.build(tmp_path / "i", [Document(str(i), f"Town {i}", "A town.") for i in range(20)]) as index:
+        index.search("Town 3")
+        index._titles = (index._titles[0], Remembered(index._titles[1]))
+        index.search("Town 4")
+        assert [hit.document.id for hit in index.search("Town 7", 1)] == ["7"]

@@ -43,7 +43,7 @@ from .store import utf8
 from .verify import Info, info, verify
 from .writer import Changes, Placed, Progress, Writer
 
-TITLES = 1_000_000
+TITLES = 100_000
 """Titles that are remembered, about 100 bytes each."""
 
 
@@ -202,7 +202,7 @@ class Index(Retrievers):
         if self._titles[0] != snapshot.generation or len(self._titles[1]) > TITLES:
             self._titles = (snapshot.generation, {})
         known = self._titles[1]
-        missing = {scored.number for row in ranked for scored in row} - known.keys()
+        missing = {scored.number for row in ranked for scored in row if scored.number not in known}
         if missing:
             for number, title in contents.titles(self._db(), sorted(missing)):
                 known[number] = title_words(title, self.analysis)
