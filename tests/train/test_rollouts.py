@@ -1,5 +1,6 @@
 """The search of a training."""
 
+import asyncio
 from collections.abc import Sequence
 
 import pytest
@@ -42,6 +43,43 @@ async def test_a_query_is_sent_once() -> None:
     ]  # fmt: skip
     assert ids(await search.retrieve(["a"], 1)) == [["a-0"]], "another k is another question"
     assert counting.asked == [(("a", "b"), 2), (("c",), 2), (("a",), 1)]
+
+
+async def test_what_is_asked_meanwhile_goes_out_together() -> None:
+    counting = Counting()
+    search = Remembered(counting)
+    texts = ["a", "b", "a", "c", "a"]
+    found = await asyncio.gather(*(search.retrieve([text], 1) for text in texts), search.retrieve(["b"], 2))
+    assert [ids(one)[0][0] for one in found] == ["a-0", "b-0", "a-0", "c-0", "a-0", "b-0"]
+    assert counting.asked == [(("a", "b", "c"), 1), (("b",), 2)], "one call at a time, each query once"
+
+
+async def test_one_query_that_fails_is_nobody_elses_failure() -> None:
+    class Picky(Counting):
+        async def retrieve(self, queries: Sequence[str], k: int) -> list[list[Hit]]:
+            if "bad" in queries:
+                raise SearchError("bad query")
+            return await super().retrieve(queries, k)
+
+    search = Remembered(Picky())
+    good, bad, other = await asyncio.gather(
+        *(search.retrieve([text], 1) for text in ("good", "bad", "other")), return_exceptions=True
+    )
+    assert isinstance(bad, SearchError)
+    assert not isinstance(good, BaseException)
+    assert not isinstance(other, BaseException)
+    assert ids(good) + ids(other) == [["good-0"], ["other-0"]]
+
+
+async def test_one_who_gives_up_takes_nothing_from_the_others() -> None:
+    search = Remembered(Counting())
+    impatient = asyncio.create_task(search.retrieve(["a"], 1))
+    patient = asyncio.create_task(search.retrieve(["a"], 1))
+    await asyncio.sleep(0)
+    impatient.cancel()
+    assert ids(await patient) == [["a-0"]]
+    with pytest.raises(asyncio.CancelledError):
+        await impatient
 
 
 async def test_a_failed_search_is_tried_again() -> None:

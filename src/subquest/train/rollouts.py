@@ -28,27 +28,60 @@ class Place(NamedTuple):
 
 class Remembered:
     """A search over passages that never change, which is asked the same again and again: the rollouts of a question
-    send the same queries, and so does the next pass over the questions. Failures are not remembered."""
+    send the same queries, and so does the next pass over the questions.
+
+    One call of the search is under way at a time, with everything that was asked meanwhile: threads that search side by
+    side would only keep the interpreter from the engine. Failures are not remembered.
+    """
 
     def __init__(self, search: Search) -> None:
         self.search = search
-        self._known: OrderedDict[tuple[str, int], tuple[Hit, ...]] = OrderedDict()
+        self._known: OrderedDict[tuple[str, int], list[Hit]] = OrderedDict()
+        self._asked: dict[tuple[str, int], asyncio.Future[list[Hit]]] = {}
+        self._asking: asyncio.Task[None] | None = None
 
     @property
     def name(self) -> str:
         return self.search.name
 
     async def retrieve(self, queries: Sequence[str], k: int) -> list[list[Hit]]:
-        missing = [query for query in dict.fromkeys(queries) if (query, k) not in self._known]
-        fresh: dict[str, tuple[Hit, ...]] = {}
-        if missing:
-            found = await self.search.retrieve(missing, k)
-            fresh = {query: tuple(hits) for query, hits in zip(missing, found, strict=True)}
-        results = [list(fresh[query] if query in fresh else self._known[query, k]) for query in queries]
-        self._known.update(((query, k), hits) for query, hits in fresh.items())
+        return [list(hits) for hits in await asyncio.gather(*(self._hits((query, k)) for query in queries))]
+
+    async def _hits(self, asked: tuple[str, int]) -> list[Hit]:
+        if asked in self._known:
+            return self._known[asked]
+        if asked not in self._asked:
+            self._asked[asked] = asyncio.get_running_loop().create_future()
+            if self._asking is None:
+                self._asking = asyncio.create_task(self._ask())
+        return await asyncio.shield(self._asked[asked])  # one who gives up leaves it to the others who asked the same
+
+    async def _ask(self) -> None:
+        try:
+            while self._asked:
+                k = next(iter(self._asked))[1]
+                queries = [query for query, wanted in self._asked if wanted == k]
+                await self._answer(queries, k)
+        finally:
+            self._asking = None
+
+    async def _answer(self, queries: Sequence[str], k: int) -> None:
+        try:
+            found = await self.search.retrieve(queries, k)
+        except Exception as error:
+            if len(queries) > 1:  # one of them may be to blame
+                for query in queries:
+                    await self._answer([query], k)
+                return
+            waiting = self._asked.pop((queries[0], k))
+            waiting.set_exception(error)
+            waiting.exception()  # whoever still waits is told
+            return
+        for query, hits in zip(queries, found, strict=True):
+            self._known[query, k] = hits
+            self._asked.pop((query, k)).set_result(hits)
         while len(self._known) > REMEMBERED:
             self._known.popitem(last=False)
-        return results
 
 
 async def roll_out(

@@ -19,9 +19,9 @@ import numpy as np
 from ...errors import EngineRefused
 from .gguf_tokenizer import SPLITS
 
-_SEAM = re.compile(r"(?<=[!-~]\n)(?=[A-Za-z<])|(?<=\))(?= [A-Za-z])")
-"""Where the tokenizers that `_has_seams` knows always cut a text, whatever stands on either side: after a line break
-before a letter or a tag, and between a closing bracket and a word."""
+_SEAM = re.compile(r"(?<=[!-~]\n)(?=[!-~])|(?<=\))(?= [A-Za-z])")
+"""Where the tokenizers that `_has_seams` knows always cut a text, whatever else stands on either side: after a single line
+break, and between a closing bracket and a word."""
 _LONG = 200
 """Characters from which on a text is worth cutting."""
 
