@@ -39,11 +39,8 @@ def test_the_container_has_the_system_libraries_that_llama_cpp_needs() -> None:
     """The image that runs is a slim one: what gcc brought along stays behind in the one that builds."""
     found = pytest.importorskip("subquest.engine.embedded.library")._file("xllamacpp", "xllamacpp*.so")
     listed = subprocess.run(["ldd", str(found)], capture_output=True, text=True, check=True).stdout
-    needed = {line.split()[0] for line in listed.splitlines() if " => /lib/" in line or " => /usr/lib/" in line}
-    in_every_slim_image = {"libc.so.6", "libm.so.6", "libdl.so.2", "libpthread.so.0", "libgcc_s.so.1", "libstdc++.so.6"}
     final = (ROOT / "Dockerfile").read_text().rpartition("FROM ")[2]
-    for library in needed - in_every_slim_image - {"librt.so.1"}:
-        assert {"libgomp.so.1": "libgomp1"}[library] in final
+    assert "libgomp.so.1 => /" not in listed or "install -y --no-install-recommends libgomp1" in final
 
 
 def test_compose_starts_the_server_that_is_built_here() -> None:
