@@ -20,8 +20,8 @@ from ...errors import EngineRefused
 from .gguf_tokenizer import SPLITS
 
 _SEAM = re.compile(r"(?<=[!-~]\n)(?=[!-~])|(?<=\))(?= [A-Za-z])")
-"""Where the tokenizers that `_has_seams` knows always cut a text, whatever else stands on either side: after a single line
-break, and between a closing bracket and a word."""
+"""Where the tokenizers that `_has_seams` knows always cut a text, whatever else stands on either side: after a single
+line break, and between a closing bracket and a word."""
 _LONG = 200
 """Characters from which on a text is worth cutting."""
 
