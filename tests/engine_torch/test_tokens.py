@@ -85,8 +85,8 @@ def pair_tokenizer(pattern: str | None, **changes: Any) -> PreTrainedTokenizerFa
 
 
 PARTS = (
-    *"ab Z9.)(\n<>'\t\r", "\n\n", "  ", "é", "\u0301", "中", "\u00a0", "\x85", "\x1c", "'s", "\nD", ") w", "\n<", "5\nx",
-    ".\n[", "a\n's", "\n9",
+    *"ab Z9.)(\n<>'\t\r", "\n\n", "  ", "é", "\u0301", "中", "\u00a0", "\x85", "\x1c", "'s", "\nD", ") w", "\n<",
+    "5\nx", ".\n[", "a\n's", "\n9",
 )  # fmt: skip
 
 

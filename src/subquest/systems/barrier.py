@@ -7,6 +7,7 @@ Names, dates and sentences pass; documents do not.
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Mapping
 
@@ -26,7 +27,9 @@ class Barrier:
 
     def __init__(self, question: str) -> None:
         self._asked = _runs(question)
-        self._known: dict[str, frozenset[str]] = {}
+        self._read: set[str] = set()
+        """Ids of documents whose runs are among `_raw`."""
+        self._raw: set[str] = set()
 
     def cut(self, text: str, documents: Mapping[str, Document]) -> str:
         """The text with verbatim stretches of the documents cut to below `RAW_RUN` words."""
@@ -36,19 +39,21 @@ class Barrier:
         if len(words) < RAW_RUN:
             return text
         for identifier, document in documents.items():
-            if identifier not in self._known:
-                self._known[identifier] = _runs(document.text) - self._asked
+            if identifier not in self._read:
+                self._read.add(identifier)
+                self._raw |= _runs(document.text) - self._asked
         folded = [word[0].casefold() for word in words]
         kept, position, previous = "", 0, -2
         for at in range(len(words) - RAW_RUN + 1):
             run = " ".join(folded[at : at + RAW_RUN])
-            if any(run in runs for runs in self._known.values()):
+            if run in self._raw:
                 excess = words[at + RAW_RUN - 1]
                 kept += "" if at == previous + 1 else text[position : excess.start()] + "…"
                 position, previous = excess.end(), at
         return kept + text[position:]
 
 
+@functools.lru_cache(maxsize=1024)
 def _runs(text: str) -> frozenset[str]:
     """Every run of `RAW_RUN` words of a text, in small letters: capitals do not hide a copy."""
     words = _WORD.findall(text.casefold())
