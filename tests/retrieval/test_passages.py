@@ -74,6 +74,22 @@ def test_tokens_are_estimated() -> None:
         Size(3)
 
 
+def test_the_end_of_a_wrapped_line_is_joined_with_the_next() -> None:
+    """A passage begins with a sentence, which may begin anywhere in a line."""
+    assert (
+        unwrapped("The quokka fled through\nthe northern shaft.\nshort")
+        == "The quokka fled through the northern shaft.\nshort"
+    )
+    for text in (
+        "apple\nbanana\ncherry",
+        "Fruit:\napples",
+        "Dear Ada\nHow are you?",
+        "A. one\ntwo",
+        "It ended.\nand so on",
+    ):
+        assert unwrapped(text) == text
+
+
 def test_wrapped_prose_is_joined_and_nothing_else() -> None:
     wrapped = (
         "A paragraph that was wrapped at some column of an editor\nby somebody. The next line is a list:\n"

@@ -208,19 +208,26 @@ _BULLET = re.compile(r"\s*(?:[-*+•▪◦]\s|\(?(?:\d{1,3}|[A-Za-z])[.)]\s|[|>#
 def unwrapped(text: str, width: int = 45) -> str:
     """Hard-wrapped prose as running text: a line of at least `width` characters goes on in the next one.
 
-    Lists, tables, code, quotes and short lines keep their line ends. Sentences then read, and can be quoted, as one.
+    So does the first one, of which a passage may have the end alone, where a sentence begins in it and goes on with a
+    small letter. Lists, tables, code, quotes and short lines keep their line ends. Sentences then read, and can be
+    quoted, as one.
     """
     if "\n" not in text:
         return text
     out: list[str] = []
     fenced = joins = False
-    for line in text.splitlines():
+    for number, line in enumerate(text.splitlines()):
         fence = _FENCE.match(line) is not None
         plain = not (fenced or fence) and not _BULLET.match(line)
-        if joins and plain:
+        if plain and (joins or (number == 1 and _goes_on(out[0], line))):
             out[-1] = f"{out[-1].rstrip()} {line.lstrip()}"
         else:
             out.append(line)
         fenced ^= fence
         joins = not (fenced or fence) and len(line) >= width and not line.startswith(("|", "    ", "\t"))
     return "\n".join(out)
+
+
+def _goes_on(first: str, second: str) -> bool:
+    begins = first[:1].isupper() and " " in first and first.rstrip()[-1:] not in ".!?:;"
+    return begins and second.lstrip()[:1].islower() and not _BULLET.match(first)
