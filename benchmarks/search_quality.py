@@ -4,8 +4,8 @@
     subquest bench search-quality --data ../shared/data/train --split dev --tune
 
 For every set: the mean over questions of the share of supporting passages (by id) among the best 2 and 5, in modes
-bm25, dense, hybrid and linked (hybrid, put in order by which passages name which). `--judge MODEL` adds hybrid and
-linked search with the first `--depth` put in order by a language model, pointwise:
+bm25, dense, hybrid, auto (hybrid, and first what the question names) and linked (hybrid, put in order by which passages
+name which). `--judge MODEL` adds hybrid and linked search with the first `--depth` put in order by a language model, pointwise:
 
     subquest bench search-quality --judge torch:smollm2 --adapter runs/rerank/last
 
@@ -90,7 +90,8 @@ def main(argv: list[str]) -> dict[str, Any]:
             if args.tune and not args.judge:
                 figures[name] = tune(index, texts, gold)
                 continue
-            for mode in ("bm25", "linked") if args.encoder == "none" else ("bm25", "dense", "hybrid", "linked"):
+            with_vectors = () if args.encoder == "none" else ("dense", "hybrid")
+            for mode in ("bm25", *with_vectors, "auto", "linked"):
                 hits = index.search_many(texts, 5, mode=mode)
                 found = [[hit.document.id for hit in row] for row in hits]
                 values = {f"R@{k}": round(recall(found, gold, k), 1) for k in (2, 5)}
