@@ -5,7 +5,8 @@
 
 For every set: the mean over questions of the share of supporting passages (by id) among the best 2 and 5, in modes
 bm25, dense, hybrid, auto (hybrid, and first what the question names) and linked (hybrid, put in order by which passages
-name which). `--judge MODEL` adds hybrid and linked search with the first `--depth` put in order by a language model, pointwise:
+name which). `--judge MODEL` adds hybrid and linked search with the first `--depth` put in order by a language model,
+pointwise:
 
     subquest bench search-quality --judge torch:smollm2 --adapter runs/rerank/last
 
