@@ -41,7 +41,9 @@ def write_both(folder: Path, texts: list[str], language: str = "english") -> tup
 
 
 @needs_kernel
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
 @given(texts=st.lists(WORDS, max_size=12), language=st.sampled_from(["english", "any"]))
 def test_same_bytes_for_any_text(tmp_path: Path, texts: list[str], language: str) -> None:
     plain, fast = write_both(tmp_path, texts, language)
@@ -134,7 +136,9 @@ def test_scores_are_those_of_the_formula(tmp_path: Path, plain: bool, k1: float,
 
 
 @needs_kernel
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
 @given(
     seed=st.integers(0, 1000),
     sizes=st.lists(st.integers(1, 5000), min_size=1, max_size=3),
