@@ -176,7 +176,7 @@ def _answer(plan: Known, missing: Fact | None, text: str) -> str:
         return "unknown"
     if not plan.sum:
         return plan.answer
-    computed = f"{plan.sum} = {plan.answer}" in text
+    computed = any(f"{plan.sum} = {said}" in text for said in (plan.answer, f"\\boxed{{{plan.answer}}}"))
     printed = re.search(rf"<\|begin_code_call_result\|>\s*{plan.answer}\s*<\|end", text)
     return plan.answer if computed or printed else "unknown"
 
