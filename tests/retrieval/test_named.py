@@ -59,6 +59,12 @@ def test_a_common_word_is_a_name_only_with_its_capital(query: str, meant: bool) 
     assert (scores[1] > 1.0) == meant
 
 
+@pytest.mark.parametrize("title", ["Germany", "Zürich", "Philippines", "Łódź"])
+def test_a_name_is_recognised_whatever_its_stem_and_accents(title: str) -> None:
+    scores = dict(order(f"What is the capital of {title}?", ["Other", title], [2.0, 1.0]))
+    assert scores[1] > 1.0
+
+
 def test_towns_come_before_what_is_named_after_them(tmp_path: Path) -> None:
     with Index.build(tmp_path / "a.sq", DOCUMENTS) as index:
         query = "What is the population of Saevebryd?"

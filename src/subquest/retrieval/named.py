@@ -21,6 +21,7 @@ DEPTH = 60
 BONUS = 0.4
 
 _BRACKETS = re.compile(r"\s*\([^)]*\)\s*$")
+_LETTERS = re.compile(r"\w+")
 _SHORTEST = 3
 """Bytes of a title that can be recognised in a text."""
 
@@ -31,7 +32,7 @@ def named(query: str, titles: Sequence[bytes], scores: Sequence[float], analysis
     Equal ones keep their order, and all do where none is named.
     """
     text = words(query, analysis)
-    found = {title for title in titles if title and title in text and _meant(title, query)}
+    found = {title for title in titles if title and title in text and _meant(title, query, analysis)}
     found = {title for title in found if not any(title != other and title in other for other in found)}
     if not found:
         return list(enumerate(scores))
@@ -40,7 +41,7 @@ def named(query: str, titles: Sequence[bytes], scores: Sequence[float], analysis
     return [(place, new[place]) for place in sorted(range(len(new)), key=lambda place: -new[place])]
 
 
-def _meant(title: bytes, query: str) -> bool:
+def _meant(title: bytes, query: str, analysis: Analysis) -> bool:
     """Whether a title of one word is the name in the query: *which film* does not ask for the article Film.
 
     In a query with capital letters a name has one, apart from the first word, which has one anyhow.
@@ -50,8 +51,8 @@ def _meant(title: bytes, query: str) -> bool:
     rest = query.lstrip()[1:]
     if not any(letter.isupper() for letter in rest):
         return True
-    word = re.escape(title.strip().decode(errors="replace"))
-    return any(match[0] != match[0].lower() for match in re.finditer(rf"\b{word}\w*", rest, re.IGNORECASE))
+    capitals = (word for word in _LETTERS.findall(rest) if word != word.lower())
+    return any(title in words(word, analysis) for word in capitals)
 
 
 def words(text: str, analysis: Analysis) -> bytes:
