@@ -1,7 +1,7 @@
 """The information barrier: long verbatim stretches are cut, everything else passes."""
 
 from subquest.record import Document
-from subquest.systems.barrier import RAW_RUN, Barrier
+from subquest.systems.barrier import RAW_RUN, Barrier, _remembered
 
 WORDS = [f"w{i}" for i in range(200)]
 DOCUMENTS = {"d": Document("d", "t", " ".join(WORDS)), "e": Document("e", "t", " ".join(WORDS[::-1]))}
@@ -26,6 +26,14 @@ def test_each_of_several_stretches_is_cut() -> None:
     text = f"{' '.join(WORDS[:60])} between {' '.join(WORDS[::-1][:60])} end"
     first, second = " ".join(WORDS[: RAW_RUN - 1]), " ".join(WORDS[::-1][: RAW_RUN - 1])
     assert cut(text) == f"{first} … between {second} … end"
+
+
+def test_a_whole_file_is_cut_too_and_not_remembered() -> None:
+    words = [f"v{i}" for i in range(2000)]
+    before = _remembered.cache_info().misses
+    told = Barrier("q").cut(" ".join(words[500:600]), {"f": Document("f", "t", " ".join(words))})
+    assert told == " ".join(words[500 : 500 + RAW_RUN - 1]) + " …"
+    assert _remembered.cache_info().misses <= before + 1  # the question's
 
 
 def test_capitals_do_not_hide_a_stretch() -> None:

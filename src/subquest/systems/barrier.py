@@ -15,6 +15,9 @@ from ..record import Document
 
 RAW_RUN = 50
 """Longest run of words of one document that may stand verbatim in what a shielded context is told, plus one."""
+_PASSAGE = 2000
+"""Characters of a text whose runs are remembered: other episodes read the same passages. Runs take fifty times the
+memory of their text, so those of whole files are not kept."""
 _WORD = re.compile(r"\w+")
 
 
@@ -53,8 +56,14 @@ class Barrier:
         return kept + text[position:]
 
 
-@functools.lru_cache(maxsize=1024)
 def _runs(text: str) -> frozenset[str]:
     """Every run of `RAW_RUN` words of a text, in small letters: capitals do not hide a copy."""
+    return _remembered(text) if len(text) <= _PASSAGE else _runs_of(text)
+
+
+def _runs_of(text: str) -> frozenset[str]:
     words = _WORD.findall(text.casefold())
     return frozenset(" ".join(words[i : i + RAW_RUN]) for i in range(len(words) - RAW_RUN + 1))
+
+
+_remembered = functools.lru_cache(maxsize=1024)(_runs_of)
