@@ -8,19 +8,16 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import gc
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
 from ..errors import OutsideError
+from ..interpreter import rarely_collected
 from ..record import Episode, Failure, Question
 from ..runs import EpisodeExists, Receipt, RunStore
 from .score import score
-
-GARBAGE = 100_000
-"""Objects that may come to be, beyond those that are gone, before garbage is looked for."""
 
 Finished = Callable[["Job", Episode, Mapping[str, float]], None]
 
@@ -112,7 +109,7 @@ async def evaluate(
                     handed_over.set_result(receipt)
             await asyncio.sleep(0)
 
-    with _rarely_collected():
+    with rarely_collected():
         storing = asyncio.create_task(clerk())
         workers = [asyncio.create_task(work()) for _ in range(max(concurrency, 1))]
         try:
@@ -131,19 +128,6 @@ async def _written(handed_over: asyncio.Future[Receipt] | None) -> None:
         receipt = await handed_over
         with contextlib.suppress(EpisodeExists):  # another process was quicker with the same job: its episode stays
             await receipt
-
-
-@contextlib.contextmanager
-def _rarely_collected() -> Iterator[None]:
-    """Garbage is looked for less often: episodes under way are many objects, none of them garbage, and looking at them
-    again and again took a fifth of the time. Episodes hold no circles, so their memory is free without it.
-    """
-    before = gc.get_threshold()
-    gc.set_threshold(GARBAGE, *before[1:])
-    try:
-        yield
-    finally:
-        gc.set_threshold(*before)
 
 
 async def _solve(job: Job, system: Solver, seconds: float | None, seed: int | None) -> Episode:

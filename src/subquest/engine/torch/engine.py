@@ -12,10 +12,8 @@ room and leaves it at its own end, so searches and judges of some episodes overl
 from __future__ import annotations
 
 import asyncio
-import gc
 import queue
 import random
-import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -25,6 +23,7 @@ import torch
 from torch import Tensor, nn
 
 from ...errors import ContextOverflow, EngineError, UsageError
+from ...interpreter import quickly_switched, rarely_collected
 from ..base import Message, Mode, Sampling
 from ..chat import ChatFormat, chat_format
 from .cache import BlockPool
@@ -44,11 +43,6 @@ BLOCK = 16
 """Tokens of a cache block."""
 PATIENCE = 4
 """Steps on a GPU after which a turn is admitted without company: a prefill step less, for two decode steps' delay."""
-SWITCH = 0.0001
-"""Seconds after which a busy Python thread lets the worker run, several times a step (Python's default of 5 ms is two
-decode steps)."""
-GARBAGE = 100_000
-"""Objects that may come to be, beyond those that are gone, before garbage is looked for while an engine runs."""
 
 
 class TorchEngine:
@@ -144,7 +138,7 @@ class TorchEngine:
             cache = make(tokens)
         else:
             token = self.architecture.cache_values() * self.weights.dtype.itemsize
-            cache, tokens = taken(self.device, token, make, share=share or wanted_share(), wanted=tokens)
+            cache, tokens = taken(self.device, token, make, share=share or wanted_share(), wanted=tokens or None)
         return cache, max(1, tokens // BLOCK)
 
     def count_tokens(self, text: str) -> int:
@@ -272,16 +266,9 @@ class TorchEngine:
 
     def _work(self) -> None:
         """The worker thread. It lets go of the interpreter several times a step, to wait for the device or to launch
-        on it, and must get it back at once: systems keep the other threads busy. Episodes under way are many objects
-        and hold no circles, so garbage is looked for less often."""
-        switch, threshold = sys.getswitchinterval(), gc.get_threshold()
-        sys.setswitchinterval(min(switch, SWITCH))
-        gc.set_threshold(max(threshold[0], GARBAGE), *threshold[1:])
-        try:
+        on it, and must get it back at once: systems keep the other threads busy."""
+        with quickly_switched(), rarely_collected():
             self._serve()
-        finally:
-            sys.setswitchinterval(switch)
-            gc.set_threshold(*threshold)
 
     def _serve(self) -> None:
         try:
