@@ -83,6 +83,7 @@ def test_results_travel_without_a_model(recipes: list[str], tmp_path: Path, caps
         (["--unpack", "nowhere"], "--unpack: there is no folder nowhere"),
         (["--workers", "0"], "--workers must be at least 1"),
         (["--use", "sft"], "write NAME=PLACE"),
+        (["--plan", "--minutes", "0.5"], "--minutes 0.5: a slice takes 40 seconds before its first question"),
         (["--run", "--only", "nothing"], "no arm or claim is called nothing"),
     ],
 )

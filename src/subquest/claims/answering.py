@@ -88,6 +88,8 @@ class _Desk:
             began = time.monotonic()
             if job.weights != loaded and self._running:
                 await self._until(asyncio.wait(self._running))
+                if time.time() >= self._setup.until:  # other weights would answer what is still under way
+                    break
             await self._start(job)
             loaded = job.weights
             wish = Wish(loaded, job.arm, len(job.asked), time.monotonic() - began)

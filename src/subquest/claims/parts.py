@@ -66,7 +66,7 @@ def prepare(part: Part, cache: Path) -> Prepared:
 
         questions = with_pictures(questions, part.source.pictures, cache / "pictures")
     made = Prepared(questions, Path(index.path), questions_digest(questions, of_index(index.path)))
-    building = place.with_suffix(f".{id(made)}.tmp")
+    building = place.with_suffix(f".{os.getpid()}.tmp")
     building.write_bytes(pickle.dumps(tuple(made)))
     building.replace(place)
     return made

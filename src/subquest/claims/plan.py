@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from ..errors import UsageError
 from .book import Arm, Book, Training
 from .measure import Stamps
 from .results import Results
@@ -84,6 +85,8 @@ def slices_of(
     book: Book, arms: Sequence[Arm], results: Results, stamps: Stamps, *, minutes: float, workers: int
 ) -> list[Slice]:
     """How slices of `--train --run --minutes M` are likely to go: trainings first, then the arms that can be run."""
+    if minutes <= BEGIN_SLICE / 60:
+        raise UsageError(f"--minutes {minutes:g}: a slice takes {BEGIN_SLICE:g} seconds before its first question")
     speeds = results.speeds()
     needed = {name for arm in arms for name in arm.adapters.values()}
     wanted = [t for t in book.trained(()) if t.id in needed] if book.trainings else []

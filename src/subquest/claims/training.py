@@ -162,8 +162,8 @@ def export_adapter(checkpoint: Path, out: Path, model: ModelPart) -> None:
             if name.startswith("weight/"):
                 state[f"base_model.model.{name.removeprefix('weight/')}.weight"] = tensor.to(torch.bfloat16)
     out.mkdir(parents=True, exist_ok=True)
-    save_file(state, out / "adapter_model.safetensors")
     (out / "adapter_config.json").write_text(json.dumps(peft_config(model), indent=2), encoding="utf-8")
+    save_file(state, out / "adapter_model.safetensors")  # last: where it is, the adapter is at hand
 
 
 def peft_config(model: ModelPart) -> dict[str, Any]:

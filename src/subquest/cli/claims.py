@@ -142,6 +142,7 @@ def _pack(args: argparse.Namespace, book: Book, results: Results, stamps: Stamps
 
 def _train(args: argparse.Namespace, book: Book, results: Results) -> int:
     from ..claims.measure import Stamps
+    from ..claims.plan import TRAIN
     from ..claims.timing import untrained
     from ..claims.training import train_all
 
@@ -155,7 +156,7 @@ def _train(args: argparse.Namespace, book: Book, results: Results) -> int:
         names = ", ".join(t.id for t in chosen if t.needs_minilm)
         _say(f"left out: {names}: {problem}")
         chosen = [t for t in chosen if not t.needs_minilm]
-    minutes = None if args.minutes is None else (0.6 if args.run else 0.95) * args.minutes
+    minutes = None if args.minutes is None else (TRAIN if args.run else 0.95) * args.minutes
     short = train_all(
         chosen,
         args.runs,
