@@ -71,6 +71,16 @@ async def test_one_query_that_fails_is_nobody_elses_failure() -> None:
     assert ids(good) + ids(other) == [["good-0"], ["other-0"]]
 
 
+async def test_a_search_that_forgets_a_query_leaves_nobody_waiting() -> None:
+    class Short(Counting):
+        async def retrieve(self, queries: Sequence[str], k: int) -> list[list[Hit]]:
+            return (await super().retrieve(queries, k))[1:]
+
+    async with asyncio.timeout(60):
+        with pytest.raises(ValueError, match="zip"):
+            await Remembered(Short()).retrieve(["a", "b"], 1)
+
+
 async def test_one_who_gives_up_takes_nothing_from_the_others() -> None:
     search = Remembered(Counting())
     impatient = asyncio.create_task(search.retrieve(["a"], 1))

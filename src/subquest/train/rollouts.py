@@ -67,7 +67,7 @@ class Remembered:
 
     async def _answer(self, queries: Sequence[str], k: int) -> None:
         try:
-            found = await self.search.retrieve(queries, k)
+            found = list(zip(queries, await self.search.retrieve(queries, k), strict=True))
         except Exception as error:
             if len(queries) > 1:  # one of them may be to blame
                 for query in queries:
@@ -77,7 +77,7 @@ class Remembered:
             waiting.set_exception(error)
             waiting.exception()  # whoever still waits is told
             return
-        for query, hits in zip(queries, found, strict=True):
+        for query, hits in found:
             self._known[query, k] = hits
             self._asked.pop((query, k)).set_result(hits)
         while len(self._known) > REMEMBERED:
