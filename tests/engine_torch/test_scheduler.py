@@ -282,18 +282,31 @@ def test_single_turns_wait_for_company_while_many_decode() -> None:
 
 
 def test_what_waiting_for_company_does_to_no_turn() -> None:
-    """The same tokens, whoever waited for whom."""
-    drawn: list[dict[int, list[int]]] = []
-    for patience in (0, 5):
-        scheduler = make(blocks=60, slots=24)
+    """The same tokens, whoever waited for whom. Turns of many lengths end one by one, so the last to ask wait alone."""
+
+    def run(patience: int) -> tuple[dict[int, list[int]], int]:
+        scheduler = make(blocks=120, slots=24)
         scheduler.patience = patience
         found: dict[int, list[int]] = {}
         for number in range(40):
             context = Context([number, 3, number % 7])
             scheduler.submit(
-                Turn(context, Sampling(), 0, 12, lambda turn, n=number, f=found: f.update({n: turn.drawn}))
+                Turn(context, Sampling(), 0, 12 + number, lambda turn, n=number: found.update({n: turn.drawn}))
             )
-        drive(scheduler, Device(scheduler), ahead=1)
-        assert found == {n: expected([n, 3, n % 7], 12) for n in range(40)}
-        drawn.append(found)
-    assert drawn[0] == drawn[1]
+        device, waits, plan = Device(scheduler), 0, scheduler.plan
+
+        def planned() -> Plan:
+            nonlocal waits
+            made = plan()
+            waits += scheduler._waited > 0
+            return made
+
+        scheduler.plan = planned  # type: ignore[method-assign]
+        drive(scheduler, device, ahead=1)
+        return found, waits
+
+    at_once, waits = run(0)
+    assert waits == 0
+    together, waits = run(5)
+    assert waits > 0
+    assert at_once == together == {n: expected([n, 3, n % 7], 12 + n) for n in range(40)}
