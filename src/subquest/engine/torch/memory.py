@@ -106,6 +106,6 @@ def _one_at_a_time(device: torch.device) -> Iterator[None]:
         return
     name = str(torch.cuda.get_device_properties(device).uuid) if device.type == "cuda" else device.type
     path = Path(tempfile.gettempdir()) / f"subquest-gpu-{name}-{os.getuid()}.lock"
-    with path.open("w") as file:
+    with path.open("a") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
