@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from ..errors import MissingDependency, SearchError, UsageError
 from .outside import JsonServer
+from .store import utf8
 
 if TYPE_CHECKING:
     import numpy as np
@@ -122,7 +123,7 @@ class MiniLM:
         import numpy as np
 
         prefix = self.spec.query_prefix if query else self.spec.passage_prefix
-        encoded = [e.ids for e in self._tokenizer.encode_batch([prefix + _utf8(text) for text in texts])]
+        encoded = [e.ids for e in self._tokenizer.encode_batch([prefix + utf8(text) for text in texts])]
         out = np.zeros((len(texts), 384), np.float32)
 
         def run(i: int) -> None:
@@ -166,7 +167,7 @@ class TorchMiniLM:
         for start in range(0, len(texts), self.BATCH):
             part = order[start : start + self.BATCH]
             inputs = self._tokenizer(
-                [prefix + _utf8(texts[i]) for i in part],
+                [prefix + utf8(texts[i]) for i in part],
                 padding=True,
                 truncation=True,
                 max_length=self.spec.max_tokens,
@@ -197,7 +198,7 @@ class SentenceTransformers:
 
         prefix = self.spec.query_prefix if query else self.spec.passage_prefix
         found = self._model.encode(
-            [prefix + _utf8(text) for text in texts],
+            [prefix + utf8(text) for text in texts],
             normalize_embeddings=True,
             show_progress_bar=False,
             convert_to_numpy=True,
@@ -222,7 +223,7 @@ class Endpoint:
         prefix = self.spec.query_prefix if query else self.spec.passage_prefix
         rows: list[list[float]] = []
         for start in range(0, len(texts), self.BATCH):
-            rows += self._ask([prefix + _utf8(text) for text in texts[start : start + self.BATCH]])
+            rows += self._ask([prefix + utf8(text) for text in texts[start : start + self.BATCH]])
         vectors = np.asarray(rows, np.float32)
         return np.asarray(vectors / np.maximum(np.linalg.norm(vectors, axis=-1, keepdims=True), 1e-12), np.float32)
 
@@ -240,7 +241,3 @@ class Endpoint:
 
 def _there(*modules: str) -> bool:
     return all(importlib.util.find_spec(module) is not None for module in modules)
-
-
-def _utf8(text: str) -> str:
-    return text.encode(errors="replace").decode()
