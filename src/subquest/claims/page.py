@@ -42,7 +42,8 @@ it lies on the other, and is *open* where it holds 0. What was not run says *not
 settings, prompts, weights or questions that are not today's says *stale* and does not count; a row that is not complete
 is marked with the share of its questions that is answered. Costs are means over the first source's questions.
 
-**What is the same for all.** Greedy decoding, turns of at most {tokens} tokens, BM25. Each training has {steps} steps
+**What is the same for all.** Greedy decoding, turns of at most {tokens} tokens, BM25 with
+[named articles](search.md#named-articles) first. Each training has {steps} steps
 of {asked} questions with {group} rollouts each, which is short; its last weights count, whatever they score. HiRA's
 rows have an oracle in place of the model, as their notes say. `recipes/claims/` defines arms and trainings,
 `subquest study claims` lists them, and the commands below each table run them again. Questions:
