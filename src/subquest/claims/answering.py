@@ -62,15 +62,15 @@ Tell = Callable[[Answered], None]
 async def work(ask: Ask, tell: Tell, setup: Setup) -> None:
     """Jobs until there are no more or the time is up; answers are told as they come."""
     engines = Engines(setup)
-    desk = _Desk(engines, setup, tell)
+    worker = _Worker(engines, setup, tell)
     try:
-        await desk.serve(ask)
+        await worker.serve(ask)
     finally:
-        await desk.clear()
+        await worker.clear()
         await engines.close()
 
 
-class _Desk:
+class _Worker:
     """What a worker has under way."""
 
     def __init__(self, engines: Engines, setup: Setup, tell: Tell) -> None:

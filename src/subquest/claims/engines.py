@@ -84,7 +84,7 @@ class Engines:
     @property
     def broken(self) -> str:
         """What an engine has failed of for good (the GPU's memory, say); what it answers then is no answer."""
-        return next((str(e._failure) for e in self._engines if getattr(e, "_failure", None) is not None), "")
+        return next((str(e.failure) for e in self._engines if e.failure is not None), "")
 
     @property
     def embedder(self) -> Any:

@@ -217,7 +217,7 @@ def _spread(desk: Desk, setup: Setup, workers: int) -> None:
         try:
             worker, found = told.get(timeout=1)
         except queue.Empty:
-            if not any(p.is_alive() for p in running):
+            if not any(p.is_alive() for p in running) and told.empty():
                 raise EngineError("the workers have ended without a word; their messages stand above") from None
             continue
         if isinstance(found, Wish):

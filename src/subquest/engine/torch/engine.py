@@ -141,6 +141,11 @@ class TorchEngine:
             cache, tokens = taken(self.device, token, make, share=share or wanted_share(), wanted=tokens or None)
         return cache, max(1, tokens // BLOCK)
 
+    @property
+    def failure(self) -> EngineError | None:
+        """What the engine has failed of for good; None while it works."""
+        return self._failure
+
     def count_tokens(self, text: str) -> int:
         return len(self.vocabulary.encode(text, False))
 
