@@ -16,7 +16,8 @@ from subquest.errors import SearchError, UsageError
 from subquest.record import Document
 from subquest.retrieval import BM25, Index, outside
 from subquest.retrieval.backends import lance, postgres, sql_bm25
-from subquest.retrieval.backends.base import Backend, facet, filter_facets, key_of
+from subquest.retrieval.backends.base import Backend
+from subquest.retrieval.backends.stored import facet, filter_facets, key_of
 from subquest.retrieval.places import create_place, is_backend, open_place
 from subquest.retrieval.portable import copy
 from subquest.retrieval.settings import Settings

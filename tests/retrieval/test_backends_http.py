@@ -10,7 +10,8 @@ import pytest
 
 from subquest.errors import SearchError, SearchRefused, UsageError
 from subquest.retrieval import outside
-from subquest.retrieval.backends.base import Backend, key_of
+from subquest.retrieval.backends.base import Backend
+from subquest.retrieval.backends.stored import key_of
 from subquest.retrieval.places import backend, create_place, open_place
 
 from .embeddings import embeddings_server

@@ -16,7 +16,7 @@ import pytest
 from subquest.errors import UsageError
 from subquest.record import Document
 from subquest.retrieval import Index
-from subquest.retrieval.backends.base import facets_of, filter_facets
+from subquest.retrieval.backends.stored import facets_of, filter_facets
 
 
 @pytest.fixture

@@ -102,6 +102,7 @@ def test_remembered_titles_are_looked_up_not_gone_through(tmp_path: Path) -> Non
 
     with Index.build(tmp_path / "i", [Document(str(i), f"Town {i}", "A town.") for i in range(20)]) as index:
         index.search("Town 3")
-        index._titles = (index._titles[0], Remembered(index._titles[1]))
+        generation, known = index._titles._known
+        index._titles._known = (generation, Remembered(known))
         index.search("Town 4")
         assert [hit.document.id for hit in index.search("Town 7", 1)] == ["7"]

@@ -13,9 +13,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
-import sqlite3
 import threading
-import weakref
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
@@ -27,6 +25,7 @@ from ..record import Document, Hit
 from . import contents, linked, named, store
 from .analysis import Analysis, Language
 from .bm25 import BM25, Scored
+from .connections import Connections
 from .dense import Dense
 from .distinct import distinct_many
 from .embed import Encode, complete, embed, embed_with, pending, publish_vectors, record_encoder, recorded_encoder
@@ -34,7 +33,6 @@ from .encoder import Encoder, EncoderSpec, open_encoder, parse
 from .filters import Filter, allowed_numbers, hidden_bits
 from .frameworks import Retrievers
 from .fusion import Fusion
-from .named import title_words
 from .request import Mode as Mode
 from .request import check, check_ids
 from .settings import Entry, Settings
@@ -42,9 +40,6 @@ from .snapshot import RETRIES, Snapshot, load
 from .store import utf8
 from .verify import Info, info, verify
 from .writer import Changes, Placed, Progress, Writer
-
-TITLES = 100_000
-"""Titles that are remembered, about 100 bytes each."""
 
 
 class Index(Retrievers):
@@ -54,16 +49,14 @@ class Index(Retrievers):
         self.path = _folder(path)
         self.mode: Mode = mode
         self._encoder: Encoder | None = None
-        self._local = threading.local()
-        self._connections: weakref.WeakSet[_Connection] = weakref.WeakSet()
+        self._connections = Connections(self.path)
+        self._db = self._connections.mine
         self._lock = threading.Lock()
         self._encoder_lock = threading.Lock()
         self._filters: dict[tuple[int, str], tuple[list[bytearray], list[bytearray]]] = {}
-        self._titles: tuple[int, dict[int, bytes]] = (-1, {})
-        """A generation, and the titles of those of its documents that were among the first of a search."""
-        self._closed = False
         db = self._db()
         self.analysis = Analysis.recorded(store.get(db, "analysis", {}))
+        self._titles = named.Titles(self.analysis)
         self.bm25 = BM25(**store.get(db, "bm25", {}))
         self.fusion = Fusion(**store.get(db, "fusion", {}))
         self._snapshot = load(self.path, self._db())
@@ -198,17 +191,11 @@ class Index(Retrievers):
     def _named_first(
         self, snapshot: Snapshot, queries: Sequence[str], ranked: Sequence[Sequence[Scored]], k: int
     ) -> list[list[Scored]]:
-        """The best k with what the queries name by its title first; titles are remembered for the generation."""
-        if self._titles[0] != snapshot.generation or len(self._titles[1]) > TITLES:
-            self._titles = (snapshot.generation, {})
-        known = self._titles[1]
-        missing = {scored.number for row in ranked for scored in row if scored.number not in known}
-        if missing:
-            for number, title in contents.titles(self._db(), sorted(missing)):
-                known[number] = title_words(title, self.analysis)
+        """The best k with what the queries name by its title first."""
+        fetch = partial(contents.titles, self._db())
         first = []
         for query, row in zip(queries, ranked, strict=True):
-            titles = [known.get(scored.number, b"") for scored in row]
+            titles = self._titles.of(snapshot.generation, [scored.number for scored in row], fetch)
             order = named.named(query, titles, [scored.score for scored in row], self.analysis)
             first.append([Scored(row[place].number, score) for place, score in order[:k]])
         return first
@@ -364,10 +351,7 @@ class Index(Retrievers):
 
     def close(self) -> None:
         """Let go of files and connections. Closing twice is harmless."""
-        with self._lock:
-            self._closed = True
-            for connection in list(self._connections):
-                connection.close()
+        self._connections.close()
 
     def __enter__(self) -> Index:
         return self
@@ -383,29 +367,6 @@ class Index(Retrievers):
             with self._lock:
                 self._snapshot = load(self.path, self._db())
         return self._snapshot
-
-    def _db(self) -> sqlite3.Connection:
-        """This thread's connection."""
-        held: _Connection | None = getattr(self._local, "held", None)
-        if self._closed:
-            raise UsageError(f"{self.path} is closed")
-        if held is None:
-            held = self._local.held = _Connection(store.connect(self.path))
-            with self._lock:
-                self._connections.add(held)
-        return held.db
-
-
-class _Connection:
-    """A thread's connection: closed with the index, or when the thread ends and lets go of it."""
-
-    def __init__(self, db: sqlite3.Connection) -> None:
-        self.db = db
-
-    def close(self) -> None:
-        self.db.close()
-
-    __del__ = close
 
 
 def _folder(path: str | Path) -> Path:

@@ -12,13 +12,16 @@ are equal. DEPTH and BONUS were chosen on dev questions (docs/search.md).
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 
 from .analysis import STOP_WORDS, Analysis
 
 DEPTH = 60
 BONUS = 0.4
+
+REMEMBERED = 100_000
+"""Titles that are remembered, about 100 bytes each."""
 
 _BRACKETS = re.compile(r"\s*\([^)]*\)\s*$")
 _LETTERS = re.compile(r"\w+")
@@ -39,6 +42,26 @@ def named(query: str, titles: Sequence[bytes], scores: Sequence[float], analysis
     bonus = BONUS * max(scores)
     new = [score + bonus * (title in found) for score, title in zip(scores, titles, strict=True)]
     return [(place, new[place]) for place in sorted(range(len(new)), key=lambda place: -new[place])]
+
+
+class Titles:
+    """Titles of documents by their numbers, as `title_words` gives them, remembered for one generation of an index."""
+
+    def __init__(self, analysis: Analysis) -> None:
+        self._analysis = analysis
+        self._known: tuple[int, dict[int, bytes]] = (-1, {})
+
+    def of(
+        self, generation: int, numbers: Sequence[int], fetch: Callable[[list[int]], Iterable[tuple[int, str]]]
+    ) -> list[bytes]:
+        """The titles of the documents; empty for those that have gone in the meantime."""
+        if self._known[0] != generation or len(self._known[1]) > REMEMBERED:
+            self._known = (generation, {})
+        known = self._known[1]
+        missing = {number for number in numbers if number not in known}
+        for number, title in fetch(sorted(missing)) if missing else ():
+            known[number] = title_words(title, self._analysis)
+        return [known.get(number, b"") for number in numbers]
 
 
 def _meant(title: bytes, query: str, analysis: Analysis) -> bool:

@@ -22,7 +22,8 @@ from ...record import Document
 from ..bm25 import BM25
 from ..request import Mode
 from ..settings import Entry, Settings
-from .base import Backend, Facets, Known, Passage, Ranked, meta_text
+from .base import Backend, Facets, Known, Passage, Ranked
+from .stored import meta_text
 
 ANN_ROWS = 100_000
 _PAGE = 1000

@@ -22,7 +22,8 @@ from ...record import Document
 from ..outside import JsonServer, attempt
 from ..request import Mode
 from ..settings import Entry, Settings
-from .base import Backend, Facets, Known, Passage, Ranked, meta_text
+from .base import Backend, Facets, Known, Passage, Ranked
+from .stored import meta_text
 
 MAX_TERMS = 1000
 """Of one query; the server refuses more clauses than 1,024."""

@@ -30,8 +30,9 @@ from ..bm25 import ONE
 from ..outside import attempt
 from ..request import Mode
 from ..settings import Entry, Settings
-from .base import Backend, Facets, Known, Passage, Ranked, meta_text
+from .base import Backend, Facets, Known, Passage, Ranked
 from .sql_bm25 import SCORE, columns, essential, has
+from .stored import meta_text
 
 if TYPE_CHECKING:
     from psycopg import Connection

@@ -25,7 +25,8 @@ from ...record import Document
 from ..outside import JsonServer
 from ..request import Mode
 from ..settings import Entry, Settings
-from .base import Backend, Facets, Known, Passage, Ranked, key_of, meta_text
+from .base import Backend, Facets, Known, Passage, Ranked
+from .stored import key_of, meta_text
 
 SETTINGS = key_of("subquest settings")
 """The point that holds the settings."""
