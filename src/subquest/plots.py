@@ -70,15 +70,15 @@ def chart(
     return _svg(drawn, size, f"{y} against {x}")
 
 
-def picture(title: str, panels: Mapping[str, Sequence[Series]], *, x_log: bool = False) -> str:
-    """A file of its own: panels side by side, by what their x axis counts, one legend. The y axes are logarithmic."""
+def picture(title: str, panels: Mapping[str, Sequence[Series]], *, x_log: bool = False, y_log: bool = True) -> str:
+    """A file of its own: panels side by side, by what their x axis counts, one legend."""
     names = dict.fromkeys(s.name for series in panels.values() for s in series)
     colours = palette(list(names))
     width, height = _PANEL[0] * len(panels), _PANEL[1] + 56
     parts = [f"<style>{STYLE}</style>", f'<text x="12" y="18" font-weight="bold">{escape(title)}</text>']
     for at, (axis, series) in enumerate(panels.items()):
         coloured = [s._replace(colour=colours[s.name]) for s in series]
-        drawn = _drawn(coloured, _PANEL, x=axis, y="", x_log=x_log, y_log=True)
+        drawn = _drawn(coloured, _PANEL, x=axis, y="", x_log=x_log, y_log=y_log)
         parts.append(f'<g transform="translate({at * _PANEL[0]} 26)">{"".join(drawn)}</g>')
     for at, name in enumerate(names):
         x = 16 + at * (width - 16) / len(names)

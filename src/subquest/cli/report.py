@@ -1,4 +1,7 @@
-"""`subquest report RUN...`: one page with tables, charts and traces, or the table for a paper or a program."""
+"""`subquest report RUN...`: one page with tables, charts and traces, or the table for a paper or a program.
+
+Runs of `subquest train` are drawn as curves instead.
+"""
 
 from __future__ import annotations
 
@@ -12,11 +15,15 @@ from ..errors import UsageError
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("runs", nargs="+", metavar="RUN", help="runs of `subquest eval`, files or folders")
     parser.add_argument(
-        "--out", type=Path, metavar="FILE", help="where to write (default: report.html; tables: stdout)"
+        "runs", nargs="+", metavar="RUN", help="runs of `subquest eval`, or of `subquest train`, files or folders"
     )
-    parser.add_argument("--metric", default="em", metavar="NAME", help="what is compared and drawn (default: em)")
+    parser.add_argument(
+        "--out", type=Path, metavar="FILE", help="where to write (default: report.html, curves.svg; tables: stdout)"
+    )
+    parser.add_argument(
+        "--metric", metavar="NAME", help="what is compared and drawn (default: em); of training runs NAME,NAME,..."
+    )
     parser.add_argument("--baseline", metavar="SYSTEM", help="compare with this system (default: the best of each set)")
     parser.add_argument("--traces", type=int, default=8, metavar="N", help="wrong answers in full, a system and set")
     parser.add_argument("--title", default="", help="title of the page")
@@ -27,11 +34,16 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from ..evaluate.report import latex, load, markdown, page
+    from ..evaluate.report import is_training, latex, load, markdown, page
 
     if args.traces < 0:
         raise UsageError("--traces cannot be negative")
-    content = load(args.runs, metric=args.metric, reference=args.baseline)
+    trainings = [run for run in args.runs if is_training(run)]
+    if trainings and len(trainings) < len(args.runs):
+        raise UsageError(f"{trainings[0]} is a training run and others are evaluations: report them apart")
+    if trainings:
+        return _curves(args)
+    content = load(args.runs, metric=args.metric or "em", reference=args.baseline)
     if args.json:
         return _put(json.dumps(content.table()) + "\n", args.out)
     if args.markdown:
@@ -39,6 +51,18 @@ def run(args: argparse.Namespace) -> int:
     if args.latex:
         return _put(latex(content), args.out)
     return _put(page(content, title=args.title, traces=args.traces), args.out or Path("report.html"))
+
+
+def _curves(args: argparse.Namespace) -> int:
+    from ..evaluate.report import Curves
+
+    if args.markdown or args.latex or args.baseline:
+        raise UsageError("training runs are drawn as curves (--out FILE.svg) or printed with --json")
+    curves = Curves(args.runs)
+    if args.json:
+        return _put(json.dumps(curves.table()) + "\n", args.out)
+    metrics = args.metric.split(",") if args.metric else ()
+    return _put(curves.drawn(metrics, title=args.title), args.out or Path("curves.svg"))
 
 
 def _put(text: str, path: Path | None) -> int:
