@@ -22,7 +22,7 @@ grid = { k = [3, 5] }
 [[arm]]
 name = "mixed"
 system = "apex"
-roles = { planner = "sft", "" = "none" }
+roles = { planner = "shipped", "" = "none" }
 
 [[training]]
 name = "peco"
@@ -61,7 +61,7 @@ def test_grids_and_adapters_make_arms(tmp_path: Path) -> None:
         "mixed",
     ]
     assert found.arms["coda,k=5@none"].settings == {"turns": 3, "k": 5}
-    assert found.arms["mixed"].adapters == {"planner": "sft", "": "none"}
+    assert found.arms["mixed"].adapters == {"planner": "shipped", "": "none"}
     assert found.trainings["peco,delta=0.5,seed=1"].set == {"reward": "coda", "reward_options.delta": 0.5, "seed": 1}
     assert [(r.name, r.arm) for r in found.claims[0].row] == [
         ("k=3", "coda,k=3@none"),
@@ -117,7 +117,7 @@ def test_arms_are_chosen_by_name_by_claim_and_by_training(tmp_path: Path) -> Non
         ('expect = [["k=5", "mixed"]]', 'cheaper = [["k=7", "mixed", "searches"]]', "there is no row 'k=7'"),
         ('expect = [["k=5", "mixed"]]', 'level = [{ row = "k=5", base = "x" }]', "there is no row 'x'"),
         ('arm = "mixed"', 'arms = ["mixed", "other"]', "claim 'topk': there is no arm 'other'"),
-        ('planner = "sft"', 'planner = "sfft"', "no training makes the adapter 'sfft'"),
+        ('planner = "shipped"', 'planner = "shiped"', "no training makes the adapter 'shiped'"),
         ('place = "Figure 4"', "", "place"),
         ("roles = {", "rolls = {", "unknown key 'rolls'"),
         ("[[training]]", "[[trainings]]", "unknown key 'trainings'"),
@@ -151,5 +151,9 @@ def test_every_training_is_a_recipe_that_loads() -> None:
     budgets = set()
     for training in found.trainings.values():
         made = recipe.load_recipe(training.recipe, training.set)
+        if training.id == found.start:
+            assert made.kind == "sft"
+            assert not made.model.adapter
+            continue
         budgets.add((made.optimiser.steps, made.rollout.questions, made.rollout.group, made.data))
     assert len(budgets) == 1  # the same questions, steps and rollouts for all

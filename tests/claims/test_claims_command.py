@@ -18,7 +18,7 @@ questions = "world:seed=7,articles=160,questions=2,split=test,hops=1"
 name = "rag"
 system = "rag"
 settings = { k = 2 }
-adapters = ["none", "sft", "rl"]
+adapters = ["none", "shipped", "rl"]
 [[training]]
 name = "rl"
 recipe = "rl.toml"
@@ -30,7 +30,7 @@ says = "so"
 [[claim.row]]
 name = "rag, {}"
 arm = "rag@{}"
-each = ["none", "sft", "rl"]
+each = ["none", "shipped", "rl"]
 """
 RECIPE = 'system = "rag"\nreward = "autorefine"\n[rollout]\nquestions = 1\ngroup = 2\n[optimiser]\nsteps = 3\n'
 
@@ -56,7 +56,7 @@ def test_the_list_says_what_is_answered_and_what_is_stale(
     rows = json.loads(told([*recipes, "--json"], capsys))
     assert [(r["arm"], r["answered"], r["stale"]) for r in rows["arms"]][:2] == [
         ("rag@none", 2, ""),
-        ("rag@sft", 0, ""),
+        ("rag@shipped", 0, ""),
     ]
     assert rows["trainings"] == {"rl": False}
     (tmp_path / "book.toml").write_text(BOOK.replace("k = 2", "k = 4"))
@@ -82,8 +82,8 @@ def test_results_travel_without_a_model(recipes: list[str], tmp_path: Path, caps
     [
         (["--unpack", "nowhere"], "--unpack: there is no folder nowhere"),
         (["--workers", "0"], "--workers must be at least 1"),
-        (["--use", "sft"], "write NAME=PLACE"),
-        (["--plan", "--minutes", "0.5"], "--minutes 0.5: a slice takes 40 seconds before its first question"),
+        (["--use", "shipped"], "write NAME=PLACE"),
+        (["--plan", "--minutes", "0.5"], "--minutes 0.5: a slice takes 30 seconds before its first question"),
         (["--run", "--only", "nothing"], "no arm or claim is called nothing"),
     ],
 )

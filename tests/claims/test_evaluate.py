@@ -274,15 +274,15 @@ def test_the_embedded_model_answers_as_in_eval(tmp_path: Path, monkeypatch: pyte
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        arm = Arm("autorefine@sft", "autorefine", {"": "sft"}, {"turns": 3, "k": 2})
+        arm = Arm("autorefine@shipped", "autorefine", {"": "shipped"}, {"turns": 3, "k": 2})
         made = book(Source("world", "world:seed=7,articles=160,questions=2,split=test,hops=1"), arm, folder=tmp_path)
-        adapters = {"sft": str(default_adapter())}
+        adapters = {"shipped": str(default_adapter())}
         results, stamps = Results(tmp_path / "results"), Stamps(made, adapters)
         given = setup(tmp_path, model="smollm2", adapters=adapters)
         evaluate(made, [arm], results, stamps, given, data=tmp_path)
         world = ["--seed", "7", "--articles", "160", "--questions", "2", "--split", "test", "--hops", "1"]
         assert main(["world", "make", *world, "--out", str(tmp_path / "w")]) == 0
-        system = ["--system", "autorefine", "--set", "turns=3", "-k", "2", "--max-tokens", "192"]
+        system = ["--system", "autorefine", "--set", "turns=3", "-k", "2", "--max-tokens", "256"]
         out = tmp_path / "run.sqlite"
         assert main(["eval", str(tmp_path / "w"), "--model", "torch:smollm2", "--out", str(out), *system]) == 0
     finally:
@@ -304,15 +304,19 @@ def waiting(*arms: Arm, parts: int = 2, trainings: tuple[str, ...] = (), claims:
     )
     found = {"world": parts_of(source, Path())}
     ready = {p.name: Prepared([], Path(), p.name) for p in found["world"]}
-    stamps = Stamps(replace(made, trainings={}), {t: str(Path(__file__)) for t in (*trainings, "sft")})
+    stamps = Stamps(replace(made, trainings={}), {t: str(Path(__file__)) for t in (*trainings, "shipped")})
     for work in (units := _units(made, arms, Results(Path("/nowhere")), stamps, found, ready)):
         work.ready = Prepared([None, None], Path(), "")  # type: ignore[list-item]
     return units
 
 
 def test_trained_adapters_come_first_and_the_bare_model_last() -> None:
-    arms = [Arm(f"rag@{name}", "rag", {"": name}, {"k": n}) for n, name in enumerate(("none", "sft", "peco"))]
-    assert [w.arms[0].id for w in waiting(*arms, parts=1, trainings=("peco",))] == ["rag@peco", "rag@sft", "rag@none"]
+    arms = [Arm(f"rag@{name}", "rag", {"": name}, {"k": n}) for n, name in enumerate(("none", "shipped", "peco"))]
+    assert [w.arms[0].id for w in waiting(*arms, parts=1, trainings=("peco",))] == [
+        "rag@peco",
+        "rag@shipped",
+        "rag@none",
+    ]
 
 
 def test_pooled_arms_answer_a_share_each() -> None:
@@ -405,6 +409,6 @@ async def test_engines_hold_the_adapters_that_are_asked_for(tmp_path: Path) -> N
 
 def test_missing_adapters_are_named() -> None:
     mixed = Arm("mixed", "apex", {"planner": "apex-plan", "": "none"})
-    assert missing_in(mixed, {"sft": "x"}) == "apex-plan"
+    assert missing_in(mixed, {"shipped": "x"}) == "apex-plan"
     assert missing_in(mixed, {"apex-plan": "x"}) == ""
     assert missing_in(Arm("hira@oracle", "hira", {"": "oracle"}), {}) == ""

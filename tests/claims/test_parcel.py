@@ -9,7 +9,7 @@ import pytest
 pytest.importorskip("torch")
 
 import torch
-from safetensors.torch import load_file, save, save_file
+from safetensors.torch import save_file
 
 from subquest.claims import parcel
 from subquest.claims.parcel import expanded, pack, squeezed, unpack_adapters, unpack_results
@@ -37,21 +37,21 @@ def test_a_difference_is_smaller_and_comes_out_bit_for_bit(tmp_path: Path) -> No
 
 
 def test_a_parcel_brings_adapters_and_results(tmp_path: Path) -> None:
-    start = adapter(tmp_path / "start", 0)
-    trained = {name: adapter(tmp_path / "runs" / name / "adapter", n, moved=0.01) for n, name in enumerate("ab", 1)}
+    trained = {name: adapter(tmp_path / "runs" / name / "adapter", n, moved=0.01) for n, name in enumerate("xab")}
     results = tmp_path / "results"
     results.mkdir()
     (results / "coda@none.json.xz").write_bytes(b"scores")
-    assert pack(tmp_path / "out", results, trained, start) == []
-    assert sorted(f.name for f in (tmp_path / "out").iterdir()) == ["claims-adapters-1.tar", "claims-results.tar"]
+    assert pack(tmp_path / "out", results, trained, "x") == []
+    names = sorted(f.name for f in (tmp_path / "out").iterdir())
+    assert names == ["claims-adapters-1.tar", "claims-results.tar", "claims-start.tar"]
     assert unpack_results(tmp_path / "out", tmp_path / "there") == 1
     assert (tmp_path / "there" / "coda@none.json.xz").read_bytes() == b"scores"
-    assert unpack_adapters(tmp_path / "out", tmp_path / "bare", start) == ["a", "b"]
+    assert unpack_adapters(tmp_path / "out", tmp_path / "bare", "x") == ["x", "a", "b"]
     for name, place in trained.items():
         found = tmp_path / "bare" / name / "adapter"
         for file in ("adapter_model.safetensors", "adapter_config.json"):
             assert (found / file).read_bytes() == (place / file).read_bytes()
-    assert unpack_adapters(tmp_path / "out", tmp_path / "bare", start) == []  # they are there
+    assert unpack_adapters(tmp_path / "out", tmp_path / "bare", "x") == []  # they are there
 
 
 def test_older_results_do_not_replace_newer_ones(tmp_path: Path) -> None:
@@ -60,23 +60,19 @@ def test_older_results_do_not_replace_newer_ones(tmp_path: Path) -> None:
     file = results / "coda@none.json.xz"
     file.write_bytes(b"old")
     os.utime(file, (1_000_000, 1_000_000))
-    pack(tmp_path / "out", results, {}, None)
+    pack(tmp_path / "out", results, {})
     file.write_bytes(b"new")
     assert unpack_results(tmp_path / "out", results) == 0
     assert file.read_bytes() == b"new"
 
 
 def test_what_does_not_fit_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    start = adapter(tmp_path / "start", 0)
-    trained = {name: adapter(tmp_path / "runs" / name, n, moved=0.01) for n, name in enumerate("abc", 1)}
-    size = len(
-        squeezed(
-            (trained["a"] / "adapter_model.safetensors").read_bytes(),
-            save(load_file(start / "adapter_model.safetensors")),
-        )
-    )
+    trained = {name: adapter(tmp_path / "runs" / name, n, moved=0.01) for n, name in enumerate("xabc")}
+    whole, some = ((trained[name] / "adapter_model.safetensors").read_bytes() for name in "xa")
+    size = len(squeezed(some, whole))
     monkeypatch.setattr(parcel, "FILE", int(1.5 * size))
-    monkeypatch.setattr(parcel, "FILES", 3)
+    monkeypatch.setattr(parcel, "FILES", 4)
     (tmp_path / "results").mkdir()
-    assert pack(tmp_path / "out", tmp_path / "results", trained, start) == ["c"]
-    assert all(f.stat().st_size < 2.5 * size + 20_000 for f in (tmp_path / "out").iterdir())
+    assert pack(tmp_path / "out", tmp_path / "results", trained, "x") == ["c"]
+    assert len(list((tmp_path / "out").iterdir())) == 4
+    assert all(f.stat().st_size < len(whole) + 20_000 for f in (tmp_path / "out").iterdir())

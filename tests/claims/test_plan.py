@@ -12,7 +12,7 @@ from subquest.claims.results import Results, unit_of
 from subquest.claims.timing import evaluation_seconds, expected, guess, speed_kind, training_seconds
 
 SOURCES = {"world": Source("world", "world:seeds=1-2,questions=300"), "real": Source("real", "real.jsonl.gz")}
-CODA = Arm("coda@sft", "coda", {"": "sft"})
+CODA = Arm("coda@shipped", "coda", {"": "shipped"})
 BARE = Arm("coda@none", "coda", {"": "none"})
 PECO = Arm("coda@peco", "coda", {"": "peco"})
 
@@ -23,7 +23,7 @@ def book(tmp_path: Path) -> Book:
     recipe.write_text('system = "coda"\n[optimiser]\nsteps = 10\n')
     arms = {a.id: a for a in (CODA, BARE, PECO)}
     claim = Claim("c", "CoDA", "T", "s", row=tuple(Row(a, a) for a in arms))
-    return Book(SOURCES, arms, {"peco": Training("peco", recipe)}, (claim,), tmp_path, "start")
+    return Book(SOURCES, arms, {"peco": Training("peco", recipe)}, (claim,), tmp_path, shipped="one", origin="start")
 
 
 def test_sizes_and_kinds(book: Book) -> None:
@@ -33,7 +33,7 @@ def test_sizes_and_kinds(book: Book) -> None:
     assert speed_kind(CODA) == "coda adapter k=3"
     assert speed_kind(BARE) == "coda bare k=3"
     assert guess(BARE) < guess(CODA)
-    assert guess(Arm("x", "coda", {"": "sft"}, {"k": 30})) < guess(CODA)
+    assert guess(Arm("x", "coda", {"": "shipped"}, {"k": 30})) < guess(CODA)
 
 
 def test_measured_speeds_take_the_place_of_guesses(book: Book) -> None:
@@ -49,7 +49,7 @@ def test_rows_count_what_is_complete_and_fresh(book: Book, tmp_path: Path) -> No
     assert rows_of(book, arms, results, stamps) == (0, 6, 0)
     results.add(CODA.id, stamps.of(CODA), "real", unit_of("real", "real.jsonl.gz", "q", [1] * 485, [{"em": 1.0}] * 485))
     assert rows_of(book, arms, results, stamps) == (1, 5, 0)
-    changed = Book(SOURCES, book.arms, book.trainings, book.claims, tmp_path, "another start")
+    changed = Book(SOURCES, book.arms, book.trainings, book.claims, tmp_path, shipped="another", origin="start")
     assert rows_of(changed, arms, results, Stamps(changed)) == (0, 6, 2)
 
 

@@ -1,5 +1,6 @@
 """Stored results: what is kept, when it counts, and what is left over from a run that was cut off."""
 
+import functools
 from dataclasses import replace
 from pathlib import Path
 
@@ -131,3 +132,23 @@ def test_questions_are_known_by_their_words_and_passages() -> None:
     assert questions_digest([replace(asked[0], hops=2)], "index") == same
     assert questions_digest([replace(asked[0], answers=("Bob",))], "index") != same
     assert questions_digest(asked, "other") != same
+
+
+def test_another_ranking_is_another_measurement(monkeypatch: pytest.MonkeyPatch) -> None:
+    from subquest.claims import ranking
+    from subquest.retrieval import named
+    from subquest.retrieval.bm25 import BM25
+
+    before, stamp = ranking.ranking(), Stamp(measured(ARM), {"": "w"})
+    assert stamp.measured["search"] == "auto"
+    assert ranking.ranking.__wrapped__() == before  # the same wherever and whenever it is asked
+    monkeypatch.setattr(named, "BONUS", 0.0)  # named articles no longer come first
+    without = ranking.ranking.__wrapped__()
+    monkeypatch.undo()
+    monkeypatch.setattr(named, "_meant", lambda title, query, analysis: True)  # Film is found in `which film`
+    loose = ranking.ranking.__wrapped__()
+    monkeypatch.undo()
+    monkeypatch.setattr(BM25, "__init__", functools.partialmethod(BM25.__init__, b=0.1))
+    lengths = ranking.ranking.__wrapped__()
+    assert len({before, without, loose, lengths}) == 4
+    assert Stamp({**stamp.measured, "ranking": without}, {"": "w"}).differs(stamp).startswith("ranking was ")

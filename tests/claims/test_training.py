@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from subquest.claims.book import Training, read_book
-from subquest.claims.measure import file_digest, training_digest
+from subquest.claims.book import Book, Training, read_book
+from subquest.claims.measure import begun, file_digest, known_as
 from subquest.claims.results import Results
 from subquest.claims.training import _toml, adapter_of, adapters_at_hand, export_adapter, train_all
 from subquest.cli import main
@@ -19,6 +19,8 @@ from subquest.train.recipe import ModelPart, OptimiserPart
 from subquest.train.setup import load_source, make_policy
 
 BOOK = """
+start = "cold"
+
 [[source]]
 name = "world"
 questions = "world:seed=7,articles=160,questions=2,split=test,hops=1"
@@ -26,7 +28,11 @@ questions = "world:seed=7,articles=160,questions=2,split=test,hops=1"
 [[arm]]
 name = "rag"
 system = "rag"
-adapters = ["rag"]
+adapters = ["cold", "rag"]
+
+[[training]]
+name = "cold"
+recipe = "cold.toml"
 
 [[training]]
 name = "rag"
@@ -52,6 +58,21 @@ max_tokens = 8
 steps = 1
 [guards]
 cut_turns = 1.0
+"""
+COLD = """
+name = "cold"
+kind = "sft"
+system = "rag"
+evaluate_every = 100
+[model]
+path = "random:llama"
+rank = 2
+[[data]]
+questions = "world:seed=1,articles=160,questions=4,hops=1"
+[optimiser]
+steps = 2
+epochs = 9.0
+batch = 2
 """
 
 
@@ -80,7 +101,8 @@ def test_a_training_that_does_not_fit_is_not_begun(tmp_path: Path) -> None:
     training = Training("rag", recipe, {"system": "rag"})
     results = Results(tmp_path / "results")
     results.keep_speed("training", 1, 3.0)
-    short = train_all([training], tmp_path / "runs", results, start="", changes={}, minutes=4.9, workers=1)
+    book = Book({}, {}, {"rag": training}, (), tmp_path)
+    short = train_all(book, [training], tmp_path / "runs", results, changes={}, minutes=4.9, workers=1)
     assert short == ["rag"]
     assert not (tmp_path / "runs").exists()
 
@@ -89,35 +111,40 @@ def test_a_training_that_does_not_fit_is_not_begun(tmp_path: Path) -> None:
 def test_from_training_to_its_arm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     (tmp_path / "book.toml").write_text(BOOK)
+    (tmp_path / "cold.toml").write_text(COLD)
     (tmp_path / "rl.toml").write_text(RECIPE)
-    start = make_policy(
-        ModelPart("random:llama", rank=2), load_source("random:llama"), device=torch.device("cpu"), seed=0
-    )
-    from subquest.train.export import save_trained
-
-    save_trained(start, tmp_path / "sft", base="random:llama")
-    where = ["--recipes", str(tmp_path), "--runs", str(tmp_path / "runs"), "--use", f"sft={tmp_path / 'sft'}"]
-    command = ["study", "claims", "--train", "--run", "--model", "random:llama", "--device", "cpu", *where]
-    out = tmp_path / "out"
-    assert main([*command, "--pack", str(out)]) == 0
-    book = read_book(tmp_path)
-    (training,) = book.trainings.values()
-    place = adapter_of(training, tmp_path / "runs", book.start)
-    assert adapters_at_hand(book, tmp_path / "runs") == {"rag": str(place)}
-    recipe = json.loads((place.parent / "recipe.json").read_text())
-    assert recipe["model"]["adapter"] == str(tmp_path / "sft")
+    where = ["--recipes", str(tmp_path), "--model", "random:llama", "--device", "cpu", "--runs"]
+    out, runs = tmp_path / "out", tmp_path / "runs"
+    assert main(["study", "claims", "--train", "--only", "cold", *where, str(runs), "--pack", str(out)]) == 0
     results = Results(tmp_path / "results")
-    kept = results.training("rag", training_digest(training, book.start))
+    book = begun(read_book(tmp_path), results)
+    cold, rag = book.trainings.values()
+    assert book.origin == file_digest(str(adapter_of(book, cold, runs)))
+
+    assert main(["study", "claims", "--train", "--run", *where, str(runs), "--pack", str(out)]) == 0
+    place = adapter_of(book, rag, runs)
+    assert adapters_at_hand(book, runs) == {"cold": str(adapter_of(book, cold, runs)), "rag": str(place)}
+    recipe = json.loads((place.parent / "recipe.json").read_text())
+    assert recipe["model"]["adapter"] == str(adapter_of(book, cold, runs))
+    results = Results(tmp_path / "results")
+    kept = results.training("rag", known_as(book, rag))
     assert kept["adapter"] == file_digest(str(place))
     assert [step for step, _ in kept["figures"]["reward"]] == [1]
+    assert [step for step, _ in results.training("cold", known_as(book, cold))["figures"]["loss"]] == [1, 2]
     assert results.speeds()["training"][0] == 1
-    page = tmp_path / "claims.md"
-    assert main(["study", "claims", *where, "--write", str(page)]) == 0
-    assert (tmp_path / "results" / "rag@rag.json.xz").is_file()
-    assert [f.name for f in out.iterdir()] == ["claims-results.tar"]  # its row is complete: the adapter stays
+    assert results.speeds()["fine-tuning"][0] == 2
+    assert {f.name for f in (tmp_path / "results").glob("rag@*")} == {"rag@cold.json.xz", "rag@rag.json.xz"}
+    # the rows are complete: the adapter stays, and the start is at hand for what may be asked of it
+    assert sorted(f.name for f in out.iterdir()) == ["claims-results.tar", "claims-start.tar"]
 
     # on a bare machine: nothing is trained or asked again, though the adapter is not there
-    bare = ["--recipes", str(tmp_path), "--runs", str(tmp_path / "bare"), "--use", f"sft={tmp_path / 'sft'}"]
-    again = ["study", "claims", "--train", "--model", "random:llama", "--device", "cpu", *bare, "--unpack", str(out)]
-    assert main([*again, "--out", str(tmp_path / "elsewhere")]) == 0
-    assert not (tmp_path / "bare").exists()
+    elsewhere = ["--unpack", str(out), "--out", str(tmp_path / "elsewhere")]
+    bare = tmp_path / "bare"
+    assert main(["study", "claims", "--train", *where, str(bare), *elsewhere]) == 0
+    assert [f.name for f in bare.iterdir()] == [adapter_of(book, cold, bare).parent.name]
+
+    # another training from a start that was made and is gone: it cannot be made again as it was
+    changed = RECIPE.replace("max_tokens = 8", "max_tokens = 9")
+    (tmp_path / "rl.toml").write_text(changed)
+    assert main(["study", "claims", "--train", *where, str(tmp_path / "nothing")]) == 2
+    assert not (tmp_path / "nothing").exists()

@@ -78,7 +78,7 @@ class _Worker:
         self._free = asyncio.Semaphore(setup.concurrency)
         self._running: set[asyncio.Task[None]] = set()
         self._waiting: dict[int, _Answers] = {}
-        self._indexes: dict[str, Any] = {}
+        self._indexes: dict[str, tuple[Any, Any]] = {}
         self._omni = contextlib.ExitStack()
         self._pictures = False
 
@@ -127,10 +127,14 @@ class _Worker:
     def _system(self, arm: Arm, questions: list[Question], place: str) -> Any:
         from ..retrieval.index import Index
         from ..systems.registry import get
+        from ..train.rollouts import Remembered
 
         if place not in self._indexes:
-            self._indexes[place] = Index.open(place)
-        search = self._indexes[place]
+            index = Index.open(place)
+            self._indexes[place] = index, Remembered(index)
+        index, remembered = self._indexes[place]
+        # arms ask much the same of a part; the oracle's systems read more of an index than its search
+        search: Any = index if arm.oracle else remembered
         if arm.search == "rerank":
             search = self._engines.reranked(search)
         given = self._engines.of(arm, questions)
@@ -163,7 +167,7 @@ class _Worker:
         for answers in self._waiting.values():
             if answers.scores:
                 self._tell(answers.flush())
-        for index in self._indexes.values():
+        for index, _ in self._indexes.values():
             index.close()
         self._omni.close()
 

@@ -4,6 +4,8 @@
     [[arm]]        name = "coda", system = "coda", adapters = ["none", "sft"]   gives the arms coda@none and coda@sft
                    grid = { k = [5, 10] }                                       gives coda,k=5@sft and coda,k=10@sft
     [[training]]   name = "peco", recipe = "rl.toml", set = { reward = "coda" } its adapter is called peco
+    start          the training that the others start from
+    shipped        digest of the shipped adapter
     [[claim]]      id, paper, place, says, and rows that name an arm (or several, whose answers are pooled) and the
                    paper's own numbers
 
@@ -25,10 +27,10 @@ from ..errors import ConfigError, DataError, UsageError
 
 PAPERS = ("CoDA", "DECOR", "APEX-Searcher", "HiRA")
 """In this order on the page; others follow."""
-ORACLE = "oracle"
-BASES = ("none", "sft", "final", ORACLE)
-"""Adapters that no training of the book makes: the model as it is, the start of all trainings, the one that ships in
-the end, and no model at all but a scripted stand-in for a strong one, which shows the mechanism alone."""
+BARE, SHIPPED, ORACLE = "none", "shipped", "oracle"
+BASES = (BARE, SHIPPED, ORACLE)
+"""Adapters that no training of the book makes: the model as it is, the adapter that ships with it, and no model at all
+but a scripted stand-in for a strong one, which shows the mechanism alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +78,7 @@ class Arm:
 
 @dataclass(frozen=True, slots=True)
 class Training:
-    """One run of reinforcement learning."""
+    """One run of reinforcement learning, or the short fine-tuning that all of them start from."""
 
     id: str
     recipe: Path
@@ -166,8 +168,12 @@ class Book:
     trainings: Mapping[str, Training]
     claims: tuple[Claim, ...]
     results: Path
+    shipped: str = ""
+    """Digest of the adapter that ships: arms that were run with another one cannot be compared."""
     start: str = ""
-    """Digest of the adapter `sft`: arms that were run from another start cannot be compared."""
+    """The training whose adapter all others start from; itself, it starts from the bare model."""
+    origin: str = ""
+    """Digest of that adapter, or of its recipe as long as it is not made (`measure.begun`)."""
 
     def sources_of(self, arm: Arm) -> tuple[str, ...]:
         """What an arm is asked: of its sources those that a row shows, all of them where no row has it."""
@@ -206,12 +212,12 @@ class Book:
         return [arm for arm in self.chosen(()) if made & set(arm.adapters.values())]
 
     def trained(self, patterns: Iterable[str]) -> list[Training]:
-        """Trainings by patterns over their names, further seeds after the first of all."""
+        """Trainings by patterns over their names: the start, then the others, further seeds after the first of all."""
         wanted = list(patterns) or ["*"]
         found = [t for t in self.trainings.values() if any(fnmatch(t.id, p) for p in wanted)]
         if not found:
             raise UsageError(f"no training is called {', '.join(wanted)}; there are {', '.join(self.trainings)}")
-        return sorted(found, key=lambda t: t.set.get("seed", 0))
+        return sorted(found, key=lambda t: -1 if t.id == self.start else t.set.get("seed", 0))
 
 
 def default_folder() -> Path:
@@ -221,18 +227,19 @@ def default_folder() -> Path:
 
 def read_book(folder: Path) -> Book:
     """All files of a folder, checked; raises ConfigError that names the file and what is wrong in it."""
-    files = [f for f in sorted(folder.glob("*.toml")) if not f.name.startswith("rl")]
+    files = [f for f in sorted(folder.glob("*.toml")) if not f.name.startswith(("rl", "cold"))]
     if not files:
         raise UsageError(f"{folder} holds no recipes of claims; run this in the project's checkout, or name the folder")
     sources: dict[str, Source] = {}
     arms: dict[str, Arm] = {}
     trainings: dict[str, Training] = {}
     claims: list[Claim] = []
-    start = ""
+    start = shipped = ""
     for file in files:
         try:
             table = tomllib.loads(file.read_text(encoding="utf-8"))
             shared, start = table.pop("shared", {}), table.pop("start", start)
+            shipped = table.pop("shipped", shipped)
             sources |= {s.name: s for s in (from_dict(Source, row) for row in table.pop("source", ()))}
             arms |= {a.id: a for row in table.pop("arm", ()) for a in _arms(row)}
             trainings |= {t.id: t for row in table.pop("training", ()) for t in _trainings(row, folder)}
@@ -241,10 +248,11 @@ def read_book(folder: Path) -> Book:
             raise ConfigError(f"{file}: {error}") from None
         if table:
             raise ConfigError(
-                f"{file}: unknown key {next(iter(table))!r}; there are shared, source, arm, training, claim"
+                f"{file}: unknown key {next(iter(table))!r}; there are shared, shipped, start, source, arm, training, "
+                "claim"
             )
     claims.sort(key=lambda c: PAPERS.index(c.paper) if c.paper in PAPERS else len(PAPERS))
-    book = Book(sources, arms, trainings, tuple(claims), folder / "results", start)
+    book = Book(sources, arms, trainings, tuple(claims), folder / "results", shipped, start)
     _check(book)
     return book
 
@@ -297,6 +305,8 @@ def _claim(row: Mapping[str, Any]) -> Claim:
 
 
 def _check(book: Book) -> None:
+    if book.start and book.start not in book.trainings:
+        raise ConfigError(f"start: there is no training {book.start!r}")
     for arm in book.arms.values():
         for name in arm.adapters.values():
             if name not in (*BASES, *book.trainings):

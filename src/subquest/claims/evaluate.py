@@ -29,7 +29,7 @@ from .timing import BARE, speed_kind, value_of
 
 GRACE = 20.0
 """Seconds that workers have after their time is up, before they are ended: what travels must still be packed."""
-SAVE = 30.0
+SAVE = 15.0
 """Seconds between savings of what is under way."""
 
 

@@ -1,8 +1,8 @@
 """What a row was measured with: a result counts only for the settings, prompts, weights and recipe it was made with.
 
-A *stamp* says it in full: the system's settings with every default filled in, a digest of its prompts, how it decodes,
-and for each role the adapter and, where a training of the book makes it, what that training is. A changed default,
-prompt or recipe gives another stamp, and the stored row is *stale*: shown as such, and run again.
+A *stamp* says it in full: the system's settings with every default filled in, a digest of its prompts, how it decodes
+and searches, and for each role the adapter and, where a training of the book makes it, what that training is. A changed
+default, prompt, ranking or recipe gives another stamp, and the stored row is *stale*: shown as such, and run again.
 """
 
 from __future__ import annotations
@@ -17,13 +17,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .book import ORACLE, Arm, Book, Training
+from .book import BARE, ORACLE, SHIPPED, Arm, Book, Training
+from .ranking import SEARCH, ranking
 
 if TYPE_CHECKING:
     from ..engine.base import Sampling
+    from .results import Results
 
-MAX_TOKENS = 192
-"""Longest turn of the model."""
+MAX_TOKENS = 256
+"""Longest turn of the model with an adapter: of 2,000 episodes of the shipped one, 1 in 200 has a longer turn."""
+BARE_TOKENS = 128
+"""Longest turn where a role has no adapter: such a model writes on and on, and says nothing further that counts."""
 ORACLE_VERSION = "oracle-2"
 """Counts up when the oracle acts otherwise, so that its rows are run again."""
 TUNING = (("rollout", "concurrency"), ("rollout", "cache_tokens"), ("optimiser", "micro_tokens"))
@@ -74,17 +78,17 @@ class Stamps:
         if arm.id not in self._made:
             weights = {role: self._weights(name) for role, name in arm.adapters.items()}
             made = {r: self.book.trainings[name] for r, name in arm.adapters.items() if name in self.book.trainings}
-            recipes = {role: training_digest(training, self.book.start) for role, training in made.items()}
+            recipes = {role: known_as(self.book, training) for role, training in made.items()}
             self._made[arm.id] = Stamp(measured(arm), weights, recipes)
         return self._made[arm.id]
 
     def _weights(self, name: str) -> str:
         if name == ORACLE:
             return ORACLE_VERSION
-        if name == "none":
+        if name == BARE:
             return self._model
-        if name == "sft" and self.book.start:
-            return f"{self._model}+{self.book.start}"
+        if name == SHIPPED and self.book.shipped:
+            return f"{self._model}+{self.book.shipped}"
         return f"{self._model}+{file_digest(self.adapters[name])}" if name in self.adapters else ""
 
 
@@ -107,7 +111,8 @@ def measured(arm: Arm) -> dict[str, Any]:
         "settings": settings,
         "prompts": digest(of_prompts(kind.prompt_folder()), of_prompts(FOLDER)),
         "sampling": {name: list(v) if isinstance(v, tuple) else v for name, v in sampling.items()},
-        "search": arm.search or "bm25",
+        "search": arm.search or SEARCH,
+        "ranking": ranking(),
         "plans": arm.plans,
     }
 
@@ -116,11 +121,27 @@ def sampling_of(arm: Arm) -> Sampling | None:
     """Greedy for all models; the oracle writes what it writes."""
     from ..engine.base import Sampling
 
-    return None if arm.oracle else Sampling(max_tokens=MAX_TOKENS, temperature=0.0)
+    if arm.oracle:
+        return None
+    return Sampling(max_tokens=BARE_TOKENS if BARE in arm.adapters.values() else MAX_TOKENS, temperature=0.0)
+
+
+def known_as(book: Book, training: Training) -> str:
+    """The digest of one of the book's trainings."""
+    return training_digest(training, "" if training.id == book.start else book.origin)
+
+
+def begun(book: Book, results: Results) -> Book:
+    """The book with the start that its trainings have: the adapter that was made as such, once there is one."""
+    if book.start not in book.trainings:
+        return book
+    recipe = known_as(book, book.trainings[book.start])
+    return dataclasses.replace(book, origin=results.training(book.start, recipe).get("adapter") or recipe)
 
 
 def training_digest(training: Training, start: str) -> str:
-    """What a training is: its recipe with the changes of the book, the system's settings in full, and its start."""
+    """What a training is: its recipe with the changes of the book, the system's settings in full, what it searches
+    with, and the adapter it starts from."""
     table = tomllib.loads(training.recipe.read_text(encoding="utf-8"))
     for key, value in training.set.items():
         place = table
@@ -131,9 +152,11 @@ def training_digest(training: Training, start: str) -> str:
     for part, key in TUNING:
         table.get(part, {}).pop(key, None)
     table.get("model", {}).pop("adapter", None)  # the start of all
+    table.pop("traces", None)  # what the recipe's sources give, made beforehand
     settings = {"k": table.get("k", 3), **table.get("settings", {})}
-    rolled = measured(Arm(training.id, table.get("system", "coda"), {"": "none"}, settings))
-    return digest(json.dumps([table, rolled["settings"], rolled["prompts"], start], sort_keys=True))
+    rolled = measured(Arm(training.id, table.get("system", "coda"), {"": BARE}, settings))
+    rolls = [rolled[name] for name in ("settings", "prompts", "search", "ranking")]
+    return digest(json.dumps([table, rolls, start], sort_keys=True))
 
 
 def digest(*texts: str) -> str:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from .book import Book, Claim, Row
-from .measure import MAX_TOKENS, Stamps, training_digest
+from .measure import BARE_TOKENS, MAX_TOKENS, Stamps, known_as
 from .plan import rows_of
 from .results import Results, Unit
 from .timing import expected
@@ -28,10 +28,9 @@ NOT_RUN, STALE = "*not run*", "*stale*"
 
 HEAD = """# The papers' claims, tried on a small model
 
-Each claim of the four papers that a table or figure stands for, run with SmolLM2-135M on one GPU: the same start (the
-adapter of supervised fine-tuning, `sft`), the same questions, steps and rollouts for all rows of a comparison. The
-papers used models of 3 to 32 billion parameters, so what is compared is the direction, not the height. This page is
-written from stored results by
+Each claim of the four papers that a table or figure stands for, run with SmolLM2-135M on one GPU: the same start, the
+same questions, steps and rollouts for all rows of a comparison. The papers used models of 3 to 32 billion parameters,
+so what is compared is the direction, not the height. This page is written from stored results by
 
     subquest study claims --write docs/claims.md
 
@@ -39,14 +38,20 @@ written from stored results by
 questions. Below a table stands what the claim comes to: the difference of two rows, paired question by question, with
 its interval. The claim *holds* on a source where the whole interval lies on the side that the paper says, *fails* where
 it lies on the other, and is *open* where it holds 0. What was not run says *not run*; a row that was measured with
-settings, prompts, weights or questions that are not today's says *stale* and does not count; a row that is not complete
-is marked with the share of its questions that is answered. Costs are means over the first source's questions.
+settings, prompts, ranking, weights or questions that are not today's says *stale* and does not count; a row that is not
+complete is marked with the share of its questions that is answered. Costs are means over the first source's questions.
 
-**What is the same for all.** Greedy decoding, turns of at most {tokens} tokens, BM25 with
-[named articles](search.md#named-articles) first. Each training has {steps} steps
-of {asked} questions with {group} rollouts each, which is short; its last weights count, whatever they score. HiRA's
-rows have an oracle in place of the model, as their notes say. `recipes/claims/` defines arms and trainings,
-`subquest study claims` lists them, and the commands below each table run them again. Questions:
+**Two adapters.** What needs no training (documents a search, searches a sub-question, filter, reranker) is run with the
+adapter that [ships](models/smollm2-subquest.md). It answers most questions of a world, so a short training on from it
+could show nothing, and most of its traces are CoDA's, so it could not compare systems. Whatever is compared after
+training starts from another one, `cold`: the bare model after a short fine-tuning on gold traces, the same questions in
+every system's protocol, {cold} steps (`recipes/claims/cold.toml`).
+
+**What is the same for all.** Greedy decoding, turns of at most {tokens} tokens ({bare} where a role has no adapter and
+writes on and on), BM25 with [named articles](search.md#named-articles) first. Each training by reinforcement has
+{steps} steps of {asked} questions with {group} rollouts each, which is short; its last weights count, whatever they
+score. HiRA's rows have an oracle in place of the model, as their notes say. `recipes/claims/` defines arms and
+trainings, `subquest study claims` lists them, and the commands below each table run them again. Questions:
 
 {questions}
 
@@ -90,7 +95,8 @@ class Page:
         self._means: dict[tuple[float, ...], Mean] = {}
 
     def text(self) -> str:
-        head = HEAD.format(questions=self._questions(), tokens=MAX_TOKENS, state=self._state(), **self._budget())
+        limits = {"tokens": MAX_TOKENS, "bare": BARE_TOKENS}
+        head = HEAD.format(questions=self._questions(), state=self._state(), **limits, **self._budget())
         parts = [head, self._summary()]
         for paper in dict.fromkeys(c.paper for c in self.book.claims if c.paper != "ours"):
             parts.append(f"## {paper}")
@@ -109,8 +115,10 @@ class Page:
 
     def _budget(self) -> dict[str, str]:
         """What every training spends, as the recipes say; a range where they differ."""
-        tables = [tomllib.loads(t.recipe.read_text(encoding="utf-8")) for t in self.book.trainings.values()]
+        trained = {t.id: tomllib.loads(t.recipe.read_text(encoding="utf-8")) for t in self.book.trainings.values()}
+        tables = [table for name, table in trained.items() if name != self.book.start]
         found = {
+            "cold": {trained[self.book.start]["optimiser"]["steps"]} if self.book.start else set(),
             "steps": {t["optimiser"]["steps"] for t in tables},
             "asked": {t["rollout"]["questions"] for t in tables},
             "group": {t["rollout"]["group"] for t in tables},
@@ -245,8 +253,8 @@ class Page:
         return ", ".join(told) if units else ""
 
     def _curve(self, training: str, figures: Sequence[str]) -> str:
-        known_as = training_digest(self.book.trainings[training], self.book.start)
-        curves: Mapping[str, list[list[float]]] = self.results.training(training, known_as).get("figures", {})
+        recipe = known_as(self.book, self.book.trainings[training])
+        curves: Mapping[str, list[list[float]]] = self.results.training(training, recipe).get("figures", {})
         known = [f for f in figures if curves.get(f)]
         if not known:
             return f"Training `{training}`: {NOT_RUN}"

@@ -1,6 +1,7 @@
 """Parcels: what has to travel between a bare machine with a GPU and the project, in a few files of bounded size.
 
     claims-results.tar      all results and curves, partial ones too
+    claims-start.tar        the adapter that all trainings start from, as it is
     claims-adapters-1.tar   adapters of trainings whose rows are not complete yet, several a file
 
 An adapter travels as the difference of its bits to those of the start, byte planes apart, in xz: after a short training
@@ -21,32 +22,37 @@ FILE = 15_000_000
 """Bytes of a file at most."""
 FILES = 7
 RESULTS = "claims-results.tar"
+START = "claims-start.tar"
 ADAPTERS = "claims-adapters-{}.tar"
 _WEIGHTS, _CONFIG = "adapter_model.safetensors", "adapter_config.json"
 
 
-def pack(out: Path, results: Path, adapters: Mapping[str, Path], start: Path | None) -> list[str]:
+def pack(out: Path, results: Path, adapters: Mapping[str, Path], start: str = "") -> list[str]:
     """Write a parcel; returns the names of adapters for which there was no room. `adapters` by the name of the folder
-    of their training, the most wanted first."""
+    of their training, the most wanted first; `start` is that of the start's."""
     out.mkdir(parents=True, exist_ok=True)
     for old in out.glob("claims-*.tar"):
         old.unlink()
     with tarfile.open(out / RESULTS, "w") as tar:
         for file in sorted(results.glob("*.json.xz")):
             tar.add(file, file.name)
-    base = _base(start) if adapters else b""
+    base = b""
+    if start in adapters:
+        base = (adapters[start] / _WEIGHTS).read_bytes()
+        _tar(out / START, [(f"{start}/{part}", (adapters[start] / part).read_bytes()) for part in (_WEIGHTS, _CONFIG)])
+    others = {name: place for name, place in adapters.items() if name != start}
     with ThreadPoolExecutor(4) as pool:  # xz lets go of the interpreter
-        packed = list(pool.map(lambda place: squeezed((place / _WEIGHTS).read_bytes(), base), adapters.values()))
+        packed = list(pool.map(lambda place: squeezed((place / _WEIGHTS).read_bytes(), base), others.values()))
     boxes: list[list[tuple[str, bytes]]] = [[]]
     left = []
-    for (name, place), weights in zip(adapters.items(), packed, strict=True):
+    for (name, place), weights in zip(others.items(), packed, strict=True):
         if sum(len(c) for _, c in boxes[-1]) + len(weights) > FILE:
             boxes.append([])
-        if len(boxes) > FILES - 1:
+        if len(boxes) > FILES - 2:
             left.append(name)
             continue
         boxes[-1] += [(f"{name}/{_WEIGHTS}.xz", weights), (f"{name}/{_CONFIG}", (place / _CONFIG).read_bytes())]
-    for number, box in enumerate(boxes[: FILES - 1], 1):
+    for number, box in enumerate(boxes[: FILES - 2], 1):
         if box:
             _tar(out / ADAPTERS.format(number), box)
     return left
@@ -68,12 +74,11 @@ def unpack_results(parcel: Path, results: Path) -> int:
     return count
 
 
-def unpack_adapters(parcel: Path, runs: Path, start: Path | None) -> list[str]:
+def unpack_adapters(parcel: Path, runs: Path, start: str = "") -> list[str]:
     """Put the adapters of a parcel where their trainings would have left them; returns the names of the folders."""
     found = []
-    base = b""
-    for file in sorted(parcel.glob(ADAPTERS.format("*"))):
-        base = base or _base(start)
+    whole = parcel / START
+    for file in ([whole] if whole.is_file() else []) + sorted(parcel.glob(ADAPTERS.format("*"))):
         with tarfile.open(file) as tar:
             for member in tar.getmembers():
                 content = tar.extractfile(member)
@@ -85,7 +90,8 @@ def unpack_adapters(parcel: Path, runs: Path, start: Path | None) -> list[str]:
                     (place / _CONFIG).write_bytes(content.read())
                 elif not (place / _WEIGHTS).is_file():
                     building = place / f"{_WEIGHTS}.tmp"
-                    building.write_bytes(expanded(content.read(), base))
+                    plain = part == _WEIGHTS
+                    building.write_bytes(content.read() if plain else expanded(content.read(), _base(runs, start)))
                     building.replace(place / _WEIGHTS)
                     found.append(name)
     return found
@@ -115,16 +121,10 @@ def _differing(content: bytes, base: bytes) -> bytes:
     return out.tobytes()
 
 
-def _base(start: Path | None) -> bytes:
-    """The start's adapter as a training would write it."""
-    if start is None:
-        return b""
-    import torch
-    from safetensors.torch import save
-
-    from ..train.setup import adapter_state
-
-    return save({name: tensor.to(torch.bfloat16) for name, tensor in adapter_state(str(start)).items()})
+def _base(runs: Path, start: str) -> bytes:
+    """The start's adapter, which came before the others."""
+    place = runs / start / "adapter" / _WEIGHTS
+    return place.read_bytes() if start and place.is_file() else b""
 
 
 def _tar(place: Path, files: Sequence[tuple[str, bytes]]) -> None:

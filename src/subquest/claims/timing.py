@@ -9,14 +9,16 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from .book import BARE as NO_ADAPTER
 from .book import Arm, Book, Training
-from .measure import Stamps, training_digest
+from .measure import Stamps, known_as
 from .results import Results
 
-GUESSES = {"rag": 80.0, "search-r1": 45.0, "autorefine": 45.0, "coda": 35.0, "decor": 25.0, "apex": 25.0}
-"""Questions a second of one process of four on an H200, with an adapter and three documents a search."""
+GUESSES = {"rag": 60.0, "search-r1": 30.0, "autorefine": 30.0, "coda": 24.0, "decor": 18.0, "apex": 20.0}
+"""Questions a second of one process of six on an H200, with an adapter and three documents a search. CoDA's is measured
+(four processes with 500 questions each, 23 seconds after their start); the others' follow from what they write."""
 SLOW = 0.4
 """A model without an adapter writes to the end of its turns."""
 PLAN_ONLY = 3.0
@@ -24,11 +26,11 @@ DOCUMENT = 0.06
 """What each document beyond three adds to the time."""
 ORACLE = 45.0
 """Questions a second of one core: the oracle needs no GPU."""
-STEP = 5.0
-"""Seconds of a training step of 16 questions with 8 rollouts, four trainings side by side."""
-BEGIN_TRAINING = 40.0
+STEP, STEP_SFT = 7.0, 0.5
+"""Seconds of a training step of 16 questions with 8 rollouts, or of 32 gold traces, five side by side."""
+BEGIN_TRAINING = 25.0
 """Seconds before a training's first step: imports, worlds, the model, graphs."""
-BEGIN_SLICE = 40.0
+BEGIN_SLICE = 30.0
 """Seconds of a slice on a bare machine before its first question."""
 REAL_SET = 485
 """Questions of a real set at least."""
@@ -40,7 +42,7 @@ def speed_kind(arm: Arm) -> str:
     """Arms that are about as fast as each other."""
     if arm.oracle:
         return f"{arm.system} oracle"
-    known = "bare" if "none" in arm.adapters.values() else "adapter"
+    known = "bare" if NO_ADAPTER in arm.adapters.values() else "adapter"
     plan = " plan only" if arm.settings.get("plan_only") else ""
     return f"{arm.system}{plan} {known} k={arm.settings.get('k', 3)}"
 
@@ -50,14 +52,14 @@ def guess(arm: Arm) -> float:
     if arm.oracle:
         return ORACLE
     speed = GUESSES.get(arm.system, 25.0) / (1 + DOCUMENT * max(int(arm.settings.get("k", 3)) - 3, 0))
-    speed *= SLOW if "none" in arm.adapters.values() else 1.0
+    speed *= SLOW if NO_ADAPTER in arm.adapters.values() else 1.0
     return speed * (PLAN_ONLY if arm.settings.get("plan_only") else 1.0)
 
 
 def value_of(book: Book, arm: Arm) -> int:
     if any(name in book.trainings for name in arm.adapters.values()):
         return TRAINED
-    return BARE if "none" in arm.adapters.values() else START
+    return BARE if NO_ADAPTER in arm.adapters.values() else START
 
 
 class Span(NamedTuple):
@@ -76,16 +78,22 @@ def evaluation_seconds(arm: Arm, questions: int, speeds: Mapping[str, Sequence[f
     return Span(kind, questions / (speed or guess(arm)), bool(speed))
 
 
+def training_kind(training: Training) -> str:
+    """Trainings whose steps take about as long as each other's."""
+    return "fine-tuning" if _recipe(training).get("kind") == "sft" else "training"
+
+
 def training_seconds(training: Training, speeds: Mapping[str, Sequence[float]]) -> Span:
     """From its start to its adapter."""
-    steps = steps_of(training)
-    done, took = speeds.get("training", (0.0, 0.0))
-    return Span("training", steps * took / done if done else BEGIN_TRAINING + steps * STEP, bool(done))
+    kind = training_kind(training)
+    steps = int(training.set.get("optimiser.steps", _recipe(training)["optimiser"]["steps"]))
+    done, took = speeds.get(kind, (0.0, 0.0))
+    step = STEP_SFT if kind == "fine-tuning" else STEP
+    return Span(kind, steps * took / done if done else BEGIN_TRAINING + steps * step, bool(done))
 
 
-def steps_of(training: Training) -> int:
-    table = tomllib.loads(training.recipe.read_text(encoding="utf-8"))
-    return int(training.set.get("optimiser.steps", table["optimiser"]["steps"]))
+def _recipe(training: Training) -> dict[str, Any]:
+    return tomllib.loads(training.recipe.read_text(encoding="utf-8"))
 
 
 def expected(book: Book, arm: Arm, source: str) -> int:
@@ -121,7 +129,7 @@ def untrained(
         if training.id in adapters:
             continue
         users = [a for a in book.arms.values() if training.id in a.adapters.values()]
-        curve = results.training(training.id, training_digest(training, book.start))
+        curve = results.training(training.id, known_as(book, training))
         if not curve or any(unanswered(book, a, results, stamps) for a in users):
             out.append(training)
     return out

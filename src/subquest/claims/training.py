@@ -1,4 +1,5 @@
-"""Training the arms: short runs of reinforcement learning side by side on one GPU, each from the same adapter.
+"""Training the arms: short runs of reinforcement learning side by side on one GPU, each from the same adapter, which is
+itself the first of the trainings.
 
 Every training is `subquest train` in a process of its own. What is kept of it is its last adapter, whatever its dev
 score (a choice by score would hide a reward that spoils the policy), and its curves. A training that does not fit into
@@ -19,16 +20,16 @@ from typing import TYPE_CHECKING, Any
 from ..codec import from_dict
 from ..errors import DataError
 from .book import Book, Training
-from .measure import file_digest, training_digest
+from .measure import file_digest, known_as
 from .results import Results
-from .timing import training_seconds
+from .timing import training_kind, training_seconds
 
 if TYPE_CHECKING:
     from ..train.recipe import ModelPart
 
 FIGURES = (
-    "reward", "reward_std", "em", "f1", "tasks", "idle_executors", "format_errors", "forced", "cut_turns", "searches",
-    "written_planner", "length_planner", "completion_tokens", "drawn", "entropy", "kl", "seconds",
+    "loss", "reward", "reward_std", "em", "f1", "tasks", "idle_executors", "format_errors", "forced", "cut_turns",
+    "searches", "written_planner", "length_planner", "completion_tokens", "drawn", "entropy", "kl", "seconds",
 )  # fmt: skip
 """Curves that are kept, beside the terms of rewards and what the dev questions got."""
 GRACE = 30.0
@@ -38,11 +39,11 @@ THREADS = "4"
 
 
 def train_all(
+    book: Book,
     trainings: Sequence[Training],
     runs: Path,
     results: Results,
     *,
-    start: str,
     changes: Mapping[str, Any],
     minutes: float | None,
     workers: int,
@@ -61,7 +62,7 @@ def train_all(
             if left is not None and left < training_seconds(training, results.speeds()).seconds:
                 short.append(training.id)
                 continue
-            folder = folder_of(training, runs, start)
+            folder = folder_of(book, training, runs)
             process = _started(training, folder, changes, None if left is None else left / 60, device)
             running[training.id] = (training, process, time.monotonic())
             say(f"{training.id}: training")
@@ -73,7 +74,7 @@ def train_all(
                 continue
             del running[name]
             try:
-                step, wanted = finish(training, runs, results, start)
+                step, wanted = finish(book, training, runs, results)
             except DataError as error:
                 say(str(error))
                 short.append(name)
@@ -83,24 +84,24 @@ def train_all(
             if step < wanted:
                 short.append(name)
             else:
-                results.keep_speed("training", step, took)
+                results.keep_speed(training_kind(training), step, took)
     return short
 
 
-def folder_of(training: Training, runs: Path, start: str) -> Path:
+def folder_of(book: Book, training: Training, runs: Path) -> Path:
     """Where a training is at home; another recipe or start of the same name has another place."""
     name = training.id.replace("=", "-").replace(",", "-")
-    return runs / f"{name}-{training_digest(training, start)[:8]}"
+    return runs / f"{name}-{known_as(book, training)[:8]}"
 
 
-def adapter_of(training: Training, runs: Path, start: str) -> Path:
+def adapter_of(book: Book, training: Training, runs: Path) -> Path:
     """Where a training leaves its adapter."""
-    return folder_of(training, runs, start) / "adapter"
+    return folder_of(book, training, runs) / "adapter"
 
 
 def adapters_at_hand(book: Book, runs: Path) -> dict[str, str]:
     """The adapters of trainings that were carried through on this machine, or came with a parcel."""
-    places = {t.id: adapter_of(t, runs, book.start) for t in book.trainings.values()}
+    places = {t.id: adapter_of(book, t, runs) for t in book.trainings.values()}
     return {name: str(place) for name, place in places.items() if (place / "adapter_model.safetensors").is_file()}
 
 
@@ -125,12 +126,12 @@ def _toml(value: Any) -> str:
     return json.dumps(value)
 
 
-def finish(training: Training, runs: Path, results: Results, start: str) -> tuple[int, int]:
+def finish(book: Book, training: Training, runs: Path, results: Results) -> tuple[int, int]:
     """Keep the curves, and the adapter where the last step was reached; returns the step reached and the last one."""
     from ..runs import RunStore
     from ..train.recipe import Recipe
 
-    folder = folder_of(training, runs, start)
+    folder = folder_of(book, training, runs)
     steps = sorted((folder / "checkpoints").glob("step-*"))
     if not steps:
         last = (folder / "log").read_text(encoding="utf-8", errors="replace")[-600:]
@@ -139,7 +140,7 @@ def finish(training: Training, runs: Path, results: Results, start: str) -> tupl
     reached = int(steps[-1].name.removeprefix("step-"))
     adapter = ""
     if reached >= recipe.optimiser.steps:  # arms that learnt for fewer steps cannot be compared
-        place = adapter_of(training, runs, start)
+        place = adapter_of(book, training, runs)
         export_adapter(steps[-1], place, recipe.model)
         adapter = file_digest(str(place))
     curves: dict[str, list[tuple[int, float]]] = {}
@@ -147,7 +148,7 @@ def finish(training: Training, runs: Path, results: Results, start: str) -> tupl
         for step, name, value in store.metrics():
             if name in FIGURES or name.startswith(("reward/", "dev_")):
                 curves.setdefault(name, []).append((step, round(value, 5)))
-    results.keep_training(training.id, training_digest(training, start), adapter, curves)
+    results.keep_training(training.id, known_as(book, training), adapter, curves)
     return reached, recipe.optimiser.steps
 
 

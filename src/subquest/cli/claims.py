@@ -5,17 +5,22 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import os
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import SubquestError, UsageError
 
 if TYPE_CHECKING:
-    from ..claims.book import Arm, Book
+    from ..claims.book import Arm, Book, Training
     from ..claims.measure import Stamps
     from ..claims.results import Results
+
+SHARE = 0.7
+"""Part of the GPU's memory that the workers' contexts may take, where `SUBQUEST_GPU_SHARE` says nothing else."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -30,7 +35,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--minutes", type=float, metavar="M", help="stop in so many minutes; training takes at most 0.6 of them"
     )
     group.add_argument("--workers", type=int, default=1, metavar="N", help="processes that share the GPU")
-    group.add_argument("--use", action="append", default=[], metavar="NAME=PLACE", help="an adapter, as sft=FOLDER")
+    group.add_argument("--use", action="append", default=[], metavar="NAME=PLACE", help="an adapter, as cold=FOLDER")
     group.add_argument("--data", type=Path, default=Path("../shared/data/eval"), help="folder of the real sets")
     group.add_argument("--recipes", type=Path, metavar="FOLDER", help="other claims than recipes/claims")
     group.add_argument(
@@ -43,7 +48,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from ..claims.book import default_folder, read_book
-    from ..claims.measure import Stamps
+    from ..claims.measure import Stamps, begun
     from ..claims.results import Results
 
     if args.workers < 1:
@@ -54,7 +59,10 @@ def run(args: argparse.Namespace) -> int:
     if args.unpack:
         _unpack(args, book, folder)
     results = Results(folder)
-    failed = _train(args, book, results) if args.train else 0
+    book = begun(book, results)
+    failed = 0
+    if args.train:
+        book, failed = _train(args, book, results)
     stamps = Stamps(book, _adapters(args, book), model=args.model or "smollm2")
     if args.run:
         until = math.inf if args.minutes is None else began + 60 * args.minutes
@@ -91,23 +99,25 @@ def _used(args: argparse.Namespace) -> dict[str, str]:
 
 
 def _adapters(args: argparse.Namespace, book: Book) -> dict[str, str]:
-    """Adapters at hand by name: those of trainings, the shipped one as `final` (and as the start, where it is that),
-    and those of --use."""
-    from ..claims.measure import file_digest
+    """Adapters at hand by name: those of trainings, the shipped one, and those of --use."""
+    from ..claims.book import SHIPPED
+    from ..claims.measure import file_digest, known_as
     from ..claims.training import adapters_at_hand
     from ..models import default_adapter
 
     found = adapters_at_hand(book, args.runs)
     if (shipped := default_adapter()) is not None:
-        found["final"] = str(shipped)
-        if not book.start or file_digest(str(shipped)) == book.start:
-            found["sft"] = str(shipped)
+        found[SHIPPED] = str(shipped)
     found |= _used(args)
-    if book.start and "sft" in found and file_digest(found["sft"]) != book.start:
+    if book.shipped and SHIPPED in found and file_digest(found[SHIPPED]) != book.shipped:
         raise UsageError(
-            f"{found['sft']} is not the adapter that the claims started from; "
-            "give that one with --use sft=PLACE, or begin anew by changing `start` in the recipes of the claims"
+            f"{found[SHIPPED]} is not the adapter that the claims were run with; give that one with "
+            f"--use {SHIPPED}=PLACE, or begin anew by changing `shipped` in the recipes of the claims"
         )
+    made = book.trainings.get(book.start)
+    recorded = made is not None and made.id in found and book.origin not in ("", known_as(book, made))
+    if recorded and file_digest(found[book.start]) != book.origin:
+        raise UsageError(f"{found[book.start]} is not the adapter that the trainings of the claims started from")
     return found
 
 
@@ -117,14 +127,19 @@ def _unpack(args: argparse.Namespace, book: Book, results: Path) -> None:
     if not args.unpack.is_dir():
         raise UsageError(f"--unpack: there is no folder {args.unpack}")
     _say(f"{unpack_results(args.unpack, results)} files of results came in")
-    if args.train or args.run:  # elsewhere they stay in their parcel
-        start = _adapters(args, book).get("sft")
-        found = unpack_adapters(args.unpack, args.runs, Path(start) if start else None)
-        _say(f"{len(found)} adapters came in: {', '.join(found) or 'none'}")
+    found = unpack_adapters(args.unpack, args.runs, _start_folder(args, book))
+    _say(f"{len(found)} adapters came in: {', '.join(found) or 'none'}")
+
+
+def _start_folder(args: argparse.Namespace, book: Book) -> str:
+    """The name of the folder of the training that all others start from; empty where there is none."""
+    from ..claims.training import folder_of
+
+    return folder_of(book, book.trainings[book.start], args.runs).name if book.start else ""
 
 
 def _pack(args: argparse.Namespace, book: Book, results: Results, stamps: Stamps) -> None:
-    """Results, and the adapters of trainings with rows that are not complete."""
+    """Results, the start of all trainings, and the adapters of trainings with rows that are not complete."""
     from ..claims.parcel import pack
     from ..claims.timing import unanswered
     from ..claims.training import adapters_at_hand
@@ -132,42 +147,59 @@ def _pack(args: argparse.Namespace, book: Book, results: Results, stamps: Stamps
     wanted = {}
     for name, place in adapters_at_hand(book, args.runs).items():
         users = [a for a in book.arms.values() if name in a.adapters.values()]
-        if any(unanswered(book, a, results, stamps) for a in users):
+        if name == book.start or any(unanswered(book, a, results, stamps) for a in users):
             wanted[Path(place).parent.name] = Path(place)
-    start = stamps.adapters.get("sft")
-    left = pack(args.pack, results.folder, wanted, Path(start) if start else None)
+    left = pack(args.pack, results.folder, wanted, _start_folder(args, book))
     total = sum(f.stat().st_size for f in args.pack.glob("claims-*.tar"))
     _say(f"packed results and {len(wanted) - len(left)} adapters, {total / 1e6:.1f} MB; no room for {len(left)}")
 
 
-def _train(args: argparse.Namespace, book: Book, results: Results) -> int:
+def _train(args: argparse.Namespace, book: Book, results: Results) -> tuple[Book, int]:
+    """Train what is missing, the start of all others before them; returns the book as it is then, and how many
+    trainings are left."""
+    from ..claims.measure import Stamps, begun, known_as
+    from ..claims.timing import untrained
+
+    began = time.monotonic()
+    adapters = _adapters(args, book)
+    stamps = Stamps(book, adapters, model=args.model or "smollm2")
+    if book.start and book.start not in adapters:
+        start = book.trainings[book.start]
+        if results.training(start.id, known_as(book, start)).get("adapter"):
+            if untrained(book, book.trained(args.only), results, stamps, adapters):
+                raise UsageError(
+                    f"the adapter {start.id}, which all trainings start from, was made and is not at hand: take it "
+                    f"from its parcel (--unpack), or give it with --use {start.id}=PLACE"
+                )
+            return book, 0
+        if left := _trained(args, book, results, [start], began):
+            _say("the adapter that all trainings start from is not made: they wait for it")
+            return book, left
+        book = begun(book, results)
+    chosen = [t for t in book.trained(args.only) if t.id != book.start]
+    return book, _trained(args, book, results, chosen, began)
+
+
+def _trained(args: argparse.Namespace, book: Book, results: Results, wanted: Sequence[Training], began: float) -> int:
     from ..claims.measure import Stamps
     from ..claims.plan import TRAIN
     from ..claims.timing import untrained
     from ..claims.training import train_all
 
     adapters = _adapters(args, book)
-    if "sft" not in adapters:
-        raise UsageError("the adapter to start from is not at hand: give it with --use sft=PLACE")
-    changes = {"model.adapter": adapters["sft"]}
+    changes: dict[str, Any] = {"model.adapter": adapters.get(book.start, "")}
     stamps = Stamps(book, adapters, model=args.model or "smollm2")
-    chosen = untrained(book, book.trained(args.only), results, stamps, adapters)
+    chosen = untrained(book, wanted, results, stamps, adapters)
     if any(t.needs_minilm for t in chosen) and (problem := _no_minilm()):
         names = ", ".join(t.id for t in chosen if t.needs_minilm)
         _say(f"left out: {names}: {problem}")
         chosen = [t for t in chosen if not t.needs_minilm]
     minutes = None if args.minutes is None else (TRAIN if args.run else 0.95) * args.minutes
+    left = None if minutes is None else minutes - (time.monotonic() - began) / 60
     short = train_all(
-        chosen,
-        args.runs,
-        results,
-        start=book.start,
-        changes=changes,
-        minutes=minutes,
-        workers=args.workers,
-        device=args.device,
+        book, chosen, args.runs, results, changes=changes, minutes=left, workers=args.workers, device=args.device,
         say=_say,
-    )
+    )  # fmt: skip
     if short:
         _say(f"{len(short)} trainings are left for the next slice: {', '.join(short)}")
     return len(short)
@@ -191,7 +223,7 @@ def _run(args: argparse.Namespace, book: Book, results: Results, stamps: Stamps,
         adapters=stamps.adapters,
         cache=args.runs / "cache",
         concurrency=args.concurrency,
-        share=0.7 / args.workers,
+        share=float(os.environ.get("SUBQUEST_GPU_SHARE") or SHARE) / args.workers,
         until=until,
         device=args.device,
     )
@@ -259,7 +291,7 @@ def _plan(args: argparse.Namespace, book: Book, results: Results, stamps: Stamps
 
 
 def _list(args: argparse.Namespace, book: Book, results: Results, stamps: Stamps) -> None:
-    from ..claims.measure import training_digest
+    from ..claims.measure import known_as
 
     rows: list[dict[str, Any]] = []
     for arm in book.chosen(args.only):
@@ -268,7 +300,7 @@ def _list(args: argparse.Namespace, book: Book, results: Results, stamps: Stamps
         count = sum(len(u.hops) for u in found.units.values()) if found else 0
         claims = [c.id for c in book.claims if any(arm.id in r.answered_by for r in c.row)]
         rows.append({"arm": arm.id, "answered": count, "stale": results.stale(arm.id, stamp), "claims": claims})
-    made = {t.id: bool(results.training(t.id, training_digest(t, book.start))) for t in book.trainings.values()}
+    made = {t.id: bool(results.training(t.id, known_as(book, t))) for t in book.trainings.values()}
     if args.json:
         print(json.dumps({"arms": rows, "trainings": made}))
         return

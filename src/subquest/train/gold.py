@@ -108,11 +108,12 @@ class CodaTeacher(Reader):
         if view.turn == 0:
             return f"<search>{query(fact, 0)}</search>"
         note = self.read(fact, view.last)
+        tag = "refine" if "<refine>" in view.prompt else "think"
         if note is not None:
-            return f"<refine>{note}</refine><result>{self.result(fact)}</result>"
+            return f"<{tag}>{note}</{tag}><result>{self.result(fact)}</result>"
         if view.turn >= QUERIES:
             raise GiveUp("the fact was not retrieved")
-        return f"<refine>{NOTHING}</refine><search>{query(fact, view.turn)}</search>"
+        return f"<{tag}>{NOTHING}</{tag}><search>{query(fact, view.turn)}</search>"
 
 
 class AgentTeacher(Reader):
