@@ -27,6 +27,8 @@ from ..errors import ConfigError, DataError, UsageError
 
 PAPERS = ("CoDA", "DECOR", "APEX-Searcher", "HiRA")
 """In this order on the page; others follow."""
+OURS = "ours"
+"""The paper of claims that are no paper's: where the systems stand."""
 BARE, SHIPPED, ORACLE = "none", "shipped", "oracle"
 BASES = (BARE, SHIPPED, ORACLE)
 """Adapters that no training of the book makes: the model as it is, the adapter that ships with it, and no model at all

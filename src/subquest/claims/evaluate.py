@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 from ..errors import EngineError
 from .answering import Answered, Job, Wish, work
-from .book import Arm, Book
+from .book import OURS, Arm, Book
 from .engines import Setup
 from .measure import Stamps
 from .parts import Part, Prepared, parts_of, prepared
@@ -131,10 +131,13 @@ def _units(
 
 def _value(book: Book, unit: Work) -> tuple[int, ...]:
     """The place of a unit among all. Adapters of trainings come first, for they are lost with the machine; the bare
-    model comes last, for it is slow and tells least, and of it the real sets come before the worlds.
+    model comes last, for it is slow and tells least, and of it the real sets come before the worlds. Before what one
+    claim alone asks for comes what says where each system stands.
     """
     kind = value_of(book, unit.arms[0])
-    return kind, int(kind == BARE and unit.part.data.questions.startswith("world:"))
+    wanted = {name for claim in book.claims if claim.paper == OURS for row in claim.row for name in row.answered_by}
+    aside = not any(arm.id in wanted for arm in unit.arms)
+    return kind, int(kind == BARE and unit.part.data.questions.startswith("world:")), int(aside)
 
 
 class Desk:

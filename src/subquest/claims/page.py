@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from .book import Book, Claim, Row
+from .book import OURS, Book, Claim, Row
 from .measure import BARE_TOKENS, MAX_TOKENS, Stamps, known_as
 from .plan import rows_of
 from .results import Results, Unit
@@ -98,11 +98,11 @@ class Page:
         limits = {"tokens": MAX_TOKENS, "bare": BARE_TOKENS}
         head = HEAD.format(questions=self._questions(), state=self._state(), **limits, **self._budget())
         parts = [head, self._summary()]
-        for paper in dict.fromkeys(c.paper for c in self.book.claims if c.paper != "ours"):
+        for paper in dict.fromkeys(c.paper for c in self.book.claims if c.paper != OURS):
             parts.append(f"## {paper}")
             parts += [self._claim(c) for c in self.book.claims if c.paper == paper]
         parts.append("## Where it stands")
-        parts += [self._claim(c) for c in self.book.claims if c.paper == "ours"]
+        parts += [self._claim(c) for c in self.book.claims if c.paper == OURS]
         return "\n\n".join(part.strip("\n") for part in parts) + "\n"
 
     def _questions(self) -> str:
@@ -128,7 +128,7 @@ class Page:
     def _summary(self) -> str:
         lines = ["| claim | where | what the paper says | here |", "|---|---|---|---|"]
         for claim in self.book.claims:
-            if claim.paper == "ours":
+            if claim.paper == OURS:
                 continue
             found = [v for _, verdicts in self._all_verdicts(claim) for v in verdicts]
             words = _counted(v.word for v in found) or NOT_RUN

@@ -41,7 +41,7 @@ def pack(out: Path, results: Path, adapters: Mapping[str, Path], start: str = ""
         base = (adapters[start] / _WEIGHTS).read_bytes()
         _tar(out / START, [(f"{start}/{part}", (adapters[start] / part).read_bytes()) for part in (_WEIGHTS, _CONFIG)])
     others = {name: place for name, place in adapters.items() if name != start}
-    with ThreadPoolExecutor(4) as pool:  # xz lets go of the interpreter
+    with ThreadPoolExecutor(8) as pool:  # xz lets go of the interpreter
         packed = list(pool.map(lambda place: squeezed((place / _WEIGHTS).read_bytes(), base), others.values()))
     boxes: list[list[tuple[str, bytes]]] = [[]]
     left = []
