@@ -8,7 +8,7 @@ import pytest
 from subquest.record import Document
 from subquest.retrieval import Index
 from subquest.retrieval.analysis import Analysis
-from subquest.retrieval.named import BONUS, DEPTH, named, title_words
+from subquest.retrieval.named import BONUS, DEPTH, MENTION, named, title_words
 
 ANALYSIS = Analysis()
 OTHERS = ["Athletic", "Airways", "Stadium", "Pictures", "Press"]
@@ -23,8 +23,11 @@ DOCUMENTS = [
 ]
 
 
-def order(query: str, titles: list[str], scores: list[float]) -> list[tuple[int, float]]:
-    return named(query, [title_words(title, ANALYSIS) for title in titles], scores, ANALYSIS)
+def order(
+    query: str, titles: list[str], scores: list[float], texts: list[str] | None = None
+) -> list[tuple[int, float]]:
+    articles = list(zip(titles, texts or [""] * len(titles), strict=True))
+    return named(query, [title_words(title, ANALYSIS) for title in titles], scores, ANALYSIS, lambda: articles)
 
 
 def test_the_bonus_is_a_share_of_the_best_score() -> None:
@@ -32,6 +35,16 @@ def test_the_bonus_is_a_share_of_the_best_score() -> None:
     assert found == [(0, 3.0), (1, 2.5), (2, 1.0 + 3 * BONUS)]
     found = order("Where is Kelso?", ["Kelso Bridge", "Kelso", "Tweed"], [3.0, 2.5, 1.0])
     assert found == [(1, 2.5 + 3 * BONUS), (0, 3.0), (2, 1.0)]
+
+
+def test_texts_with_the_one_name_in_the_query_come_next() -> None:
+    titles = ["Kelso (town)", "Tweed", "Roxburgh", "Kelsowe"]
+    texts = ["A town.", "It flows through Kelso.", "A county with Kelsowe in it.", "Not Kelso-like: kelso."]
+    scores = [4.0, 1.0, 3.0, 2.0]
+    found = dict(order("Which river is at Kelso?", titles, scores, texts))
+    assert found == {0: 4.0 * (1 + BONUS), 1: 1.0 + 4.0 * MENTION, 2: 3.0, 3: 2.0 + 4.0 * MENTION}
+    found = dict(order("Is Kelso on the Tweed?", titles, scores, texts))  # two names: their own articles alone
+    assert found == {0: 4.0 * (1 + BONUS), 1: 1.0 + 4.0 * BONUS, 2: 3.0, 3: 2.0}
 
 
 def test_nothing_changes_where_nothing_is_named() -> None:

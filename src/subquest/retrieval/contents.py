@@ -53,6 +53,17 @@ def titles(db: sqlite3.Connection, numbers: Sequence[int]) -> Iterator[tuple[int
         yield from db.execute(f"SELECT number, title FROM documents WHERE number IN ({marks})", chunk)
 
 
+def articles(db: sqlite3.Connection, numbers: Sequence[int]) -> list[tuple[str, str]]:
+    """Titles and texts of the documents with these numbers; empty for those that have gone in the meantime."""
+    found: dict[int, tuple[str, str]] = {}
+    for start in range(0, len(numbers), _NUMBERS):
+        chunk = numbers[start : start + _NUMBERS]
+        marks = ",".join("?" * len(chunk))
+        rows = db.execute(f"SELECT number, title, text FROM documents WHERE number IN ({marks})", chunk)
+        found.update((number, (title, text)) for number, title, text in rows)
+    return [found.get(number, ("", "")) for number in numbers]
+
+
 def documents(connect: Connect, published: int) -> Iterator[Document]:
     """All documents in the order they were added, read in bounded memory."""
     for row in _pages(connect, "SELECT number, id, title, text, meta FROM documents", published):

@@ -195,8 +195,10 @@ class Index(Retrievers):
         fetch = partial(contents.titles, self._db())
         first = []
         for query, row in zip(queries, ranked, strict=True):
-            titles = self._titles.of(snapshot.generation, [scored.number for scored in row], fetch)
-            order = named.named(query, titles, [scored.score for scored in row], self.analysis)
+            numbers = [scored.number for scored in row]
+            titles = self._titles.of(snapshot.generation, numbers, fetch)
+            read = partial(contents.articles, self._db(), numbers)
+            order = named.named(query, titles, [scored.score for scored in row], self.analysis, read)
             first.append([Scored(row[place].number, score) for place, score in order[:k]])
         return first
 

@@ -1,12 +1,14 @@
-"""Named articles: what a query calls by its whole title comes before what merely shares words with it.
+"""Named articles: what a query calls by its whole title comes first, and then what speaks of it.
 
 *What is the population of Saevebryd?* shares its rare word with Saevebryd Athletic, Saevebryd Airways and everybody who
-was born there, and length and frequency decide among them. So among the first DEPTH results
+was born there, and length and frequency decide among them. *Which province does Dovlor Vodatsin govern?* is answered in
+the article of the province, which has to be told from those of other Vodatsins. So among the first DEPTH results
 
-    score(i) = score of i + BONUS · best score · [the query has the title of i, and no longer title around it]
+    score(i) = score of i + best score · (BONUS · [the query has the title of i, and no longer title around it]
+                                          + MENTION · [that is the only title in the query, and the text of i has it])
 
 with the title in the words of the index's analysis and without what stands in brackets at its end, so that namesakes
-are equal. DEPTH and BONUS were chosen on dev questions (docs/search.md).
+are equal. DEPTH, BONUS and MENTION were chosen on dev questions (docs/search.md).
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ from .analysis import STOP_WORDS, Analysis
 
 DEPTH = 60
 BONUS = 0.4
+MENTION = 0.3
 
 REMEMBERED = 100_000
 """Titles that are remembered, about 100 bytes each."""
@@ -29,19 +32,47 @@ _SHORTEST = 3
 """Bytes of a title that can be recognised in a text."""
 
 
-def named(query: str, titles: Sequence[bytes], scores: Sequence[float], analysis: Analysis) -> list[tuple[int, float]]:
+def named(
+    query: str,
+    titles: Sequence[bytes],
+    scores: Sequence[float],
+    analysis: Analysis,
+    read: Callable[[], Sequence[tuple[str, str]]],
+) -> list[tuple[int, float]]:
     """Places in a ranking in their new order, with their scores; titles as `title_words` gives them.
 
-    Equal ones keep their order, and all do where none is named.
+    `read` gives the title and the text at each place and is asked only where one thing is named. Equal ones keep their
+    order, and all do where nothing is named.
     """
     text = words(query, analysis)
     found = {title for title in titles if title and title in text and _meant(title, query, analysis)}
     found = {title for title in found if not any(title != other and title in other for other in found)}
     if not found:
         return list(enumerate(scores))
-    bonus = BONUS * max(scores)
-    new = [score + bonus * (title in found) for score, title in zip(scores, titles, strict=True)]
+    best = max(scores)
+    speak = _speaking(*found, titles, read()) if len(found) == 1 else [False] * len(scores)
+    new = [
+        score + best * (BONUS * (title in found) + MENTION * speaks)
+        for score, title, speaks in zip(scores, titles, speak, strict=True)
+    ]
     return [(place, new[place]) for place in sorted(range(len(new)), key=lambda place: -new[place])]
+
+
+def _speaking(asked: bytes, titles: Sequence[bytes], articles: Sequence[tuple[str, str]]) -> list[bool]:
+    """Which texts have the title that is asked for, as its articles spell it."""
+    names = {_BRACKETS.sub("", name) for title, (name, _) in zip(titles, articles, strict=True) if title == asked}
+    return [any(_speaks_of(text, name) for name in names if name) for _, text in articles]
+
+
+def _speaks_of(text: str, name: str) -> bool:
+    """Whether the name stands in the text and not within longer words."""
+    at = text.find(name)
+    while at >= 0:
+        end = at + len(name)
+        if not (text[at - 1 : at].isalnum() or text[end : end + 1].isalnum()):
+            return True
+        at = text.find(name, end)
+    return False
 
 
 class Titles:

@@ -187,7 +187,8 @@ class Backend(Retrievers, ABC):
 
     def _named_first(self, query: str, hits: Sequence[Hit]) -> list[Hit]:
         titles = [named.title_words(hit.document.title, self.analysis) for hit in hits]
-        order = named.named(query, titles, [hit.score for hit in hits], self.analysis)
+        articles = [(hit.document.title, hit.document.text) for hit in hits]
+        order = named.named(query, titles, [hit.score for hit in hits], self.analysis, lambda: articles)
         return [Hit(hits[place].document, score) for place, score in order]
 
     def _rank(self, queries: Sequence[str], k: int, mode: Mode, facets: Facets | None) -> list[list[Ranked]]:
