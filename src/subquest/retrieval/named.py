@@ -50,7 +50,7 @@ def named(
     if not found:
         return list(enumerate(scores))
     best = max(scores)
-    speak = _speaking(*found, titles, read()) if len(found) == 1 else [False] * len(scores)
+    speak = _speaking(next(iter(found)), titles, read()) if len(found) == 1 else [False] * len(scores)
     new = [
         score + best * (BONUS * (title in found) + MENTION * speaks)
         for score, title, speaks in zip(scores, titles, speak, strict=True)
