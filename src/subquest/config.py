@@ -38,7 +38,7 @@ PREFIX = "SUBQUEST_"
 class SearchConfig:
     k: int | None = None
     """Documents a search."""
-    mode: Literal["bm25", "dense", "hybrid", "linked"] | None = None
+    mode: Literal["auto", "bm25", "dense", "hybrid", "linked"] | None = None
 
 
 @dataclass(frozen=True, slots=True)

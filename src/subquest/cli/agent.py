@@ -62,7 +62,7 @@ def add_agent_options(parser: argparse.ArgumentParser) -> None:
     )
     agent.add_argument("--index", metavar="PATH", help="what to search: an index folder or a search server's URL")
     agent.add_argument("-k", type=int, metavar="N", help="documents a search")
-    agent.add_argument("--mode", choices=("bm25", "dense", "hybrid", "linked"), help="how to search the index")
+    agent.add_argument("--mode", choices=("auto", "bm25", "dense", "hybrid", "linked"), help="how to search the index")
     agent.add_argument("--preset", default="", metavar="NAME", help="a named variant of the system")
     agent.add_argument("--depth", type=int, metavar="N", help="levels of sub-tasks (CoDA)")
     agent.add_argument("--no-refine", action="store_true", help="executors do not distil documents (CoDA)")

@@ -215,4 +215,4 @@ def checked_mode(text: str) -> Mode | None:
         return None
     if text in ("bm25", "dense", "hybrid", "linked"):
         return text  # type: ignore[return-value]
-    raise UsageError(f"unknown mode {text!r}; choose bm25, dense, hybrid or linked")
+    raise UsageError(f"unknown mode {text!r}; choose auto, bm25, dense, hybrid or linked")
