@@ -33,7 +33,7 @@ from .model import Cache, Model
 from .rows import Rows
 from .runner import Pending, Runner
 from .scheduler import Context, Scheduler, Turn
-from .scoring import choose
+from .scoring import Call, Scorer, choose
 from .session import TorchSession, opening
 from .stops import Stops
 from .tokens import Vocabulary
@@ -99,6 +99,7 @@ class TorchEngine:
             patience=PATIENCE if on_gpu else 0,
         )
         self._model = Model(self.weights, cache)
+        self._scorer = Scorer(self._model)
         self.runner = Runner(self._model, rows, prefill_tokens=prefill_tokens, graphs=graphs)
         self._seeds = random.Random(seed)
         self._changes: list[Callable[[], None]] = []
@@ -223,7 +224,11 @@ class TorchEngine:
 
     async def choose(self, prompts: Sequence[Sequence[Message]], words: Sequence[str]) -> list[tuple[float, ...]]:
         """For each prompt the log-probability of each word as the reply's first token (`engine/choosing.py`)."""
-        return await choose(self, self._model, self._send, prompts, words)
+
+        def submit(call: Call) -> None:
+            self._send(lambda: self._scorer.submit(call))
+
+        return await choose(self, submit, prompts, words)
 
     def drop(self, context: Context) -> None:
         """Free what a closed session holds."""
@@ -292,13 +297,14 @@ class TorchEngine:
         self._woken += [(waiter, failure) for waiter in self._turns.values()]
         self._turns.clear()
         self._wake()
+        self._scorer.fail(failure)
 
     def _loop(self) -> None:
         pending: list[Pending] = []
         ahead = 1 if self.device.type == "cuda" else 0
         while True:
-            scheduler = self.scheduler
-            self._receive(wait=not (scheduler.busy or pending or self._changes))
+            scheduler, scorer = self.scheduler, self._scorer
+            self._receive(wait=not (scheduler.busy or pending or self._changes or scorer.busy))
             if self._closed:
                 return
             scheduler.held = bool(self._changes)
@@ -311,7 +317,9 @@ class TorchEngine:
                 scheduler.commit(step.slots, step.epochs, *step.read())
             if self._woken:
                 self._wake()
-            if self._changes and not pending and not (scheduler.filling or scheduler.decoding):
+            if scorer.busy:
+                scorer.step(begun_only=bool(self._changes))
+            if self._changes and not (pending or scheduler.filling or scheduler.decoding or scorer.begun):
                 for change in self._changes:
                     change()
                 self._changes.clear()

@@ -7,6 +7,7 @@ prefill's last layer ends with its keys and values.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import ModuleType
 
 import torch
@@ -16,8 +17,10 @@ from ...errors import UsageError
 from . import reference
 from .architecture import Architecture
 from .step import Draw, Step
-from .weights import Weights
+from .weights import Linear, Weights
 
+Product = Callable[[Linear, Tensor], Tensor]
+"""How a matrix is applied."""
 LARGEST_HEAD = 256
 """Channels of an attention head that the kernels have room for."""
 
@@ -43,16 +46,18 @@ class Cache:
     token, because a gathered context is then ready for use.
     """
 
-    def __init__(self, weights: Weights, blocks: int, size: int) -> None:
+    def __init__(self, weights: Weights, blocks: int, size: int, *, kept: bool = True) -> None:
+        """Where nothing is to be `kept` after a pass, all layers have the same place, one after the other."""
         a = weights.architecture
+        layers = a.layers if kept else 1
         self.size = size
         if weights.device.type == "cuda":
-            shape = (2, a.layers, blocks, a.kv_heads, size, a.head_size)
+            shape = (2, layers, blocks, a.kv_heads, size, a.head_size)
             store = torch.zeros(shape, dtype=weights.dtype, device=weights.device).transpose(3, 4)
         else:
-            shape = (2, a.layers, blocks, size, a.kv_heads, a.head_size)
+            shape = (2, layers, blocks, size, a.kv_heads, a.head_size)
             store = torch.zeros(shape, dtype=weights.dtype, device=weights.device)
-        self.keys, self.values = list(store[0]), list(store[1])
+        self.keys, self.values = (list(part) * (a.layers // layers) for part in store)
 
 
 class Model:
@@ -76,14 +81,21 @@ class Model:
     def draw(self, logits: Tensor, draws: Draw, positions: Tensor) -> tuple[Tensor, Tensor]:
         return self.ops.draw(logits, draws, positions)  # type: ignore[no-any-return]
 
-    def _layers(self, step: Step) -> Tensor:
+    def read(self, step: Step, cache: Cache, ends: Tensor, product: Product) -> Tensor:
+        """States [ends, width] of some tokens of a prefill step that goes through another cache."""
+        return self._layers(step, cache, ends, product)
+
+    def _layers(
+        self, step: Step, cache: Cache | None = None, ends: Tensor | None = None, product: Product = Linear.__call__
+    ) -> Tensor:
         ops, weights, a = self.ops, self.weights, self.weights.architecture
+        cache = cache or self.cache
         residual = ops.embed(step.ids, weights.embedding)
         normed = ops.norm(residual, weights.layers[0].attention_norm, a.epsilon)
         for i, layer in enumerate(weights.layers):
-            keys, values = self.cache.keys[i], self.cache.values[i]
+            keys, values = cache.keys[i], cache.values[i]
             q = ops.rotate_store(
-                layer.qkv(normed),
+                product(layer.qkv, normed),
                 layer.q_norm,
                 layer.k_norm,
                 a.epsilon,
@@ -95,11 +107,13 @@ class Model:
                 step,
             )
             last = i == a.layers - 1
-            if last and step.tiles is not None:
+            if last and step.tiles is not None and ends is None:
                 break
             attended = ops.attend(q, keys, values, step, a.softmax_scale)
-            normed = ops.add_norm(layer.output(attended), residual, layer.mlp_norm, a.epsilon)
-            fed = layer.down(ops.swiglu(layer.gate_up(normed)))
+            if last and ends is not None:
+                attended, residual = attended[ends], residual[ends]
+            normed = ops.add_norm(product(layer.output, attended), residual, layer.mlp_norm, a.epsilon)
+            fed = product(layer.down, ops.swiglu(product(layer.gate_up, normed)))
             following = weights.norm if last else weights.layers[i + 1].attention_norm
             normed = ops.add_norm(fed, residual, following, a.epsilon)
         return normed  # type: ignore[no-any-return]

@@ -1,69 +1,85 @@
-"""Log-probabilities of a few words after many prompts, in one pass over their shared beginning and one over the rest.
+"""Log-probabilities of a few words after many prompts, of many callers in one pass.
 
-The pass is written in plain torch on the engine's weights and needs no cache blocks: what the prompts share is kept for
-as long as the call takes. It runs in the engine's thread between two steps, so weights never change under it.
+Prompts of a call have their beginning in common, which is read once: its whole cache blocks stand in the block tables
+of all of them, as in the engine's cache, and the same kernels read them. A pass needs the keys and values of one layer
+at a time and nothing afterwards, so it has a cache of one layer to itself and takes no block from running contexts.
+Passes run in the engine's thread between two steps; calls that came meanwhile share the next one.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
+import itertools
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
 from ...errors import ContextOverflow, EngineError
 from ..base import Message
+from ..chat import encode_pieces
 from ..choosing import shared_beginning
-from .model import Model
-from .reference import norm, swiglu
-from .session import opening
+from .graphs import bucket
+from .model import Cache, Model
+from .rows import Array
+from .step import TILE, Step
 from .weights import Linear, Weights
 
 if TYPE_CHECKING:
     from .engine import TorchEngine
 
-PASS_TOKENS = 32_768
-"""Tokens of one pass, padding included."""
-WORTH_HALVING = 256
-"""Tokens from which on it pays to round the matrices to half precision for one pass."""
+PASS_TOKENS = {"cuda": 32_768, "cpu": 4096}
+"""Tokens of one pass: on a GPU enough to fill it, on a CPU few, because everybody else waits for it."""
+BLOCK = 16
 
-Send = Callable[[Callable[[], None]], None]
-"""Has something done in the engine's thread."""
+Found = list[tuple[float, ...]]
+
+
+@dataclass(eq=False, slots=True)
+class Call:
+    """Prompts of one caller, and what is known of them so far."""
+
+    prompts: list[Array]
+    wanted: Array
+    done: Callable[[Found | EngineError], None]
+    """Called once, on the engine's thread."""
+    gone: Callable[[], bool]
+    """Whether the caller waits no more."""
+    shared: int
+    """Tokens that all prompts begin with, in whole blocks."""
+    found: Found = field(default_factory=list)
 
 
 async def choose(
-    engine: TorchEngine, model: Model, send: Send, prompts: Sequence[Sequence[Message]], words: Sequence[str]
+    engine: TorchEngine, submit: Callable[[Call], None], prompts: Sequence[Sequence[Message]], words: Sequence[str]
 ) -> list[tuple[float, ...]]:
     """`Choosing.choose` for the torch engine."""
-    ids = [[i for s in opening(engine.chat, engine.vocabulary, p) for i in s.token_ids] for p in prompts]
-    longest = max(map(len, ids), default=0)
+    if not prompts:
+        return []
+    encode = engine.vocabulary.encode
+    ids = [encode_pieces(engine.chat.opening(prompt), encode) for prompt in prompts]
+    longest = max(map(len, ids))
     if longest >= engine.context_window:
         raise ContextOverflow(f"a prompt of {longest} tokens does not fit a window of {engine.context_window}")
-    if not ids:
-        return []
-    wanted = [engine.vocabulary.encode(word, False)[0] for word in words]
+    wanted = np.asarray([encode(word, False)[0] for word in words], np.int64)
     loop = asyncio.get_running_loop()
-    future: asyncio.Future[list[tuple[float, ...]]] = loop.create_future()
+    future: asyncio.Future[Found] = loop.create_future()
 
-    def work() -> None:
-        found: list[tuple[float, ...]] | EngineError
-        try:
-            found = [tuple(row) for row in next_logprobs(model, ids, wanted).tolist()]
-        except RuntimeError as error:
-            found = EngineError(f"the torch engine could not score {len(ids)} prompts: {error}")
+    def done(found: Found | EngineError) -> None:
         if not loop.is_closed():
             loop.call_soon_threadsafe(_deliver, future, found)
 
-    send(work)
-    while not (await asyncio.wait([future], timeout=0.5))[0]:
-        send(lambda: None)  # raises where the engine was closed or has failed meanwhile
-    return future.result()
+    shared = shared_beginning(ids) // BLOCK * BLOCK
+    submit(Call([np.asarray(p, np.int32) for p in ids], wanted, done, future.done, shared))
+    return await future
 
 
-def _deliver(future: asyncio.Future[list[tuple[float, ...]]], found: list[tuple[float, ...]] | EngineError) -> None:
+def _deliver(future: asyncio.Future[Found], found: Found | EngineError) -> None:
     if future.done():
         return
     if isinstance(found, EngineError):
@@ -72,110 +88,151 @@ def _deliver(future: asyncio.Future[list[tuple[float, ...]]], found: list[tuple[
         future.set_result(found)
 
 
+class Share(NamedTuple):
+    """What a pass reads of a call."""
+
+    call: Call
+    start: int
+    end: int
+
+
+class Scorer:
+    """The calls that wait. Everything here runs in the engine's thread."""
+
+    def __init__(self, model: Model) -> None:
+        self._model = model
+        self._calls: deque[Call] = deque()
+
+    @property
+    def busy(self) -> bool:
+        return bool(self._calls)
+
+    @property
+    def begun(self) -> bool:
+        """Whether a call is answered in part: the rest must be answered by the same weights."""
+        return bool(self._calls) and bool(self._calls[0].found)
+
+    def submit(self, call: Call) -> None:
+        self._calls.append(call)
+
+    def fail(self, error: EngineError) -> None:
+        """Nobody will be answered any more."""
+        while self._calls:
+            self._calls.popleft().done(error)
+
+    def step(self, *, begun_only: bool = False) -> None:
+        """One pass over as many prompts as it takes, in the order of the calls."""
+        self._calls = deque(call for call in self._calls if not call.gone())
+        shares = self._shares(begun_only)
+        if not shares:
+            return
+        try:
+            rows = iter(next_logprobs(self._model, shares))
+        except RuntimeError as error:
+            failure = EngineError(f"the torch engine could not score prompts: {error}")
+            for share in shares:
+                self._calls.remove(share.call)
+                share.call.done(failure)
+            return
+        for call, start, end in shares:
+            call.found += [next(rows) for _ in range(start, end)]
+            if end == len(call.prompts):
+                self._calls.popleft()
+                call.done(call.found)
+
+    def _shares(self, begun_only: bool) -> list[Share]:
+        room, used = PASS_TOKENS.get(self._model.weights.device.type, PASS_TOKENS["cpu"]), 0
+        shares: list[Share] = []
+        for call in self._calls:
+            if begun_only and not call.found:
+                break
+            start = end = len(call.found)
+            used += call.shared
+            for prompt in call.prompts[start:]:
+                used += len(prompt) - call.shared
+                if used > room and (shares or end > start):
+                    break
+                end += 1
+            if end > start:
+                shares.append(Share(call, start, end))
+            if end < len(call.prompts):
+                break
+        return shares
+
+
 @torch.inference_mode()
-def next_logprobs(model: Model, prompts: Sequence[Sequence[int]], wanted: Sequence[int]) -> Tensor:
-    """[prompts, wanted] log-probabilities of the wanted tokens after each prompt, float32 on the CPU."""
-    out = torch.empty(len(prompts), len(wanted))
-    order = sorted(range(len(prompts)), key=lambda n: len(prompts[n]))
-    start = shared_beginning(prompts)
-    kept: list[tuple[Tensor, Tensor]] = []
-    if start:
-        _pass(model, [prompts[0][:start]], 0, [], kept)
-    for group in _groups(order, [len(p) - start for p in prompts]):
-        last = _pass(model, [prompts[n][start:] for n in group], start, kept, None)
-        logprobs = (last.float() @ model.weights.head.float().t()).log_softmax(-1)
-        out[group] = logprobs[:, list(wanted)].cpu()
-    return out
+def next_logprobs(model: Model, shares: Sequence[Share]) -> Found:
+    """For every prompt of the shares the log-probabilities of its call's words."""
+    weights = model.weights
+    wanted = [share.call.wanted for share in shares for _ in range(share.start, share.end)]
+    words = np.zeros((len(wanted), max(map(len, wanted))), np.int64)
+    for row, own in zip(words, wanted, strict=True):
+        row[: len(own)] = own
+    parts = _packed(_rows(shares), pad=weights.device.type == "cuda")
+    cache = Cache(weights, 1 + int(parts[1].max()), BLOCK, kept=False)
+    flat, tables, tiles, ends, chosen = (torch.from_numpy(part).to(weights.device) for part in (*parts, words))
+    ids, positions, slots = flat
+    product = _in_half if _halves(weights) else Linear.__call__
+    states = model.read(Step(ids, positions, slots, tables, tiles), cache, ends, product)
+    logprobs = (states.float() @ weights.head.float().t()).log_softmax(-1)
+    found = logprobs.gather(1, chosen).tolist()
+    return [tuple(row[: len(own)]) for row, own in zip(found, wanted, strict=True)]
 
 
-def _groups(order: Sequence[int], lengths: Sequence[int]) -> Iterator[list[int]]:
-    """Prompts of similar length, as many as a pass takes."""
-    group: list[int] = []
-    for n in order:
-        if group and (len(group) + 1) * lengths[n] > PASS_TOKENS:
-            yield group
-            group = []
-        group.append(n)
-    yield group
+class _Row(NamedTuple):
+    """Tokens that follow each other: what prompts share, or the rest of one."""
+
+    ids: Array
+    start: int
+    """Position of the first."""
+    blocks: list[int]
+    """Of all tokens of the prompt so far."""
+    asked: bool
+    """Whether a prompt ends here."""
 
 
-def _pass(
-    model: Model,
-    rows: Sequence[Sequence[int]],
-    start: int,
-    before: Sequence[tuple[Tensor, Tensor]],
-    keep: list[tuple[Tensor, Tensor]] | None,
-) -> Tensor:
-    """States [rows, width] of each row's last token. Rows come by length and begin at position `start`, after the keys
-    and values of `before`. Their tokens (T in all) lie end to end, except in attention."""
-    weights, a = model.weights, model.weights.architecture
-    device = weights.device
-    ids = torch.tensor([i for row in rows for i in row], device=device)
-    lengths = [len(row) for row in rows]
-    positions = torch.cat([torch.arange(start, start + n) for n in lengths]).to(device)
-    cos, sin = (table.to(weights.dtype)[positions, None] for table in a.rotary_table(device))  # [T, 1, half]
-    alike = list(_alike(lengths, start, device))
-    times = _in_half if len(ids) >= WORTH_HALVING and _halves(weights) else Linear.__call__
-    residual = F.embedding(ids, weights.embedding)  # [T, width]
-    for i, layer in enumerate(weights.layers):
-        qkv = times(layer.qkv, norm(residual, layer.attention_norm, a.epsilon)).view(len(ids), -1, a.head_size)
-        q, k, v = qkv.split([a.heads, a.kv_heads, a.kv_heads], dim=1)  # type: ignore[no-untyped-call]
-        if layer.q_norm is not None and layer.k_norm is not None:
-            q, k = norm(q, layer.q_norm, a.epsilon), norm(k, layer.k_norm, a.epsilon)
-        q, k = _rotate(q, cos, sin), _rotate(k, cos, sin)
-        if keep is not None:
-            keep.append((k, v))
-        old = before[i] if before else None
-        attended = torch.cat([rows.attend(q, k, v, old, a.softmax_scale) for rows in alike])
-        residual += times(layer.output, attended)
-        residual += times(layer.down, swiglu(times(layer.gate_up, norm(residual, layer.mlp_norm, a.epsilon))))
-    return norm(residual[torch.tensor(lengths).cumsum(0).to(device) - 1], weights.norm, a.epsilon)
+def _rows(shares: Sequence[Share]) -> list[_Row]:
+    numbers = itertools.count(1)  # block 0 is the padding's
+
+    def new(tokens: int) -> list[int]:
+        return list(itertools.islice(numbers, -(-tokens // BLOCK)))
+
+    rows: list[_Row] = []
+    for call, start, end in shares:
+        first = call.shared
+        common = new(first)
+        if common:
+            rows.append(_Row(call.prompts[0][:first], 0, common, asked=False))
+        rows += [_Row(p[first:], first, common + new(len(p) - first), asked=True) for p in call.prompts[start:end]]
+    return rows
 
 
-class Alike(NamedTuple):
-    """Rows of similar length, which attention pads to the longest; the causal mask hides what is padded."""
+def _packed(rows: Sequence[_Row], *, pad: bool) -> tuple[Array, Array, Array, Array]:
+    """The parts of a `Step`: tokens with positions and slots [3, T], tables and tiles; and where prompts end in it.
 
-    tokens: slice
-    """Of the T tokens those of these rows."""
-    rows: int
-    length: int
-    place: Tensor
-    """Where each token lies when padded."""
-    seen: Tensor
-    """[length, start + length] what each position may look at."""
-
-    def attend(self, q: Tensor, k: Tensor, v: Tensor, before: tuple[Tensor, Tensor] | None, scale: float) -> Tensor:
-        """[T, heads, size] each; the attended values of these rows' tokens, [tokens, heads * size]."""
-        share = q.shape[1] // k.shape[1]
-        wide_q, wide_k, wide_v = (self._padded(x[self.tokens]) for x in (q, k, v))
-        if before is not None:
-            wide_k, wide_v = (
-                torch.cat([old.transpose(0, 1).expand(self.rows, -1, -1, -1), new], 2)
-                for old, new in zip(before, (wide_k, wide_v), strict=True)
-            )
-        wide_k, wide_v = wide_k.repeat_interleave(share, 1), wide_v.repeat_interleave(share, 1)
-        out = F.scaled_dot_product_attention(wide_q, wide_k, wide_v, attn_mask=self.seen, scale=scale)
-        return out.transpose(1, 2).flatten(0, 1)[self.place].flatten(1)
-
-    def _padded(self, x: Tensor) -> Tensor:
-        """[tokens, heads, size] as [rows, heads, length, size]."""
-        wide = x.new_zeros(self.rows * self.length, *x.shape[1:])
-        wide[self.place] = x
-        return wide.view(self.rows, self.length, *x.shape[1:]).transpose(1, 2)
-
-
-def _alike(lengths: Sequence[int], start: int, device: torch.device) -> Iterator[Alike]:
-    """Neighbours of which the longest is at most a quarter longer than the shortest."""
-    first = at = 0
-    for end in range(1, len(lengths) + 1):
-        if end < len(lengths) and 4 * lengths[end] <= 5 * lengths[first]:
-            continue
-        part = lengths[first:end]
-        length = max(part)
-        place = torch.cat([torch.arange(n) + row * length for row, n in enumerate(part)]).to(device)
-        seen = torch.ones(length, start + length, dtype=torch.bool, device=device).tril(start)
-        yield Alike(slice(at, at + len(place)), len(part), length, place, seen)
-        first, at = end, at + len(place)
+    Shapes are rounded up on a GPU, so that they come again: new ones cost its libraries time. The last row of the
+    tables is the padding's.
+    """
+    lengths = np.asarray([len(row.ids) for row in rows])
+    starts = np.asarray([row.start for row in rows])
+    offsets = np.cumsum(lengths) - lengths
+    total = int(lengths.sum())
+    flat = np.zeros((3, bucket(total) if pad else total), np.int32)
+    flat[0, :total] = np.concatenate([row.ids for row in rows])
+    flat[1, :total] = np.arange(total) - np.repeat(offsets - starts, lengths)
+    flat[2] = len(rows)
+    flat[2, :total] = np.repeat(np.arange(len(rows)), lengths)
+    width = max(len(row.blocks) for row in rows)
+    tables = np.zeros((len(rows) + 1, -(-width // 16) * 16), np.int32)
+    for table, row in zip(tables, rows, strict=False):
+        table[: len(row.blocks)] = row.blocks
+    counts = -(-lengths // TILE)
+    which = np.repeat(np.arange(len(rows)), counts)
+    inside = TILE * (np.arange(len(which)) - np.repeat(np.cumsum(counts) - counts, counts))
+    size = np.minimum(TILE, lengths[which] - inside)
+    tiles = np.stack([which, offsets[which] + inside, starts[which] + inside, size], axis=1).astype(np.int32)
+    ends = (offsets + lengths - 1)[[row.asked for row in rows]]
+    return flat, tables, tiles, ends
 
 
 def _halves(weights: Weights) -> bool:
@@ -192,8 +249,3 @@ def _in_half(linear: Linear, x: Tensor) -> Tensor:
     if linear.down is not None and linear.up is not None:
         y.addmm_(x @ linear.down.t(), linear.up.t())
     return y
-
-
-def _rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    a, b = x.chunk(2, dim=-1)
-    return torch.cat([a * cos - b * sin, b * cos + a * sin], dim=-1)
