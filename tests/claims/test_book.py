@@ -100,6 +100,8 @@ def test_further_seeds_are_trained_after_the_first(tmp_path: Path) -> None:
 def test_arms_are_chosen_by_name_by_claim_and_by_training(tmp_path: Path) -> None:
     found = read_book(book(tmp_path))
     assert [a.id for a in found.chosen(["topk"])] == ["coda,k=3@none", "coda,k=5@none", "mixed"]
+    assert [a.id for a in found.chosen(["topk", "!mixed"])] == ["coda,k=3@none", "coda,k=5@none"]
+    assert "mixed" not in [a.id for a in found.chosen(["!mixed"])]
     assert [a.id for a in found.chosen(["*,k=5@*"])] == ["coda,k=5@none", "coda,k=5@peco,delta=0.5,seed=1"]
     assert [a.id for a in found.using(["peco,*seed=1"])] == [
         "coda,k=3@peco,delta=0.5,seed=1",

@@ -196,9 +196,13 @@ class Book:
         return tuple(s.name for s in self.sources.values() if not s.pictures)
 
     def chosen(self, patterns: Iterable[str]) -> list[Arm]:
-        """Arms by patterns over their names, or by claims; all without patterns, those of the first claims first."""
-        wanted = list(patterns)
+        """Arms by patterns over their names, or by claims; all without patterns, those of the first claims first. A
+        pattern behind an exclamation mark leaves out what it fits."""
+        given = list(patterns)
+        wanted = [p for p in given if not p.startswith("!")]
+        unwanted = [p[1:] for p in given if p.startswith("!")]
         order = dict.fromkeys([a for c in self.claims for r in c.row for a in r.answered_by] + list(self.arms))
+        order = {name: None for name in order if not any(fnmatch(name, p) for p in unwanted)}
         if not wanted:
             return [self.arms[name] for name in order]
         claims = [c for c in self.claims if any(fnmatch(c.id, p) for p in wanted)]

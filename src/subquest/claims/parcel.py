@@ -18,8 +18,8 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-FILE = 15_000_000
-"""Bytes of a file at most."""
+FILE = 16_600_000
+"""Bytes of a file at most, its tar's own apart: three adapters."""
 FILES = 7
 RESULTS = "claims-results.tar"
 START = "claims-start.tar"

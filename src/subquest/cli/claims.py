@@ -24,7 +24,9 @@ SHARE = 0.7
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("claims", "for `subquest study claims`; --only takes arms, claims or trainings")
+    group = parser.add_argument_group(
+        "claims", "for `subquest study claims`; --only takes arms, claims or trainings, and !PATTERN leaves arms out"
+    )
     group.add_argument("--run", action="store_true", help="answer what is not answered yet")
     group.add_argument(
         "--train", action="store_true", help="train the adapters that are missing, then go on with --run"
