@@ -8,19 +8,23 @@ bm25, dense, hybrid, auto (hybrid, and first what the question names) and linked
 name which). `--judge MODEL` adds hybrid and linked search with the first `--depth` put in order by a language model,
 pointwise:
 
-    subquest bench search-quality --judge torch:smollm2 --adapter runs/rerank/last
+    subquest bench search-quality --judge torch:smollm2 --adapter runs/rerank/last --verdicts verdicts.jsonl
 
-`--tune` compares fusions, BM25 parameters and link weights, with `--judge` how much of a score should be the judge's;
-use it on dev questions only.
+`--tune` compares fusions, BM25 parameters and link weights, with `--judge` how much of a score should be the judge's
+(and shows the means over the sets); use it on dev questions only. What the judge has said is kept in the file of
+`--verdicts` and not asked again, so that it can be read on a GPU once and compared elsewhere as often as one likes.
 """
 
 from __future__ import annotations
 
 import argparse
+import asyncio
 import gzip
+import hashlib
 import json
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -75,6 +79,7 @@ def main(argv: list[str]) -> dict[str, Any]:
         "--judged", type=int, default=0, help="questions of a set that the model reranks (default: all)"
     )
     parser.add_argument("--depth", type=int, default=20, help="passages of a question that the model reads")
+    parser.add_argument("--verdicts", type=Path, metavar="FILE", help="what the judge has said, read and added to")
     parser.add_argument("--tune", action="store_true", help="compare settings; on dev questions only")
     args = parser.parse_args(argv)
     temporary = None if args.cache else tempfile.TemporaryDirectory(prefix="subquest-bench-")
@@ -100,6 +105,8 @@ def main(argv: list[str]) -> dict[str, Any]:
                 print(f"{name:16} {mode:7} R@2 {values['R@2']:5}  R@5 {values['R@5']:5}", file=sys.stderr, flush=True)
             if args.judge:
                 figures[name].update(judged(index, args, texts, gold))
+    if args.tune and args.judge:
+        figures["mean"] = means(figures)
     ratios = {}
     if not args.tune:
         for name, modes in figures.items():
@@ -113,53 +120,105 @@ def main(argv: list[str]) -> dict[str, Any]:
     return {"name": "search_quality", "figures": figures, "ratios": ratios}
 
 
+def means(figures: dict[str, Any]) -> dict[str, dict[str, float]]:
+    """Of each way that all sets have, the mean over the sets."""
+    sets = list(figures.values())
+    out: dict[str, dict[str, float]] = {}
+    for label in sets[0]:
+        if all(label in rows for rows in sets):
+            out[label] = {key: round(sum(rows[label][key] for rows in sets) / len(sets), 2) for key in sets[0][label]}
+            print(f"{'mean':32} {label:28} {out[label]}", file=sys.stderr, flush=True)
+    return out
+
+
+class Verdicts:
+    """How likely a judge found it that a passage helps with a question: a file of lines, or memory alone."""
+
+    def __init__(self, path: Path | None, judge: dict[str, str]) -> None:
+        from subquest.errors import UsageError
+
+        self.known: dict[tuple[str, str, str], float] = {}
+        lines = path.read_text().splitlines() if path is not None and path.exists() else []
+        if lines and json.loads(lines[0]) != judge:
+            raise UsageError(f"{path} has the verdicts of another judge, {lines[0]}: give another file to --verdicts")
+        for line in lines[1:]:
+            corpus, question, document, score = json.loads(line)
+            self.known[corpus, question, document] = score
+        self._path = path
+        if not lines:
+            self._write([judge])
+
+    def add(self, corpus: str, question: str, scores: dict[str, float]) -> None:
+        self.known.update({(corpus, question, document): score for document, score in scores.items()})
+        self._write([[corpus, question, document, round(score, 6)] for document, score in scores.items()])
+
+    def _write(self, lines: Sequence[Any]) -> None:
+        if self._path is not None:
+            with self._path.open("a") as file:
+                file.writelines(json.dumps(line) + "\n" for line in lines)
+
+
 def judged(
     index: Any, args: argparse.Namespace, texts: Sequence[str], gold: Sequence[Sequence[str]]
 ) -> dict[str, dict[str, float]]:
     """Hybrid and linked search put in order by a language model; every passage is judged once for both."""
-    import asyncio
-    import time
-
-    from subquest.engine.resolve import EngineOptions, resolve
-    from subquest.retrieval.rerank import TRUST, Pointwise, in_order, mixed
+    from subquest.retrieval.rerank import TRUST, in_order, mixed
 
     modes = ("bm25", "linked") if args.encoder == "none" else ("hybrid", "linked")
     first = {mode: index.search_many(texts, args.depth, mode=mode) for mode in modes}
-
-    async def run() -> list[dict[str, float]]:
-        engine = resolve(args.judge, EngineOptions(adapter=args.adapter))
-        started = time.process_time()
-        judge = Pointwise(engine, seconds=3600, at_once=64)  # type: ignore[arg-type]
-        gate, done = asyncio.Semaphore(4), 0
-
-        async def one(n: int) -> dict[str, float]:
-            nonlocal done
-            hits = list({hit.document.id: hit for rows in first.values() for hit in rows[n]}.values())
-            async with gate:
-                scores = await judge.judge(texts[n], hits)
-            done += 1
-            print(f"\r{index.path.name}: {done} of {len(texts)} questions judged", end="", file=sys.stderr)
-            return {hit.document.id: score for hit, score in zip(hits, scores, strict=True)}
-
-        try:
-            return await asyncio.gather(*(one(n) for n in range(len(texts))))
-        finally:
-            seconds = (time.process_time() - started) / len(texts)
-            print(f"\n{index.path.name:32} {seconds:.2f} CPU seconds a question", file=sys.stderr, flush=True)
-            await engine.close()  # type: ignore[union-attr]
-
-    verdicts = asyncio.run(run())
+    weights = Path(args.adapter or "") / "adapter_model.safetensors"
+    digest = hashlib.sha256(weights.read_bytes()).hexdigest() if weights.is_file() else args.adapter or ""
+    verdicts = Verdicts(args.verdicts, {"judge": args.judge, "adapter": digest})
+    corpus, todo = index.path.name, []
+    for n, text in enumerate(texts):
+        hits = {hit.document.id: hit for rows in first.values() for hit in rows[n]}
+        left = [hit for i, hit in hits.items() if (corpus, text, i) not in verdicts.known]
+        todo += [(text, left)] if left else []
+    if todo:
+        asyncio.run(ask(args, corpus, todo, verdicts))
     out: dict[str, dict[str, float]] = {}
     for mode, rows in first.items():
         for trust in [n / 10 for n in range(11)] if args.tune else [TRUST]:
             found = []
-            for hits, known in zip(rows, verdicts, strict=True):
-                scores = mixed([hit.score for hit in hits], [known[hit.document.id] for hit in hits], trust)
+            for text, hits in zip(texts, rows, strict=True):
+                said = [verdicts.known[corpus, text, hit.document.id] for hit in hits]
+                scores = mixed([hit.score for hit in hits], said, trust)
                 found.append([hit.document.id for hit in in_order(hits, scores)])
             label = f"{mode}, judged, trust {trust}"
             out[label] = {f"R@{k}": round(recall(found, gold, k), 1) for k in (2, 5)}
-            print(f"{index.path.name:32} {label:28} {out[label]}", file=sys.stderr, flush=True)
+            print(f"{corpus:32} {label:28} {out[label]}", file=sys.stderr, flush=True)
     return out
+
+
+async def ask(args: argparse.Namespace, corpus: str, todo: Sequence[tuple[str, Any]], verdicts: Verdicts) -> None:
+    """Have the judge read the passages of questions, as many questions at once as fill its batches."""
+    from subquest.engine.resolve import EngineOptions, resolve
+    from subquest.retrieval.rerank import Pointwise
+
+    engine: Any = resolve(args.judge, EngineOptions(adapter=args.adapter))
+    judge = Pointwise(engine, seconds=3600, at_once=64)
+    gate = asyncio.Semaphore(32 if args.judge.startswith("torch:") else 4)
+    started, began, done = time.process_time(), time.monotonic(), 0
+
+    async def one(text: str, hits: Any) -> None:
+        nonlocal done
+        async with gate:
+            scores = await judge.judge(text, hits)
+        verdicts.add(corpus, text, {hit.document.id: score for hit, score in zip(hits, scores, strict=True)})
+        done += 1
+        print(f"\r{corpus}: {done} of {len(todo)} questions judged", end="", file=sys.stderr)
+
+    try:
+        await asyncio.gather(*(one(*each) for each in todo))
+    finally:
+        seconds, wall = time.process_time() - started, time.monotonic() - began
+        pairs = sum(len(hits) for _, hits in todo)
+        print(
+            f"\n{corpus:32} {pairs} passages, {seconds / len(todo):.3f} CPU seconds a question, {wall:.1f} s in all",
+            file=sys.stderr,
+            flush=True,
+        )
+        await engine.close()
 
 
 def tune(index: Any, texts: Sequence[str], gold: Sequence[Sequence[str]]) -> dict[str, list[float]]:
