@@ -44,8 +44,9 @@ complete is marked with the share of its questions that is answered. Costs are m
 **Two adapters.** What needs no training (documents a search, searches a sub-question, filter, reranker) is run with the
 adapter that [ships](models/smollm2-subquest.md). It answers most questions of a world, so a short training on from it
 could show nothing, and most of its traces are CoDA's, so it could not compare systems. Whatever is compared after
-training starts from another one, `cold`: the bare model after a short fine-tuning on gold traces, the same questions in
-every system's protocol, {cold} steps (`recipes/claims/cold.toml`).
+training starts from another one, `cold`: the bare model after {cold} steps of fine-tuning on gold traces, the same
+questions in every system's protocol (`recipes/claims/cold.toml`; naive RAG has traces of those that one search can
+answer).
 
 **What is the same for all.** Greedy decoding, turns of at most {tokens} tokens ({bare} where a role has no adapter and
 writes on and on), BM25 with [named articles](search.md#named-articles) first. Each training by reinforcement has
