@@ -21,8 +21,11 @@ def turned(rotary: tuple[Tensor, Tensor], counts: tuple[int, int, int], *parts: 
 
         found: tuple[Tensor, ...] = Turned.apply(*rotary, counts, *parts)  # type: ignore[no-untyped-call]
         return found
-    q, k, *v = torch.split(parts[0], list(counts), 1) if len(parts) == 1 else parts
-    return rotate(q, *rotary), rotate(k, *rotary), *v
+    if len(parts) == 2:
+        return rotate(parts[0], *rotary), rotate(parts[1], *rotary)
+    queries, keys, values = counts
+    both, v = torch.split(parts[0], [queries + keys, values], 1)
+    return *torch.split(rotate(both, *rotary), [queries, keys], 1), v
 
 
 def gated(*parts: Tensor) -> Tensor:
