@@ -86,7 +86,7 @@ def pair_tokenizer(pattern: str | None, **changes: Any) -> PreTrainedTokenizerFa
 
 PARTS = (
     *"ab Z9.)(\n<>'\t\r", "\n\n", "  ", "é", "\u0301", "中", "\u00a0", "\x85", "\x1c", "'s", "\nD", ") w", "\n<",
-    "5\nx", ".\n[", "a\n's", "\n9",
+    "5\nx", ".\n[", "a\n's", "\n9", " w", " A", "' s", "9 x", "\u0301 e", "e \u0301",
 )  # fmt: skip
 
 
