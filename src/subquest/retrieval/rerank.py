@@ -27,9 +27,9 @@ from .base import Search
 from .frameworks import Retrievers
 
 UNKNOWN = 0.5
-TRUST = 0.5
-"""How much of a pointwise score is the judge's, the rest is the search's. Half and half, as rankings are fused in
-hybrid search; how to choose it for a judge of one's own: docs/search.md."""
+TRUST = 0.7
+"""How much of a pointwise score is the judge's, the rest is the search's: what served the judge that ships best on the
+dev questions of two sets (docs/performance.md). How to choose it for a judge of one's own: docs/search.md."""
 LONGEST = 1200
 """Characters of a passage that a pointwise judge reads: about 200 words, twice a passage of our own cutting."""
 YES, NO = "yes", "no"
