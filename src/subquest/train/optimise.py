@@ -57,9 +57,8 @@ class Optimiser:
         decayed = [p for p in policy.trained().values() if p.ndim > 1]
         plain = [p for p in policy.trained().values() if p.ndim <= 1]
         groups = [{"params": decayed, "weight_decay": settings.weight_decay}, {"params": plain, "weight_decay": 0.0}]
-        on_gpu = next(policy.parameters()).is_cuda
         self.adam = torch.optim.AdamW(
-            [g for g in groups if g["params"]], lr=settings.learning_rate, betas=settings.betas, fused=on_gpu
+            [g for g in groups if g["params"]], lr=settings.learning_rate, betas=settings.betas, fused=True
         )
         self.step_count = 0
 
