@@ -113,12 +113,11 @@ class _Kind(NamedTuple):
     def of(cls, layers: Sequence[LoraLinear]) -> _Kind:
         return cls(layers, torch.stack([x.lora_A for x in layers]), torch.stack([x.lora_B for x in layers]))
 
-    def merged(self) -> Tensor:
-        """[layers, out, in]"""
-        base = torch.stack([layer.base.weight for layer in self.layers])
-        if not self.layers[0].enabled:
-            return base
-        return torch.baddbmm(base.float(), self.b, self.a, alpha=self.layers[0].scale)
+    def merge_into(self, target: Tensor) -> None:
+        """Put the effective weights into [layers, out, in]."""
+        target.copy_(torch.stack([layer.base.weight for layer in self.layers]))
+        if self.layers[0].enabled:
+            target.baddbmm_(self.b, self.a, alpha=self.layers[0].scale)
 
     def biases(self) -> Tensor | None:
         """[layers, out], where there are any"""
@@ -142,7 +141,10 @@ class _Stack:
     def __init__(self, kinds: Sequence[_Kind], dtype: torch.dtype, *, collects: bool) -> None:
         self._kinds = kinds
         self._dtype = dtype
-        weight = torch.cat([kind.merged() for kind in kinds], 1)
+        self._rows = [kind.b.shape[1] for kind in kinds]
+        weight = kinds[0].a.new_empty(len(kinds[0].layers), sum(self._rows), kinds[0].a.shape[2])
+        for kind, part in zip(kinds, torch.split(weight, self._rows, 1), strict=True):
+            kind.merge_into(part)
         self._weight = weight.requires_grad_() if collects else weight.to(dtype)
         biases = [bias for kind in kinds if (bias := kind.biases()) is not None]
         self._biases: Sequence[Tensor | None] = torch.cat(biases, 1).unbind() if biases else [None] * len(weight)
@@ -158,8 +160,7 @@ class _Stack:
         slope, self._weight.grad = self._weight.grad, None
         if slope is None:
             return
-        rows = [kind.b.shape[1] for kind in self._kinds]
-        for kind, part in zip(self._kinds, torch.split(slope, rows, 1), strict=True):
+        for kind, part in zip(self._kinds, torch.split(slope, self._rows, 1), strict=True):
             kind.backward(part)
 
 

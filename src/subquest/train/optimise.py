@@ -9,6 +9,7 @@ from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor
+from torch.autograd.graph import increment_version
 
 from .batch import Batch
 from .loss import Aggregation, Loss, LossSettings, policy_loss, sft_loss, summary
@@ -157,6 +158,8 @@ class Optimiser:
             for group in self.adam.param_groups:
                 group["lr"] = self.schedule.rate(self.step_count)
             self.adam.step()
+            for parameter in parameters:  # fused Adam writes past torch's count, by which `Merged` knows of changes
+                increment_version(parameter)
         self.adam.zero_grad(set_to_none=True)
         self.step_count += 1
         return float(norm)
