@@ -1,8 +1,8 @@
 """The recipes of the claims: sources, arms, trainings and claims, read from a folder of TOML files.
 
     [[source]]     name = "world", questions = "world:seeds=2001-2010,..."      as in training recipes
-    [[arm]]        name = "coda", system = "coda", adapters = ["none", "sft"]   gives the arms coda@none and coda@sft
-                   grid = { k = [5, 10] }                                       gives coda,k=5@sft and coda,k=10@sft
+    [[arm]]        name = "coda", system = "coda", adapters = ["none", "cold"]  gives the arms coda@none and coda@cold
+                   grid = { k = [5, 10] }                                       gives coda,k=5@cold and coda,k=10@cold
     [[training]]   name = "peco", recipe = "rl.toml", set = { reward = "coda" } its adapter is called peco
     start          the training that the others start from
     shipped        digest of the shipped adapter
