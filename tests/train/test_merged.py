@@ -194,6 +194,15 @@ def test_what_was_merged_is_refused_once_a_weight_has_changed(change: Any, tmp_p
     torch.testing.assert_close(policy(batch, merged=policy.merge()).logprobs, policy(batch).logprobs)
 
 
+def test_weights_merged_for_a_pass_are_not_trained_by_mistake() -> None:
+    policy, batch = adapted(), packed(5, 8)
+    with torch.no_grad():
+        merged = policy.merge()
+        assert not policy(batch, merged=merged).logprobs.requires_grad
+    with pytest.raises(UsageError, match="merged without gradients"):
+        policy(batch, merged=merged)
+
+
 @pytest.mark.parametrize("kept", [False, True])
 def test_the_reference_is_merged_by_itself(kept: bool) -> None:
     policy, batch = adapted(), packed(5, 8)

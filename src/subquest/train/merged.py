@@ -60,6 +60,7 @@ class Merged:
 
     def __init__(self, layers: Sequence[nn.Module], dtype: torch.dtype) -> None:
         self._layers = len(layers)
+        self._collects = torch.is_grad_enabled()
         self._stacks = [_stack(layers, block, names, dtype) for block, names in _GROUPS]
         adapted = [layer for stack in self._stacks if stack is not None for layer in stack.adapted()]
         self._switches = [vars(layer) for layer in adapted]
@@ -89,6 +90,8 @@ class Merged:
     def products(self) -> list[Products]:
         """What each layer multiplies by, for one micro-batch."""
         self._check()
+        if torch.is_grad_enabled() and not self._collects:
+            raise UsageError("these weights were merged without gradients and cannot be trained; merge them again")
         made = [stack.products() if stack is not None else [None] * self._layers for stack in self._stacks]
         return [Products(*of_layer) for of_layer in zip(*made, strict=True)]
 
