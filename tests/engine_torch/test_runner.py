@@ -51,7 +51,11 @@ async def episodes(staged: bool) -> tuple[Drawn, Runner]:
         return found
 
     all_asked = threading.Event()  # else it depends on the machine how many contexts meet, and whether one must go back
-    engine._inbox.put(lambda: all_asked.wait(10) and None)
+
+    def hold() -> None:
+        all_asked.wait(10)
+
+    engine._inbox.put(hold)
     try:
         tasks = [asyncio.create_task(one(number)) for number in range(28)]
         await asyncio.sleep(0)
