@@ -79,6 +79,7 @@ def main(argv: list[str]) -> dict[str, Any]:
         "--judged", type=int, default=0, help="questions of a set that the model reranks (default: all)"
     )
     parser.add_argument("--depth", type=int, default=20, help="passages of a question that the model reads")
+    parser.add_argument("--reranked", metavar="MODES", help="what the model reranks (default: hybrid,linked)")
     parser.add_argument("--verdicts", type=Path, metavar="FILE", help="what the judge has said, read and added to")
     parser.add_argument("--tune", action="store_true", help="compare settings; on dev questions only")
     args = parser.parse_args(argv)
@@ -164,7 +165,7 @@ def judged(
     """Hybrid and linked search put in order by a language model; every passage is judged once for both."""
     from subquest.retrieval.rerank import TRUST, in_order, mixed
 
-    modes = ("bm25", "linked") if args.encoder == "none" else ("hybrid", "linked")
+    modes = args.reranked.split(",") if args.reranked else ["bm25" if args.encoder == "none" else "hybrid", "linked"]
     first = {mode: index.search_many(texts, args.depth, mode=mode) for mode in modes}
     weights = Path(args.adapter or "") / "adapter_model.safetensors"
     digest = hashlib.sha256(weights.read_bytes()).hexdigest() if weights.is_file() else args.adapter or ""
