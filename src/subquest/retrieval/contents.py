@@ -53,15 +53,15 @@ def titles(db: sqlite3.Connection, numbers: Sequence[int]) -> Iterator[tuple[int
         yield from db.execute(f"SELECT number, title FROM documents WHERE number IN ({marks})", chunk)
 
 
-def articles(db: sqlite3.Connection, numbers: Sequence[int]) -> list[tuple[str, str]]:
-    """Titles and texts of the documents with these numbers; empty for those that have gone in the meantime."""
-    found: dict[int, tuple[str, str]] = {}
+def articles(db: sqlite3.Connection, numbers: Sequence[int]) -> Iterator[tuple[int, tuple[str, str]]]:
+    """The numbers with their titles and texts; without those that have gone in the meantime."""
     for start in range(0, len(numbers), _NUMBERS):
         chunk = numbers[start : start + _NUMBERS]
         marks = ",".join("?" * len(chunk))
-        rows = db.execute(f"SELECT number, title, text FROM documents WHERE number IN ({marks})", chunk)
-        found.update((number, (title, text)) for number, title, text in rows)
-    return [found.get(number, ("", "")) for number in numbers]
+        for number, title, text in db.execute(
+            f"SELECT number, title, text FROM documents WHERE number IN ({marks})", chunk
+        ):
+            yield number, (title, text)
 
 
 def documents(connect: Connect, published: int) -> Iterator[Document]:

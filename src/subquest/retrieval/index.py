@@ -56,7 +56,8 @@ class Index(Retrievers):
         self._filters: dict[tuple[int, str], tuple[list[bytearray], list[bytearray]]] = {}
         db = self._db()
         self.analysis = Analysis.recorded(store.get(db, "analysis", {}))
-        self._titles = named.Titles(self.analysis)
+        self._titles = named.Kept(named.TITLES, b"")
+        self._articles = named.Kept(named.TEXTS, ("", ""))
         self.bm25 = BM25(**store.get(db, "bm25", {}))
         self.fusion = Fusion(**store.get(db, "fusion", {}))
         self._snapshot = load(self.path, self._db())
@@ -192,12 +193,16 @@ class Index(Retrievers):
         self, snapshot: Snapshot, queries: Sequence[str], ranked: Sequence[Sequence[Scored]], k: int
     ) -> list[list[Scored]]:
         """The best k with what the queries name by its title first."""
-        fetch = partial(contents.titles, self._db())
+        db, generation = self._db(), snapshot.generation
+
+        def titles_of(numbers: list[int]) -> Iterator[tuple[int, bytes]]:
+            return ((number, named.title_words(title, self.analysis)) for number, title in contents.titles(db, numbers))
+
         first = []
         for query, row in zip(queries, ranked, strict=True):
             numbers = [scored.number for scored in row]
-            titles = self._titles.of(snapshot.generation, numbers, fetch)
-            read = partial(contents.articles, self._db(), numbers)
+            titles = self._titles.of(generation, numbers, titles_of)
+            read = partial(self._articles.of, generation, numbers, partial(contents.articles, db))
             order = named.named(query, titles, [scored.score for scored in row], self.analysis, read)
             first.append([Scored(row[place].number, score) for place, score in order[:k]])
         return first

@@ -16,6 +16,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
+from typing import Generic, TypeVar
 
 from .analysis import STOP_WORDS, Analysis
 
@@ -23,8 +24,12 @@ DEPTH = 60
 BONUS = 0.4
 MENTION = 0.3
 
-REMEMBERED = 100_000
-"""Titles that are remembered, about 100 bytes each."""
+TITLES = 100_000
+"""Titles that an index remembers, about 100 bytes each."""
+TEXTS = 10_000
+"""Texts that it remembers, about a kilobyte each."""
+
+T = TypeVar("T")
 
 _BRACKETS = re.compile(r"\s*\([^)]*\)\s*$")
 _LETTERS = re.compile(r"\w+")
@@ -75,24 +80,23 @@ def _speaks_of(text: str, name: str) -> bool:
     return False
 
 
-class Titles:
-    """Titles of documents by their numbers, as `title_words` gives them, remembered for one generation of an index."""
+class Kept(Generic[T]):
+    """Something of each document by its number, remembered for one generation of an index."""
 
-    def __init__(self, analysis: Analysis) -> None:
-        self._analysis = analysis
-        self._known: tuple[int, dict[int, bytes]] = (-1, {})
+    def __init__(self, most: int, missing: T) -> None:
+        """At most so many are kept; `missing` stands for documents that have gone in the meantime."""
+        self._most, self._missing = most, missing
+        self._known: tuple[int, dict[int, T]] = (-1, {})
 
     def of(
-        self, generation: int, numbers: Sequence[int], fetch: Callable[[list[int]], Iterable[tuple[int, str]]]
-    ) -> list[bytes]:
-        """The titles of the documents; empty for those that have gone in the meantime."""
-        if self._known[0] != generation or len(self._known[1]) > REMEMBERED:
+        self, generation: int, numbers: Sequence[int], fetch: Callable[[list[int]], Iterable[tuple[int, T]]]
+    ) -> list[T]:
+        if self._known[0] != generation or len(self._known[1]) > self._most:
             self._known = (generation, {})
         known = self._known[1]
-        missing = {number for number in numbers if number not in known}
-        for number, title in fetch(sorted(missing)) if missing else ():
-            known[number] = title_words(title, self._analysis)
-        return [known.get(number, b"") for number in numbers]
+        if unknown := {number for number in numbers if number not in known}:
+            known.update(fetch(sorted(unknown)))
+        return [known.get(number, self._missing) for number in numbers]
 
 
 def _meant(title: bytes, query: str, analysis: Analysis) -> bool:
