@@ -117,7 +117,7 @@ def test_the_file_is_found_in_parents_and_paths_are_relative_to_it(
         ("[search]\nk = 3.0", "search.k must be a whole number, not 3.0"),
         ("[search]\nk = true", "search.k must be a whole number, not True"),
         ("[search]\nk = 0", "search.k must be at least 1, not 0"),
-        ("[search]\nmode = 'bm42'", "search.mode must be one of bm25, dense, hybrid, linked, not 'bm42'"),
+        ("[search]\nmode = 'bm42'", "search.mode must be one of auto, bm25, dense, hybrid, linked, not 'bm42'"),
         ("search = 3", "there is no setting 'search'"),
         ("model = 3", "model must be a string, not 3"),
         ("[model]\nplanner = 3", "model.planner must be a string, not 3"),

@@ -6,11 +6,13 @@ import asyncio
 import random
 import threading
 
+import pytest
 import torch
 
 from subquest.engine.base import Message, Sampling
-from subquest.engine.torch import TorchEngine
+from subquest.engine.torch import TorchEngine, reference
 from subquest.engine.torch.runner import Runner
+from subquest.engine.torch.step import Step
 
 from .conftest import byte_tokenizer, tiny_model
 
@@ -83,3 +85,14 @@ async def test_staged_steps_draw_what_plain_ones_do() -> None:
     for slot, n in held:
         assert runner._tables[slot, :n].tolist() == rows.tables[slot, :n].tolist()
     assert not runner._tables[rows.slots].any(), "the padding row's blocks are never given to anybody"
+
+
+def test_padding_leaves_no_garbage_in_the_cache(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A masked value that is no number is still no number: what padding writes must be one."""
+    monkeypatch.setattr(torch, "empty_like", lambda x: torch.full_like(x, float("nan")))
+    q, cached = torch.ones(3, 2, 4), torch.ones(2, 16, 1, 4)
+    ids, tables = torch.zeros(3, dtype=torch.int32), torch.tensor([[1], [0]], dtype=torch.int32)
+    tiles = torch.tensor([[0, 0, 0, 2], [0, 0, 0, 0]], dtype=torch.int32)  # of three tokens the last is padding
+    out = reference.attend(q, cached, cached, Step(ids, ids, ids, tables, tiles), 1.0)
+    assert out[:2].eq(1.0).all()
+    assert out[2].eq(0.0).all()
