@@ -75,7 +75,7 @@ def _rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
 
 
 def attend(q: Tensor, keys: Tensor, values: Tensor, step: Step, scale: float) -> Tensor:
-    """Causal attention of each token over its own context; [T, heads * head_size]. Padding that is in no tile gets 0."""
+    """Causal attention of each token over its own context; [T, heads * head_size]. Padding in no tile gets 0."""
     out = torch.zeros_like(q)  # what is left of memory may be no number, which the next layer would put into the cache
     if step.tiles is None:
         slots, lengths = step.slots.long(), step.positions + 1
