@@ -10,6 +10,11 @@ pointwise:
 
     subquest bench search-quality --judge torch:smollm2 --adapter runs/rerank/last --verdicts verdicts.jsonl
 
+`--worlds SPEC` asks for the facts behind a world's questions one by one, as an executor does, and counts the articles
+that are among the first three:
+
+    subquest bench search-quality --worlds world:seed=931,articles=800,questions=300,hops=2+3
+
 `--tune` compares fusions, BM25 parameters and link weights, with `--judge` how much of a score should be the judge's
 (and shows the means over the sets); use it on dev questions only. What the judge has said is kept in the file of
 `--verdicts` and not asked again, so that it can be read on a GPU once and compared elsewhere as often as one likes.
@@ -20,7 +25,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import gzip
-import hashlib
 import json
 import sys
 import tempfile
@@ -81,8 +85,11 @@ def main(argv: list[str]) -> dict[str, Any]:
     parser.add_argument("--depth", type=int, default=20, help="passages of a question that the model reads")
     parser.add_argument("--reranked", metavar="MODES", help="what the model reranks (default: hybrid,linked)")
     parser.add_argument("--verdicts", type=Path, metavar="FILE", help="what the judge has said, read and added to")
+    parser.add_argument("--worlds", nargs="+", metavar="SPEC", help="facts of these worlds instead of the sets")
     parser.add_argument("--tune", action="store_true", help="compare settings; on dev questions only")
     args = parser.parse_args(argv)
+    if args.worlds:
+        return {"name": "search_quality", "figures": {spec: facts_found(spec) for spec in args.worlds}, "ratios": {}}
     temporary = None if args.cache else tempfile.TemporaryDirectory(prefix="subquest-bench-")
     cache = args.cache or Path(temporary.name)  # type: ignore[union-attr]
     corpus = "corpus" if (args.data / f"{SETS[0]}_corpus.jsonl.gz").exists() else "train_corpus"
@@ -119,6 +126,28 @@ def main(argv: list[str]) -> dict[str, Any]:
     if temporary:
         temporary.cleanup()
     return {"name": "search_quality", "figures": figures, "ratios": ratios}
+
+
+def facts_found(spec: str, k: int = 3) -> dict[str, float]:
+    """Percent of the facts behind a world's questions whose article is among the first k, without vectors."""
+    from subquest.retrieval import Index
+    from subquest.train.data import load_material
+    from subquest.train.reading import facts_of, query
+    from subquest.train.recipe import DataPart
+
+    material = load_material([DataPart(spec)])
+    facts = list({(fact.task, fact.support): fact for q in material.questions for fact in facts_of(q)}.values())
+    out = {}
+    with (
+        tempfile.TemporaryDirectory(prefix="subquest-bench-") as folder,
+        Index.build(Path(folder) / "world.sq", material.documents) as index,
+    ):
+        for mode in ("bm25", "auto"):
+            rows = index.search_many([query(fact, 0) for fact in facts], k, mode=mode)
+            found = [fact.support in {hit.document.title for hit in row} for fact, row in zip(facts, rows, strict=True)]
+            out[mode] = round(100 * sum(found) / len(found), 1)
+    print(f"{spec}: {len(facts)} facts, {out}", file=sys.stderr, flush=True)
+    return out
 
 
 def means(figures: dict[str, Any]) -> dict[str, dict[str, float]]:
@@ -167,9 +196,7 @@ def judged(
 
     modes = args.reranked.split(",") if args.reranked else ["bm25" if args.encoder == "none" else "hybrid", "linked"]
     first = {mode: index.search_many(texts, args.depth, mode=mode) for mode in modes}
-    weights = Path(args.adapter or "") / "adapter_model.safetensors"
-    digest = hashlib.sha256(weights.read_bytes()).hexdigest() if weights.is_file() else args.adapter or ""
-    verdicts = Verdicts(args.verdicts, {"judge": args.judge, "adapter": digest})
+    verdicts = Verdicts(args.verdicts, {"judge": args.judge, "adapter": adapter_digest(args.adapter)})
     corpus, todo = index.path.name, []
     for n, text in enumerate(texts):
         hits = {hit.document.id: hit for rows in first.values() for hit in rows[n]}
@@ -189,6 +216,15 @@ def judged(
             out[label] = {f"R@{k}": round(recall(found, gold, k), 1) for k in (2, 5)}
             print(f"{corpus:32} {label:28} {out[label]}", file=sys.stderr, flush=True)
     return out
+
+
+def adapter_digest(name: str | None) -> str:
+    """The judge's adapter by its content, the shipped one where none is named: new weights may judge otherwise."""
+    from subquest.claims.measure import file_digest
+    from subquest.models import default_adapter
+
+    place = Path(name) if name else default_adapter()
+    return file_digest(str(place)) if place is not None and place.exists() else name or ""
 
 
 async def ask(args: argparse.Namespace, corpus: str, todo: Sequence[tuple[str, Any]], verdicts: Verdicts) -> None:

@@ -102,6 +102,20 @@ async def test_company_changes_nothing(make_engine: Make, passes: list[int]) -> 
     assert [len(row) for row in together[0]] == [2] * 4
 
 
+def held_passes(monkeypatch: pytest.MonkeyPatch) -> tuple[threading.Event, threading.Event]:
+    """Passes say that they have started, and wait until they may go on."""
+    started, go_on = threading.Event(), threading.Event()
+    real = scoring.next_logprobs
+
+    def slow(model: Model, shares: Sequence[Share]) -> list[tuple[float, ...]]:
+        started.set()
+        go_on.wait(10)
+        return real(model, shares)
+
+    monkeypatch.setattr(scoring, "next_logprobs", slow)
+    return started, go_on
+
+
 def until(holds: Callable[[], bool]) -> None:
     end = time.monotonic() + 10
     while not holds():
@@ -115,15 +129,7 @@ async def test_a_call_has_one_version_of_the_weights(make_engine: Make, monkeypa
     engine = make_engine(first)
     room(monkeypatch, 1)
     want = torch.tensor(await expected(engine, first, ["yes"])), torch.tensor(await expected(engine, second, ["yes"]))
-    started, go_on = threading.Event(), threading.Event()
-    real = scoring.next_logprobs
-
-    def slow(model: Model, shares: Sequence[Share]) -> list[tuple[float, ...]]:
-        started.set()
-        go_on.wait(10)
-        return real(model, shares)
-
-    monkeypatch.setattr(scoring, "next_logprobs", slow)
+    started, go_on = held_passes(monkeypatch)
     before = asyncio.create_task(engine.choose(PROMPTS, ["yes"]))
     assert await asyncio.to_thread(started.wait, 10)
     after = asyncio.create_task(engine.choose(PROMPTS, ["yes"]))
@@ -140,15 +146,7 @@ async def test_who_gave_up_is_not_computed_for(
     make_engine: Make, monkeypatch: pytest.MonkeyPatch, passes: list[int]
 ) -> None:
     engine = make_engine(tiny_model())
-    started, go_on = threading.Event(), threading.Event()
-    real = scoring.next_logprobs
-
-    def slow(model: Model, shares: Sequence[Share]) -> list[tuple[float, ...]]:
-        started.set()
-        go_on.wait(10)
-        return real(model, shares)
-
-    monkeypatch.setattr(scoring, "next_logprobs", slow)
+    started, go_on = held_passes(monkeypatch)
     room(monkeypatch, 1)
     tasks = [asyncio.create_task(engine.choose(part, ["yes"])) for part in (PROMPTS, PROMPTS[:2], PROMPTS[:1])]
     assert await asyncio.to_thread(started.wait, 10)

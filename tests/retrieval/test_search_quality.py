@@ -79,6 +79,21 @@ def test_a_judge_is_asked_once(bench: ModuleType, data: Path, tmp_path: Path) ->
     assert tuned["mean"]["bm25"] == rows["bm25"] == tuned["musique"]["bm25, judged, trust 0.0"]
     with pytest.raises(UsageError, match="verdicts of another judge"):
         bench.main([*command, "--judge", "other:"])
+    (other := tmp_path / "other.gguf").write_bytes(b"other weights")
+    with pytest.raises(UsageError, match="verdicts of another judge"):
+        bench.main([*command, "--adapter", str(other)])
+
+
+def test_what_is_reranked_can_be_named(bench: ModuleType, data: Path) -> None:
+    command = ["--data", str(data), "--sets", "musique", "--encoder", "none", "--judge", "sure:"]
+    rows = bench.main([*command, "--reranked", "bm25"])["figures"]["musique"]
+    assert [name for name in rows if "judged" in name] == ["bm25, judged, trust 0.7"]
+
+
+def test_facts_of_a_world(bench: ModuleType) -> None:
+    spec = "world:seed=931,articles=160,questions=20,hops=2"
+    found = bench.main(["--worlds", spec])["figures"][spec]
+    assert 50 < found["bm25"] <= found["auto"] <= 100
 
 
 def test_means(bench: ModuleType) -> None:

@@ -37,7 +37,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--model", metavar="MODEL", help="as for `ask` (default: embedded)")
     parser.add_argument("--adapter", metavar="FILE", help="LoRA in GGUF form for embedded and gguf models")
     parser.add_argument("--index", metavar="PATH", help="what to search: an index folder or a search server's URL")
-    parser.add_argument("--mode", choices=("bm25", "dense", "hybrid", "linked"), help="how to search the index")
+    parser.add_argument("--mode", choices=("auto", "bm25", "dense", "hybrid", "linked"), help="how to search the index")
     parser.add_argument("--config", metavar="FILE", help="settings file (default: the nearest subquest.toml)")
     parser.add_argument("--no-cache", action="store_true", help="do not use the cache, even where it is configured")
     claims.configure(parser)
