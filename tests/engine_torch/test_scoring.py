@@ -187,7 +187,7 @@ def test_a_gpu_says_the_same() -> None:
 
     places = (("cpu", torch.float32), ("cuda", torch.float32), ("cuda", torch.bfloat16))
     rows = [asyncio.run(row(device, dtype)) for device, dtype in places]
-    assert torch.allclose(rows[0], rows[1], atol=0.05)  # products in TF32
+    assert torch.allclose(rows[0], rows[1], atol=0.1)  # products in TF32
     assert torch.allclose(rows[0], rows[2], atol=0.5)
 
 

@@ -20,11 +20,21 @@ class Packing:
     cu_seqlens: Tensor
     """[N + 1] int32, on the device"""
     sizes: tuple[int, ...]
+    longest: int
 
     @classmethod
-    def of(cls, lengths: Tensor) -> Packing:
+    def of(cls, lengths: Tensor, device: torch.device | str = "cpu") -> Packing:
+        """From lengths on the CPU: read from the device, they would have to be waited for."""
         starts = torch.cat([lengths.new_zeros(1), lengths.cumsum(0)]).to(torch.int32)
-        return cls(starts, tuple(lengths.tolist()))
+        sizes = tuple(lengths.tolist())
+        return cls(moved(starts, device), sizes, max(sizes))
+
+
+def moved(tensor: Tensor, device: torch.device | str) -> Tensor:
+    """The tensor on another device, without waiting for what that computes now."""
+    if torch.device(device).type == "cuda" and not tensor.is_cuda:
+        tensor = tensor.pin_memory()
+    return tensor.to(device, non_blocking=True)
 
 
 def attend(q: Tensor, k: Tensor, v: Tensor, packing: Packing, scale: float) -> Tensor:
@@ -48,7 +58,7 @@ def _one_by_one(q: Tensor, k: Tensor, v: Tensor, packing: Packing, scale: float)
 
 def _varlen(q: Tensor, k: Tensor, v: Tensor, packing: Packing, scale: float) -> Tensor:
     """Flash attention over the packed row, straight from ATen: its Python wrapper changes from version to version."""
-    starts, longest = packing.cu_seqlens, max(packing.sizes)
+    starts, longest = packing.cu_seqlens, packing.longest
     forward = torch.ops.aten._flash_attention_forward
     out: Tensor = forward(q, k, v, starts, starts, longest, longest, 0.0, True, False, scale=scale)[0]
     return out

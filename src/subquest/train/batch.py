@@ -19,6 +19,7 @@ from torch import Tensor
 
 from ..errors import DataError, UsageError
 from ..record import Episode, Trajectory
+from .attention import moved
 from .loss import Aggregation, Layout
 
 T = TypeVar("T")
@@ -40,7 +41,7 @@ class Batch:
     token_ids: Tensor
     """[T]"""
     lengths: Tensor
-    """[N] tokens of each trajectory"""
+    """[N] tokens of each trajectory; always on the CPU, which lays out the work of a device from them"""
     rows: Tensor
     """[A] positions whose next token is an action"""
     layout: Layout
@@ -65,7 +66,7 @@ class Batch:
     def position_ids(self) -> Tensor:
         """[T] position of each token in its own trajectory"""
         starts = self.cu_seqlens[:-1].repeat_interleave(self.lengths)
-        return torch.arange(self.token_ids.numel(), device=self.token_ids.device) - starts
+        return moved(torch.arange(self.token_ids.numel()) - starts, self.token_ids.device)
 
     @property
     def cu_seqlens(self) -> Tensor:
@@ -73,23 +74,25 @@ class Batch:
         return torch.cat([self.lengths.new_zeros(1), self.lengths.cumsum(0)])
 
     def to(self, device: torch.device | str) -> Batch:
-        return _replace(self, lambda t: t.to(device, non_blocking=True))
+        return _replace(self, lambda t: moved(t, device))
 
     def select(self, trajectories: Sequence[int]) -> Batch:
         """Some of the trajectories, with the weights they have in the whole batch."""
-        starts = self.cu_seqlens.tolist()
-        chosen = torch.tensor(sorted(trajectories), dtype=torch.long, device=self.lengths.device)
-        tokens = torch.cat([torch.arange(starts[i], starts[i + 1]) for i in chosen.tolist()]).to(chosen.device)
+        chosen = torch.tensor(sorted(trajectories), dtype=torch.long)
+        starts, lengths = self.cu_seqlens, self.lengths[chosen]
+        spans = zip(starts[chosen].tolist(), starts[chosen + 1].tolist(), strict=True)
         new_index = torch.full_like(self.lengths, -1)
-        new_index[chosen] = torch.arange(chosen.numel(), device=chosen.device)
-        new_place = torch.full_like(self.token_ids, -1)
-        new_place[tokens] = torch.arange(tokens.numel(), device=tokens.device)
-        kept = (new_index[self.layout.trajectory] >= 0).nonzero().squeeze(1)
+        new_index[chosen] = torch.arange(chosen.numel())
+        shift = torch.zeros_like(self.lengths)  # how far each trajectory moves
+        shift[chosen] = lengths.cumsum(0) - lengths - starts[chosen]
+        place = self.token_ids.device
+        index = new_index.to(place)[self.layout.trajectory]
+        kept = (index >= 0).nonzero().squeeze(1)
         return Batch(
-            self.token_ids[tokens],
-            self.lengths[chosen],
-            new_place[self.rows[kept]],
-            Layout(new_index[self.layout.trajectory[kept]], self.layout.rollout[kept], self.layout.role[kept]),
+            torch.cat([self.token_ids[start:end] for start, end in spans]),
+            lengths,
+            self.rows[kept] + shift.to(place)[self.layout.trajectory[kept]],
+            Layout(index[kept], self.layout.rollout[kept], self.layout.role[kept]),
             self.advantages[kept],
             None if self.behaviour is None else self.behaviour[kept],
             self.weights[kept],
@@ -214,7 +217,7 @@ def _first(values: Tensor, index: Tensor, n: int) -> list[int]:
 def _replace(batch: Batch, change: Any) -> Batch:
     return Batch(
         change(batch.token_ids),
-        change(batch.lengths),
+        batch.lengths,
         change(batch.rows),
         Layout(*(change(t) for t in batch.layout)),
         change(batch.advantages),

@@ -9,6 +9,7 @@ from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor
+from torch.autograd.graph import increment_version
 
 from .batch import Batch
 from .loss import Aggregation, Loss, LossSettings, policy_loss, sft_loss, summary
@@ -57,9 +58,8 @@ class Optimiser:
         decayed = [p for p in policy.trained().values() if p.ndim > 1]
         plain = [p for p in policy.trained().values() if p.ndim <= 1]
         groups = [{"params": decayed, "weight_decay": settings.weight_decay}, {"params": plain, "weight_decay": 0.0}]
-        on_gpu = next(policy.parameters()).is_cuda
         self.adam = torch.optim.AdamW(
-            [g for g in groups if g["params"]], lr=settings.learning_rate, betas=settings.betas, fused=on_gpu
+            [g for g in groups if g["params"]], lr=settings.learning_rate, betas=settings.betas, fused=True
         )
         self.step_count = 0
 
@@ -80,10 +80,12 @@ class Optimiser:
         batch; the figures of KL and entropy are then means over what stayed.
         """
         losses: list[Loss] = []
-        packed, share, gap = 0, 0.0, torch.zeros(())
+        packed, share = 0, 0.0
+        gaps: list[Tensor] = []
+        merged = self.policy.merge()
         batch = self._for_all(batch, loss.aggregation)
         for part, counts in self._parts(batch, together(loss), only):
-            found = self.policy(part, temperature=temperature, entropy=True)
+            found = self.policy(part, temperature=temperature, entropy=True, merged=merged)
             value = policy_loss(
                 found.logprobs,
                 found.logprobs.detach() if old is None else beside(part, old),
@@ -100,13 +102,15 @@ class Optimiser:
                 packed += part.token_ids.numel()
                 share += float(batch.weights[part.places].sum())
                 if old is None and part.behaviour is not None:
-                    gap = gap.to(part.behaviour.device) + (found.logprobs.detach() - part.behaviour).abs().sum()
+                    gaps.append((found.logprobs.detach() - part.behaviour).abs().sum())
+        if merged is not None:
+            merged.backward()
         norm = self._step()
         figures = summary(losses) | {"packed": float(packed)}
         whole_weight = float(batch.weights.sum())
         if only is not None and share > 0:
             figures |= {name: figures[name] * whole_weight / share for name in ("kl", "entropy")}
-        return Stepped(norm, figures, float(gap) / max(figures["tokens"], 1.0))
+        return Stepped(norm, figures, math.fsum(map(float, gaps)) / max(figures["tokens"], 1.0))
 
     def _for_all(self, batch: Batch, aggregation: Aggregation) -> Batch:
         """Weights as if all processes' batches were one; FSDP takes the mean of their gradients."""
@@ -134,22 +138,28 @@ class Optimiser:
 
     def sft_step(self, batch: Batch) -> Stepped:
         """Make the batch's action tokens more likely."""
-        total = 0.0
+        losses: list[Tensor] = []  # read at the end: the device need not be waited for between micro-batches
         batch = self._for_all(batch, "token-mean")
+        merged = self.policy.merge()
         for part, _ in self._parts(batch, "trajectory"):
-            loss = sft_loss(self.policy(part).logprobs, part.weights)
+            loss = sft_loss(self.policy(part, merged=merged).logprobs, part.weights)
             loss.backward()  # type: ignore[no-untyped-call]
-            total += float(loss.detach())
-        return Stepped(self._step(), {"total": total, "tokens": float(batch.rows.numel())})
+            losses.append(loss.detach())
+        if merged is not None:
+            merged.backward()
+        norm = self._step()
+        return Stepped(norm, {"total": sum(map(float, losses)), "tokens": float(batch.rows.numel())})
 
     def _step(self) -> float:
-        parameters = list(self.policy.trained().values())
+        parameters = [p for group in self.adam.param_groups for p in group["params"]]
         average_gradients(parameters, self.ranks)
         norm = whole(torch.nn.utils.clip_grad_norm_(parameters, self.settings.clip or math.inf))
         if torch.isfinite(norm):  # a broken gradient never touches the weights; the guards see the norm
             for group in self.adam.param_groups:
                 group["lr"] = self.schedule.rate(self.step_count)
             self.adam.step()
+            for parameter in parameters:  # fused Adam writes past torch's count, by which `Merged` knows of changes
+                increment_version(parameter)
         self.adam.zero_grad(set_to_none=True)
         self.step_count += 1
         return float(norm)
@@ -185,10 +195,11 @@ def logprobs_of(
     bins = batch.bins(micro_tokens, only=only)
     missing = max(ranks.gather(len(bins))) - len(bins)
     found: list[tuple[Tensor, Tensor]] = []
+    merged = policy.merge()
     for chosen in bins:
         part = batch.select(chosen)
         assert part.places is not None
-        found.append((part.places, policy(part.to(device), temperature=temperature).logprobs))
+        found.append((part.places, policy(part.to(device), temperature=temperature, merged=merged).logprobs))
     for _ in range(missing):  # a sharded policy computes on all processes at once
         policy(batch.select(bins[-1]).to(device), temperature=temperature)
     for places, logprobs in found:

@@ -7,9 +7,9 @@ transformers gives them, so state dicts, adapters and the rollout engine's weigh
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from itertools import repeat
 from typing import Any
 
 import torch
@@ -23,7 +23,9 @@ from .attention import Packing, attend
 from .batch import Batch
 from .logprobs import TokenLogprobs, token_logprobs
 from .lora import LoraLinear, LoraSettings, adapter_of, lora_layers
-from .sharding import whole
+from .merged import ALONE, Merged, Product, Products
+from .pointwise import gated, turned
+from .sharding import is_sharded, whole
 
 
 class RMSNorm(nn.Module):
@@ -42,6 +44,7 @@ class Attention(nn.Module):
     def __init__(self, a: Architecture) -> None:
         super().__init__()
         self.head_size = a.head_size
+        self.counts = (a.heads, a.kv_heads, a.kv_heads)
         self.softmax_scale = a.softmax_scale
         self.q_proj = nn.Linear(a.width, a.heads * a.head_size, bias=a.qkv_bias)
         self.k_proj = nn.Linear(a.width, a.kv_heads * a.head_size, bias=a.qkv_bias)
@@ -50,15 +53,27 @@ class Attention(nn.Module):
         self.q_norm = RMSNorm(a.head_size, a.epsilon) if a.qk_norm else None
         self.k_norm = RMSNorm(a.head_size, a.epsilon) if a.qk_norm else None
 
-    def forward(self, x: Tensor, rotary: tuple[Tensor, Tensor], packing: Packing) -> Tensor:
-        projections = (self.q_proj, self.k_proj, self.v_proj)
-        q, k, v = (p(x).unflatten(-1, (-1, self.head_size)) for p in projections)  # [T, heads, d] each
+    def forward(self, x: Tensor, rotary: tuple[Tensor, Tensor], packing: Packing, products: Products) -> Tensor:
+        q, k, v = self._heads(x, rotary, products.qkv)
+        attended = attend(q, k, v, packing, self.softmax_scale)
+        out: Tensor = (products.o or self.o_proj)(attended.flatten(-2))
+        return out
+
+    def _split(self, x: Tensor) -> Tensor:
+        """[T, heads * d] to [T, heads, d]"""
+        return x.view(x.shape[0], -1, self.head_size)
+
+    def _heads(self, x: Tensor, rotary: tuple[Tensor, Tensor], qkv: Product | None) -> tuple[Tensor, ...]:
+        """Queries, keys and values, [T, heads, d] each, the first two with their positions."""
+        if qkv is not None and self.q_norm is None:
+            return turned(rotary, self.counts, self._split(qkv(x)))
+        if qkv is not None:
+            q, k, v = torch.split(self._split(qkv(x)), list(self.counts), 1)
+        else:
+            q, k, v = (self._split(project(x)) for project in (self.q_proj, self.k_proj, self.v_proj))
         if self.q_norm is not None and self.k_norm is not None:
             q, k = self.q_norm(q), self.k_norm(k)
-        turn = _fused(rotate, x)
-        attended = attend(turn(q, *rotary), turn(k, *rotary), v, packing, self.softmax_scale)
-        out: Tensor = self.o_proj(attended.flatten(-2))
-        return out
+        return *turned(rotary, self.counts, q, k), v
 
 
 class FeedForward(nn.Module):
@@ -68,8 +83,9 @@ class FeedForward(nn.Module):
         self.up_proj = nn.Linear(a.width, a.inner, bias=False)
         self.down_proj = nn.Linear(a.inner, a.width, bias=False)
 
-    def forward(self, x: Tensor) -> Tensor:
-        out: Tensor = self.down_proj(_fused(gated, x)(self.gate_proj(x), self.up_proj(x)))
+    def forward(self, x: Tensor, products: Products) -> Tensor:
+        inner = gated(products.gate_up(x)) if products.gate_up else gated(self.gate_proj(x), self.up_proj(x))
+        out: Tensor = (products.down or self.down_proj)(inner)
         return out
 
 
@@ -81,9 +97,9 @@ class Layer(nn.Module):
         self.input_layernorm = RMSNorm(a.width, a.epsilon)
         self.post_attention_layernorm = RMSNorm(a.width, a.epsilon)
 
-    def forward(self, x: Tensor, rotary: tuple[Tensor, Tensor], packing: Packing) -> Tensor:
-        x = x + self.self_attn(self.input_layernorm(x), rotary, packing)
-        out: Tensor = x + self.mlp(self.post_attention_layernorm(x))
+    def forward(self, x: Tensor, rotary: tuple[Tensor, Tensor], packing: Packing, products: Products) -> Tensor:
+        x = x + self.self_attn(self.input_layernorm(x), rotary, packing, products)
+        out: Tensor = x + self.mlp(self.post_attention_layernorm(x), products)
         return out
 
 
@@ -161,31 +177,41 @@ class Policy(nn.Module):
             for layer in layers:
                 layer.enabled = True
 
+    @torch.no_grad()
     def _swap_kept(self) -> None:
-        for name, parameter in self.named_parameters():
-            if name in self._kept:  # values change places, storage stays: a sharded parameter is gathered from it
-                now = parameter.detach().clone()
-                parameter.data.copy_(self._kept[name])
-                self._kept[name] = now
+        for name, parameter in self.trained().items() if self._kept else ():
+            now = parameter.detach().clone()
+            parameter.copy_(self._kept[name])  # in its storage, from which a sharded parameter is gathered; and counted
+            self._kept[name] = now
 
-    def hidden(self, batch: Batch) -> Tensor:
+    def merge(self) -> Merged | None:
+        """The effective weights as they are now, for several calls; None where each call must compute its own."""
+        if self.lora is None or is_sharded(self):
+            return None
+        return Merged(list(self.model.layers), self.dtype) or None
+
+    def hidden(self, batch: Batch, merged: Merged | None = None) -> Tensor:
         """States of the last layer, one a token of the packed batch."""
-        packing = Packing.of(batch.lengths)
+        device = batch.token_ids.device
+        packing = Packing.of(batch.lengths, device)
         positions = batch.position_ids
-        rotary = (self.cosines[positions][:, None], self.sines[positions][:, None])  # [T, 1, d / 2]
+        rotary = (self.cosines[positions], self.sines[positions])  # [T, d / 2]
+        products: Iterable[Products] = merged.products() if merged is not None else repeat(ALONE)
         x: Tensor = self.model.embed_tokens(batch.token_ids).to(self.dtype)
         with torch.autocast(x.device.type, self.dtype, enabled=self.lora is None and self.dtype != torch.float32):
-            for layer in self.model.layers:
+            for layer, of_layer in zip(self.model.layers, products, strict=False):
                 if self.checkpointing and torch.is_grad_enabled():
-                    x = checkpoint(layer, x, rotary, packing, use_reentrant=False)
+                    x = checkpoint(layer, x, rotary, packing, of_layer, use_reentrant=False)
                 else:
-                    x = layer(x, rotary, packing)
+                    x = layer(x, rotary, packing, of_layer)
             normed: Tensor = self.model.norm(x)
             return normed
 
-    def forward(self, batch: Batch, *, temperature: float = 1.0, entropy: bool = False) -> TokenLogprobs:
-        """Log-probs of the batch's action tokens."""
-        states = self.hidden(batch)[batch.rows]
+    def forward(
+        self, batch: Batch, *, temperature: float = 1.0, entropy: bool = False, merged: Merged | None = None
+    ) -> TokenLogprobs:
+        """Log-probs of the batch's action tokens; with the effective weights that `merge` gave, where there are any."""
+        states = self.hidden(batch, merged).index_select(0, batch.rows)
         return token_logprobs(states, self.lm_head.weight, batch.targets, temperature=temperature, entropy=entropy)
 
     def trained(self) -> dict[str, nn.Parameter]:
@@ -197,24 +223,3 @@ class Policy(nn.Module):
         if self.lora is not None:
             return {"adapter": adapter_of(self)}
         return {"state": {name: whole(p.detach()) for name, p in self.named_parameters()}}
-
-
-def gated(gate: Tensor, up: Tensor) -> Tensor:
-    return F.silu(gate) * up
-
-
-def rotate(x: Tensor, cosines: Tensor, sines: Tensor) -> Tensor:
-    """Rotary position embedding; the two halves of a head are the two parts of each complex number."""
-    first, second = x.float().chunk(2, -1)
-    return torch.cat([first * cosines - second * sines, second * cosines + first * sines], -1).to(x.dtype)
-
-
-def _fused(function: Callable[..., Tensor], x: Tensor) -> Callable[..., Tensor]:
-    """On CUDA, the function compiled into one pass over memory forth and one back; elsewhere as it is."""
-    return _compiled(function) if x.is_cuda else function
-
-
-@functools.cache
-def _compiled(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
-    compiled: Callable[..., Tensor] = torch.compile(function, dynamic=True, fullgraph=True)
-    return compiled

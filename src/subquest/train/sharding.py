@@ -13,7 +13,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.fsdp import fully_shard
+from torch.distributed.fsdp import FSDPModule, fully_shard
 from torch.distributed.tensor import DTensor, distribute_tensor
 
 from .ranks import Ranks
@@ -47,6 +47,11 @@ def average_gradients(parameters: Sequence[Tensor], ranks: Ranks) -> None:
 def whole(tensor: Tensor) -> Tensor:
     """The tensor put together from all processes' parts; itself where it is not sharded."""
     return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
+
+
+def is_sharded(policy: Policy) -> bool:
+    """Whether this process holds only a part of the policy's parameters."""
+    return isinstance(policy, FSDPModule)  # its parameters are whole for as long as they are gathered
 
 
 def like(tensor: Tensor, parameter: Tensor) -> Tensor:
