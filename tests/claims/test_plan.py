@@ -20,7 +20,7 @@ PECO = Arm("coda@peco", "coda", {"": "peco"})
 @pytest.fixture
 def book(tmp_path: Path) -> Book:
     recipe = tmp_path / "rl.toml"
-    recipe.write_text('system = "coda"\n[optimiser]\nsteps = 10\n')
+    recipe.write_text('system = "coda"\n[rollout]\nquestions = 32\n[optimiser]\nsteps = 10\n')
     arms = {a.id: a for a in (CODA, BARE, PECO)}
     claim = Claim("c", "CoDA", "T", "s", row=tuple(Row(a, a) for a in arms))
     return Book(SOURCES, arms, {"peco": Training("peco", recipe)}, (claim,), tmp_path, shipped="one", origin="start")
@@ -37,10 +37,13 @@ def test_sizes_and_kinds(book: Book) -> None:
 
 
 def test_measured_speeds_take_the_place_of_guesses(book: Book) -> None:
-    speeds = {"coda adapter k=3": [1000.0, 50.0], "training": [20.0, 100.0]}
+    speeds = {"coda adapter k=3": [1000.0, 50.0], "training coda, 256 rollouts": [20.0, 100.0]}
     assert evaluation_seconds(CODA, 200, speeds) == ("coda adapter k=3", 10.0, True)
     assert evaluation_seconds(CODA, 200, {}).seconds == 200 / guess(CODA)
-    assert training_seconds(book.trainings["peco"], speeds) == ("training", 50.0, True)
+    peco = book.trainings["peco"]
+    assert training_seconds(peco, speeds) == ("training coda, 256 rollouts", 50.0, True)
+    assert training_seconds(peco, speeds, done=8).seconds == 10.0
+    assert training_seconds(replace(peco, set={"system": "rag", "optimiser.steps": 20}), speeds).measured is False
 
 
 def test_rows_count_what_is_complete_and_fresh(book: Book, tmp_path: Path) -> None:
@@ -57,7 +60,7 @@ def test_slices_train_first_and_hold_everything(book: Book, tmp_path: Path) -> N
     results = Results(tmp_path)
     results.keep_speed("coda adapter k=3", 100, 100)  # a question a second: 1,085 take 4.5 minutes of 4 processes
     results.keep_speed("coda bare k=3", 100, 100)
-    results.keep_speed("training", 10, 120)
+    results.keep_speed("training coda, 256 rollouts", 10, 120)
     arms = list(book.arms.values())
     slices = slices_of(book, arms, results, Stamps(book), minutes=6, workers=4)
     assert [t.id for t in slices[0].trainings] == ["peco"]
@@ -70,7 +73,8 @@ def test_slices_train_first_and_hold_everything(book: Book, tmp_path: Path) -> N
         kind: (round(minutes, 2), known)
         for kind, minutes, known in left_by_kind(book, arms, results, Stamps(book), workers=4)
     }
-    assert left == {"coda adapter k=3": (9.04, True), "coda bare k=3": (4.52, True), "training": (0.5, True)}
+    asked = {"coda adapter k=3": (9.04, True), "coda bare k=3": (4.52, True)}
+    assert left == asked | {"training coda, 256 rollouts": (0.5, True)}
 
 
 def test_nothing_left(tmp_path: Path) -> None:

@@ -1,15 +1,18 @@
 """Trainings: the adapter and the curves that are kept of a run, and the whole way from a training to its arm."""
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 import torch
 
+from subquest.claims import training as claims_training
 from subquest.claims.book import Book, Training, read_book
 from subquest.claims.measure import begun, file_digest, known_as
 from subquest.claims.results import Results
-from subquest.claims.training import _toml, adapter_of, adapters_at_hand, export_adapter, train_all
+from subquest.claims.training import _toml, adapter_of, adapters_at_hand, export_adapter, folder_of, train_all
 from subquest.cli import main
 from subquest.engine.torch.loader import load_adapter
 from subquest.train.checkpoint import Checkpoints
@@ -100,11 +103,36 @@ def test_a_training_that_does_not_fit_is_not_begun(tmp_path: Path) -> None:
     recipe.write_text(RECIPE.replace("steps = 1", "steps = 100"))
     training = Training("rag", recipe, {"system": "rag"})
     results = Results(tmp_path / "results")
-    results.keep_speed("training", 1, 3.0)
+    results.keep_speed("training rag, 2 rollouts", 1, 3.0)
     book = Book({}, {}, {"rag": training}, (), tmp_path)
     short = train_all(book, [training], tmp_path / "runs", results, changes={}, minutes=4.9, workers=1)
     assert short == ["rag"]
     assert not (tmp_path / "runs").exists()
+
+
+def test_a_training_goes_on_where_few_steps_are_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    recipe = tmp_path / "rl.toml"
+    recipe.write_text(RECIPE.replace("steps = 1", "steps = 100"))
+    training = Training("rag", recipe, {"system": "rag"})
+    results = Results(tmp_path / "results")
+    results.keep_speed("training rag, 2 rollouts", 1, 3.0)
+    book = Book({}, {}, {"rag": training}, (), tmp_path)
+    (folder_of(book, training, tmp_path / "runs") / "checkpoints" / "step-000010").mkdir(parents=True)
+    begun: list[str] = []
+    say = begun.append
+
+    def started(*given: object) -> subprocess.Popen[bytes]:
+        return subprocess.Popen([sys.executable, "-c", ""])
+
+    def finished(*given: object) -> tuple[int, int]:
+        return 40, 100
+
+    monkeypatch.setattr(claims_training, "_started", started)
+    monkeypatch.setattr(claims_training, "finish", finished)
+    short = train_all(book, [training], tmp_path / "runs", results, changes={}, minutes=4.6, workers=1, say=say)
+    assert begun[0] == "rag: training"  # 90 steps of 3 seconds are 4.5 minutes
+    assert short == ["rag"]
+    assert results.speeds()["training rag, 2 rollouts"][0] == 1 + 30  # what was done counts, though it did not end
 
 
 @pytest.mark.slow
@@ -131,7 +159,7 @@ def test_from_training_to_its_arm(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert kept["adapter"] == file_digest(str(place))
     assert [step for step, _ in kept["figures"]["reward"]] == [1]
     assert [step for step, _ in results.training("cold", known_as(book, cold))["figures"]["loss"]] == [1, 2]
-    assert results.speeds()["training"][0] == 1
+    assert results.speeds()["training rag, 2 rollouts"][0] == 1
     assert results.speeds()["fine-tuning"][0] == 2
     assert {f.name for f in (tmp_path / "results").glob("rag@*")} == {"rag@cold.json.xz", "rag@rag.json.xz"}
     # the rows are complete: the adapter stays, and the start is at hand for what may be asked of it

@@ -49,8 +49,8 @@ questions in every system's protocol (`recipes/claims/cold.toml`; naive RAG has 
 answer).
 
 **What is the same for all.** Greedy decoding, turns of at most {tokens} tokens ({bare} where a role has no adapter and
-writes on and on), BM25 with [named articles](search.md#named-articles) first. Each training by reinforcement has
-{steps} steps of {asked} questions with {group} rollouts each, which is short; its last weights count, whatever they
+writes on and on), BM25 with [named articles](search.md#named-articles) first. A training by reinforcement has
+{budgets}, which is short; its last weights count, whatever they
 score. HiRA's rows have an oracle in place of the model, as their notes say. `recipes/claims/` defines arms and
 trainings, `subquest study claims` lists them, and the commands below each table run them again. Questions:
 
@@ -115,16 +115,18 @@ class Page:
         return f"Of {rows.done + rows.left} rows (an arm on a source) {rows.done} are complete, {rows.left} not{stale}."
 
     def _budget(self) -> dict[str, str]:
-        """What every training spends, as the recipes say; a range where they differ."""
-        trained = {t.id: tomllib.loads(t.recipe.read_text(encoding="utf-8")) for t in self.book.trainings.values()}
-        tables = [table for name, table in trained.items() if name != self.book.start]
-        found = {
-            "cold": {trained[self.book.start]["optimiser"]["steps"]} if self.book.start else set(),
-            "steps": {t["optimiser"]["steps"] for t in tables},
-            "asked": {t["rollout"]["questions"] for t in tables},
-            "group": {t["rollout"]["group"] for t in tables},
+        """What every training spends, as the recipes say."""
+        recipes = {
+            t.recipe.name: tomllib.loads(t.recipe.read_text(encoding="utf-8")) for t in self.book.trainings.values()
         }
-        return {name: " or ".join(map(str, sorted(values))) for name, values in found.items()}
+        start = self.book.trainings[self.book.start].recipe.name if self.book.start else ""
+        cold = recipes.pop(start)["optimiser"]["steps"] if start else ""
+        budgets: dict[str, list[str]] = {}
+        for name, recipe in recipes.items():
+            steps, rollout = recipe["optimiser"]["steps"], recipe["rollout"]
+            told = f"{steps} steps of {rollout['questions']} questions with {rollout['group']} rollouts each"
+            budgets.setdefault(told, []).append(f"`{name}`")
+        return {"cold": str(cold), "budgets": " or ".join(f"{told} ({', '.join(n)})" for told, n in budgets.items())}
 
     def _summary(self) -> str:
         lines = ["| claim | where | what the paper says | here |", "|---|---|---|---|"]
@@ -255,11 +257,14 @@ class Page:
 
     def _curve(self, training: str, figures: Sequence[str]) -> str:
         recipe = known_as(self.book, self.book.trainings[training])
-        curves: Mapping[str, list[list[float]]] = self.results.training(training, recipe).get("figures", {})
+        found = self.results.training(training, recipe)
+        curves: Mapping[str, list[list[float]]] = found.get("figures", {})
         known = [f for f in figures if curves.get(f)]
         if not known:
             return f"Training `{training}`: {NOT_RUN}"
         steps = [int(step) for step, _ in curves[known[0]]]
+        if not found["adapter"]:
+            return f"Training `{training}`: *not finished*, stopped after step {steps[-1]}"
         shown = sorted({steps[round(i * (len(steps) - 1) / 4)] for i in range(5)})
         lines = [
             f"| training `{training}`, step | " + " | ".join(map(str, shown)) + " |",

@@ -143,7 +143,8 @@ def left_by_kind(
         found[task.span.name] = (before + task.span.seconds / 60 / workers, task.span.measured)
     needed = {name for arm in arms for name in arm.adapters.values()}
     wanted = [t for t in book.trained(()) if t.id in needed] if book.trainings else []
-    spans = [training_seconds(t, results.speeds()) for t in untrained(book, wanted, results, stamps, stamps.adapters)]
-    if spans:
-        found["training"] = (sum(s.seconds for s in spans) / 60 / workers, spans[0].measured)
+    for training in untrained(book, wanted, results, stamps, stamps.adapters):
+        span = training_seconds(training, results.speeds())
+        before = found.get(span.name, (0.0, True))[0]
+        found[span.name] = (before + span.seconds / 60 / workers, span.measured)
     return [(kind, *entry) for kind, entry in sorted(found.items(), key=lambda item: -item[1][0])]

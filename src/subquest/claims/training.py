@@ -2,8 +2,9 @@
 itself the first of the trainings.
 
 Every training is `subquest train` in a process of its own. What is kept of it is its last adapter, whatever its dev
-score (a choice by score would hide a reward that spoils the policy), and its curves. A training that does not fit into
-the time that is left is not begun: its optimiser state is too large to travel, so half a training is lost.
+score (a choice by score would hide a reward that spoils the policy), and its curves. A training whose missing steps do
+not fit into the time that is left is not begun: its optimiser state is too large to travel, so half a training is lost
+unless it goes on where it was begun.
 """
 
 from __future__ import annotations
@@ -52,22 +53,23 @@ def train_all(
 ) -> list[str]:
     """Run them, `workers` at a time; returns those that did not reach their last step."""
     waiting = list(trainings)
-    running: dict[str, tuple[Training, subprocess.Popen[bytes], float]] = {}
+    running: dict[str, tuple[Training, subprocess.Popen[bytes], float, int]] = {}
     until = None if minutes is None else time.monotonic() + 60 * minutes
     short: list[str] = []
     while waiting or running:
         while waiting and len(running) < workers:
             training = waiting.pop(0)
             left = None if until is None else until - time.monotonic()
-            if left is not None and left < training_seconds(training, results.speeds()).seconds:
+            folder = folder_of(book, training, runs)
+            done = steps_of(folder)
+            if left is not None and left < training_seconds(training, results.speeds(), done=done).seconds:
                 short.append(training.id)
                 continue
-            folder = folder_of(book, training, runs)
             process = _started(training, folder, changes, None if left is None else left / 60, device)
-            running[training.id] = (training, process, time.monotonic())
+            running[training.id] = (training, process, time.monotonic(), done)
             say(f"{training.id}: training")
         time.sleep(0.5)
-        for name, (training, process, began) in list(running.items()):
+        for name, (training, process, began, done) in list(running.items()):
             if process.poll() is None:
                 if until is not None and time.monotonic() > until + GRACE:
                     process.terminate()
@@ -81,10 +83,10 @@ def train_all(
                 continue
             took = time.monotonic() - began
             say(f"{name}: step {step} of {wanted}, {took:.0f} s, exit status {process.returncode}")
+            if step > done:
+                results.keep_speed(training_kind(training), step - done, took)
             if step < wanted:
                 short.append(name)
-            else:
-                results.keep_speed(training_kind(training), step, took)
     return short
 
 
@@ -92,6 +94,12 @@ def folder_of(book: Book, training: Training, runs: Path) -> Path:
     """Where a training is at home; another recipe or start of the same name has another place."""
     name = training.id.replace("=", "-").replace(",", "-")
     return runs / f"{name}-{known_as(book, training)[:8]}"
+
+
+def steps_of(folder: Path) -> int:
+    """The step that a training has a checkpoint of."""
+    names = (f.name for f in (folder / "checkpoints").glob("step-*"))
+    return max((int(name.removeprefix("step-")) for name in names), default=0)
 
 
 def adapter_of(book: Book, training: Training, runs: Path) -> Path:
@@ -137,7 +145,7 @@ def finish(book: Book, training: Training, runs: Path, results: Results) -> tupl
         last = (folder / "log").read_text(encoding="utf-8", errors="replace")[-600:]
         raise DataError(f"the training {training.id} has no checkpoint; its log ends: {last}")
     recipe = from_dict(Recipe, json.loads((folder / "recipe.json").read_text(encoding="utf-8")))
-    reached = int(steps[-1].name.removeprefix("step-"))
+    reached = steps_of(folder)
     adapter = ""
     if reached >= recipe.optimiser.steps:  # arms that learnt for fewer steps cannot be compared
         place = adapter_of(book, training, runs)
