@@ -192,3 +192,42 @@ def test_files_are_read_side_by_side_and_given_in_order(tmp_path: Path) -> None:
         for file in files:
             file.close()
     assert texts == [f"file {n} page {page}" for n in range(3) for page in range(5)]
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("BMW is a maker of cars.", "bmw.txt"),
+        ("ID3 grows trees of decisions.", "id3.md"),
+        ("RIFF is a form of files.", "riff.txt"),
+        ("GIF89a is a form of pictures.", "gif.md"),
+        ("The ftyp box comes first.", "boxes.txt"),
+        ("OggS begins a page.", "ogg"),
+        ("# About PDF\n\nIts first bytes are %PDF-1.4.", "about.md"),
+    ],
+)
+def test_texts_may_begin_like_pictures_and_sounds(text: str, name: str) -> None:
+    assert sniff(text.encode(), name) == "text"
+
+
+@pytest.mark.parametrize(
+    ("head", "kind"),
+    [
+        (b"BM\x36\x00\x0c\x00" + bytes(20), "image"),
+        (b"GIF89a\x01\x00\x01\x00\x80\x00\x00", "image"),
+        (b"ID3\x04\x00\x00" + bytes(10), "audio"),
+        (b"RIFF\x24\x08\x00\x00WAVEfmt ", "audio"),
+        (b"RIFF\x24\x08\x00\x00WEBPVP8 ", "image"),
+        (b"\x00\x00\x00\x20ftypisom", "video"),
+        (b"\x01\x02 a mail before it\r\n%PDF-1.4", "pdf"),
+    ],
+)
+def test_pictures_sounds_and_films_by_their_first_bytes(head: bytes, kind: str) -> None:
+    assert sniff(head, "file") == kind
+
+
+def test_an_archive_whose_names_cannot_be_read_is_still_an_archive() -> None:
+    content = archive({"ä.txt": "text"}).replace("ä".encode(), b"\xff\xff")
+    assert sniff(content, "a.zip") == "zip"
+    with pytest.raises(DataError, match="damaged ZIP archive"):
+        open_zip(io.BytesIO(content))

@@ -374,3 +374,20 @@ def test_scans_are_read_when_asked(tmp_path: Path) -> None:
     assert reasons(report) == {"blank.pdf": "no text on any of its 1 pages; nothing could be recognised"}
     assert taken(tmp_path, docs, ocr=True)[1].files_unchanged == 3
     assert taken(tmp_path, docs)[1].files_unchanged == 2  # without OCR pictures are passed over
+
+
+@pytest.mark.parametrize("method", [zipfile.ZIP_LZMA, zipfile.ZIP_BZIP2, zipfile.ZIP_DEFLATED])
+def test_damaged_archives_of_any_compression_are_named_and_the_rest_is_read(tmp_path: Path, method: int) -> None:
+    docs = put(
+        tmp_path / "docs", {"names.zip": archive({"ä.txt": "x"}).replace("ä".encode(), b"\xff\xff"), "z.txt": "Z."}
+    )
+    with zipfile.ZipFile(docs / "a.zip", "w", method) as made:
+        made.writestr("first.txt", " ".join(map(str, range(3000))))
+        made.writestr("second.txt", "Second.")
+    data = bytearray((docs / "a.zip").read_bytes())
+    data[60:90] = bytes(byte ^ 0x5A for byte in data[60:90])
+    (docs / "a.zip").write_bytes(data)
+    found, report = taken(tmp_path, docs)
+    assert {d.text for d in found} >= {"Second.", "Z."}
+    assert "damaged" in reasons(report)["a.zip/first.txt"]
+    assert "damaged ZIP archive" in reasons(report)["names.zip"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 import zipfile
 from typing import BinaryIO
 
@@ -11,11 +12,15 @@ from .archive import directory_within
 
 MEDIA = frozenset({"image", "audio", "video"})
 _MAGIC = (
-    (b"%PDF-", "pdf"), (b"\x89PNG\r\n\x1a\n", "image"), (b"\xff\xd8\xff", "image"), (b"GIF8", "image"),
-    (b"BM", "image"), (b"II*\x00", "image"), (b"MM\x00*", "image"), (b"ID3", "audio"), (b"fLaC", "audio"),
-    (b"OggS", "audio"), (b"\xff\xfb", "audio"), (b"\xff\xf3", "audio"), (b"\x1aE\xdf\xa3", "video"),
+    (b"%PDF-", "pdf"), (b"\x89PNG\r\n\x1a\n", "image"), (b"\xff\xd8\xff", "image"), (b"II*\x00", "image"),
+    (b"MM\x00*", "image"), (b"\xff\xfb", "audio"), (b"\xff\xf3", "audio"), (b"\x1aE\xdf\xa3", "video"),
     (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", "ole"), (b"\x1f\x8b", "gzip"),
 )  # fmt: skip
+_WORDS = (
+    (b"GIF8", "image"), (b"BM", "image"), (b"ID3", "audio"), (b"fLaC", "audio"), (b"OggS", "audio"), (b"RIFF", "riff"),
+)  # fmt: skip
+"""Beginnings that a text may have as well (*BMW is ...*): they count where bytes follow that no text has."""
+_CONTROL = re.compile(rb"[\x00-\x08\x0e-\x1a\x1c-\x1f]")
 _SUFFIXES = {
     "csv": "csv", "tsv": "csv", "json": "json", "jsonl": "text", "html": "html", "htm": "html", "xhtml": "html",
     "md": "text", "markdown": "text", "txt": "text", "xml": "text", "py": "text", "log": "text",
@@ -35,13 +40,16 @@ def sniff_file(file: BinaryIO, name: str = "", content_type: str = "") -> str:
     for magic, kind in _MAGIC:
         if head.startswith(magic):
             return kind
-    if head[:4] == b"RIFF":
-        return {b"WAVE": "audio", b"AVI ": "video", b"WEBP": "image"}.get(head[8:12], "binary")
-    if head[4:8] == b"ftyp":
+    kind = next((kind for word, kind in _WORDS if head.startswith(word)), "") if _CONTROL.search(head) else ""
+    if kind:
+        riff = {b"WAVE": "audio", b"AVI ": "video", b"WEBP": "image"}.get(head[8:12], "binary")
+        return riff if kind == "riff" else kind
+    if head[4:8] == b"ftyp" and head[0] == 0:
         return "audio" if head[8:11] == b"M4A" else "image" if head[8:12] in (b"avif", b"heic") else "video"
     if head[:4] in (b"PK\x03\x04", b"PK\x05\x06"):
         return _office_kind(file)
-    if b"%PDF-" in head[:1024]:
+    suffix = _SUFFIXES.get(name.split("?")[0].rpartition(".")[2].lower(), "")
+    if b"%PDF-" in head[:1024] and not suffix:  # readers of PDF forgive what stands before
         return "pdf"
     if b"\x00" in head and not head.startswith((b"\xff\xfe", b"\xfe\xff")):
         return "binary"
@@ -49,7 +57,6 @@ def sniff_file(file: BinaryIO, name: str = "", content_type: str = "") -> str:
     if begin.startswith((b"<!doctype html", b"<html", b"<head", b"<body")):
         return "html"
     declared = content_type.partition(";")[0].strip().lower()
-    suffix = _SUFFIXES.get(name.split("?")[0].rpartition(".")[2].lower(), "")
     if declared in ("text/html", "application/xhtml+xml"):
         return "html"
     if declared in ("text/csv", "application/json"):
@@ -62,7 +69,7 @@ def _office_kind(file: BinaryIO) -> str:
         directory_within(file)
         with zipfile.ZipFile(file) as archive:
             names = archive.namelist()
-    except (zipfile.BadZipFile, DataError, NotImplementedError):
+    except (zipfile.BadZipFile, DataError, NotImplementedError, ValueError):  # such as a name that is no UTF-8
         return "zip"
     finally:
         file.seek(0)

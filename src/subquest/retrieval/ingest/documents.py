@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, BinaryIO, cast
 
-from ...errors import DataError, UsageError
+from ...errors import DataError, SubquestError, UsageError
 from ...readers import MEDIA, sniff, sniff_file
 from ...readers.archive import ZipLimits, open_zip
 from ...readers.pool import Job, Pool
@@ -83,6 +83,12 @@ class Reading:
             raise DataError(f"damaged: {error}") from None
         except OSError as error:
             raise DataError(error.strerror or str(error)) from None
+        except SubquestError:
+            raise
+        except (
+            Exception
+        ) as error:  # readers of broken files raise what they like; the other files are read all the same
+            raise DataError(f"damaged: {str(error) or type(error).__name__}") from error
 
     def _read(
         self, file: BinaryIO, name: str, meta: dict[str, Any], contents: Contents, job: Job | None, budget: _Budget
@@ -158,8 +164,11 @@ class Reading:
                     raise
                 except UsageError as error:
                     self._wrong(inside, contents)(DataError(f"{inside}: {error}"))
-                except (*UNPACKING, zipfile.BadZipFile, RuntimeError, NotImplementedError, OSError) as error:
-                    self._wrong(inside, contents)(DataError(f"{inside}: damaged or encrypted: {error}"))
+                except SubquestError:
+                    raise
+                except Exception as error:
+                    why = str(error) or type(error).__name__
+                    self._wrong(inside, contents)(DataError(f"{inside}: damaged or encrypted: {why}"))
 
     def _without_text(self, stream: BinaryIO, name: str) -> bool:
         """Whether a member is of a kind that is not read, by its name and by how it begins."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import hashlib
 import io
+import lzma
 import os
 import stat
 import zlib
@@ -56,7 +57,7 @@ class Gunzipped(gzip.GzipFile):
         return self._checked(super().readline(size))
 
 
-UNPACKING = (EOFError, zlib.error, gzip.BadGzipFile)
+UNPACKING = (EOFError, zlib.error, gzip.BadGzipFile, lzma.LZMAError)
 """What a damaged compressed file raises."""
 
 
