@@ -1,12 +1,14 @@
 """The packed policy against transformers, on the CPU in float32."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 import transformers
 
 from subquest.engine.torch.loader import Source
+from subquest.train.attention import attend
 from subquest.train.batch import Batch
 from subquest.train.lora import LoraSettings, adapter_of, load_adapter_into, lora_layers, save_adapter, settings_of
 from subquest.train.loss import Layout
@@ -80,6 +82,29 @@ def test_gradients_equal_transformers() -> None:
     grads = {name: p.grad for name, p in model.named_parameters()}
     for name, parameter in policy.named_parameters():
         torch.testing.assert_close(parameter.grad, grads[name], atol=1e-4, rtol=1e-3)
+
+
+@pytest.mark.parametrize("family", ["llama", "qwen3"])
+def test_attention_and_the_output_layer_stay_in_half_precision(family: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All weights trained, used in bfloat16: CUDA's autocast computes norms in float32, which a CPU's does not."""
+    plain = torch.nn.functional.rms_norm
+
+    def as_on_cuda(x: torch.Tensor, shape: list[int], weight: torch.Tensor, epsilon: float) -> torch.Tensor:
+        return plain(x.float(), shape, weight.float(), epsilon)
+
+    seen: list[set[torch.dtype]] = []
+
+    def watched(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *rest: Any) -> torch.Tensor:
+        seen.append({q.dtype, k.dtype, v.dtype})
+        return attend(q, k, v, *rest)
+
+    monkeypatch.setattr("torch.nn.functional.rms_norm", as_on_cuda)
+    monkeypatch.setattr("subquest.train.policy.attend", watched)
+    policy, batch = Policy(source(tiny(family)), dtype=torch.bfloat16), packed(5, 8)
+    assert policy.hidden(batch).dtype == torch.bfloat16
+    assert seen == [{torch.bfloat16}] * 2
+    policy(batch).logprobs.sum().backward()
+    assert all(p.grad is not None and p.grad.dtype == torch.float32 for p in policy.parameters())
 
 
 def test_checkpointing_changes_nothing() -> None:

@@ -29,7 +29,11 @@ from .sharding import is_sharded, whole
 
 
 class RMSNorm(nn.Module):
-    """Root-mean-square normalisation; the kernel accumulates in float32."""
+    """Root-mean-square normalisation; the kernel accumulates in float32.
+
+    On CUDA autocast also makes it give float32. What comes out is as half as what went in: else attention would leave
+    its packed kernel wherever heads are normalised, and the output layer would multiply in float32.
+    """
 
     def __init__(self, size: int, epsilon: float) -> None:
         super().__init__()
@@ -37,7 +41,7 @@ class RMSNorm(nn.Module):
         self.epsilon = epsilon
 
     def forward(self, x: Tensor) -> Tensor:
-        return F.rms_norm(x, x.shape[-1:], self.weight.to(x.dtype), self.epsilon)
+        return F.rms_norm(x, x.shape[-1:], self.weight.to(x.dtype), self.epsilon).to(x.dtype)
 
 
 class Attention(nn.Module):
