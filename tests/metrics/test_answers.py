@@ -101,3 +101,10 @@ def test_properties(a: str, b: str) -> None:
 def test_all_at_once_is_each_by_itself(prediction: str, golds: list[str]) -> None:
     expected = (exact_match(prediction, golds), f1(prediction, golds), cover_exact_match(prediction, golds))
     assert score_answer(prediction, golds) == (expected if prediction.strip() else (0.0, 0.0, 0.0))
+
+
+@pytest.mark.parametrize("gold", ["A", "?", "The"])
+def test_a_gold_answer_of_which_nothing_is_left_does_not_stand_in_every_text(gold: str) -> None:
+    assert cover_exact_match("Paris", gold) == 0.0
+    assert score_answer("Paris", [gold]) == (0.0, 0.0, 0.0)
+    assert score_answer("a", [gold]).cem == score_answer("a", [gold]).em == 1.0

@@ -290,3 +290,14 @@ def test_without_a_plan_the_question_is_the_only_step() -> None:
         ("1", "executor", QUESTION),
         ("2", "synthesizer", QUESTION),
     ]
+
+
+@pytest.mark.parametrize("planned", ["no plan at all", "<plan>1. Which album holds the #5 hit of 1985?</plan>"])
+@pytest.mark.parametrize("with_plan", [True, False])
+def test_a_number_sign_in_the_question_is_no_reference(planned: str, with_plan: bool) -> None:
+    """Where the question is its own only step there is nothing to refer to."""
+    question = "Which album holds the #5 hit of 1985?"
+    script = {"planner": [planned], "executor": EXECUTOR[:4], "synthesizer": SYNTHESIZER}
+    episode = Apex(ScriptedEngine(script), FakeSearch(), plan=with_plan).ask(question)
+    assert [t.task for t in episode.by_role("executor")] == [question]
+    assert episode.stop_reason == "answered"

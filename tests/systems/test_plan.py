@@ -20,7 +20,7 @@ def test_references_are_dependencies() -> None:
 
 
 def test_references_are_resolved() -> None:
-    steps = (PlanStep("A?"), PlanStep("B of #1, #1 and #2?", (0,)))
+    steps = (PlanStep("A?"), PlanStep("B of #1, #1 and #2?", (0, 1)))
     assert steps[1].resolve({0: "Ann", 1: "Bo"}, steps) == "B of Ann, Ann and Bo?"
     assert steps[1].resolve({0: "", 1: "Bo"}, steps) == "B of the answer to “A?”, the answer to “A?” and Bo?"
 

@@ -71,7 +71,7 @@ def f1(prediction: str, answers: str | Iterable[str]) -> float:
 
 def cover_exact_match(prediction: str, answers: str | Iterable[str]) -> float:
     """1 if a gold answer's normal form stands in the prediction's, else 0. Long predictions are not punished."""
-    return _best(lambda p, g: float(g in p), prediction, answers)
+    return _best(lambda p, g: float(_covers(p, g)), prediction, answers)
 
 
 def hotpot_f1(prediction: str, answers: str | Iterable[str]) -> float:
@@ -90,7 +90,7 @@ def score_answer(prediction: str, answers: str | Iterable[str]) -> AnswerScores:
     if not prediction.strip() or not golds:
         return AnswerScores(0.0, 0.0, 0.0)
     given = normalize(prediction)
-    return AnswerScores(float(given in golds), max(_f1(given, g) for g in golds), float(any(g in given for g in golds)))
+    return AnswerScores(float(given in golds), max(_f1(given, g) for g in golds), float(any(_covers(given, g) for g in golds)))
 
 
 def contains_answer(text: str, answers: str | Iterable[str]) -> bool:
@@ -110,6 +110,11 @@ def _best(metric: Callable[[str, str], float], prediction: str, answers: str | I
     golds = [answers] if isinstance(answers, str) else answers
     predicted = normalize(prediction)
     return max((metric(predicted, normalize(g)) for g in golds), default=0.0)
+
+
+def _covers(predicted: str, gold: str) -> bool:
+    """Whether gold stands in the prediction; one of which normalisation leaves nothing ("A") stands in no other text."""
+    return gold in predicted if gold else not predicted
 
 
 def _f1(predicted: str, gold: str) -> float:

@@ -22,10 +22,15 @@ class PlanStep:
     """Positions, from 0, of the steps it refers to; all earlier than its own."""
 
     def resolve(self, answers: Mapping[int, str], steps: Sequence[PlanStep]) -> str:
-        """The question with answers for references; an answer that is missing is described by its sub-question."""
+        """The question with answers for references; an answer that is missing is described by its sub-question.
+
+        Only what the step needs is a reference: the `#1` of a question that fell back to itself is its own text.
+        """
 
         def answer(match: re.Match[str]) -> str:
             at = int(match[1]) - 1
+            if at not in self.needs:
+                return match[0]
             return answers.get(at) or f"the answer to “{steps[at].question}”"
 
         return _REFERENCE.sub(answer, self.question)
