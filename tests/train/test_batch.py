@@ -8,6 +8,8 @@ from subquest.record import Segment, Trajectory
 from subquest.train.batch import Batch, Rollout, minibatches, pack
 from subquest.train.logprobs import token_logprobs
 from subquest.train.loss import LOSSES, LossSettings, policy_loss, sft_loss
+from subquest.train.policy import Policy
+from subquest.train.tiny import tiny_source
 
 from .episodes import episode, rollouts_of, trajectory
 
@@ -38,6 +40,19 @@ def test_layout_by_hand() -> None:
     assert batch.behaviour is not None
     assert batch.behaviour.tolist() == pytest.approx([-0.3, -0.4, -0.7, -0.8, -0.9, -0.4])
     assert batch.weights.tolist() == pytest.approx([1 / 6] * 6)
+
+
+def test_what_follows_the_last_action_is_left_out() -> None:
+    """An observation that overflows the window ends its context, and has no positions that could be computed."""
+    source = tiny_source("llama", vocabulary=260)
+    window = source.architecture.window
+    full = trajectory("a0", "planner", ("prompt", [1, 2]), ("agent", [3]), ("env", [4] * window), ("agent", []))
+    other = trajectory("a1", "executor", ("prompt", [1]), ("agent", [8, 9]), ("env", [5]), ("agent", [6]), ("env", [7]))
+    batch = pack([Rollout(episode("a", full, other), {"a0": 1.0, "a1": 1.0})])
+    assert batch.token_ids.tolist() == [1, 2, 3, 1, 8, 9, 5, 6]
+    assert batch.lengths.tolist() == [3, 5]
+    assert batch.rows.tolist() == [1, 3, 4, 6]
+    assert torch.isfinite(Policy(source)(batch).logprobs).all()
 
 
 class Toy(torch.nn.Module):

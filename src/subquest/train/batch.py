@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from ..errors import DataError, UsageError
-from ..record import Episode, Trajectory
+from ..record import Episode, Segment, Trajectory
 from .attention import moved
 from .loss import Aggregation, Layout
 
@@ -154,25 +154,29 @@ class Batch:
 
 
 def pack(rollouts: Sequence[Rollout], *, aggregation: Aggregation = "token-mean", length: float | None = None) -> Batch:
-    """One optimiser step's batch: every trajectory that has an advantage and wrote at least one token."""
+    """One optimiser step's batch: every trajectory that has an advantage and wrote at least one token.
+
+    What follows a trajectory's last action teaches nothing and is left out. It may also be what made the context longer
+    than the window, where there are no positions.
+    """
     roles = tuple(sorted({t.role for r in rollouts for t in r.episode.trajectories}))
-    chosen: list[tuple[int, Trajectory, float]] = []
+    chosen: list[tuple[int, str, Sequence[Segment], float]] = []
     for at, rollout in enumerate(rollouts):
         for t in rollout.episode.trajectories:
             if t.id in rollout.advantages and any(s.kind == "agent" and s.token_ids for s in t.segments):
                 _check(t)
-                chosen.append((at, t, rollout.advantages[t.id]))
+                chosen.append((at, t.role, _up_to_last_action(t), rollout.advantages[t.id]))
     if not chosen:
         raise DataError("nothing to train on: no trajectory has an advantage and tokens of its own")
-    segments = [s for _, t, _ in chosen for s in t.segments]
+    segments = [s for _, _, part, _ in chosen for s in part]
     acting = [s for s in segments if s.kind == "agent" and s.token_ids]
     token_ids = _flat((s.token_ids for s in segments), np.int64)
     mask = np.repeat([s.kind == "agent" for s in segments], [len(s.token_ids) for s in segments])
-    lengths = np.array([sum(len(s.token_ids) for s in t.segments) for _, t, _ in chosen])
+    lengths = np.array([sum(len(s.token_ids) for s in part) for _, _, part, _ in chosen])
     actions = np.flatnonzero(mask)
     of = np.repeat(np.arange(len(chosen)), lengths)[actions]  # each action's trajectory
-    beside = np.array([(at, roles.index(t.role)) for at, t, _ in chosen]).T
-    worth = np.array([advantage for _, _, advantage in chosen], np.float32)
+    beside = np.array([(at, roles.index(role)) for at, role, _, _ in chosen]).T
+    worth = np.array([advantage for *_, advantage in chosen], np.float32)
     layout = Layout(*(torch.from_numpy(index[of]) for index in (np.arange(len(chosen)), *beside)))
     sampled = all(s.logprobs is not None for s in acting)
     return Batch(
@@ -205,6 +209,11 @@ def _check(trajectory: Trajectory) -> None:
         raise DataError(f"trajectory {trajectory.id} has text without token ids: train on an engine that shows them")
     if next(s.kind for s in trajectory.segments if s.token_ids) == "agent":
         raise DataError(f"trajectory {trajectory.id} begins with an action: nothing predicts its first token")
+
+
+def _up_to_last_action(trajectory: Trajectory) -> Sequence[Segment]:
+    last = max(at for at, s in enumerate(trajectory.segments) if s.kind == "agent" and s.token_ids)
+    return trajectory.segments[: last + 1]
 
 
 def _first(values: Tensor, index: Tensor, n: int) -> list[int]:
