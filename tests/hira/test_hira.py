@@ -392,3 +392,21 @@ def test_wrong_experts_and_settings_are_named(tmp_path):
 
 def test_desk_is_public():
     assert {"task", "memory", "kit"} <= set(Desk.__dataclass_fields__)
+
+
+@pytest.mark.parametrize(
+    ("facts", "expected"),
+    [("Kelm lies on the Ostel [Source: kelm]", ["Kelm lies on the Ostel [Source: kelm]"]), (5, []), ({"a": 1}, [])],
+)
+def test_memory_in_another_shape_than_asked_for(facts, expected):
+    """A model that writes one string is understood; what is no list of facts ends no episode."""
+    memory = {"fact_memory": facts, "resource_memory": [1, "x"]}
+    engine = script(
+        planner=[CALL.format("Where does Kelm lie?"), "\\boxed{on the Ostel}"],
+        coordinator=[json.dumps({"conclusion": {"final_conclusion": "on the Ostel"}, "memory": memory})],
+        search=['{"query_plan": ["Kelm"]}', "\\boxed{on the Ostel}"],
+    )
+    episode = HiRA(engine, Facts(), experts="search").ask("Where does Kelm lie?")
+    assert episode.answer == "on the Ostel"
+    added = [e.data["entries"] for e in episode.events if e.kind == "memory" and e.data["action"] == "add"]
+    assert added == ([expected] if expected else [])

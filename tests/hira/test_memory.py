@@ -31,6 +31,22 @@ def test_facts_that_say_the_same_from_the_same_source_are_merged():
     assert len(memory.entries) == 3
 
 
+def test_facts_of_one_page_that_are_worded_alike_are_all_kept():
+    facts = [
+        "Alva Renn was born in Kestel",
+        "Bruno Hask was born in Kestel",
+        "The Orvane Bridge was designed by Mila Torrun",
+        "The Orvane Bridge was rebuilt by Mila Torrun",
+        "The bridge is open",
+        "The bridge is not open",
+    ]
+    memory = Memory()
+    for fact in facts:
+        memory.add_fact(f"{fact} [Source: http://a.test/]")
+    assert [e.text for e in memory.entries] == facts
+    assert memory.add_fact("Mila Torrun designed the Orvane Bridge [Source: http://a.test/]") is None
+
+
 @pytest.mark.parametrize(
     "fact",
     [

@@ -8,7 +8,7 @@ import pytest
 from subquest.engine.scripted import ScriptedEngine
 from subquest.errors import EngineRefused, EngineUnavailable, UsageError
 from subquest.limits import Limits
-from subquest.record import Document, Episode
+from subquest.record import Document, Episode, Question
 from subquest.systems.coda import CoDA
 from subquest.systems.runtime import RAW_RUN, BarrierError, Run
 
@@ -327,6 +327,15 @@ def test_ask_many_keeps_the_order() -> None:
 
     episodes = CoDA(ScriptedEngine(reply), FakeSearch()).ask_many([f"q{i}?" for i in range(5)], concurrency=3)
     assert [e.answer for e in episodes] == [f"Question: q{i}?" for i in range(5)]
+
+
+def test_ask_many_loses_no_question() -> None:
+    """One record asked twice gives two episodes; a concurrency at which nothing could run is refused."""
+    question = Question("1", "Where?")
+    system = CoDA(ScriptedEngine({"planner": ["<answer>x</answer>"] * 3}), FakeSearch())
+    assert [e.answer for e in system.ask_many([question, "Who?", question])] == ["x"] * 3
+    with pytest.raises(UsageError, match="concurrency"):
+        system.ask_many([question], concurrency=0)
 
 
 def test_names_in_the_place_of_engines_and_indexes_are_told() -> None:

@@ -20,6 +20,9 @@ def turn(text: str) -> Turn:
         ("\\boxed{a} then \\boxed{b {c} d}", "b {c} d"),
         ("\\boxed{never closed", "never closed"),
         ("\\boxed{}", ""),
+        ("\\boxed{\\text{Kestel}}", "Kestel"),
+        ("\\boxed {\\textbf{Mila} \\mathrm{Torrun}}", "Mila Torrun"),
+        ("\\boxed{\\frac{1}{2}}", "\\frac{1}{2}"),
         ("no box", ""),
     ],
 )

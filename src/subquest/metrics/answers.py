@@ -90,7 +90,8 @@ def score_answer(prediction: str, answers: str | Iterable[str]) -> AnswerScores:
     if not prediction.strip() or not golds:
         return AnswerScores(0.0, 0.0, 0.0)
     given = normalize(prediction)
-    return AnswerScores(float(given in golds), max(_f1(given, g) for g in golds), float(any(_covers(given, g) for g in golds)))
+    covered = any(_covers(given, g) for g in golds)
+    return AnswerScores(float(given in golds), max(_f1(given, g) for g in golds), float(covered))
 
 
 def contains_answer(text: str, answers: str | Iterable[str]) -> bool:
@@ -113,7 +114,7 @@ def _best(metric: Callable[[str, str], float], prediction: str, answers: str | I
 
 
 def _covers(predicted: str, gold: str) -> bool:
-    """Whether gold stands in the prediction; one of which normalisation leaves nothing ("A") stands in no other text."""
+    """Whether gold stands in the prediction; where normalisation leaves nothing of it ("A"), in no other text."""
     return gold in predicted if gold else not predicted
 
 

@@ -30,6 +30,7 @@ from ..retrieval.base import Search
 from .prompting import FOLDER, Prompts
 from .replies import declines
 from .runtime import Answer, LimitReached, RoleSetup, Run
+from .voting import agreed
 
 MAX_QUESTION = 32_768
 """Characters; a longer question is a document and belongs into an index."""
@@ -75,12 +76,19 @@ class System(Generic[S]):
         prompts: str | Path | None = None,
         preset: str = "",
         abstain: bool = False,
+        votes: int = 1,
         **settings: Any,
     ) -> None:
-        """`abstain` allows the answer "unknown", which then ends the episode as abstained and without an answer."""
+        """`abstain` allows the answer "unknown", which then ends the episode as abstained and without an answer.
+
+        `votes` above 1 lets a question be answered up to so many times, and most attempts decide (`voting`).
+        """
+        if votes < 1:
+            raise UsageError(f"votes must be 1 or more, not {votes}")
         self.engines: Mapping[str, Engine] = model if isinstance(model, Mapping) else {"": model}
         self.search = search
         self.abstain = abstain
+        self.votes = votes
         self._check_parts(model, search)
         self.settings: S = self._checked_settings({**self._preset(preset), **settings})
         self._samplings = sampling if isinstance(sampling, Mapping) else {"": sampling or type(self).sampling}
@@ -144,9 +152,14 @@ class System(Generic[S]):
         limits = self._limits.get("", Limits())
         run = Run(question, self.setup, self.search, events, limits, seed, additions=additions)
         settings = {**to_dict(self.settings), **({"abstain": True} if self.abstain else {})}
+        settings |= {"votes": self.votes} if self.votes > 1 else {}
         events.emit("start", question=question.question, system=self.name, model=self.model_name, settings=settings)
+        told: dict[str, Any] = {}
         try:
-            answer = await self.answer(run)
+            if self.votes > 1:
+                answer, told["votes"] = await agreed(self.answer, run, self.votes)
+            else:
+                answer = await self.answer(run)
         except (OutsideError, LimitReached) as error:
             run.fail("system", error, fatal=True)
             answer = Answer("", stop_reason="failed")
@@ -157,7 +170,7 @@ class System(Generic[S]):
             raise
         if self.abstain and declines(answer.text):
             answer = dataclasses.replace(answer, text="", stop_reason="abstained")
-        events.emit("answer", answer=answer.text, forced=answer.forced, confidence=answer.confidence)
+        events.emit("answer", answer=answer.text, forced=answer.forced, confidence=answer.confidence, **told)
         trajectories, usage = await run.finish()
         events.emit("end", stop_reason=answer.stop_reason, usage=to_dict(usage))
         return Episode(
@@ -186,6 +199,8 @@ class System(Generic[S]):
         self, questions: Iterable[str | Question], *, concurrency: int = 8, seed: int | None = None
     ) -> AsyncIterator[Episode]:
         """Episodes as they finish, at most `concurrency` at a time."""
+        if concurrency < 1:
+            raise UsageError(f"concurrency is {concurrency}: at least one question must be asked at a time")
         waiting = iter(questions)
         running: set[asyncio.Task[Episode]] = set()
         try:
@@ -209,11 +224,13 @@ class System(Generic[S]):
         checked = [checked_question(q, number) for number, q in enumerate(questions)]
 
         async def collect() -> list[Episode]:
-            places = {id(question): place for place, question in enumerate(checked)}
-            found: list[Episode | None] = [None] * len(checked)
+            places: dict[int, list[int]] = {}
+            for place, question in reversed(list(enumerate(checked))):  # one object may be asked several times
+                places.setdefault(id(question), []).append(place)
+            found: dict[int, Episode] = {}
             async for episode in self.solve_many(checked, concurrency=concurrency, seed=seed):
-                found[places[id(episode.question)]] = episode
-            return [e for e in found if e is not None]
+                found[places[id(episode.question)].pop()] = episode
+            return [found[place] for place in range(len(checked))]
 
         return sync.run(collect())
 

@@ -18,6 +18,8 @@ _HEDGE = re.compile(
     r"no (?:answer|information|evidence))\b",
     re.IGNORECASE,
 )
+_BOX = re.compile(r"\\boxed\s*\{")
+_SET_AS_TEXT = re.compile(r"\\(?:text(?:bf|it|rm|sf|tt)?|mathrm|mathbf|mbox)\s*\{([^{}]*)\}")
 _DECLINES = {"unknown", "not known", "i do not know", "i don t know", "no answer", "n a", "cannot be determined"}
 
 
@@ -32,16 +34,17 @@ def hedges(text: str) -> bool:
 
 
 def boxed(text: str) -> str:
-    r"""Content of the last `\boxed{...}`, braces balanced; empty where there is none."""
-    start = text.rfind("\\boxed{")
-    if start < 0:
+    r"""Content of the last `\boxed{...}`, braces balanced, without the `\text{}` that many put into it; or empty."""
+    boxes = list(_BOX.finditer(text))
+    if not boxes:
         return ""
-    depth, begin = 1, start + len("\\boxed{")
+    depth, begin, end = 1, boxes[-1].end(), len(text)
     for at in range(begin, len(text)):
         depth += {"{": 1, "}": -1}.get(text[at], 0)
         if depth == 0:
-            return text[begin:at].strip()
-    return text[begin:].strip()
+            end = at
+            break
+    return _SET_AS_TEXT.sub(r"\1", text[begin:end]).strip()
 
 
 def answer_in(turn: Turn, tag: str = "answer") -> str:

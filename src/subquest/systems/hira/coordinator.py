@@ -122,7 +122,8 @@ class Coordinator:
         if not isinstance(found, Mapping):
             return
         facts, resources = found.get("fact_memory"), found.get("resource_memory")
-        added = [self.memory.add_fact(fact) for fact in facts or () if isinstance(fact, str)]
+        listed = [facts] if isinstance(facts, str) else facts if isinstance(facts, list) else []
+        added = [self.memory.add_fact(fact) for fact in listed if isinstance(fact, str)]
         if isinstance(resources, Mapping):
             added += [self.memory.add_resource(str(k), str(v)) for k, v in resources.items()]
         if entries := [entry.line for entry in added if entry is not None]:

@@ -30,7 +30,14 @@ _SPECULATION = re.compile(
     re.IGNORECASE,
 )
 SAME = 0.7
-"""Share of words that two statements of one source must have in common to be one."""
+"""Share of words from which a line of a reply is taken for an entry of memory."""
+_LITTLE = frozenset(
+    _WORD.findall(
+        "a an the is are was were be been being has have had do does did of in on at to by for from with as and or "
+        "that this these those its it his her their which who whose there all also very"
+    )
+)
+"""Words that two statements of the same fact may differ in."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +136,12 @@ def rendered(entries: Sequence[Entry]) -> str:
 
 
 def _same(first: str, second: str) -> bool:
-    return _overlap(set(_words(first)), set(_words(second))) >= SAME and _numbers(first) == _numbers(second)
+    """Whether one statement says all that the other says: every word of it that carries meaning, and the same numbers.
+
+    Facts of one page are often worded alike ("A was born in X", "B was born in X"): one other name is another fact.
+    """
+    words = [set(_words(text)) - _LITTLE or set(_words(text)) for text in (first, second)]
+    return (words[0] <= words[1] or words[1] <= words[0]) and _numbers(first) == _numbers(second)
 
 
 def _overlap(first: set[str], second: set[str]) -> float:
@@ -138,7 +150,8 @@ def _overlap(first: set[str], second: set[str]) -> float:
 
 
 def _numbers(text: str) -> set[str]:
-    return set(re.findall(r"\d+", text))
+    """Numbers, and words that turn a statement round."""
+    return set(re.findall(r"\d+|\b(?:not?|never|nor|neither|without)\b|n't\b", text.casefold()))
 
 
 def _words(text: str) -> list[str]:
