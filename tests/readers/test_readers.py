@@ -61,6 +61,50 @@ def test_slides_come_as_they_are_shown_with_their_notes() -> None:
     ]
 
 
+def test_tables_and_charts_of_slides_are_neither_titles_nor_lost() -> None:
+    a = 'xmlns:a="http://schemas.openxmlformats.org/drawingml/2006/main"'
+
+    def cell(words: str) -> str:
+        return f"<a:tc><a:txBody><a:p><a:r><a:t>{words}</a:t></a:r></a:p></a:txBody></a:tc>"
+
+    rows = f"<a:tr>{cell('town')}{cell('mm')}</a:tr><a:tr>{cell('Kelm')}{cell('12')}</a:tr>"
+    table = f"<graphicFrame><a:tbl>{rows}</a:tbl></graphicFrame>"
+    twice = f"<AlternateContent><Choice>{_line('once')}</Choice><Fallback>{_line('once')}</Fallback></AlternateContent>"
+    shapes = _line("Rain", "title") + table + _line("page 1", "ftr") + table + twice
+    points = "".join(f"<pt><v>{word}</v></pt>" for word in ("May", "June"))
+    series = f"<ser><cat><strCache>{points}</strCache></cat><val><numCache><pt><v>7</v></pt></numCache></val></ser>"
+    relation = "<Relationships><Relationship Id='r1' Type='x/chart' Target='../charts/chart1.xml'/></Relationships>"
+    (part,) = read(
+        archive(
+            {
+                "ppt/slides/slide1.xml": f"<sld {a}>{shapes}</sld>",
+                "ppt/slides/_rels/slide1.xml.rels": relation,
+                "ppt/charts/chart1.xml": f"<chart {a}><title>{_line('By month')}</title>{series}{series}</chart>",
+            }
+        )
+    )
+    assert part.section == ("Rain",)
+    grid = ["| town | mm |", "| Kelm | 12 |"]
+    assert part.text.split("\n") == ["Rain", *grid, *grid, "once", "By month", "May", "June"]
+
+
+def _line(words: str, kind: str = "") -> str:
+    place = f'<ph type="{kind}"/>' if kind else ""
+    return f"<sp>{place}<a:p><a:r><a:t>{words}</a:t></a:r></a:p></sp>"
+
+
+def test_empty_cells_do_not_become_text() -> None:
+    far = read(xlsx({"Wide": [["town", *[None] * 300, "far"], ["Kelm", "", None, "x", *[None] * 40]]}))
+    assert [part.text for part in far] == ["| town | … | far |", "| Kelm |  |  | x |"]
+
+
+def test_word_hyphens_that_do_not_break_are_hyphens() -> None:
+    run = "<w:p><w:r><w:t>well</w:t><w:noBreakHyphen/><w:t>known</w:t></w:r></w:p>"
+    w = 'xmlns:w="http://schemas.openxmlformats.org/wordprocessingml/2006/main"'
+    (part,) = read(archive({"word/document.xml": f"<w:document {w}>{run}</w:document>"}))
+    assert part.text == "well-known"
+
+
 def test_sheets_by_row() -> None:
     parts = read(xlsx({"Rain": [["town", "mm"], [None, None], ["Kelm", 12.0]], "Snow": [["none"]]}))
     assert [(part.text, dict(part.place)) for part in parts] == [
@@ -81,6 +125,18 @@ def test_web_pages_have_sections() -> None:
     assert [part.section for part in parts if "Kelm" in part.text] == [("Rivers", "Ostel")]
     assert "| Kelm | 3 |" in parts[-1].text
     assert "no()" not in "".join(part.text for part in parts)
+
+
+def test_words_on_lines_of_their_own_do_not_run_together() -> None:
+    page = (
+        "<html><body><h1>High<br>water</h1><p>Levels of all rivers, in metres above the sea, by town and year.</p>"
+        "<table><tr><th>Town</th><th>Seen</th></tr>"
+        "<tr><td>Kelm<br>Ostel</td><td><p>May</p><p>June</p><ul><li>early</li><li>l<b>at</b>e</li></ul></td></tr>"
+        "</table></body></html>"
+    )
+    (part,) = read(page.encode())
+    assert part.section == ("High water",)
+    assert "| Kelm Ostel | May June early late |" in part.text
 
 
 def test_rows_of_csv_begin_at_their_line() -> None:

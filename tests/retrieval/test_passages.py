@@ -122,3 +122,8 @@ def test_rows_go_together_under_their_column_names() -> None:
     assert (alone.text, alone.meta["row"]) == ("| name | number |", 1)
     wide = list(Passages("b.xlsx").of_parts([rows[0], Part("| " + "word " * 500 + "|", {"row": 2}, row=True)]))
     assert sum(document.text.count("word") for document in wide) == 500
+
+
+def test_soft_hyphens_do_not_divide_words() -> None:
+    (found,) = Passages("a.txt").of_lines(["# Dampf\xadschiff\n", "Die Donau\xaddampf\xadschiff\xadfahrt.\n"])
+    assert (found.title, found.text) == ("Dampfschiff", "Die Donaudampfschifffahrt.")

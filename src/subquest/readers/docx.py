@@ -124,6 +124,8 @@ class _Body:
                             text, page = [], self._page
                     elif event.tag in ("tab", "br", "cr"):
                         text.append(" ")
+                    elif event.tag == "noBreakHyphen":
+                        text.append("-")
                     inside = event.tag == "t"
                 else:
                     inside = False

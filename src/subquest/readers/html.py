@@ -22,6 +22,9 @@ _HIDDEN = "script, style, template, noscript, [hidden], [aria-hidden=true], " + 
 """What a reader of the page does not see; instructions to machines like to stand there."""
 
 
+_BLOCKS = "br, p, div, li, dt, dd, h1, h2, h3, h4, h5, h6, blockquote, pre, address, article, section, option"
+
+
 def tree_of(content: bytes, content_type: str = "") -> Any:
     """The page as a tree without scripts, styles and what is hidden."""
     try:
@@ -39,6 +42,15 @@ def tree_of(content: bytes, content_type: str = "") -> Any:
         for hidden in tree.body.query_selector_all(_HIDDEN):
             hidden.decompose()
     return tree
+
+
+def _words(tree: Any, node: Any) -> str:
+    """The text of a node on one line; what stands on lines of its own on the page does not run together."""
+    for block in node.query_selector_all(_BLOCKS):
+        block.parent.insert_before(tree.create_text_node(" "), block)
+        if block.tag != "br":
+            block.append_child(tree.create_text_node(" "))
+    return " ".join(node.text.split())
 
 
 def title_of(tree: Any) -> str:
@@ -62,13 +74,13 @@ def write_out_tables(tree: Any) -> None:
             continue
         rows = []
         for row in table.query_selector_all("tr"):
-            cells = [" ".join(cell.text.split()).replace("|", "/") for cell in row.query_selector_all("th, td")]
+            cells = [_words(tree, cell).replace("|", "/") for cell in row.query_selector_all("th, td")]
             if any(cells):
                 rows.append(f"| {' | '.join(cells)} |")
         if rows and table.parent is not None:
             caption = table.query_selector("caption")
             block = tree.create_element("pre")
-            block.text = "\n".join([*([" ".join(caption.text.split())] if caption else []), *rows])
+            block.text = "\n".join([*([_words(tree, caption)] if caption else []), *rows])
             table.parent.replace_child(block, table)
 
 
@@ -79,7 +91,7 @@ def read_html(file: BinaryIO) -> Iterator[Part]:
     first = ""
     for level in range(1, 7):
         for heading in tree.body.query_selector_all(f"h{level}"):
-            words = " ".join(heading.text.split())
+            words = _words(tree, heading)
             heading.text = _MARK * level + words
             first = first or words
     write_out_tables(tree)

@@ -5,15 +5,17 @@ from __future__ import annotations
 import posixpath
 import re
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import BinaryIO
 
 from ..errors import DataError
 from .archive import ZipLimits, open_zip
 from .base import Part
 from .docx import core_title
+from .tables import row_text
 from .xml import Start, events
 
+_SHAPES = frozenset({"sp", "graphicFrame", "pic", "cxnSp", "grpSp"})
 _SLIDE = re.compile(r"ppt/slides/slide(\d+)\.xml")
 
 
@@ -23,9 +25,8 @@ def read_pptx(file: BinaryIO, limits: ZipLimits | None = None) -> Iterator[Part]
         title = core_title(archive)
         for number, name in _slides(archive):
             heading, paragraphs = _words(archive, name)
-            related = _related(archive, name).values()
-            notes = [path for kind, path in related if kind == "notesSlide" and path in archive.NameToInfo]
-            spoken = [line for note in notes for line in _words(archive, note)[1]]
+            paragraphs += _beside(archive, name, ("chart", "diagramData"))
+            spoken = _beside(archive, name, ("notesSlide",))
             if spoken:
                 paragraphs += ["Notes:", *spoken]
             yield Part("\n".join(paragraphs), {"slide": number}, (heading,) if heading else (), title)
@@ -65,6 +66,14 @@ def _related(archive: zipfile.ZipFile, name: str) -> dict[str, tuple[str, str]]:
     return found
 
 
+def _beside(archive: zipfile.ZipFile, name: str, kinds: Collection[str]) -> list[str]:
+    """The paragraphs of what belongs to a slide and stands in parts of its own."""
+    related = _related(archive, name).values()
+    paths = [path for kind, path in related if kind in kinds and path in archive.NameToInfo]
+    lines = [_words(archive, path)[1] for path in paths]
+    return [line for part in lines for line in dict.fromkeys(part)]  # each series of a chart names all columns
+
+
 def _words(archive: zipfile.ZipFile, name: str) -> tuple[str, list[str]]:
     """The title and all paragraphs of a slide; the slide's number, date and footer are left out."""
     if name not in archive.NameToInfo:
@@ -72,27 +81,45 @@ def _words(archive: zipfile.ZipFile, name: str) -> tuple[str, list[str]]:
     heading = ""
     paragraphs: list[str] = []
     text: list[str] = []
-    kind, inside = "", False
+    cells: list[str] = []
+    kind, inside, skipped, cached, cell = "", False, 0, False, 0
     with archive.open(name) as stream:
         for event in events(stream, name):
             if isinstance(event, str):
-                if inside:
+                if inside and not skipped:
                     text.append(event)
                 continue
-            inside = isinstance(event, Start) and event.tag == "t"
+            inside = isinstance(event, Start) and (event.tag == "t" or (cached and event.tag == "v"))
             if isinstance(event, Start):
-                if event.tag == "sp":
+                if event.tag in _SHAPES:
                     kind = ""
+                elif event.tag == "Fallback":  # the same content once more, for older programs
+                    skipped += 1
                 elif event.tag == "ph":
                     kind = event.attributes.get("type", "body")
-                elif event.tag == "p":
+                elif event.tag == "strCache":  # what a chart calls its rows and columns
+                    cached = True
+                elif event.tag in ("p", "pt"):
                     text = []
+                elif event.tag == "tr":
+                    cells = []
+                elif event.tag == "tc":
+                    cell = len(paragraphs)
                 elif event.tag in ("tab", "br"):
                     text.append(" ")
-            elif event.tag == "p":
+            elif event.tag == "Fallback":
+                skipped -= 1
+            elif event.tag == "strCache":
+                cached = False
+            elif event.tag == "p" or (cached and event.tag == "pt"):
                 line = "".join(text).strip()
                 if line and kind not in ("sldNum", "dt", "ftr"):
                     paragraphs.append(line)
                     if kind in ("title", "ctrTitle"):
                         heading = f"{heading} {line}".strip()
+            elif event.tag == "tc":
+                cells.append(" ".join(paragraphs[cell:]))
+                del paragraphs[cell:]
+            elif event.tag == "tr" and any(cells):
+                paragraphs.append(row_text(cells))
     return heading, paragraphs

@@ -18,8 +18,22 @@ FIELD = 16 << 20
 """Characters of one field; an unclosed quote must not swallow the file."""
 
 
+_GAP = 16
+"""Empty cells in a row that are written out; more of them say nothing but that the sheet is wide."""
+
+
 def row_text(cells: Sequence[str]) -> str:
-    return f"| {' | '.join(' '.join(cell.split()) for cell in cells)} |"
+    """A row as a line; without the empty cells at its end, and a long run of empty ones as `…`."""
+    shown: list[str] = []
+    empty = 0
+    for cell in (" ".join(cell.split()) for cell in cells):
+        if not cell:
+            empty += 1
+            continue
+        shown += [""] * empty if empty <= _GAP else ["…"]
+        shown.append(cell)
+        empty = 0
+    return f"| {' | '.join(shown)} |"
 
 
 def read_xlsx(file: BinaryIO, limits: ZipLimits | None = None) -> Iterator[Part]:

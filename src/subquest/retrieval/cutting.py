@@ -18,6 +18,9 @@ from .passages import Cutter, Passage, Size, unwrapped
 _COUNTED = ("row", "line")
 """Fields that differ from row to row; a passage of several rows names the first and the last."""
 
+_SHY = "\xad"
+"""The soft hyphen: where a word may be divided. Nobody sees it, and with it the word could not be found."""
+
 
 class Passages:
     """Makes the passages of one file, numbered from 1."""
@@ -109,7 +112,8 @@ class Passages:
         meta = {**self._meta, **place}
         if section:
             meta["section"] = " > ".join(section)
-        return Document(f"{self._name}#{self._number}", " > ".join((self._title, *headings)), text, meta)
+        title = " > ".join((self._title, *headings))
+        return Document(f"{self._name}#{self._number}", title.replace(_SHY, ""), text.replace(_SHY, ""), meta)
 
 
 class _Table:
