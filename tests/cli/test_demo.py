@@ -67,3 +67,14 @@ def test_no_questions_is_named(place: Path, capsys: pytest.CaptureFixture[str]) 
     assert main(["demo", "--questions", "0"]) == 2
     assert "--questions 0: ask at least one" in capsys.readouterr().err
     assert not (place / "demo").exists()
+
+
+def test_more_questions_than_the_world_has(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["demo", "--questions", "1000000000"]) == 2
+    assert "at most 1,000" in capsys.readouterr().err
+    assert not list(place.iterdir())
+
+
+def test_another_world_in_the_folder_of_a_demo(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["demo", "--questions", "1"]) == 0
+    assert main(["demo", "--questions", "1"]) == 0

@@ -183,3 +183,51 @@ def test_the_papers_samples_do_not_depend_on_the_seed(
             chosen.append({q.question for q in run.questions()})
     assert len(chosen[0]) == 200
     assert chosen[0] == chosen[1]
+
+
+@pytest.mark.parametrize(
+    ("judge", "message"),
+    [
+        ("embeded", "did you mean embedded?"),
+        ("gguf:nowhere.gguf", "nowhere.gguf: no such model file"),
+        ("scripted:nowhere.jsonl", "nowhere.jsonl"),
+        ("scripted:answers.jsonl,planner=scripted:answers.jsonl", "takes no roles"),
+    ],
+)
+def test_a_judge_that_there_is_not_costs_no_run(
+    judge: str, message: str, toy: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*EVAL, "--judge", judge]) == 2
+    assert message in capsys.readouterr().err
+    assert not list(toy.glob("run*"))
+    assert main([*EVAL, "--judge", "rules"]) == 0
+
+
+def test_no_system_at_all(toy: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*EVAL, "--system", ","]) == 2
+    assert "--system names no system" in capsys.readouterr().err
+    assert not list(toy.glob("run*"))
+
+
+def test_a_sample_that_is_no_number(toy: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*EVAL, "--sample", "many"]) == 2
+    assert "a number or 'paper', not 'many'" in capsys.readouterr().err
+
+
+def test_a_run_that_is_named_twice_counts_once(toy: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(EVAL) == 0
+    capsys.readouterr()
+    assert main(["report", "run", "./run", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["toy"]["coda"]["n"] == 6
+
+
+def test_a_world_made_anew_is_not_searched_in_its_old_index(toy: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    make = ["world", "make", "--articles", "160", "--questions", "4", "--hops", "2", "--out", "w"]
+    look = ["eval", "w", "--model", "scripted:answers.jsonl", "--limit", "1", "--out"]
+    assert main(make) == 0
+    assert main([*look, "a"]) == 0
+    assert main([*look, "b"]) == 0
+    assert main([*make, "--noise", "0"]) == 0
+    assert main([*look, "c"]) == 2
+    assert "is not of w/corpus.jsonl as it is now" in capsys.readouterr().err
+    assert main([*look, "d", "--index", "docs.sq"]) == 0

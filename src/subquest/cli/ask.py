@@ -9,8 +9,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from ..errors import UsageError
 from .agent import add_agent_options, agent_from
+from .target import check_target
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -35,10 +35,8 @@ def run(args: argparse.Namespace) -> int:
     from .tree import display
 
     question = checked_question(sys.stdin.read().strip() if args.question == "-" else args.question)
-    if args.trace and not args.trace.parent.is_dir():
-        raise UsageError(f"cannot write {args.trace}: there is no folder {args.trace.parent}")
-    if args.trace and args.trace.is_dir():
-        raise UsageError(f"cannot write {args.trace}: it is a folder; name a file in it")
+    if args.trace:
+        check_target(args.trace)
 
     async def solve(listener: Any) -> Any:
         async with agent_from(args) as agent:
@@ -51,15 +49,25 @@ def run(args: argparse.Namespace) -> int:
     else:
         with display() as view:
             episode = asyncio.run(solve(view.add))
-    if args.trace:
-        args.trace.write_text(episode.to_json(), encoding="utf-8")
+    untold = _write_trace(episode, args.trace) if args.trace else ""
     if args.json:
         print(json.dumps(summary(episode), ensure_ascii=False))
     elif not args.events:
         _print_answer(episode)
     for failure in episode.errors:
         print(f"subquest: {failure.where}: {printable(failure.message)}", file=sys.stderr)
-    return 0 if episode.answer else 1
+    if untold:
+        print(f"subquest: {untold}", file=sys.stderr)
+    return 0 if episode.answer and not untold else 1
+
+
+def _write_trace(episode: Any, path: Path) -> str:
+    """The whole episode as a file; what went wrong, so that the answer can be told all the same."""
+    try:
+        path.write_text(episode.to_json(), encoding="utf-8")
+    except OSError as error:
+        return f"cannot write {path}: {error.strerror}"
+    return ""
 
 
 def summary(episode: Any) -> dict[str, Any]:

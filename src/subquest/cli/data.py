@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 from ..errors import UsageError
+from .target import check_target
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -76,6 +77,8 @@ def _convert(args: argparse.Namespace) -> int:
     from ..data.convert import write_questions
     from ..data.reading import sample
 
+    source = Path(args.source)
+    check_target(args.out, source=source / "questions.jsonl" if source.is_dir() else source)
     bad: list[str] = []
     if args.skip_bad:
         if not Path(args.source).is_file():

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from ..worlds import World
 
 ARTICLES = 240
+MOST = 1000
+"""Questions that a world of this size surely has."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -37,6 +39,9 @@ def run(args: argparse.Namespace) -> int:
 
     if args.questions < 1:
         raise UsageError(f"--questions {args.questions}: ask at least one")
+    if args.questions > MOST:
+        raise UsageError(f"--questions {args.questions}: the demo's world is small; ask at most {MOST:,}")
+    _check_folder(args.out)
     count = args.questions
     world = make_world(seed=args.seed, articles=ARTICLES, questions=max(count, 8), split="test", hops=(2, 3))
     index = _index(world, args.out)
@@ -73,6 +78,22 @@ def run(args: argparse.Namespace) -> int:
 
 def _say(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
+
+
+def _check_folder(out: Path) -> None:
+    """Refuse a folder whose documents, questions or index are not an earlier demo's: they would be replaced."""
+    taken = [name for name in ("corpus.jsonl", "questions.jsonl", "docs.sq") if (out / name).exists()]
+    if taken and ((out / "world.json").exists() or not _asked_in(out / "questions.jsonl")):
+        raise UsageError(f"{out / taken[0]} is there already and is not of a demo; choose another folder with --out")
+
+
+def _asked_in(questions: Path) -> bool:
+    """Whether the first question of a file is one of a made-up world."""
+    try:
+        with questions.open(encoding="utf-8") as file:
+            return str(json.loads(file.readline())["id"]).startswith("world-")
+    except (OSError, ValueError, KeyError, TypeError):
+        return False
 
 
 def _index(world: World, out: Path) -> Index:

@@ -60,6 +60,8 @@ def run(args: argparse.Namespace) -> int:
     datasets = dict(_questions(source, args) for source in args.datasets)
     config = with_index(config_from(args), args.datasets)
     names = [name for name in (config.system or "coda").split(",") if name]
+    if not names:
+        raise UsageError("--system names no system; write one, or several with commas between them")
     for name in names:
         check(get(name), config, args)
     if not args.ray:  # else the index is where the workers are
@@ -110,6 +112,7 @@ def _settings(config: Config, args: argparse.Namespace) -> dict[str, Any]:
     return {
         **settings_of(config, args),
         "settings": settings_from(args),
+        **{name: value for name in ("abstain", "votes") if (value := getattr(args, name)) not in (False, 1)},
         "preset": args.preset,
         "roles": sorted(args.role),
         "prompts": fingerprint.of_prompts(config.prompts) if config.prompts else None,

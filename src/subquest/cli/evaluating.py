@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from ..record import Episode, Question
     from ..runs import RunStore
 
+_BEGINNING = 200
+"""Characters of an article that are compared with its index; a longer one may have been cut into passages."""
 PAPER = "paper"
 """In place of a number after `--sample`."""
 
@@ -51,10 +53,14 @@ def check_run_options(args: argparse.Namespace) -> None:
             raise UsageError(f"--{name} must be at least 1")
     if args.timeout is not None and not args.timeout > 0:
         raise UsageError("--timeout must be above 0")
+    check_judge(args)
 
 
 def _sample_size(text: str) -> int | str:
-    return text if text == PAPER else int(text)
+    try:
+        return text if text == PAPER else int(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"a number or {PAPER!r}, not {text!r}") from None
 
 
 def with_index(config: Config, sources: Sequence[str]) -> Config:
@@ -62,14 +68,33 @@ def with_index(config: Config, sources: Sequence[str]) -> Config:
     folder = Path(sources[0]).expanduser() if len(sources) == 1 else None
     if config.index or folder is None or not (folder / "corpus.jsonl").is_file():
         return config
-    place = folder / "docs.sq"
-    if not place.exists():
+    place, corpus = folder / "docs.sq", folder / "corpus.jsonl"
+    if place.exists():
+        _check_world_index(place, corpus)
+    else:
         from ..retrieval import Index
         from ..retrieval.corpus import read
 
-        print(f"making an index of {folder / 'corpus.jsonl'} in {place}", file=sys.stderr)
-        Index.build(place, read([folder / "corpus.jsonl"])).close()
+        print(f"making an index of {corpus} in {place}", file=sys.stderr)
+        Index.build(place, read([corpus])).close()
     return replace(config, index=str(place))
+
+
+def _check_world_index(place: Path, corpus: Path) -> None:
+    """Refuse an index of what the corpus was before: a world made anew in its folder has other articles."""
+    from ..retrieval import Index
+    from ..retrieval.corpus import read
+
+    def key(text: str) -> int:
+        return hash(" ".join(text.split())[:_BEGINNING])
+
+    with Index.open(place) as index:
+        known = {(document.id, key(document.text)) for document in index.documents()}
+    if any((document.id, key(document.text)) not in known for document in read([corpus])):
+        raise UsageError(
+            f"the index {place} is not of {corpus} as it is now; remove it to have it made anew, or name another "
+            "with --index"
+        )
 
 
 def settings_of(config: Config, args: argparse.Namespace) -> dict[str, Any]:
@@ -146,6 +171,26 @@ async def answer_all(
             seed=args.seed,
             finished=progress.add,
         )
+
+
+def check_judge(args: argparse.Namespace) -> None:
+    """Refuse a judge that there is not before anything is asked: the run would keep its name and could not go on.
+
+    A model of this process is looked for and not loaded: the judge comes after the models that answer.
+    """
+    from ..engine.resolve import resolve
+    from ..models import smollm2_path
+
+    name = args.judge
+    if not name or name == "rules":
+        return
+    if name == "embedded":
+        smollm2_path()
+    elif name.startswith(("gguf:", "torch:")) and name != "torch:smollm2":
+        if not Path(name.partition(":")[2]).exists():
+            raise UsageError(f"--judge {name}: no such model file")
+    elif name != "torch:smollm2" and isinstance(resolve(name), Mapping):
+        raise UsageError("a judge is one model: --judge takes no roles")
 
 
 async def judged(store: RunStore, args: argparse.Namespace) -> None:

@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 
 from ..errors import UsageError
+from .target import check_target
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -38,6 +39,8 @@ def run(args: argparse.Namespace) -> int:
 
     if args.traces < 0:
         raise UsageError("--traces cannot be negative")
+    if args.out:
+        check_target(args.out)
     trainings = [run for run in args.runs if is_training(run)]
     if trainings and len(trainings) < len(args.runs):
         raise UsageError(f"{trainings[0]} is a training run and others are evaluations: report them apart")

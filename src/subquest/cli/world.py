@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import UsageError
+from .target import check_target
 
 if TYPE_CHECKING:
     from ..engine import Engine
@@ -93,6 +94,7 @@ def parse_hops(text: str) -> tuple[int, ...]:
 def _make(args: argparse.Namespace) -> int:
     from ..worlds import TYPES, Recipe, write_world
     from ..worlds.forms import FORMS, write_form
+    from ..worlds.world import FILES
 
     recipe = Recipe(
         seed=args.seed,
@@ -110,6 +112,9 @@ def _make(args: argparse.Namespace) -> int:
     for form in forms:
         if form not in FORMS:
             raise UsageError(f"--form {form!r}: choose from subquest, {', '.join(FORMS)}")
+    others = [name for name in FILES if (args.out / name).exists()]
+    if others and not (args.out / "world.json").exists():
+        raise UsageError(f"{args.out / others[0]} is there already and is not of a world; choose another folder")
     written = write_world(args.out, recipe, args.workers)
     files = [str(p) for form in forms for p in write_form(args.out, form)]
     if written.questions < recipe.questions:
@@ -181,6 +186,8 @@ def _site(args: argparse.Namespace) -> int:
 def _plans(args: argparse.Namespace) -> int:
     from ..worlds.rewrite import rewrite_file
 
+    if args.out is not None:
+        check_target(args.out, source=args.source)
     report = rewrite_file(args.source, args.out)
     if args.json:
         print(json.dumps(report.as_dict()))
@@ -224,6 +231,7 @@ def _instruct(args: argparse.Namespace) -> int:
             await teacher.close()
 
     args.out.mkdir(parents=True, exist_ok=True)
+    check_target(args.out / "questions.jsonl", source=args.folder / "questions.jsonl")
     report = asyncio.run(work())
     if args.json:
         print(json.dumps(report))

@@ -13,6 +13,7 @@ from ...data.registry import find
 from ...errors import UsageError
 from ...record import Episode
 from ...runs import RunStore
+from ...runs.schema import run_path
 from ..stats import Comparison, compare
 from ..table import Scored, field_of, scored, table
 
@@ -124,7 +125,7 @@ def load(runs: Sequence[str | Path], *, metric: str = "em", reference: str | Non
     """Read runs. Where two hold the same system on the same set, the settings that differ become part of its name."""
     stores: list[tuple[Path, RunStore]] = []
     try:
-        for run in runs:
+        for run in {run_path(run).resolve(): run for run in runs}.values():  # one that is named twice counts once
             store = RunStore.open(run)
             stores.append((store.path, store))
         return _content(stores, metric, reference)
