@@ -1,6 +1,7 @@
 """Gold traces as token arrays: the same batch as the episodes give, kept in a file without loss."""
 
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from subquest.runs import RunStore
 from subquest.train.batch import Rollout, pack
 from subquest.train.recipe import load_recipe
 from subquest.train.setup import load_source
+from subquest.train.tiny import tiny_source
 from subquest.train.traces import TraceSet, gold_traces, join, traces_of
 
 from .episodes import episode, rollouts_of, trajectory
@@ -54,6 +56,34 @@ def test_only_the_roles_asked_for_are_kept() -> None:
     assert planners.lengths.tolist() == [len(t.token_ids) for t in kept]
     assert len(planners) == len(whole) == len(EPISODES)
     assert len(planners.lengths) < len(whole.lengths)
+
+
+def test_only_what_fits_the_model_is_learnt_from() -> None:
+    long = trajectory("d-0", "planner", ("prompt", [1] * 40), ("agent", [2, 3]))
+    short = trajectory("d-1", "executor", ("prompt", [4]), ("agent", [5]))
+    both, alone = episode("d", long, short), episode("e", replace(long, id="e-0"))
+    idle = episode("f", trajectory("f-0", "planner", ("prompt", [5])))
+    traces = traces_of([both, alone, idle, EPISODES[0]], Counter({"no gold plan": 1}))
+    assert traces.fitting(42, 70).lengths.tolist() == traces.lengths.tolist()
+    assert len(traces.fitting(42, 70)) == 3, "an episode without anything written is none"
+    kept = join([traces, traces_of([both], weight=8.0)]).fitting(41, 70)
+    assert torch.equal(kept.batch([0]).token_ids, torch.tensor([4, 5]))
+    assert torch.equal(kept.batch([1]).token_ids, traces_of(EPISODES[:1]).batch([0]).token_ids)
+    assert kept.batch([2]).weights.tolist() == [8.0]
+    assert len(kept) == 3
+    assert kept.rejected == {"no gold plan": 1, "trajectory longer than the window of 41 tokens": 3}
+    with pytest.raises(DataError, match="knows 5 tokens: they were prepared for another model"):
+        traces.fitting(42, 5)
+
+
+def test_traces_of_another_model_and_traces_that_are_too_long_are_refused(tmp_path: Path) -> None:
+    recipe = load_recipe(RECIPES / "coda-sft-smoke.toml")
+    source = tiny_source("llama", vocabulary=260)
+    for tokens, reason in (([5] * source.architecture.window, "longer than the window"), ([300], "another model")):
+        path = tmp_path / "traces.xz"
+        traces_of([episode("a", trajectory("a-0", "planner", ("prompt", tokens), ("agent", [2])))]).save(path)
+        with pytest.raises(DataError, match=reason):
+            gold_traces(replace(recipe, traces=(str(path),)), source)
 
 
 def test_a_broken_file_is_named(tmp_path: Path) -> None:

@@ -93,6 +93,33 @@ class TraceSet:
             ("teacher",),
         )
 
+    def fitting(self, window: int, vocabulary: int) -> TraceSet:
+        """What a model can learn from: trajectories within its window (teachers have none), of episodes that keep any.
+        The others are counted among the rejected."""
+        import numpy as np
+
+        if len(self.ids) and int(self.ids.max()) >= vocabulary:
+            raise DataError(
+                f"the traces have the token {int(self.ids.max())}, the model knows {vocabulary} tokens: "
+                "they were prepared for another model; prepare them anew"
+            )
+        fits = self.lengths <= window
+        of = np.repeat(np.arange(len(self.counts)), self.counts)  # each trajectory's episode
+        counts = np.bincount(of[fits], minlength=len(self.counts))
+        if fits.all() and counts.all():
+            return self
+        tokens = np.repeat(fits, self.lengths)
+        left_out = Counter({f"trajectory longer than the window of {window} tokens": int((~fits).sum())})
+        return TraceSet(
+            self.ids[tokens],
+            self.actions[tokens],
+            self.lengths[fits],
+            counts[counts > 0],
+            self.rejected + left_out,
+            self.made_by,
+            None if self.weights is None else self.weights[fits],
+        )
+
     def save(self, path: Path) -> None:
         """One compressed file; the many repetitions of prompts and passages cost next to nothing."""
         import numpy as np
@@ -188,12 +215,21 @@ def join(parts: Sequence[TraceSet]) -> TraceSet:
 
 
 def gold_traces(recipe: Recipe, source: Source, *, workers: int = 1) -> TraceSet:
-    """The recipe's prepared traces, or traces of every source in every system's protocol.
+    """The recipe's prepared traces, or traces of every source in every system's protocol; those that fit the model.
 
     Sources are worked on side by side: each is generated, indexed and traced in a process of its own.
     """
     if recipe.traces:
-        return join([TraceSet.load(Path(path).expanduser()) for path in recipe.traces])
+        made = join([TraceSet.load(Path(path).expanduser()) for path in recipe.traces])
+    else:
+        made = _made(recipe, source, workers)
+    traces = made.fitting(source.architecture.window, source.architecture.vocabulary)
+    if not len(traces):
+        raise DataError(f"no question gave a gold trace: {dict(traces.rejected)}")
+    return traces
+
+
+def _made(recipe: Recipe, source: Source, workers: int) -> TraceSet:
     jobs = [(part, system) for part in recipe.data for system in part.systems or recipe.systems or (recipe.system,)]
     arguments = [(part, system, recipe, source.tokenizer, source.architecture.vocabulary) for part, system in jobs]
     if workers > 1 and len(jobs) > 1:
@@ -202,10 +238,7 @@ def gold_traces(recipe: Recipe, source: Source, *, workers: int = 1) -> TraceSet
             found = list(pool.map(_make, *zip(*arguments, strict=True)))
     else:
         found = [_make(*a) for a in arguments]
-    traces = join(found)
-    if not len(traces):
-        raise DataError(f"no question gave a gold trace: {dict(traces.rejected)}")
-    return traces
+    return join(found)
 
 
 def _make(part: DataPart, system: str, recipe: Recipe, tokenizer: Any, size: int) -> TraceSet:
