@@ -32,7 +32,7 @@ EventKind = Literal[
     "error",  # the outside world or a model's format failed: where, message
     "retry",  # a failed call is tried again: where, attempt, wait
     "limit",  # a budget ran out or a repetition was stopped: what
-    "answer",  # the final answer: answer, forced, confidence
+    "answer",  # the final answer: answer, forced, confidence; votes by answer where several attempts decided
     "close",  # a role's context ended: stop_reason, usage
     "end",  # the episode ended: stop_reason, usage
 ]

@@ -57,6 +57,9 @@ def test_other_settings_cannot_resume_a_run(toy: Path, capsys: pytest.CaptureFix
     assert main([*EVAL, "--limit", "1"]) == 0
     assert main([*EVAL, "--temperature", "0.5"]) == 2
     assert "was begun with sampling" in capsys.readouterr().err
+    for option in (["--abstain"], ["--votes", "3"]):
+        assert main([*EVAL, *option]) == 2
+        assert f"{option[0].strip('-')}" in capsys.readouterr().err
 
 
 def test_filters_and_samples(toy: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -71,6 +74,7 @@ def test_filters_and_samples(toy: Path, capsys: pytest.CaptureFixture[str]) -> N
         (["--filter", "hops>x"], "is a number"),
         (["--filter", "hops>9"], "no question passes"),
         (["--filter", "hop>=3"], "no question has a field 'hop'; did you mean hops? the fields are answers, "),
+        (["--votes", "0"], "votes must be 1 or more, not 0"),
         (["--timeout", "0"], "--timeout must be above 0"),
         (["--timeout", "nan"], "--timeout must be above 0"),
         (["--concurrency", "0"], "at least 1"),

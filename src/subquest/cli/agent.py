@@ -68,6 +68,7 @@ def add_agent_options(parser: argparse.ArgumentParser) -> None:
     agent.add_argument("--no-refine", action="store_true", help="executors do not distil documents (CoDA)")
     agent.add_argument("--parallel", action="store_true", help="independent sub-questions at the same time (APEX)")
     agent.add_argument("--abstain", action="store_true", help="allow the answer unknown")
+    agent.add_argument("--votes", type=int, default=1, metavar="N", help="answer up to N times; most attempts decide")
     agent.add_argument(
         "--set", action="append", default=[], metavar="KEY=VALUE", help="any other setting of the system"
     )
@@ -163,6 +164,7 @@ def build(
         prompts=config.prompts,
         preset=args.preset,
         abstain=args.abstain,
+        votes=args.votes,
         **more,
         **settings,
     )

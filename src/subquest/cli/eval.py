@@ -112,7 +112,8 @@ def _settings(config: Config, args: argparse.Namespace) -> dict[str, Any]:
     return {
         **settings_of(config, args),
         "settings": settings_from(args),
-        **{name: value for name in ("abstain", "votes") if (value := getattr(args, name)) not in (False, 1)},
+        **({"abstain": True} if args.abstain else {}),
+        **({"votes": args.votes} if args.votes > 1 else {}),
         "preset": args.preset,
         "roles": sorted(args.role),
         "prompts": fingerprint.of_prompts(config.prompts) if config.prompts else None,

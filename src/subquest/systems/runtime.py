@@ -117,11 +117,10 @@ class Run:
 
         `number` names its place among its siblings where their order is a matter of timing.
         """
-        setup = self._roles(role)
+        setup = self.setup(role)
         above = parent.budget if parent else self.budget
         budget = above.child(role, setup.limits.tightened(limits or Limits()))
-        number = number or 1 + sum(1 for c in self.contexts if c.parent is parent)
-        name = f"{parent.id}.{number}" if parent else str(number)
+        name = self.place(parent, number or 1 + sum(1 for c in self.contexts if c.parent is parent))
         for addition in (setup.addition, self._additions.get(role)):
             if addition:
                 messages = [replace(messages[0], content=f"{messages[0].content}\n{addition}"), *messages[1:]]
@@ -201,6 +200,10 @@ class Run:
     def setup(self, role: str) -> RoleSetup:
         """What a role runs on."""
         return self._roles(role)
+
+    def place(self, parent: Context | None, number: int) -> str:
+        """The id of a context by its number among its siblings."""
+        return f"{parent.id}.{number}" if parent else str(number)
 
     def seed_for(self, context: Context) -> int | None:
         """A seed that depends on the place in the episode alone, never on timing."""
