@@ -150,6 +150,32 @@ def test_overrides(tmp_path: Path) -> None:
     assert (recipe.optimiser.steps, recipe.seed) == (7, 3)
 
 
+@pytest.mark.parametrize(
+    ("key", "value", "message"),
+    [
+        ("evaluate_every", 0, "evaluate_every = 0: give a number, above 0"),
+        ("checkpoint_every", -1, "checkpoint_every = -1: give a number, above 0"),
+        ("keep", 0, "keep = 0"),
+        ("k", 0, "k = 0"),
+        ("rollout.group", 0, "rollout.group = 0"),
+        ("rollout.concurrency", 0, "rollout.concurrency = 0"),
+        ("rollout.temperature", 0.0, "greedy rollouts are all alike"),
+        ("rollout.temperature", -0.5, "rollout.temperature = -0.5: give a number, 0 or more"),
+        ("optimiser.batch", 0, "optimiser.batch = 0"),
+        ("optimiser.steps", 0, "optimiser.steps = 0"),
+        ("optimiser.clip", float("nan"), "optimiser.clip = nan"),
+        ("optimiser.warmup", 5.0, "a share of the steps"),
+        ("optimiser.minibatches", 9, "8 rollouts a step cannot make optimiser.minibatches = 9"),
+        ("model.rank", -1, "model.rank = -1: give a number, 0 or more"),
+        ("optimiser.steps.more", 1, "steps is no table"),
+        ("data.questions", "foo", "data is a list: give the whole of it"),
+    ],
+)
+def test_what_cannot_run_is_refused_before_it_begins(key: str, value: object, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        load_recipe(RECIPES / "coda-peco-smoke.toml", {key: value})
+
+
 def test_schedule() -> None:
     rising = Schedule(OptimiserPart(learning_rate=1.0, schedule="cosine", warmup=0.2), 10)
     assert [round(rising.rate(s), 4) for s in (0, 1, 2, 6)] == [0.5, 1.0, 1.0, 0.5]

@@ -204,17 +204,62 @@ def load_recipe(path: str | Path, overrides: Mapping[str, Any] | None = None) ->
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"{path}: not TOML: {error}") from None
     for key, value in (overrides or {}).items():
-        place = table
-        *parents, last = key.split(".")
-        for parent in parents:
-            place = place.setdefault(parent, {})
-        place[last] = value
+        _override(table, key, value)
     _refuse_unknown(Recipe, table, str(path))
     try:
         recipe = from_dict(Recipe, table)
-        return replace(recipe, data=expanded(recipe.data), dev=expanded(recipe.dev))
+        recipe = replace(recipe, data=expanded(recipe.data), dev=expanded(recipe.dev))
     except DataError as error:
         raise ConfigError(f"{path}: {error}") from None
+    _refuse_impossible(recipe, str(path))
+    return recipe
+
+
+def _override(table: dict[str, Any], key: str, value: Any) -> None:
+    """Put a value at its place, as `optimiser.steps`."""
+    place: Any = table
+    *parents, last = key.split(".")
+    for parent in parents:
+        place = place.setdefault(parent, {})
+        if not isinstance(place, dict):
+            what = (
+                "a list: give the whole of it, as data=[{questions='...'}]" if isinstance(place, list) else "no table"
+            )
+            raise ConfigError(f"{key} cannot be changed, for {parent} is {what}")
+    place[last] = value
+
+
+_ABOVE_0 = (
+    "rollout.questions", "rollout.group", "rollout.max_tokens", "rollout.concurrency", "rollout.importance_cap",
+    "optimiser.steps", "optimiser.minibatches", "optimiser.batch", "optimiser.epochs", "optimiser.micro_tokens",
+    "instruct.max_tokens", "instruct.concurrency", "k", "evaluate_every", "checkpoint_every", "keep",
+)  # fmt: skip
+"""Numbers that mean nothing at 0 or below."""
+_FROM_0 = (
+    "rollout.temperature", "rollout.cache_tokens", "rollout.window", "optimiser.warmup", "optimiser.weight_decay",
+    "optimiser.clip", "optimiser.learning_rate", "model.rank", "evaluate_questions", "sample",
+)  # fmt: skip
+"""Numbers that mean nothing below 0."""
+
+
+def _refuse_impossible(recipe: Recipe, place: str) -> None:
+    """Refuse numbers that would break a run long after it began."""
+    for names, least in ((_ABOVE_0, "above 0"), (_FROM_0, "0 or more")):
+        for name in names:
+            value: Any = recipe
+            for part in name.split("."):
+                value = getattr(value, part)
+            if not (value > 0 or (value == 0 and names is _FROM_0)):
+                raise ConfigError(f"{place}: {name} = {value}: give a number, {least}")
+    if recipe.optimiser.warmup > 1:
+        raise ConfigError(f"{place}: optimiser.warmup = {recipe.optimiser.warmup}: it is a share of the steps, 0 to 1")
+    if recipe.kind == "rl" and not recipe.rollout.temperature:
+        raise ConfigError(f"{place}: rollout.temperature = 0: greedy rollouts are all alike and cannot be learnt from")
+    rollouts = recipe.rollout.questions * recipe.rollout.group
+    if recipe.kind == "rl" and recipe.optimiser.minibatches > rollouts:
+        raise ConfigError(
+            f"{place}: {rollouts} rollouts a step cannot make optimiser.minibatches = {recipe.optimiser.minibatches}"
+        )
 
 
 def expanded(parts: tuple[DataPart, ...]) -> tuple[DataPart, ...]:
