@@ -297,3 +297,9 @@ def test_wrong_usage_is_status_2(tmp_path: Path, capsys: pytest.CaptureFixture[s
     (tmp_path / "q.jsonl").write_text('{"id": 1}\n')
     status, _, error = run(capsys, "search", "--queries", tmp_path / "q.jsonl", "--index", tmp_path / "d.sq")
     assert (status, "line 1" in error) == (2, True)
+
+
+def test_rows_of_a_corpus_after_a_stray_quotation_mark_are_kept(tmp_path: Path) -> None:
+    table = tmp_path / "psgs.tsv"
+    table.write_text('\nid\ttext\ttitle\n1\t"Kelm is a town\tKelm\n2\tOstel is a river\tOstel\n3\tA "b" c\tC\n')
+    assert [(d.id, d.title) for d in read([table])] == [("1", "Kelm"), ("2", "Ostel"), ("3", "C")]

@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-import csv
 import datetime
 import warnings
 from collections.abc import Iterator, Sequence
-from itertools import chain, islice
 from typing import Any, BinaryIO
 
 from ..errors import DataError, MissingDependency
 from .archive import ZipLimits, open_zip
 from .base import Part
-from .text import lines
-
-FIELD = 16 << 20
-"""Characters of one field; an unclosed quote must not swallow the file."""
-
+from .delimited import csv_rows
 
 _GAP = 16
 """Empty cells in a row that are written out; more of them say nothing but that the sheet is wide."""
@@ -74,27 +68,6 @@ def read_csv(file: BinaryIO) -> Iterator[Part]:
     for number, row in csv_rows(file):
         if any(cell.strip() for cell in row):
             yield Part(row_text(row), {"line": number}, row=True)
-
-
-def csv_rows(file: BinaryIO, delimiter: str = "") -> Iterator[tuple[int, list[str]]]:
-    """The line that a row begins in, and its fields."""
-    csv.field_size_limit(FIELD)
-    source = lines(file)
-    first = list(islice(source, 20))
-    dialect: Any = csv.excel_tab if delimiter == "\t" else csv.excel
-    if not delimiter:
-        try:
-            dialect = csv.Sniffer().sniff("".join(first)[:4096], ",;\t|")
-        except csv.Error:
-            dialect = csv.excel
-    reader = csv.reader(chain(first, source), dialect)
-    before = 0
-    try:
-        for row in reader:
-            yield before + 1, row
-            before = reader.line_num
-    except csv.Error as error:
-        raise DataError(f"line {reader.line_num}: {error}") from None
 
 
 def _cell(value: Any) -> str:

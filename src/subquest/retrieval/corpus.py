@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 from ..errors import DataError, UsageError
-from ..readers.tables import csv_rows
+from ..readers.delimited import csv_rows
 from ..readers.text import ERRORS, lines
 from ..record import Document
 from .cutting import Passages
@@ -138,11 +138,13 @@ def read_jsonl(file: BinaryIO, where: str, wrong: Wrong = _raise) -> Iterator[Do
 
 def read_tsv(file: BinaryIO, where: str, wrong: Wrong = _raise) -> Iterator[Document]:
     """The documents of a table with the columns id, text and title (DPR's), or with columns of these names."""
-    columns = {"id": 0, "text": 1, "title": 2}
+    columns: dict[str, int] = {}
     for number, row in csv_rows(file, "\t" if where.removesuffix(".gz").endswith(".tsv") else ""):
-        if number == 1 and (named := corpus_columns(row)):
-            columns = named
-        elif any(row):
+        if not any(row):
+            continue
+        named = corpus_columns(row) if not columns else {}
+        columns = columns or named or {"id": 0, "text": 1, "title": 2}
+        if not named:
             place = f"{where}, line {number}"
             try:
                 yield _from_row(row, columns, place)

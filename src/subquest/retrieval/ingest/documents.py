@@ -13,8 +13,9 @@ from typing import Any, BinaryIO, cast
 from ...errors import DataError, SubquestError, UsageError
 from ...readers import MEDIA, sniff, sniff_file
 from ...readers.archive import ZipLimits, open_zip
+from ...readers.delimited import csv_rows
 from ...readers.pool import Job, Pool
-from ...readers.tables import csv_rows, read_csv
+from ...readers.tables import read_csv
 from ...readers.text import lines, read_json
 from ...record import Document
 from ..corpus import Wrong, beside_corpus, corpus_columns, read_jsonl, read_tsv
@@ -233,7 +234,7 @@ class _Budget:
 
 def is_corpus(file: BinaryIO, suffix: str) -> bool:
     """Whether a table holds passages: columns called id and text, or, in a TSV file, DPR's number, text and title."""
-    row = next((row for _, row in csv_rows(file, "\t" if suffix == "tsv" else "")), [])
+    row = next((row for _, row in csv_rows(file, "\t" if suffix == "tsv" else "") if any(row)), [])
     file.seek(0)
     dpr = suffix == "tsv" and len(row) == 3 and row[0].strip().isdigit() and len(row[1]) > len(row[2])
     return dpr or bool(corpus_columns(row))
