@@ -1,6 +1,7 @@
 """Checkpoints: small files, never half written, enough by themselves for a bare machine."""
 
 import asyncio
+import os
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -96,6 +97,53 @@ def test_old_checkpoints_go_and_half_written_ones_are_not_seen(tmp_path: Path) -
     assert not half.exists()
     asyncio.run(again.engine.close())
     again.run.close()
+
+
+class Killed(Exception):
+    """Stands for kill -9: nothing after it runs."""
+
+
+@pytest.mark.parametrize("moment", range(1, 12))
+def test_a_kill_at_any_moment_leaves_a_whole_checkpoint(
+    moment: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Saving a step anew (a slice that ended on a checkpoint, a run resumed at 0), then the next one, keeping one."""
+    weight = torch.nn.Parameter(torch.tensor([1.0, 2.0]))
+    policy: Any = SimpleNamespace(trained=lambda: {"w": weight})
+    optimiser: Any = SimpleNamespace(adam=torch.optim.AdamW([weight], fused=True), step_count=1)
+    Checkpoints(tmp_path, keep=1).save(1, policy, optimiser, {})
+    done = 0
+
+    def dying(work: Any) -> Any:
+        def one(*args: Any, **settings: Any) -> Any:
+            nonlocal done
+            done += 1
+            if done == moment:
+                raise Killed
+            return work(*args, **settings)
+
+        return one
+
+    def one_file_after_the_other(folder: Path) -> None:
+        for file in sorted(folder.iterdir()):
+            os.unlink(file)
+        folder.rmdir()
+
+    with monkeypatch.context() as patched:
+        for name in ("replace", "unlink", "fsync"):
+            patched.setattr(os, name, dying(getattr(os, name)))
+        patched.setattr(shutil, "rmtree", one_file_after_the_other)
+        checkpoints = Checkpoints(tmp_path, keep=1)
+        try:
+            for step in (1, 2):
+                checkpoints.save(step, policy, optimiser, {})
+        except Killed:
+            pass
+    again = Checkpoints(tmp_path, keep=1)
+    state = again.load_latest(policy, optimiser)
+    assert state is not None
+    assert state["step"] == again.steps()[-1]
+    assert not list(tmp_path.glob("*.tmp"))
 
 
 def test_a_damaged_checkpoint_is_named(tmp_path: Path) -> None:

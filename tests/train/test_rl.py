@@ -15,7 +15,7 @@ import torch
 
 from subquest.engine import Sampling
 from subquest.engine.torch.engine import TorchEngine
-from subquest.errors import UsageError
+from subquest.errors import DataError, UsageError
 from subquest.record import Episode, Question
 from subquest.rewards.base import Reward, shared
 from subquest.systems.coda import CoDA
@@ -171,8 +171,27 @@ def test_a_slice_stops_in_time_with_a_checkpoint(tmp_path: Path) -> None:
 
 def test_another_recipe_cannot_resume_the_run(tmp_path: Path) -> None:
     TrainRun(tmp_path, RECIPE).close()
-    with pytest.raises(UsageError, match="another recipe"):
-        TrainRun(tmp_path, replace(RECIPE, seed=1))
+    other = replace(RECIPE, seed=1, optimiser=replace(RECIPE.optimiser, steps=77))
+    with pytest.raises(
+        UsageError, match=r"another recipe \(optimiser.steps was \d+, is 77, seed was the default, is 1;"
+    ):
+        TrainRun(tmp_path, other)
+
+
+def test_a_kill_while_the_recipe_is_written_harms_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def half(path: Path, text: str, **_: object) -> None:
+        with path.open("w") as file:
+            file.write(text[: len(text) // 2])
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "write_text", half)
+        with pytest.raises(KeyboardInterrupt):
+            TrainRun(tmp_path, RECIPE)
+    TrainRun(tmp_path, RECIPE).close()
+    (tmp_path / "recipe.json").write_text("{")
+    with pytest.raises(DataError, match=r"recipe.json holds no recipe"):
+        TrainRun(tmp_path, RECIPE)
 
 
 def test_a_guard_stops_the_run_and_names_the_reason(tmp_path: Path) -> None:

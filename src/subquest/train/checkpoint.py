@@ -46,10 +46,13 @@ class Checkpoints:
         return self.folder / f"step-{step:06d}"
 
     def save(self, step: int, policy: Policy, optimiser: Optimiser, state: Mapping[str, Any]) -> Path:
-        """Write a checkpoint and drop old ones beyond `keep`."""
+        """Write a checkpoint and drop old ones beyond `keep`.
+
+        One that stands already is what the run went on from; it stays, for while it was replaced there would be none.
+        """
         final = self.path(step)
         tensors = _tensors(policy, optimiser)
-        if self._ranks.first:
+        if self._ranks.first and not final.exists():
             self._write(final, step, tensors, {**state, "optimiser_steps": optimiser.step_count})
         self._ranks.wait()
         return final
@@ -60,12 +63,12 @@ class Checkpoints:
         _write_shards(building, tensors)
         (building / "state.json").write_text(json.dumps({**state, "step": step}), encoding="utf-8")
         _flush(building)
-        if final.exists():
-            shutil.rmtree(final)
         os.replace(building, final)
         _flush(self.folder)
         for old in self.steps()[: -self.keep]:
-            shutil.rmtree(self.path(old))
+            gone = self.path(old).with_suffix(".tmp")
+            os.replace(self.path(old), gone)  # a kill in the middle leaves nothing that looks like a checkpoint
+            shutil.rmtree(gone)
 
     def load_latest(self, policy: Policy, optimiser: Optimiser) -> dict[str, Any] | None:
         """Restore the newest checkpoint; returns its state, None where there is none."""

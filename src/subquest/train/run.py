@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ..errors import UsageError
+from ..errors import DataError, UsageError
 from ..metrics import score_answer
 from ..record import Episode
 from ..runs import RunStore
@@ -50,14 +51,16 @@ class TrainRun:
 
     def _keep_recipe(self) -> None:
         path = self.folder / "recipe.json"
-        text = json.dumps(self.recipe.as_dict(), indent=2, sort_keys=True)
-        if path.exists() and path.read_text(encoding="utf-8") != text:
-            raise UsageError(
-                f"the run {self.folder} was begun with another recipe (see {path}); resume it with that one, "
-                "or give this one another folder"
-            )
-        if self.ranks.first:
-            path.write_text(text, encoding="utf-8")
+        if path.exists():
+            if changed := _difference(path, self.recipe):
+                raise UsageError(
+                    f"the run {self.folder} was begun with another recipe ({changed}; see {path}); resume it with that "
+                    "one, or give this one another folder"
+                )
+        elif self.ranks.first:
+            half = path.with_suffix(".tmp")
+            half.write_text(json.dumps(self.recipe.as_dict(), indent=2, sort_keys=True), encoding="utf-8")
+            os.replace(half, path)
 
     @property
     def store(self) -> RunStore:
@@ -106,3 +109,24 @@ class TrainRun:
     def close(self) -> None:
         if self._store is not None:
             self._store.close()
+
+
+def _difference(path: Path, recipe: Recipe) -> str:
+    """What a run's recipe and this one differ in; empty where in nothing."""
+    try:
+        kept = _settings(json.loads(path.read_text(encoding="utf-8")))
+    except ValueError as error:
+        raise DataError(f"{path} holds no recipe: {error}") from None
+    new = _settings(json.loads(json.dumps(recipe.as_dict())))
+    changed = [name for name in sorted(kept.keys() | new.keys()) if kept.get(name) != new.get(name)]
+    return ", ".join(
+        f"{name} was {kept.get(name, 'the default')}, is {new.get(name, 'the default')}" for name in changed
+    )
+
+
+def _settings(table: Mapping[str, Any], place: str = "") -> dict[str, Any]:
+    """The settings of a recipe by their full names, as `optimiser.steps`."""
+    found: dict[str, Any] = {}
+    for name, value in table.items():
+        found |= _settings(value, f"{place}{name}.") if isinstance(value, dict) else {f"{place}{name}": value}
+    return found
