@@ -163,6 +163,29 @@ def test_bytes_of_any_encoding_are_text(content: bytes, text: str) -> None:
     assert "".join(lines(io.BytesIO(content))) == text
 
 
+@pytest.mark.parametrize(
+    ("text", "encoding"),
+    [
+        ("東京は日本の首都です。大阪は商業の町です。", "shift_jis"),
+        ("東京は日本の首都です。大阪は商業の町です。", "euc_jp"),
+        ("长城在北京。中国的首都是北京，人口很多。", "gb18030"),
+        ("Москва столица России. Волга впадает в Каспийское море.", "cp1251"),
+        ("Москва столица России. Волга впадает в Каспийское море.", "koi8_r"),
+        ("القاهرة هي عاصمة مصر وأكبر مدنها.", "cp1256"),
+    ],
+)
+def test_other_scripts_are_known_by_their_bytes(text: str, encoding: str) -> None:
+    content = (text + "\n").encode(encoding) * 3
+    assert decode(content) == (text + "\n") * 3
+    assert "".join(lines(io.BytesIO(content))) == (text + "\n") * 3
+
+
+def test_a_sign_cut_by_the_end_of_the_sample_is_no_other_script(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("subquest.readers.text._SAMPLE", 10)
+    assert decode("東京は日本の首都です。".encode()) == "東京は日本の首都です。"
+    assert decode("東京は\n".encode() * 9 + b"caf\xe9") == "東京は\n" * 9 + "café"
+
+
 def test_a_gigantic_line_comes_in_stretches(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("subquest.readers.text.MAX_LINE", 10)
     assert list(lines(io.BytesIO(b"x" * 25 + b"\nshort\n"))) == ["x" * 10, "x" * 10, "xxxxx\n", "short\n"]

@@ -303,3 +303,10 @@ def test_rows_of_a_corpus_after_a_stray_quotation_mark_are_kept(tmp_path: Path) 
     table = tmp_path / "psgs.tsv"
     table.write_text('\nid\ttext\ttitle\n1\t"Kelm is a town\tKelm\n2\tOstel is a river\tOstel\n3\tA "b" c\tC\n')
     assert [(d.id, d.title) for d in read([table])] == [("1", "Kelm"), ("2", "Ostel"), ("3", "C")]
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-32", "utf-8-sig"])
+def test_a_corpus_with_a_byte_order_mark(tmp_path: Path, encoding: str) -> None:
+    corpus = tmp_path / "c.jsonl"
+    corpus.write_text('{"id": 1, "text": "Kelm \u2028 東京 😀"}\n{"id": 2, "text": "Ostel"}\n', encoding)
+    assert [(d.id, d.text) for d in read([corpus])] == [("1", "Kelm \u2028 東京 😀"), ("2", "Ostel")]

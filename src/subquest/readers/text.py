@@ -13,6 +13,12 @@ from .base import Part
 MAX_LINE = 1 << 20
 """Characters that are held of one line; a longer one comes in stretches."""
 _JSON_BYTES = 64 << 20
+_SAMPLE = 1 << 14
+"""Bytes by which the encoding is known."""
+_FEW = 8
+"""Bytes above 127 that are too few to know a script by."""
+_FOREIGN = 0.3
+"""The share of bytes above 127 from which on a text is not a western one with a few accents."""
 _BOMS = (
     (codecs.BOM_UTF8, "utf-8-sig"), (codecs.BOM_UTF32_LE, "utf-32"), (codecs.BOM_UTF32_BE, "utf-32"),
     (codecs.BOM_UTF16_LE, "utf-16"), (codecs.BOM_UTF16_BE, "utf-16"),
@@ -32,13 +38,17 @@ ERRORS = "subquest-western"
 
 
 def decode(content: bytes) -> str:
-    """Bytes as text: by their byte-order mark, else UTF-8, with stray bytes read as Windows' western set."""
-    return content.decode(_encoding(content), ERRORS)
+    """Bytes as text: by their byte-order mark, else UTF-8, with stray bytes read as Windows' western set.
+
+    What is mostly not UTF-8 and full of bytes above 127 is in another script: which one is guessed from the bytes,
+    where the extra `web-tools` is installed.
+    """
+    return content.decode(encoding_of(content[:_SAMPLE]), ERRORS)
 
 
 def lines(file: BinaryIO) -> Iterator[str]:
     """The lines of a file with their ends, overlong ones in stretches of MAX_LINE characters."""
-    encoding = _encoding(file.read(4))
+    encoding = encoding_of(file.read(_SAMPLE))
     file.seek(0)
     wrapper = io.TextIOWrapper(file, encoding=encoding, errors=ERRORS, newline="")
     try:
@@ -67,5 +77,35 @@ def read_json(file: BinaryIO) -> Iterator[Part]:
         yield Part(text)
 
 
-def _encoding(head: bytes) -> str:
-    return next((name for mark, name in _BOMS if head.startswith(mark)), "utf-8")
+def encoding_of(head: bytes) -> str:
+    """The encoding of a text by how it begins."""
+    if marked := next((name for mark, name in _BOMS if head.startswith(mark)), ""):
+        return marked
+    high = sum(byte > 127 for byte in head) if not head.isascii() else 0
+    if high < max(_FEW, _FOREIGN * len(head)) or 2 * _strays(head) < high:
+        return "utf-8"
+    try:
+        from resiliparse.parse.encoding import detect_encoding
+    except ImportError:
+        return "utf-8"
+    found = str(detect_encoding(head))
+    try:
+        codecs.lookup(found)
+    except LookupError:
+        return "utf-8"
+    return found
+
+
+def _strays(head: bytes) -> int:
+    """How many bytes are no UTF-8; a sign that the end of the sample cuts is none of them."""
+    count = at = 0
+    while at < len(head):
+        try:
+            head[at:].decode()
+            break
+        except UnicodeDecodeError as error:
+            if at + error.end == len(head) and error.reason == "unexpected end of data":
+                break
+            count += error.end - error.start
+            at += error.end
+    return count

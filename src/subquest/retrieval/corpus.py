@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import glob
 import gzip
+import io
 import json
 import os
 import re
@@ -23,7 +24,7 @@ from typing import Any, BinaryIO, cast
 
 from ..errors import DataError, UsageError
 from ..readers.delimited import csv_rows
-from ..readers.text import ERRORS, lines
+from ..readers.text import ERRORS, encoding_of, lines
 from ..record import Document
 from .cutting import Passages
 
@@ -167,13 +168,26 @@ def _from_row(row: Sequence[str], columns: Mapping[str, int], where: str) -> Doc
 
 
 def _lines(file: BinaryIO) -> Iterator[tuple[int, bytes]]:
-    """Number and content of each line; of one that is too long only as much as shows that it is."""
+    """Number and content of each line, in UTF-8; of one that is too long only as much as shows that it is."""
+    encoding = encoding_of(file.read(4))
+    file.seek(0)
+    if encoding in ("utf-8", "utf-8-sig"):
+        yield from _numbered(lambda: file.readline(MAX_LINE + 1))
+        return
+    wrapper = io.TextIOWrapper(file, encoding, errors="replace", newline="\n")  # such as PowerShell's UTF-16
+    try:
+        yield from _numbered(lambda: wrapper.readline(MAX_LINE + 1).encode())
+    finally:
+        wrapper.detach()
+
+
+def _numbered(readline: Callable[[], bytes]) -> Iterator[tuple[int, bytes]]:
     number = 0
-    while line := file.readline(MAX_LINE + 1):
+    while line := readline():
         number += 1
         yield number, line
         while len(line) > MAX_LINE and not line.endswith(b"\n"):
-            line = file.readline(MAX_LINE + 1)
+            line = readline()
 
 
 def _parsed(line: bytes, where: str) -> Any:
