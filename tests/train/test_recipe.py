@@ -166,6 +166,8 @@ def test_overrides(tmp_path: Path) -> None:
         ("optimiser.clip", float("nan"), "optimiser.clip = nan"),
         ("optimiser.warmup", 5.0, "a share of the steps"),
         ("optimiser.minibatches", 9, "8 rollouts a step cannot make optimiser.minibatches = 9"),
+        ("loss", "nope", "loss: 'nope' is none; there are coda, "),
+        ("advantage", "nope", "advantage: 'nope' is none; there are coda, "),
         ("model.rank", -1, "model.rank = -1: give a number, 0 or more"),
         ("optimiser.steps.more", 1, "steps is no table"),
         ("data.questions", "foo", "data is a list: give the whole of it"),
@@ -174,6 +176,13 @@ def test_overrides(tmp_path: Path) -> None:
 def test_what_cannot_run_is_refused_before_it_begins(key: str, value: object, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         load_recipe(RECIPES / "coda-peco-smoke.toml", {key: value})
+
+
+def test_a_system_without_a_loss_of_its_own_needs_one() -> None:
+    slips = {"system": "direct", "loss": "", "advantage": ""}
+    with pytest.raises(ConfigError, match="loss: the system 'direct' has none of its own; name one"):
+        load_recipe(RECIPES / "coda-peco-smoke.toml", slips)
+    load_recipe(RECIPES / "coda-peco-smoke.toml", slips | {"loss": "grpo", "advantage": "verl"})
 
 
 def test_schedule() -> None:

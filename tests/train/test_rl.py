@@ -170,12 +170,22 @@ def test_a_slice_stops_in_time_with_a_checkpoint(tmp_path: Path) -> None:
 
 
 def test_another_recipe_cannot_resume_the_run(tmp_path: Path) -> None:
-    TrainRun(tmp_path, RECIPE).close()
+    TrainRun(tmp_path, replace(RECIPE, seed=5)).close()
+    begun = TrainRun(tmp_path, RECIPE)  # nothing was trained with seed 5: a slip, put right
+    begun.record(1, {"loss": 1.0})
+    begun.close()
     other = replace(RECIPE, seed=1, optimiser=replace(RECIPE.optimiser, steps=77))
     with pytest.raises(
         UsageError, match=r"another recipe \(optimiser.steps was \d+, is 77, seed was the default, is 1;"
     ):
         TrainRun(tmp_path, other)
+
+
+def test_a_run_needs_a_folder(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("x")
+    for place in (tmp_path / "file", tmp_path / "file" / "run"):
+        with pytest.raises(UsageError, match="is a file; name a folder"):
+            TrainRun(place, RECIPE)
 
 
 def test_a_kill_while_the_recipe_is_written_harms_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -188,7 +198,9 @@ def test_a_kill_while_the_recipe_is_written_harms_nothing(tmp_path: Path, monkey
         patched.setattr(Path, "write_text", half)
         with pytest.raises(KeyboardInterrupt):
             TrainRun(tmp_path, RECIPE)
-    TrainRun(tmp_path, RECIPE).close()
+    begun = TrainRun(tmp_path, RECIPE)
+    begun.record(1, {"loss": 1.0})
+    begun.close()
     (tmp_path / "recipe.json").write_text("{")
     with pytest.raises(DataError, match=r"recipe.json holds no recipe"):
         TrainRun(tmp_path, RECIPE)

@@ -11,14 +11,16 @@ import difflib
 import re
 import tomllib
 import typing
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 from ..codec import from_dict, to_dict
 from ..errors import ConfigError, DataError
+from .advantage import BASELINES
 from .lora import TARGETS
+from .loss import LOSSES
 
 T = TypeVar("T")
 
@@ -255,6 +257,14 @@ def _refuse_impossible(recipe: Recipe, place: str) -> None:
         raise ConfigError(f"{place}: optimiser.warmup = {recipe.optimiser.warmup}: it is a share of the steps, 0 to 1")
     if recipe.kind == "rl" and not recipe.rollout.temperature:
         raise ConfigError(f"{place}: rollout.temperature = 0: greedy rollouts are all alike and cannot be learnt from")
+    named: tuple[tuple[str, str, Collection[str]], ...] = (
+        ("loss", recipe.loss, LOSSES),
+        ("advantage", recipe.advantage, BASELINES),
+    )
+    for key, name, known in named if recipe.kind == "rl" else ():
+        if (name or recipe.system) not in known:
+            what = f"{name!r} is none" if name else f"the system {recipe.system!r} has none of its own; name one"
+            raise ConfigError(f"{place}: {key}: {what}; there are {', '.join(known)}")
     rollouts = recipe.rollout.questions * recipe.rollout.group
     if recipe.kind == "rl" and recipe.optimiser.minibatches > rollouts:
         raise ConfigError(

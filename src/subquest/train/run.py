@@ -37,7 +37,7 @@ class TrainRun:
         self.folder = Path(folder)
         self.recipe = recipe
         self.ranks = ranks
-        self.folder.mkdir(parents=True, exist_ok=True)
+        self._make_folder()
         self._keep_recipe()
         self._store: RunStore | None = None
         self._kept: set[str] = set()
@@ -49,18 +49,39 @@ class TrainRun:
         self._deadline = math.inf if minutes is None else time.monotonic() + 60 * minutes
         self._longest_step = 0.0
 
+    def _make_folder(self) -> None:
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+        except (FileExistsError, NotADirectoryError):
+            raise UsageError(f"{self.folder} is a file; name a folder for the run") from None
+
     def _keep_recipe(self) -> None:
+        """The first process looks and writes. A recipe by which nothing was trained yet may be put right."""
         path = self.folder / "recipe.json"
-        if path.exists():
-            if changed := _difference(path, self.recipe):
-                raise UsageError(
-                    f"the run {self.folder} was begun with another recipe ({changed}; see {path}); resume it with that "
-                    "one, or give this one another folder"
-                )
-        elif self.ranks.first:
+        changed = ""
+        if self.ranks.first and path.exists() and self._has_begun():
+            changed = _difference(path, self.recipe)
+        if changed := self.ranks.told(changed):
+            raise UsageError(
+                f"the run {self.folder} was begun with another recipe ({changed}; see {path}); resume it with that "
+                "one, or give this one another folder"
+            )
+        if self.ranks.first:
             half = path.with_suffix(".tmp")
             half.write_text(json.dumps(self.recipe.as_dict(), indent=2, sort_keys=True), encoding="utf-8")
             os.replace(half, path)
+
+    def _has_begun(self) -> bool:
+        """Whether there is a checkpoint or a figure of a step."""
+        if any((self.folder / "checkpoints").glob("step-*")):
+            return True
+        if not (self.folder / "run.sqlite").exists():
+            return False
+        store = RunStore.open(self.folder / "run.sqlite")
+        try:
+            return any(True for _ in store.metrics())
+        finally:
+            store.close()
 
     @property
     def store(self) -> RunStore:
