@@ -5,6 +5,7 @@ import json
 import pytest
 
 from subquest.engine.scripted import ScriptedEngine
+from subquest.errors import EngineUnavailable
 from subquest.systems.registry import get
 from subquest.tools.sandbox import SandboxUnavailable, jail
 from subquest.tools.websearch import SearXNG
@@ -85,3 +86,22 @@ async def test_plan_and_solve_hands_earlier_results_to_later_experts(site):
 
 async def test_the_web_search_of_the_environment_is_used(site):
     assert isinstance(get("hira")(ScriptedEngine([])).web, SearXNG)
+
+
+async def test_plan_and_solve_over_experts_goes_on_where_an_expert_cannot_begin():
+    def reply(context):
+        if context.role == "planner":
+            return '{"plan": ["Who?", "Where?"]}'
+        return '{"query_plan": []}' if context.turn == 0 else "\\boxed{Brunn}"
+
+    class Engine(ScriptedEngine):
+        """Fails when a context about the first step is opened."""
+
+        async def open(self, messages, **options):
+            if "Task: Who?" in messages[-1].content:
+                raise EngineUnavailable("down")
+            return await super().open(messages, **options)
+
+    episode = await get("plan-experts")(Engine(reply), experts="search").solve("Where was she born?")
+    assert (episode.answer, episode.stop_reason) == ("Brunn", "answered")
+    assert [e.where for e in episode.errors] == ["search"]

@@ -6,7 +6,7 @@ import json
 import pytest
 
 from subquest.engine.scripted import ScriptedEngine
-from subquest.errors import EngineUnavailable, UsageError
+from subquest.errors import EngineUnavailable, SearchRefused, UsageError
 from subquest.record import Document, Hit
 from subquest.systems.coda import CoDA
 from subquest.systems.hira import Desk, Expert, HiRA, Report, SystemExpert
@@ -410,3 +410,31 @@ def test_memory_in_another_shape_than_asked_for(facts, expected):
     assert episode.answer == "on the Ostel"
     added = [e.data["entries"] for e in episode.events if e.kind == "memory" and e.data["action"] == "add"]
     assert added == ([expected] if expected else [])
+
+
+def test_searches_of_a_system_that_is_an_expert_are_counted():
+    engine = script(
+        planner=[CALL.format("Who is the mayor of Kelm?"), "\\boxed{Ida Brandt}"],
+        coordinator=[distilled("Ida Brandt")],
+        answerer=["<answer>Ida Brandt</answer>"],
+    )
+    episode = HiRA(engine, Facts(), experts="rag").ask("Who is the mayor of Kelm?")
+    assert (episode.answer, episode.usage.searches) == ("Ida Brandt", 1)
+
+
+class Down(Facts):
+    name = "web"
+
+    async def retrieve(self, queries, k):
+        raise SearchRefused("no credit left")
+
+
+def test_what_the_index_finds_is_not_lost_where_the_web_fails():
+    engine = script(search=['{"query_plan": [null, {"query": "mayor Kelm"}]}', "\\boxed{Ida Brandt}"],
+                    planner=[CALL.format("Who is the mayor of Kelm?"), "\\boxed{Ida Brandt}"],
+                    coordinator=[distilled("Ida Brandt")])  # fmt: skip
+    facts = Facts()
+    episode = HiRA(engine, facts, web=Down(), experts="search", egress="public").ask("Who is the mayor of Kelm?")
+    assert facts.queries == ["mayor Kelm"]
+    assert "The mayor of Kelm is Ida Brandt." in episode.by_role("search")[0].text
+    assert [(e.where, e.message) for e in episode.errors] == [("search", "no credit left")]

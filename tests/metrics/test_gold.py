@@ -31,3 +31,7 @@ def test_questions_keep_their_references() -> None:
 def test_nothing_stays_nothing() -> None:
     assert natural_plan([]) == ()
     assert natural_plan([Step("Is it late?", "yes"), Step("Did they say yes?", "no")])[1] == "Did they say yes?"
+
+
+def test_a_relation_may_hold_braces() -> None:
+    assert natural_plan([Step("Ada >> size {x}", "3")]) == ("What is the size {x} of Ada?",)

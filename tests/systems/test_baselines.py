@@ -431,3 +431,12 @@ def test_json_too_deep_to_read_is_no_action() -> None:
     episode = registry.get("recall")(ScriptedEngine([call, "<answer>Kestel</answer>"]), FakeSearch()).ask("Where?")
     assert episode.answer == "Kestel"
     assert "no action" in episode.trajectories[0].format_errors
+
+
+@pytest.mark.parametrize("name", ["search-r1", "react", "truncation"])
+def test_no_turns_is_a_limit_too(name: str) -> None:
+    """0 turns: the answer is forced at once; 0 documents: none are asked for."""
+    final = {"react": "Action: Finish[x]"}.get(name, "<answer>x</answer>")
+    episode = ask(name, [final], turns=0)
+    assert (episode.answer, episode.forced, episode.usage.model_calls) == ("x", True, 1)
+    assert registry.get(name)(ScriptedEngine([final]), FakeSearch(), k=0).k == 0

@@ -381,3 +381,29 @@ def test_events_are_json() -> None:
 
     for event in run(PLANNER, EXECUTOR).events:
         json.dumps(to_dict(event))
+
+
+class SlowSearch(FakeSearch):
+    async def retrieve(self, queries, k):  # type: ignore[no-untyped-def]
+        await asyncio.sleep(30)
+        return await super().retrieve(queries, k)
+
+
+def test_a_search_that_hangs_is_left_when_the_time_is_over() -> None:
+    script = {
+        "planner": ["<task>who?</task>", "<answer>x</answer>"],
+        "executor": ["<search>Orvane</search>", "<result>nothing yet</result>"],
+    }
+    episode = CoDA(ScriptedEngine(script), SlowSearch(), limits=Limits(seconds=0.3)).ask("Who designed it?")
+    assert episode.usage.seconds < 10
+    assert [e.where for e in episode.errors] == ["search"]
+    assert "time limit" in episode.errors[0].message
+    assert (episode.answer, episode.stop_reason) == ("x", "forced")
+
+
+def test_where_nothing_was_found_nothing_is_answered() -> None:
+    """The words that tell the planner of an empty hand are no answer to anyone's question."""
+    script = {"planner": ["<task>who?</task>", EngineRefused("no")], "executor": ["<result></result>"] * 7}
+    episode = CoDA(ScriptedEngine(script), FakeSearch()).ask("Who designed it?")
+    assert episode.by_role("executor")[0].result == "No result was found."
+    assert (episode.answer, episode.stop_reason) == ("", "failed")

@@ -146,6 +146,7 @@ def test_what_cannot_be_compressed_is_dropped_visibly(compressor: list) -> None:
     filter = [f"<filter>{long}</filter>", f"<filter>{long}</filter>"]
     episode = run(planner, filter, ANSWERER, compressor=compressor, memory_tokens=60)
     assert memory_events(episode)[-1]["tokens"] <= 60
+    assert memory_events(episode)[1]["action"] == "drop"
     assert memory_events(episode)[1]["replaced"] == [f"Orvane one: {long}"]
     assert episode.answer == "Kestel"
 

@@ -57,11 +57,16 @@ def natural_plan(steps: Sequence[Step]) -> tuple[str, ...]:
         subject, arrow, relation = (part.strip() for part in step.question.partition(">>"))
         if arrow:
             subject = _reference(subject, steps[:at])
-            plan.append(_QUESTIONS.get(relation.lower(), f"What is the {relation} of {{}}?").format(subject))
+            plan.append(_asked(relation, subject))
         else:
             text = re.sub(r"\s+\?", "?", step.question.strip())
             plan.append(text if "#" in text else _with_references(text, steps[:at]))
     return tuple(plan)
+
+
+def _asked(relation: str, subject: str) -> str:
+    known = _QUESTIONS.get(relation.lower())
+    return known.replace("{}", subject) if known else f"What is the {relation} of {subject}?"
 
 
 def _reference(subject: str, before: Sequence[Step]) -> str:

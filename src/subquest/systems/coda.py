@@ -20,7 +20,7 @@ from ..limits import Limits
 from ..protocol import Block, fence
 from .actions import ANSWER, RESULT, SEARCH, TASK
 from .base import System
-from .evidence import Finding, support
+from .evidence import Finding, newest, support
 from .runtime import Answer, Context, LimitReached, Run, Turn, confidence
 
 MAX_PARALLEL_TASKS = 8
@@ -121,10 +121,10 @@ class CoDA(System[CoDASettings]):
         except EngineError as error:
             run.fail("engine", error, executor)
             result, stop_reason = "", "context overflow" if isinstance(error, ContextOverflow) else "failed"
+        findings.append(Finding(task, result, _refined(executor), executor.documents, executor.id))
         result = result or "No result was found."
         await executor.close(stop_reason, result)
         run.events.emit("result", executor.id, result=result, forced=executor.forced)
-        findings.append(Finding(task, result, _refined(executor), executor.documents, executor.id))
         return result
 
     async def _work(
@@ -173,7 +173,7 @@ class CoDA(System[CoDASettings]):
         return await executor.force(self.prompts.text("executor_force"), "result", "answer")
 
     async def _conclude(self, run: Run, planner: Context, stopped: Exception, findings: list[Finding]) -> Answer:
-        """Final synthesis when the planner cannot go on: one forced turn, or else the newest result."""
+        """Final synthesis when the planner cannot go on: one forced turn, or else the newest result there is."""
         text = ""
         if isinstance(stopped, LimitReached):
             if self.settings.force:
@@ -181,8 +181,8 @@ class CoDA(System[CoDASettings]):
         else:
             run.fail("engine", stopped, planner, fatal=True)
             planner.forced = True
-        if not text and self.settings.force and findings:
-            text = findings[-1].result
+        if not text and self.settings.force:
+            text = newest(findings)
         stop_reason = "forced" if text else "failed" if run.errors else "no answer"
         await planner.close(stop_reason, text)
         return Answer(text, forced=True, evidence=support(findings), stop_reason=stop_reason)

@@ -231,7 +231,7 @@ class Memory:
         old, kept = self.entries[:early], self.entries[early:]
         facts = await self._condense("\n".join(map(str, old)), planner)
         self.entries = [Entry("", facts), *kept] if facts else kept
-        action = "compress"
+        action = "compress" if facts else "drop"
         if self.tokens() >= before:
             self.entries, action = kept, "drop"
         self._emit(action, planner, before=before, replaced=[str(entry) for entry in old])

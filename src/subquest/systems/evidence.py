@@ -32,6 +32,11 @@ class Finding:
     query: str = ""
 
 
+def newest(findings: Sequence[Finding]) -> str:
+    """The newest result that says something; empty where none does."""
+    return next((finding.result for finding in reversed(findings) if finding.result), "")
+
+
 def support(findings: Sequence[Finding]) -> tuple[Evidence, ...]:
     """For each finding the sentence that supports it best, where there is one; no quote twice."""
     quotes: dict[tuple[str, int], Evidence] = {}

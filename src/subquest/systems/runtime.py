@@ -19,7 +19,7 @@ from dataclasses import dataclass, field, replace
 from ..codec import to_dict
 from ..engine import Engine, Generation, Message, Mode, Sampling, Session
 from ..engine.base import Retry
-from ..errors import ContextOverflow, EngineError, SearchError
+from ..errors import ContextOverflow, EngineError, SearchError, SearchRefused
 from ..events import EventLog
 from ..limits import Budget, Limits, Repeats
 from ..protocol import Parsed, parse, wrap
@@ -163,23 +163,37 @@ class Run:
         self.events.emit("search", place, queries=list(queries), k=k)
         owner = context or self
         owner.usage += Usage(searches=len(queries))
-        for attempt in range(1, SEARCH_ATTEMPTS + 1):
-            try:
-                results = await backend.retrieve(queries, k)
-                break
-            except SearchError as error:
-                if attempt == SEARCH_ATTEMPTS or not error.retryable:
-                    self.fail("search", error, context)
-                    raise
-                wait = SEARCH_WAIT * 2**attempt
-                self.events.emit("retry", place, where="search", message=str(error), attempt=attempt, wait=wait)
-                await asyncio.sleep(wait)
+        clock = asyncio.timeout(owner.budget.seconds_left())
+        try:
+            async with clock:
+                results = await self._retrieve(backend, queries, k, place)
+        except TimeoutError:
+            if not clock.expired():
+                raise
+            late = SearchRefused("the time limit ran out before the search came back")
+            self.fail("search", late, context)
+            raise late from None
+        except SearchError as error:
+            self.fail("search", error, context)
+            raise
         for query, hits in zip(queries, results, strict=True):
             if type(hits) is not list:
                 self._charge(hits, context)
             self.documents.update((hit.document.id, hit.document) for hit in hits)
             self.events.emit("documents", place, query=query, hits=[shown(hit) for hit in hits])
         return results
+
+    async def _retrieve(self, backend: Search, queries: Sequence[str], k: int, place: str) -> list[list[Hit]]:
+        for attempt in range(1, SEARCH_ATTEMPTS):
+            try:
+                return await backend.retrieve(queries, k)
+            except SearchError as error:
+                if not error.retryable:
+                    raise
+                wait = SEARCH_WAIT * 2**attempt
+                self.events.emit("retry", place, where="search", message=str(error), attempt=attempt, wait=wait)
+                await asyncio.sleep(wait)
+        return await backend.retrieve(queries, k)
 
     def _charge(self, hits: list[Hit], context: Context | None) -> None:
         """What a search cost beyond itself: hits of the cache, model calls of a search that a model plays."""

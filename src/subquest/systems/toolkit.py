@@ -92,7 +92,12 @@ class Toolkit:
             except EgressRefused as error:
                 self.run.fail("search", error, context)
                 raise SearchError(str(error)) from None
-            fresh = await self.run.search(context, queries, k, using=self._web)
+            try:
+                fresh = await self.run.search(context, queries, k, using=self._web)
+            except SearchError:  # recorded by the runtime; what the index has found is not lost
+                if not any(found):
+                    raise
+                fresh = [[] for _ in queries]
             self.egress.offer(hit.document.id for hits in fresh for hit in hits)
             found = [_alternating(a, b)[:k] for a, b in zip(found, fresh, strict=True)]
         elif self._index is None:

@@ -71,11 +71,11 @@ class SearchAgent(System[AgentSettings]):
 
     @property
     def turns(self) -> int:
-        return self.settings.turns or self.dialect.turns
+        return self.dialect.turns if self.settings.turns is None else self.settings.turns
 
     @property
     def k(self) -> int:
-        return self.settings.k or self.dialect.k
+        return self.dialect.k if self.settings.k is None else self.settings.k
 
     def actions(self) -> Mapping[str, Sequence[Action]]:
         return {"agent": self.dialect.actions()}

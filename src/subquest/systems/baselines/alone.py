@@ -62,6 +62,7 @@ class Alone(ToolSystem[ToolSettings]):
 class WebThinker(Alone):
     name: ClassVar[str] = "webthinker"
     roles: ClassVar[tuple[str, ...]] = ("deep", "explorer")
+    stand_ins: ClassVar[Mapping[str, str]] = {"explorer": "deep"}
     expert: ClassVar[type[Expert]] = DeepSearch
 
 

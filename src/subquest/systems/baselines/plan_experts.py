@@ -18,7 +18,7 @@ from ...errors import EngineError
 from ..actions import EXPERTS
 from ..evidence import Finding, support
 from ..hira.coordinator import Coordinator
-from ..hira.expert import Desk
+from ..hira.expert import Desk, carried_out
 from ..hira.experts import find_experts
 from ..hira.tolerant import first_object
 from ..prompting import FOLDER, Prompts
@@ -39,6 +39,7 @@ class PlanExpertsSettings(ToolSettings):
 class PlanExperts(ToolSystem[PlanExpertsSettings]):
     name: ClassVar[str] = "plan-experts"
     roles: ClassVar[tuple[str, ...]] = ("planner", "coordinator", "search", "deep", "explorer", "code", "multimodal")
+    stand_ins: ClassVar[Mapping[str, str]] = {"explorer": "deep"}
     Settings: ClassVar[type[PlanExpertsSettings]] = PlanExpertsSettings
 
     def actions(self) -> Mapping[str, Sequence[Action]]:
@@ -78,7 +79,7 @@ class PlanExperts(ToolSystem[PlanExpertsSettings]):
                 tokens=settings.tool_tokens,
                 number=10 * number + 3,
             )
-            report = await expert.run(desk)
+            report = await carried_out(expert, desk)
             run.events.emit("result", report.trajectory, result=report.conclusion, expert=expert.name)
             known.append(f"{step} {report.conclusion or 'no result'}")
             findings.append(Finding(step, report.conclusion, "", report.documents, report.trajectory))

@@ -18,11 +18,11 @@ from typing import Any, ClassVar
 
 from ...engine import Engine
 from ...engine.actions import Action
-from ...errors import EngineError, OutsideError
+from ...errors import EngineError
 from ...limits import Limits
 from ...retrieval.base import Search
 from ..actions import BOXED, EXPERTS, SUBTASK
-from ..evidence import Finding, support
+from ..evidence import Finding, newest, support
 from ..rendering import cut_to_tokens
 from ..replies import boxed
 from ..runtime import Answer, Context, LimitReached, Run, Turn, confidence
@@ -30,7 +30,7 @@ from ..tooled import ToolSettings, ToolSystem
 from ..toolkit import Toolkit
 from ..toolloop import calls, inserted
 from .coordinator import Coordinator, named_in
-from .expert import Desk, Expert, Report, SystemExpert
+from .expert import Desk, Expert, Report, SystemExpert, carried_out
 from .experts import find_experts
 from .memory import Memory, rendered
 
@@ -166,7 +166,7 @@ class HiRA(ToolSystem[HiRASettings]):
             tokens=settings.tool_tokens,
             number=place + 3,
         )
-        report = await self._work(run, planner, expert, desk)
+        report = await carried_out(expert, desk)
         if settings.transfer or settings.memory:
             distilled = await coordinator.distil(planner, task, report, place + 9)
         text = distilled.text if settings.transfer else report.conclusion or "No result was found."
@@ -176,13 +176,6 @@ class HiRA(ToolSystem[HiRASettings]):
         if not settings.transfer:
             text = report.chain or text
         return f"Result of the {expert.name} expert: {text}"
-
-    async def _work(self, run: Run, planner: Context, expert: Expert, desk: Desk) -> Report:
-        try:
-            return await expert.run(desk)
-        except (OutsideError, LimitReached) as error:
-            run.fail(expert.name, error, planner)
-            return Report(f"The expert failed: {error}", f"The expert failed: {error}", failed=True)
 
     def _named(self, run: Run, planner: Context, task: str) -> tuple[Expert, str]:
         """Without reasoning transfer the planner writes `expert: task`."""
@@ -216,8 +209,7 @@ class HiRA(ToolSystem[HiRASettings]):
             text = (boxed(last.text) if last else "") or words
         else:
             run.fail("engine", stopped, planner, fatal=True)
-        if not text and findings:
-            text = findings[-1].result
+        text = text or newest(findings)
         stop_reason = "forced" if text else "failed" if run.errors else "no answer"
         await planner.close(stop_reason, text)
         return Answer(text, forced=True, evidence=support(findings), stop_reason=stop_reason)

@@ -34,7 +34,8 @@ class Distilled(NamedTuple):
 
     @property
     def text(self) -> str:
-        return f"{self.process}\nFinal conclusion: {self.conclusion}" if self.process else self.conclusion
+        said = self.conclusion or "No result was found."
+        return f"{self.process}\nFinal conclusion: {said}" if self.process else said
 
 
 class Coordinator:
@@ -102,7 +103,7 @@ class Coordinator:
             return Distilled("", conclusion.strip())
         message = "the expert's reasoning could not be distilled; its own conclusion is passed on"
         self._run.events.emit("error", planner.id, where="format", message=message, text=reply)
-        return Distilled("", report.conclusion or "No result was found.")
+        return Distilled("", report.conclusion)
 
     def fitted(self, chain: str) -> str:
         """The chain; one that is too long for the coordinator keeps its head and its tail."""

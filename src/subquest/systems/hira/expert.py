@@ -12,9 +12,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from ...engine import Message
+from ...errors import OutsideError
 from ...limits import Limits
 from ...record import Document, Question
-from ..runtime import Context, Run
+from ..runtime import Context, LimitReached, Run
 from ..toolkit import Toolkit
 
 if TYPE_CHECKING:
@@ -68,6 +69,15 @@ class Expert:
         raise NotImplementedError(f"{type(self).__name__} does not define run()")
 
 
+async def carried_out(expert: Expert, desk: Desk) -> Report:
+    """What an expert reports; one whose model or limit gives out reports that it failed, and the others go on."""
+    try:
+        return await expert.run(desk)
+    except (OutsideError, LimitReached) as error:
+        desk.run.fail(expert.name, error, desk.planner)
+        return Report(f"The expert failed: {error}", "", failed=True)
+
+
 def chain_of(run: Run, root: Context) -> str:
     """All that a context and those below it wrote and were told, prompts left out, in the order of their names."""
     below = [c for c in run.contexts if c is root or c.id.startswith(f"{root.id}.")]
@@ -95,7 +105,10 @@ class SystemExpert(Expert):
     async def run(self, desk: Desk) -> Report:
         known = f"\nWhat is already known:\n{desk.memory}" if desk.memory != "none" else ""
         inner = _Below(desk, Question(desk.run.question.id, f"{desk.task}{known}"), self._system)
-        answer = await self._system.answer(inner)
+        try:
+            answer = await self._system.answer(inner)
+        finally:
+            desk.run.usage += inner.usage
         roots = [c for c in inner.opened if c.parent is desk.planner]
         chain = "\n\n".join(chain_of(desk.run, root) for root in roots)
         documents = [d for root in roots for d in documents_of(desk.run, root)]

@@ -70,7 +70,8 @@ class SimpleSearch(Expert):
             message = "no query plan; the task itself is searched for"
             desk.run.events.emit("error", context.id, where="format", message=message, text=text)
             return [desk.task]
-        return list(dict.fromkeys(q.strip() for q in map(str, plan) if q.strip()))[:QUERIES]
+        asked = [item.get("query") if isinstance(item, dict) else item for item in plan]
+        return list(dict.fromkeys(q for item in asked if item is not None and (q := str(item).strip())))[:QUERIES]
 
     async def _retrieve(self, desk: Desk, context: Context, queries: list[str]) -> str:
         try:
