@@ -37,6 +37,10 @@ def test_host(server: Running) -> None:
             ("evil.example", 421),
             ("", 421),
             ("127.0.0.1.evil.example", 421),
+            ("LocalHost:1", 200),
+            ("127.0.0.1:1@evil.example", 421),
+            ("evil.example:127.0.0.1", 421),
+            ("[::1", 421),
         ):
             assert client.get("/health", headers={"Host": host}).status_code == status, host
 
@@ -44,7 +48,7 @@ def test_host(server: Running) -> None:
 def test_origin(server: Running) -> None:
     with server.client() as client:
         assert client.get("/health", headers={"Origin": server.url}).status_code == 200
-        for origin in ("http://evil.example", "null", "http://localhost:1", "https://127.0.0.1"):
+        for origin in ("http://evil.example", "null", "http://localhost:1", "https://127.0.0.1", "http://[", ""):
             assert client.get("/health", headers={"Origin": origin}).status_code == 403, origin
 
 
@@ -118,3 +122,24 @@ def test_rate_refills(monkeypatch: pytest.MonkeyPatch) -> None:
     assert rate.take("b") == 0.0
     now = 2.0
     assert [rate.take("a") for _ in range(3)] == [0.0, 0.0, 1.0]
+
+
+def test_a_name_that_is_allowed_may_be_written_in_any_case(start: Start) -> None:
+    with start(allowed_hosts=("Wiki.Intern",)) as server, server.client() as client:
+        for host, status in (("wiki.intern", 200), ("WIKI.intern:80", 200), ("wiki.intern.evil.example", 421)):
+            assert client.get("/health", headers={"Host": host}).status_code == status, host
+
+
+@pytest.mark.parametrize("number", ["--5", "-", "+1", "1e3", "0" * 5000, "9" * 5000, "٣", " 1", ""])
+def test_a_number_in_an_address_that_is_none(server: Running, number: str) -> None:
+    with server.client() as client:
+        refused = client.get("/api/runs/asked/curves", params={"after": number})
+        assert (refused.status_code, refused.json()["error"]["code"]) == (400, "bad_request")
+
+
+def test_asking_again_counts_as_asking(start: Start) -> None:
+    with start(asks_per_minute=2) as server, server.client() as client:
+        first = client.post("/api/ask", json={"question": "Where?", "system": "direct"}).json()["id"]
+        assert client.post(f"/api/episodes/{first}/again").status_code == 202
+        for way in ("again", "resume"):
+            assert client.post(f"/api/episodes/{first}/{way}").status_code == 429

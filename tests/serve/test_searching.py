@@ -180,3 +180,18 @@ def test_many_add_to_one_index_at_once(start: Start) -> None:
         with server.client() as client:
             found = client.post("/search", json={"query": "ferry", "top_n": 50, "index": "grown"}).json()
     assert len(found) == 18
+
+
+def test_files_whose_names_meet_are_all_kept(start: Start) -> None:
+    names = ["b.txt", "b.txt", "b (2).txt", "x/b.txt", "\U0001f600" * 150 + ".txt", "é" * 300 + ".txt"]
+    files = [{"name": name, "text": f"harbour number {at}"} for at, name in enumerate(names)]
+    with start() as server, server.client() as client:
+        added = client.post("/api/indexes/met/documents", json={"files": files})
+        assert (added.status_code, added.json()["added"]) == (201, len(names))
+        hits = client.post("/api/indexes/met/search", json={"query": "harbour", "k": 10}).json()["hits"]
+        assert sorted(hit["text"] for hit in hits) == [f"harbour number {at}" for at in range(len(names))]
+        places = {hit["text"][-1]: hit["id"] for hit in hits}
+        assert [places[n] for n in "0123"] == [f"met/{name}#1" for name in _NUMBERED]
+
+
+_NUMBERED = ("b.txt", "b (3).txt", "b (2).txt", "b (4).txt")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any, Literal, overload
 
@@ -13,6 +14,9 @@ from ..errors import MissingDependency, OutsideError, UsageError
 
 MAX_SAFE = 2**53 - 1
 """The largest number up to which JSON readers agree on every whole number."""
+
+
+_WHOLE = re.compile(r"-?[0-9]{1,18}")
 
 
 class Problem(Exception):
@@ -154,7 +158,7 @@ def query_integer(request: Request, name: str, default: int, least: int, most: i
     text = request.query_params.get(name)
     if text is None:
         return default
-    if not (text.lstrip("-").isascii() and text.lstrip("-").isdigit()) or not least <= int(text[:20]) <= most:
+    if not _WHOLE.fullmatch(text) or not least <= int(text) <= most:
         raise Problem(400, f"`{name}` must be a whole number from {least:,} to {most:,}")
     return int(text)
 

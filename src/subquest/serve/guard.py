@@ -7,6 +7,7 @@ requests that another site's page makes are stopped by the Origin check, strange
 from __future__ import annotations
 
 import hmac
+import re
 import time
 from collections import OrderedDict
 from collections.abc import Mapping
@@ -22,6 +23,7 @@ OPEN = frozenset({"/", "/health", "/favicon.svg"})
 """Paths that need no token: they hold nothing of anybody's."""
 OPEN_FOLDER = "/assets/"
 ASKING = frozenset({"/v1/chat/completions", "/api/ask"})
+_AGAIN = re.compile(r"/api/episodes/[^/]+/(again|resume)")
 
 _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; "
@@ -33,6 +35,7 @@ _HEADERS = {
     "Referrer-Policy": "no-referrer",
     "Cross-Origin-Resource-Policy": "same-origin",
 }
+_HOST = re.compile(r"(?:\[([^]]+)\]|([^]\[:@]+))(?::[0-9]*)?")
 _CLIENTS = 10_000
 
 
@@ -81,7 +84,7 @@ class Guard:
         if self._hosts and _name(host) not in self._hosts:
             raise Problem(421, f"this server is not {_name(host)!r}; allow the name with --allow-host", code="host")
         origin = headers.get("origin")
-        if origin is not None and urlsplit(origin).netloc != host:
+        if origin is not None and _place(origin) != host.lower():
             raise Problem(403, "requests of pages of other sites are refused", code="origin")
         path = scope["path"]
         if self._token and path not in OPEN and not path.startswith(OPEN_FOLDER):
@@ -93,7 +96,7 @@ class Guard:
                     code="unauthorized",
                     headers={"WWW-Authenticate": "Bearer"},
                 )
-        if scope["method"] == "POST" and path in ASKING:
+        if scope["method"] == "POST" and (path in ASKING or _AGAIN.fullmatch(path)):
             client = scope.get("client") or ("", 0)
             if wait := self._rate.take(client[0]):
                 raise Problem(
@@ -137,7 +140,14 @@ class Rate:
 
 
 def _name(host: str) -> str:
-    """The host name of a Host header, without its port."""
-    if host.startswith("["):
-        return host[1:].partition("]")[0]
-    return host.rpartition(":")[0] if ":" in host else host
+    """The host name of a Host header, without its port; of one that is none, the header as it is."""
+    found = _HOST.fullmatch(host)
+    return (found[1] or found[2]).lower() if found else host
+
+
+def _place(origin: str) -> str:
+    """Host and port of an Origin header; empty where it is none."""
+    try:
+        return urlsplit(origin).netloc.lower()
+    except ValueError:
+        return ""

@@ -6,6 +6,7 @@ import asyncio
 import re
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import count
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,6 +23,8 @@ from .workers import Searcher
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}\Z")
 _UNFIT = re.compile(r"[\x00-\x1f\x7f/]")
+_LONGEST = 200
+"""Bytes of a file's name; file systems take 255."""
 MAX_BATCH = 512
 """Queries that one search takes at once."""
 
@@ -200,14 +203,24 @@ class Indexes:
 
 
 def _distinct(files: Sequence[tuple[str, bytes]]) -> Iterator[tuple[str, bytes]]:
-    """Files under names that stay in their folder; a second one of a name gets a number."""
-    seen: dict[str, int] = {}
-    for given, content in files:
-        plain = _UNFIT.sub("_", given.replace("\\", "/").rpartition("/")[2]).lstrip(".")[-120:] or "file"
-        seen[plain] = times = seen.get(plain, 0) + 1
-        stem, dot, suffix = plain.rpartition(".")
-        numbered = f"{stem} ({times}).{suffix}" if dot else f"{plain} ({times})"
-        yield (plain if times == 1 else numbered), content
+    """Files under names that stay in their folder; a second one of a name gets a number that no other has."""
+    plain = [_plain(given) for given, _ in files]
+    taken, seen = set(plain), set[str]()
+    for name, (_, content) in zip(plain, files, strict=True):
+        stem, dot, suffix = name.rpartition(".")
+        numbered = (f"{stem} ({times}).{suffix}" if dot else f"{name} ({times})" for times in count(2))
+        free = next(other for other in numbered if other not in taken) if name in seen else name
+        taken.add(free)
+        seen.add(name)
+        yield free, content
+
+
+def _plain(given: str) -> str:
+    """The last part of a name, as a file system takes it: no more bytes than it allows, its ending kept."""
+    name = _UNFIT.sub("_", given.replace("\\", "/").rpartition("/")[2]).lstrip(".")[-_LONGEST:]
+    while len(name.encode()) > _LONGEST:
+        name = name[1:]
+    return name or "file"
 
 
 def checked_mode(text: str) -> Mode | None:

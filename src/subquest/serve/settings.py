@@ -56,8 +56,8 @@ class Settings:
     def hosts(self) -> frozenset[str]:
         """Host names that requests may carry; empty for any, which only a token makes safe."""
         if self.allowed_hosts:
-            return frozenset({*self.allowed_hosts, *_LOOPBACK})
-        return frozenset({self.host, *_LOOPBACK}) if is_loopback(self.host) else frozenset()
+            return frozenset({*map(str.lower, self.allowed_hosts), *_LOOPBACK})
+        return frozenset({self.host.lower(), *_LOOPBACK}) if is_loopback(self.host) else frozenset()
 
 
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
