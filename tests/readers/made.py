@@ -40,15 +40,24 @@ def pdf_of_streams(streams: Sequence[bytes], title: str = "", encrypted: bool = 
             "/Resources << /Font << /F1 3 0 R >> >> >>".encode()
         )
         bodies.append(f"<< /Length {len(stream)} {filters} >>\nstream\n".encode() + stream + b"\nendstream")
+    lock = f"/Encrypt << /Filter /Standard /V 1 /R 2 /P -4 /O <{'ab' * 32}> /U <{'cd' * 32}> >> /ID [<00> <00>]"
+    return pdf_of_objects(*bodies, trailer=f"/Info 4 0 R {lock if encrypted else ''}")
+
+
+def pdf_of_objects(*bodies: bytes, trailer: str = "") -> bytes:
+    """A PDF of objects numbered from 1, of which the first is the catalogue."""
     out, places = b"%PDF-1.4\n", []
     for number, body in enumerate(bodies, 1):
         places.append(len(out))
         out += f"{number} 0 obj\n".encode() + body + b"\nendobj\n"
-    lock = f"/Encrypt << /Filter /Standard /V 1 /R 2 /P -4 /O <{'ab' * 32}> /U <{'cd' * 32}> >> /ID [<00> <00>]"
     table = "".join(f"{place:010d} 00000 n \n" for place in places)
-    trailer = f"<< /Size {len(bodies) + 1} /Root 1 0 R /Info 4 0 R {lock if encrypted else ''} >>"
-    end = f"xref\n0 {len(bodies) + 1}\n0000000000 65535 f \n{table}trailer\n{trailer}\nstartxref\n{len(out)}\n%%EOF"
+    last = f"<< /Size {len(bodies) + 1} /Root 1 0 R {trailer} >>"
+    end = f"xref\n0 {len(bodies) + 1}\n0000000000 65535 f \n{table}trailer\n{last}\nstartxref\n{len(out)}\n%%EOF"
     return out + end.encode()
+
+
+def stream_of(content: bytes, dictionary: bytes = b"<< ") -> bytes:
+    return dictionary + f"/Length {len(content)} >>\nstream\n".encode() + content + b"\nendstream"
 
 
 def deflated_zeros(megabytes: int, byte: bytes = b" ") -> bytes:

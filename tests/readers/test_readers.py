@@ -13,7 +13,7 @@ from subquest.readers.archive import ZipLimits, open_zip
 from subquest.readers.pool import Pool
 from subquest.readers.text import decode, lines
 
-from .made import archive, deflated_zeros, docx, pdf, pdf_of_streams, pptx, xlsx
+from .made import archive, deflated_zeros, docx, pdf, pdf_of_objects, pdf_of_streams, pptx, stream_of, xlsx
 
 pytest.importorskip("pypdfium2", reason="readers need the extra `web-tools`")
 
@@ -310,3 +310,45 @@ def test_an_archive_whose_names_cannot_be_read_is_still_an_archive() -> None:
     assert sniff(content, "a.zip") == "zip"
     with pytest.raises(DataError, match="damaged ZIP archive"):
         open_zip(io.BytesIO(content))
+
+
+def test_pages_after_one_that_cannot_be_read_are_read() -> None:
+    content = pdf("First.", "Second.", "Third.")
+    begin = content.index(b"7 0 obj\n") + 8
+    end = content.index(b"\nendobj", begin)
+    found = reader("pdf")
+    assert found is not None
+    parts = found(io.BytesIO(content[:begin] + b"null".ljust(end - begin) + content[end:]))
+    assert [(part.text, part.place["page"]) for part in (next(parts), next(parts))] == [("First.", 1), ("Third.", 3)]
+    with pytest.raises(DataError, match="page 2 cannot be read"):
+        next(parts)
+
+
+def test_what_was_filled_into_a_form_is_text() -> None:
+    look = b"BT /F1 11 Tf 2 4 Td (Ada Kelm) Tj ET"
+    page = (
+        b"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 612 792] /Contents 6 0 R /Annots [7 0 R] "
+        b"/Resources << /Font << /F1 3 0 R >> >> >>"
+    )
+    field = (
+        b"<< /Type /Annot /Subtype /Widget /FT /Tx /T (name) /V (Ada Kelm) /Rect [40 600 240 620] /F 4 "
+        b"/P 5 0 R /AP << /N 8 0 R >> >>"
+    )
+    shown = b"<< /Type /XObject /Subtype /Form /BBox [0 0 200 20] /Resources << /Font << /F1 3 0 R >> >> "
+    content = pdf_of_objects(
+        b"<< /Type /Catalog /Pages 2 0 R /AcroForm << /Fields [7 0 R] >> >>",
+        b"<< /Type /Pages /Kids [5 0 R] /Count 1 >>",
+        b"<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica /Encoding /WinAnsiEncoding >>",
+        b"<< >>",
+        page,
+        stream_of(b"BT /F1 11 Tf 40 700 Td (Name of the traveller:) Tj ET"),
+        field,
+        stream_of(look, shown),
+    )
+    (part,) = read(content)
+    assert part.text.split("\n") == ["Name of the traveller:", "Ada Kelm"]
+
+
+def test_text_beside_a_page_that_has_no_other_is_read() -> None:
+    (part,) = read(pdf_of_streams([b"BT /F1 11 Tf 40 2000 Td (Turned away) Tj ET"]))
+    assert part.text == "Turned away"

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from subquest.errors import UsageError
+from subquest.errors import DataError, UsageError
 from subquest.readers import Part
 from subquest.retrieval import passages
 from subquest.retrieval.cutting import Passages
@@ -127,3 +127,15 @@ def test_rows_go_together_under_their_column_names() -> None:
 def test_soft_hyphens_do_not_divide_words() -> None:
     (found,) = Passages("a.txt").of_lines(["# Dampf\xadschiff\n", "Die Donau\xaddampf\xadschiff\xadfahrt.\n"])
     assert (found.title, found.text) == ("Dampfschiff", "Die Donaudampfschifffahrt.")
+
+
+def test_what_was_read_before_a_failure_is_kept() -> None:
+    def parts() -> Iterable[Part]:
+        yield Part("One.", {"page": 1})
+        yield Part("Two.", {"page": 2})
+        raise DataError("page 3 cannot be read")
+
+    found = Passages("a.pdf").of_parts(parts())
+    assert [(next(found).text), (next(found).text)] == ["One.", "Two."]
+    with pytest.raises(DataError, match="page 3"):
+        next(found)

@@ -11,6 +11,8 @@ from .base import Part
 
 _HYPHEN = re.compile("[\ufffe\xad\x02]\r?\n?")
 _DPI = 200
+_WRONG = 100
+"""Pages that may be broken before the rest is given up: a file may claim to have a billion."""
 _NO_TITLES = frozenset({"untitled", "untitled document", "(anonymous)", "(unspecified)"})
 """What programs write where nobody gave a title."""
 Recognise = Callable[[Any], str]
@@ -18,7 +20,10 @@ Recognise = Callable[[Any], str]
 
 
 def read_pdf(file: BinaryIO, recognise: Recognise | None = None) -> Iterator[Part]:
-    """A part a page; pages without text are empty, or read by `recognise` from their picture."""
+    """A part a page; pages without text are empty, or read by `recognise` from their picture.
+
+    Pages that cannot be read are passed over and told, by a DataError, after the others.
+    """
     try:
         import pypdfium2
     except ImportError:
@@ -32,21 +37,36 @@ def read_pdf(file: BinaryIO, recognise: Recognise | None = None) -> Iterator[Par
     try:
         title = str(document.get_metadata_dict().get("Title", "")).strip()
         title = "" if title.lower() in _NO_TITLES else title
+        if document.get_formtype():
+            document.init_forms()
+        wrong: list[str] = []
         for number in range(1, len(document) + 1):
-            text = _page(pypdfium2, document, number, recognise)
-            yield Part(text, {"page": number}, title=title if number == 1 else "")
+            try:
+                text = _page(document, number, recognise)
+            except pypdfium2.PdfiumError as error:
+                wrong.append(f"page {number} cannot be read: {error}")
+                if len(wrong) > _WRONG:
+                    break
+                continue
+            yield Part(text, {"page": number}, title=title)
+            title = ""
+        if wrong:
+            raise DataError(wrong[0] + (f" (nor can {len(wrong) - 1} other pages)" if len(wrong) > 1 else ""))
     finally:
         document.close()
 
 
-def _page(pypdfium2: Any, document: Any, number: int, recognise: Recognise | None) -> str:
+def _page(document: Any, number: int, recognise: Recognise | None) -> str:
+    page = document[number - 1]
     try:
-        page = document[number - 1]
-    except pypdfium2.PdfiumError as error:
-        raise DataError(f"page {number} cannot be read: {error}") from None
-    try:
+        if document.formenv:
+            page.flatten()  # what was filled in becomes part of the page
+            page.close()
+            page = document[number - 1]
         words = page.get_textpage()
         text = str(words.get_text_bounded())
+        if not text.strip():
+            text = str(words.get_text_range())  # all of it stands beside the page, as happens when one is turned
         words.close()
         if text.strip() or recognise is None:
             return _HYPHEN.sub("", text).replace("\r\n", "\n").strip()

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import PurePosixPath
 from typing import Any
 
+from ..errors import DataError
 from ..readers import Part
 from ..record import Document
 from .passages import Cutter, Passage, Size, unwrapped
@@ -48,11 +49,15 @@ class Passages:
             yield self._of_text(passage, markdown)
 
     def of_parts(self, parts: Iterable[Part]) -> Iterator[Document]:
-        """The passages of what a reader gives; none reaches across two pages, slides, sheets or sections."""
+        """The passages of what a reader gives; none reaches across two pages, slides, sheets or sections.
+
+        Where the reader raises a DataError, it goes on after the passages of what was given before.
+        """
+        failures: list[DataError] = []
         prose: Cutter | None = None
         table: _Table | None = None
         where: tuple[Any, ...] = ()
-        for part in parts:
+        for part in _until_failure(parts, failures):
             self._title = part.title or self._title
             if "page" in part.place and not part.row:
                 self._count_page(part)
@@ -73,6 +78,8 @@ class Passages:
                     for passage in prose.line(line):
                         yield self._of_page(passage, place, part.section)
         yield from self._finish(prose, table, where)
+        if failures:
+            raise failures[0]
 
     def _count_page(self, part: Part) -> None:
         self.pages = max(self.pages, int(part.place["page"]))
@@ -114,6 +121,13 @@ class Passages:
             meta["section"] = " > ".join(section)
         title = " > ".join((self._title, *headings))
         return Document(f"{self._name}#{self._number}", title.replace(_SHY, ""), text.replace(_SHY, ""), meta)
+
+
+def _until_failure(parts: Iterable[Part], failures: list[DataError]) -> Iterator[Part]:
+    try:
+        yield from parts
+    except DataError as error:
+        failures.append(error)
 
 
 class _Table:
