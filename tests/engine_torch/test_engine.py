@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -74,6 +75,16 @@ async def test_a_stop_string_ends_the_turn_and_keeps_its_tokens(make_engine: Mak
     assert (again.text, again.finish) == ("xab<", "length")
     assert turn.logprobs is None
     assert session.segments[-1].logprobs is not None
+
+
+async def test_a_token_that_holds_a_stop_string_twice_ends_at_the_first(make_engine: Make) -> None:
+    session = await make_engine(wanting("x|Ω<|im_start|>")).open([Message("user", "?"), Message("assistant", "x")])
+    turn = await session.generate(Sampling(max_tokens=50, stop=("Ω<|",)))
+    assert (turn.text, turn.stop) == ("|Ω<|", "Ω<|")
+    assert session.segments[-1].text == "|Ω<|im_start|>"
+    session = await make_engine(wanting("a<|im_start|>")).open([Message("user", "?"), Message("assistant", "a")])
+    turn = await session.generate(Sampling(max_tokens=50, stop=("|",)))
+    assert (turn.text, turn.stop) == ("<|", "|")
 
 
 async def test_an_end_token_is_kept_but_not_shown(make_engine: Make) -> None:
@@ -203,6 +214,39 @@ async def test_a_failure_of_the_device_reaches_every_waiting_turn(make_engine: M
     assert all(isinstance(r, EngineError) and "out of luck" in str(r) for r in results)
     with pytest.raises(EngineError):
         await sessions[0].generate(Sampling())
+
+
+async def test_turns_that_ask_while_the_device_fails_are_told_too(make_engine: Make) -> None:
+    engine = make_engine(tiny_model())
+
+    def broken(slots: Any) -> Any:
+        while engine._inbox.qsize() < 2:
+            time.sleep(0.001)
+        raise RuntimeError("out of luck")
+
+    engine.runner.decode = broken  # type: ignore[method-assign]
+    first, second, third = [await engine.open(ASK) for _ in range(3)]
+    running = asyncio.create_task(first.generate(Sampling()))
+    while not engine.scheduler.decoding:  # noqa: ASYNC110
+        await asyncio.sleep(0.001)
+    late = asyncio.gather(second.generate(Sampling()), third.generate(Sampling()), running, return_exceptions=True)
+    results = await asyncio.wait_for(late, 20)
+    assert all(isinstance(r, EngineError) and "out of luck" in str(r) for r in results)
+    with pytest.raises(EngineError, match="out of luck"):
+        engine.refresh()
+
+
+async def test_a_turn_that_is_cancelled_while_the_engine_closes_is_cancelled(make_engine: Make) -> None:
+    engine = make_engine(wanting("endless"))
+    session = await engine.open(ASK)
+    task = asyncio.create_task(session.generate(Sampling(max_tokens=400)))
+    while not engine.scheduler.decoding:  # noqa: ASYNC110
+        await asyncio.sleep(0.001)
+    closing = asyncio.create_task(engine.close())
+    await asyncio.sleep(0)
+    task.cancel()
+    await asyncio.gather(task, closing, return_exceptions=True)
+    assert task.cancelled()
 
 
 async def test_new_weights_count_from_the_next_turn_on(make_engine: Make) -> None:

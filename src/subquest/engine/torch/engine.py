@@ -12,6 +12,7 @@ room and leaves it at its own end, so searches and judges of some episodes overl
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import queue
 import random
 import threading
@@ -194,8 +195,7 @@ class TorchEngine:
 
         self._send(lambda: self._changes.append(change))
         while not over.wait(0.2):
-            if self._failure is not None:
-                raise self._failure
+            self._must_run()
         if errors:
             raise errors[0]
 
@@ -217,8 +217,9 @@ class TorchEngine:
             await future
         except asyncio.CancelledError:
             back: asyncio.Future[None] = loop.create_future()
-            self._send(lambda: self._cancel(turn, Waiter(loop, back)))
-            await back
+            with contextlib.suppress(EngineError, UsageError):  # an engine that has ended holds nothing
+                self._send(lambda: self._cancel(turn, Waiter(loop, back)))
+                await back
             raise
         return turn
 
@@ -249,11 +250,15 @@ class TorchEngine:
             )
 
     def _send(self, command: Callable[[], None]) -> None:
+        self._must_run()
+        self._inbox.put(command)
+        self._must_run()  # one that ended in between may not read it any more
+
+    def _must_run(self) -> None:
         if self._failure is not None:
             raise self._failure
         if self._closed:
             raise UsageError("the engine is closed")
-        self._inbox.put(command)
 
     def _done(self, turn: Turn) -> None:
         turn.policy = self.policy
@@ -261,8 +266,8 @@ class TorchEngine:
 
     def _cancel(self, turn: Turn, waiter: Waiter) -> None:
         self._turns.pop(turn, None)
-        self.scheduler.cancel(turn)
         self._woken.append((waiter, None))
+        self.scheduler.cancel(turn)
 
     def _wake(self) -> None:
         """Wake the tasks whose turns are over, all of an event loop's with one call."""
@@ -294,6 +299,9 @@ class TorchEngine:
             self._failure = EngineError(f"the torch engine failed: {error!r}")
             self._failure.__cause__ = error
         failure = self._failure or EngineError("the engine was closed")
+        while not self._inbox.empty():  # turns that asked meanwhile must be told too
+            with contextlib.suppress(Exception):  # what failed may be out of order
+                self._inbox.get()()
         self._woken += [(waiter, failure) for waiter in self._turns.values()]
         self._turns.clear()
         self._wake()
