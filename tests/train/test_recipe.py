@@ -164,6 +164,8 @@ def test_overrides(tmp_path: Path) -> None:
         ("optimiser.batch", 0, "optimiser.batch = 0"),
         ("optimiser.steps", 0, "optimiser.steps = 0"),
         ("optimiser.clip", float("nan"), "optimiser.clip = nan"),
+        ("optimiser.betas", [0.9], r"optimiser.betas = \[0.9\]: give two numbers"),
+        ("optimiser.betas", [0.9, 1.0], r"optimiser.betas = \[0.9, 1.0\]: give two numbers"),
         ("optimiser.warmup", 5.0, "a share of the steps"),
         ("optimiser.minibatches", 9, "8 rollouts a step cannot make optimiser.minibatches = 9"),
         ("loss", "nope", "loss: 'nope' is none; there are coda, "),
@@ -183,6 +185,27 @@ def test_a_system_without_a_loss_of_its_own_needs_one() -> None:
     with pytest.raises(ConfigError, match="loss: the system 'direct' has none of its own; name one"):
         load_recipe(RECIPES / "coda-peco-smoke.toml", slips)
     load_recipe(RECIPES / "coda-peco-smoke.toml", slips | {"loss": "grpo", "advantage": "verl"})
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--device", "nope"], "there is no device 'nope'; say cuda or cpu"),
+        (["--device", "cuda:99"], "torch finds no GPU"),
+        (["--minutes", "-1"], "--minutes -1: give the length of the slice"),
+        (["--minutes", "nan"], "--minutes nan: give the length of the slice"),
+    ],
+)
+def test_options_that_cannot_be(
+    options: list[str],
+    message: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    assert main(["train", str(RECIPES / "coda-peco-smoke.toml"), "--out", str(tmp_path / "run"), *options]) == 2
+    assert message in capsys.readouterr().err
 
 
 def test_schedule() -> None:

@@ -58,6 +58,8 @@ def run(args: argparse.Namespace) -> int:
             raise UsageError(f"--estimate {args.estimate}: give the number of GPUs, at least 1")
         print(table(estimate(recipe, Machine(args.estimate)), args.estimate))
         return 0
+    if args.minutes is not None and not args.minutes >= 0:
+        raise UsageError(f"--minutes {args.minutes:g}: give the length of the slice, 0 or more")
     watching = watchers(recipe, args.out, sys.stdout, as_json=args.json, trackers=args.track) if first else Watchers(())
     how = {"minutes": args.minutes, "device": args.device, "say": say, "progress": watching.status}
     try:

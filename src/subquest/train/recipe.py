@@ -253,6 +253,8 @@ def _refuse_impossible(recipe: Recipe, place: str) -> None:
                 value = getattr(value, part)
             if not (value > 0 or (value == 0 and names is _FROM_0)):
                 raise ConfigError(f"{place}: {name} = {value}: give a number, {least}")
+    if len(recipe.optimiser.betas) != 2 or not all(0 <= beta < 1 for beta in recipe.optimiser.betas):
+        raise ConfigError(f"{place}: optimiser.betas = {list(recipe.optimiser.betas)}: give two numbers, 0 to below 1")
     if recipe.optimiser.warmup > 1:
         raise ConfigError(f"{place}: optimiser.warmup = {recipe.optimiser.warmup}: it is a share of the steps, 0 to 1")
     if recipe.kind == "rl" and not recipe.rollout.temperature:

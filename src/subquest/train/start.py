@@ -59,7 +59,7 @@ async def train(
     material = load_material(recipe.data if rl else (), passages_elsewhere=elsewhere, worlds=worlds)
     source = source or load_source(recipe.model.path, [d.text for d in dev.documents[:200]])
     training = drawn(material.questions, recipe.sample, recipe.seed)
-    say(f"{len(training)} training and {len(dev.questions)} dev questions")
+    say((f"{len(training)} training and " if rl else "") + f"{len(dev.questions)} dev questions")
     documents = {d.id: d for d in (*material.documents, *dev.documents)}
     held = ExitStack()
     if elsewhere:
@@ -102,8 +102,14 @@ async def train(
 def _device(name: str) -> torch.device:
     """The one asked for; of several GPUs, the one with this process's number."""
     name = name or ("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(name)
+    except RuntimeError:
+        raise UsageError(f"there is no device {name!r}; say cuda or cpu") from None
+    if device.type == "cuda" and not torch.cuda.is_available():
+        raise UsageError(f"torch finds no GPU for --device {name}; leave it out to train on the CPU")
     if name != "cuda":
-        return torch.device(name)
+        return device
     torch.cuda.set_device(Ranks.local())
     return torch.device("cuda", Ranks.local())
 
