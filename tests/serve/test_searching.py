@@ -8,8 +8,10 @@ import pytest
 
 from subquest import Index
 from subquest.engine.scripted import ScriptedEngine
+from subquest.record import Document
 from subquest.retrieval.remote import RemoteSearch
 from subquest.serve.indexes import Batched
+from subquest.serve.settings import Settings
 
 from ..readers.made import pdf
 from ..systems.fakes import DOCUMENTS
@@ -195,3 +197,19 @@ def test_files_whose_names_meet_are_all_kept(start: Start) -> None:
 
 
 _NUMBERED = ("b.txt", "b (3).txt", "b (2).txt", "b (4).txt")
+
+
+def test_a_damaged_index_keeps_nobody_from_the_others(start: Start, settings: Settings) -> None:
+    for name in ("good", "bad"):
+        Index.build(settings.indexes / f"{name}.sq", [Document("a", "Kestel", "Kestel is a town.")]).close()
+    (settings.indexes / "bad.sq" / "store.db").write_bytes(b"junk" * 100)
+    with start() as server, server.client() as client:
+        assert set(client.get("/api/about").json()["indexes"]) == {"docs", "good"}
+        refused = client.post("/retrieve", json={"queries": ["Kestel"], "index": "bad"})
+        assert refused.status_code == 409
+        assert "cannot be opened" in refused.json()["error"]["message"]
+        files = {"files": [{"name": "a.txt", "text": "A harbour."}]}
+        assert client.post("/api/indexes/bad/documents", json=files).status_code == 409
+        assert client.post("/api/indexes/new/documents", json=files).status_code == 201
+        assert client.post("/retrieve", json={"queries": ["Kestel"], "index": "nowhere"}).status_code == 404
+    assert (settings.indexes / "bad.sq" / "store.db").read_bytes() == b"junk" * 100

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import re
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,6 +22,7 @@ from ..retrieval.writer import Changes
 from .bodies import Problem
 from .workers import Searcher
 
+log = logging.getLogger("subquest.serve")
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}\Z")
 _UNFIT = re.compile(r"[\x00-\x1f\x7f/]")
 _LONGEST = 200
@@ -115,10 +117,12 @@ class Indexes:
         """An index has one writer at a time; those who add wait for each other."""
         self._making = ""
         """The index that is being made, which nobody may open yet."""
+        self._damaged: dict[str, str] = {}
+        """Indexes of the folder that cannot be opened, with the reason."""
         self.refresh()
 
     def refresh(self) -> None:
-        """Open indexes that have come into the folder."""
+        """Open indexes that have come into the folder. A damaged one is told of, and keeps nobody from the others."""
         for path in sorted(self._folder.glob("*")) if self._folder.is_dir() else ():
             name = path.name.removesuffix(".sq")
             if (
@@ -127,7 +131,14 @@ class Indexes:
                 and path.is_dir()
                 and index_store.exists(path)
             ):
-                self._own[name] = Index.open(path)
+                try:
+                    self._own[name] = Index.open(path)
+                except UsageError as error:
+                    if self._damaged.get(name) != str(error):
+                        log.warning("the index %s is left out: %s", name, error)
+                    self._damaged[name] = str(error)
+                    continue
+                self._damaged.pop(name, None)
                 self._searches[name] = Batched(self._own[name])
 
     @property
@@ -141,6 +152,7 @@ class Indexes:
         if name not in self._searches:
             self.refresh()
         if name not in self._searches:
+            self._check_sound(name)
             raise Problem(404, f"there is no index {name!r}; there are {', '.join(self._searches) or 'none'}")
         return self._searches[name]
 
@@ -182,7 +194,13 @@ class Indexes:
         if not NAME.match(name):
             raise Problem(400, f"{name!r} cannot be a name: use letters, digits, dots, dashes; at most 64 of them")
         self.refresh()
+        if name not in self._searches:
+            self._check_sound(name)
         return name in self._searches
+
+    def _check_sound(self, name: str) -> None:
+        if name in self._damaged:
+            raise Problem(409, f"the index {name!r} cannot be opened: {self._damaged[name]}", code="damaged")
 
     async def _made(self, name: str, documents: Sequence[Document]) -> Index:
         self._folder.mkdir(parents=True, exist_ok=True)

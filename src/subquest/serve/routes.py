@@ -76,11 +76,11 @@ OPERATIONS = (
         "OpenAI: answer the last message",
         schemas.CHAT,
         schemas.ANY,
-        refuses=(404, 413, 429, 502, 503),
+        refuses=(404, 409, 413, 429, 502, 503),
     ),
     Operation("GET", "/api/about", api.about, "What can be asked of this server", reply=schemas.ANY),
     Operation(
-        "POST", "/api/ask", api.ask, "Ask a question", schemas.ASK, schemas.JOB, 202, refuses=(404, 413, 429, 503)
+        "POST", "/api/ask", api.ask, "Ask a question", schemas.ASK, schemas.JOB, 202, refuses=(404, 409, 413, 429, 503)
     ),
     Operation("GET", "/api/episodes", api.episodes, "Questions asked here", reply=schemas.PAGE, query=_PAGING),
     Operation("GET", "/api/episodes/{id}", api.episode, "An episode asked here", reply=schemas.ANY, refuses=(404,)),
@@ -101,7 +101,7 @@ OPERATIONS = (
         "Ask the same once more",
         reply=schemas.JOB,
         status=202,
-        refuses=(404, 429, 503),
+        refuses=(404, 409, 429, 503),
     ),
     Operation(
         "POST",
@@ -183,7 +183,7 @@ OPERATIONS = (
         "Search an index",
         schemas.INDEX_SEARCH,
         record("hits", hits=many(schemas.HIT)),
-        refuses=(404, 413),
+        refuses=(404, 409, 413),
     ),
     Operation(
         "GET",
@@ -192,7 +192,7 @@ OPERATIONS = (
         "A document",
         reply=record("id title text", id=text(), title=text(), text=text()),
         query={"id": text("of the document")},
-        refuses=(404,),
+        refuses=(404, 409),
     ),
     Operation(
         "POST",
@@ -202,7 +202,7 @@ OPERATIONS = (
         schemas.DOCUMENTS,
         schemas.ANY,
         201,
-        refuses=(403, 413),
+        refuses=(403, 409, 413),
     ),
     Operation(
         "POST",
@@ -211,12 +211,12 @@ OPERATIONS = (
         "Search-R1: search",
         schemas.RETRIEVE,
         schemas.RESULT,
-        refuses=(404, 413),
+        refuses=(404, 409, 413),
     ),
     Operation(
         "POST", "/rerank", searching.rerank, "Search-R1: rerank", schemas.RERANK, schemas.RESULT, refuses=(413, 502)
     ),
-    Operation("POST", "/search", searching.search, "ReCall: search", schemas.SEARCH, many({}), refuses=(404, 413)),
+    Operation("POST", "/search", searching.search, "ReCall: search", schemas.SEARCH, many({}), refuses=(404, 409, 413)),
     Operation(
         "POST",
         "/batch_search",
@@ -224,7 +224,7 @@ OPERATIONS = (
         "ReCall: many searches",
         schemas.BATCH,
         many({}),
-        refuses=(404, 413),
+        refuses=(404, 409, 413),
     ),
 )
 
