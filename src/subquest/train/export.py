@@ -13,7 +13,7 @@ from .sharding import whole
 
 
 def save_trained(policy: Policy, folder: Path, *, base: str = "", write: bool = True) -> None:
-    """The adapter where there is one, else all weights with the model's configuration, in bfloat16.
+    """The adapter where there is one, else a whole model: weights in bfloat16, configuration, tokenizer and end tokens.
 
     Where the policy is sharded every process takes part, and the one that is to `write` does.
     """
@@ -34,3 +34,6 @@ def save_trained(policy: Policy, folder: Path, *, base: str = "", write: bool = 
     save_file(state, folder / "model.safetensors", metadata={"format": "pt"})
     config = policy.config.to_dict() | {"dtype": "bfloat16"}
     (folder / "config.json").write_text(json.dumps(config, indent=2, default=str), encoding="utf-8")
+    ends = {"eos_token_id": list(policy.end_ids)}
+    (folder / "generation_config.json").write_text(json.dumps(ends, indent=2), encoding="utf-8")
+    policy.tokenizer.save_pretrained(folder)

@@ -132,6 +132,8 @@ class Policy(nn.Module):
         super().__init__()
         a = self.architecture = source.architecture
         self.config: Any = source.config
+        self.tokenizer: Any = source.tokenizer
+        self.end_ids = source.end_ids
         with torch.device("meta"):
             self.model = Decoder(a)
             self.lm_head = nn.Linear(a.width, a.vocabulary, bias=False)

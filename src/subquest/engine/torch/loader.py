@@ -76,11 +76,17 @@ def _from_folder(path: Path) -> Source:
     files = sorted(path.glob("*.safetensors"))
     if not files:
         raise DataError(f"{path} holds no safetensors file")
-    config = AutoConfig.from_pretrained(path)
+    try:
+        config = AutoConfig.from_pretrained(path)
+        tokenizer = AutoTokenizer.from_pretrained(path)
+    except (OSError, ValueError) as error:
+        raise DataError(
+            f"{path} holds no whole model, which is config.json, tokenizer.json and safetensors: "
+            + str(error).strip().partition("\n")[0]
+        ) from None
     state: dict[str, Tensor] = {}
     for file in files:
         state.update(load_file(file))
-    tokenizer = AutoTokenizer.from_pretrained(path)
     ends = (
         _as_ids(GenerationConfig.from_pretrained(path).eos_token_id)
         if (path / "generation_config.json").exists()
