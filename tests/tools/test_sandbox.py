@@ -499,6 +499,35 @@ async def test_disk_is_bounded_and_cleaned(code):
     assert not place.exists()
 
 
+@pytest.mark.parametrize(
+    "code",
+    [
+        "n = 0\nwhile True:\n    n += 1\n    open(f'f{n}', 'wb').write(bytes(4 << 20))",
+        "import os\nwhile True:\n    os.mkdir('d'); os.chdir('d')",
+        "import os\nos.chdir('old')\nn = 0\nwhile True:\n    n += 1\n    open(f'f{n}', 'wb')",
+        "import os\nos.symlink('/', 'link')\nwhile True:\n    open('mine.csv', 'ab').write(bytes(1 << 20))\n"
+        "    open('two', 'ab').write(bytes(1 << 20))",
+    ],
+    ids=["bytes", "depth", "below", "grown"],
+)
+async def test_a_call_that_fills_the_disk_leaves_room_for_the_next(code, tmp_path):
+    (tmp_path / "mine.csv").write_text("a,b\n1,2\n")
+    async with Sandbox(SMALL) as box:
+        box.folder.add(tmp_path / "mine.csv")
+        assert not (await box.run("import os; os.mkdir('old'); open('old/kept', 'w').write('kept')")).stopped
+        stopped = await box.run(code)
+        assert stopped.stopped == "disk"
+        assert "What it wrote was removed" in stopped.error
+        after = await box.run("print(sorted(os.listdir()) if 'os' in globals() else 'anew'); open('x', 'w').write('y')")
+        assert (after.stopped, after.error) == ("", "")
+        assert "anew" in after.output
+        if "mine.csv" not in code:
+            assert "1,2" in (await box.run("print(open('mine.csv').read())")).output
+        if "old" not in code and "mine.csv" not in code:
+            assert "kept" in (await box.run("print(open('old/kept').read())")).output
+    assert (tmp_path / "mine.csv").read_text() == "a,b\n1,2\n"
+
+
 async def test_one_file_cannot_outgrow_the_disk(box):
     assert "File too large" in (await box.run("f = open('x', 'wb'); f.truncate(1 << 40)")).error
 

@@ -35,6 +35,8 @@ class WorkFolder:
         self.path = self._outer / "work"
         self.path.mkdir(mode=0o700)
         self._uid = 0
+        self._added: dict[str, int] = {}
+        """Files that were put in from outside, with their sizes."""
         self.remove = weakref.finalize(self, _remove, str(self._outer))
         """Removes the folder, however deep and odd what is in it; at the latest when the folder is forgotten."""
 
@@ -60,7 +62,30 @@ class WorkFolder:
             shutil.copyfileobj(original, copy)
             if self._uid:
                 os.fchown(descriptor, self._uid, self._uid)
+            self._added[name] = copy.tell()
         return name
+
+    def entries(self) -> frozenset[str]:
+        """Names of what is in the folder itself."""
+        return frozenset(os.listdir(self.path))
+
+    def make_room(self, before: frozenset[str], disk: int, files: int) -> None:
+        """After a call that wrote too much: remove what was not there `before` it, and if that does not do, all but
+        what was put in from outside. Without that no later call could run either. Nothing runs inside by now."""
+        for kept in (before, frozenset(name for name, size in self._added.items() if self._has(name, size))):
+            for name in self.entries() - kept:
+                _remove(str(self.path / name))
+            used, entries = self.used(files)
+            if used <= disk and entries <= files:
+                return
+
+    def _has(self, name: str, size: int) -> bool:
+        """Whether a file is still as large as it was."""
+        try:
+            status = os.lstat(self.path / name)
+        except OSError:
+            return False
+        return stat.S_ISREG(status.st_mode) and status.st_size == size
 
     def files(self, limit: int = 1000) -> list[WorkFile]:
         """Regular files, in order of their names; links, pipes and devices are left out."""

@@ -28,7 +28,10 @@ _WHY = {
     "time": "The code was stopped after {seconds:g} seconds.",
     "memory": "The code was stopped: it used more than {memory} MB of memory.",
     "processes": "The code was stopped: it started more than {processes} processes.",
-    "disk": "The code was stopped: its files take more than {disk} MB or are too many (at most {files}).",
+    "disk": (
+        "The code was stopped: its files take more than {disk} MB or are too many (at most {files}). "
+        "What it wrote was removed."
+    ),
     "output": "The code was stopped: it wrote too much output.",
     "exit": "The Python process ended (exit status {status}).",
 }
@@ -65,6 +68,7 @@ class Sandbox:
                 note = "(variables of earlier calls are gone)\n" if self._lost else ""
                 self._live = await self._start()
             live = self._live
+            before = await asyncio.to_thread(self.folder.entries)
             try:
                 result = await self._call(live, code)
             except BaseException:
@@ -73,6 +77,8 @@ class Sandbox:
             if result.stopped:
                 await self._end()
                 self._lost = True
+            if result.stopped == "disk":
+                await asyncio.to_thread(self.folder.make_room, before, self.limits.disk, self.limits.files)
             return CodeResult(note + result.output, result.error, result.stopped)
 
     async def close(self) -> None:
