@@ -47,7 +47,8 @@ def export(args: argparse.Namespace) -> int:
 
     with open_place(args.index) as index, Counter("exporting", len(index)) as counter:
         if args.out == "-":
-            write(index, sys.stdout, plain=not args.vectors)
+            with _standard_output() as out:
+                write(index, out, plain=not args.vectors)
             return 0
         with _whole(Path(args.out)) as file:
             count = write(index, file, plain=not args.vectors, progress=counter.advance)
@@ -57,8 +58,25 @@ def export(args: argparse.Namespace) -> int:
 
 
 @contextlib.contextmanager
+def _standard_output() -> Iterator[IO[str]]:
+    """Standard output in UTF-8, whatever the terminal speaks: it is a file to be read back."""
+    before = sys.stdout.encoding
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(encoding="utf-8")
+    try:
+        yield sys.stdout
+    finally:
+        if isinstance(sys.stdout, io.TextIOWrapper):
+            sys.stdout.reconfigure(encoding=before)
+
+
+@contextlib.contextmanager
 def _whole(path: Path) -> Iterator[IO[str]]:
     """A file that takes its name when it is complete."""
+    if not path.parent.is_dir():
+        raise UsageError(f"{path}: there is no folder {path.parent}")
+    if path.is_dir():
+        raise UsageError(f"{path} is a folder; name a file")
     scratch = path.with_name(f".{path.name}.part")
     try:
         with (

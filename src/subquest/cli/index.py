@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -13,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from ..errors import UsageError
 from . import exchange
 from .progress import IngestProgress
-from .terminal import Counter, printable
+from .terminal import Counter, json_text, printable
 
 if TYPE_CHECKING:
     from ..retrieval.embed import Encode
@@ -105,7 +104,7 @@ def _progress(what: str, total: int | None = None) -> Iterator[Progress]:
 
 
 def _say(args: argparse.Namespace, result: dict[str, Any], words: str) -> None:
-    print(json.dumps(result, ensure_ascii=False) if args.json else words)
+    print(json_text(result) if args.json else words)
 
 
 def _ingest(args: argparse.Namespace, index: Index) -> Report:
@@ -192,12 +191,14 @@ def _ingested(args: argparse.Namespace, index: Index, report: Report) -> int:
 def _build(args: argparse.Namespace) -> int:
     from ..retrieval import BM25, Index
     from ..retrieval.encoder import parse
+    from ..retrieval.ingest.walk import check_sources
 
     default = BM25()
     bm25 = BM25(default.k1 if args.k1 is None else args.k1, default.b if args.b is None else args.b)
     if args.encoder:
         parse(args.encoder)
     _size(args)
+    check_sources(args.source)
     with Index.build(args.out, [], language=args.language, bm25=bm25) as index:
         report = _ingest(args, index)
         if args.encoder:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .terminal import Paint, printable, wrapped
+from .terminal import Paint, json_text, printable, wrapped
 
 if TYPE_CHECKING:
     from ..record import Hit
@@ -44,7 +45,7 @@ def run(args: argparse.Namespace) -> int:
             return _many(index, args, options)
         hits = index.search(args.query, args.k, **options)
         if args.json:
-            print(json.dumps({"query": args.query, "hits": _shown(index, args.query, hits)}, ensure_ascii=False))
+            print(json_text({"query": args.query, "hits": _shown(index, args.query, hits)}))
             return 0
         _print(index, args.query, hits)
     return 0
@@ -58,12 +59,18 @@ def _filter(pairs: Sequence[str]) -> dict[str, list[Any]] | None:
         field, equals, value = pair.partition("=")
         if not equals:
             raise UsageError(f"--where {pair}: write FIELD=VALUE")
-        try:
-            plain = json.loads(value)
-        except ValueError:
-            plain = value
-        out.setdefault(field, []).append(plain if isinstance(plain, str | int | float) else value)
+        out.setdefault(field, []).extend(_meant(value))
     return out or None
+
+
+def _meant(value: str) -> list[Any]:
+    """What a value may stand for: `2023` is a number in one corpus and a text in another, such as every table."""
+    try:
+        plain = json.loads(value)
+    except (ValueError, RecursionError):
+        return [value]
+    small = not isinstance(plain, int) or abs(plain) < 1 << 63
+    return [plain, value] if isinstance(plain, str | int | float) and small else [value]
 
 
 def _many(index: Index | Backend, args: argparse.Namespace, options: dict[str, Any]) -> int:
@@ -72,7 +79,7 @@ def _many(index: Index | Backend, args: argparse.Namespace, options: dict[str, A
     def flush() -> None:
         found = index.search_many([query for _, query in batch], args.k, **options)
         for (identifier, query), hits in zip(batch, found, strict=True):
-            print(json.dumps({"id": identifier, "hits": _shown(index, query, hits)}, ensure_ascii=False))
+            print(json_text({"id": identifier, "hits": _shown(index, query, hits)}))
         batch.clear()
 
     for pair in _read(args.queries):
@@ -89,15 +96,18 @@ def _read(name: str) -> Iterator[tuple[Any, str]]:
 
     if name != "-" and not Path(name).is_file():
         raise UsageError(f"--queries {name}: there is no such file")
-    with sys.stdin if name == "-" else open(name, encoding="utf-8", errors="replace") as file:
+    with sys.stdin.buffer if name == "-" else open(name, "rb") as file:
         for number, line in enumerate(file, start=1):
             if not line.strip():
                 continue
             try:
-                record = json.loads(line)
-                yield record["id"], str(record["query"])
-            except (ValueError, KeyError, TypeError):
+                record = json.loads(line.decode(errors="replace").removeprefix("\ufeff"))
+                identifier, query = record["id"], record["query"]
+            except (ValueError, KeyError, TypeError, RecursionError):
                 raise DataError(f'{name}, line {number}: expected {{"id": ..., "query": ...}}') from None
+            if not isinstance(query, str):
+                raise DataError(f"{name}, line {number}: the query must be a text, not {type(query).__name__}")
+            yield identifier, query
 
 
 def _shown(index: Index | Backend, query: str, hits: Sequence[Hit]) -> list[dict[str, Any]]:
@@ -128,11 +138,10 @@ def _print(index: Index | Backend, query: str, hits: Sequence[Hit]) -> None:
     for rank, hit in enumerate(hits, start=1):
         document = hit.document
         span = highlight(document.text, query, index.analysis)
-        text = document.text
-        before, found, after = (
-            printable(t) for t in (text[: span.start], text[span.start : span.end], text[span.end :])
-        )
+        pieces = document.text[: span.start], document.text[span.start : span.end], document.text[span.end :]
+        before, found, after = map(printable, pieces)
+        gaps = [" " if left[-1:].isspace() or right[:1].isspace() else "" for left, right in itertools.pairwise(pieces)]
         title = paint(f"{rank}. {printable(document.title or document.id)}", "1")
         where = printable(cited(place_of(document.meta)) or document.id)
         print(title, paint(f"{hit.score:.3f}  {where}", "2"))
-        print(wrapped(" ".join(filter(None, (before, paint(found, "1;33"), after)))))
+        print(wrapped(f"{before}{gaps[0]}{paint(found, '1;33')}{gaps[1]}{after}"))

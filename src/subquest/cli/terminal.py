@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import sys
 import textwrap
 import time
-from typing import TextIO
+from typing import Any, TextIO
 
 
 class Paint:
@@ -23,6 +24,16 @@ class Paint:
 def printable(text: str) -> str:
     """One line without control characters, so that no document can drive the terminal."""
     return " ".join("".join(c if c.isprintable() else " " for c in text).split())
+
+
+def json_text(record: Any) -> str:
+    """A JSON document on one line: readable where standard output can show it, else with escapes."""
+    text = json.dumps(record, ensure_ascii=False)
+    try:
+        text.encode(sys.stdout.encoding or "utf-8")
+        return text
+    except UnicodeEncodeError:
+        return json.dumps(record)
 
 
 def wrapped(text: str) -> str:

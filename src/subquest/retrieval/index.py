@@ -377,6 +377,8 @@ class Index(Retrievers):
 
 
 def _folder(path: str | Path) -> Path:
+    if not str(path):
+        raise UsageError("the index has no name; give a folder, such as docs.sq")
     if "://" in str(path) or str(path).startswith("lance:"):
         raise UsageError(
             f"{path} is no folder; build the index in a folder, then copy it: subquest index copy docs.sq {path}"

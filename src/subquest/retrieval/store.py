@@ -52,7 +52,10 @@ def create(folder: Path, settings: dict[str, Any]) -> None:
 
     A killed process may have begun one, and another may be making it at this moment: whoever comes last finds it made.
     """
-    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"{folder} cannot be made: {error.strerror}") from None
     with contextlib.closing(_connect(folder / STORE)) as db:
         with transaction(db):
             if _blank(db):
@@ -72,8 +75,11 @@ def let_read(db: sqlite3.Connection) -> None:
 def exists(folder: Path) -> bool:
     """Whether there is an index, or a file that stands where its store would be."""
     path = folder / STORE
-    if not path.is_file():
-        return False
+    try:
+        if not path.is_file():
+            return False
+    except OSError as error:
+        raise UsageError(f"{folder} cannot be looked into: {error.strerror}") from None
     if path.stat().st_size > _BLANK:
         return True
     try:

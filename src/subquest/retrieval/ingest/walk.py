@@ -7,7 +7,7 @@ import os
 import re
 import stat
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -49,6 +49,7 @@ class Walk:
         """Files of kinds that are not read, by suffix; `hidden`, `links to folders` and `beside a world's corpus`."""
         self.unseen: list[str] = []
         """Folders and files that could not be looked at."""
+        check_sources(sources)
         self.sources = {os.path.abspath(source) for source in sources}
         self._given = [Path(source) for source in sources]
         self._broken = broken
@@ -67,14 +68,9 @@ class Walk:
         if source.is_dir():
             yield from self._folder(whole, os.path.basename(os.path.realpath(whole)), whole)
         elif os.path.lexists(source):
-            reason = _unfit(whole)
-            if reason:
-                raise UsageError(f"{source} is {reason}; give a file or a folder")
             yield Found(whole, str(source), whole, os.stat(whole).st_size)
-        elif re.search(r"[*?\[]", str(source)):
+        else:
             matches = sorted(glob.glob(str(source), recursive=True))
-            if not matches:
-                raise UsageError(f"no file fits the pattern {source}")
             folders = {os.path.dirname(os.path.abspath(match)) for match in matches}
             apart = {folder: beside_corpus(os.listdir(folder)) for folder in folders}
             for match in matches:
@@ -84,8 +80,6 @@ class Walk:
                         yield from self._folder(path, match.rstrip("/"), whole)
                 elif self._wanted(os.path.basename(match), apart[os.path.dirname(path)]):
                     yield from self._file(path, match, whole)
-        else:
-            raise UsageError(f"{source} is not there")
 
     def _folder(self, folder: str, label: str, source: str) -> Iterator[Found]:
         waiting = [(folder, label)]
@@ -134,6 +128,24 @@ class Walk:
         if suffix not in self._suffixes:
             self.passed_over[f".{suffix}" if suffix else "no suffix"] += 1
         return suffix in self._suffixes
+
+
+def check_sources(sources: Iterable[str | Path]) -> None:
+    """A UsageError where one of them is nothing that could be read."""
+    for source in sources:
+        if not str(source):
+            raise UsageError("a source has no name; give a file, a folder or a pattern")
+        try:
+            if os.path.lexists(source) and not os.path.isdir(source) and (reason := _unfit(str(source))):
+                raise UsageError(f"{source} is {reason}; give a file or a folder")
+            os.stat(source)
+        except (FileNotFoundError, NotADirectoryError):
+            if not re.search(r"[*?\[]", str(source)):
+                raise UsageError(f"{source} is not there") from None
+            if not glob.glob(str(source), recursive=True):
+                raise UsageError(f"no file fits the pattern {source}") from None
+        except (OSError, ValueError) as error:
+            raise UsageError(f"{source} cannot be read: {getattr(error, 'strerror', error)}") from None
 
 
 def suffix_of(name: str) -> str:
