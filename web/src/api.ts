@@ -70,10 +70,11 @@ export async function follow(path: string, onEvents: (events: Event[]) => void, 
         const fresh: Event[] = [];
         let status: Status | undefined;
         for (const block of blocks) {
-          const data = block.split("\n").find((line) => line.startsWith("data: "));
+          const lines = block.split("\n");
+          const data = lines.find((line) => line.startsWith("data: "));
           if (!data) continue;
           const value = JSON.parse(data.slice(6));
-          if (block.includes("event: done")) status = value.status;
+          if (lines.includes("event: done")) status = value.status;
           else fresh.push(value);
         }
         if (fresh.length) {

@@ -66,7 +66,7 @@ function App() {
       </header>
       <main>
         {about.error instanceof ApiError && about.error.status === 401 ? (
-          <TokenForm onDone={about.reload} />
+          <TokenForm refusal={about.error} onDone={about.reload} />
         ) : about.error ? (
           <Notice error={about.error} />
         ) : !about.data ? null : here === "compare" && query.get("runs") ? (
@@ -94,14 +94,16 @@ function App() {
   );
 }
 
-function TokenForm(props: { onDone: () => void }) {
+function TokenForm(props: { refusal: Error; onDone: () => void }) {
   const [token, setValue] = useState("");
+  const [before, setBefore] = useState<Error>();
   return (
     <form
       class="composer token"
       onSubmit={(e) => {
         e.preventDefault();
         setToken(token.trim());
+        setBefore(props.refusal);
         props.onDone();
       }}
     >
@@ -110,6 +112,7 @@ function TokenForm(props: { onDone: () => void }) {
         <input class="grow" type="password" aria-label="Token" autocomplete="off" value={token} onInput={(e) => setValue(e.currentTarget.value)} />
         <button class="primary" type="submit">Enter</button>
       </div>
+      {before && before !== props.refusal && <Notice kind="error">The server does not know this token.</Notice>}
     </form>
   );
 }

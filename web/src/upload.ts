@@ -1,8 +1,7 @@
-/** Files into an index: texts as they are, everything else as bytes, which the server takes apart. */
+/** Files into an index, as bytes: the server takes them apart, and knows more encodings than a browser. */
 
 import { post } from "./api";
 
-const TEXT = /\.(txt|md|markdown|rst|jsonl|ndjson|log)$/i;
 /** What the file chooser offers. */
 export const ACCEPTED = ".txt,.md,.rst,.log,.jsonl,.ndjson,.json,.csv,.tsv,.html,.htm,.pdf,.docx,.xlsx,.pptx,.zip,.gz";
 
@@ -13,10 +12,8 @@ export interface Added {
 }
 
 export async function upload(index: string, files: File[], note = ""): Promise<Added> {
-  const read = await Promise.all(
-    files.map(async (file) =>
-      TEXT.test(file.name) ? { name: file.name, text: await file.text() } : { name: file.name, data: await base64(file) },
-    ),
+  const read: { name: string; data?: string; text?: string }[] = await Promise.all(
+    files.map(async (file) => ({ name: file.name, data: await base64(file) })),
   );
   if (note.trim()) read.push({ name: `note-${new Date().toISOString().slice(0, 19)}.txt`, text: note });
   return post<Added>(`/api/indexes/${encodeURIComponent(index)}/documents`, { files: read });
@@ -25,7 +22,7 @@ export async function upload(index: string, files: File[], note = ""): Promise<A
 function base64(file: File): Promise<string> {
   return new Promise((resolve, reject) => {
     const reader = new FileReader();
-    reader.onload = () => resolve(String(reader.result).replace(/^[^,]*,/, ""));
+    reader.onload = () => resolve(String(reader.result).replace(/^[^,]*,?/, ""));
     reader.onerror = () => reject(new Error(`${file.name} cannot be read`));
     reader.readAsDataURL(file);
   });

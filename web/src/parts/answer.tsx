@@ -2,7 +2,7 @@ import { useState } from "preact/hooks";
 import { percent } from "../format";
 import type { Trace } from "../trace";
 import type { Evidence } from "../types";
-import { cite, Marked } from "./common";
+import { cite, Marked, signs } from "./common";
 
 /** The answer with its quotations; a quotation opens to the document it stands in. */
 export function Answer(props: {
@@ -64,7 +64,7 @@ function Quote(props: { number: number; evidence: Evidence; trace: Trace }) {
       </button>
       {open && document && (
         <div class="source">
-          <Marked text={document.text} start={start} end={start + evidence.quote.length} />
+          <Marked text={document.text} start={start} end={start + signs(evidence.quote)} />
         </div>
       )}
     </li>

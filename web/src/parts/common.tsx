@@ -1,5 +1,5 @@
 import type { ComponentChildren } from "preact";
-import { useEffect, useState } from "preact/hooks";
+import { useEffect, useRef, useState } from "preact/hooks";
 import { ApiError } from "../api";
 
 /** Load something, and again whenever a dependency changes. */
@@ -15,6 +15,20 @@ export function useLoaded<T>(load: () => Promise<T>, needs: unknown[]): { data?:
     return () => void (current = false);
   }, [...needs, round]);
   return { ...state, reload: () => setRound((n) => n + 1) };
+}
+
+/** Does one thing at a time: what is asked for while it is being done is not done a second time. */
+export function useOnce(): (work: () => Promise<void>) => Promise<void> {
+  const busy = useRef(false);
+  return async (work) => {
+    if (busy.current) return;
+    busy.current = true;
+    try {
+      await work();
+    } finally {
+      busy.current = false;
+    }
+  };
 }
 
 export function Notice(props: { error?: Error; children?: ComponentChildren; kind?: "error" | "empty" }) {
@@ -75,10 +89,23 @@ export function cite(title: string, place: Record<string, any> | undefined): str
   return [title, file && !title.includes(file) ? file : "", field ? `${field} ${place![field]}` : ""].filter(Boolean).join(", ");
 }
 
-/** A text with one stretch of it marked. */
+/** How many signs a text has; a sign beyond U+FFFF counts twice in its `length`. */
+export function signs(text: string): number {
+  let count = 0;
+  for (const _ of text) count++;
+  return count;
+}
+
+/** A text with one stretch of it marked, from sign to sign, as the server counts them. */
 export function Marked(props: { text: string; start: number; end: number }) {
-  const { text, start, end } = props;
-  if (end <= start) return <>{text}</>;
+  const { text } = props;
+  if (props.end <= props.start) return <>{text}</>;
+  let start = 0, end = 0, count = 0;
+  for (const sign of text) {
+    if (count === props.end) break;
+    if (count++ < props.start) start += sign.length;
+    end += sign.length;
+  }
   return (
     <>
       {text.slice(0, start)}

@@ -2,7 +2,7 @@ import { useMemo, useState } from "preact/hooks";
 import { seconds } from "../format";
 import { cited, readDocuments, type Context, type Trace } from "../trace";
 import type { Event, Evidence, Hit } from "../types";
-import { Marked, Notice, Tagged } from "./common";
+import { Marked, Notice, signs, Tagged } from "./common";
 
 /** What happened in a context, in order: what it was asked, what it did, what it handed back. */
 export function ContextStory(props: {
@@ -156,7 +156,7 @@ function Documents(props: { hits: Hit[]; query: string; quotes: Map<string, Evid
               <small>{hit.score.toFixed(2)}</small>
             </button>
             {open === i && (
-              <div class="source"><Marked text={hit.text} start={start} end={quote ? start + quote.quote.length : 0} /></div>
+              <div class="source"><Marked text={hit.text} start={start} end={quote ? start + signs(quote.quote) : 0} /></div>
             )}
           </li>
         );

@@ -2,7 +2,7 @@ import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { follow, get, post } from "../api";
 import { count, plural, seconds, when } from "../format";
 import { Answer } from "../parts/answer";
-import { Chip, Ending, Notice, Select, useLoaded } from "../parts/common";
+import { Chip, Ending, Notice, Select, useLoaded, useOnce } from "../parts/common";
 import { Plan } from "../parts/plan";
 import { go, link } from "../router";
 import { fold, plus, tokens } from "../trace";
@@ -19,6 +19,7 @@ export function Ask(props: { about: About; id?: string; onChange: () => void }) 
   const [error, setError] = useState<Error>();
   const [uploading, setUploading] = useState("");
   const box = useRef<HTMLTextAreaElement>(null);
+  const once = useOnce();
   useEffect(() => box.current?.focus(), []);
 
   async function ask() {
@@ -35,10 +36,11 @@ export function Ask(props: { about: About; id?: string; onChange: () => void }) 
 
   async function attach(files: File[]) {
     if (!files.length) return;
-    const target = indexName(files, about.indexes);
     setError(undefined);
     setUploading(`Reading ${files.length === 1 ? files[0]!.name : `${files.length} files`}…`);
     try {
+      const { indexes: taken } = await get<About>("/api/about"); // another tab may have made one since
+      const target = indexName(files, taken);
       const { added, problems } = await upload(target, files);
       props.onChange();
       setIndex(target);
@@ -59,7 +61,7 @@ export function Ask(props: { about: About; id?: string; onChange: () => void }) 
         class={`composer ${props.id ? "small" : ""}`}
         onSubmit={(e) => {
           e.preventDefault();
-          void ask();
+          void once(ask);
         }}
       >
         <label class="hidden" for="question">Question</label>
@@ -71,9 +73,9 @@ export function Ask(props: { about: About; id?: string; onChange: () => void }) 
           value={question}
           onInput={(e) => setQuestion(e.currentTarget.value)}
           onKeyDown={(e) => {
-            if (e.key === "Enter" && !e.shiftKey) {
+            if (e.key === "Enter" && !e.shiftKey && !e.isComposing) {
               e.preventDefault();
-              void ask();
+              void once(ask);
             }
           }}
         />
@@ -112,6 +114,7 @@ function Watch(props: { id: string }) {
   const [episode, setEpisode] = useState<Episode>();
   const [status, setStatus] = useState<Status>("queued");
   const [error, setError] = useState<Error>();
+  const once = useOnce();
   const place = `/api/episodes/${encodeURIComponent(props.id)}`;
   useEffect(() => {
     const stop = new AbortController();
@@ -141,6 +144,14 @@ function Watch(props: { id: string }) {
     }
   }
 
+  async function stop() {
+    try {
+      await post(`${place}/cancel`);
+    } catch (failed) {
+      setError(failed as Error);
+    }
+  }
+
   return (
     <article class="watch" aria-busy={!over}>
       <header>
@@ -154,9 +165,9 @@ function Watch(props: { id: string }) {
           <Chip label="tokens">{count(tokens(usage))}</Chip>
           <Chip label="searches">{count(usage.searches)}</Chip>
           <span class="grow" />
-          {!over && <button class="quiet" onClick={() => void post(`${place}/cancel`)}>Stop</button>}
-          {status === "interrupted" && <button class="quiet strong" onClick={() => void again("resume")}>Go on</button>}
-          {over && <button class="quiet" onClick={() => void again("again")}>Ask again</button>}
+          {!over && <button class="quiet" onClick={() => void stop()}>Stop</button>}
+          {status === "interrupted" && <button class="quiet strong" onClick={() => void once(() => again("resume"))}>Go on</button>}
+          {over && <button class="quiet" onClick={() => void once(() => again("again"))}>Ask again</button>}
           <a class="quiet button" href={link(["runs", "asked", props.id])}>Open trace</a>
         </div>
       </header>
@@ -188,6 +199,7 @@ function Watch(props: { id: string }) {
 function FollowUp(props: { id: string; meta: Record<string, any> }) {
   const [question, setQuestion] = useState("");
   const [error, setError] = useState<Error>();
+  const once = useOnce();
   async function ask() {
     if (!question.trim()) return;
     const { system = "", model = "", index = "" } = props.meta;
@@ -200,7 +212,7 @@ function FollowUp(props: { id: string; meta: Record<string, any> }) {
   }
   return (
     <>
-      <form class="composer follow" onSubmit={(e) => { e.preventDefault(); void ask(); }}>
+      <form class="composer follow" onSubmit={(e) => { e.preventDefault(); void once(ask); }}>
         <div class="row">
           <input class="grow" aria-label="Follow-up question" placeholder="Ask a follow-up" value={question} onInput={(e) => setQuestion(e.currentTarget.value)} />
           <button class="quiet" type="submit" disabled={!question.trim()}>Follow up</button>

@@ -1,0 +1,138 @@
+"""The page as people use it: reloads, two tabs, restarts, impatience, other scripts, files of other encodings."""
+
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+
+from subquest.record import Document
+
+from ..systems.fakes import DOCUMENTS
+from .browsing import ask, browser, expect, needs_browser, page, seen
+from .conftest import QUESTION, Gate, Start, reply
+
+__all__ = ["browser", "page"]
+pytestmark = needs_browser
+
+
+def test_a_reload_and_a_second_tab_in_mid_answer(start: Start, gate: Gate, page: Any, browser: Any) -> None:
+    with start(gate) as server:
+        page.goto(server.url)
+        ask(page, QUESTION)
+        seen(page, ".node", 2)
+        page.reload()
+        seen(page, ".node", 2)
+        other = browser.new_page()
+        other.goto(page.url)
+        seen(other, ".node", 2)
+        gate.open()
+        for tab in (page, other):
+            expect(tab.locator(".answer .text")).to_have_text("Kestel")
+            expect(tab.locator(".node")).to_have_count(3)
+        other.close()
+
+
+def test_a_server_that_comes_back_is_found_again(start: Start, gate: Gate, page: Any) -> None:
+    with start(gate, grace=0.1) as server:
+        page.goto(server.url)
+        ask(page, QUESTION)
+        seen(page, ".node", 2)
+    page.heard.clear()
+    with start(port=urlsplit(server.url).port):
+        page.get_by_role("button", name="Go on").click()
+        expect(page.locator(".answer .text")).to_have_text("Kestel")
+        page.goto("about:blank")
+    page.heard.clear()
+
+
+def test_stopping_at_a_server_that_is_gone(start: Start, gate: Gate, page: Any) -> None:
+    with start(gate) as server:
+        page.goto(server.url)
+        ask(page, QUESTION)
+        seen(page, ".node", 2)
+        page.route("**/cancel", lambda route: route.abort())
+        page.get_by_role("button", name="Stop").click()
+        expect(page.get_by_role("alert")).to_contain_text("The server does not answer")
+        assert not [heard for heard in page.heard if "net::ERR_FAILED" not in heard]
+        page.heard.clear()
+
+
+def test_words_that_look_like_the_stream_are_words(start: Start, page: Any) -> None:
+    def sly(context: Any) -> str:
+        return reply(context).replace("Mila Torrun born?", "Mila Torrun born? event: done\\n\\nevent: done")
+
+    with start(sly) as server:
+        page.goto(server.url)
+        ask(page, f"{QUESTION} event: done")
+        expect(page.locator(".answer .text")).to_have_text("Kestel")
+        expect(page.locator(".node", has_text="event: done")).to_have_count(2)
+        page.get_by_role("link", name="Open trace").click()
+        expect(page.locator(".branch")).to_have_count(3)
+
+
+def test_impatience_asks_once_and_a_word_being_composed_is_no_question(start: Start, gate: Gate, page: Any) -> None:
+    with start(gate) as server, server.client() as client:
+        page.goto(server.url)
+        box = page.get_by_label("Question", exact=True)
+        box.fill("かな")
+        box.dispatch_event("keydown", {"key": "Enter", "isComposing": True})
+        box.fill(QUESTION)
+        for _ in range(3):
+            box.dispatch_event("keydown", {"key": "Enter"})
+        seen(page, ".node", 2)
+        assert [one["question"]["question"] for one in client.get("/api/episodes").json()["live"]] == [QUESTION]
+
+
+def test_a_wrong_token_is_told(start: Start, page: Any) -> None:
+    with start(token="correct-horse-battery") as server:
+        page.goto(server.url)
+        page.get_by_label("Token").fill("wrong-horse-battery")
+        page.get_by_role("button", name="Enter").click()
+        expect(page.get_by_role("alert")).to_have_text("The server does not know this token.")
+        page.get_by_label("Token").fill("correct-horse-battery")
+        page.get_by_role("button", name="Enter").click()
+        page.get_by_label("Question").wait_for()
+    assert all("401" in heard for heard in page.heard)
+    page.heard.clear()
+
+
+def test_a_quotation_behind_signs_of_two_units(start: Start, page: Any) -> None:
+    cheerful = Document("d9", "Cheer", "\U0001f600\U0001f680𝔊 " * 5 + "The ferry to Nesvik leaves at noon. It is red.")
+    with start(documents=(*DOCUMENTS, cheerful)) as server:
+        page.goto(f"{server.url}/#/indexes")
+        page.get_by_label("Query").fill("red")
+        page.get_by_role("button", name="Search").click()
+        expect(page.locator(".passage mark").first).to_have_text("It is red.")
+
+
+@pytest.mark.parametrize("encoding", ["latin-1", "utf-16", "utf-8-sig"])
+def test_texts_of_other_encodings_are_read(start: Start, page: Any, encoding: str) -> None:
+    text = "Zürich liegt an der Limmat. Die Fähre fährt über den großen See."
+    with start() as server:
+        page.goto(f"{server.url}/#/indexes")
+        page.locator("input[type=file]").set_input_files(
+            {"name": "reise.txt", "mimeType": "text/plain", "buffer": text.encode(encoding)}
+        )
+        page.get_by_role("button", name="Add", exact=True).click()
+        page.get_by_text("1 passage added to documents.").wait_for()
+        page.get_by_label("Query").fill("Limmat")
+        page.get_by_label("Index", exact=True).select_option("documents")
+        page.get_by_role("button", name="Search").click()
+        expect(page.locator(".passage p")).to_have_text(text)
+
+
+def test_two_tabs_do_not_write_into_one_index(start: Start, page: Any, browser: Any) -> None:
+    with start() as server, server.client() as client:
+        other = browser.new_page()
+        for tab in (page, other):
+            tab.goto(server.url)
+            tab.get_by_label("Question", exact=True).wait_for()
+        for number, tab in enumerate((page, other), 1):
+            tab.get_by_label("Add files to a new index").set_input_files(
+                {"name": "trip.txt", "mimeType": "text/plain", "buffer": b"Ferry number %d." % number}
+            )
+            tab.get_by_text(f"1 passage read into the index {'trip' if number == 1 else 'trip-2'}.").wait_for()
+        for name, text in (("trip", "Ferry number 1."), ("trip-2", "Ferry number 2.")):
+            hits = client.post(f"/api/indexes/{name}/search", json={"query": "ferry"}).json()["hits"]
+            assert [hit["text"] for hit in hits] == [text]
+        other.close()
