@@ -391,3 +391,24 @@ def test_damaged_archives_of_any_compression_are_named_and_the_rest_is_read(tmp_
     assert {d.text for d in found} >= {"Second.", "Z."}
     assert "damaged" in reasons(report)["a.zip/first.txt"]
     assert "damaged ZIP archive" in reasons(report)["names.zip"]
+
+
+@pytest.mark.parametrize("kilobytes", [0, 40, 100])
+def test_a_full_disk_is_no_reason_to_call_an_index_broken(tmp_path: Path, kilobytes: int) -> None:
+    documents = [Document(str(n), f"Title {n}", f"Kelm {n} " + "and more " * 100) for n in range(300)]
+    Index.build(tmp_path / "i.sq", documents).close()
+    child = os.fork()
+    if child == 0:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (kilobytes * 1000, kilobytes * 1000))
+        try:
+            with Index.open(tmp_path / "i.sq") as index:
+                index.compact()
+            os._exit(1)
+        except SearchError as error:
+            os._exit(0 if "intact" in str(error) else 3)
+        except BaseException:
+            os._exit(2)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    with Index.open(tmp_path / "i.sq") as index:
+        assert index.verify() == []
+        assert list(index.documents()) == documents

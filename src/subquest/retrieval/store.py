@@ -18,6 +18,7 @@ import contextlib
 import fcntl
 import json
 import os
+import shutil
 import sqlite3
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -32,6 +33,12 @@ LOCK = "writer.lock"
 
 _BLANK = 8192
 """Bytes that a store without tables may have: SQLite's first page."""
+
+_OUTSIDE = frozenset({
+    sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_NOMEM, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_FULL,
+    sqlite3.SQLITE_CANTOPEN,
+})  # fmt: skip
+"""Failures of SQLite that say nothing about what the file holds."""
 
 _SCHEMA = """
 CREATE TABLE settings (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
@@ -115,6 +122,11 @@ def connect(folder: Path) -> sqlite3.Connection:
             db = _connect_frozen(folder)
             found = get(db, "format", None)
     except sqlite3.DatabaseError as error:
+        if error.sqlite_errorcode & 0xFF in _OUTSIDE:
+            free = shutil.disk_usage(folder).free
+            raise SearchError(
+                f"{folder} cannot be opened now ({error}; {free:,} bytes are free on its disk); what it holds is intact"
+            ) from None
         raise DataError(f"{folder / STORE} is not an index ({error}); build it again from its source") from None
     if found != FORMAT:
         db.close()

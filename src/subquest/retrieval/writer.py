@@ -84,11 +84,14 @@ class Writer:
     def open(cls, folder: Path) -> Iterator[Writer]:
         """Take the lock, clean up after a killed writer, and hand out a writer."""
         with contextlib.closing(store.connect(folder)) as db, store.writer_lock(folder):
-            writer = cls(folder, db)
-            store.let_read(db)
-            writer._delete_unlisted()
-            writer._publish_left_over()
-            yield writer
+            try:
+                writer = cls(folder, db)
+                store.let_read(db)
+                writer._delete_unlisted()
+                writer._publish_left_over()
+                yield writer
+            except sqlite3.OperationalError as error:
+                raise SearchError(f"{folder} could not be written: {error}; what was there before is intact") from error
 
     def add(
         self, documents: Iterable[Document], progress: Progress | None = None, stored: Stored | None = None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sqlite3
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
@@ -11,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO, Literal, NamedTuple
 
-from ...errors import DataError, SearchError, UsageError
+from ...errors import DataError, UsageError
 from ...readers.pool import Job, Pool
 from ...record import Document
 from .. import store
@@ -106,18 +105,15 @@ def ingest(
     prune: remove what came from files of these sources that are gone. on_error: what to do about what cannot be read;
     stop raises DataError with what was read before kept. jobs: processes that read. told, problem: called on the way.
     """
-    try:
-        with Writer.open(index.path) as writer:
-            chosen = size or Size(**store.get(writer.db, "passages", {}))
-            store.put(writer.db, "passages", {"aim": chosen.aim, "unit": chosen.unit})
-            processes = jobs or min(4, len(os.sched_getaffinity(0)))
-            with Pool(processes, ocr=ocr) as pool:
-                run = _Run(writer, pool, chosen, ocr=ocr, stop=on_error == "stop", told=told, problem=problem)
-                report = run.ingest(sources, prune=prune)
-            if pending(writer):
-                embed(writer, index.encoder, None)
-    except sqlite3.OperationalError as error:
-        raise SearchError(f"{index.path} could not be written: {error}; what was there before is intact") from error
+    with Writer.open(index.path) as writer:
+        chosen = size or Size(**store.get(writer.db, "passages", {}))
+        store.put(writer.db, "passages", {"aim": chosen.aim, "unit": chosen.unit})
+        processes = jobs or min(4, len(os.sched_getaffinity(0)))
+        with Pool(processes, ocr=ocr) as pool:
+            run = _Run(writer, pool, chosen, ocr=ocr, stop=on_error == "stop", told=told, problem=problem)
+            report = run.ingest(sources, prune=prune)
+        if pending(writer):
+            embed(writer, index.encoder, None)
     return report
 
 
