@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from subquest.engine.adapter import Shape, read_peft, write_gguf
 from subquest.errors import ConfigError
 from subquest.judge.model import ModelJudge
 from subquest.judge.rules import RuleJudge
@@ -59,17 +60,36 @@ def test_a_policy_starts_from_an_adapter(tmp_path: Path) -> None:
     part = ModelPart("random:llama", adapter=str(tmp_path), rank=4, alpha=16.0)
     policy = make_policy(part, source, device=torch.device("cpu"), seed=0)
     assert all(torch.equal(p, trained.trained()[name]) for name, p in policy.trained().items())
+    with pytest.raises(ConfigError, match=r"was made with alpha 16: set model.alpha = 16"):
+        make_policy(replace(part, alpha=32.0), source, device=torch.device("cpu"), seed=0)
     with pytest.raises(ConfigError, match="train it first"):
         make_policy(replace(part, adapter=str(tmp_path / "none")), source, device=torch.device("cpu"), seed=0)
     with pytest.raises(ConfigError, match="rank = 0"):
         make_policy(replace(part, rank=0), source, device=torch.device("cpu"), seed=0)
 
 
+@pytest.mark.parametrize("family", ["llama", "qwen3"])
+def test_a_policy_starts_from_an_adapter_in_gguf(family: str, tmp_path: Path) -> None:
+    """Of a model that is not the embedded one: rows are put back by its own number of heads."""
+    source, settings = tiny_source(family, vocabulary=260), LoraSettings(4, 16.0)
+    trained = Policy(source, lora=settings)
+    with torch.no_grad():
+        for p in trained.trained().values():
+            p.copy_(torch.randn(p.shape))
+    save_adapter(trained, settings, tmp_path, half=False)
+    a = source.architecture
+    write_gguf(read_peft(tmp_path), tmp_path / "a.gguf", Shape(family, a.heads, a.kv_heads))
+    part = ModelPart(f"random:{family}", adapter=str(tmp_path / "a.gguf"), rank=4, alpha=16.0)
+    policy = make_policy(part, source, device=torch.device("cpu"), seed=0)
+    assert all(torch.equal(p, trained.trained()[name]) for name, p in policy.trained().items())
+
+
 @pytest.mark.skipif(not smollm2_path().is_file(), reason="needs the embedded model: subquest model get smollm2")
 def test_the_shipped_adapter_is_read_from_its_gguf() -> None:
     from subquest.train.setup import adapter_state
 
-    state = adapter_state("shipped")
+    state, alpha = adapter_state("shipped", Shape("llama", 9, 3))
+    assert alpha == 32.0
     assert len(state) == 30 * 7 * 2
     name = "base_model.model.model.layers.0.self_attn.q_proj.lora_A.weight"
     assert state[name].shape == (16, 576)

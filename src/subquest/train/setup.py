@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 import torch
 
 from ..engine import Engine, Sampling
+from ..engine.adapter import Shape, read_gguf, read_peft, write_peft
 from ..engine.torch.engine import TorchEngine
 from ..engine.torch.loader import Source, load
 from ..errors import ConfigError
@@ -44,12 +46,18 @@ def make_policy(part: ModelPart, source: Source, *, device: torch.device, seed: 
     if part.adapter:
         if lora is None:
             raise ConfigError("a recipe that trains all weights (rank = 0) cannot start from an adapter")
-        load_adapter_into(policy, adapter_state(part.adapter))
+        a = source.architecture
+        state, alpha = adapter_state(part.adapter, Shape(a.family, a.heads, a.kv_heads))
+        load_adapter_into(policy, state)
+        if not math.isclose(
+            alpha, part.alpha, rel_tol=1e-6
+        ):  # W + (alpha / rank) B A: with another alpha it would be another adapter
+            raise ConfigError(f"the adapter {part.adapter} was made with alpha {alpha:g}: set model.alpha = {alpha:g}")
     return policy
 
 
-def adapter_state(place: str) -> dict[str, torch.Tensor]:
-    """An adapter's parameters by PEFT's names, wherever it comes from."""
+def adapter_state(place: str, shape: Shape) -> tuple[dict[str, torch.Tensor], float]:
+    """An adapter's parameters by PEFT's names and its alpha, wherever it comes from; `shape` is the model's."""
     from safetensors.torch import load_file
 
     path = Path(place).expanduser()
@@ -61,12 +69,11 @@ def adapter_state(place: str) -> dict[str, torch.Tensor]:
     if path.suffix != ".gguf":
         if not (path / "adapter_model.safetensors").is_file():
             raise ConfigError(f"{path} holds no adapter_model.safetensors: train it first, or name another adapter")
-        return load_file(path / "adapter_model.safetensors")
-    from ..engine.adapter import read_gguf, shape_of, write_peft
-
+        return load_file(path / "adapter_model.safetensors"), read_peft(path).alpha
+    lora = read_gguf(path, shape)
     with tempfile.TemporaryDirectory() as folder:
-        write_peft(read_gguf(path, shape_of(embedded_model())), Path(folder))
-        return load_file(Path(folder) / "adapter_model.safetensors")
+        write_peft(lora, Path(folder))
+        return load_file(Path(folder) / "adapter_model.safetensors"), lora.alpha
 
 
 def open_place(place: str) -> Search:
