@@ -49,9 +49,8 @@ def make_policy(part: ModelPart, source: Source, *, device: torch.device, seed: 
         a = source.architecture
         state, alpha = adapter_state(part.adapter, Shape(a.family, a.heads, a.kv_heads))
         load_adapter_into(policy, state)
-        if not math.isclose(
-            alpha, part.alpha, rel_tol=1e-6
-        ):  # W + (alpha / rank) B A: with another alpha it would be another adapter
+        # W + (alpha / rank) B A: with another alpha it would be another adapter
+        if not math.isclose(alpha, part.alpha, rel_tol=1e-6):
             raise ConfigError(f"the adapter {part.adapter} was made with alpha {alpha:g}: set model.alpha = {alpha:g}")
     return policy
 
