@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from subquest.judge import AnswerCase, StepCase, rules
 from subquest.judge.rules import judge_answer, judge_step
+from subquest.judge.spoken import in_digits
 from subquest.judge.text import Date, dates, names, numbers, quantities
 
 PLANNER = StepCase(
@@ -192,3 +193,46 @@ def test_what_rules_see() -> None:
     assert names("The film was made by Mara Quill in Port of Vessel. It won.") == ["Mara Quill", "Port of Vessel"]
     assert numbers("twelve of 1,200") == {"12", "1200"}
     assert quantities("8.6 light-years, 5 km") == [(8.6, "lightyear"), (5.0, "kilometre")]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("forty-two", "42"),
+        ("Two hundred and five men", "205 men"),
+        ("twenty-one thousand three hundred", "21300"),
+        ("1.5 million", "1500000"),
+        ("three dozen eggs", "36 eggs"),
+        ("between two and three", "between 2 and 3"),
+        ("one two three", "1 2 3"),
+        ("the twenty-first, a one-off", "the twenty-first, a one-off"),
+        ("12,000 and 5", "12,000 and 5"),
+    ],
+)
+def test_number_words_are_read_as_digits(text: str, expected: str) -> None:
+    assert in_digits(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("prediction", "golds", "right"),
+    [
+        ("42", ("forty-two",), True),
+        ("July 4, 2023", ("July 4th, 2023",), True),
+        ("the inner mitochondrial membrane", ("inner mitochondrial membrane",), True),
+        ("1995", ("November 22, 1995",), False),
+        ("November 22, 1995", ("1995",), True),
+        ("26 January 1788", ("1788",), True),
+        ("8.6 light-years", ("2.6 parsecs", "8.6 ly"), True),
+        ("May, 2023", ("May 6, 2012",), False),
+        ("15", ("16",), False),
+        ("10 meter", ("6 meter",), False),
+        ("Einstein", ("Newton",), False),
+        ("1,500,000", ("1.5 million",), True),
+        ("12 Monkeys", ("Twelve Monkeys",), True),
+        ("5", ("-5",), False),
+        ("minus 4 or -5", ("-5",), False),
+    ],
+)
+def test_the_examples_of_the_paper_and_their_kin(prediction: str, golds: tuple[str, ...], right: bool) -> None:
+    """DECOR B.1's own examples, then numbers in words and signs."""
+    assert judge_answer(AnswerCase("?", golds, prediction)).yes is right

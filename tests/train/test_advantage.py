@@ -121,3 +121,12 @@ def test_advantages_of_a_group_have_mean_zero_and_std_one(rewards: list[float]) 
     assert sum(values) == pytest.approx(0, abs=1e-6)
     if any(values):
         assert sum(v * v for v in values) / (len(values) - 1) == pytest.approx(1)
+
+
+def test_by_rollout_a_role_that_the_reward_leaves_out_is_left_out() -> None:
+    episodes = [rollouts_of(i, {"planner": 1, "executor": 2}) for i in "ab"]
+    rewards = [Reward(value, roles={"planner": value}) for value in (1.0, 0.0)]
+    for episode, found in zip(episodes, trajectory_advantages(episodes, rewards), strict=True):
+        assert set(found) == {t.id for t in episode.by_role("planner")}
+    everyone = trajectory_advantages(episodes, [Reward(1.0), Reward(0.0)])
+    assert [len(found) for found in everyone] == [3, 3]

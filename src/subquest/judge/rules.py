@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 
 from ..metrics import answer_tokens, contains_answer, is_yes_no, normalize
 from .base import AnswerCase, StepCase, Verdict
+from .spoken import in_digits
 from .text import content_words, dates, is_date_only, names, numbers, quantities
 
 Rule = Callable[[StepCase], str]
@@ -202,14 +203,16 @@ def judge_answer(case: AnswerCase) -> Verdict:
 
 
 def _same(question: str, gold: str, prediction: str) -> tuple[bool, str]:
+    gold, prediction = in_digits(gold), in_digits(prediction)
     wanted, given = normalize(gold), normalize(prediction)
+    wanted_amounts, given_amounts = quantities(gold), quantities(prediction)
     if wanted == given:
-        return True, "the same"
+        minus = [value < 0 for value, _ in wanted_amounts] == [value < 0 for value, _ in given_amounts]
+        return (True, "the same") if minus else (False, "another number")
     if wanted in {"yes", "no"}:
         return given.split()[:1] == [wanted], "yes or no"
     if is_date_only(gold):
         return _same_date(question, gold, prediction)
-    wanted_amounts, given_amounts = quantities(gold), quantities(prediction)
     if wanted_amounts and len(wanted_amounts) == 1 and not names(gold, sentences=False):
         return _same_amount(wanted_amounts[0], given_amounts)
     if sorted(answer_tokens(gold)) == sorted(answer_tokens(prediction)):

@@ -6,6 +6,7 @@ import re
 from typing import NamedTuple
 
 from ..metrics import answer_tokens, normalize
+from .spoken import in_digits
 
 
 def _words(text: str) -> list[str]:
@@ -23,18 +24,6 @@ _STOP = frozenset(
         "what when where which while who whom whose why will with within without would yes yet you your"
     )
 )
-_NUMBERS = _words(
-    "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen "
-    "eighteen nineteen twenty"
-)
-_NUMBER_WORDS = {
-    **{word: str(n) for n, word in enumerate(_NUMBERS)},
-    **{word: str(10 * n) for n, word in enumerate(_words("thirty forty fifty sixty seventy eighty ninety"), 3)},
-    "hundred": "100",
-    "thousand": "1000",
-    "million": "1000000",
-    "dozen": "12",
-}
 _MONTHS = _words("january february march april may june july august september october november december")
 _MONTH = {name[:n]: at for at, name in enumerate(_MONTHS, 1) for n in (3, 4, len(name)) if len(name) >= n}
 _MONTH_PATTERN = "|".join(sorted(_MONTH, key=len, reverse=True))
@@ -59,7 +48,7 @@ _UNITS = dict(
         "h:hour hr:hour min:minute sec:second s:second yr:year percent:% pct:%"
     )
 )
-_QUANTITY = re.compile(r"(?<![\w.])(\d[\d,]*(?:\.\d+)?)\s*(%|light[- ]years?|[A-Za-z]+)?", re.IGNORECASE)
+_QUANTITY = re.compile(r"(?<![\w.])([-−]?)(\d[\d,]*(?:\.\d+)?)\s*(%|light[- ]years?|[A-Za-z]+)?", re.IGNORECASE)
 _CAPITAL = r"(?:(?:[A-Z]\.)+|[A-Z][\w'’-]*)"
 _NAME = re.compile(rf"\b{_CAPITAL}(?:\s+(?:(?:of|the|de|la|von|van|and|&)\s+)?{_CAPITAL})*")
 
@@ -89,8 +78,7 @@ def _stem(token: str) -> str:
 
 def numbers(text: str) -> set[str]:
     """Numbers in digits, thousands separators removed; number words count as digits."""
-    found = {n.replace(",", "").rstrip(".") for n in re.findall(r"\d[\d,]*(?:\.\d+)?", text)}
-    return found | {_NUMBER_WORDS[t] for t in answer_tokens(text) if t in _NUMBER_WORDS}
+    return {n.replace(",", "").rstrip(".") for n in re.findall(r"\d[\d,]*(?:\.\d+)?", in_digits(text))}
 
 
 def names(text: str, *, sentences: bool = True) -> list[str]:
@@ -136,10 +124,10 @@ def dates(text: str) -> list[Date]:
 def quantities(text: str) -> list[tuple[float, str]]:
     """Numbers with the unit written after them ("" where none is), units by one spelling."""
     out = []
-    spoken = re.sub(r"[A-Za-z]+", lambda m: _NUMBER_WORDS.get(m.group().lower(), m.group()), text)
-    for number, unit in _QUANTITY.findall(spoken):
+    for sign, number, unit in _QUANTITY.findall(in_digits(text)):
         word = _stem(re.sub("[- ]", "", unit.lower())) if unit else ""
-        out.append((float(number.replace(",", "")), _UNITS.get(word, word)))
+        value = float(number.replace(",", ""))
+        out.append((-value if sign else value, _UNITS.get(word, word)))
     return out
 
 

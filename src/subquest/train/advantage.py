@@ -82,14 +82,18 @@ def trajectory_advantages(
 ) -> list[dict[str, float]]:
     """For each episode, the advantage of each of its trajectories, by trajectory id.
 
-    A trajectory whose role the reward says nothing about gets none and stays out of the loss.
+    A trajectory whose role the reward says nothing about (DECOR's frozen compressor, APEX's executor while the plan is
+    rewarded) gets none and stays out of the loss; a reward that names no role is everyone's.
     """
     if len(episodes) != len(rewards):
         raise UsageError(f"{len(episodes)} episodes beside {len(rewards)} rewards")
     keys = [question_key(e.question) for e in episodes]
     if by == "rollout":
         values = group_advantages([r.total for r in rewards], keys, baseline)
-        return [{t.id: value for t in e.trajectories} for e, value in zip(episodes, values, strict=True)]
+        return [
+            {t.id: value for t in e.trajectories if not r.roles or t.role in r.roles}
+            for e, r, value in zip(episodes, rewards, values, strict=True)
+        ]
     if by not in ("role", "step"):
         raise UsageError(f"advantages by {by!r} are unknown: rollout, role or step")
     out: list[dict[str, float]] = [{} for _ in episodes]
