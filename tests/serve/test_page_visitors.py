@@ -136,3 +136,39 @@ def test_two_tabs_do_not_write_into_one_index(start: Start, page: Any, browser: 
             hits = client.post(f"/api/indexes/{name}/search", json={"query": "ferry"}).json()["hits"]
             assert [hit["text"] for hit in hits] == [text]
         other.close()
+
+
+def test_long_words_stay_on_a_phone(start: Start, browser: Any) -> None:
+    def wordy(context: Any) -> str:
+        return reply(context).replace("Kestel", f"Kestel{'x' * 900}")
+
+    documents = (
+        Document("d1", f"Orvane{'t' * 400}", f"The Orvane Bridge was designed by Mila Torrun {'z' * 900}."),
+        Document(f"d2{'y' * 200}", "Mila Torrun", f"Mila Torrun was born in Kestel{'x' * 900}."),
+    )
+    with start(wordy, documents=documents) as server:
+        page = browser.new_page(viewport={"width": 360, "height": 740})
+        page.goto(server.url)
+        ask(page, f"Where {'q' * 900}?")
+        seen(page, ".quote")
+        beyond = "document.documentElement.scrollWidth - window.innerWidth"
+        assert page.evaluate(beyond) <= 0
+        page.goto(f"{server.url}/#/indexes")
+        page.get_by_label("Query").fill("designed")
+        page.get_by_role("button", name="Search").click()
+        seen(page, ".passage")
+        assert page.evaluate(beyond) <= 0
+        page.close()
+
+
+def test_an_address_that_is_none(start: Start, page: Any) -> None:
+    with start() as server:
+        page.goto(f"{server.url}/#/%E0%A4%A")
+        page.get_by_text("There is nothing at this address.").wait_for()
+        page.goto(f"{server.url}/#/ask/nothing")
+        expect(page.get_by_role("alert")).to_contain_text("'nothing'")
+        expect(page.get_by_role("button", name="Stop")).to_have_count(0)
+        page.goto(f"{server.url}/#/runs/%zz")
+        expect(page.get_by_role("alert")).to_contain_text("there is no run '%zz'")
+    assert all("404" in heard for heard in page.heard)
+    page.heard.clear()

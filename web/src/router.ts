@@ -7,9 +7,18 @@ export interface Place {
   query: URLSearchParams;
 }
 
+/** A part of an address in plain text; one that is not well-formed is taken as it is, and then leads nowhere. */
+function decoded(part: string): string {
+  try {
+    return decodeURIComponent(part);
+  } catch {
+    return part;
+  }
+}
+
 export function parse(hash: string): Place {
   const [path = "", query = ""] = hash.replace(/^#\/?/, "").split("?");
-  return { path: path.split("/").filter(Boolean).map(decodeURIComponent), query: new URLSearchParams(query) };
+  return { path: path.split("/").filter(Boolean).map(decoded), query: new URLSearchParams(query) };
 }
 
 export function usePlace(): Place {

@@ -152,6 +152,7 @@ function Watch(props: { id: string }) {
     }
   }
 
+  if (error && !episode && !events.length) return <Notice error={error} />;
   return (
     <article class="watch" aria-busy={!over}>
       <header>
