@@ -3,6 +3,9 @@
 The instructions are files in `prompts/`: three for answers (`equivalence`; `core` for long answers from the web;
 `decor`, strict about dates, numbers and units) and one for each of DECOR's roles. A reply that is neither yes nor no
 is asked for once more and then left undecided. Undecided replies and failed calls are never cached.
+
+What is judged stands on one line: an answer cannot begin a line that looks like another field of the instruction, such
+as a reference answer of its own making.
 """
 
 from __future__ import annotations
@@ -19,6 +22,7 @@ from ..engine import Engine, Message, Sampling
 from ..errors import DataError, UsageError
 from ..record import Usage
 from ..systems.prompting import Prompts
+from ..systems.rendering import one_line
 from .base import AnswerCase, StepCase, Verdict, read_verdict
 
 Instruction = Literal["equivalence", "core", "decor"]
@@ -59,7 +63,10 @@ class ModelJudge:
         """One verdict a case. A blank prediction is wrong without asking."""
         asked = {
             at: self._prompts.messages(
-                self.instruction, question=c.question, answers=_listed(c.answers), prediction=_cut(c.prediction)
+                self.instruction,
+                question=one_line(c.question),
+                answers=_listed(c.answers),
+                prediction=_cut(one_line(c.prediction)),
             )
             for at, c in enumerate(cases)
             if c.prediction.strip()
@@ -150,18 +157,18 @@ class Cache:
 
 def _step_fields(case: StepCase) -> dict[str, str]:
     return {
-        "question": case.question,
+        "question": one_line(case.question),
         "answers": _listed(case.answers),
-        "output": _cut(case.output),
-        "query": case.query,
-        "queries": "; ".join(case.queries) or "none",
-        "memory": _cut(" ".join(f"{n}. {entry}" for n, entry in enumerate(case.memory, 1)) or "empty"),
+        "output": _cut(" ⏎ ".join(map(one_line, case.output.strip().splitlines()))),
+        "query": one_line(case.query),
+        "queries": one_line("; ".join(case.queries)) or "none",
+        "memory": _cut(" ".join(f"{n}. {one_line(entry)}" for n, entry in enumerate(case.memory, 1)) or "empty"),
         "documents": _cut(case.documents),
     }
 
 
 def _listed(answers: Sequence[str]) -> str:
-    return " | ".join(answers)
+    return one_line(" | ".join(answers))
 
 
 def _cut(text: str) -> str:
