@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import math
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -224,6 +225,20 @@ async def test_remote_failures_are_search_errors(monkeypatch: pytest.MonkeyPatch
         await RemoteSearch("http://127.0.0.1:9").retrieve(["x"], 1)
     with pytest.raises(UsageError, match="http://"):
         RemoteSearch("localhost:8000")
+
+
+async def test_remote_search_checks_what_is_asked_and_what_is_answered() -> None:
+    with retrieval_server() as (url, seen):
+        search = RemoteSearch(url)
+        await search.retrieve(["one \ud800"], 1)
+        assert seen[-1]["queries"] == ["one ?"]
+        for queries, k in (("one", 1), ([None], 1), (["one"], 0)):
+            with pytest.raises(UsageError):
+                await search.retrieve(queries, k)  # type: ignore[arg-type]
+        assert len(seen) == 1
+    document = {"id": 1, "contents": "x"}
+    hits = search._hits([{"document": document, "score": score} for score in (0.5, math.nan, math.inf, "1", None)], 9)
+    assert [hit.score for hit in hits] == [0.5, 1 / 2, 1 / 3, 1 / 4, 1 / 5]
 
 
 # ---------------------------------------------------------------------------------------------------- commands

@@ -10,6 +10,7 @@ always asked for and two queries go as two requests.
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -17,6 +18,8 @@ from ..errors import DataError, SearchError, UsageError
 from ..record import Hit
 from .corpus import from_object
 from .frameworks import Retrievers
+from .request import check
+from .store import utf8
 
 ATTEMPTS = 3
 _FIRST_WAIT = 0.5
@@ -37,6 +40,7 @@ class RemoteSearch(Retrievers):
         return self.url
 
     async def retrieve(self, queries: Sequence[str], k: int) -> list[list[Hit]]:
+        check(queries, k, "auto")
         if not queries:
             return []
         if len(queries) == 2:
@@ -47,7 +51,7 @@ class RemoteSearch(Retrievers):
     async def _ask(self, queries: Sequence[str], k: int) -> list[list[Hit]]:
         import httpx2
 
-        body = {"queries": list(queries), "topk": k, "return_scores": True}
+        body = {"queries": [utf8(query) for query in queries], "topk": k, "return_scores": True}
         for attempt in range(1, ATTEMPTS + 1):
             try:
                 async with httpx2.AsyncClient(timeout=self._timeout) as client:
@@ -64,7 +68,7 @@ class RemoteSearch(Retrievers):
             raise SearchError(f"{self.url} answered with status {reply.status_code}: {reply.text[:200]}")
         try:
             result = reply.json()["result"]
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, RecursionError):
             raise SearchError(f"{self.url} answered without a `result`: {reply.text[:200]}") from None
         if not isinstance(result, list) or len(result) != len(queries):
             raise SearchError(f"{self.url} answered {len(queries)} queries with a `result` of another size")
@@ -83,5 +87,10 @@ class RemoteSearch(Retrievers):
                 document = from_object(inner, self.url)
             except DataError as error:
                 raise SearchError(str(error)) from None
-            hits.append(Hit(document, float(score) if isinstance(score, int | float) else 1 / rank))
+            hits.append(Hit(document, _score(score, rank)))
         return hits
+
+
+def _score(given: Any, rank: int) -> float:
+    """The score that a server gives; one over the rank where it gives none that can be compared."""
+    return float(given) if isinstance(given, int | float) and math.isfinite(given) else 1 / rank
