@@ -116,3 +116,12 @@ def test_convert(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest
     assert main(["data", "convert", "in.jsonl", "out.jsonl", "--to", "verl", "--skip-bad"]) == 0
     assert "1 questions written to out.jsonl, 1 rows left out" in capsys.readouterr().err
     assert read_questions("out.jsonl")[0].id == "t1"
+
+
+@pytest.mark.parametrize("size", ["0", "-1"])
+def test_a_sample_of_nothing(size: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    source = tmp_path / "in.jsonl"
+    source.write_text('{"id": "q", "question": "Where?", "answers": ["Kestel"]}\n')
+    assert main(["data", "convert", str(source), str(tmp_path / "out.jsonl"), "--sample", size]) == 2
+    assert "--sample must be at least 1" in capsys.readouterr().err
+    assert not (tmp_path / "out.jsonl").exists()

@@ -235,3 +235,9 @@ def test_a_world_made_anew_is_not_searched_in_its_old_index(toy: Path, capsys: p
     assert main([*look, "c"]) == 2
     assert "is not of w/corpus.jsonl as it is now" in capsys.readouterr().err
     assert main([*look, "d", "--index", "docs.sq"]) == 0
+
+
+def test_judging_no_episode(toy: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*EVAL, "--limit", "1"]) == 0
+    assert main(["judge", "answers", "run", "--model", "rules", "--limit", "0"]) == 2
+    assert "--limit must be at least 1" in capsys.readouterr().err

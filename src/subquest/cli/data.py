@@ -77,6 +77,8 @@ def _convert(args: argparse.Namespace) -> int:
     from ..data.convert import write_questions
     from ..data.reading import sample
 
+    if args.sample is not None and args.sample < 1:
+        raise UsageError("--sample must be at least 1")
     source = Path(args.source)
     check_target(args.out, source=source / "questions.jsonl" if source.is_dir() else source)
     bad: list[str] = []

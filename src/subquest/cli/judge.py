@@ -36,6 +36,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    from ..errors import UsageError
+
+    if args.limit is not None and args.limit < 1:
+        raise UsageError("--limit must be at least 1")
     return asyncio.run(_answers(args) if args.action == "answers" else _agree(args))
 
 
