@@ -181,6 +181,19 @@ async def test_a_file_is_read_as_text(tmp_path):
     assert "root:" not in text
 
 
+async def test_files_that_are_called_the_same_are_all_attached(tmp_path):
+    for at, folder in enumerate(("north", "south", "deep/south")):
+        (tmp_path / folder).mkdir(parents=True)
+        (tmp_path / folder / "towns.csv").write_text(f"inhabitants\n{at}00\n")
+    files = ",".join(str(tmp_path / folder / "towns.csv") for folder in ("north", "south", "north", "deep/south"))
+    names = ("towns.csv", "south_towns.csv", "2_towns.csv")
+    replies = [*(f"<|begin_read_file|>{name}<|end_read_file|>" for name in names), "\\boxed{300}"]
+    episode = await HiRA(engine("code", replies), files=files).solve("How many live there?")
+    text = episode.by_role("code")[0].text
+    assert all(f"{at}00" in text for at in range(3))
+    assert episode.errors == ()
+
+
 @pytest.mark.slow
 async def test_the_multimodal_agent_reads_an_image(site):
     pytest.importorskip("rapidocr")

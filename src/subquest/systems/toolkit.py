@@ -53,13 +53,14 @@ class Toolkit:
     ) -> None:
         self._tools = tools or ToolOptions.from_environment()
         self.run = run
-        self.files = _attached(files)
+        self.files: dict[str, Path] = {}
         """Files of the run by name: attached ones, and those that code has written."""
+        self._attach(files)
         self._written: dict[tuple[str, str], WorkFile] = {}
         self._kept = 0
         for place in run.question.files:
             try:
-                self.files |= _attached([place])
+                self._attach([place])
             except UsageError as error:  # of one question among many: told, not raised
                 run.fail("file", error)
         private = index is not None or bool(self.files)
@@ -74,6 +75,18 @@ class Toolkit:
         self._folder = Path(tempfile.mkdtemp(prefix="subquest-files-"))
         self._shown: dict[str, dict[int, str]] = {}
         """URLs by the number under which a context last saw them."""
+
+    def _attach(self, places: Sequence[str]) -> None:
+        """Files by name; of two that are called the same, the second goes by its folder's name as well."""
+        for place in places:
+            path = Path(place).expanduser()
+            if not path.is_file():
+                raise UsageError(f"the attached file {place} does not exist")
+            name, count = path.name, 1
+            while name in self.files and not self.files[name].samefile(path):
+                name = f"{path.absolute().parent.name}_{path.name}" if count == 1 else f"{count}_{path.name}"
+                count += 1
+            self.files[name] = path
 
     # ---- search and pages
 
@@ -310,16 +323,6 @@ def plain_name(name: str) -> str:
     """The name of a file that code chose, as one that is safe to write and to print."""
     text = name.encode("utf-8", "surrogateescape").decode("utf-8", "replace").replace("/", "_")
     return "".join(c if c.isprintable() else "_" for c in text)[-60:]
-
-
-def _attached(places: Sequence[str]) -> dict[str, Path]:
-    found: dict[str, Path] = {}
-    for place in places:
-        path = Path(place).expanduser()
-        if not path.is_file():
-            raise UsageError(f"the attached file {place} does not exist")
-        found[path.name] = path
-    return found
 
 
 def _alternating(first: Sequence[Hit], second: Sequence[Hit]) -> list[Hit]:
