@@ -9,6 +9,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -230,6 +231,51 @@ def test_dynamic_sampling_refills_with_whole_groups(tmp_path: Path) -> None:
     assert len(episodes) == 16
     assert {int(e.question.id[1:]) % 2 for e in episodes} == {0}
     assert figures["drawn"] > 16
+
+
+class Flat(Lowercase):
+    """Nothing to choose between."""
+
+    async def score(self, episodes: list[Episode]) -> list[Reward]:
+        return [shared(e, {"r": 1.0}) for e in episodes]
+
+
+class SecondOfTwo(Ranks):
+    """A process beside one that has found all but one of its groups."""
+
+    def __init__(self) -> None:
+        super().__init__(1, 2)
+
+    def gather(self, value: Any) -> list[Any]:
+        return [12, value]
+
+
+def test_a_process_without_any_spread_takes_part_all_the_same(tmp_path: Path) -> None:
+    """The last questions that are asked anew are fewer than the processes: this one asks none."""
+    t = trainer(tmp_path, replace(RECIPE, rollout=replace(RECIPE.rollout, dynamic=True)))
+    t.sampler.reward, t.sampler.ranks = Flat(), SecondOfTwo()
+    sampled = asyncio.run(t.sampler.sample(0, 0))
+    asyncio.run(t.engine.close())
+    t.run.close()
+    assert len(sampled.episodes) == len(sampled.rewards) == 4
+    assert len({e.question.id for e in sampled.episodes}) == 1
+
+
+def test_few_rollouts_make_fewer_minibatches(tmp_path: Path) -> None:
+    """Dynamic sampling may find less than it looked for; the run goes on with what there is."""
+    recipe = replace(
+        RECIPE,
+        rollout=replace(RECIPE.rollout, dynamic=True),
+        optimiser=replace(RECIPE.optimiser, minibatches=16, steps=1),
+    )
+    t = trainer(tmp_path, recipe)
+    t.sampler.reward = Flat()
+    figures, episodes = asyncio.run(t.one_step())
+    asyncio.run(t.engine.close())
+    t.run.close()
+    assert len(episodes) == 4
+    assert t.optimiser.step_count == 4
+    assert figures["drawn"] == 4 * 16
 
 
 def test_several_minibatches_use_the_old_policy(tmp_path: Path) -> None:

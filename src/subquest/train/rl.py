@@ -161,7 +161,8 @@ class RLTrainer:
     def _update(self, rollouts: list[Rollout], *, stale: bool = False) -> dict[str, float]:
         """One optimiser step a mini-batch; the number of steps does not depend on how many executors ran."""
         o, loss, temperature = self.recipe.optimiser, self.loss, self.recipe.rollout.temperature
-        parts = minibatches(rollouts, o.minibatches)
+        # as many on every process; where dynamic sampling found few rollouts with spread, fewer
+        parts = minibatches(rollouts, min(self.ranks.gather(min(o.minibatches, len(rollouts)))))
         batches = [pack(part, aggregation=loss.aggregation, length=loss.length) for part in parts]
         only = [self._teaching(b) for b in batches]
         # The old policy is the one before the first step on this batch of rollouts. Where the weights that sampled it

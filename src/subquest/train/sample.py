@@ -55,8 +55,7 @@ class Sampler:
         episodes: list[Episode] = []
         rewards: list[Reward] = []
         drawn, wanted = 0, r.questions
-        found: list[Episode] = []
-        scored: list[Reward] = []
+        last: tuple[list[Episode], list[Reward]] = ([], [])
         for refill in range(REFILLS if r.dynamic else 1):
             asked = self._places(step, refill, self.questions.take(wanted))
             found = await roll_out(self.system, asked, concurrency=r.concurrency, progress=self._told(len(asked)))
@@ -64,6 +63,8 @@ class Sampler:
             scored = await self.reward.score(found)
             clock.lap("reward")
             drawn += len(found)
+            if found:  # with more processes than new questions, some ask none
+                last = found, scored
             alive = with_spread(found, scored, by=self.by) if r.dynamic else [True] * len(found)
             episodes += [e for e, kept in zip(found, alive, strict=True) if kept]
             rewards += [x for x, kept in zip(scored, alive, strict=True) if kept]
@@ -71,7 +72,7 @@ class Sampler:
             if not wanted:
                 break
         if not episodes:  # nothing to learn here, but every process takes part in the update
-            episodes, rewards = found[-r.group :], scored[-r.group :]
+            episodes, rewards = last[0][-r.group :], last[1][-r.group :]
         return Sampled(episodes, rewards, drawn, version, clock.laps)
 
     def _places(self, step: int, refill: int, questions: Sequence[Question]) -> list[Place]:
