@@ -139,3 +139,15 @@ def test_what_was_read_before_a_failure_is_kept() -> None:
     assert [(next(found).text), (next(found).text)] == ["One.", "Two."]
     with pytest.raises(DataError, match="page 3"):
         next(found)
+
+
+def test_no_row_of_a_table_is_lost_however_long_it_is() -> None:
+    def rows(*texts: str) -> list[tuple[str, object]]:
+        parts = [Part(f"| {text} |", {"row": number}, row=True) for number, text in enumerate(texts, 1)]
+        return [(document.text, document.meta["row"]) for document in Passages("a.csv").of_parts(parts)]
+
+    long, longer = "first " + "w " * 120, "second " + "v " * 150
+    assert rows(long, "b", "c") == [(f"| {long.strip()}  |", 1), ("| b |\n| c |", 2)]
+    assert rows("a | b", longer + longer)[0][0].startswith("| a | b |\n| second v")
+    everything = " ".join(text for text, _ in rows(longer * 5, longer * 4, "c"))
+    assert (everything.count("second"), everything.count("v"), everything.count("c |")) == (9, 9 * 150, 1)

@@ -131,23 +131,26 @@ def _until_failure(parts: Iterable[Part], failures: list[DataError]) -> Iterator
 
 
 class _Table:
-    """Rows put together to passages, each under the names of the columns."""
+    """Rows put together to passages, each under the names of the columns, which are the first row if it is short."""
 
     def __init__(self, size: Size) -> None:
         self._size = size
         self._header: Part | None = None
+        self._names: list[str] = []
         self._weight = 0
         self._rows: list[Part] = []
         self._held = 0
         self._given = False
-        """Whether a passage has shown the column names, or been too long to."""
+        """Whether a passage has shown the first row."""
 
     def row(self, part: Part) -> Iterator[tuple[str, Part, Part]]:
+        count = self._size.count(part.text)
         if self._header is None:
             self._header = part
-            self._weight = self._size.count(part.text)
-            return
-        count = self._size.count(part.text)
+            if count <= self._size.aim:
+                self._names, self._weight = [part.text], count
+                return
+            self._given = True
         if self._rows and self._weight + self._held + count > self._size.aim * 1.25:
             yield from self.end()
         if count > 2 * self._size.aim:
@@ -161,8 +164,7 @@ class _Table:
     def end(self) -> Iterator[tuple[str, Part, Part]]:
         """The rows that are held; the column names alone where there is nothing else."""
         if self._rows:
-            names = [self._header] if self._header and self._weight <= self._size.aim else []
-            yield "\n".join(row.text for row in [*names, *self._rows]), self._rows[0], self._rows[-1]
+            yield "\n".join([*self._names, *(row.text for row in self._rows)]), self._rows[0], self._rows[-1]
         elif self._header is not None and not self._given:
             yield self._header.text, self._header, self._header
         self._given = True
@@ -170,7 +172,9 @@ class _Table:
 
     def _wide(self, part: Part) -> Iterator[tuple[str, Part, Part]]:
         """A row that is longer than a passage may be."""
+        names = [] if self._given else self._names
         self._given = True
         cutter = Cutter(self._size, markdown=False)
         for passage in [*cutter.line(part.text), *cutter.end()]:
-            yield passage.text, part, part
+            yield "\n".join([*names, passage.text]), part, part
+            names = []
