@@ -182,6 +182,14 @@ def test_another_recipe_cannot_resume_the_run(tmp_path: Path) -> None:
         TrainRun(tmp_path, other)
 
 
+def test_one_process_trains_a_run_at_a_time(tmp_path: Path) -> None:
+    first = TrainRun(tmp_path, RECIPE)
+    with pytest.raises(UsageError, match="another process is training the run"):
+        TrainRun(tmp_path, RECIPE)
+    first.close()
+    TrainRun(tmp_path, RECIPE).close()
+
+
 def test_a_run_needs_a_folder(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
     for place in (tmp_path / "file", tmp_path / "file" / "run"):

@@ -6,7 +6,8 @@ import json
 import math
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +39,8 @@ class TrainRun:
         self.recipe = recipe
         self.ranks = ranks
         self._make_folder()
+        self._alone = ExitStack()
+        """Holds the lock on the folder."""
         self._keep_recipe()
         self._store: RunStore | None = None
         self._kept: set[str] = set()
@@ -58,18 +61,25 @@ class TrainRun:
     def _keep_recipe(self) -> None:
         """The first process looks and writes. A recipe by which nothing was trained yet may be put right."""
         path = self.folder / "recipe.json"
-        changed = ""
-        if self.ranks.first and path.exists() and self._has_begun():
-            changed = _difference(path, self.recipe)
-        if changed := self.ranks.told(changed):
-            raise UsageError(
-                f"the run {self.folder} was begun with another recipe ({changed}; see {path}); resume it with that "
-                "one, or give this one another folder"
-            )
+        if refusal := self.ranks.told(self._refusal(path) if self.ranks.first else ""):
+            self._alone.close()
+            raise UsageError(refusal)
         if self.ranks.first:
             half = path.with_suffix(".tmp")
             half.write_text(json.dumps(self.recipe.as_dict(), indent=2, sort_keys=True), encoding="utf-8")
             os.replace(half, path)
+
+    def _refusal(self, path: Path) -> str:
+        """Why the run cannot go on here; empty where it can."""
+        try:
+            self._alone.enter_context(locked(self.folder / "lock"))
+        except BlockingIOError:
+            return f"another process is training the run {self.folder}; wait for it, or give this one another folder"
+        changed = _difference(path, self.recipe) if path.exists() and self._has_begun() else ""
+        return changed and (
+            f"the run {self.folder} was begun with another recipe ({changed}; see {path}); resume it with that one, "
+            "or give this one another folder"
+        )
 
     def _has_begun(self) -> bool:
         """Whether there is a checkpoint or a figure of a step."""
@@ -130,6 +140,25 @@ class TrainRun:
     def close(self) -> None:
         if self._store is not None:
             self._store.close()
+        self._alone.close()
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Holds a file locked, until a kill at the latest; raises BlockingIOError where another holds it."""
+    try:
+        import fcntl
+    except ImportError:  # no such locks on this system
+        yield
+        return
+    with path.open("a") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            if isinstance(error, BlockingIOError):
+                raise
+            # else a file system without locks, on which nobody can be told
+        yield
 
 
 def _difference(path: Path, recipe: Recipe) -> str:
