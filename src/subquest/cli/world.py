@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..errors import UsageError
+from ..errors import DataError, UsageError
 from .target import check_target
 
 if TYPE_CHECKING:
@@ -76,7 +76,14 @@ def run(args: argparse.Namespace) -> int:
         "plans": _plans,
         "instruct": _instruct,
     }
-    return actions[args.action](args)
+    if args.action in ("make", "instruct"):
+        return actions[args.action](args)
+    try:
+        return actions[args.action](args)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:  # rows that look like none of ours
+        place = args.source if args.action == "plans" else args.folder
+        why = f"no {error}" if isinstance(error, KeyError) else str(error)
+        raise DataError(f"{place}: a row is not as `subquest world make` writes it ({why})") from error
 
 
 def parse_hops(text: str) -> tuple[int, ...]:

@@ -43,12 +43,12 @@ def read_lines(path: Path) -> Iterator[dict[str, Any]]:
     """The objects of a JSON-lines file; errors name the file and the line."""
     if not path.is_file():
         raise DataError(f"{path} does not exist: is {path.parent} the folder of a world?")
-    with path.open(encoding="utf-8") as lines:
+    with path.open("rb") as lines:
         for n, line in enumerate(lines, 1):
             try:
                 row = json.loads(line)
-            except json.JSONDecodeError as error:
-                raise DataError(f"{path}:{n}: not JSON ({error.msg})") from None
+            except (json.JSONDecodeError, UnicodeDecodeError) as error:
+                raise DataError(f"{path}:{n}: not JSON ({error})") from None
             if not isinstance(row, dict):
                 raise DataError(f"{path}:{n}: expected an object")
             yield row

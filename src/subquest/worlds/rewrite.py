@@ -14,6 +14,7 @@ import io
 import json
 import re
 import unicodedata
+import zlib
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
@@ -331,12 +332,15 @@ def polish(text: str, whole: str) -> str:
 
 def read_questions(path: Path) -> Iterator[Question]:
     """Questions of a jsonl or jsonl.gz file in our form; unknown fields are kept in `meta`."""
-    with gzip.open(path, "rt", encoding="utf-8") if path.suffix == ".gz" else path.open(encoding="utf-8") as lines:
-        for n, line in enumerate(lines, 1):
-            try:
-                yield _question(json.loads(line))
-            except (json.JSONDecodeError, KeyError, TypeError) as error:
-                raise DataError(f"{path}:{n}: not a question ({error})") from None
+    try:
+        with gzip.open(path, "rt", encoding="utf-8") if path.suffix == ".gz" else path.open(encoding="utf-8") as lines:
+            for n, line in enumerate(lines, 1):
+                try:
+                    yield _question(json.loads(line))
+                except (json.JSONDecodeError, KeyError, TypeError, AttributeError) as error:
+                    raise DataError(f"{path}:{n}: not a question ({error})") from None
+    except (UnicodeDecodeError, gzip.BadGzipFile, EOFError, zlib.error) as error:
+        raise DataError(f"{path} is not a file of lines ({error})") from None
 
 
 def _question(row: dict[str, Any]) -> Question:
