@@ -56,6 +56,18 @@ async def test_a_session_sends_its_whole_context_in_ids_and_keeps_what_came_back
     assert all(len(s.logprobs or ()) == len(s.token_ids) for s in session.segments if s.kind == "agent")
 
 
+async def test_a_stop_string_inside_a_token_and_tokens_of_a_padded_vocabulary() -> None:
+    one, servers = engine(["a <|im_start|>", "b"])
+    session = await one.open([Message("user", "Who?")])
+    turn = await session.generate(Sampling(max_tokens=50, stop=("<|im_st",)))
+    assert (turn.finish, turn.stop, turn.text) == ("stop", "<|im_st", "a <|im_st")
+    assert session.segments[-1].text == "a <|im_start|>"
+    padding = len(servers.tokenizer) + 5
+    servers.tokenizer = SimpleNamespace(encode=lambda text: [padding])
+    turn = await session.generate(Sampling(max_tokens=50, stop=("<|im_st",)))
+    assert (turn.finish, turn.text, turn.token_ids) == ("length", "", (padding,))
+
+
 async def test_a_full_window_is_told() -> None:
     one, servers = engine(["x"], window=30)
     session = await one.open([Message("user", "word " * 20)])

@@ -33,10 +33,11 @@ def _segment(kind: str, pieces: Sequence[Piece], vocabulary: Vocabulary, role: s
     return Segment("prompt" if kind == "prompt" else "env", text_of(pieces), ids, role=role)
 
 
-def _up_to(stop: str, written: bytes, last: int) -> str:
-    """What was written, up to the end of the stop string that the last token (of so many bytes) completed first."""
-    raw = stop.encode()
-    at = written.find(raw, max(0, len(written) - last - len(raw) + 1))
+def up_to(stop: str, vocabulary: Vocabulary, ids: Sequence[int]) -> str:
+    """What was written, up to the end of the stop string that the last token completed first."""
+    raw, written = stop.encode(), vocabulary.bytes_of(ids)
+    before = len(written) - len(vocabulary.pieces[ids[-1]])
+    at = written.find(raw, max(0, before - len(raw) + 1))
     return written[: at + len(raw)].decode("utf-8", errors="replace")
 
 
@@ -79,7 +80,7 @@ class TorchSession:
             seconds=time.perf_counter() - start,
         )
         if turn.stop:
-            text = _up_to(turn.stop, vocabulary.bytes_of(ids), len(vocabulary.pieces[ids[-1]]))
+            text = up_to(turn.stop, vocabulary, ids)
         shown = logprobs if sampling.logprobs else None
         return Generation(text, turn.finish or "length", ids, shown, turn.stop, usage)
 

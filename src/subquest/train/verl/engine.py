@@ -15,7 +15,8 @@ from typing import Any, Protocol
 
 from ...engine.base import Generation, Message, Mode, Sampling
 from ...engine.chat import ChatFormat, Piece, chat_format, encode_pieces, text_of
-from ...engine.torch.session import opening
+from ...engine.torch.session import opening, up_to
+from ...engine.torch.stops import Stops
 from ...engine.torch.tokens import Vocabulary
 from ...errors import ContextOverflow
 from ...record import Segment, Usage
@@ -29,8 +30,11 @@ class Servers(Protocol):
 
 @functools.lru_cache(maxsize=4)
 def _vocabulary(tokenizer: Any) -> Vocabulary:
-    """Made once for a worker's tokenizer: verl makes a new loop, and with it a new engine, for every episode."""
-    return Vocabulary(tokenizer, len(tokenizer))
+    """Made once for a worker's tokenizer: verl makes a new loop, and with it a new engine, for every episode.
+
+    Models pad their vocabulary, and nothing keeps one from drawing such a token: those are empty texts.
+    """
+    return Vocabulary(tokenizer, 1 << len(tokenizer).bit_length())
 
 
 class ServerEngine:
@@ -46,6 +50,7 @@ class ServerEngine:
             tokenizer.chat_template or "", bos=tokenizer.bos_token or "", eos=tokenizer.eos_token or ""
         )
         self.ends = frozenset((tokenizer.eos_token_id, *self.vocabulary.encode(self.chat.end, True)[:1]))
+        self.stops = Stops(self.vocabulary, ())
 
     async def open(self, messages: Sequence[Message], *, mode: Mode = "chat") -> ServerSession:
         return ServerSession(self, opening(self.chat, self.vocabulary, messages), mode)
@@ -87,11 +92,14 @@ class ServerSession:
         ids = tuple(int(i) for i in out.token_ids)
         self._ended = bool(ids) and ids[-1] in engine.ends
         text = engine.vocabulary.decode(ids[:-1] if self._ended else ids)
-        stop = next((s for s in sampling.stop if text.rstrip().endswith(s)), "")
+        completed = "" if self._ended or not ids else engine.stops.completed(sampling.stop, ids)
+        stop = completed or next((s for s in sampling.stop if text.rstrip().endswith(s)), "")
         finish: Any = "end" if self._ended else "stop" if stop else "length"
         logprobs = None if not out.log_probs else tuple(float(p) for p in out.log_probs)
         version = out.extra_fields.get("max_global_steps") if out.extra_fields else None
         self._segments.append(Segment("agent", text, ids, logprobs, role="assistant", policy=version))
+        if completed:
+            text = up_to(completed, engine.vocabulary, ids)
         usage = Usage(
             prompt_tokens=len(context),
             completion_tokens=len(ids),
