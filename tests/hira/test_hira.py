@@ -438,3 +438,20 @@ def test_what_the_index_finds_is_not_lost_where_the_web_fails():
     assert facts.queries == ["mayor Kelm"]
     assert "The mayor of Kelm is Ida Brandt." in episode.by_role("search")[0].text
     assert [(e.where, e.message) for e in episode.errors] == [("search", "no credit left")]
+
+
+@pytest.mark.parametrize("opening", ["<think>", ""])
+def test_drafts_in_thinking_are_no_reply(opening):
+    """With or without the opening tag, which some chat templates write into the prompt."""
+    draft = f'{opening}Perhaps {{"selected_agent_name": "code"}} or {{"query_plan": ["draft"]}}? No.</think>\n'
+    coordinator = [draft + selection("search"), draft + distilled("on the Ostel")]
+    engine = script(
+        planner=[CALL.format("Where does Kelm lie?"), "\\boxed{on the Ostel}"],
+        coordinator=coordinator,
+        search=[draft + '{"query_plan": ["Kelm"]}', "\\boxed{on the Ostel}"],
+    )
+    facts = Facts()
+    episode = HiRA(engine, facts, experts="search,code").ask("Where does Kelm lie?")
+    assert facts.queries == ["Kelm"]
+    result = next(e for e in episode.events if e.kind == "result")
+    assert result.data["result"] == "looked\nFinal conclusion: on the Ostel"

@@ -37,6 +37,7 @@ from .test_rules import ANSWERER, FILTER, PLANNER
         ("It is correct", None),
         ("nothing", None),
         ("<think>yes", None),
+        ("It says no, no. </think> yes", True),
     ],
 )
 def test_verdicts_are_read_and_never_guessed(reply: str, verdict: bool | None) -> None:

@@ -155,3 +155,28 @@ def test_the_quick_way_reads_what_the_long_way_reads(parts: list[str]) -> None:
 def test_the_quick_way_is_taken_where_it_can_be() -> None:
     assert _parse_tidy("Well. <think>5 > 3</think>\n<task> b </task>", TAGS) is not None
     assert _parse_tidy("<think>3 < 5</think>", TAGS) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "blocks", "outside"),
+    [
+        ("O <search>a</search>.</think><answer>x</answer>", [("think", "O <search>a</search>."), ("answer", "x")], ""),
+        ("Plain.</think>\nKestel", [("think", "Plain.")], "Kestel"),
+        ("<task>a</task></think>", [("task", "a")], ""),
+        ("<task>a</task></think> Done.", [("task", "a")], "Done."),
+        ("<think>a</think><search>b</search></think>", [("think", "a"), ("search", "b")], ""),
+    ],
+)  # fmt: skip
+def test_a_thought_that_the_prompt_has_opened(text: str, blocks: list[tuple[str, str]], outside: str) -> None:
+    """Chat templates of reasoning models write `<think>` themselves; the model only closes it."""
+    parsed = parse(text)
+    assert [(b.tag, b.content) for b in parsed.blocks] == blocks
+    assert parsed.outside == outside
+    assert parsed.problems == ("</think> without <think>",)
+
+
+def test_an_opening_tag_written_twice_is_one() -> None:
+    parsed = parse("<answer><answer>Kestel</answer>")
+    assert [(b.tag, b.content, b.closed) for b in parsed.blocks] == [("answer", "Kestel", True)]
+    assert parsed.problems == ("<answer> is not closed",)
+    assert len(parse("<task>a <task>b</task>").blocks) == 2

@@ -301,3 +301,12 @@ def test_a_number_sign_in_the_question_is_no_reference(planned: str, with_plan: 
     episode = Apex(ScriptedEngine(script), FakeSearch(), plan=with_plan).ask(question)
     assert [t.task for t in episode.by_role("executor")] == [question]
     assert episode.stop_reason == "answered"
+
+
+def test_a_list_in_thinking_is_no_plan() -> None:
+    thought = "<think>\n1. a draft\n2. another\n</think>\n"
+    episode = run([thought + "1. Who designed the Orvane Bridge?\n2. Where was #1 born?"], EXECUTOR, SYNTHESIZER)
+    assert [t.task for t in episode.by_role("executor")] == [
+        "Who designed the Orvane Bridge?",
+        "Where was Mila Torrun born?",
+    ]

@@ -84,7 +84,7 @@ def read_verdict(reply: str) -> bool | None:
     Plain is: the reply is that one word; or it begins with the word and never says the other; or its last line is
     that one word, perhaps after a label such as `Verdict:`. Thinking in `<think>` is not looked at.
     """
-    text = parse(reply, ("think",)).outside if "<think" in reply.casefold() else reply
+    text = parse(reply, ("think",)).outside if "think>" in reply.casefold() else reply
     lines = [_bare(line) for line in text.splitlines() if _bare(line)]
     if not lines:
         return None

@@ -10,7 +10,10 @@ How odd input is read:
   the first block after it begins that is closed properly.
 - A block that is never closed ends at the next tag, or at the end of the text.
 - A tag of another kind inside a block is part of its content if the block is closed later; the tag itself is dropped.
-- A closing tag without an opening one is a problem and is dropped.
+- A closing tag without an opening one is a problem and is dropped. Only `</think>` means something: chat templates of
+  reasoning models open `think` in the prompt, so all before it is thought, if a block comes after it or, where no tag
+  stands before it, anything at all.
+- An opening tag written twice is one.
 """
 
 from __future__ import annotations
@@ -155,6 +158,10 @@ def _parse_odd(text: str, tags: tuple[str, ...]) -> Parsed:
     problems: list[str] = [f"odd spelling of <{t.tag}>" for t in tokens if not t.tidy]
     outside: list[str] = []
     position = at = 0
+    if (thought := _thought_before(text, tokens)) is not None:
+        position, at = tokens[thought].end, thought + 1
+        blocks.append(Block("think", text[: tokens[thought].start].strip(), 0, position, True))
+        problems.append("</think> without <think>")
     while at < len(tokens):
         token = tokens[at]
         outside.append(text[position : token.start])
@@ -169,24 +176,27 @@ def _parse_odd(text: str, tags: tuple[str, ...]) -> Parsed:
         stop, closed = _find_end(tokens, at, closers)
         end = tokens[stop].start if stop < len(tokens) else len(text)
         inner = tokens[at + 1 : stop]
-        blocks.append(
-            Block(
-                token.tag,
-                _without(text, inner, token.end, end).strip()
-                if token.tag != "think"
-                else text[token.end : end].strip(),
-                token.start,
-                tokens[stop].end if closed else end,
-                closed,
-            )
-        )
+        raw = text[token.end : end] if token.tag == "think" else _without(text, inner, token.end, end)
+        content, over = raw.strip(), tokens[stop].end if closed else end
+        again = stop < len(tokens) and tokens[stop].opens and tokens[stop].tag == token.tag
+        if closed or content or not again:
+            blocks.append(Block(token.tag, content, token.start, over, closed))
         if not closed:
             problems.append(f"<{token.tag}> is not closed")
         elif token.tag != "think":
             problems += [f"<{t.tag}> inside <{token.tag}>" for t in inner if t.opens]
-        position, at = blocks[-1].end, stop + 1 if closed else stop
+        position, at = over, stop + 1 if closed else stop
     outside.append(text[position:])
     return Parsed(tuple(blocks), tuple(problems), " ".join(" ".join(outside).split()))
+
+
+def _thought_before(text: str, tokens: Sequence[_Token]) -> int | None:
+    """Index of a `</think>` that ends a thought begun before the text: nothing opened it, and something follows."""
+    at = next((at for at, token in enumerate(tokens) if token.tag == "think"), None)
+    if at is None or tokens[at].opens:
+        return None
+    follows = any(t.opens for t in tokens[at + 1 :]) if at else bool(text[tokens[at].end :].strip())
+    return at if follows else None
 
 
 def _find_end(tokens: Sequence[_Token], at: int, closers: dict[str, list[int]]) -> tuple[int, bool]:

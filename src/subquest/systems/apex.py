@@ -25,7 +25,7 @@ from .base import System
 from .evidence import Finding, support
 from .plan import Plan, PlanStep, lines_of, make_plan, numbered_lines
 from .rendering import one_line
-from .replies import answer_in, conclude, decides, hedges, note_stop
+from .replies import answer_in, conclude, decides, hedges, note_stop, said
 from .runtime import Answer, Context, LimitReached, Run, Turn
 
 LONG_ANSWER = 40
@@ -104,7 +104,7 @@ class Apex(System[ApexSettings]):
         try:
             turn = await planner.write()
             block = turn.parsed.last("plan")
-            lines = lines_of(block.content) if block else numbered_lines(turn.text)
+            lines = lines_of(block.content) if block else numbered_lines(said(turn))
             if block is None:
                 self._malformed(planner, "no <plan>")
         except (EngineError, LimitReached) as error:

@@ -54,6 +54,17 @@ def answer_in(turn: Turn, tag: str = "answer") -> str:
     return boxed(content or turn.text) or content or turn.parsed.outside
 
 
+def said(turn: Turn) -> str:
+    """What a turn says, exactly as written, without closed thinking: a draft of JSON in a thought is no reply."""
+    text, kept = turn.text, 0
+    parts = []
+    for block in turn.parsed.blocks:
+        if block.tag == "think" and block.closed:
+            parts.append(text[kept : block.start])
+            kept = block.end
+    return "".join([*parts, text[kept:]])
+
+
 def decides(turn: Turn, yes: str, no: str, *, default: bool) -> bool:
     """A decision between two words: the first word of the reply, or the only one of both that it holds."""
     text = " ".join([turn.parsed.outside, *(b.content for b in turn.parsed.blocks if b.tag != "think")]).casefold()

@@ -17,7 +17,7 @@ from ...errors import EngineError
 from ...limits import Limits
 from ..actions import PLAN
 from ..plan import lines_of, numbered_lines
-from ..replies import note_stop
+from ..replies import note_stop, said
 from ..runtime import LimitReached, Run
 from .agent import SearchAgent
 from .dialect import Dialect
@@ -57,7 +57,7 @@ class PlanAndSolve(SearchAgent):
             await planner.close("failed")
             return []
         block = turn.parsed.last("plan")
-        steps = lines_of(block.content) if block else numbered_lines(turn.text)
+        steps = lines_of(block.content) if block else numbered_lines(said(turn))
         if block is None:
             planner.format_errors.append("no <plan>")
         run.events.emit("plan", planner.id, steps=steps)

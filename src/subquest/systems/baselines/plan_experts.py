@@ -22,7 +22,7 @@ from ..hira.expert import Desk, carried_out
 from ..hira.experts import find_experts
 from ..hira.tolerant import first_object
 from ..prompting import FOLDER, Prompts
-from ..replies import boxed
+from ..replies import boxed, said
 from ..runtime import Answer, Context, LimitReached, Run
 from ..tooled import ToolSettings, ToolSystem
 from ..toolkit import Toolkit
@@ -53,7 +53,7 @@ class PlanExperts(ToolSystem[PlanExpertsSettings]):
         messages = self.prompts.messages("planner", question=question, files=kit.inventory())
         planner = await run.open("planner", question, messages, shielded=True)
         try:
-            steps = self._steps(run, planner, (await planner.write()).text)
+            steps = self._steps(run, planner, said(await planner.write()))
         except LimitReached:
             words = await planner.force(self.prompts.text("force"))
             text = boxed(planner.last_turn.text) if planner.last_turn else ""

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 from ...errors import EngineError
 from ...limits import Limits
 from ..prompting import Prompts
+from ..replies import said
 from ..runtime import Context, LimitReached, Run
 from .expert import Expert, Report
 from .memory import Entry, Memory
@@ -142,7 +143,7 @@ class Coordinator:
             self._run.fail("engine", error, planner)
             return ""
         await context.close("answered", turn.text)
-        return turn.text
+        return said(turn)
 
 
 def named_in(text: str, experts: Mapping[str, Expert]) -> Expert | None:

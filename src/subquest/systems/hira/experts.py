@@ -18,7 +18,7 @@ from ...limits import Limits
 from ...protocol import fence
 from ...record import Document
 from ..rendering import cut_to_tokens
-from ..replies import boxed
+from ..replies import boxed, said
 from ..runtime import Context, LimitReached
 from ..toolkit import render
 from ..toolloop import LoopEnd, Tool, reason
@@ -51,7 +51,7 @@ class SimpleSearch(Expert):
         if desk.planner is not None:
             run.events.emit("task", desk.planner.id, task=desk.task, child=context.id)
         try:
-            queries = self._plan(context, (await context.write()).text, desk)
+            queries = self._plan(context, said(await context.write()), desk)
             documents = await self._retrieve(desk, context, queries) if queries else "none were needed"
             context.tell(desk.prompts.text("search_answer", documents=documents))
             turn = await context.write()
