@@ -88,6 +88,14 @@ async def test_simulated_search_turns_a_models_text_into_documents() -> None:
     assert hits[0].document.meta == {"simulated": "useful"}
 
 
+@pytest.mark.parametrize("before", ["Sure, here they are:\n\n", "<think>Doc 1: a draft</think>\n", "Hm.</think>\n"])
+async def test_what_a_simulator_says_before_its_documents_is_none(before: str) -> None:
+    engine = ScriptedEngine([f"{before}**Doc 1:** First text.\nDoc 2: Second.", "No number at all."])
+    search = SimulatedSearch(engine)
+    assert [h.document.text for h in (await search.retrieve(["who?"], 5))[0]] == ["First text.", "Second."]
+    assert [h.document.text for h in (await search.retrieve(["where?"], 5))[0]] == ["No number at all."]
+
+
 async def test_noise_chooses_the_prompt_by_query_and_seed() -> None:
     seen: list[str] = []
 

@@ -16,12 +16,13 @@ from typing import ClassVar
 
 from ...engine import Engine, Sampling
 from ...errors import EngineError, SearchError, UsageError
+from ...protocol import parse
 from ...record import Document, Hit, Usage
 from ..prompting import FOLDER, Prompts
 from .agent import SearchAgent
 from .dialect import ZEROSEARCH, Dialect
 
-_START = re.compile(r"^\s*(?:Doc(?:ument)?\s*\d+\s*[:.)]|\d+\s*[:.)])\s*", re.IGNORECASE | re.MULTILINE)
+_START = re.compile(r"^[\s*#]*(?:Doc(?:ument)?\s*\d+\s*[:.)]|\d+\s*[:.)])[\s*]*", re.IGNORECASE | re.MULTILINE)
 
 
 class ZeroSearch(SearchAgent):
@@ -73,9 +74,16 @@ class SimulatedSearch:
                 await session.close()
         except EngineError as error:
             raise SearchError(f"the simulated search failed: {error}") from error
-        texts = [text.strip() for text in _START.split(generation.text) if text.strip()]
+        texts = _documents(generation.text)
         hits = (
             Hit(Document(f"simulated:{number:08x}:{at}", query, text, {"simulated": kind}), 1 / at)
             for at, text in enumerate(texts[:k], 1)
         )
         return SimulatedHits(hits, generation.usage)
+
+
+def _documents(text: str) -> list[str]:
+    """The numbered documents of a reply, without what is thought or said before them; all of it without numbers."""
+    thoughts = [block for block in parse(text, ("think",)).blocks if block.closed]
+    before, *numbered = _START.split(text[thoughts[-1].end if thoughts else 0 :])
+    return [document.strip() for document in numbered or [before] if document.strip()]
