@@ -93,3 +93,12 @@ async def test_over_http(address: str) -> None:
 def test_help_names_the_tools(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["mcp", "--help"]) == 0
     assert "--http PORT" in capsys.readouterr().out
+
+
+def test_a_port_that_is_taken_is_told_first(capsys: pytest.CaptureFixture[str]) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        assert main(["mcp", "--http", str(port), "--model", "scripted:not-there.jsonl"]) == 2
+    assert f"cannot serve on 127.0.0.1:{port}: Address already in use" in capsys.readouterr().err

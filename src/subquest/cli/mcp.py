@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import socket
 from pathlib import Path
 
 from ..errors import MissingDependency, UsageError
@@ -26,6 +27,8 @@ def run(args: argparse.Namespace) -> int:
         raise MissingDependency(f"MCP ({error.name})", "mcp") from None
     if args.http is not None and not 0 < args.http < 65536:
         raise UsageError(f"--http {args.http}: a port is a number from 1 to 65535")
+    if args.http is not None:
+        _check_free(args.http)
     settings = Settings(runs=runs_folder(args), indexes=Path(args.indexes), read_only=True)
 
     async def main() -> None:
@@ -38,3 +41,13 @@ def run(args: argparse.Namespace) -> int:
 
     asyncio.run(main())
     return 0
+
+
+def _check_free(port: int) -> None:
+    """A port that is taken is told before a model is loaded."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError as error:
+            raise UsageError(f"cannot serve on 127.0.0.1:{port}: {error.strerror}; try another port") from None

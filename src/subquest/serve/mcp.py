@@ -15,7 +15,7 @@ from mcp.server.mcpserver.exceptions import ResourceError, ToolError
 
 from .._version import __version__
 from ..codec import to_dict
-from ..errors import SubquestError
+from ..errors import SubquestError, UsageError
 from ..events import Event
 from ..retrieval import Index
 from .agents import Agents
@@ -117,7 +117,7 @@ def make_server(agents: Agents, shelf: Shelf) -> MCPServer[Any]:
 async def _told(function: Any, *arguments: str) -> Any:
     try:
         return await asyncio.to_thread(function, *arguments)
-    except Problem as problem:
+    except (Problem, UsageError) as problem:
         raise ResourceError(str(problem)) from None
 
 
