@@ -16,7 +16,7 @@ import torch
 
 from subquest.engine import Sampling
 from subquest.engine.torch.engine import TorchEngine
-from subquest.errors import DataError, UsageError
+from subquest.errors import ConfigError, DataError, UsageError
 from subquest.record import Episode, Question
 from subquest.rewards.base import Reward, shared
 from subquest.systems.coda import CoDA
@@ -27,6 +27,7 @@ from subquest.train.recipe import DataPart, GuardPart, ModelPart, OptimiserPart,
 from subquest.train.rl import RLTrainer
 from subquest.train.run import TrainRun
 from subquest.train.setup import make_policy
+from subquest.train.sft import SFTTrainer
 from subquest.train.sharding import shard
 from subquest.train.stream import Stream
 from subquest.train.tiny import tiny_source
@@ -284,6 +285,15 @@ def test_few_rollouts_make_fewer_minibatches(tmp_path: Path) -> None:
     assert len(episodes) == 4
     assert t.optimiser.step_count == 4
     assert figures["drawn"] == 4 * 16
+
+
+def test_a_step_has_something_for_every_process(tmp_path: Path) -> None:
+    recipe = replace(RECIPE, kind="sft", optimiser=replace(RECIPE.optimiser, batch=1))
+    unused: Any = None
+    run = TrainRun(tmp_path, recipe)
+    with pytest.raises(ConfigError, match="1 traces a step .* cannot occupy 2 processes"):
+        SFTTrainer(run, unused, unused, unused, unused, (), ranks=SecondOfTwo())
+    run.close()
 
 
 def test_several_minibatches_use_the_old_policy(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from ..errors import ConfigError
 from ..record import Question
 from ..systems.base import System
 from .evaluation import Evaluator
@@ -40,6 +41,8 @@ class SFTTrainer:
     ) -> None:
         recipe = run.recipe
         o = recipe.optimiser
+        if o.batch < ranks.size:
+            raise ConfigError(f"{o.batch} traces a step (optimiser.batch) cannot occupy {ranks.size} processes")
         self.ranks = ranks
         self.run, self.recipe, self.policy, self.engine = run, recipe, policy, engine
         self.traces = traces
