@@ -198,3 +198,12 @@ def test_real_sets(monkeypatch: pytest.MonkeyPatch) -> None:
     assert counts["hotpotqa"] == 485  # 15 of the 500 rows repeat another word for word
     assert counts["popqa"] < 14_267  # questions with one text and several gold answers are unified
     assert len(questions_from("hotpotqa:dev")) == 300
+
+
+def test_ids_that_are_numbers_and_lists_of_one() -> None:
+    row = {"question": "Where?", "answers": ["Kestel"], "supporting_ids": [7, "8"], "supporting_titles": "Mila Torrun"}
+    found = to_question(row)
+    assert (found.supporting_ids, found.supporting_titles) == (("7", "8"), ("Mila Torrun",))
+    for wrong in ([None], [{"title": "x"}], {"a": 1}, 5, [True]):
+        with pytest.raises(DataError, match="'supporting_titles' must be a list of texts"):
+            to_question({**row, "supporting_titles": wrong})

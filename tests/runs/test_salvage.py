@@ -125,3 +125,12 @@ def test_salvage_replaces_nothing(run_file: Path, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="exists already"):
         salvage_run(run_file, target)
     assert target.read_text() == "precious"
+
+
+def test_a_table_whose_name_is_damaged(run_file: Path) -> None:
+    """SQLite quotes the damaged text in its message, and Python cannot read it."""
+    content = run_file.read_bytes()
+    place = content.index(b"CREATE TABLE")
+    run_file.write_bytes(content[:place] + b"CREATE T\xcc\xff\xfe" + content[place + 11 :])
+    with pytest.raises(DataError):
+        RunStore.open(run_file)

@@ -56,14 +56,25 @@ def _ours(row: Row) -> Question:
         split=row.get("split") or "",
         hops=row.get("hops"),
         type=row.get("type") or "",
-        supporting_titles=tuple(row.get("supporting_titles") or ()),
-        supporting_ids=tuple(row.get("supporting_ids") or ()),
-        context_ids=tuple(row.get("context_ids") or ()),
+        supporting_titles=_texts(row.get("supporting_titles"), "supporting_titles"),
+        supporting_ids=_texts(row.get("supporting_ids"), "supporting_ids"),
+        context_ids=_texts(row.get("context_ids"), "context_ids"),
         decomposition=_steps(row.get("decomposition")),
         level=str(row.get("level") or ""),
-        files=tuple(row.get("files") or ()),
+        files=_texts(row.get("files"), "files"),
         meta={**(row.get("meta") or {}), **meta},
     )
+
+
+def _texts(values: Any, name: str) -> tuple[str, ...]:
+    """A list of texts; numbers, as ids are in many files, become texts, and one text alone is a list of one."""
+    if values is None or values == "":
+        return ()
+    if isinstance(values, str):
+        return (values,)
+    if not isinstance(values, list | tuple) or not all(type(value) in (str, int) for value in values):
+        raise DataError(f"'{name}' must be a list of texts")
+    return tuple(map(str, values))
 
 
 def _steps(steps: Any) -> tuple[Step, ...]:
@@ -75,7 +86,9 @@ def _steps(steps: Any) -> tuple[Step, ...]:
 def _flashrag(row: Row) -> Question:
     given = row.get("metadata") or {}
     facts = given.get("supporting_facts")
-    titles = dict.fromkeys(facts.get("title", ())) if isinstance(facts, Mapping) else given.get("supporting_titles")
+    titles = (
+        list(dict.fromkeys(facts.get("title", ()))) if isinstance(facts, Mapping) else given.get("supporting_titles")
+    )
     known = {
         "dataset", "split", "hops", "type", "level", "supporting_titles", "supporting_ids", "context_ids",
         "decomposition", "files", "supporting_facts", "context", "paragraphs",
@@ -88,12 +101,12 @@ def _flashrag(row: Row) -> Question:
         split=str(given.get("split") or ""),
         hops=given.get("hops"),
         type=str(given.get("type") or ""),
-        supporting_titles=tuple(titles or ()),
-        supporting_ids=tuple(given.get("supporting_ids") or ()),
-        context_ids=tuple(given.get("context_ids") or ()),
+        supporting_titles=_texts(titles, "supporting_titles"),
+        supporting_ids=_texts(given.get("supporting_ids"), "supporting_ids"),
+        context_ids=_texts(given.get("context_ids"), "context_ids"),
         decomposition=_steps(given.get("decomposition")),
         level=str(given.get("level") or ""),
-        files=tuple(given.get("files") or ()),
+        files=_texts(given.get("files"), "files"),
         meta={k: v for k, v in given.items() if k not in known and v is not None},
     )
 

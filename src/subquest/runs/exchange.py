@@ -148,12 +148,19 @@ def _write(place: str, data: Mapping[str, Any]) -> Write:
             case {"type": "events", "episode": str(episode_id), "events": [_, *_] as records}:
                 return methodcaller("events", episode_id, [to_dict(from_dict(Event, e)) for e in records])
             case {"type": "scores", "episode": str(episode_id), "scores": dict(scores)}:
-                return methodcaller("scores", episode_id, scores)
+                return methodcaller("scores", episode_id, _numbers(scores))
             case {"type": "metrics", "step": int(step), "metrics": dict(metrics)}:
-                return methodcaller("metrics", step, metrics)
+                return methodcaller("metrics", step, _numbers(metrics))
     except SubquestError as error:
         raise DataError(f"{place}: {error}") from None
     raise DataError(f"{place}: not an entry of an exported run (type {data.get('type')!r})")
+
+
+def _numbers(values: Mapping[str, Any]) -> Mapping[str, Any]:
+    for name, value in values.items():
+        if type(value) not in (int, float):
+            raise DataError(f"{name} must be a number, not {value!r}")
+    return values
 
 
 def _parsed(place: str, line: str) -> Entry:

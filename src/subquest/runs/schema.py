@@ -198,6 +198,8 @@ def _open(path: Path, write: bool) -> sqlite3.Connection:
                 f"{path} is not a run of Subquest; if it was one, try: subquest runs verify {path} --salvage NEW.sqlite"
             ) from None
         raise damaged(path, error) from None
+    except UnicodeDecodeError as error:  # of a message that quotes a damaged table
+        raise damaged(path, error) from None
 
 
 def _sync_folder(folder: Path) -> None:
