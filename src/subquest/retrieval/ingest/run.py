@@ -154,6 +154,8 @@ class _Run:
         self._accounts: deque[Account] = deque()
         """Files whose passages are given to the writer, in order."""
         self._taken: set[str] = set()
+        self._done_with: dict[str, str] = {}
+        """Names by path of the files that are read to their end."""
         self._state = State()
         self.report = Report()
 
@@ -172,14 +174,30 @@ class _Run:
             if prune:
                 self.report.files_removed = self._ledger.forget(walk.sources, self._taken, walk.unseen)
 
-        changes = self._writer.add(documents(), stored=self._stored)
         report = self.report
-        report.added, report.updated = changes.added, changes.updated
-        report.unchanged += changes.unchanged
+        self._take_in(documents())
+        while again := [found for found in files if self._reopened(found)]:
+            self._state.files_total += len(again)
+            self._take_in(self._documents(again))
         report.removed, report.doubles = self._ledger.retired, self._ledger.doubles
         report.passed_over, report.bytes = walk.passed_over + self._reading.passed_over, self._state.bytes
         report.seconds = time.monotonic() - began
         return report
+
+    def _take_in(self, documents: Iterator[Document]) -> None:
+        changes = self._writer.add(documents, stored=self._stored)
+        self.report.added += changes.added
+        self.report.updated += changes.updated
+        self.report.unchanged += changes.unchanged
+
+    def _reopened(self, found: Found) -> bool:
+        """Whether a file was read to its end, in this run or before, and must be read again (see `ledger`)."""
+        name = self._done_with.get(found.path, "")
+        if not name or self._ledger.known(name) is not None:
+            return False
+        del self._done_with[found.path]
+        self._taken.discard(name)
+        return True
 
     def _documents(self, files: Sequence[Found]) -> Iterator[Document]:
         """All documents, file by file; readers' processes are at work on the files that come next."""
@@ -235,6 +253,7 @@ class _Run:
         before = state.bytes
         if ready.known is not None:
             self._ledger.keep(account.name, account.path, account.source)
+            self._done_with[ready.found.path] = account.name
             self.report.files_unchanged += 1
             self.report.unchanged += ready.known.passages
             self._remember(account.name, ready.known)
@@ -265,6 +284,7 @@ class _Run:
 
     def _done(self, ready: _Ready, contents: Contents) -> None:
         self.report.files += 1
+        self._done_with[ready.found.path] = ready.account.name
         note, wrong = _note(contents), _wrong(contents, self._ocr)
         how = self._how + (_RECOGNISED if self._ocr else "")
         ready.account.result = Known(ready.hash, how, contents.passages, contents.empty_pages, note, wrong)
