@@ -407,3 +407,24 @@ def test_where_nothing_was_found_nothing_is_answered() -> None:
     episode = CoDA(ScriptedEngine(script), FakeSearch()).ask("Who designed it?")
     assert episode.by_role("executor")[0].result == "No result was found."
     assert (episode.answer, episode.stop_reason) == ("", "failed")
+
+
+def test_tasks_that_open_at_the_same_time_have_names_of_their_own() -> None:
+    """An engine may take its time to open a context; names, and the seeds that follow from them, must not meet."""
+
+    class SlowRole:
+        def __init__(self, role) -> None:  # type: ignore[no-untyped-def]
+            self._role = role
+
+        def __getattr__(self, name: str):  # type: ignore[no-untyped-def]
+            return getattr(self._role, name)
+
+        async def open(self, messages, **options):  # type: ignore[no-untyped-def]
+            await asyncio.sleep(0)
+            return await self._role.open(messages, **options)
+
+    planner = ["<task>a</task><task>b</task><task>c</task>", "<answer>x</answer>"]
+    script = ScriptedEngine({"planner": planner, "executor": ["<result>r</result>"] * 3})
+    engines = {role: SlowRole(script.for_role(role)) for role in ("planner", "executor")}
+    episode = CoDA(engines, FakeSearch()).ask("Who?")  # type: ignore[arg-type]
+    assert [(t.id, t.task) for t in episode.trajectories] == [("1", "Who?"), ("1.1", "a"), ("1.2", "b"), ("1.3", "c")]

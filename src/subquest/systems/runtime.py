@@ -99,6 +99,8 @@ class Run:
         self._seed = seed
         self._additions = additions or {}
         self._barrier = Barrier(question.question)
+        self._begun: dict[str, int] = {}
+        """Contexts that were begun below each, by its id."""
 
     async def open(
         self,
@@ -120,7 +122,9 @@ class Run:
         setup = self.setup(role)
         above = parent.budget if parent else self.budget
         budget = above.child(role, setup.limits.tightened(limits or Limits()))
-        name = self.place(parent, number or 1 + sum(1 for c in self.contexts if c.parent is parent))
+        above_id = parent.id if parent else ""
+        self._begun[above_id] = self._begun.get(above_id, 0) + 1  # before any wait: siblings may open at the same time
+        name = self.place(parent, number or self._begun[above_id])
         for addition in (setup.addition, self._additions.get(role)):
             if addition:
                 messages = [replace(messages[0], content=f"{messages[0].content}\n{addition}"), *messages[1:]]

@@ -123,6 +123,7 @@ class _Below(Run):
         outer = desk.run
         super().__init__(question, system.setup, system.search, outer.events, Limits(), seed=outer._seed)
         self.contexts, self.errors, self.documents = outer.contexts, outer.errors, outer.documents
+        self._begun = outer._begun
         self.budget = desk.planner.budget if desk.planner is not None else outer.budget
         self.opened: list[Context] = []
         self._planner, self._number = desk.planner, desk.number
