@@ -428,3 +428,18 @@ def test_tasks_that_open_at_the_same_time_have_names_of_their_own() -> None:
     engines = {role: SlowRole(script.for_role(role)) for role in ("planner", "executor")}
     episode = CoDA(engines, FakeSearch()).ask("Who?")  # type: ignore[arg-type]
     assert [(t.id, t.task) for t in episode.trajectories] == [("1", "Who?"), ("1.1", "a"), ("1.2", "b"), ("1.3", "c")]
+
+
+def test_evidence_of_tasks_that_run_together_is_in_the_order_of_the_tasks() -> None:
+    async def reply(context):  # type: ignore[no-untyped-def]
+        if context.role == "planner":
+            tasks = "<task>Who designed the Orvane Bridge?</task><task>Where was Mila Torrun born?</task>"
+            return tasks if context.turn == 0 else "<answer>Kestel</answer>"
+        first = "Orvane Bridge" in context.messages[-1].content
+        await asyncio.sleep(0.02 if first else 0)
+        if context.turn == 0:
+            return "<search>Orvane Bridge designed</search>" if first else "<search>Mila Torrun born</search>"
+        return "<result>Mila Torrun</result>" if first else "<result>Kestel</result>"
+
+    episode = CoDA(ScriptedEngine(reply), FakeSearch()).ask("Where was its designer born?")
+    assert [e.trajectory for e in episode.evidence] == ["1.1", "1.2"]

@@ -92,7 +92,11 @@ class CoDA(System[CoDASettings]):
         run.events.emit("plan", context.id, steps=texts)
         if len(texts) == 1:
             return [await self._execute(run, context, texts[0], findings, level)]
-        return await asyncio.gather(*(self._execute(run, context, text, findings, level) for text in texts))
+        found: list[list[Finding]] = [[] for _ in texts]
+        jobs = (self._execute(run, context, text, own, level) for text, own in zip(texts, found, strict=True))
+        results = await asyncio.gather(*jobs)
+        findings += [finding for own in found for finding in own]  # in the order of the tasks, not of their ends
+        return results
 
     async def _execute(self, run: Run, parent: Context, task: str, findings: list[Finding], level: int) -> str:
         """The executor sub-loop: an ephemeral context that holds the task and nothing else."""

@@ -107,10 +107,12 @@ class HiRA(ToolSystem[HiRASettings]):
                     given += len(tasks)
                     run.events.emit("plan", planner.id, steps=tasks)
                     jobs = (
-                        self._subtask(run, planner, coordinator, kit, task, findings, given - len(tasks) + n)
+                        self._subtask(run, planner, coordinator, kit, task, given - len(tasks) + n)
                         for n, task in enumerate(tasks, 1)
                     )
-                    self._insert(planner, turn, await asyncio.gather(*jobs))
+                    done = await asyncio.gather(*jobs)
+                    findings += [finding for _, finding in done]
+                    self._insert(planner, turn, [text for text, _ in done])
                 elif answer := boxed(turn.text):
                     await planner.close("answered", answer)
                     return Answer(answer, confidence=confidence(turn), evidence=support(findings))
@@ -144,9 +146,8 @@ class HiRA(ToolSystem[HiRASettings]):
         coordinator: Coordinator,
         kit: Toolkit,
         task: str,
-        findings: list[Finding],
         number: int,
-    ) -> str:
+    ) -> tuple[str, Finding]:
         """Delegation, execution and distillation of one sub-task, which owns ten names below the planner."""
         settings, place = self.settings, 10 * number
         if settings.transfer:
@@ -172,10 +173,10 @@ class HiRA(ToolSystem[HiRASettings]):
         text = distilled.text if settings.transfer else report.conclusion or "No result was found."
         result = distilled.conclusion if settings.transfer else report.conclusion
         run.events.emit("result", report.trajectory or planner.id, result=text, expert=expert.name)
-        findings.append(Finding(task, result, report.conclusion, report.documents, report.trajectory))
+        finding = Finding(task, result, report.conclusion, report.documents, report.trajectory)
         if not settings.transfer:
             text = report.chain or text
-        return f"Result of the {expert.name} expert: {text}"
+        return f"Result of the {expert.name} expert: {text}", finding
 
     def _named(self, run: Run, planner: Context, task: str) -> tuple[Expert, str]:
         """Without reasoning transfer the planner writes `expert: task`."""
