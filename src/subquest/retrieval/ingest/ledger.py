@@ -3,13 +3,13 @@
     files     number, name, path, source, hash, how, passages, empty_pages, note, wrong
     origins   shared, first, file, last         numbers of documents that a file brought, as ranges
     retired   number                            documents to be removed with the next publication
-    yielded   winner, loser                     files that gave an id to different documents, the winner's stands
+    displaced id, file                          ids of which another file's document stands in place of this file's
 
 A file is done when its content's hash stands in its row; the hash is written in the transaction that stores its last
 passage. Passages of a former version go by way of `retired`, so that they vanish in the same moment in which the new
 ones appear, whatever is killed in between. A document that several files brought, word for word, is `shared`: it goes
-when the last of them goes. Where two files give one id to different documents, the later one stands; when its file lets
-go of anything, the other file is read again, for it may have what is missing now.
+when the last of them goes. Where two files give one id to different documents, the later one stands; when that goes,
+the other file is read again.
 """
 
 from __future__ import annotations
@@ -38,9 +38,8 @@ CREATE TABLE IF NOT EXISTS origins (
 ) WITHOUT ROWID;
 CREATE INDEX IF NOT EXISTS origins_file ON origins (file);
 CREATE TABLE IF NOT EXISTS retired (number INTEGER PRIMARY KEY);
-CREATE TABLE IF NOT EXISTS yielded (
-    winner INTEGER NOT NULL, loser INTEGER NOT NULL, PRIMARY KEY (winner, loser)
-) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS displaced (id TEXT NOT NULL, file INTEGER NOT NULL, PRIMARY KEY (id, file)) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS displaced_file ON displaced (file);
 """
 
 
@@ -145,7 +144,7 @@ class Ledger:
                 if before and _within(before, account.old):
                     _extend(account.replaced, [(before, before)])
                 if before:
-                    self._yield(before, account.number)
+                    self._displace(identifier, before, account.number)
                 if before >= self._began and len(self.doubles) < 1000:
                     self.doubles.append(identifier)
             elif not _within(number, account.own) and not _within(number, own):
@@ -170,8 +169,8 @@ class Ledger:
             rows += [(flag, *part, account.number) for part, flag in _divide(span, before)]
         self._db.executemany("INSERT OR REPLACE INTO origins (shared, first, last, file) VALUES (?, ?, ?, ?)", rows)
         gone = _without(account.old, _merged([*kept, *account.replaced]))
-        if self._retire(gone):
-            self._reopen(account.number)
+        self._db.execute("DELETE FROM displaced WHERE file = ?", (account.number,))
+        self._retire(gone)
         self._db.execute(
             "UPDATE files SET hash = ?, how = ?, passages = ?, empty_pages = ?, note = ?, wrong = ? WHERE number = ?",
             (*account.result, account.number),
@@ -187,8 +186,8 @@ class Ledger:
                     continue
                 old = self._ranges(number)
                 self._db.execute("DELETE FROM origins WHERE file = ?", (number,))
+                self._db.execute("DELETE FROM displaced WHERE file = ?", (number,))
                 self._retire(old)
-                self._reopen(number)
                 self._db.execute("DELETE FROM files WHERE number = ?", (number,))
                 gone.append(name)
         return gone
@@ -198,20 +197,14 @@ class Ledger:
         done = self._db.executemany("DELETE FROM retired WHERE number = ?", [(number,) for number in numbers])
         self.retired -= max(0, done.rowcount)
 
-    def _yield(self, before: int, winner: int) -> None:
+    def _displace(self, identifier: str, before: int, winner: int) -> None:
         """A document takes the place of one that other files stood for."""
         owner = "SELECT file, last FROM origins WHERE shared = 0 AND first <= ? ORDER BY first DESC LIMIT 1"
         owners = [file for file, last in self._db.execute(owner, (before,)) if last >= before]
         shared = "SELECT file FROM origins WHERE shared = 1 AND first <= ? AND last >= ?"
         owners += [file for (file,) in self._db.execute(shared, (before, before))]
-        rows = [(winner, loser) for loser in owners if loser != winner]
-        self._db.executemany("INSERT OR IGNORE INTO yielded VALUES (?, ?)", rows)
-
-    def _reopen(self, winner: int) -> None:
-        """The files whose documents gave way to this one's are to be read again."""
-        losers = "SELECT loser FROM yielded WHERE winner = ?"
-        self._db.execute(f"UPDATE files SET hash = NULL WHERE number IN ({losers})", (winner,))
-        self._db.execute("DELETE FROM yielded WHERE ?1 IN (winner, loser)", (winner,))
+        rows = [(identifier, file) for file in owners if file != winner]
+        self._db.executemany("INSERT OR IGNORE INTO displaced VALUES (?, ?)", rows)
 
     def _flags(self, number: int) -> list[tuple[int, int, int]]:
         return self._db.execute(
@@ -221,15 +214,17 @@ class Ledger:
     def _ranges(self, number: int) -> list[Range]:
         return _merged([(first, last) for first, last, _ in self._flags(number)])
 
-    def _retire(self, spans: Iterable[Range]) -> int:
-        """How many documents go, because no file stands for them any more."""
-        before = self.retired
+    def _retire(self, spans: Iterable[Range]) -> None:
+        """Let documents go that no file stands for any more; files that have another one with the id are read again."""
         for span in spans:
-            numbers = self._db.execute("SELECT number FROM documents WHERE number BETWEEN ? AND ?", span).fetchall()
-            gone = [row for row in numbers if not self._owned(row[0])]
-            self._db.executemany("INSERT OR IGNORE INTO retired VALUES (?)", gone)
+            rows = self._db.execute("SELECT number, id FROM documents WHERE number BETWEEN ? AND ?", span).fetchall()
+            gone = [row for row in rows if not self._owned(row[0])]
+            self._db.executemany("INSERT OR IGNORE INTO retired VALUES (?)", [(number,) for number, _ in gone])
+            self._db.executemany(
+                "UPDATE files SET hash = NULL WHERE number IN (SELECT file FROM displaced WHERE id = ?)",
+                [(identifier,) for _, identifier in gone],
+            )
             self.retired += len(gone)
-        return self.retired - before
 
     def _owned(self, number: int) -> bool:
         """Whether some file stands for the document. Ranges of own documents never overlap, so one look is enough."""
