@@ -5,7 +5,7 @@ import json
 import pytest
 
 from subquest.engine.scripted import ScriptedEngine
-from subquest.errors import EngineUnavailable
+from subquest.errors import EngineUnavailable, UsageError
 from subquest.systems.registry import get
 from subquest.tools.sandbox import SandboxUnavailable, jail
 from subquest.tools.websearch import SearXNG
@@ -105,3 +105,12 @@ async def test_plan_and_solve_over_experts_goes_on_where_an_expert_cannot_begin(
     episode = await get("plan-experts")(Engine(reply), experts="search").solve("Where was she born?")
     assert (episode.answer, episode.stop_reason) == ("Brunn", "answered")
     assert [e.where for e in episode.errors] == ["search"]
+
+
+async def test_plan_and_solve_over_experts_takes_the_users_prompts_and_refuses_unknown_experts_at_once(tmp_path):
+    (tmp_path / "search.md").write_text("Plan like a pirate.\n--- user\nTask: $task")
+    engine = ScriptedEngine({"planner": ['{"plan": ["Where?"]}'], "search": ['{"query_plan": []}', "\\boxed{Brunn}"]})
+    episode = await get("plan-experts")(engine, experts="search", prompts=tmp_path).solve("Where was she born?")
+    assert "Plan like a pirate." in episode.by_role("search")[0].text
+    with pytest.raises(UsageError, match="nobody"):
+        get("plan-experts")(engine, experts="nobody")

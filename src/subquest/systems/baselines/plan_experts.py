@@ -11,10 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from pathlib import Path
+from typing import Any, ClassVar
 
+from ...engine import Engine
 from ...engine.actions import Action
 from ...errors import EngineError
+from ...retrieval.base import Search
 from ..actions import EXPERTS
 from ..evidence import Finding, support
 from ..hira.coordinator import Coordinator
@@ -42,13 +45,23 @@ class PlanExperts(ToolSystem[PlanExpertsSettings]):
     stand_ins: ClassVar[Mapping[str, str]] = {"explorer": "deep"}
     Settings: ClassVar[type[PlanExpertsSettings]] = PlanExpertsSettings
 
+    def __init__(
+        self,
+        model: Engine | Mapping[str, Engine],
+        search: Search | None = None,
+        *,
+        prompts: str | Path | None = None,
+        **options: Any,
+    ) -> None:
+        super().__init__(model, search, prompts=prompts, **options)
+        self.experts = find_experts(self.settings.experts, self)
+        self.expert_prompts = Prompts(FOLDER / "hira", Path(prompts) if prompts else None)
+
     def actions(self) -> Mapping[str, Sequence[Action]]:
         return EXPERTS
 
     async def work(self, run: Run, kit: Toolkit) -> Answer:
         settings = self.settings
-        shared = Prompts(FOLDER / "hira")
-        experts = find_experts(settings.experts, self)
         question = run.question.question
         messages = self.prompts.messages("planner", question=question, files=kit.inventory())
         planner = await run.open("planner", question, messages, shielded=True)
@@ -62,7 +75,7 @@ class PlanExperts(ToolSystem[PlanExpertsSettings]):
         except EngineError as error:
             run.fail("engine", error, planner, fatal=True)
             return Answer("", stop_reason="failed")
-        coordinator = Coordinator(run, shared, experts, None, chain_tokens=0)
+        coordinator = Coordinator(run, self.expert_prompts, self.experts, None, chain_tokens=0)
         known: list[str] = []
         findings: list[Finding] = []
         for number, step in enumerate(steps, 1):
@@ -71,7 +84,7 @@ class PlanExperts(ToolSystem[PlanExpertsSettings]):
                 run=run,
                 planner=planner,
                 kit=kit,
-                prompts=shared,
+                prompts=self.expert_prompts,
                 task=step,
                 memory="\n".join(known) or "none",
                 actions=settings.actions,
