@@ -38,6 +38,16 @@ def test_a_missing_index_is_told_first(command: str, toy: Path, capsys: pytest.C
     assert not list(toy.glob("run*"))
 
 
+@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("mode", ["dense", "hybrid"])
+def test_a_mode_that_the_index_does_not_have_is_told_first(
+    command: str, mode: str, toy: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*COMMANDS[command], *MODEL, "--index", "docs.sq", "--mode", mode]) == 2
+    assert f"--mode {mode}: docs.sq has no vectors" in capsys.readouterr().err
+    assert not list(toy.glob("run*"))
+
+
 @pytest.mark.parametrize("command", ["ask", "eval", "serve"])
 @pytest.mark.parametrize(
     ("options", "message"),

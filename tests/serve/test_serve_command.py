@@ -143,10 +143,18 @@ def test_view_shows_the_run_of_an_evaluation_whatever_its_name(place: Path, run:
         (["serve", "--port", "99999", *SERVE[3:]], "ports go from 0 to 65535"),
         (["mcp", "--http", "-1", *SERVE[3:]], "--http -1: a port is a number"),
         ([*SERVE, "--also-index", "x"], "NAME=VALUE"),
+        ([*SERVE, "--also-index", "docs=docs.sq"], "the name 'docs' is taken"),
+        ([*SERVE, "--also-index", "x=docs.sq", "--also-index", "x=docs.sq"], "the name 'x' is taken"),
+        ([*SERVE, "--also-model", "default=scripted:script.jsonl"], "the name 'default' is taken"),
+        ([*SERVE, "--token-file", "empty"], "empty: it is empty"),
+        ([*SERVE, "--token-file", "binary"], "binary: it holds no text"),
+        ([*SERVE, "--token-file", "lines"], "no spaces"),
         (["view", "nowhere.json"], "no nowhere.json"),
         (["view", "script.jsonl", "--html", "x.html"], "--html writes one trace"),
     ],
 )
 def test_wrong_usage(place: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], message: str) -> None:
+    for name, content in {"empty": b"\n", "binary": b"\xff\xfe" * 20, "lines": b"twelve letters\nand more"}.items():
+        (place / name).write_bytes(content)
     assert main(arguments) == 2
     assert message in capsys.readouterr().err

@@ -370,7 +370,17 @@ def open_search(place: str, mode: str | None = None) -> Search:
 
         return RemoteSearch(place)
     index = open_place(place)
+    check_mode(index, place, mode)
     return InMode(index, mode) if mode else index
+
+
+def check_mode(index: Index | Backend, place: str, mode: str | None) -> None:
+    """Refuse a search by vectors that the index does not have, before a model has asked for one."""
+    from ..retrieval import Index
+
+    if mode in ("dense", "hybrid") and isinstance(index, Index) and not index.info().vectors:
+        index.close()
+        raise UsageError(f"--mode {mode}: {place} has no vectors; make them with: subquest index embed {place}")
 
 
 class InMode:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import MissingDependency, UsageError
-from .agent import add_agent_options, build, check, config_from, open_search, resources
+from .agent import add_agent_options, build, check, check_mode, config_from, open_search, resources
 
 if TYPE_CHECKING:
     from ..retrieval.base import Search
@@ -108,6 +108,10 @@ def settings_from_args(args: argparse.Namespace) -> Settings:
             token = args.token_file.read_text(encoding="utf-8").strip()
         except OSError as error:
             raise UsageError(f"--token-file {args.token_file}: {error.strerror}") from None
+        except UnicodeDecodeError:
+            raise UsageError(f"--token-file {args.token_file}: it holds no text") from None
+        if not token:
+            raise UsageError(f"--token-file {args.token_file}: it is empty")
     for name in ("running", "queued", "asks_per_minute"):
         if getattr(args, name) < 1:
             raise UsageError(f"--{name.replace('_', '-')} must be 1 or more")
@@ -152,9 +156,9 @@ async def agents_for(args: argparse.Namespace, settings: Settings) -> AsyncItera
     async with AsyncExitStack() as stack:
         models: dict[str, Mapping[str, Any]] = {}
         searches: dict[str, Search] = {}
-        more_models = pairs("--also-model", args.also_model)
+        more_models = pairs("--also-model", args.also_model, ["default"])
         first = [(_index_name(config.index), config.index)] if config.index else []
-        for name, place in [*first, *pairs("--also-index", args.also_index)]:
+        for name, place in [*first, *pairs("--also-index", args.also_index, [name for name, _ in first])]:
             searches[name] = _opened(place, config.search.mode, stack)
         for name, spec in [("default", config.model), *more_models]:
             wanted = replace(config, model=spec, index=None)
@@ -174,15 +178,19 @@ def _opened(place: str, mode: Mode | None, stack: AsyncExitStack) -> Search:
     if "://" in place and not is_backend(place):
         return open_search(place)
     index = open_place(place, mode=mode or "auto")
+    check_mode(index, place, mode)
     stack.callback(index.close)
     return index
 
 
-def pairs(option: str, given: Sequence[str]) -> list[tuple[str, str]]:
-    out = []
+def pairs(option: str, given: Sequence[str], taken: Sequence[str]) -> list[tuple[str, str]]:
+    """What NAME=VALUE options say; `taken` are names that are given already."""
+    out: list[tuple[str, str]] = []
     for pair in given:
         name, equals, value = pair.partition("=")
         if not equals or not name or not value:
             raise UsageError(f"{option} {pair!r}: write NAME=VALUE")
+        if name in (*taken, *(other for other, _ in out)):
+            raise UsageError(f"{option} {pair!r}: the name {name!r} is taken; choose another")
         out.append((name, value))
     return out

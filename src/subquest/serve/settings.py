@@ -51,6 +51,8 @@ class Settings:
             )
         if self.token and len(self.token) < 16:
             raise UsageError("the token is too short to be a secret: use 16 characters or more")
+        if not all("!" <= sign <= "~" for sign in self.token):
+            raise UsageError("the token goes into a header: use letters, digits and signs of ASCII, and no spaces")
 
     @property
     def hosts(self) -> frozenset[str]:
