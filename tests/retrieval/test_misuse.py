@@ -143,3 +143,20 @@ def test_verify_while_somebody_writes(tmp_path: Path) -> None:
             stop.set()
             writer.join()
     assert problems == []
+
+
+@pytest.mark.parametrize("ids", [["1", 5], [None], "1", b"1", 5])
+def test_ids_that_are_no_texts_remove_nothing(tmp_path: Path, ids: object) -> None:
+    with Index.build(tmp_path / "i.sq", [Document("1", "", "Kelm.")]) as index:
+        with pytest.raises(UsageError, match="id"):
+            index.remove(ids)  # type: ignore[arg-type]
+        with pytest.raises(UsageError, match="id"):
+            index.get(5)  # type: ignore[arg-type]
+        assert len(index) == 1
+        assert index.remove(iter(["1"])) == 1
+
+
+@pytest.mark.parametrize("where", ["year=2023", [("year", 2023)], {"year": 2023, 5: 1}])
+def test_filters_that_are_none(tmp_path: Path, where: object) -> None:
+    with Index.build(tmp_path / "i.sq", [Document("1", "", "Kelm.")]) as index, pytest.raises(UsageError):
+        index.search("Kelm", where=where)  # type: ignore[arg-type]

@@ -20,6 +20,8 @@ Choice = str | int | float
 
 def conditions_of(where: Filter) -> list[tuple[str, list[Choice]]]:
     """Each field with the values of which it must have one; a UsageError where the filter cannot be understood."""
+    if not isinstance(where, Mapping):
+        raise UsageError(f"a filter is a mapping from fields to values, not {where!r:.100}")
     conditions = []
     for field, wanted in where.items():
         if not isinstance(field, str) or not field or '"' in field or "\\" in field:

@@ -16,6 +16,7 @@ import dataclasses
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
+from operator import itemgetter
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -30,7 +31,7 @@ from .dense import Dense
 from .distinct import distinct_many
 from .embed import Encode, complete, embed, embed_with, pending, publish_vectors, record_encoder, recorded_encoder
 from .encoder import Encoder, EncoderSpec, open_encoder, parse
-from .filters import Filter, allowed_numbers, hidden_bits
+from .filters import Filter, allowed_numbers, conditions_of, hidden_bits
 from .frameworks import Retrievers
 from .fusion import Fusion
 from .request import Mode as Mode
@@ -231,7 +232,7 @@ class Index(Retrievers):
 
     def _hidden(self, snapshot: Snapshot, where: Filter) -> tuple[list[bytearray], list[bytearray]]:
         """What a filter hides in each segment and vector file; remembered for the generation."""
-        key = (snapshot.generation, repr(sorted(where.items())))
+        key = (snapshot.generation, repr(sorted(conditions_of(where), key=itemgetter(0))))
         found = self._filters.get(key)
         if found is None:
             allowed = allowed_numbers(self._db(), where)
@@ -263,6 +264,7 @@ class Index(Retrievers):
 
     def get(self, identifier: str) -> Document | None:
         """The document with this id, None where there is none."""
+        check_ids([identifier])
         return contents.get(self._db(), utf8(identifier), self._current().published)
 
     def documents(self) -> Iterator[Document]:
@@ -339,9 +341,8 @@ class Index(Retrievers):
 
     def remove(self, ids: Iterable[str]) -> int:
         """Remove documents by id; the number of documents that were there."""
-        check_ids(ids)
         with Writer.open(self.path) as writer:
-            return writer.remove(ids).removed
+            return writer.remove(check_ids(ids)).removed
 
     def compact(self, *, progress: Progress | None = None) -> None:
         """Merge all segments and give back the space of what was removed."""

@@ -20,7 +20,12 @@ def check(queries: Sequence[str], k: int, mode: str) -> None:
         raise UsageError(f"unknown mode {mode!r}; choose one of {', '.join(get_args(Mode))}")
 
 
-def check_ids(ids: Iterable[str]) -> None:
-    """A single text would be taken for a list of ids of one letter each."""
-    if isinstance(ids, str):
-        raise UsageError(f"give a list of ids: [{ids!r}]")
+def check_ids(ids: Iterable[str]) -> list[str]:
+    """The ids; a UsageError where they are none. A single text would be a list of ids of one letter each."""
+    if isinstance(ids, str | bytes) or not isinstance(ids, Iterable):
+        raise UsageError(f"give a list of ids, not {ids!r:.100}")
+    found = list(ids)
+    for identifier in found:
+        if not isinstance(identifier, str):
+            raise UsageError(f"an id is a text, not {identifier!r:.100}")
+    return found

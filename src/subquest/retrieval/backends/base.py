@@ -285,7 +285,7 @@ class Backend(Retrievers, ABC):
 
     def remove(self, ids: Iterable[str]) -> int:
         """Remove documents by id; the number of documents that were there."""
-        check_ids(ids)
+        ids = check_ids(ids)
         removed, source = 0, iter(ids)
         while batch := list(islice(source, self.BATCH)):
             removed += self._delete([key_of(identifier) for identifier in dict.fromkeys(batch)])
