@@ -228,3 +228,14 @@ def test_the_page_opens_in_a_browser_without_errors_or_requests(runs: list[Path]
     urls = set(re.findall(r'"url":"(\w+://[^"]*)"', log.read_text()))
     fetched = {u for u in urls if not u.startswith("chrome") and not re.match(own, u)}
     assert fetched <= {f"file://{tmp_path / 'report.html'}"}, fetched
+
+
+async def test_variants_stand_in_the_order_of_their_numbers(tmp_path: Path) -> None:
+    names = ["CoDA, k=10", "CoDA, k=3", "CoDA, k=20", "AutoRefine, k=3"]
+    with RunStore.create(tmp_path / "study.sqlite") as store:
+        for name in names:
+            episode = Episode(name, Question("q", "Where?", ("Kestel",), dataset="toy"), name, "m", answer="Kestel")
+            await store.add_episode(episode)
+            store.add_scores(name, score(episode))
+    content = load([tmp_path / "study.sqlite"])
+    assert content.systems == ["AutoRefine, k=3", "CoDA, k=3", "CoDA, k=10", "CoDA, k=20"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -159,7 +160,7 @@ def _content(stores: Sequence[tuple[Path, RunStore]], metric: str, reference: st
         )
         entries.append(entry)
         errors.setdefault(system, Counter()).update(places[path].get(row.episode, ()))
-    entries.sort(key=lambda e: (e.row.dataset, e.base, e.k or 0, e.row.system, e.row.question.id))
+    entries.sort(key=lambda e: (e.row.dataset, _counted(e.base), e.k or 0, e.row.system, e.row.question.id))
     if reference is not None and reference not in {e.row.system for e in entries}:
         known = ", ".join(dict.fromkeys(e.row.system for e in entries))
         raise UsageError(f"there is no system {reference!r} to compare with; there are {known}")
@@ -256,6 +257,11 @@ def _flat(settings: Mapping[str, Any], prefix: str = "") -> Iterable[tuple[str, 
 
 def _short(value: Any) -> str:
     return Path(value).name if isinstance(value, str) and "/" in value else str(value)
+
+
+def _counted(name: str) -> list[tuple[str, int]]:
+    """A name by which `k=3` comes before `k=10`."""
+    return [(words, int(number or 0)) for words, number in re.findall(r"(\D*)(\d{0,18})", name)]
 
 
 def _natural(item: tuple[str, object]) -> tuple[float, str]:
