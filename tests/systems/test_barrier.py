@@ -48,3 +48,13 @@ def test_what_the_question_quotes_may_pass() -> None:
     quoted = " ".join(WORDS[:80])
     assert cut(f"Question: {quoted}?", question=f"Who wrote “{quoted}”?") == f"Question: {quoted}?"
     assert cut(" ".join(WORDS), question=quoted) != " ".join(WORDS)
+
+
+def test_text_without_spaces_is_cut_as_well() -> None:
+    """A Chinese paragraph is a handful of words between spaces and commas, and yet a document."""
+    signs = [chr(0x4E00 + i) for i in range(200)]
+    text = "。".join("".join(signs[i : i + 20]) for i in range(0, 200, 20))
+    document = Document("d", "t", text)
+    passed = Barrier("？").cut(f"结果 {text}", {"d": document})
+    assert passed == f"结果 {text[: RAW_RUN - 1 + 2]}…"
+    assert Barrier("？").cut(text[:40], {"d": document}) == text[:40]

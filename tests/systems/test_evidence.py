@@ -1,7 +1,7 @@
 """Which sentence of which document is quoted for a finding."""
 
 from subquest.record import Document
-from subquest.systems.evidence import Finding, support
+from subquest.systems.evidence import Finding, sentences, support
 
 BROTHER = Document("1", "Sugan Kond", "On his father's side Kond came from the family of Yube Kond, his father.")
 ASKED = Document("2", "Meza Kond", "Meza Kond made films. Yube Kond and Kanze Guhi were Kond's parents.")
@@ -29,3 +29,16 @@ def test_what_was_noted_decides_between_sentences_of_one_article() -> None:
 
 def test_nothing_is_quoted_where_no_document_states_it() -> None:
     assert quoted(Finding("Who was Meza Kond's father?", "Bo Lind", "", (BROTHER, ASKED))) == []
+
+
+def test_text_without_spaces_is_quoted_by_its_sentences() -> None:
+    text = "奥文桥于1931年开通。它由米拉·托伦设计。她出生于凯斯特尔！"
+    document = Document("d", "奥文桥", text)
+    (evidence,) = support([Finding("谁设计了奥文桥？", "米拉·托伦", "", [document])])
+    assert evidence.quote == "它由米拉·托伦设计。"
+    assert text[evidence.start :].startswith(evidence.quote)
+    assert [text[a:b] for a, b in sentences(text)] == [
+        "奥文桥于1931年开通。",
+        "它由米拉·托伦设计。",
+        "她出生于凯斯特尔！",
+    ]

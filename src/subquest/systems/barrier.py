@@ -8,17 +8,16 @@ Names, dates and sentences pass; documents do not.
 from __future__ import annotations
 
 import functools
-import re
 from collections.abc import Mapping
 
 from ..record import Document
+from .words import folded_words, word_pattern
 
 RAW_RUN = 50
 """Longest run of words of one document that may stand verbatim in what a shielded context is told, plus one."""
 _PASSAGE = 2000
 """Characters of a text whose runs are remembered: other episodes read the same passages. Runs take fifty times the
 memory of their text, so those of whole files are not kept."""
-_WORD = re.compile(r"\w+")
 
 
 class BarrierError(AssertionError):
@@ -36,9 +35,9 @@ class Barrier:
 
     def cut(self, text: str, documents: Mapping[str, Document]) -> str:
         """The text with verbatim stretches of the documents cut to below `RAW_RUN` words."""
-        if not documents or len(text) < 2 * RAW_RUN - 1:  # too short for that many words
+        if not documents or len(text) < (2 * RAW_RUN - 1 if text.isascii() else RAW_RUN):  # too short for so many words
             return text
-        words = list(_WORD.finditer(text))
+        words = list(word_pattern(text).finditer(text))
         if len(words) < RAW_RUN:
             return text
         for identifier, document in documents.items():
@@ -62,7 +61,7 @@ def _runs(text: str) -> frozenset[str]:
 
 
 def _runs_of(text: str) -> frozenset[str]:
-    words = _WORD.findall(text.casefold())
+    words = folded_words(text)
     return frozenset(" ".join(words[i : i + RAW_RUN]) for i in range(len(words) - RAW_RUN + 1))
 
 

@@ -13,9 +13,9 @@ from typing import NamedTuple
 
 from ..places import place_of
 from ..record import Document, Evidence
+from .words import folded_words
 
-_WORD = re.compile(r"\w+")
-_SENTENCE_END = re.compile(r"(?<=[.!?])[\"')\]]*\s+(?=[\"'(\[]*[\w])|\n+")
+_SENTENCE_END = re.compile(r"(?<=[.!?])[\"')\]]*\s+(?=[\"'(\[]*[\w])|\n+|(?<=[。！？])[」』”’）]*\s*")
 _ABBREVIATION = re.compile(r"\b(?:[A-Z]|Mr|Mrs|Ms|Dr|St|Prof|Jr|Sr|vs|No|c|ca|e\.g|i\.e)\.$")
 
 
@@ -48,9 +48,9 @@ def support(findings: Sequence[Finding]) -> tuple[Evidence, ...]:
 
 
 def _best(finding: Finding) -> Evidence | None:
-    result = _words(finding.result)
-    task = frozenset(_words(finding.task))
-    about = task.union(_words(finding.notes))
+    result = folded_words(finding.result)
+    task = frozenset(folded_words(finding.task))
+    about = task.union(folded_words(finding.notes))
     wanted = f" {' '.join(result)} " if result else ""
     size = max(len(about), 1)
     enough = 0.6 * size
@@ -97,14 +97,14 @@ class _Text(NamedTuple):
 
 @functools.lru_cache(maxsize=4096)
 def _title(text: str) -> frozenset[str]:
-    return frozenset(_words(text))
+    return frozenset(folded_words(text))
 
 
 @functools.lru_cache(maxsize=4096)
 def _analysed(text: str) -> _Text:
     found = []
     for start, end in sentences(text):
-        words = _words(text[start:end])
+        words = folded_words(text[start:end])
         if words:
             found.append(_Sentence(start, end, f" {' '.join(words)} ", frozenset(words)))
     return _Text("\n".join(s.line for s in found), max((len(s.words) for s in found), default=0), tuple(found))
@@ -123,7 +123,3 @@ def sentences(text: str) -> list[tuple[int, int]]:
     if text[start:].strip():
         spans.append((start, len(text.rstrip())))
     return spans
-
-
-def _words(text: str) -> list[str]:
-    return _WORD.findall(text.casefold())
