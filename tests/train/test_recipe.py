@@ -170,6 +170,8 @@ def test_overrides(tmp_path: Path) -> None:
         ("optimiser.minibatches", 9, "8 rollouts a step cannot make optimiser.minibatches = 9"),
         ("loss", "nope", "loss: 'nope' is none; there are coda, "),
         ("advantage", "nope", "advantage: 'nope' is none; there are coda, "),
+        ("data", [{"questions": "x.jsonl", "limit": -1}], "x.jsonl: limit and k are 0 or more"),
+        ("dev", [{"questions": "x.jsonl", "weight": 0.0}], "weight is above 0"),
         ("model.rank", -1, "model.rank = -1: give a number, 0 or more"),
         ("optimiser.steps.more", 1, "steps is no table"),
         ("data.questions", "foo", "data is a list: give the whole of it"),

@@ -43,3 +43,22 @@ def test_the_processes_start_without_torch() -> None:
     program = "import subquest.train.world_sources, sys; print('torch' in sys.modules, 'numpy' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["False", "False"]
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        ("world:sed=1,articles=160", "a world has no 'sed'; it has seed, articles"),
+        ("world:seed=1,articles=abc", "articles=abc is not of the kind int"),
+        ("world:seed=1,hops=two", "hops=two is not of the kind"),
+    ],
+)
+def test_slips_are_named(source: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        make_source(source)
+
+
+def test_settings_may_be_fractions() -> None:
+    plain, bare = (make_source(f"world:seed=3,articles=160,questions=4,noise={noise}") for noise in ("1.0", "0.5"))
+    assert sum(len(d.text) for d in bare[1]) < sum(len(d.text) for d in plain[1])
+    assert plain == make_source("world:seed=3,articles=160,questions=4")

@@ -253,6 +253,9 @@ def _refuse_impossible(recipe: Recipe, place: str) -> None:
                 value = getattr(value, part)
             if not (value > 0 or (value == 0 and names is _FROM_0)):
                 raise ConfigError(f"{place}: {name} = {value}: give a number, {least}")
+    for source in (*recipe.data, *recipe.dev):
+        if source.limit < 0 or source.k < 0 or not source.weight > 0:
+            raise ConfigError(f"{place}: {source.questions}: limit and k are 0 or more, weight is above 0")
     if len(recipe.optimiser.betas) != 2 or not all(0 <= beta < 1 for beta in recipe.optimiser.betas):
         raise ConfigError(f"{place}: optimiser.betas = {list(recipe.optimiser.betas)}: give two numbers, 0 to below 1")
     if recipe.optimiser.warmup > 1:

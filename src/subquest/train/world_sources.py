@@ -11,9 +11,9 @@ import pickle
 import re
 import subprocess
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
 
 from ..errors import ConfigError
@@ -22,6 +22,15 @@ from ..record import Document, Question
 WORLD = "world:"
 WORTHWHILE = 1000
 """Articles and questions, together, that take longer to make than another process takes to start."""
+
+_READ: Mapping[str, Callable[[str], Any]] = {
+    "int": int,
+    "float": float,
+    "str": str,
+    "tuple[int, ...]": lambda text: tuple(map(int, text.split("+"))),
+    "tuple[str, ...]": lambda text: tuple(text.split("+")),
+}
+"""How the settings of a world are written, by their types; several values are joined by +, as in hops=2+3."""
 
 Found = tuple[list[Question], list[Document]]
 
@@ -56,19 +65,21 @@ def _made_elsewhere(source: str) -> Found | None:
 def make_source(source: str) -> Found:
     """The questions and passages of `world:seed=1,articles=500`."""
     from ..worlds import make_world
+    from ..worlds.world import Recipe
 
+    kinds = {field.name: str(field.type) for field in fields(Recipe)}
     spec = source.removeprefix(WORLD)
     options: dict[str, Any] = {}
     for pair in filter(None, spec.split(",")):
         key, equals, value = pair.partition("=")
         if not equals:
             raise ConfigError(f"world:{spec}: write it as in world:seed=1,articles=500,questions=1000,split=train")
-        # several values are joined by +, as in hops=2+3
-        several = value.split("+")
-        if key in ("hops", "types"):
-            options[key] = tuple(map(int, several)) if key == "hops" else tuple(several)
-        else:
-            options[key] = int(value) if value.isdigit() else value
+        if key not in kinds:
+            raise ConfigError(f"world:{spec}: a world has no {key!r}; it has {', '.join(kinds)}")
+        try:
+            options[key] = _READ[kinds[key]](value)
+        except ValueError:
+            raise ConfigError(f"world:{spec}: {key}={value} is not of the kind {kinds[key]}") from None
     world = make_world(**options)
     name = f"world-{options.get('seed', 0)}"
     # ids of different worlds must not meet in one index
