@@ -14,7 +14,7 @@ from subquest.train.batch import Rollout, pack
 from subquest.train.recipe import load_recipe
 from subquest.train.setup import load_source
 from subquest.train.tiny import tiny_source
-from subquest.train.traces import TraceSet, gold_traces, join, traces_of
+from subquest.train.traces import TraceSet, gold_traces, join, opening_of, traces_of
 
 from .episodes import episode, rollouts_of, trajectory
 
@@ -84,6 +84,22 @@ def test_traces_of_another_model_and_traces_that_are_too_long_are_refused(tmp_pa
         traces_of([episode("a", trajectory("a-0", "planner", ("prompt", tokens), ("agent", [2])))]).save(path)
         with pytest.raises(DataError, match=reason):
             gold_traces(replace(recipe, traces=(str(path),)), source)
+
+
+def test_traces_of_another_vocabulary_are_known_by_what_they_say(tmp_path: Path) -> None:
+    """Ids alone do not show it where the other vocabulary is the smaller one."""
+    recipe = load_recipe(RECIPES / "coda-sft-smoke.toml")
+    named = replace(recipe, model=replace(recipe.model, path="a-model"), traces=(str(tmp_path / "t.xz"),))
+    mine = tiny_source("llama", vocabulary=260)
+    ids = mine.tokenizer.encode("words of a question")
+    traces = traces_of([episode("a", trajectory("a-0", "planner", ("prompt", ids), ("agent", [2])))])
+    replace(traces, opening=opening_of(traces, mine)).save(tmp_path / "t.xz")
+    assert len(gold_traces(named, mine)) == 1
+    assert TraceSet.load(tmp_path / "t.xz").opening.startswith("words of a question")
+    replace(traces, opening="other words").save(tmp_path / "t.xz")
+    with pytest.raises(DataError, match="prepared for another model: 'words of a question"):
+        gold_traces(named, mine)
+    assert len(gold_traces(replace(named, model=recipe.model), mine)) == 1
 
 
 def test_a_broken_file_is_named(tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ from .setup import load_source, make_engine, make_policy, make_reward, make_syst
 from .sft import SFTTrainer
 from .sharding import shard
 from .stream import Stream, drawn
-from .traces import gold_traces
+from .traces import gold_traces, opening_of
 from .world_sources import WorldSources
 
 Watch = Callable[[int, Mapping[str, float]], None]
@@ -137,8 +137,9 @@ def prepare(recipe: Recipe, file: Path) -> str:
         raise UsageError(
             f"only supervised fine-tuning has gold traces to prepare; {recipe.name} is a recipe of kind rl"
         )
-    traces = gold_traces(replace(recipe, traces=()), load_source(recipe.model.path), workers=os.cpu_count() or 1)
-    traces.save(file)
+    source = load_source(recipe.model.path)
+    traces = gold_traces(replace(recipe, traces=()), source, workers=os.cpu_count() or 1)
+    replace(traces, opening=opening_of(traces, source)).save(file)
     digest = hashlib.sha256(file.read_bytes()).hexdigest()
     return (
         f"{file}: {len(traces)} gold traces {dict(traces.made_by)}, {len(traces.ids)} tokens, {traces.actions.sum()} of"

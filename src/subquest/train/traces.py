@@ -38,6 +38,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 FORMAT = "subquest-traces-1"
+OPENING = 64
+"""Tokens whose text is kept beside them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +60,8 @@ class TraceSet:
     """Episodes by system."""
     weights: NDArray[np.float32] | None = None
     """[N] how much a token of each trajectory counts; where None, all the same."""
+    opening: str = ""
+    """What the first tokens say, by which traces of another vocabulary are known; empty in old files."""
 
     def __len__(self) -> int:
         return len(self.counts)
@@ -132,6 +136,8 @@ class TraceSet:
             "rejected": dict(self.rejected),
             "made_by": dict(self.made_by),
         }
+        if self.opening:
+            head["opening"] = self.opening
         if self.weights is not None:
             head["weights"] = self.weights.tolist()
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -165,6 +171,7 @@ class TraceSet:
             Counter(head["rejected"]),
             Counter(head["made_by"]),
             np.asarray(head["weights"], np.float32) if "weights" in head else None,
+            head.get("opening", ""),
         )
 
 
@@ -220,12 +227,29 @@ def gold_traces(recipe: Recipe, source: Source, *, workers: int = 1) -> TraceSet
     Sources are worked on side by side: each is generated, indexed and traced in a process of its own.
     """
     if recipe.traces:
-        made = join([TraceSet.load(Path(path).expanduser()) for path in recipe.traces])
+        made = join([_prepared(Path(path).expanduser(), recipe, source) for path in recipe.traces])
     else:
         made = _made(recipe, source, workers)
     traces = made.fitting(source.architecture.window, source.architecture.vocabulary)
     if not len(traces):
         raise DataError(f"no question gave a gold trace: {dict(traces.rejected)}")
+    return traces
+
+
+def opening_of(traces: TraceSet, source: Source) -> str:
+    """What the first tokens say to a model."""
+    ids = traces.ids[:OPENING].tolist()
+    return Vocabulary(source.tokenizer, max(source.architecture.vocabulary, *ids, 0) + 1).decode(ids)
+
+
+def _prepared(path: Path, recipe: Recipe, source: Source) -> TraceSet:
+    traces = TraceSet.load(path)
+    tiny = recipe.model.path.startswith("random:")  # makes itself a vocabulary each time
+    if traces.opening and not tiny and opening_of(traces, source) != traces.opening:
+        raise DataError(
+            f"{path} was prepared for another model: {opening_of(traces, source)[:40]!r} stands where it had "
+            f"{traces.opening[:40]!r}; prepare the traces anew"
+        )
     return traces
 
 
