@@ -47,6 +47,26 @@ def test_nearest_is_exact(tmp_path: Path, width: int, way: str, monkeypatch: pyt
         assert [scores[hit.number - 1] for hit in found] == pytest.approx([hit.score for hit in found], abs=1e-5)
 
 
+@pytest.mark.parametrize("plain", [False, True])
+def test_many_queries_at_once_find_what_each_finds_alone(
+    tmp_path: Path, plain: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To the last bit, and equal vectors in the order they were added, also where the best k end among them."""
+    if plain:
+        monkeypatch.setenv("SUBQUEST_KERNEL", "off")
+    rows = np.tile(unit(300, 70, 3), (8, 1)).astype(np.float16)
+    write_vectors(tmp_path / "a.vec", list(range(len(rows))), (row.tobytes() for row in rows), 70)
+    dense = Dense([VectorPart(VectorFile(tmp_path / "a.vec"), None)])
+    queries = unit(9, 70, 4)
+    for k in (1, 5, 20):
+        together = dense.top(queries, k)
+        assert together == [dense.top(query[None], k)[0] for query in queries]
+        for found in together:
+            assert found == sorted(found, key=lambda hit: (-hit.score, hit.number))
+            first = [hit.number for hit in found[:8]]
+            assert first == [first[0] % 300 + 300 * n for n in range(len(first))]
+
+
 @pytest.mark.skipif(kernel.library() is None, reason="no compiler here")
 def test_kernel_takes_odd_numbers(tmp_path: Path) -> None:
     """Zeros, the smallest and largest half-precision numbers, and negative scores keep their order."""

@@ -17,9 +17,11 @@ _MAGIC = (
     (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", "ole"), (b"\x1f\x8b", "gzip"),
 )  # fmt: skip
 _WORDS = (
-    (b"GIF8", "image"), (b"BM", "image"), (b"ID3", "audio"), (b"fLaC", "audio"), (b"OggS", "audio"), (b"RIFF", "riff"),
+    (b"GIF8", "image"), (b"BM", "image"), (b"ID3", "audio"), (b"fLaC", "audio"), (b"OggS", "audio"),
+    (b"RIFF", "binary"),
 )  # fmt: skip
 """Beginnings that a text may have as well (*BMW is ...*): they count where bytes follow that no text has."""
+_RIFF = {b"WAVE": "audio", b"AVI ": "video", b"WEBP": "image"}
 _CONTROL = re.compile(rb"[\x00-\x08\x0e-\x1a\x1c-\x1f]")
 _SUFFIXES = {
     "csv": "csv", "tsv": "csv", "json": "json", "jsonl": "text", "html": "html", "htm": "html", "xhtml": "html",
@@ -40,10 +42,10 @@ def sniff_file(file: BinaryIO, name: str = "", content_type: str = "") -> str:
     for magic, kind in _MAGIC:
         if head.startswith(magic):
             return kind
-    kind = next((kind for word, kind in _WORDS if head.startswith(word)), "") if _CONTROL.search(head) else ""
-    if kind:
-        riff = {b"WAVE": "audio", b"AVI ": "video", b"WEBP": "image"}.get(head[8:12], "binary")
-        return riff if kind == "riff" else kind
+    if head[:4] == b"RIFF" and head[8:12] in _RIFF:
+        return _RIFF[head[8:12]]
+    if _CONTROL.search(head) and (kind := next((kind for word, kind in _WORDS if head.startswith(word)), "")):
+        return kind
     if head[4:8] == b"ftyp" and head[0] == 0:
         return "audio" if head[8:11] == b"M4A" else "image" if head[8:12] in (b"avif", b"heic") else "video"
     if head[:4] in (b"PK\x03\x04", b"PK\x05\x06"):

@@ -28,6 +28,8 @@ VECTOR_HEADER = struct.Struct("<8sIIQQ")
 """magic, rows, width, place of the rows, place of the check."""
 MAGIC = b"SQVEC\x00\x00\x01"
 _BLOCK = 8192
+_SPARE = 32
+"""Rows beyond k whose scores are computed once more: nothing that belongs to the best k may be left out by rounding."""
 
 
 class VectorFile:
@@ -154,12 +156,17 @@ def _nearest_kernel(file: VectorFile, queries: npt.NDArray[np.float32], k: int, 
 
 
 def nearest_blocks(file: VectorFile, queries: npt.NDArray[np.float32], k: int, hidden: bytearray | None) -> _Rows:
-    """Many queries at once: blocks of rows as float32, one matrix product each."""
+    """Many queries at once: blocks of rows as float32, one matrix product each.
+
+    How a matrix product adds up depends on its size, and so would the order of near ties and of equal vectors. So a few
+    more rows than asked for are found by it, and their scores are computed again, each row by itself.
+    """
     import numpy as np
 
     dark = None
     if hidden is not None:
         dark = np.unpackbits(np.frombuffer(hidden, np.uint8), bitorder="little")[: file.rows].astype(bool)
+    wide = k + _SPARE
     scores = np.empty((len(queries), 0), np.float32)
     places = np.empty((len(queries), 0), np.int64)
     for start in range(0, file.rows, _BLOCK):
@@ -168,12 +175,25 @@ def nearest_blocks(file: VectorFile, queries: npt.NDArray[np.float32], k: int, h
             block[:, dark[start : start + _BLOCK]] = -np.inf
         here = np.broadcast_to(np.arange(start, start + block.shape[1]), block.shape)
         scores, places = np.concatenate([scores, block], 1), np.concatenate([places, here], 1)
-        if scores.shape[1] > k:
-            keep = np.sort(np.argpartition(-scores, k - 1, axis=1)[:, :k], axis=1)
+        if scores.shape[1] > wide:
+            keep = np.sort(np.argpartition(-scores, wide - 1, axis=1)[:, :wide], axis=1)
             scores, places = np.take_along_axis(scores, keep, 1), np.take_along_axis(places, keep, 1)
-    out: _Rows = []
-    for row, where in zip(scores, places, strict=True):
-        seen = np.isfinite(row)
-        order = np.lexsort((where[seen], -row[seen]))
-        out.append((where[seen][order].tolist(), row[seen][order].tolist()))
-    return out
+    return [
+        _scored_singly(file, query, where[np.isfinite(row)], k)
+        for query, row, where in zip(queries, scores, places, strict=True)
+    ]
+
+
+def _scored_singly(
+    file: VectorFile, query: npt.NDArray[np.float32], places: npt.NDArray[np.int64], k: int
+) -> tuple[Sequence[int], Sequence[float]]:
+    """The k nearest of some rows, by the very scores that a search for one query gives."""
+    import numpy as np
+
+    rows = np.ascontiguousarray(file.vectors[places])
+    if kernel.library() is not None and len(rows):
+        best = kernel.nearest(rows.ctypes.data, len(rows), file.width, query.ctypes.data, None, k, 1)
+        return places[[place for place, _ in best]].tolist(), [score for _, score in best]
+    scores = (rows.astype(np.float32) * query).sum(axis=1)
+    order = np.lexsort((places, -scores))[:k]
+    return places[order].tolist(), scores[order].tolist()
