@@ -146,6 +146,8 @@ def test_view_shows_the_run_of_an_evaluation_whatever_its_name(place: Path, run:
         ([*SERVE, "--also-index", "docs=docs.sq"], "the name 'docs' is taken"),
         ([*SERVE, "--also-index", "x=docs.sq", "--also-index", "x=docs.sq"], "the name 'x' is taken"),
         ([*SERVE, "--also-model", "default=scripted:script.jsonl"], "the name 'default' is taken"),
+        ([*SERVE, "--allow-host", "wiki.intern:8420"], "without a scheme, a path or a port"),
+        ([*SERVE, "--allow-host", "http://wiki.intern"], "without a scheme, a path or a port"),
         ([*SERVE, "--token-file", "empty"], "empty: it is empty"),
         ([*SERVE, "--token-file", "binary"], "binary: it holds no text"),
         ([*SERVE, "--token-file", "lines"], "no spaces"),

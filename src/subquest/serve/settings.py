@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -44,6 +45,9 @@ class Settings:
     """No documents are taken in."""
 
     def __post_init__(self) -> None:
+        for name in self.allowed_hosts:
+            if not _NAME.fullmatch(name):
+                raise UsageError(f"--allow-host {name!r}: write a host name alone, without a scheme, a path or a port")
         if not is_loopback(self.host) and not self.token:
             raise UsageError(
                 f"{self.host} can be reached from other machines: give a token (--token-file, or the variable "
@@ -62,6 +66,7 @@ class Settings:
         return frozenset({self.host.lower(), *_LOOPBACK}) if is_loopback(self.host) else frozenset()
 
 
+_NAME = re.compile(r"[^\s/:@\[\]]+|[0-9A-Fa-f:.]+")
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
