@@ -160,3 +160,11 @@ def test_ids_that_are_no_texts_remove_nothing(tmp_path: Path, ids: object) -> No
 def test_filters_that_are_none(tmp_path: Path, where: object) -> None:
     with Index.build(tmp_path / "i.sq", [Document("1", "", "Kelm.")]) as index, pytest.raises(UsageError):
         index.search("Kelm", where=where)  # type: ignore[arg-type]
+
+
+def test_a_search_outlasts_a_writer_that_is_quicker_many_times(index: Index, monkeypatch: pytest.MonkeyPatch) -> None:
+    from subquest.retrieval import contents
+
+    read, missed = contents.hits, iter(range(12))
+    monkeypatch.setattr(contents, "hits", lambda *given: None if next(missed, None) is not None else read(*given))
+    assert index.search("straw", 1)

@@ -19,7 +19,8 @@ from .bm25 import Lexical, Part, Removed
 from .dense import Dense, VectorFile, VectorPart
 from .kernel import open_segment
 
-RETRIES = 5
+RETRIES = 25
+"""Times that a reader looks again where a writer was quicker; each time is a chance of its own."""
 
 
 class Snapshot(NamedTuple):
