@@ -182,6 +182,12 @@ def test_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Non
     assert (report["n"], report["judge"], report["undecided"]) == (2, 0.5, 0)
     with RunStore.open(run) as store:
         assert {(s.episode, s.value) for s in store.scores() if s.metric == "judge"} == {("a", 1.0), ("b", 0.0)}
+    unsure = tmp_path / "unsure.jsonl"
+    unsure.write_text("\n".join(map(json.dumps, ["yes", *["perhaps"] * 4])))
+    assert main(["judge", "answers", run, "--model", f"scripted:{unsure}", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["undecided"] == 1
+    with RunStore.open(run) as store:  # what the other judge said of the second answer is not taken for this one's
+        assert [(s.episode, s.value) for s in store.scores() if s.metric == "judge"] == [("a", 1.0)]
     assert main(["judge", "agree", run, "--model", model]) == 0
     assert "kappa" in capsys.readouterr().out
     assert main(["judge", "agree", str(tmp_path / "none.sqlite"), "--model", model]) == 2

@@ -280,6 +280,9 @@ def test_scores_and_metrics(tmp_path: Path) -> None:
         run.flush()
         assert run.scores("e1") == [Score("e1", "em", 1.0), Score("e1", "f1", 0.75)]
         assert len(run.scores()) == 3
+        run.add_scores("e1", {"em": None, "cem": 1.0})
+        run.flush()
+        assert run.scores("e1") == [Score("e1", "cem", 1.0), Score("e1", "f1", 0.75)]
         assert run.metrics("loss") == [Metric(1, "loss", 0.5), Metric(2, "loss", 0.25)]
         assert math.isnan(run.metrics("kl")[0].value)
 

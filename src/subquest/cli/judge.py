@@ -53,8 +53,8 @@ async def _answers(args: argparse.Namespace) -> int:
         cases = [AnswerCase(e.question.question, e.question.answers, e.answer) for e in episodes]
         verdicts = await judge.judge_answers(cases)
         for episode, verdict in zip(episodes, verdicts, strict=True):
-            if verdict.yes is not None:
-                store.add_scores(episode.id, {"judge": float(verdict.yes)})
+            # an earlier judge's verdict does not stand for this one's
+            store.add_scores(episode.id, {"judge": None if verdict.yes is None else float(verdict.yes)})
         store.flush()
     decided = [v.yes for v in verdicts if v.yes is not None]
     report: dict[str, Any] = {

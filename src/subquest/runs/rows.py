@@ -180,10 +180,15 @@ class Rows:
         self._event_row(episode_id, events)
         self._telling.add(episode_id)
 
-    def scores(self, episode_id: str, scores: Mapping[str, float]) -> None:
+    def scores(self, episode_id: str, scores: Mapping[str, float | None]) -> None:
+        episode = column(episode_id)
         self._many(
             "INSERT OR REPLACE INTO score VALUES (?, ?, ?)",
-            [(column(episode_id), name, number(value)) for name, value in scores.items()],
+            [(episode, name, number(value)) for name, value in scores.items() if value is not None],
+        )
+        self._many(
+            "DELETE FROM score WHERE episode = ? AND metric = ?",
+            [(episode, name) for name, value in scores.items() if value is None],
         )
 
     def metrics(self, step: int, metrics: Mapping[str, float]) -> None:

@@ -111,8 +111,8 @@ class RunStore(Reader):
         """Add a live event. Returns at once; a failure shows in `flush` and `close`."""
         self._writing.put_event(episode_id, event)
 
-    def add_scores(self, episode_id: str, scores: Mapping[str, float]) -> Receipt:
-        """Add what metrics gave an episode; scoring again replaces the old value."""
+    def add_scores(self, episode_id: str, scores: Mapping[str, float | None]) -> Receipt:
+        """Add what metrics gave an episode; scoring again replaces the old value, and None takes it back."""
         return self._writing.put(methodcaller("scores", episode_id, dict(scores)))
 
     def add_metrics(self, step: int, metrics: Mapping[str, float]) -> Receipt:
