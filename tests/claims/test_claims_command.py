@@ -32,7 +32,9 @@ name = "rag, {}"
 arm = "rag@{}"
 each = ["none", "shipped", "rl"]
 """
-RECIPE = 'system = "rag"\nreward = "autorefine"\n[rollout]\nquestions = 1\ngroup = 2\n[optimiser]\nsteps = 3\n'
+RECIPE = (
+    'kind = "rl"\nsystem = "rag"\nreward = "autorefine"\n[rollout]\nquestions = 1\ngroup = 2\n[optimiser]\nsteps = 3\n'
+)
 
 
 @pytest.fixture

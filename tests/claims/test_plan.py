@@ -1,6 +1,6 @@
 """What is left, and how it is cut into slices."""
 
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 
 import pytest
@@ -9,7 +9,7 @@ from subquest.claims.book import Arm, Book, Claim, Row, Source, Training
 from subquest.claims.measure import Stamps
 from subquest.claims.plan import left_by_kind, rows_of, slices_of, told
 from subquest.claims.results import Results, unit_of
-from subquest.claims.timing import evaluation_seconds, expected, guess, speed_kind, training_seconds
+from subquest.claims.timing import UNSAID, evaluation_seconds, expected, guess, speed_kind, training_seconds
 
 SOURCES = {"world": Source("world", "world:seeds=1-2,questions=300"), "real": Source("real", "real.jsonl.gz")}
 CODA = Arm("coda@shipped", "coda", {"": "shipped"})
@@ -20,7 +20,7 @@ PECO = Arm("coda@peco", "coda", {"": "peco"})
 @pytest.fixture
 def book(tmp_path: Path) -> Book:
     recipe = tmp_path / "rl.toml"
-    recipe.write_text('system = "coda"\n[rollout]\nquestions = 32\n[optimiser]\nsteps = 10\n')
+    recipe.write_text('kind = "rl"\nsystem = "coda"\n[rollout]\nquestions = 32\n[optimiser]\nsteps = 10\n')
     arms = {a.id: a for a in (CODA, BARE, PECO)}
     claim = Claim("c", "CoDA", "T", "s", row=tuple(Row(a, a) for a in arms))
     return Book(SOURCES, arms, {"peco": Training("peco", recipe)}, (claim,), tmp_path, shipped="one", origin="start")
@@ -44,6 +44,13 @@ def test_measured_speeds_take_the_place_of_guesses(book: Book) -> None:
     assert training_seconds(peco, speeds) == ("training coda, 256 rollouts", 50.0, True)
     assert training_seconds(peco, speeds, done=8).seconds == 10.0
     assert training_seconds(replace(peco, set={"system": "rag", "optimiser.steps": 20}), speeds).measured is False
+
+
+def test_what_a_recipe_does_not_say_is_what_the_trainer_takes() -> None:
+    recipe = pytest.importorskip("subquest.train.recipe")
+    rollout = recipe.RolloutPart()
+    system = next(f.default for f in fields(recipe.Recipe) if f.name == "system")
+    assert {"system": system, "rollout.questions": rollout.questions, "rollout.group": rollout.group} == UNSAID
 
 
 def test_rows_count_what_is_complete_and_fresh(book: Book, tmp_path: Path) -> None:

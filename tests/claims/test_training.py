@@ -98,25 +98,28 @@ def test_settings_travel_as_toml() -> None:
     assert _toml("coda") == '"coda"'
 
 
-def test_a_training_that_does_not_fit_is_not_begun(tmp_path: Path) -> None:
+@pytest.fixture
+def long(tmp_path: Path) -> tuple[Book, Training, Results]:
+    """A training of 100 steps, of which one takes three seconds."""
     recipe = tmp_path / "rl.toml"
     recipe.write_text(RECIPE.replace("steps = 1", "steps = 100"))
     training = Training("rag", recipe, {"system": "rag"})
     results = Results(tmp_path / "results")
     results.keep_speed("training rag, 2 rollouts", 1, 3.0)
-    book = Book({}, {}, {"rag": training}, (), tmp_path)
+    return Book({}, {}, {"rag": training}, (), tmp_path), training, results
+
+
+def test_a_training_that_does_not_fit_is_not_begun(tmp_path: Path, long: tuple[Book, Training, Results]) -> None:
+    book, training, results = long
     short = train_all(book, [training], tmp_path / "runs", results, changes={}, minutes=4.9, workers=1)
     assert short == ["rag"]
     assert not (tmp_path / "runs").exists()
 
 
-def test_a_training_goes_on_where_few_steps_are_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    recipe = tmp_path / "rl.toml"
-    recipe.write_text(RECIPE.replace("steps = 1", "steps = 100"))
-    training = Training("rag", recipe, {"system": "rag"})
-    results = Results(tmp_path / "results")
-    results.keep_speed("training rag, 2 rollouts", 1, 3.0)
-    book = Book({}, {}, {"rag": training}, (), tmp_path)
+def test_a_training_goes_on_where_few_steps_are_missing(
+    tmp_path: Path, long: tuple[Book, Training, Results], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    book, training, results = long
     (folder_of(book, training, tmp_path / "runs") / "checkpoints" / "step-000010").mkdir(parents=True)
     begun: list[str] = []
     say = begun.append

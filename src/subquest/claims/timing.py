@@ -29,7 +29,7 @@ ORACLE = 45.0
 STEP, STEP_SFT = 0.04, 0.25
 """Seconds of a training step, for each of its rollouts, or of 32 gold traces, four side by side. Measured of a single
 agent; CoDA takes 0.06."""
-UNSAID: Mapping[str, Any] = {"kind": "rl", "system": "coda", "rollout.questions": 48, "rollout.group": 8}
+UNSAID: Mapping[str, Any] = {"system": "coda", "rollout.questions": 48, "rollout.group": 8}
 """What a recipe means that does not say it."""
 BEGIN_TRAINING = 25.0
 """Seconds before a training's first step: imports, worlds, the model, graphs."""
