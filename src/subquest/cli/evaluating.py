@@ -81,13 +81,20 @@ def with_index(config: Config, sources: Sequence[str]) -> Config:
 
 
 def _check_world_index(place: Path, corpus: Path) -> None:
-    """Refuse an index of what the corpus was before: a world made anew in its folder has other articles."""
+    """Refuse an index of what the corpus was before: a world made anew in its folder has other articles.
+
+    Both are read only where the corpus is the newer one, for a world may have a million articles.
+    """
     from ..retrieval import Index
     from ..retrieval.corpus import read
+    from ..retrieval.store import STORE
 
     def key(text: str) -> int:
         return hash(" ".join(text.split())[:_BEGINNING])
 
+    made = place / STORE
+    if made.exists() and corpus.stat().st_mtime_ns <= made.stat().st_mtime_ns:
+        return
     with Index.open(place) as index:
         known = {(document.id, key(document.text)) for document in index.documents()}
     if any((document.id, key(document.text)) not in known for document in read([corpus])):

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, cast
 
 from ..errors import UsageError
+from .target import check_target
 from .terminal import Counter
 
 if TYPE_CHECKING:
@@ -73,10 +74,7 @@ def _standard_output() -> Iterator[IO[str]]:
 @contextlib.contextmanager
 def _whole(path: Path) -> Iterator[IO[str]]:
     """A file that takes its name when it is complete."""
-    if not path.parent.is_dir():
-        raise UsageError(f"{path}: there is no folder {path.parent}")
-    if path.is_dir():
-        raise UsageError(f"{path} is a folder; name a file")
+    check_target(path)
     scratch = path.with_name(f".{path.name}.part")
     try:
         with (
