@@ -33,6 +33,9 @@ ORACLE_VERSION = "oracle-2"
 TUNING = (("rollout", "concurrency"), ("rollout", "cache_tokens"), ("optimiser", "micro_tokens"))
 """Keys of a recipe that say how fast it runs and not what it learns."""
 
+LATER: Mapping[str, Any] = {"check": False}
+"""Settings that came after the first rows, at the value that changes nothing: no stamp names them."""
+
 
 @dataclass(frozen=True, slots=True)
 class Stamp:
@@ -101,7 +104,7 @@ def measured(arm: Arm) -> dict[str, Any]:
 
     kind: Any = get(arm.system)
     system = kind({"": ScriptedEngine([])}, None, preset=arm.preset, sampling=sampling_of(arm), **arm.settings)
-    settings = dataclasses.asdict(system.settings)
+    settings = {k: v for k, v in dataclasses.asdict(system.settings).items() if (k, v) not in LATER.items()}
     if dialect := getattr(system, "dialect", None):  # the single agents take turns, k and tags from it
         settings |= {"turns": system.turns, "k": system.k}
         settings["dialect"] = digest(repr(dialect))
@@ -142,6 +145,8 @@ def begun(book: Book, results: Results) -> Book:
 def training_digest(training: Training, start: str) -> str:
     """What a training is: its recipe with the changes of the book, the system's settings in full, what it searches
     with, and the adapter it starts from."""
+    from ..systems.registry import get
+
     table = tomllib.loads(training.recipe.read_text(encoding="utf-8"))
     for key, value in training.set.items():
         place = table
@@ -153,8 +158,9 @@ def training_digest(training: Training, start: str) -> str:
         table.get(part, {}).pop(key, None)
     table.get("model", {}).pop("adapter", None)  # the start of all
     table.pop("traces", None)  # what the recipe's sources give, made beforehand
-    settings = {"k": table.get("k", 3), **table.get("settings", {})}
-    rolled = measured(Arm(training.id, table.get("system", "coda"), {"": BARE}, settings))
+    name = table.get("system", "coda")
+    settings = {"k": table.get("k", 3), **get(name).training, **table.get("settings", {})}
+    rolled = measured(Arm(training.id, name, {"": BARE}, settings))
     rolls = [rolled[name] for name in ("settings", "prompts", "search", "ranking")]
     return digest(json.dumps([table, rolls, start], sort_keys=True))
 

@@ -59,6 +59,8 @@ class System(Generic[S]):
     """How the paper decodes."""
     presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
     """Named variants of the settings."""
+    training: ClassVar[Mapping[str, Any]] = {}
+    """Settings that a training has unless its recipe says otherwise."""
     stand_ins: ClassVar[Mapping[str, str]] = {}
     """Roles that run as another role does where they were given nothing of their own."""
     uses_tools: ClassVar[bool] = False

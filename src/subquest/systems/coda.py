@@ -11,20 +11,24 @@ itself hand out sub-tasks.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from ..engine.actions import Action
 from ..errors import ContextOverflow, EngineError, OutsideError, SearchError
 from ..limits import Limits
-from ..protocol import Block, fence
+from ..protocol import fence
 from .actions import ANSWER, RESULT, SEARCH, TASK
 from .base import System
 from .evidence import Finding, newest, support
+from .reckoning import corrections, shared_item
 from .runtime import Answer, Context, LimitReached, Run, Turn, confidence
 
 MAX_PARALLEL_TASKS = 8
 """Tasks of one planner turn that are run; a turn with more is a runaway."""
+CHECKS = 2
+"""Times that an answer may come back for wrong reckoning."""
 REPEATS_ALLOWED = 2
 """A task or query that comes up more often than this is not carried out again."""
 
@@ -46,12 +50,15 @@ class CoDASettings:
     """A result is cut to this before the planner sees it."""
     force: bool = True
     """Ask for a final answer when turns run out; the published code does not."""
+    check: bool = True
+    """Tell a planner that reckons wrongly what is right, before its answer counts (`reckoning`); beyond the paper."""
 
 
 class CoDA(System[CoDASettings]):
     name: ClassVar[str] = "coda"
     roles: ClassVar[tuple[str, ...]] = ("planner", "executor")
     Settings: ClassVar[type[CoDASettings]] = CoDASettings
+    training: ClassVar[Mapping[str, Any]] = {"check": False}  # who is put right learns nothing from a slip
 
     def actions(self) -> dict[str, tuple[Action, ...]]:
         executor = (SEARCH, RESULT, TASK) if self.settings.depth > 1 else (SEARCH, RESULT)
@@ -68,9 +75,10 @@ class CoDA(System[CoDASettings]):
             shielded=True,
         )
         findings: list[Finding] = []
+        steps: list[tuple[str, str]] = []
         try:
             while True:
-                turn = await planner.write()
+                turn = await self._checked(planner, await planner.write(), steps)
                 action = turn.parsed.first("task", "answer")
                 if action is None or not action.content:
                     self._remind(planner, turn)
@@ -78,22 +86,46 @@ class CoDA(System[CoDASettings]):
                     await planner.close("answered", action.content)
                     return Answer(action.content, confidence=confidence(turn), evidence=support(findings))
                 else:
-                    tasks = turn.parsed.all("task")[:MAX_PARALLEL_TASKS]
+                    tasks = self._tasks(planner, turn, steps)
                     results = await self._delegate(run, planner, tasks, findings, level=1)
                     planner.tell_results(results, tokens=self.settings.result_tokens)
+                    steps += zip(tasks, results, strict=True)
         except (LimitReached, EngineError) as stopped:
             return await self._conclude(run, planner, stopped, findings)
 
+    async def _checked(self, planner: Context, turn: Turn, steps: Sequence[tuple[str, str]]) -> Turn:
+        """The planner's turn, or a later one in its place where it answers by a reckoning that is wrong."""
+        for _ in range(CHECKS):
+            if not self.settings.check or not turn.parsed.text("answer") or planner.budget.exhausted():
+                break
+            right = "; ".join(corrections(turn.parsed.text("think"), steps))
+            if not right:
+                break
+            planner.run.events.emit("error", planner.id, where="reckoning", message=right, text=turn.text)
+            planner.tell_results([right], tokens=self.settings.result_tokens)
+            turn = await planner.write()
+        return turn
+
+    def _tasks(self, planner: Context, turn: Turn, steps: Sequence[tuple[str, str]]) -> list[str]:
+        """The tasks of a planner's turn; one about the wrong item of two lists is about the right one."""
+        texts = [task.content for task in turn.parsed.all("task")[:MAX_PARALLEL_TASKS] if task.content]
+        slip = shared_item(turn.parsed.text("think"), [result for _, result in steps]) if self.settings.check else None
+        if slip and any(slip[0] in text for text in texts):
+            planner.run.events.emit(
+                "error", planner.id, where="reckoning", message=f"in both: {slip[1]}", text=turn.text
+            )
+            texts = [text.replace(*slip) for text in texts]
+        return texts
+
     async def _delegate(
-        self, run: Run, context: Context, tasks: tuple[Block, ...], findings: list[Finding], level: int
+        self, run: Run, context: Context, tasks: Sequence[str], findings: list[Finding], level: int
     ) -> list[str]:
         """Run the tasks of one turn at the same time; results come back in their order."""
-        texts = [task.content for task in tasks if task.content]
-        run.events.emit("plan", context.id, steps=texts)
-        if len(texts) == 1:
-            return [await self._execute(run, context, texts[0], findings, level)]
-        found: list[list[Finding]] = [[] for _ in texts]
-        jobs = (self._execute(run, context, text, own, level) for text, own in zip(texts, found, strict=True))
+        run.events.emit("plan", context.id, steps=list(tasks))
+        if len(tasks) == 1:
+            return [await self._execute(run, context, tasks[0], findings, level)]
+        found: list[list[Finding]] = [[] for _ in tasks]
+        jobs = (self._execute(run, context, text, own, level) for text, own in zip(tasks, found, strict=True))
         results = await asyncio.gather(*jobs)
         findings += [finding for own in found for finding in own]  # in the order of the tasks, not of their ends
         return results
@@ -145,7 +177,7 @@ class CoDA(System[CoDASettings]):
             elif action.tag == "search":
                 await self._search(run, executor, action.content)
             elif action.tag == "task":
-                tasks = turn.parsed.all("task")[:MAX_PARALLEL_TASKS]
+                tasks = [task.content for task in turn.parsed.all("task")[:MAX_PARALLEL_TASKS] if task.content]
                 results = await self._delegate(run, executor, tasks, findings, level + 1)
                 executor.tell_results(results, tokens=self.settings.result_tokens)
             else:  # the paper's executor ends with <result>, the published code's with <answer>

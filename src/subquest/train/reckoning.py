@@ -6,31 +6,14 @@ smaller with as many digits in both, counts years up decade by decade, and looks
 
 from __future__ import annotations
 
-import calendar
-import re
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from ..record import Question
+from ..systems.reckoning import Measure, count_up, measure
 from .reading import Fact, in_order
 
 SEVERAL = frozenset({"comparison", "bridge-comparison", "temporal", "superlative", "intersection"})
 """Question types whose answer is worked out from several results rather than being the last of them."""
-
-_MONTHS = {name.lower(): n for n, name in enumerate(calendar.month_name) if name}
-_MONTH = "|".join(_MONTHS)
-_DATE = re.compile(rf"\b(?:(\d{{1,2}}) ({_MONTH})|({_MONTH}) (\d{{1,2}}),) (\d{{4}})\b", re.IGNORECASE)
-_YEAR = re.compile(r"(?<![\d,.])\d{4}(?![\d,.]\d)\b")
-_NUMBER = re.compile(r"(\d[\d,]*(?:\.\d+)?)(?: (thousand|million|billion))?")
-_SCALE = {"": 1, "thousand": 10**3, "million": 10**6, "billion": 10**9}
-
-
-class Measure(NamedTuple):
-    """A value that can be compared: a date (year, month, day as far as known) or a number."""
-
-    key: tuple[float, ...]
-    shown: str
-    dated: bool
 
 
 def conclusion(question: Question, facts: Sequence[Fact], results: Sequence[str]) -> str:
@@ -83,19 +66,6 @@ def _root(facts: Sequence[Fact], n: int) -> Fact:
         if earlier.answer in fact.task:
             fact = earlier
     return fact
-
-
-def measure(text: str) -> Measure | None:
-    if found := _DATE.search(text):
-        day, month = found[1] or found[4], _MONTHS[(found[2] or found[3]).lower()]
-        return Measure((int(found[5]), month, int(day)), f"{found[5]}-{month:02}-{int(day):02}", True)
-    if found := _YEAR.search(text):
-        return Measure((int(found[0]),), found[0], True)
-    if found := _NUMBER.search(text):
-        digits = found[1].replace(",", "")
-        value = float(digits) * _SCALE[found[2] or ""]
-        return Measure((value,), f"{value:.0f}" if value.is_integer() else digits, False)
-    return None
 
 
 def _comparable(values: Sequence[Measure | None]) -> list[Measure] | None:
@@ -154,12 +124,6 @@ def _passed(found: Sequence[Measure | None], birthdays: bool) -> str:
     early = end.key[1:] < start.key[1:]
     reached = f"{end.shown[5:]} is {'before' if early else 'not before'} {start.shown[5:]}"
     return f"{told}; {reached}: {f'{gap} - 1 = {gap - 1}' if early else gap}"
-
-
-def count_up(start: int, end: int) -> str:
-    """`1871 to 1880 9, 1890 19, 1900 29, 1910 39, 1920 49, 1925 54`: years reached and years passed, ten by ten."""
-    reached = [*range(start - start % 10 + 10, end, 10), end]
-    return f"{start} to " + ", ".join(f"{year} {year - start}" for year in reached)
 
 
 def in_both(items: Sequence[str], shared: str) -> str:

@@ -108,4 +108,5 @@ def make_engine(recipe: Recipe, source: Source, *, device: torch.device) -> Torc
 def make_system(recipe: Recipe, engine: Any, search: Search, *, temperature: float) -> System[Any]:
     """The system that rolls out; the same class that users run."""
     sampling = Sampling(max_tokens=recipe.rollout.max_tokens, temperature=temperature, logprobs=True)
-    return get(recipe.system)(engine, search, sampling=sampling, k=recipe.k, **recipe.settings)
+    kind = get(recipe.system)
+    return kind(engine, search, sampling=sampling, k=recipe.k, **{**kind.training, **recipe.settings})

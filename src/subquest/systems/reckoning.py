@@ -1,0 +1,194 @@
+"""Reckoning in a planner's thoughts, checked.
+
+A small model that works an answer out of several results slips: it counts years wrongly, calls the smaller number the
+larger, overlooks a title that stands in both lists. What it writes down on the way can be checked without a model:
+
+    1964 to 1968 6                     years from one to another, also in steps (`1964 to 1970 6, 1975 11`)
+    44200 is smaller than 40700        also larger, earlier, later
+    the later of 1973 and 2020 is 1973
+    07-07 is not before 09-02: 54      a birthday in the year of an age
+    17 - 9 = 9
+    in both: Salt Horizon              an item of two listed results
+    Who wrote Ashes: Ana Brel          a task and its result, written down again
+    Ana Brel and Ana Brel are not the same
+
+`corrections` says what should stand there instead, in the same words.
+"""
+
+from __future__ import annotations
+
+import calendar
+import operator
+import re
+from collections.abc import Callable, Iterator, Sequence
+from fractions import Fraction
+from typing import NamedTuple
+
+_MONTHS = {name.lower(): n for n, name in enumerate(calendar.month_name) if name}
+_MONTH = "|".join(_MONTHS)
+_DATE = re.compile(rf"\b(?:(\d{{1,2}}) ({_MONTH})|({_MONTH}) (\d{{1,2}}),) (\d{{4}})\b", re.IGNORECASE)
+_YEAR = re.compile(r"(?<![\d,.])\d{4}(?![\d,.]\d)\b")
+_NUMBER = re.compile(r"(\d[\d,]*(?:\.\d+)?)(?: (thousand|million|billion))?")
+_SCALE = {"": 1, "thousand": 10**3, "million": 10**6, "billion": 10**9}
+
+_VALUE = r"\d[\d,]*(?:\.\d+)?(?:-\d\d-\d\d)?"
+_COUNTED = re.compile(r"\b(\d{3,4}) to (\d{3,4} \d+(?:, \d{3,4} \d+)*)\b")
+_BIRTHDAY = re.compile(
+    r"\b(\d\d-\d\d) is (not )?before (\d\d-\d\d)(?:: (?:(\d+) - 1 = (\d+)|(\d+)))?(?![\d-])", re.IGNORECASE
+)
+_THAN = re.compile(rf"({_VALUE}) is (smaller|larger|earlier|later) than ({_VALUE})")
+_EXTREME = re.compile(
+    rf"\bthe (smaller|larger|earlier|later|smallest|largest|earliest|latest) of "
+    rf"({_VALUE}(?:, {_VALUE})*) and ({_VALUE}) is ({_VALUE})"
+)
+_EQUATION = re.compile(
+    r"(?<![\d.,/*+-])(-?\d[\d,]*(?:\.\d+)?) ?([-+*/×−]) ?(\d[\d,]*(?:\.\d+)?) ?= ?(-?\d[\d,]*(?:\.\d+)?)"
+)
+_IN_BOTH = re.compile(r"\bin both: (.+?)\s*(?:$|[;\n]|</)")
+_SEPARATOR = re.compile(r", and |, | and ")
+_LEAST = frozenset({"smaller", "smallest", "earlier", "earliest"})
+_OPERATIONS: dict[str, Callable[[Fraction, Fraction], Fraction]] = {
+    "+": operator.add,
+    "-": operator.sub,
+    "−": operator.sub,
+    "*": operator.mul,
+    "×": operator.mul,
+    "/": operator.truediv,
+}
+
+
+LONGEST_COPY = 300
+"""Characters of a result that a thought is expected to repeat as it is."""
+
+
+class Measure(NamedTuple):
+    """A value that can be compared: a date (year, month, day as far as known) or a number."""
+
+    key: tuple[float, ...]
+    shown: str
+    dated: bool
+
+
+def measure(text: str) -> Measure | None:
+    if found := _DATE.search(text):
+        day, month = found[1] or found[4], _MONTHS[(found[2] or found[3]).lower()]
+        return Measure((int(found[5]), month, int(day)), f"{found[5]}-{month:02}-{int(day):02}", True)
+    if found := _YEAR.search(text):
+        return Measure((int(found[0]),), found[0], True)
+    if found := _NUMBER.search(text):
+        digits = found[1].replace(",", "")
+        value = float(digits) * _SCALE[found[2] or ""]
+        return Measure((value,), f"{value:.0f}" if value.is_integer() else digits, False)
+    return None
+
+
+def count_up(start: int, end: int) -> str:
+    """`1871 to 1880 9, 1890 19, 1900 29, 1910 39, 1920 49, 1925 54`: years reached and years passed, ten by ten."""
+    reached = [*range(start - start % 10 + 10, end, 10), end]
+    return f"{start} to " + ", ".join(f"{year} {year - start}" for year in reached)
+
+
+def corrections(thought: str, steps: Sequence[tuple[str, str]] = ()) -> list[str]:
+    """What a thought reckons wrongly, put right; `steps` are the tasks handed out so far and their results."""
+    shared = shared_item(thought, [result for _, result in steps])
+    return [
+        *_copies(thought, steps), *_counts(thought), *_comparisons(thought), *_equations(thought), *_sameness(thought),
+        *([f"in both: {shared[1]}"] if shared else []),
+    ]  # fmt: skip
+
+
+def _copies(thought: str, steps: Sequence[tuple[str, str]]) -> Iterator[str]:
+    """Results that were written down wrongly."""
+    for task, result in steps:
+        asked, plain = task.strip().rstrip("?"), result.strip()
+        _, found, rest = thought.partition(f"{asked}: ")
+        copied = _bare(rest.partition(";")[0])
+        if found and len(plain) <= LONGEST_COPY and not rest.startswith(plain) and copied not in _bare(plain):
+            yield f"{asked}: {plain}"
+
+
+def _bare(text: str) -> str:
+    return re.sub(r"[^\w ]", "", text).casefold().strip()
+
+
+def _counts(thought: str) -> Iterator[str]:
+    """Years that passed, and whether a birthday had been."""
+    passed = None
+    for found in _COUNTED.finditer(thought):
+        start = int(found[1])
+        steps = [(int(year), int(years)) for year, years in (step.split() for step in found[2].split(", "))]
+        passed = steps[-1][0] - start
+        if passed >= 0 and any(year - start != years for year, years in steps):
+            yield count_up(start, steps[-1][0])
+    if birthday := _BIRTHDAY.search(thought):
+        early = birthday[1] < birthday[3]
+        said = (birthday[4], birthday[5]) if birthday[4] else (birthday[6],) if birthday[6] else ()
+        right = f"{birthday[1]} is {'before' if early else 'not before'} {birthday[3]}"
+        wrong = early == bool(birthday[2])
+        if passed is not None:
+            end = (str(passed), str(passed - 1)) if early else (str(passed),)
+            wrong |= bool(said) and said != end
+            right += f": {' - 1 = '.join(end)}"
+        if wrong:
+            yield right
+
+
+def _comparisons(thought: str) -> Iterator[str]:
+    for found in _THAN.finditer(thought):
+        one, two = _key(found[1]), _key(found[3])
+        dated = found[2] in ("earlier", "later")
+        less, more = ("earlier", "later") if dated else ("smaller", "larger")
+        if one != two and (one < two) != (found[2] in _LEAST):
+            yield f"{found[1]} is {less if one < two else more} than {found[3]}"
+    for found in _EXTREME.finditer(thought):
+        values = [*found[2].split(", "), found[3]]
+        best = (min if found[1] in _LEAST else max)(values, key=_key)
+        if _key(best) != _key(found[4]):
+            yield f"the {found[1]} of {found[2]} and {found[3]} is {best}"
+
+
+def _key(value: str) -> tuple[Fraction, ...]:
+    number, *rest = value.replace(",", "").split("-")
+    return Fraction(number), *(Fraction(part) for part in rest)
+
+
+def _equations(thought: str) -> Iterator[str]:
+    for found in _EQUATION.finditer(thought):
+        one, two, said = (Fraction(found[n].replace(",", "")) for n in (1, 3, 4))
+        if found[2] == "/" and not two:
+            continue
+        right = _OPERATIONS[found[2]](one, two)
+        places = len(found[4].partition(".")[2])
+        if abs(right - said) * 10**places > (Fraction(1, 2) if found[2] == "/" else 0):
+            shown = f"{float(right):g}" if right.denominator != 1 else str(right)
+            yield f"{found[1]} {found[2]} {found[3]} = {shown}"
+
+
+def _sameness(thought: str) -> Iterator[str]:
+    """One thing said to be two; names that differ may still be one, so the reverse is not checked."""
+    for found in re.finditer(r"(?:^|; )([^;]+?) and ([^;]+?) are not the same\b", thought):
+        if found[1].casefold() == found[2].casefold():
+            yield f"{found[1]} and {found[2]} are the same"
+
+
+def shared_item(thought: str, results: Sequence[str]) -> tuple[str, str] | None:
+    """The item that a thought takes for the one `in both` lists, and the one that is: the only one that the last two
+    results that are lists share. None where the thought is right or it cannot be told."""
+    if not (found := _IN_BOTH.search(thought)):
+        return None
+    lists = [spans for spans in map(_spans, results) if len(spans) > 1][-2:]
+    if len(lists) < 2:
+        return None
+    one, two = lists
+    common = {key: text for key, text in one.items() if key in two}
+    largest = [text for key, text in common.items() if not any(key != other and key in other for other in common)]
+    taken = found[1].strip(" .")
+    return (taken, largest[0]) if len(largest) == 1 and largest[0].casefold() != taken.casefold() else None
+
+
+def _spans(text: str) -> dict[str, str]:
+    """Every run of whole parts of a list that may be an item: titles have `and` and commas of their own."""
+    text = text.strip(" .")
+    cuts = [(0, 0), *((m.start(), m.end()) for m in _SEPARATOR.finditer(text)), (len(text), len(text))]
+    spans = [text[cuts[i][1] : cuts[j][0]] for i in range(len(cuts) - 1) for j in range(i + 1, min(i + 4, len(cuts)))]
+    return {span.casefold(): span for span in spans if span}

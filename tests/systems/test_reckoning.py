@@ -1,0 +1,144 @@
+"""What a planner reckons, checked: right thoughts pass, wrong ones are put right, and CoDA acts on it."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from subquest.engine.scripted import ScriptedEngine
+from subquest.record import Episode
+from subquest.systems.coda import CoDA
+from subquest.systems.reckoning import corrections, count_up, shared_item
+from subquest.train.reading import facts_of
+from subquest.train.reckoning import conclusion
+from subquest.worlds import make_world
+
+from .fakes import FakeSearch
+
+FILMS = "Scarlet Lighthouse, Hungry Map, Floating Door and Salt Horizon"
+OTHERS = "Floating Door, The Hasty Harbour and Where the Heron Meets the Summer"
+
+
+@pytest.mark.parametrize(
+    ("thought", "right"),
+    [
+        ("formed: 1964; opened: 1968; 1964 to 1968 6", "1964 to 1968 4"),
+        ("2003 to 2010 8, 2020 18, 2023 21", "2003 to 2010 7, 2020 17, 2023 20"),
+        ("44200 is smaller than 40700", "44200 is larger than 40700"),
+        ("00971 is larger than 10500", "00971 is smaller than 10500"),
+        ("1883-02-11 is later than 1883-05-01", "1883-02-11 is earlier than 1883-05-01"),
+        ("the later of 1973 and 2020 is 1973: Ashes", "the later of 1973 and 2020 is 2020"),
+        ("the smallest of 12.5, 3 and 7 is 7: Ys", "the smallest of 12.5, 3 and 7 is 3"),
+        ("1829 to 1830 1, 1833 4; 07-07 is not before 09-02: 4", "07-07 is before 09-02: 4 - 1 = 3"),
+        ("1829 to 1830 1, 1833 4; 09-07 is not before 09-02: 4 - 1 = 3", "09-07 is not before 09-02: 4"),
+        ("07-07 is not before 09-02", "07-07 is before 09-02"),
+        ("17 - 9 = 9", "17 - 9 = 8"),
+        ("so 1,200 × 3 = 3,700", "1,200 × 3 = 3600"),
+        ("10 / 4 = 3.5", "10 / 4 = 2.5"),
+        ("Ana Brel and Ana Brel are not the same", "Ana Brel and Ana Brel are the same"),
+    ],
+)
+def test_a_slip_is_put_right(thought: str, right: str) -> None:
+    assert corrections(thought) == [right]
+
+
+@pytest.mark.parametrize(
+    "thought",
+    [
+        "",
+        "1871 to 1880 9, 1890 19, 1895 24",
+        "44200 is larger than 40700; the earlier of 1901-05-03 and 1901-05-04 is 1901-05-03: A",
+        "1916 to 1920 4; 05-02 is not before 05-01: 4",
+        "10 / 3 = 3.33, 0.5 + 0.25 = 0.75 and 5 / 0 = 7",
+        "Ys and Ker are not the same",
+        "The USA and the United States are the same",  # names that differ may still be one
+        "Chapters 3 to 5 2 pages",
+        "in both: Salt Horizon",  # without the lists it cannot be told
+    ],
+)
+def test_what_is_right_or_unclear_passes(thought: str) -> None:
+    assert corrections(thought) == []
+
+
+@given(st.integers(1000, 2100), st.integers(1, 150), st.integers(-3, 3))
+def test_years_are_counted(start: int, years: int, slip: int) -> None:
+    told = count_up(start, start + years)
+    assert corrections(told) == []
+    head, _, last = told.rpartition(" ")
+    if slip and years + slip >= 0:
+        assert corrections(f"{head} {int(last) + slip}") == [told]
+
+
+def test_an_item_that_two_lists_share() -> None:
+    assert shared_item("in both: Salt Horizon", [FILMS, OTHERS]) == ("Salt Horizon", "Floating Door")
+    assert shared_item("in both: floating door", [FILMS, "Ana Brel", OTHERS]) is None
+    assert shared_item("in both: Ashes", ["Ashes and Bone", "Bone and Clay"]) == ("Ashes", "Bone")
+    assert shared_item("in both: Bone", ["Ash, The Map and the Bell and Bone", "The Map and the Bell and Clay"]) == (
+        "Bone",
+        "The Map and the Bell",
+    )
+    assert shared_item("in both: Ash", ["Ash, Bone and Clay", "Bone, Clay and Dew"]) is None  # two that are shared
+    assert shared_item("in both: Ash", ["Ash", "Bone"]) is None
+
+
+def test_results_are_copied_as_they_are() -> None:
+    steps = [("Who painted Ashes?", "Ana Brel"), ("How many live in Ys?", "44,200"), ("Who is he?", "x" * 400)]
+    assert corrections("Who painted Ashes: Ana Brol; How many live in Ys: 44200; Who is he: y", steps) == [
+        "Who painted Ashes: Ana Brel"
+    ]
+    assert corrections("Who painted Ashes: Ana Brel (1889-1950); How many live in Ys: 44,200", steps) == []
+    assert corrections("Who painted Ashes: Brel; done", steps) == []
+
+
+def test_every_gold_thought_of_a_world_passes() -> None:
+    checked = 0
+    for question in make_world(seed=71, articles=300, questions=300, hops=(2, 3, 4)).questions:
+        facts = facts_of(question)
+        results = [fact.answer for fact in facts]
+        thought = conclusion(question, facts, results)
+        checked += bool(thought)
+        assert corrections(thought, [(f.task, r) for f, r in zip(facts, results, strict=True)]) == []
+    assert checked > 50
+
+
+def asked(planner: list[str], executor: list[str], **settings: object) -> Episode:
+    return CoDA(ScriptedEngine({"planner": planner, "executor": executor}), FakeSearch(), **settings).ask("How long?")
+
+
+YEARS = ["<result>1964</result>", "<result>1968</result>"]
+COUNTING = ["<task>When was it begun?</task>", "<task>When did it end?</task>"]
+WRONG = "<think>1964 to 1968 6</think><answer>6</answer>"
+
+
+def test_a_wrong_answer_comes_back_with_what_is_right() -> None:
+    episode = asked([*COUNTING, WRONG, "<think>1964 to 1968 4</think><answer>4</answer>"], YEARS)
+    assert episode.answer == "4"
+    assert episode.by_role("planner")[0].segments[-2].text == "<result>1964 to 1968 4</result>"
+    (slip,) = [e for e in episode.events if e.kind == "error"]
+    assert slip.data["where"] == "reckoning"
+    assert slip.data["message"] == "1964 to 1968 4"
+
+
+def test_an_answer_comes_back_twice_at_most() -> None:
+    assert asked([*COUNTING, WRONG, WRONG, WRONG, "<answer>never asked</answer>"], YEARS).answer == "6"
+
+
+def test_the_last_turn_counts_as_it_is() -> None:
+    episode = asked([*COUNTING, WRONG], YEARS, turns=3)
+    assert (episode.answer, episode.forced) == ("6", False)
+
+
+def test_nobody_checks_where_it_is_off() -> None:
+    assert asked([*COUNTING, WRONG], YEARS, check=False).answer == "6"
+
+
+def test_a_task_about_the_wrong_item_is_about_the_right_one() -> None:
+    planner = [
+        "<task>Which films did A make?</task>",
+        "<task>Which films did B make?</task>",
+        "<think>Salt Horizon yes; in both: Salt Horizon</think><task>When was Salt Horizon out?</task>",
+        "<answer>1976</answer>",
+    ]
+    executor = [f"<result>{FILMS}</result>", f"<result>{OTHERS}</result>", "<result>1976</result>"]
+    episode = asked(planner, executor)
+    assert [t.task for t in episode.by_role("executor")][-1] == "When was Floating Door out?"
+    assert asked(planner, executor, check=False).by_role("executor")[-1].task == "When was Salt Horizon out?"
