@@ -1,18 +1,34 @@
 """What a planner reckons, checked: right thoughts pass, wrong ones are put right, and CoDA acts on it."""
 
+import dataclasses
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from subquest.codec import from_dict
 from subquest.engine.scripted import ScriptedEngine
+from subquest.limits import Limits
 from subquest.record import Episode
 from subquest.systems.coda import CoDA
-from subquest.systems.reckoning import corrections, count_up, shared_item
+from subquest.systems.reckoning import Slip, count_up, slips
 from subquest.train.reading import facts_of
+from subquest.train.recipe import Recipe
 from subquest.train.reckoning import conclusion
+from subquest.train.setup import make_system
 from subquest.worlds import make_world
 
 from .fakes import FakeSearch
+
+
+def corrections(thought: str, steps: tuple[tuple[str, str], ...] = ()) -> list[str]:
+    return [slip.right for slip in slips(thought, steps)]
+
+
+def shared(thought: str, results: list[str]) -> tuple[str, str] | None:
+    found = slips(thought, [("?", result) for result in results])
+    return (found[0].taken, found[0].value) if found else None
+
 
 FILMS = "Scarlet Lighthouse, Hungry Map, Floating Door and Salt Horizon"
 OTHERS = "Floating Door, The Hasty Harbour and Where the Heron Meets the Summer"
@@ -28,8 +44,14 @@ OTHERS = "Floating Door, The Hasty Harbour and Where the Heron Meets the Summer"
         ("1883-02-11 is later than 1883-05-01", "1883-02-11 is earlier than 1883-05-01"),
         ("the later of 1973 and 2020 is 1973: Ashes", "the later of 1973 and 2020 is 2020"),
         ("the smallest of 12.5, 3 and 7 is 7: Ys", "the smallest of 12.5, 3 and 7 is 3"),
-        ("1829 to 1830 1, 1833 4; 07-07 is not before 09-02: 4", "07-07 is before 09-02: 4 - 1 = 3"),
-        ("1829 to 1830 1, 1833 4; 09-07 is not before 09-02: 4 - 1 = 3", "09-07 is not before 09-02: 4"),
+        (
+            "1829 to 1830 1, 1833 4; 07-07 is not before 09-02: 4",
+            "1829 to 1830 1, 1833 4; 07-07 is before 09-02: 4 - 1 = 3",
+        ),
+        (
+            "1829 to 1830 1, 1833 4; 09-07 is not before 09-02: 4 - 1 = 3",
+            "1829 to 1830 1, 1833 4; 09-07 is not before 09-02: 4",
+        ),
         ("07-07 is not before 09-02", "07-07 is before 09-02"),
         ("17 - 9 = 9", "17 - 9 = 8"),
         ("so 1,200 × 3 = 3,700", "1,200 × 3 = 3600"),
@@ -69,15 +91,15 @@ def test_years_are_counted(start: int, years: int, slip: int) -> None:
 
 
 def test_an_item_that_two_lists_share() -> None:
-    assert shared_item("in both: Salt Horizon", [FILMS, OTHERS]) == ("Salt Horizon", "Floating Door")
-    assert shared_item("in both: floating door", [FILMS, "Ana Brel", OTHERS]) is None
-    assert shared_item("in both: Ashes", ["Ashes and Bone", "Bone and Clay"]) == ("Ashes", "Bone")
-    assert shared_item("in both: Bone", ["Ash, The Map and the Bell and Bone", "The Map and the Bell and Clay"]) == (
+    assert shared("in both: Salt Horizon", [FILMS, OTHERS]) == ("Salt Horizon", "Floating Door")
+    assert shared("in both: floating door", [FILMS, "Ana Brel", OTHERS]) is None
+    assert shared("in both: Ashes", ["Ashes and Bone", "Bone and Clay"]) == ("Ashes", "Bone")
+    assert shared("in both: Bone", ["Ash, The Map and the Bell and Bone", "The Map and the Bell and Clay"]) == (
         "Bone",
         "The Map and the Bell",
     )
-    assert shared_item("in both: Ash", ["Ash, Bone and Clay", "Bone, Clay and Dew"]) is None  # two that are shared
-    assert shared_item("in both: Ash", ["Ash", "Bone"]) is None
+    assert shared("in both: Ash", ["Ash, Bone and Clay", "Bone, Clay and Dew"]) is None  # two that are shared
+    assert shared("in both: Ash", ["Ash", "Bone"]) is None
 
 
 def test_results_are_copied_as_they_are() -> None:
@@ -107,28 +129,43 @@ def asked(planner: list[str], executor: list[str], **settings: object) -> Episod
 YEARS = ["<result>1964</result>", "<result>1968</result>"]
 COUNTING = ["<task>When was it begun?</task>", "<task>When did it end?</task>"]
 WRONG = "<think>1964 to 1968 6</think><answer>6</answer>"
+LARGER = "<think>1964 is later than 1968</think><answer>yes</answer>"
 
 
-def test_a_wrong_answer_comes_back_with_what_is_right() -> None:
-    episode = asked([*COUNTING, WRONG, "<think>1964 to 1968 4</think><answer>4</answer>"], YEARS)
-    assert episode.answer == "4"
-    assert episode.by_role("planner")[0].segments[-2].text == "<result>1964 to 1968 4</result>"
-    (slip,) = [e for e in episode.events if e.kind == "error"]
-    assert slip.data["where"] == "reckoning"
-    assert slip.data["message"] == "1964 to 1968 4"
+def told(episode: Episode) -> list[str]:
+    return [e.data["message"] for e in episode.events if e.kind == "error" and e.data["where"] == "reckoning"]
+
+
+def test_an_answer_that_is_the_wrong_value_is_put_right() -> None:
+    episode = asked([*COUNTING, WRONG], YEARS)
+    assert (episode.answer, told(episode)) == ("4", ["1964 to 1968 4"])
+    assert episode.by_role("planner")[0].result == "4"
+
+
+def test_any_other_answer_comes_back_with_what_is_right() -> None:
+    episode = asked([*COUNTING, LARGER, "<think>1964 is earlier than 1968</think><answer>no</answer>"], YEARS, turns=3)
+    assert (episode.answer, episode.forced) == ("no", False)
+    assert episode.by_role("planner")[0].segments[-2].text == "<result>1964 is earlier than 1968</result>"
+    assert told(episode) == ["1964 is earlier than 1968"]
 
 
 def test_an_answer_comes_back_twice_at_most() -> None:
-    assert asked([*COUNTING, WRONG, WRONG, WRONG, "<answer>never asked</answer>"], YEARS).answer == "6"
+    episode = asked([*COUNTING, LARGER, LARGER, LARGER, "<answer>never asked</answer>"], YEARS)
+    assert (episode.answer, len(told(episode))) == ("yes", 2)
 
 
-def test_the_last_turn_counts_as_it_is() -> None:
-    episode = asked([*COUNTING, WRONG], YEARS, turns=3)
-    assert (episode.answer, episode.forced) == ("6", False)
+def test_an_answer_counts_where_nothing_is_left_to_write_it_again() -> None:
+    episode = asked([*COUNTING, LARGER, "<answer>never asked</answer>"], YEARS, limits=Limits(calls=5))
+    assert (episode.answer, episode.forced, len(told(episode))) == ("yes", False, 1)
+
+
+def test_a_planner_that_writes_no_other_answer_keeps_its_own() -> None:
+    assert asked([*COUNTING, LARGER, "<think>hm</think>"], YEARS).answer == "yes"
 
 
 def test_nobody_checks_where_it_is_off() -> None:
-    assert asked([*COUNTING, WRONG], YEARS, check=False).answer == "6"
+    episode = asked([*COUNTING, WRONG], YEARS, check=False)
+    assert (episode.answer, told(episode)) == ("6", [])
 
 
 def test_a_task_about_the_wrong_item_is_about_the_right_one() -> None:
@@ -141,4 +178,17 @@ def test_a_task_about_the_wrong_item_is_about_the_right_one() -> None:
     executor = [f"<result>{FILMS}</result>", f"<result>{OTHERS}</result>", "<result>1976</result>"]
     episode = asked(planner, executor)
     assert [t.task for t in episode.by_role("executor")][-1] == "When was Floating Door out?"
+    assert told(episode) == ["in both: Floating Door"]
     assert asked(planner, executor, check=False).by_role("executor")[-1].task == "When was Salt Horizon out?"
+
+
+def test_training_does_not_check() -> None:
+    assert slips("1964 to 1968 6") == [Slip("1964 to 1968 4", "6", "4")]
+    recipe = from_dict(
+        Recipe,
+        {"name": "r", "kind": "rl", "system": "coda", "model": {"path": "m"}, "data": [{"questions": "q.jsonl"}]},
+    )
+    engine = ScriptedEngine([])
+    assert not make_system(recipe, engine, FakeSearch(), temperature=1.0).settings.check
+    asked_for = dataclasses.replace(recipe, settings={"check": True})
+    assert make_system(asked_for, engine, FakeSearch(), temperature=1.0).settings.check

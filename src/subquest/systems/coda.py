@@ -22,7 +22,7 @@ from ..protocol import fence
 from .actions import ANSWER, RESULT, SEARCH, TASK
 from .base import System
 from .evidence import Finding, newest, support
-from .reckoning import corrections, shared_item
+from .reckoning import Slip, slips
 from .runtime import Answer, Context, LimitReached, Run, Turn, confidence
 
 MAX_PARALLEL_TASKS = 8
@@ -78,13 +78,14 @@ class CoDA(System[CoDASettings]):
         steps: list[tuple[str, str]] = []
         try:
             while True:
-                turn = await self._checked(planner, await planner.write(), steps)
+                turn = await planner.write()
                 action = turn.parsed.first("task", "answer")
                 if action is None or not action.content:
                     self._remind(planner, turn)
                 elif action.tag == "answer":
-                    await planner.close("answered", action.content)
-                    return Answer(action.content, confidence=confidence(turn), evidence=support(findings))
+                    answer, turn = await self._answered(planner, turn, steps)
+                    await planner.close("answered", answer)
+                    return Answer(answer, confidence=confidence(turn), evidence=support(findings))
                 else:
                     tasks = self._tasks(planner, turn, steps)
                     results = await self._delegate(run, planner, tasks, findings, level=1)
@@ -93,28 +94,37 @@ class CoDA(System[CoDASettings]):
         except (LimitReached, EngineError) as stopped:
             return await self._conclude(run, planner, stopped, findings)
 
-    async def _checked(self, planner: Context, turn: Turn, steps: Sequence[tuple[str, str]]) -> Turn:
-        """The planner's turn, or a later one in its place where it answers by a reckoning that is wrong."""
+    async def _answered(self, planner: Context, turn: Turn, steps: Sequence[tuple[str, str]]) -> tuple[str, Turn]:
+        """The planner's answer, with the turn that gave it. One that comes from a wrong reckoning is put right where it
+        is just the value that was reckoned, and else written again by a planner that is told what is right."""
+        answer = turn.parsed.text("answer")
         for _ in range(CHECKS):
-            if not self.settings.check or not turn.parsed.text("answer") or planner.budget.exhausted():
+            found = self._slips(planner, turn, steps)
+            if not found:
                 break
-            right = "; ".join(corrections(turn.parsed.text("think"), steps))
-            if not right:
+            if put := next((slip.value for slip in found if slip.value and slip.taken == answer), ""):
+                return put, turn
+            planner.tell_results(["; ".join(slip.right for slip in found)], tokens=self.settings.result_tokens)
+            try:
+                turn = await planner.write_again()
+            except LimitReached:
                 break
+            answer = turn.parsed.text("answer") or answer
+        return answer, turn
+
+    def _slips(self, planner: Context, turn: Turn, steps: Sequence[tuple[str, str]]) -> list[Slip]:
+        found = slips(turn.parsed.text("think"), steps) if self.settings.check else []
+        if found:
+            right = "; ".join(slip.right for slip in found)
             planner.run.events.emit("error", planner.id, where="reckoning", message=right, text=turn.text)
-            planner.tell_results([right], tokens=self.settings.result_tokens)
-            turn = await planner.write()
-        return turn
+        return found
 
     def _tasks(self, planner: Context, turn: Turn, steps: Sequence[tuple[str, str]]) -> list[str]:
-        """The tasks of a planner's turn; one about the wrong item of two lists is about the right one."""
+        """The tasks of a planner's turn; one about an item that was reckoned wrongly is about the right one."""
         texts = [task.content for task in turn.parsed.all("task")[:MAX_PARALLEL_TASKS] if task.content]
-        slip = shared_item(turn.parsed.text("think"), [result for _, result in steps]) if self.settings.check else None
-        if slip and any(slip[0] in text for text in texts):
-            planner.run.events.emit(
-                "error", planner.id, where="reckoning", message=f"in both: {slip[1]}", text=turn.text
-            )
-            texts = [text.replace(*slip) for text in texts]
+        for slip in self._slips(planner, turn, steps):
+            if slip.value:
+                texts = [text.replace(slip.taken, slip.value) for text in texts]
         return texts
 
     async def _delegate(

@@ -12,7 +12,7 @@ larger, overlooks a title that stands in both lists. What it writes down on the 
     Who wrote Ashes: Ana Brel          a task and its result, written down again
     Ana Brel and Ana Brel are not the same
 
-`corrections` says what should stand there instead, in the same words.
+`slips` says what should stand there instead, in the same words.
 """
 
 from __future__ import annotations
@@ -57,6 +57,17 @@ _OPERATIONS: dict[str, Callable[[Fraction, Fraction], Fraction]] = {
 }
 
 
+class Slip(NamedTuple):
+    """A line that is wrong."""
+
+    right: str
+    """The line as it should be."""
+    taken: str = ""
+    """The value that the line comes to, where an answer may be just that."""
+    value: str = ""
+    """The value that it should come to."""
+
+
 LONGEST_COPY = 300
 """Characters of a result that a thought is expected to repeat as it is."""
 
@@ -88,63 +99,70 @@ def count_up(start: int, end: int) -> str:
     return f"{start} to " + ", ".join(f"{year} {year - start}" for year in reached)
 
 
-def corrections(thought: str, steps: Sequence[tuple[str, str]] = ()) -> list[str]:
-    """What a thought reckons wrongly, put right; `steps` are the tasks handed out so far and their results."""
-    shared = shared_item(thought, [result for _, result in steps])
+def slips(thought: str, steps: Sequence[tuple[str, str]] = ()) -> list[Slip]:
+    """What a thought reckons wrongly; `steps` are the tasks handed out so far and their results."""
     return [
-        *_copies(thought, steps), *_counts(thought), *_comparisons(thought), *_equations(thought), *_sameness(thought),
-        *([f"in both: {shared[1]}"] if shared else []),
-    ]  # fmt: skip
+        *_copies(thought, steps),
+        *_counts(thought),
+        *_comparisons(thought),
+        *_equations(thought),
+        *_sameness(thought),
+        *_shared(thought, [result for _, result in steps]),
+    ]
 
 
-def _copies(thought: str, steps: Sequence[tuple[str, str]]) -> Iterator[str]:
+def _copies(thought: str, steps: Sequence[tuple[str, str]]) -> Iterator[Slip]:
     """Results that were written down wrongly."""
     for task, result in steps:
         asked, plain = task.strip().rstrip("?"), result.strip()
         _, found, rest = thought.partition(f"{asked}: ")
         copied = _bare(rest.partition(";")[0])
-        if found and len(plain) <= LONGEST_COPY and not rest.startswith(plain) and copied not in _bare(plain):
-            yield f"{asked}: {plain}"
+        if asked and found and len(plain) <= LONGEST_COPY and not rest.startswith(plain) and copied not in _bare(plain):
+            yield Slip(f"{asked}: {plain}")
 
 
 def _bare(text: str) -> str:
     return re.sub(r"[^\w ]", "", text).casefold().strip()
 
 
-def _counts(thought: str) -> Iterator[str]:
-    """Years that passed, and whether a birthday had been."""
-    passed = None
-    for found in _COUNTED.finditer(thought):
-        start = int(found[1])
-        steps = [(int(year), int(years)) for year, years in (step.split() for step in found[2].split(", "))]
-        passed = steps[-1][0] - start
-        if passed >= 0 and any(year - start != years for year, years in steps):
-            yield count_up(start, steps[-1][0])
-    if birthday := _BIRTHDAY.search(thought):
+def _counts(thought: str) -> Iterator[Slip]:
+    """Years that passed, less one where a birthday had not been."""
+    counted = list(_COUNTED.finditer(thought))
+    birthday = _BIRTHDAY.search(thought)
+    told, said, right, wrong = "", "", "", False
+    if counted:
+        start, steps = int(counted[-1][1]), [step.split() for step in counted[-1][2].split(", ")]
+        end, said = int(steps[-1][0]), steps[-1][1]
+        if end < start:
+            return
+        wrong = any(int(year) - start != int(years) for year, years in steps)
+        told, right = count_up(start, end), str(end - start)
+    if birthday:
         early = birthday[1] < birthday[3]
-        said = (birthday[4], birthday[5]) if birthday[4] else (birthday[6],) if birthday[6] else ()
-        right = f"{birthday[1]} is {'before' if early else 'not before'} {birthday[3]}"
-        wrong = early == bool(birthday[2])
-        if passed is not None:
-            end = (str(passed), str(passed - 1)) if early else (str(passed),)
-            wrong |= bool(said) and said != end
-            right += f": {' - 1 = '.join(end)}"
-        if wrong:
-            yield right
+        said = birthday[5] or birthday[6] or said
+        wrong |= early == bool(birthday[2])
+        after = f"{birthday[1]} is {'before' if early else 'not before'} {birthday[3]}"
+        if right:
+            years, right = right, str(int(right) - early)
+            wrong |= bool(birthday[5] or birthday[6]) and said != right
+            after += f": {years} - 1 = {right}" if early else f": {years}"
+        told = "; ".join(filter(None, [told, after]))
+    if wrong:
+        yield Slip(told, said if right else "", right)
 
 
-def _comparisons(thought: str) -> Iterator[str]:
+def _comparisons(thought: str) -> Iterator[Slip]:
     for found in _THAN.finditer(thought):
         one, two = _key(found[1]), _key(found[3])
         dated = found[2] in ("earlier", "later")
         less, more = ("earlier", "later") if dated else ("smaller", "larger")
         if one != two and (one < two) != (found[2] in _LEAST):
-            yield f"{found[1]} is {less if one < two else more} than {found[3]}"
+            yield Slip(f"{found[1]} is {less if one < two else more} than {found[3]}")
     for found in _EXTREME.finditer(thought):
         values = [*found[2].split(", "), found[3]]
         best = (min if found[1] in _LEAST else max)(values, key=_key)
         if _key(best) != _key(found[4]):
-            yield f"the {found[1]} of {found[2]} and {found[3]} is {best}"
+            yield Slip(f"the {found[1]} of {found[2]} and {found[3]} is {best}")
 
 
 def _key(value: str) -> tuple[Fraction, ...]:
@@ -152,7 +170,7 @@ def _key(value: str) -> tuple[Fraction, ...]:
     return Fraction(number), *(Fraction(part) for part in rest)
 
 
-def _equations(thought: str) -> Iterator[str]:
+def _equations(thought: str) -> Iterator[Slip]:
     for found in _EQUATION.finditer(thought):
         one, two, said = (Fraction(found[n].replace(",", "")) for n in (1, 3, 4))
         if found[2] == "/" and not two:
@@ -161,29 +179,27 @@ def _equations(thought: str) -> Iterator[str]:
         places = len(found[4].partition(".")[2])
         if abs(right - said) * 10**places > (Fraction(1, 2) if found[2] == "/" else 0):
             shown = f"{float(right):g}" if right.denominator != 1 else str(right)
-            yield f"{found[1]} {found[2]} {found[3]} = {shown}"
+            yield Slip(f"{found[1]} {found[2]} {found[3]} = {shown}", found[4], shown)
 
 
-def _sameness(thought: str) -> Iterator[str]:
+def _sameness(thought: str) -> Iterator[Slip]:
     """One thing said to be two; names that differ may still be one, so the reverse is not checked."""
     for found in re.finditer(r"(?:^|; )([^;]+?) and ([^;]+?) are not the same\b", thought):
         if found[1].casefold() == found[2].casefold():
-            yield f"{found[1]} and {found[2]} are the same"
+            yield Slip(f"{found[1]} and {found[2]} are the same")
 
 
-def shared_item(thought: str, results: Sequence[str]) -> tuple[str, str] | None:
-    """The item that a thought takes for the one `in both` lists, and the one that is: the only one that the last two
-    results that are lists share. None where the thought is right or it cannot be told."""
-    if not (found := _IN_BOTH.search(thought)):
-        return None
+def _shared(thought: str, results: Sequence[str]) -> Iterator[Slip]:
+    """An item that is not in both lists, where the last two results that are lists share exactly one."""
     lists = [spans for spans in map(_spans, results) if len(spans) > 1][-2:]
-    if len(lists) < 2:
-        return None
+    if not (found := _IN_BOTH.search(thought)) or len(lists) < 2:
+        return
     one, two = lists
     common = {key: text for key, text in one.items() if key in two}
     largest = [text for key, text in common.items() if not any(key != other and key in other for other in common)]
     taken = found[1].strip(" .")
-    return (taken, largest[0]) if len(largest) == 1 and largest[0].casefold() != taken.casefold() else None
+    if len(largest) == 1 and largest[0].casefold() != taken.casefold():
+        yield Slip(f"in both: {largest[0]}", taken, largest[0])
 
 
 def _spans(text: str) -> dict[str, str]:
