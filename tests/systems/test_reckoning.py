@@ -12,6 +12,7 @@ from subquest.limits import Limits
 from subquest.record import Episode
 from subquest.systems.coda import CoDA
 from subquest.systems.reckoning import Slip, count_up, slips
+from subquest.systems.spelling import as_written
 from subquest.train.reading import facts_of
 from subquest.train.recipe import Recipe
 from subquest.train.reckoning import conclusion
@@ -180,6 +181,42 @@ def test_a_task_about_the_wrong_item_is_about_the_right_one() -> None:
     assert [t.task for t in episode.by_role("executor")][-1] == "When was Floating Door out?"
     assert told(episode) == ["in both: Floating Door"]
     assert asked(planner, executor, check=False).by_role("executor")[-1].task == "When was Salt Horizon out?"
+
+
+@pytest.mark.parametrize(
+    ("text", "spelt"),
+    [
+        ("Grervlanya Silorsky", "Grevlanya Silorsky"),
+        ("Friamma", "Frimma"),
+        ("Grevlanya Silorsky", "Grevlanya Silorsky"),
+        ("American", "American"),  # not the source's America
+        ("Frimmo", "Frimmo"),
+        ("1,947", "1,947"),
+        ("Ortvane or Orzvane", "Ortvane or Orzvane"),  # both Orvane and Orlvane are near
+        ("Éméritte Borel", "Émeritte Borel"),
+        ("", ""),
+    ],
+)
+def test_names_are_spelt_as_they_were_read(text: str, spelt: str) -> None:
+    sources = ["She was the child of Grevlanya Silorsky.", "Frimma came to America.", "Orvane, Orlvane, Émeritte Borel"]
+    assert as_written(text, sources) == spelt
+
+
+def test_a_result_and_a_task_are_spelt_as_read() -> None:
+    planner = [
+        "<task>Who designed the Orvane Bridge?</task>",
+        "<task>Where was Mila Toorrun born?</task>",
+        "<answer>Kestel</answer>",
+    ]
+    executor = ["<search>Orvane Bridge</search>", "<result>Mila Torrrun</result>", "<result>Kestel</result>"]
+    episode = asked(planner, executor)
+    assert [(t.task, t.result) for t in episode.by_role("executor")] == [
+        ("Who designed the Orvane Bridge?", "Mila Torrun"),
+        ("Where was Mila Torrun born?", "Kestel"),
+    ]
+    said = [e.data["message"] for e in episode.events if e.kind == "error"]
+    assert said == ["Mila Torrrun is Mila Torrun", "Where was Mila Toorrun born? is Where was Mila Torrun born?"]
+    assert asked(planner, executor, check=False).by_role("executor")[0].result == "Mila Torrrun"
 
 
 def test_training_does_not_check() -> None:

@@ -24,6 +24,7 @@ from .base import System
 from .evidence import Finding, newest, support
 from .reckoning import Slip, slips
 from .runtime import Answer, Context, LimitReached, Run, Turn, confidence
+from .spelling import as_written
 
 MAX_PARALLEL_TASKS = 8
 """Tasks of one planner turn that are run; a turn with more is a runaway."""
@@ -51,7 +52,7 @@ class CoDASettings:
     force: bool = True
     """Ask for a final answer when turns run out; the published code does not."""
     check: bool = True
-    """Tell a planner that reckons wrongly what is right, before its answer counts (`reckoning`); beyond the paper."""
+    """Put right what is reckoned and names that are copied wrongly (`reckoning`, `spelling`); beyond the paper."""
 
 
 class CoDA(System[CoDASettings]):
@@ -125,7 +126,15 @@ class CoDA(System[CoDASettings]):
         for slip in self._slips(planner, turn, steps):
             if slip.value:
                 texts = [text.replace(slip.taken, slip.value) for text in texts]
-        return texts
+        known = [planner.task, *(result for _, result in steps)]
+        return [self._spelt(planner, text, known) for text in texts]
+
+    def _spelt(self, context: Context, text: str, sources: Sequence[str]) -> str:
+        """Names as the context has read them."""
+        spelt = as_written(text, sources) if self.settings.check else text
+        if spelt != text:
+            context.run.events.emit("error", context.id, where="spelling", message=f"{text} is {spelt}")
+        return spelt
 
     async def _delegate(
         self, run: Run, context: Context, tasks: Sequence[str], findings: list[Finding], level: int
@@ -167,6 +176,8 @@ class CoDA(System[CoDASettings]):
         except EngineError as error:
             run.fail("engine", error, executor)
             result, stop_reason = "", "context overflow" if isinstance(error, ContextOverflow) else "failed"
+        read = [text for document in executor.documents for text in (document.title, document.text)]
+        result = self._spelt(executor, result, [task, *read])
         findings.append(Finding(task, result, _refined(executor), executor.documents, executor.id))
         result = result or "No result was found."
         await executor.close(stop_reason, result)
