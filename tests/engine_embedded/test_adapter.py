@@ -133,6 +133,40 @@ def test_the_command_converts_both_ways(tmp_path: Path, capsys: pytest.CaptureFi
     assert main([*convert, str(tmp_path / "nothing"), str(tmp_path / "a.gguf"), *base]) == 2
 
 
+def test_the_command_goes_part_of_the_way(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "base").mkdir()
+    (tmp_path / "base" / "config.json").write_text(
+        json.dumps({"model_type": "llama", "num_attention_heads": 9, "num_key_value_heads": 3})
+    )
+    one = random_lora(layers=1)
+    two = Lora({name: (a + 4, b - 8) for name, (a, b) in one.pairs.items()}, alpha=8.0)
+    adapter.write_peft(one, tmp_path / "one")
+    adapter.write_gguf(two, tmp_path / "two.gguf", SMOLLM2)
+    base = ["--base", str(tmp_path / "base")]
+
+    def mix(*arguments: str) -> int:
+        return main(["model", "adapter", "mix", *(str(tmp_path / a) for a in arguments[:3]), *arguments[3:], *base])
+
+    assert mix("one", "two.gguf", "a.gguf", "--share", "0.25") == 0
+    for name, (a, b) in adapter.read_gguf(tmp_path / "a.gguf", SMOLLM2).pairs.items():
+        assert np.allclose(a, one.pairs[name][0] + 1, atol=1e-5)
+        assert np.allclose(b, one.pairs[name][1] - 2, atol=1e-5)
+    assert mix("one", "two.gguf", "folder", "--share", "0") == 0
+    assert same(adapter.read_peft(tmp_path / "folder"), one)
+    capsys.readouterr()
+    adapter.write_peft(random_lora(layers=1, rank=2), tmp_path / "other")
+    adapter.write_peft(random_lora(layers=2), tmp_path / "deeper")
+    for wrong, told in (
+        (("one", "two.gguf", "a.gguf", "--share", "1.5"), "from 0 to 1"),
+        (("one", "other", "a.gguf", "--share", "0.5"), "one rank"),
+        (("one", "deeper", "a.gguf", "--share", "0.5"), "same modules"),
+        (("one", "nothing", "a.gguf", "--share", "0.5"), "no such adapter"),
+        (("one", "two.gguf", "a.bin", "--share", "0.5"), "a folder or a .gguf file"),
+    ):
+        assert mix(*wrong) == 2
+        assert told in capsys.readouterr().err
+
+
 # On the real model: four texts, the log-probs after each.
 
 TEXTS = (

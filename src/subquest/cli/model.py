@@ -25,10 +25,18 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     convert.add_argument("source", type=Path, metavar="SOURCE", help="a PEFT folder or a GGUF file")
     convert.add_argument("target", type=Path, metavar="TARGET", help="the other of the two")
-    convert.add_argument(
-        "--base", type=Path, help="base model: a GGUF file or a folder with config.json (default: the embedded model)"
-    )
-    for action in (get, show, convert):
+    mix = adapter_actions.add_parser("mix", help="an adapter part of the way from one to another trained on from it")
+    mix.add_argument("source", type=Path, metavar="FIRST", help="a PEFT folder or a GGUF file")
+    mix.add_argument("second", type=Path, metavar="SECOND", help="another")
+    mix.add_argument("target", type=Path, metavar="TARGET", help="a folder, or a .gguf file")
+    mix.add_argument("--share", type=float, required=True, metavar="S", help="0: the first, 1: the second")
+    for action in (convert, mix):
+        action.add_argument(
+            "--base",
+            type=Path,
+            help="base model: a GGUF file or a folder with config.json (default: the embedded model)",
+        )
+    for action in (get, show, convert, mix):
         action.add_argument("--json", action="store_true", help="print one JSON document and nothing else")
 
 
@@ -37,7 +45,7 @@ def run(args: argparse.Namespace) -> int:
         return _get(args)
     if args.action == "list":
         return _list(args)
-    return _convert(args)
+    return _adapter(args)
 
 
 def _say(line: str) -> None:
@@ -89,7 +97,7 @@ def _list(args: argparse.Namespace) -> int:
     return 0
 
 
-def _convert(args: argparse.Namespace) -> int:
+def _adapter(args: argparse.Namespace) -> int:
     from .. import models
     from ..errors import MissingDependency, UsageError
 
@@ -98,19 +106,23 @@ def _convert(args: argparse.Namespace) -> int:
     except ImportError:
         raise MissingDependency("numpy", "embedded") from None
 
-    source, target = args.source, args.target
-    if not source.exists():
-        raise UsageError(f"no such adapter: {source}")
+    mixing = args.adapter_action == "mix"
+    if mixing and not 0 <= args.share <= 1:
+        raise UsageError(f"--share {args.share:g}: give a number from 0 to 1")
+    sources, target = [args.source, *([args.second] if mixing else [])], args.target
+    for source in sources:
+        if not source.exists():
+            raise UsageError(f"no such adapter: {source}")
+    forms = {"": "a folder", ".gguf": "a .gguf file"}
+    wanted = list(forms) if mixing else [".gguf"] if args.source.is_dir() else [""]
+    if target.suffix not in wanted:
+        raise UsageError(f"the target must be {' or '.join(forms[w] for w in wanted)}, not {target}")
     shape = adapter.shape_of(args.base or models.embedded_model())
-    if source.is_dir():
-        if target.suffix != ".gguf":
-            raise UsageError(f"{source} is a PEFT folder, so the target must be a .gguf file, not {target}")
-        lora = adapter.read_peft(source)
+    loras = [adapter.read_peft(s) if s.is_dir() else adapter.read_gguf(s, shape) for s in sources]
+    lora = adapter.mixed(loras[0], loras[1], args.share) if mixing else loras[0]
+    if target.suffix:
         adapter.write_gguf(lora, target, shape, name=target.stem)
     else:
-        if target.suffix:
-            raise UsageError(f"{source} is a GGUF file, so the target must be a folder, not {target}")
-        lora = adapter.read_gguf(source, shape)
         adapter.write_peft(lora, target)
     figures: dict[str, Any] = {"path": str(target), "modules": len(lora.pairs), "rank": lora.rank, "alpha": lora.alpha}
     print(

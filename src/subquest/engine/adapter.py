@@ -71,6 +71,22 @@ class Lora:
         return (self.alpha / len(a)) * (b.astype(np.float32) @ a.astype(np.float32))
 
 
+def mixed(one: Lora, two: Lora, share: float) -> Lora:
+    """`share` of the way from one adapter to another that was trained on from it: their matrices, averaged."""
+    if one.pairs.keys() != two.pairs.keys() or one.alpha != two.alpha:
+        raise UsageError("only adapters of the same modules and alpha can be mixed")
+    pairs: dict[str, tuple[Array, Array]] = {}
+    for module, pair in one.pairs.items():
+        if any(x.shape != y.shape for x, y in zip(pair, two.pairs[module], strict=True)):
+            raise UsageError(f"only adapters of one rank and base model can be mixed: they differ in {module}")
+        a, b = (
+            ((1 - share) * x.astype(np.float32) + share * y.astype(np.float32)).astype(x.dtype)
+            for x, y in zip(pair, two.pairs[module], strict=True)
+        )
+        pairs[module] = (a, b)
+    return Lora(pairs, one.alpha)
+
+
 def reorder(rows: Array, heads: int) -> Array:
     """Rows of a query or key matrix from Hugging Face's order into llama.cpp's."""
     return rows.reshape(heads, 2, len(rows) // heads // 2, -1).swapaxes(1, 2).reshape(rows.shape)
