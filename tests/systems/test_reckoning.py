@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from subquest.codec import from_dict
 from subquest.engine.scripted import ScriptedEngine
+from subquest.errors import EngineUnavailable
 from subquest.limits import Limits
 from subquest.record import Episode
 from subquest.systems.coda import CoDA
@@ -123,7 +124,7 @@ def test_every_gold_thought_of_a_world_passes() -> None:
     assert checked > 50
 
 
-def asked(planner: list[str], executor: list[str], **settings: object) -> Episode:
+def asked(planner: list, executor: list[str], **settings: object) -> Episode:
     return CoDA(ScriptedEngine({"planner": planner, "executor": executor}), FakeSearch(), **settings).ask("How long?")
 
 
@@ -217,6 +218,18 @@ def test_a_result_and_a_task_are_spelt_as_read() -> None:
     said = [e.data["message"] for e in episode.events if e.kind == "error"]
     assert said == ["Mila Torrrun is Mila Torrun", "Where was Mila Toorrun born? is Where was Mila Torrun born?"]
     assert asked(planner, executor, check=False).by_role("executor")[0].result == "Mila Torrrun"
+
+
+def test_a_wrong_number_is_replaced_where_it_stands_by_itself() -> None:
+    planner = [*COUNTING, "<think>1964 to 1968 6</think><task>Who was 6 in 1966?</task>", "<answer>Ana</answer>"]
+    episode = asked(planner, [*YEARS, "<result>Ana</result>"])
+    assert episode.by_role("executor")[-1].task == "Who was 4 in 1966?"
+
+
+def test_an_answer_stands_where_the_model_fails_to_write_it_again() -> None:
+    episode = asked([*COUNTING, LARGER, EngineUnavailable("gone")], YEARS)
+    assert (episode.answer, episode.stop_reason) == ("yes", "answered")
+    assert [failure.where for failure in episode.errors] == ["engine"]
 
 
 def test_training_does_not_check() -> None:

@@ -110,6 +110,9 @@ class CoDA(System[CoDASettings]):
                 turn = await planner.write_again()
             except LimitReached:
                 break
+            except EngineError as error:
+                planner.run.fail("engine", error, planner)
+                break
             answer = turn.parsed.text("answer") or answer
         return answer, turn
 
@@ -125,7 +128,7 @@ class CoDA(System[CoDASettings]):
         texts = [task.content for task in turn.parsed.all("task")[:MAX_PARALLEL_TASKS] if task.content]
         for slip in self._slips(planner, turn, steps):
             if slip.value:
-                texts = [text.replace(slip.taken, slip.value) for text in texts]
+                texts = [slip.replaced(text) for text in texts]
         known = [planner.task, *(result for _, result in steps)]
         return [self._spelt(planner, text, known) for text in texts]
 

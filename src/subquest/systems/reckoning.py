@@ -67,6 +67,10 @@ class Slip(NamedTuple):
     value: str = ""
     """The value that it should come to."""
 
+    def replaced(self, text: str) -> str:
+        """The text with the right value for the wrong one, where that stands by itself."""
+        return re.sub(rf"(?<!\w){re.escape(self.taken)}(?!\w)", lambda _: self.value, text)
+
 
 LONGEST_COPY = 300
 """Characters of a result that a thought is expected to repeat as it is."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 ALIKE = 0.85
 """Least likeness of two spellings of one name (difflib's ratio): one letter in six, about."""
@@ -14,11 +14,13 @@ SHORTEST = 4
 _NAME = re.compile(rf"\b[^\W\d_a-z]\w{{{SHORTEST - 1},}}")
 
 
-def as_written(text: str, sources: Iterable[str]) -> str:
+def as_written(text: str, sources: Sequence[str]) -> str:
     """The text with every name that no source has spelt like the one name in them that is nearly the same.
 
     Both must begin with the same letter and end on the same two, so that `American` is not made `America`.
     """
+    if all(any(name in source for source in sources) for name in _NAME.findall(text)):
+        return text
     names = {name for source in sources for name in _NAME.findall(source)}
 
     def spelt(found: re.Match[str]) -> str:
