@@ -31,6 +31,10 @@ class Evaluator:
         evaluation's episodes are kept."""
         if not self.dev:
             return {}
+        with self.run.pace.timed("evaluation"):
+            return await self._figures(step)
+
+    async def _figures(self, step: int) -> dict[str, float]:
         recipe = self.run.recipe
         places = [Place(q, place_seed(recipe.seed, n, 0), f"dev-{step}-{n}") for n, q in enumerate(self.dev)]
         episodes = await roll_out(self.greedy, self.ranks.share(places), concurrency=recipe.rollout.concurrency)

@@ -89,7 +89,8 @@ class RLTrainer:
     def save(self) -> None:
         position = self.sampler.questions.position
         state = {"position": position, "best": self.evaluator.best, "guards": self.guards.state()}
-        self.run.checkpoints.save(self.step, self.policy, self.optimiser, state)
+        with self.run.pace.timed("checkpoint"):
+            self.run.checkpoints.save(self.step, self.policy, self.optimiser, state)
 
     async def train(self) -> None:
         """Up to the recipe's last step, or until the slice's time is up; a checkpoint stands at the end either way."""
@@ -98,10 +99,10 @@ class RLTrainer:
             self._report(await self.evaluator.evaluate(0))
             self.save()
         try:
-            while self.step < recipe.optimiser.steps and not self.ranks.told(self.run.time_is_up()):
+            while self.step < recipe.optimiser.steps and not self._time_is_up():
                 figures, episodes = await self.one_step()
                 self.guards.check(self.step - 1, figures)
-                if self.step == recipe.optimiser.steps or self.step % recipe.evaluate_every == 0:
+                if self._evaluates(self.step):
                     self._progress("evaluating")
                     figures |= await self.evaluator.evaluate(self.step)
                 self._report(figures, episodes[: recipe.rollout.group])
@@ -115,6 +116,13 @@ class RLTrainer:
             if self._ahead is not None:
                 self._ahead.cancel()
                 await asyncio.gather(self._ahead, return_exceptions=True)
+
+    def _time_is_up(self) -> bool:
+        return self.ranks.told(self.run.pace.time_is_up(evaluates=self._evaluates(self.step + 1)))
+
+    def _evaluates(self, step: int) -> bool:
+        """Whether the dev questions are asked after so many steps."""
+        return step == self.recipe.optimiser.steps or step % self.recipe.evaluate_every == 0
 
     def _ends_here(self, step: int) -> bool:
         """Whether a checkpoint stands after so many steps: rollouts never reach beyond it."""

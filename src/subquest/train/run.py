@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import os
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -16,6 +15,7 @@ from ..metrics import score_answer
 from ..record import Episode
 from ..runs import RunStore
 from .checkpoint import Checkpoints
+from .pace import Pace
 from .policy import Policy
 from .ranks import ALONE, Ranks
 from .recipe import Recipe
@@ -49,8 +49,7 @@ class TrainRun:
             self._store = RunStore.resume(self.folder / "run.sqlite", settings=settings)
             self._kept = {summary.id for summary in self._store.summaries()}
         self.checkpoints = Checkpoints(self.folder / "checkpoints", keep=recipe.keep, ranks=ranks)
-        self._deadline = math.inf if minutes is None else time.monotonic() + 60 * minutes
-        self._longest_step = 0.0
+        self.pace = Pace(minutes)
 
     def _make_folder(self) -> None:
         try:
@@ -99,13 +98,9 @@ class TrainRun:
         assert self._store is not None
         return self._store
 
-    def time_is_up(self) -> bool:
-        """Whether another step as long as the longest so far would overrun the slice."""
-        return time.monotonic() + 1.2 * self._longest_step > self._deadline
-
     def record(self, step: int, figures: Mapping[str, float], episodes: Sequence[Episode] = ()) -> None:
         """Keep a step's figures and a few of its episodes. A step that is repeated after a kill keeps its episodes."""
-        self._longest_step = max(self._longest_step, figures.get("seconds", 0.0))
+        self.pace.took("step", figures.get("seconds", 0.0))
         if self._store is None:
             return
         self._store.add_metrics(step, {k: v for k, v in figures.items() if math.isfinite(v)})
@@ -133,7 +128,8 @@ class TrainRun:
         from .export import save_trained
 
         folder = self.folder / name
-        save_trained(policy, folder, base=self.recipe.model.path, write=self.ranks.first)
+        with self.pace.timed("export"):
+            save_trained(policy, folder, base=self.recipe.model.path, write=self.ranks.first)
         if self.ranks.first:
             (folder / note).write_text(json.dumps(dict(content)), encoding="utf-8")
 

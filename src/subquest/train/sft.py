@@ -61,16 +61,16 @@ class SFTTrainer:
 
     def save(self) -> None:
         state = {"position": self.order.position, "best": self.evaluator.best}
-        self.run.checkpoints.save(self.step, self.policy, self.optimiser, state)
+        with self.run.pace.timed("checkpoint"):
+            self.run.checkpoints.save(self.step, self.policy, self.optimiser, state)
 
     async def train(self) -> None:
         recipe = self.recipe
-        while self.step < self.steps and not self.ranks.told(self.run.time_is_up()):
+        while self.step < self.steps and not self._time_is_up():
             figures = self.one_step()
             self.guards.check(self.step, figures)
             self.step += 1
-            last = self.step == self.steps
-            if last or self.step % recipe.evaluate_every == 0:
+            if self._evaluates(self.step):
                 self.engine.refresh(**self.policy.engine_state(), policy=self.step)
                 figures |= await self.evaluator.evaluate(self.step)
             self.run.record(self.step, figures)
@@ -80,6 +80,13 @@ class SFTTrainer:
                 self.save()
         self.save()
         self.run.save_last(self.policy, self.step)
+
+    def _time_is_up(self) -> bool:
+        return self.ranks.told(self.run.pace.time_is_up(evaluates=self._evaluates(self.step + 1)))
+
+    def _evaluates(self, step: int) -> bool:
+        """Whether the dev questions are asked after so many steps."""
+        return step == self.steps or step % self.recipe.evaluate_every == 0
 
     def one_step(self) -> dict[str, float]:
         start = time.monotonic()
