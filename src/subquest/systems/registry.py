@@ -52,6 +52,8 @@ _OURS: dict[str, str] = {
     "plan-experts": "baselines.plan_experts:PlanExperts",
 }
 """Name to `module:Class`, the module below this package."""
+_FROM_MEMORY = frozenset({"direct", "cot"})
+"""Those of ours that answer from what the model has learnt."""
 
 
 def names() -> list[str]:
@@ -80,6 +82,14 @@ def get(name: str) -> type[System[Any]]:
     if not (isinstance(found, type) and issubclass(found, System)):
         raise UsageError(f"system {name!r}: {found!r} is not a subclass of subquest.systems.base.System")
     return found
+
+
+def needs_search(name: str) -> bool:
+    """Whether it is one of our systems that can do nothing without a search.
+
+    Systems with tools may find what they need elsewhere, and what a system of the user's needs only its author knows.
+    """
+    return name in _OURS and name not in _FROM_MEMORY and not get(name).uses_tools
 
 
 def _installed() -> dict[str, EntryPoint]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 ALIKE = 0.85
 """Least likeness of two spellings of one name (difflib's ratio): one letter in six, about."""
@@ -12,23 +12,48 @@ SHORTEST = 4
 """Letters of the shortest name that is looked at."""
 
 _NAME = re.compile(rf"\b[^\W\d_a-z]\w{{{SHORTEST - 1},}}")
+_FULL_NAME = re.compile(rf"{_NAME.pattern}(?: {_NAME.pattern})+")
 
 
 def as_written(text: str, sources: Sequence[str]) -> str:
     """The text with every name that no source has spelt like the one name in them that is nearly the same.
 
-    Both must begin with the same letter and end on the same two, so that `American` is not made `America`.
+    Single words must begin with the same letter and end on the same two, so that `American` is not made `America`; full
+    names must share a word.
     """
     if all(any(name in source for source in sources) for name in _NAME.findall(text)):
         return text
     names = {name for source in sources for name in _NAME.findall(source)}
+    text = _NAME.sub(lambda found: _word(found[0], names), text)
+    full = {name for source in sources for name in _full_names(source)}
+    return _FULL_NAME.sub(lambda found: _phrase(found[0], full), text)
 
-    def spelt(found: re.Match[str]) -> str:
-        name = found[0]
-        if name in names:
-            return name
-        near = [n for n in names if n[0] == name[0] and n[-2:] == name[-2:]]
-        best = difflib.get_close_matches(name, near, n=2, cutoff=ALIKE)
-        return best[0] if len(best) == 1 else name
 
-    return _NAME.sub(spelt, text)
+def _word(name: str, names: set[str]) -> str:
+    near = [n for n in names if n[0] == name[0] and n[-2:] == name[-2:]]
+    return name if name in names else _only(name, near)
+
+
+def _phrase(name: str, names: set[str]) -> str:
+    words = name.split()
+    near = [n for n in names if n[0] == name[0] and _shares(words, n.split())]
+    return name if name in names else _only(name, near)
+
+
+def _shares(words: Sequence[str], others: Sequence[str]) -> bool:
+    return len(words) == len(others) and any(a == b for a, b in zip(words, others, strict=True))
+
+
+def _only(name: str, near: Sequence[str]) -> str:
+    """The one that is alike; the name itself where there is none, or more than one."""
+    best = difflib.get_close_matches(name, near, n=2, cutoff=ALIKE)
+    return best[0] if len(best) == 1 else name
+
+
+def _full_names(source: str) -> Iterator[str]:
+    """Names of two words and more, and every run of words in them."""
+    for found in _FULL_NAME.findall(source):
+        words = found.split()
+        for start in range(len(words) - 1):
+            for end in range(start + 2, len(words) + 1):
+                yield " ".join(words[start:end])
