@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..errors import DataError, UsageError
+from ..errors import UsageError
 from .target import check_target
 
 if TYPE_CHECKING:
@@ -76,14 +76,7 @@ def run(args: argparse.Namespace) -> int:
         "plans": _plans,
         "instruct": _instruct,
     }
-    if args.action in ("make", "instruct"):
-        return actions[args.action](args)
-    try:
-        return actions[args.action](args)
-    except (KeyError, TypeError, ValueError, AttributeError) as error:  # rows that look like none of ours
-        place = args.source if args.action == "plans" else args.folder
-        why = f"no {error}" if isinstance(error, KeyError) else str(error)
-        raise DataError(f"{place}: a row is not as `subquest world make` writes it ({why})") from error
+    return actions[args.action](args)
 
 
 def parse_hops(text: str) -> tuple[int, ...]:
@@ -153,21 +146,24 @@ def _check(args: argparse.Namespace) -> int:
 
 
 def _sample(args: argparse.Namespace) -> int:
-    from ..worlds.check import read_lines
+    from ..codec import from_dict
+    from ..record import Question
+    from ..worlds.rows import read_lines, read_pages, wrong_question
     from ..worlds.stream import Stream
 
     stream = Stream(args.seed, "sample")
-    pages = stream.sample(list(read_lines(args.folder / "corpus.jsonl")), args.n)
-    questions = stream.sample(list(read_lines(args.folder / "questions.jsonl")), args.n)
+    pages = stream.sample(list(read_pages(args.folder)), args.n)
+    questions = stream.sample(list(read_lines(args.folder / "questions.jsonl", wrong_question)), args.n)
     if args.json:
         print(json.dumps({"articles": pages, "questions": questions}, ensure_ascii=False))
         return 0
     for page in pages:
         print(f"## {page['title']}\n{page['text']}\n")
-    for q in questions:
-        print(f"[{q['type']}, {q['hops']} hops] {q['question']}\n  answer: {'; '.join(q.get('answers', ['none']))}")
-        for n, step in enumerate(q["decomposition"], 1):
-            print(f"  {n}. {step['question']} -> {step.get('answer', '')} ({step.get('support', '')})")
+    for row in questions:
+        q = from_dict(Question, row)
+        print(f"[{q.type}, {q.hops} hops] {q.question}\n  answer: {'; '.join(q.answers or ['none'])}")
+        for n, step in enumerate(q.decomposition, 1):
+            print(f"  {n}. {step.question} -> {step.answer} ({step.support})")
         print()
     return 0
 
@@ -210,11 +206,11 @@ def _instruct(args: argparse.Namespace) -> int:
     from ..data import read_questions
     from ..engine.resolve import resolve
     from ..record import Document
-    from ..worlds.check import read_lines
     from ..worlds.instruct import instruct
+    from ..worlds.rows import read_pages
 
     questions = read_questions(args.folder / "questions.jsonl")[: args.limit]
-    documents = [Document(row["id"], row["title"], row["text"]) for row in read_lines(args.folder / "corpus.jsonl")]
+    documents = [Document(row["id"], row["title"], row["text"]) for row in read_pages(args.folder)]
     planned = [q for q in questions if q.decomposition]
     teacher: Engine | Mapping[str, Engine]
     if args.model == "rules":

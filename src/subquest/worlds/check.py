@@ -6,19 +6,17 @@ verified at its place in the text of `corpus.jsonl`; the questions' programs are
 
 from __future__ import annotations
 
-import json
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ..codec import from_dict
-from ..errors import DataError
 from ..record import Question
 from .entity import MONTHS, number
-from .programs import Atom, FactBase, Undecided, resolve, run_operation, run_steps, year_of
+from .programs import Atom, FactBase, StepRow, Undecided, resolve, run_operation, run_steps, year_of
 from .relations import INVERSES, RELATIONS
+from .rows import Row, read_articles, read_asked, read_facts
 
 
 @dataclass(slots=True)
@@ -39,29 +37,12 @@ class Report:
         return not self.problems
 
 
-def read_lines(path: Path) -> Iterator[dict[str, Any]]:
-    """The objects of a JSON-lines file; errors name the file and the line."""
-    if not path.is_file():
-        raise DataError(f"{path} does not exist: is {path.parent} the folder of a world?")
-    with path.open("rb") as lines:
-        for n, line in enumerate(lines, 1):
-            try:
-                row = json.loads(line)
-            except (json.JSONDecodeError, UnicodeDecodeError) as error:
-                raise DataError(f"{path}:{n}: not JSON ({error})") from None
-            if not isinstance(row, dict):
-                raise DataError(f"{path}:{n}: expected an object")
-            yield row
-
-
 def check_world(folder: Path, limit: int = 50) -> Report:
     """Checks a world's folder; stops collecting after `limit` problems."""
     checker = Checker(limit)
-    for row in read_lines(folder / "facts.jsonl"):
+    for row in read_facts(folder):
         checker.names[row["id"]] = Name(row["name"], row.get("adjective", ""))
-    return checker.run(
-        read_lines(folder / "corpus.jsonl"), read_lines(folder / "facts.jsonl"), read_lines(folder / "questions.jsonl")
-    )
+    return checker.run(read_articles(folder), read_asked(folder))
 
 
 class Name(NamedTuple):
@@ -81,19 +62,14 @@ class Checker:
         self.titles: dict[str, str] = {}
         self.stated: dict[tuple[str, str, Atom], list[str]] = {}
 
-    def run(
-        self, corpus: Iterator[dict[str, Any]], facts: Iterator[dict[str, Any]], questions: Iterator[dict[str, Any]]
-    ) -> Report:
-        for page in corpus:
-            row = next(facts, None)
-            if row is None or row["id"] != page["id"]:
-                raise DataError(f"facts.jsonl has no line for article {page['id']!r} where corpus.jsonl has one")
-            self._article(page, row)
+    def run(self, articles: Iterable[tuple[Row, Row]], questions: Iterable[Question]) -> Report:
+        for page, facts in articles:
+            self._article(page, facts)
         self._contradictions()
-        for row in questions:
+        for question in questions:
             if len(self.report.problems) >= self.limit:
                 break
-            self._question(from_dict(Question, row))
+            self._question(question)
         return self.report
 
     def _problem(self, message: str) -> None:
@@ -186,7 +162,7 @@ class Checker:
         self.report.hops[q.hops or 0] += 1
         if tuple(map(self.titles.get, q.supporting_titles)) != q.supporting_ids:
             self._problem(f"{q.id}: {q.supporting_titles} are not the titles of {q.supporting_ids}")
-        steps = [(str(a), str(b), str(c)) for a, b, c in q.meta["program"]]
+        steps: list[StepRow] = [(action, subject, relation) for action, subject, relation in q.meta["program"]]
         operation = q.meta["operation"]
         try:
             values = run_steps(steps, self.base, INVERSES)
@@ -204,7 +180,7 @@ class Checker:
             self._problem(f"{q.id}: the articles give {expected!r}, the question says {q.answers[:1]}")
         self._steps(q, steps, values)
 
-    def _steps(self, q: Question, steps: list[tuple[str, str, str]], values: list[Any]) -> None:
+    def _steps(self, q: Question, steps: list[StepRow], values: list[Any]) -> None:
         if len(q.decomposition) != len(steps):
             self._problem(f"{q.id}: {len(q.decomposition)} sub-questions for {len(steps)} steps")
             return

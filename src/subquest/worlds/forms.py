@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from .check import read_lines
+from .rows import read_lines
 
 FORMS = ("flashrag", "verl")
 

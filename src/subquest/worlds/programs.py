@@ -59,6 +59,8 @@ def resolve(subject: str, values: Sequence[Atom | list[str]]) -> Atom:
     if isinstance(source, list):
         if not item:
             raise Undecided(f"step {number} gives a list")
+        if int(item) >= len(source):
+            raise Undecided(f"step {number} gives {len(source)} things")
         return source[int(item)]
     return source
 
@@ -91,8 +93,13 @@ def run_steps(
     return values
 
 
-def year_of(value: Atom | list[str]) -> int:
-    return value if isinstance(value, int) else int(str(value)[:4])
+def year_of(value: Atom) -> int:
+    """The year of a date or a year; raises Undecided for what is neither."""
+    if isinstance(value, int):
+        return value
+    if not value[:4].isdecimal():
+        raise Undecided(f"{value} is no date")
+    return int(value[:4])
 
 
 def run_operation(operation: Sequence[Atom], values: Sequence[Atom | list[str]]) -> Atom:
@@ -144,7 +151,10 @@ def _pair(name: str, i: Atom, j: Atom, rest: Sequence[Atom]) -> Atom:
 def _best(which: str, things: Atom | list[str], values: Sequence[Atom | list[str]]) -> Atom:
     if not isinstance(things, list) or len(things) != len(values):
         raise Undecided("the list and its values do not match")
-    keyed = sorted((v, t) for v, t in zip(values, things, strict=True) if not isinstance(v, list))
+    found = [(v, t) for v, t in zip(values, things, strict=True) if not isinstance(v, list)]
+    if len(found) < 2 or len({type(v) for v, _ in found}) > 1:
+        raise Undecided("the values cannot be compared")
+    keyed = sorted(found)
     if which == "max":
         keyed.reverse()
     if keyed[0][0] == keyed[1][0]:

@@ -21,9 +21,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from ..codec import to_dict
+from ..codec import from_dict, to_dict
 from ..errors import DataError
 from ..record import Question, Step
+from .rows import parsed
 
 RELATIONS: dict[str, str] = {
     "applies to jurisdiction": "To which jurisdiction does {x} apply?",
@@ -190,6 +191,10 @@ SMALL_WORDS = frozenset(
         "with",
     ]
 )
+QUESTION = frozenset(f.name for f in dataclasses.fields(Question))
+STEP = frozenset(f.name for f in dataclasses.fields(Step))
+REFERENCE = re.compile(r"#(\d{1,9})")
+"""An earlier step's answer."""
 MALFORMED, UNKNOWN, UNLINKED = "malformed step", "unknown relation", "reference to a later step"
 
 
@@ -233,7 +238,7 @@ def rewrite_plan(question: Question, report: PlanReport | None = None) -> Questi
     steps: list[Step] = []
     for n, step in enumerate(question.decomposition, 1):
         text = step.question.strip()
-        if any(int(m) >= n for m in re.findall(r"#(\d+)", text)):
+        if any(int(m) >= n for m in REFERENCE.findall(text)):
             raise Refused(UNLINKED)
         if ">>" in text:
             report.triples += 1
@@ -278,7 +283,7 @@ def _link(subject: str, question: Question, earlier: list[Step]) -> int:
         return best
     asked = set(_tokens(question.question))
     named = [t for t in _tokens(_bare(subject)) if t not in asked]
-    used = {int(m) for s in earlier for m in re.findall(r"#(\d+)", s.question)}
+    used = {int(m) for s in earlier for m in REFERENCE.findall(s.question)}
     free = [n for n in range(1, len(earlier) + 1) if n not in used]
     # A subject that the question does not name can only have come from an earlier step.
     if len(named) == len(_tokens(_bare(subject))) and len(free) == 1:
@@ -335,22 +340,34 @@ def read_questions(path: Path) -> Iterator[Question]:
     try:
         with gzip.open(path, "rt", encoding="utf-8") if path.suffix == ".gz" else path.open(encoding="utf-8") as lines:
             for n, line in enumerate(lines, 1):
+                row = parsed(line, f"{path}:{n}")
                 try:
-                    yield _question(json.loads(line))
-                except (json.JSONDecodeError, KeyError, TypeError, AttributeError) as error:
+                    question = _question(row)
+                except DataError as error:
                     raise DataError(f"{path}:{n}: not a question ({error})") from None
+                yield question
     except (UnicodeDecodeError, gzip.BadGzipFile, EOFError, zlib.error) as error:
         raise DataError(f"{path} is not a file of lines ({error})") from None
 
 
 def _question(row: dict[str, Any]) -> Question:
-    known = {f.name for f in dataclasses.fields(Question)} - {"decomposition", "meta"}
-    fields: dict[str, Any] = {
-        k: tuple(v) if isinstance(v, list) else v for k, v in row.items() if k in known and v is not None
-    }
-    plan = tuple(Step(s["question"], s.get("answer", ""), s.get("support", "")) for s in row.get("decomposition") or ())
-    meta = {k: v for k, v in row.items() if k not in known and k not in ("decomposition", "meta")}
-    return Question(**fields, decomposition=plan, meta={**row.get("meta", {}), **meta})
+    """Fields without a value count as missing, an id that is a number as a text; fields of a step that ours does not
+    have are left out."""
+    given = {k: v for k, v in row.items() if v is not None}
+    if isinstance(given.get("id"), int):
+        given["id"] = str(given["id"])
+    known = {k: v for k, v in given.items() if k in QUESTION}
+    question = from_dict(Question, {**known, "decomposition": _plan(given.get("decomposition", []))})
+    return replace(question, meta={**question.meta, **{k: v for k, v in row.items() if k not in QUESTION}})
+
+
+def _plan(steps: object) -> object:
+    if not isinstance(steps, list):
+        return steps
+    return [
+        {k: v for k, v in step.items() if k in STEP and v is not None} if isinstance(step, dict) else step
+        for step in steps
+    ]
 
 
 def rewrite_file(source: Path, out: Path | None) -> PlanReport:

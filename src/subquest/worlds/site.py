@@ -23,11 +23,11 @@ from typing import Any, NamedTuple
 from urllib.parse import parse_qs, quote, unquote, urlsplit
 
 from ..record import Question, Step
-from .check import read_lines
 from .entity import number
 from .media import can_draw, can_speak, draw, speak
 from .ranking import Ranking
 from .relations import RELATIONS
+from .rows import read_articles
 from .world import World, fact_row
 
 PAGE = 10
@@ -91,7 +91,7 @@ class Site:
     @classmethod
     def open(cls, folder: Path) -> Site:
         """The site of a world's folder."""
-        return cls.build(zip(read_lines(folder / "corpus.jsonl"), read_lines(folder / "facts.jsonl"), strict=True))
+        return cls.build(read_articles(folder))
 
     @classmethod
     def of(cls, world: World) -> Site:
