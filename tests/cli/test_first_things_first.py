@@ -38,6 +38,21 @@ def test_a_missing_index_is_told_first(command: str, toy: Path, capsys: pytest.C
     assert not list(toy.glob("run*"))
 
 
+@pytest.mark.parametrize("command", ["ask", "eval", "study"])
+def test_nothing_to_search_is_told_first(command: str, toy: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*COMMANDS[command], *MODEL]) == 2
+    assert "there is nothing to search: give --index" in capsys.readouterr().err
+    assert not list(toy.glob("run*"))
+
+
+@pytest.mark.parametrize("system", ["direct", "cot", "hira"])
+def test_a_system_that_need_not_search_goes_without_an_index(
+    system: str, toy: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*COMMANDS["ask"], *MODEL, "--system", system]) == 2
+    assert "not-there.jsonl" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("command", COMMANDS)
 @pytest.mark.parametrize("mode", ["dense", "hybrid"])
 def test_a_mode_that_the_index_does_not_have_is_told_first(

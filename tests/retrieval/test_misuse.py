@@ -6,6 +6,7 @@ import asyncio
 import datetime
 import math
 import os
+import shlex
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -168,3 +169,16 @@ def test_a_search_outlasts_a_writer_that_is_quicker_many_times(index: Index, mon
     read, missed = contents.hits, iter(range(12))
     monkeypatch.setattr(contents, "hits", lambda *given: None if next(missed, None) is not None else read(*given))
     assert index.search("straw", 1)
+
+
+def test_documents_in_the_place_of_an_index_are_told_how_to_become_one(tmp_path: Path) -> None:
+    """The command that the message prints can be pasted, and does not write into the documents."""
+    (tmp_path / "my docs").mkdir()
+    (tmp_path / "my docs" / "a.txt").write_text("Some text.")
+    with pytest.raises(UsageError) as told:
+        Index.open(tmp_path / "my docs")
+    command = shlex.split(str(told.value).partition("Build one with: ")[2])
+    assert command == ["subquest", "index", "build", f"{tmp_path}/my docs", "--out", f"{tmp_path}/my docs.sq"]
+    (tmp_path / "begun.sq").mkdir()
+    with pytest.raises(UsageError, match=r"index build SOURCE --out \S+begun\.sq$"):
+        Index.open(tmp_path / "begun.sq")

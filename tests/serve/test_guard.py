@@ -143,3 +143,14 @@ def test_asking_again_counts_as_asking(start: Start) -> None:
         assert client.post(f"/api/episodes/{first}/again").status_code == 202
         for way in ("again", "resume"):
             assert client.post(f"/api/episodes/{first}/{way}").status_code == 429
+
+
+def test_a_wrong_address_or_method_is_told_the_right_one(server: Running) -> None:
+    with server.client() as client:
+        missing = client.get("/nowhere")
+        assert missing.status_code == 404
+        assert "/nowhere; GET /openapi.json" in missing.json()["error"]["message"]
+        wrong = client.delete("/api/ask")
+        assert wrong.status_code == 405
+        assert wrong.json()["error"]["message"] == "/api/ask does not take DELETE, but POST"
+        assert wrong.json()["error"]["code"] == "method_not_allowed"

@@ -106,8 +106,10 @@ async def agent_from(args: argparse.Namespace) -> AsyncIterator[System[Any]]:
     from ..systems.registry import get
 
     config = config_from(args)
-    system = get(config.system or "coda")
+    name = config.system or "coda"
+    system = get(name)
     check(system, config, args)
+    check_searchable([name], config)
     async with resources(config, cache=not args.no_cache) as (engines, search):
         yield build(system, config, args, engines, search)
 
@@ -117,6 +119,17 @@ def check(system: type[System[Any]], config: Config, args: argparse.Namespace) -
     from ..engine.scripted import ScriptedEngine
 
     build(system, config, args, {"": ScriptedEngine([])}, None)
+
+
+def check_searchable(names: Sequence[str], config: Config) -> None:
+    """Refuse systems that search where there is nothing to search: all they could say would be wrong."""
+    from ..systems.registry import needs_search
+
+    if not config.index and (searching := [name for name in names if needs_search(name)]):
+        raise UsageError(
+            f"{searching[0]} searches, and there is nothing to search: give --index PATH (make one with: "
+            "subquest index build FOLDER --out docs.sq), or take --system direct, which answers from memory"
+        )
 
 
 def check_index(config: Config) -> None:

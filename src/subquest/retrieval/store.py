@@ -18,6 +18,7 @@ import contextlib
 import fcntl
 import json
 import os
+import shlex
 import shutil
 import sqlite3
 from collections.abc import Iterator, Mapping
@@ -105,13 +106,21 @@ def _blank(db: sqlite3.Connection) -> bool:
     return db.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone() is None
 
 
+def _how_to_build(folder: Path) -> str:
+    """What is missing, and the command that makes it; never into what is there already, which may be documents."""
+    if not folder.exists():
+        return f"it is not there. Build one with: subquest index build SOURCE --out {shlex.quote(str(folder))}"
+    listed = folder.is_dir() and os.access(folder, os.R_OK | os.X_OK)
+    begun = folder.suffix == ".sq" or (listed and not any(strange(path) for path in folder.iterdir()))
+    source, out = (Path("SOURCE"), folder) if begun else (folder, folder.with_suffix(".sq"))
+    command = shlex.join(["subquest", "index", "build", str(source), "--out", str(out)])
+    return f"there is no finished store.db in it. Build one with: {command}"
+
+
 def connect(folder: Path) -> sqlite3.Connection:
     """A connection to an existing index whose format this version understands."""
     if not exists(folder):
-        hint = "it is not there" if not folder.exists() else "there is no finished store.db in it"
-        raise UsageError(
-            f"{folder} is not an index: {hint}. Build one with: subquest index build SOURCE --out {folder}"
-        )
+        raise UsageError(f"{folder} is not an index: {_how_to_build(folder)}")
     try:
         try:
             db = _connect(folder / STORE)

@@ -155,7 +155,12 @@ async def _on_problem(request: Request, error: Exception) -> Response:
 
 async def _on_http(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
-    return problem_reply(Problem(error.status_code, str(error.detail), headers=dict(error.headers or {})))
+    headers, path = dict(error.headers or {}), request.url.path
+    told = {
+        404: f"there is nothing at {path}; GET /openapi.json says what there is",
+        405: f"{path} does not take {request.method}, but {headers.get('Allow', 'other methods')}",
+    }
+    return problem_reply(Problem(error.status_code, told.get(error.status_code, str(error.detail)), headers=headers))
 
 
 async def _on_defect(request: Request, error: Exception) -> Response:

@@ -19,13 +19,16 @@ MAX_SAFE = 2**53 - 1
 _WHOLE = re.compile(r"-?[0-9]{1,18}")
 
 
+_CODES = {400: "bad_request", 404: "not_found", 405: "method_not_allowed", 413: "too_large"}
+
+
 class Problem(Exception):
     """A request that cannot be served, with the HTTP status and words for it."""
 
     def __init__(self, status: int, message: str, *, code: str = "", headers: dict[str, str] | None = None) -> None:
         super().__init__(message)
         self.status = status
-        self.code = code or {400: "bad_request", 404: "not_found", 413: "too_large"}.get(status, "error")
+        self.code = code or _CODES.get(status, "error")
         self.headers = headers or {}
 
 

@@ -101,8 +101,8 @@ def find_study(name: str) -> Study:
         return read_study(Path(name))
     known = studies()
     if name not in known:
-        close = difflib.get_close_matches(name, known, 1)
-        hint = f"did you mean {close[0]!r}?" if close else f"there are {', '.join(known)}"
+        close = difflib.get_close_matches(name, [*known, "claims"], 1)
+        hint = f"did you mean {close[0]!r}?" if close else f"there are {', '.join([*known, 'claims'])}"
         raise UsageError(f"there is no study {name!r}; {hint}")
     return read_study(known[name])
 
