@@ -196,14 +196,21 @@ def test_a_task_about_the_wrong_item_is_about_the_right_one() -> None:
         ("Ortvane or Orzvane", "Ortvane or Orzvane"),  # both Orvane and Orlvane are near
         ("Éméritte Borel", "Émeritte Borel"),
         ("When was Farhin Praelgomore born?", "When was Forthin Praelgomore born?"),
+        ("the Branninjordic–Rakuloan War", "the Bregninjordic–Rakuloan War"),
+        ("Brunnojordik–Rakuloan", "Brunnojordik–Rakuloan"),
+        ("Wore they late?", "Wore they late?"),
         ("Farhin Silorsky", "Farhin Silorsky"),
         ("Birna Praelgomore", "Birna Praelgomore"),
         ("", ""),
     ],
 )
 def test_names_are_spelt_as_they_were_read(text: str, spelt: str) -> None:
-    sources = ["She was the child of Grevlanya Silorsky.", "Frimma came to America.", "Orvane, Orlvane, Émeritte Borel"]
-    sources += ["Doctor Forthin Praelgomore and Pungith Praelgomore"]
+    sources = [
+        "Were they late? She was the child of Grevlanya Silorsky.",
+        "Frimma came to America.",
+        "Orvane, Orlvane, Émeritte Borel",
+    ]
+    sources += ["Doctor Forthin Praelgomore and Pungith Praelgomore", "the Bregninjordic–Rakuloan War"]
     assert as_written(text, sources) == spelt
 
 
