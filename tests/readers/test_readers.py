@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 from pathlib import Path
 
 import pytest
@@ -250,10 +251,12 @@ def test_more_text_than_a_file_can_hold_is_refused(tmp_path: Path, monkeypatch: 
 
 def test_a_reader_that_hangs_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pool, "STALL", 1.0)
-    (tmp_path / "deep.html").write_bytes(b"<html><body>" + b"<div>" * 200_000 + b"deep")
+    os.mkfifo(tmp_path / "silent.html")
+    writer = os.open(tmp_path / "silent.html", os.O_RDWR)  # it is there, and says nothing
     with Pool() as workers:
         with pytest.raises(DataError, match="too long"):
-            parts_of(workers, tmp_path / "deep.html", "html")
+            parts_of(workers, tmp_path / "silent.html", "html")
+        os.close(writer)
         (tmp_path / "good.html").write_text("<html><body><p>Fine.</p></body></html>")
         monkeypatch.setattr(pool, "STALL", 30.0)
         assert [part.text.strip() for part in parts_of(workers, tmp_path / "good.html", "html")] == ["Fine."]

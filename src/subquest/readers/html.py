@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any, BinaryIO
 
-from ..errors import MissingDependency
+from ..errors import DataError, MissingDependency
 from .base import Part
 
 _SPACES = re.compile(r"[ \t\xa0]+")
@@ -25,6 +26,33 @@ _HIDDEN = "script, style, template, noscript, [hidden], [aria-hidden=true], " + 
 _BLOCKS = "br, p, div, li, dt, dd, h1, h2, h3, h4, h5, h6, blockquote, pre, address, article, section, option"
 
 
+DEEP = 512
+"""Elements inside each other at which browsers stop. Where there are more, all of the text counts as the main text:
+what tells the two apart takes time by the square of the depth, and no author made such a page for readers."""
+DEEPEST = 20_000
+"""Where there are more than these, the page is refused: parsing takes time by the square of the depth too."""
+_NESTING = re.compile(
+    r"<(/?)(address|applet|article|aside|blockquote|center|details|dialog|dir|div|dl|fieldset|figcaption|figure|footer"
+    r"|header|hgroup|main|marquee|math|menu|nav|object|ol|pre|section|summary|svg|table|template|ul)(?=[\s/>])",
+)
+"""Begins and ends of what stays open until it is closed; other blocks (p, li, td) stand in one of them."""
+
+
+def nesting(text: str) -> int:
+    """About how many blocks of a page stand inside each other, without parsing it."""
+    unclosed: Counter[str] = Counter()
+    depth = deepest = 0
+    for end, name in _NESTING.findall(text.lower()):
+        if not end:
+            unclosed[name] += 1
+            depth += 1
+            deepest = max(deepest, depth)
+        elif unclosed[name]:
+            unclosed[name] -= 1
+            depth -= 1
+    return deepest
+
+
 def tree_of(content: bytes, content_type: str = "") -> Any:
     """The page as a tree without scripts, styles and what is hidden."""
     try:
@@ -37,6 +65,8 @@ def tree_of(content: bytes, content_type: str = "") -> Any:
         text = content.decode(declared[1] if declared else detect_encoding(content), "replace")
     except (LookupError, ValueError):  # a charset that is none, or no charset for texts
         text = content.decode("utf-8", "replace")
+    if text.count("<") > DEEPEST and (depth := nesting(text)) > DEEPEST:
+        raise DataError(f"{depth:,} of its elements stand inside each other; more than {DEEPEST:,} are not read")
     tree = HTMLTree.parse(text)
     if tree.body is not None:
         for hidden in tree.body.query_selector_all(_HIDDEN):
@@ -61,10 +91,30 @@ def main_text(tree: Any) -> str:
     """The text of a page without menus and footers, where they can be told apart from it."""
     from resiliparse.extract.html2text import extract_plain_text
 
-    main = _tidy(extract_plain_text(tree, main_content=True, links=False))
-    if 4 * len(main) > len(" ".join(tree.body.text.split())):
-        return main
+    if not _is_deep(tree.body):
+        main = _tidy(extract_plain_text(tree, main_content=True, links=False))
+        if 4 * len(main) > len(" ".join(tree.body.text.split())):
+            return main
     return _tidy(extract_plain_text(tree, main_content=False, links=False))
+
+
+def _is_deep(root: Any) -> bool:
+    """Whether elements stand more than `DEEP` deep; not looked at where few are `div` or `article`, which cost time."""
+    if len(root.query_selector_all("div, article")) <= DEEP:
+        return False
+    node, depth = root.first_element_child, 1
+    while node is not None and depth <= DEEP:
+        below, after = node.first_element_child, node.next_element
+        if below is not None:
+            node, depth = below, depth + 1
+            continue
+        while after is None:
+            node, depth = node.parent, depth - 1
+            if not depth:
+                return False
+            after = node.next_element
+        node = after
+    return node is not None
 
 
 def write_out_tables(tree: Any) -> None:

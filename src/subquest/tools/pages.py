@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urldefrag, urljoin
 
-from ..errors import ToolError
+from ..errors import DataError, ToolError
 from ..readers import html
 from . import files
 from .fetch import Fetcher
@@ -77,7 +77,10 @@ def as_page(answer: Fetched) -> Page:
     """An answer of a server as a page, by what it is rather than by what it says it is."""
     kind = files.sniff(answer.content, answer.url, answer.content_type)
     if kind == "html":
-        return from_html(answer.content, answer.url, answer.content_type)
+        try:
+            return from_html(answer.content, answer.url, answer.content_type)
+        except DataError as error:
+            raise ToolError(f"{answer.url} cannot be read: {error}") from None
     if kind in files.MEDIA:
         name = answer.url.rsplit("/", 1)[-1]
         note = f"This is {'an' if kind[0] in 'aeiou' else 'a'} {kind} file of {len(answer.content):,} bytes."
