@@ -198,6 +198,20 @@ def test_doctor(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert {"web pages", "web search", "media"} <= checks.keys()
 
 
+def test_doctor_tells_settings_and_where_they_come_from(
+    place: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (place / "subquest.toml").write_text('system = "rag"\n[search]\nk = 7\n[tools]\nca = "no.pem"\n')
+    monkeypatch.setenv("SUBQUEST_LIMITS_TURNS", "4")
+    assert main(["doctor", "--json"]) == 0
+    checks = {c["name"]: c for c in json.loads(capsys.readouterr().out)["checks"]}
+    file = f'from {place / "subquest.toml"}: search.k = 7, system = "rag", tools.ca = '
+    assert file in checks["config"]["detail"]
+    assert "from SUBQUEST_LIMITS_TURNS: limits.turns = 4" in checks["config"]["detail"]
+    assert "no.pem" in checks["web search"]["detail"]
+    assert checks["web search"]["fix"] == "correct what is named above"
+
+
 def test_a_model_may_write_the_documents(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     document = "Doc 1(Title: Mila Torrun) Mila Torrun was born in Kestel."
     (place / "writer.jsonl").write_text("\n".join([json.dumps(document)] * 8))

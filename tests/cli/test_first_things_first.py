@@ -92,6 +92,7 @@ def test_wrong_settings_are_told_first(
         (["eval", "nowhere.jsonl", "--out", "run"], "nowhere.jsonl"),
         (["study", "coda-topk", "--on", "nowhere.jsonl", "--out", "run"], "nowhere.jsonl"),
         (["eval", "toy.jsonl", "--out", "toy.jsonl/run"], "toy.jsonl"),
+        (["eval", "toy.jsonl", "--out", "docs.sq"], "--out docs.sq: there is an index in it"),
     ],
 )
 def test_data_and_output_are_told_first(

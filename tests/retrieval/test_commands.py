@@ -100,3 +100,17 @@ def test_what_is_found_is_printed_as_it_stands(tmp_path: Path, capsys: pytest.Ca
     text = "東京は首都です。大阪は商業の町です。"
     Index.build(tmp_path / "j.sq", [Document("1", "", text), Document("2", "", "abc " * 500 + "Kelm" * 100)]).close()
     assert text in told(capsys, "search", "大阪", "--index", tmp_path / "j.sq")[1].split("\n")
+
+
+def test_search_takes_its_settings_from_the_file(
+    index: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(index.parent)
+    status, _, error = told(capsys, "search", "Kelm")
+    assert (status, "there is nothing to search: give --index" in error) == (2, True)
+    Path("subquest.toml").write_text(f'index = "{index.name}"\n[search]\nmode = "dense"\n')
+    status, _, error = told(capsys, "search", "Kelm")
+    assert (status, "has no vectors" in error) == (2, True)
+    status, out, _ = told(capsys, "search", "Kelm", "--mode", "bm25", "--json")
+    assert status == 0
+    assert json.loads(out)["hits"]

@@ -25,7 +25,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     shape.add_argument("--json", action="store_true", help="print one JSON document and nothing else")
     shape.add_argument("--events", action="store_true", help="print events as NDJSON while they happen")
     output.add_argument("--trace", metavar="FILE", type=Path, help="write the whole episode to FILE as JSON")
-    output.add_argument("--quiet", action="store_true", help="no tree, only the answer")
+    output.add_argument("--quiet", action="store_true", help="no tree: only the answer, its evidence and what it cost")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -10,6 +10,8 @@ import platform
 import sys
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from operator import attrgetter
+from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +64,12 @@ def _config() -> Check:
         config = load_config()
     except UsageError as error:
         return Check("config", False, str(error), "correct the setting named above", True)
-    places = sorted({f"{key} from {source}" for key, source in config.sources.items()})
-    return Check("config", True, "; ".join(places) or "defaults")
+    places: dict[str, list[str]] = {}
+    for key, source in sorted(config.sources.items()):
+        value: Any = attrgetter(key)(config)
+        places.setdefault(source, []).append(f"{key} = {json.dumps(value, default=str, ensure_ascii=False)}")
+    told = [f"from {source}: {', '.join(settings)}" for source, settings in places.items()]
+    return Check("config", True, "; ".join(told) or "defaults")
 
 
 def _model_file() -> Check:
@@ -119,7 +125,7 @@ def _web() -> Check:
     try:
         search = tool_options(load_config()).search()
     except SubquestError as error:
-        return Check("web search", False, str(error), NO_WEB)
+        return Check("web search", False, str(error), "correct what is named above")
     return Check("web search", search is not None, search.name if search is not None else "none configured", NO_WEB)
 
 

@@ -130,9 +130,12 @@ def run_at(path: Path, settings: Mapping[str, Any]) -> Iterator[RunStore]:
 
     One that could not begin, for want of a model say, leaves nothing behind.
     """
+    from ..retrieval.store import exists
     from ..runs import RunStore
     from ..runs.schema import run_path
 
+    if path.is_dir() and exists(path):
+        raise UsageError(f"--out {path}: there is an index in it; name another place for the run")
     file = run_path(path)
     new, empty = not file.exists(), False
     made = [folder for folder in file.parents if not folder.exists()]

@@ -22,25 +22,37 @@ _BATCH = 256
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("query", nargs="?", metavar="QUERY")
-    parser.add_argument("--index", required=True, metavar="PATH", help="the index to search")
-    parser.add_argument("-k", type=int, default=10, help="how many passages (default 10)")
-    parser.add_argument("--mode", default="auto", choices=["auto", "bm25", "dense", "hybrid", "linked"])
+    parser.add_argument("--index", metavar="PATH", help="the index to search (default: the one in subquest.toml)")
+    parser.add_argument("-k", type=int, help="how many passages (default: search.k in subquest.toml, else 10)")
+    parser.add_argument(
+        "--mode", choices=["auto", "bm25", "dense", "hybrid", "linked"], help="how to search (default: auto)"
+    )
     parser.add_argument(
         "--where", action="append", default=[], metavar="FIELD=VALUE", help="only passages with this metadata"
     )
     parser.add_argument("--distinct", action="store_true", help="leave out near-identical passages")
     parser.add_argument("--queries", metavar="FILE", help='many queries, lines {"id","query"}; - for standard input')
     parser.add_argument("--json", action="store_true", help="print one JSON document")
+    parser.add_argument("--config", metavar="FILE", help="settings file (default: the nearest subquest.toml)")
 
 
 def run(args: argparse.Namespace) -> int:
+    from ..config import load_config
     from ..errors import UsageError
     from ..retrieval.places import open_place
 
     if (args.query is None) == (args.queries is None):
         raise UsageError("give one QUERY, or --queries FILE")
-    options: dict[str, Any] = {"mode": args.mode, "where": _filter(args.where), "distinct": args.distinct}
-    with open_place(args.index) as index:
+    config = load_config(args.config, flags={"index": args.index, "search.k": args.k, "search.mode": args.mode})
+    if not config.index:
+        raise UsageError('there is nothing to search: give --index PATH, or write index = "PATH" in subquest.toml')
+    args.k = config.search.k or 10
+    options: dict[str, Any] = {
+        "mode": config.search.mode or "auto",
+        "where": _filter(args.where),
+        "distinct": args.distinct,
+    }
+    with open_place(config.index) as index:
         if args.queries is not None:
             return _many(index, args, options)
         hits = index.search(args.query, args.k, **options)
