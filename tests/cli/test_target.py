@@ -1,6 +1,8 @@
 """What a command writes never takes the place of a run, of its own source or of somebody's documents."""
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -88,3 +90,31 @@ def test_a_demo_leaves_a_world_alone(place: Path, capsys: pytest.CaptureFixture[
     assert "is not of a demo" in capsys.readouterr().err
     assert (place / "w" / "corpus.jsonl").read_bytes() == before
     assert main(["world", "make", "--seed", "9", "--articles", "160", "--questions", "4", "--out", "w"]) == 0
+
+
+READ_ONLY = """
+import ctypes, os, sys
+
+ctypes.CDLL(None).prctl(24, 1, 0, 0, 0)
+os.execv(sys.executable, [sys.executable, "-m", "subquest", *sys.argv[1:]])
+"""
+"""Takes CAP_DAC_OVERRIDE out of the bounding set first, so that root may write no more than others."""
+
+
+@pytest.mark.parametrize(
+    ("command", "status", "message"),
+    [
+        ([*ASK, "--trace", "shut/t.json"], 2, "cannot write shut/t.json: you may not write into shut"),
+        ([*EVAL[:-1], "shut/run.sqlite"], 2, "cannot create the run shut/run.sqlite: you may not write into shut"),
+        (["report", "run.sqlite", "--out", "shut/r.html"], 2, "you may not write into shut"),
+        (["demo", "--out", "shut/demo"], 1, "subquest: shut/demo: Permission denied"),
+    ],
+)
+def test_a_folder_that_may_not_be_written(command: list[str], status: int, message: str, toy: Path) -> None:
+    shut = toy / "shut"
+    shut.mkdir()
+    shut.chmod(0o555)
+    done = subprocess.run([sys.executable, "-c", READ_ONLY, *command], capture_output=True, text=True)
+    assert (done.returncode, message in done.stderr) == (status, True), done.stderr
+    assert "Kestel" not in done.stdout
+    assert not list(shut.iterdir())

@@ -61,7 +61,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         if isinstance(error, BrokenPipeError):  # the reader of our output has gone: not worth a word
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return 1
-        return _complain(error, 1)
+        told = f"{error.filename}: {error.strerror}" if error.filename and error.strerror else str(error)
+        return _complain(told, 1)
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return 130
@@ -87,6 +88,6 @@ def _module(name: str) -> Any:
     return importlib.import_module(f".{name}", __name__)
 
 
-def _complain(error: Exception, status: int) -> int:
+def _complain(error: Exception | str, status: int) -> int:
     print(f"subquest: {error}", file=sys.stderr)
     return status

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from ..errors import UsageError
@@ -18,6 +19,9 @@ def check_target(path: Path, *, source: Path | None = None) -> None:
         raise UsageError(f"cannot write {path}: there is no folder {path.parent}")
     if path.is_dir():
         raise UsageError(f"cannot write {path}: it is a folder; name a file in it")
+    written = path if path.exists() else path.parent
+    if not os.access(written, os.W_OK):
+        raise UsageError(f"cannot write {path}: you may not write {written if path.exists() else f'into {written}'}")
     if not path.exists():
         return
     if source is not None and source.exists() and path.samefile(source):

@@ -94,6 +94,8 @@ def create_file(path: Path, meta: dict[str, str]) -> None:
         raise UsageError(f"cannot create the run {path}: there is no folder {path.parent}")
     if path.exists():
         raise UsageError(f"the run {path} exists already; open it to resume it, or choose another name")
+    if not os.access(path.parent, os.W_OK):
+        raise UsageError(f"cannot create the run {path}: you may not write into {path.parent}")
     scratch = f"{path}.{uuid.uuid4().hex[:8]}.new"
     try:
         connection = sqlite3.connect(scratch, isolation_level=None)
