@@ -115,6 +115,9 @@ def test_what_cannot_be_converted_is_named(tmp_path: Path) -> None:
         adapter.gguf_name("lm_head")
     with pytest.raises(UsageError, match="mamba"):
         Shape("mamba", 1, 1)
+    with pytest.raises(UsageError, match="192 rows cannot be 5 heads; name its own with --base"):
+        adapter.write_gguf(random_lora(layers=1), tmp_path / "a.gguf", Shape("llama", heads=9, kv_heads=5))
+    assert not list(tmp_path.glob("*.gguf*"))
 
 
 def test_the_command_converts_both_ways(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -89,12 +89,21 @@ def mixed(one: Lora, two: Lora, share: float) -> Lora:
 
 def reorder(rows: Array, heads: int) -> Array:
     """Rows of a query or key matrix from Hugging Face's order into llama.cpp's."""
+    _check_heads(rows, heads)
     return rows.reshape(heads, 2, len(rows) // heads // 2, -1).swapaxes(1, 2).reshape(rows.shape)
 
 
 def restore(rows: Array, heads: int) -> Array:
     """The inverse of `reorder`."""
+    _check_heads(rows, heads)
     return rows.reshape(heads, len(rows) // heads // 2, 2, -1).swapaxes(1, 2).reshape(rows.shape)
+
+
+def _check_heads(rows: Array, heads: int) -> None:
+    if len(rows) % (2 * heads):
+        raise UsageError(
+            f"the adapter is not of this base model: {len(rows)} rows cannot be {heads} heads; name its own with --base"
+        )
 
 
 def shape_of(base: Path) -> Shape:

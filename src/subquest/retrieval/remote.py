@@ -59,6 +59,8 @@ class RemoteSearch(Retrievers):
                 if reply.status_code < 500:
                     break
                 reason = f"status {reply.status_code}"
+            except httpx2.ConnectError as error:
+                reason = f"{error} (is the server up?)"
             except httpx2.HTTPError as error:
                 reason = repr(error)
             if attempt == ATTEMPTS:
