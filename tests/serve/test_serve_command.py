@@ -162,15 +162,6 @@ def test_wrong_usage(place: Path, capsys: pytest.CaptureFixture[str], arguments:
     assert message in capsys.readouterr().err
 
 
-def test_without_an_index_only_systems_that_need_none_answer(place: Path) -> None:
-    (place / "script.jsonl").write_text(json.dumps("<answer>Kestel</answer>"))
-    with process(*SERVE[:5]) as (_, url), httpx2.Client(base_url=url, timeout=60) as client:
-        refused = client.post("/api/ask", json={"question": QUESTION})
-        assert refused.status_code == 400
-        assert "coda searches, and this server has no index" in refused.json()["error"]["message"]
-        assert client.post("/api/ask", json={"question": QUESTION, "system": "direct"}).status_code == 202
-
-
 def test_a_file_is_no_folder_of_runs(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*SERVE, "--runs", "script.jsonl"]) == 2
     assert "--runs script.jsonl: it is a file; name a folder" in capsys.readouterr().err

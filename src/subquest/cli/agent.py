@@ -9,6 +9,7 @@ import argparse
 import asyncio
 import functools
 import json
+import sys
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -109,7 +110,7 @@ async def agent_from(args: argparse.Namespace) -> AsyncIterator[System[Any]]:
     name = config.system or "coda"
     system = get(name)
     check(system, config, args)
-    check_searchable([name], config)
+    warn_of_no_index([name], config)
     async with resources(config, cache=not args.no_cache) as (engines, search):
         yield build(system, config, args, engines, search)
 
@@ -121,14 +122,15 @@ def check(system: type[System[Any]], config: Config, args: argparse.Namespace) -
     build(system, config, args, {"": ScriptedEngine([])}, None)
 
 
-def check_searchable(names: Sequence[str], config: Config) -> None:
-    """Refuse systems that search where there is nothing to search: all they could say would be wrong."""
+def warn_of_no_index(names: Sequence[str], config: Config) -> None:
+    """Say so where systems search and there is nothing to search: what they answer comes from memory at best."""
     from ..systems.registry import needs_search
 
     if not config.index and (searching := [name for name in names if needs_search(name)]):
-        raise UsageError(
-            f"{searching[0]} searches, and there is nothing to search: give --index PATH (make one with: "
-            "subquest index build FOLDER --out docs.sq), or take --system direct, which answers from memory"
+        print(
+            f"subquest: {searching[0]} searches, and there is nothing to search: give --index PATH (make one with: "
+            "subquest index build FOLDER --out docs.sq), or take --system direct, which answers from memory",
+            file=sys.stderr,
         )
 
 

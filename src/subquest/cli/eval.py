@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import DataError, UsageError
-from .agent import add_agent_options, build, check, check_index, check_searchable, config_from, resources, settings_from
+from .agent import add_agent_options, build, check, check_index, config_from, resources, settings_from, warn_of_no_index
 from .evaluating import (
     PAPER,
     add_run_options,
@@ -64,7 +64,7 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError("--system names no system; write one, or several with commas between them")
     for name in names:
         check(get(name), config, args)
-    check_searchable(names, config)
+    warn_of_no_index(names, config)
     if not args.ray:  # else the index is where the workers are
         check_index(config)
     with run_at(args.out, _settings(config, args)) as store:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import UsageError
 from . import claims
-from .agent import add_agent_options, build, check_index, check_searchable, config_from, resources
+from .agent import add_agent_options, build, check_index, config_from, resources, warn_of_no_index
 from .evaluating import add_run_options, answer_all, check_run_options, judged, run_at, settings_of, with_index
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ def _check(study: Study, config: Config) -> None:
 
     for variant in study.variants:
         _system(variant, config, {"": ScriptedEngine([])}, None)
-    check_searchable([variant.system for variant in study.variants if not variant.search], config)
+    warn_of_no_index([variant.system for variant in study.variants if not variant.search], config)
     check_index(config)
 
 

@@ -13,7 +13,6 @@ from typing import Any, cast
 from ..engine import Engine
 from ..retrieval.base import Search
 from ..systems.base import System
-from ..systems.registry import needs_search
 from .bodies import Problem
 from .indexes import Indexes
 from .journal import Journal
@@ -45,8 +44,6 @@ class Agents:
         system = self._known("system", system, self.systems)
         model = self._known("model", model, self.models)
         search = self.indexes.get(index)
-        if search is None and needs_search(system):
-            raise Problem(400, f"{system} searches, and this server has no index: add documents, or start with --index")
         if journal and self.journal is not None:
             engines = self.journal.engines(journal, self._engines[model])
             return self._make(system, engines, self.journal.search(journal, search))
