@@ -104,13 +104,23 @@ def test_an_item_that_two_lists_share() -> None:
     assert shared("in both: Ash", ["Ash", "Bone"]) is None
 
 
-def test_results_are_copied_as_they_are() -> None:
+def test_results_that_are_reckoned_with_are_copied_as_they_are() -> None:
     steps = [("Who painted Ashes?", "Ana Brel"), ("How many live in Ys?", "44,200"), ("Who is he?", "x" * 400)]
-    assert corrections("Who painted Ashes: Ana Brol; How many live in Ys: 44200; Who is he: y", steps) == [
+    assert corrections("Who painted Ashes: Ana Brol; x and y are the same; Who is he: y", steps) == [
         "Who painted Ashes: Ana Brel"
     ]
-    assert corrections("Who painted Ashes: Ana Brel (1889-1950); How many live in Ys: 44,200", steps) == []
-    assert corrections("Who painted Ashes: Brel; done", steps) == []
+    assert corrections("How many live in Ys: 42,200", steps) == ["How many live in Ys: 44,200"]
+    assert (
+        corrections("Who painted Ashes: Ana Brol; How many live in Ys: 44200", steps) == []
+    )  # nobody reckons with her
+    assert corrections("Who painted Ashes: Ana Brel (painter); Brel and Brol are the same", steps) == []
+
+
+def test_years_are_counted_between_the_results() -> None:
+    steps = [("When did it open?", "1893"), ("Who made it?", "Ana"), ("When was Ana born?", "1 May 1928")]
+    assert slips("1910 to 1920 10, 1928 18", steps) == [Slip(count_up(1893, 1928), "18", "35")]
+    assert slips(count_up(1893, 1928), steps) == []
+    assert slips("1910 to 1920 10, 1928 18", [*steps, ("When did Ana die?", "1999")]) == []  # which two, nobody knows
 
 
 def test_every_gold_thought_of_a_world_passes() -> None:

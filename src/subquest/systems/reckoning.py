@@ -107,7 +107,7 @@ def slips(thought: str, steps: Sequence[tuple[str, str]] = ()) -> list[Slip]:
     """What a thought reckons wrongly; `steps` are the tasks handed out so far and their results."""
     return [
         *_copies(thought, steps),
-        *_counts(thought),
+        *_counts(thought, [result for _, result in steps]),
         *_comparisons(thought),
         *_equations(thought),
         *_sameness(thought),
@@ -116,12 +116,21 @@ def slips(thought: str, steps: Sequence[tuple[str, str]] = ()) -> list[Slip]:
 
 
 def _copies(thought: str, steps: Sequence[tuple[str, str]]) -> Iterator[Slip]:
-    """Results that were written down wrongly."""
+    """Results that were written down wrongly and are reckoned with: numbers, dates, and what is compared as it is."""
+    compared = " the same" in thought or "in both" in thought
     for task, result in steps:
         asked, plain = task.strip().rstrip("?"), result.strip()
         _, found, rest = thought.partition(f"{asked}: ")
-        copied = _bare(rest.partition(";")[0])
-        if asked and found and len(plain) <= LONGEST_COPY and not rest.startswith(plain) and copied not in _bare(plain):
+        copied = rest.partition(";")[0]
+        if (
+            not asked
+            or not found
+            or len(plain) > LONGEST_COPY
+            or rest.startswith(plain)
+            or _bare(copied) in _bare(plain)
+        ):
+            continue
+        if compared or measure(plain) != measure(copied):
             yield Slip(f"{asked}: {plain}")
 
 
@@ -129,17 +138,21 @@ def _bare(text: str) -> str:
     return re.sub(r"[^\w ]", "", text).casefold().strip()
 
 
-def _counts(thought: str) -> Iterator[Slip]:
-    """Years that passed, less one where a birthday had not been."""
+def _counts(thought: str, results: Sequence[str]) -> Iterator[Slip]:
+    """Years that passed, less one where a birthday had not been. They are counted between two results."""
     counted = list(_COUNTED.finditer(thought))
     birthday = _BIRTHDAY.search(thought)
     told, said, right, wrong = "", "", "", False
     if counted:
         start, steps = int(counted[-1][1]), [step.split() for step in counted[-1][2].split(", ")]
         end, said = int(steps[-1][0]), steps[-1][1]
+        years = [int(found.key[0]) for found in map(measure, results) if found and found.dated]
+        wrong = len(years) == 2 and {start, end} != set(years)
+        if wrong:
+            start, end = min(years), max(years)
         if end < start:
             return
-        wrong = any(int(year) - start != int(years) for year, years in steps)
+        wrong |= any(int(year) - start != int(passed) for year, passed in steps)
         told, right = count_up(start, end), str(end - start)
     if birthday:
         early = birthday[1] < birthday[3]
@@ -147,9 +160,9 @@ def _counts(thought: str) -> Iterator[Slip]:
         wrong |= early == bool(birthday[2])
         after = f"{birthday[1]} is {'before' if early else 'not before'} {birthday[3]}"
         if right:
-            years, right = right, str(int(right) - early)
+            passed, right = right, str(int(right) - early)
             wrong |= bool(birthday[5] or birthday[6]) and said != right
-            after += f": {years} - 1 = {right}" if early else f": {years}"
+            after += f": {passed} - 1 = {right}" if early else f": {passed}"
         told = "; ".join(filter(None, [told, after]))
     if wrong:
         yield Slip(told, said if right else "", right)
