@@ -120,7 +120,8 @@ def _sandbox() -> Check:
 def _web() -> Check:
     from ..config import load_config
     from ..errors import SubquestError
-    from .agent import NO_WEB, tool_options
+    from .agent import tool_options
+    from .searching import NO_WEB
 
     try:
         search = tool_options(load_config()).search()

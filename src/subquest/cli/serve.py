@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import MissingDependency, UsageError
-from .agent import add_agent_options, build, check, check_mode, config_from, open_search, resources
+from .agent import add_agent_options, build, check, config_from, resources
+from .searching import check_mode, open_search
 
 if TYPE_CHECKING:
     from ..retrieval.base import Search

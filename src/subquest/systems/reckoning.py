@@ -31,19 +31,18 @@ _YEAR = re.compile(r"(?<![\d,.])\d{4}(?![\d,.]\d)\b")
 _NUMBER = re.compile(r"(\d[\d,]*(?:\.\d+)?)(?: (thousand|million|billion))?")
 _SCALE = {"": 1, "thousand": 10**3, "million": 10**6, "billion": 10**9}
 
-_VALUE = r"\d[\d,]*(?:\.\d+)?(?:-\d\d-\d\d)?"
-_COUNTED = re.compile(r"\b(\d{3,4}) to (\d{3,4} \d+(?:, \d{3,4} \d+)*)\b")
+_NUMERAL = r"\d(?:[\d,]{0,30}\d)?(?:\.\d{1,12})?"
+_VALUE = rf"{_NUMERAL}(?:-\d\d-\d\d)?"
+_COUNTED = re.compile(r"\b(\d{3,4}) to (\d{3,4} \d{1,4}(?:, \d{3,4} \d{1,4})*)\b")
 _BIRTHDAY = re.compile(
-    r"\b(\d\d-\d\d) is (not )?before (\d\d-\d\d)(?:: (?:(\d+) - 1 = (\d+)|(\d+)))?(?![\d-])", re.IGNORECASE
+    r"\b(\d\d-\d\d) is (not )?before (\d\d-\d\d)(?:: (?:(\d{1,4}) - 1 = (\d{1,4})|(\d{1,4})))?(?![\d-])", re.IGNORECASE
 )
-_THAN = re.compile(rf"({_VALUE}) is (smaller|larger|earlier|later) than ({_VALUE})")
+_THAN = re.compile(rf"(?<![\d.,-])({_VALUE}) is (smaller|larger|earlier|later) than ({_VALUE})(?!\d)")
 _EXTREME = re.compile(
     rf"\bthe (smaller|larger|earlier|later|smallest|largest|earliest|latest) of "
-    rf"({_VALUE}(?:, {_VALUE})*) and ({_VALUE}) is ({_VALUE})"
+    rf"({_VALUE}(?:, {_VALUE})*) and ({_VALUE}) is ({_VALUE})(?!\d)"
 )
-_EQUATION = re.compile(
-    r"(?<![\d.,/*+-])(-?\d[\d,]*(?:\.\d+)?) ?([-+*/×−]) ?(\d[\d,]*(?:\.\d+)?) ?= ?(-?\d[\d,]*(?:\.\d+)?)"
-)
+_EQUATION = re.compile(rf"(?<![\d.,/*+-])(-?{_NUMERAL}) ?([-+*/×−]) ?({_NUMERAL}) ?= ?(-?{_NUMERAL})(?!\d)")
 _IN_BOTH = re.compile(r"\bin both: (.+?)\s*(?:$|[;\n]|</)")
 _SEPARATOR = re.compile(r", and |, | and ")
 _LEAST = frozenset({"smaller", "smallest", "earlier", "earliest"})
@@ -122,15 +121,10 @@ def _copies(thought: str, steps: Sequence[tuple[str, str]]) -> Iterator[Slip]:
         asked, plain = task.strip().rstrip("?"), result.strip()
         _, found, rest = thought.partition(f"{asked}: ")
         copied = rest.partition(";")[0]
-        if (
-            not asked
-            or not found
-            or len(plain) > LONGEST_COPY
-            or rest.startswith(plain)
-            or _bare(copied) in _bare(plain)
-        ):
+        if not asked or not found or len(plain) > LONGEST_COPY:
             continue
-        if compared or measure(plain) != measure(copied):
+        same = rest.startswith(plain) or _bare(copied) in _bare(plain)
+        if not same and (compared or measure(plain) != measure(copied)):
             yield Slip(f"{asked}: {plain}")
 
 
