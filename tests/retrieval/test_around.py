@@ -8,9 +8,11 @@ import math
 import os
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from subquest import sync
 from subquest.cli import main
 from subquest.engine.scripted import ScriptedEngine
 from subquest.errors import DataError, SearchError, UsageError
@@ -225,6 +227,26 @@ async def test_remote_failures_are_search_errors(monkeypatch: pytest.MonkeyPatch
         await RemoteSearch("http://127.0.0.1:9").retrieve(["x"], 1)
     with pytest.raises(UsageError, match="http://"):
         RemoteSearch("localhost:8000")
+
+
+async def test_remote_search_keeps_its_connections_for_the_next_search(monkeypatch: pytest.MonkeyPatch) -> None:
+    import httpx2
+
+    made = []
+
+    class Counted(httpx2.AsyncClient):
+        def __init__(self, **options: Any) -> None:
+            made.append(self)
+            super().__init__(**options)
+
+    monkeypatch.setattr(httpx2, "AsyncClient", Counted)
+    with retrieval_server() as (url, _):
+        search = RemoteSearch(url)
+        for _ in range(3):
+            await search.retrieve(["one"], 1)
+        assert len(made) == 1
+        assert sync.run(search.retrieve(["one"], 1))[0]  # another loop, connections of its own
+        assert len(made) == 2
 
 
 async def test_remote_search_checks_what_is_asked_and_what_is_answered() -> None:

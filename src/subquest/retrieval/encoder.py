@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
+from ..address import checked_key, checked_url
 from ..errors import MissingDependency, SearchError, UsageError
 from .outside import JsonServer
 from .store import utf8
@@ -69,9 +70,7 @@ def parse(name: str) -> EncoderSpec:
     model, at, url = name.removeprefix("st:").partition("@")
     query, passage = next((p for key, p in PREFIXES.items() if key in model.lower()), ("", ""))
     if at:
-        if not url.startswith(("http://", "https://")):
-            raise UsageError(f"encoder {name!r}: the address after @ must begin with http:// or https://")
-        return EncoderSpec("endpoint", model, query, passage, "model", 512, url.rstrip("/"))
+        return EncoderSpec("endpoint", model, query, passage, "model", 512, checked_url(url, "an encoder's address"))
     if name.startswith("st:") and model:
         return EncoderSpec("sentence-transformers", model, query, passage, "model", 512)
     raise UsageError(f"unknown encoder {name!r}; use minilm, st:MODEL or MODEL@URL")
@@ -216,7 +215,8 @@ class Endpoint:
 
     def __init__(self, spec: EncoderSpec) -> None:
         self.spec = spec
-        key = os.environ.get("SUBQUEST_EMBEDDINGS_KEY") or os.environ.get("OPENAI_API_KEY")
+        key = os.environ.get("SUBQUEST_EMBEDDINGS_KEY") or os.environ.get("OPENAI_API_KEY") or ""
+        key = checked_key(key, "the key of the embeddings' server")
         headers = {"Authorization": f"Bearer {key}"} if key else {}
         self._server = JsonServer(spec.url, headers=headers, timeout=120.0)
 
@@ -227,7 +227,10 @@ class Endpoint:
         rows: list[list[float]] = []
         for start in range(0, len(texts), self.BATCH):
             rows += self._ask([prefix + utf8(text) for text in texts[start : start + self.BATCH]])
-        vectors = np.asarray(rows, np.float32)
+        try:
+            vectors = np.asarray(rows, np.float32)
+        except (ValueError, TypeError) as error:
+            raise SearchError(f"{self.spec.url}/embeddings gave something else than vectors: {error}") from None
         return np.asarray(vectors / np.maximum(np.linalg.norm(vectors, axis=-1, keepdims=True), 1e-12), np.float32)
 
     def _ask(self, texts: list[str]) -> list[list[float]]:

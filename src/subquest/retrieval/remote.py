@@ -11,29 +11,37 @@ from __future__ import annotations
 
 import asyncio
 import math
+import weakref
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ..errors import DataError, SearchError, UsageError
+from ..address import checked_url, is_loopback
+from ..errors import DataError, SearchError
 from ..record import Hit
 from .corpus import from_object
 from .frameworks import Retrievers
 from .request import check
 from .store import utf8
 
+if TYPE_CHECKING:
+    import httpx2
+
 ATTEMPTS = 3
 _FIRST_WAIT = 0.5
 
 
 class RemoteSearch(Retrievers):
-    """Searches by asking a server; failures are tried again, then raised as SearchError."""
+    """Searches by asking a server; failures are tried again, then raised as SearchError.
+
+    Connections stay open from one search to the next, apart for each event loop. It may be used from several.
+    """
 
     def __init__(self, url: str, *, timeout: float = 60.0) -> None:
-        if not url.startswith(("http://", "https://")):
-            raise UsageError(f"the retrieval server's address must begin with http:// or https://, not {url!r}")
-        base = url.rstrip("/")
+        base = checked_url(url, "a retrieval server's address")
         self.url = base if base.endswith("/retrieve") else f"{base}/retrieve"
         self._timeout = timeout
+        self._clients: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, httpx2.AsyncClient]
+        self._clients = weakref.WeakKeyDictionary()
 
     @property
     def name(self) -> str:
@@ -54,9 +62,8 @@ class RemoteSearch(Retrievers):
         body = {"queries": [utf8(query) for query in queries], "topk": k, "return_scores": True}
         for attempt in range(1, ATTEMPTS + 1):
             try:
-                async with httpx2.AsyncClient(timeout=self._timeout) as client:
-                    reply = await client.post(self.url, json=body)
-                if reply.status_code < 500:
+                reply = await self._client().post(self.url, json=body)
+                if reply.status_code < 500 and reply.status_code != 429:
                     break
                 reason = f"status {reply.status_code}"
             except httpx2.ConnectError as error:
@@ -75,6 +82,16 @@ class RemoteSearch(Retrievers):
         if not isinstance(result, list) or len(result) != len(queries):
             raise SearchError(f"{self.url} answered {len(queries)} queries with a `result` of another size")
         return [self._hits(found, k) for found in result]
+
+    def _client(self) -> httpx2.AsyncClient:
+        import httpx2
+
+        loop = asyncio.get_running_loop()
+        if loop not in self._clients:
+            self._clients[loop] = httpx2.AsyncClient(
+                timeout=httpx2.Timeout(self._timeout, pool=None), trust_env=not is_loopback(self.url)
+            )
+        return self._clients[loop]
 
     def _hits(self, found: Any, k: int) -> list[Hit]:
         if not isinstance(found, list):

@@ -9,7 +9,8 @@ import weakref
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from ...errors import EngineError, EngineUnavailable, UsageError
+from ...address import checked_key, checked_url, is_loopback
+from ...errors import EngineError, EngineUnavailable
 from ..base import OnRetry, Retry
 from .failures import failure, retry_after
 from .limits import Gate, Limits
@@ -18,8 +19,6 @@ from .reply import MALFORMED, Assembler
 if TYPE_CHECKING:
     import httpx2
 
-LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
-"""Hosts that are reached without the proxies of the environment."""
 FIRST_WAIT, LONGEST_WAIT = 0.5, 30.0
 """Seconds: see `backoff`."""
 
@@ -43,16 +42,14 @@ class Endpoint:
         limits: Limits | None = None,
     ) -> None:
         """`timeout` bounds one request from sending it to its last byte; `retries` come on top of the first try."""
-        if not base_url.startswith(("http://", "https://")):
-            raise UsageError(f"a base URL begins with http:// or https://, not {base_url!r}")
-        self.base_url = base_url.rstrip("/")
+        self.base_url = checked_url(base_url, "a base URL")
         self.limits = limits or Limits()
         self.retries = retries
         self.timeout = timeout
         self._connect_timeout = connect_timeout
         self._headers = {"User-Agent": "subquest", **(headers or {})}
-        if api_key:
-            self._headers["Authorization"] = f"Bearer {api_key}"
+        if key := checked_key(api_key, "the endpoint's key"):
+            self._headers["Authorization"] = f"Bearer {key}"
         self._loops: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, tuple[httpx2.AsyncClient, Gate]]
         self._loops = weakref.WeakKeyDictionary()
 
@@ -134,7 +131,7 @@ class Endpoint:
             client = httpx2.AsyncClient(
                 timeout=httpx2.Timeout(None, connect=self._connect_timeout),
                 limits=httpx2.Limits(max_connections=most + 1, max_keepalive_connections=most),
-                trust_env=httpx2.URL(self.base_url).host not in LOOPBACK,
+                trust_env=not is_loopback(self.base_url),
             )
             self._loops[loop] = client, Gate(self.limits)
         return self._loops[loop]
