@@ -143,3 +143,16 @@ def test_skip_flat_is_a_setting(tmp_path: Path) -> None:
         figures = finish(trainer(tmp_path / str(skip), replace(recipe, optimiser=settings)))[1]
         assert (figures["skipped"] > 0.5) is skip
         assert figures["learning_rate"] > 0
+
+
+@pytest.mark.parametrize("name", ["coda-paper-sum", "decor", "dr-grpo", "coda"])
+def test_kl_and_entropy_are_means_whatever_the_loss_divides_by(name: str) -> None:
+    """The guards hold them against bounds in nats: a loss that sums over tokens must not look like a collapse."""
+    loss = replace(LOSSES[name], kl=0.5)
+    _, figures = gradients(loss, skip=False)
+    torch.manual_seed(0)
+    with torch.no_grad():
+        entropy = Policy(SOURCE)(batch_for(loss), entropy=True).entropy
+    assert entropy is not None
+    assert figures["kl"] == pytest.approx(0.3498588 - 0.3, abs=1e-5)  # exp(0.3) - 0.3 - 1, at every token
+    assert float(entropy.min()) <= figures["entropy"] <= float(entropy.max())

@@ -77,7 +77,7 @@ class Optimiser:
 
         Without `old` the batch was sampled by these very weights, so the old log-probs are the new ones, detached.
         With `only` the other trajectories are left out, and those that stay keep the weight they have in the whole
-        batch; the figures of KL and entropy are then means over what stayed.
+        batch. The figures of KL and entropy are means, weighted as the loss weighs, over what went through the model.
         """
         losses: list[Loss] = []
         packed, share = 0, 0.0
@@ -107,9 +107,9 @@ class Optimiser:
             merged.backward()
         norm = self._step()
         figures = summary(losses) | {"packed": float(packed)}
-        whole_weight = float(batch.weights.sum())
-        if only is not None and share > 0:
-            figures |= {name: figures[name] * whole_weight / share for name in ("kl", "entropy")}
+        counted = sum(self.ranks.gather(share)) / self.ranks.size
+        if counted > 0:  # weights need not add up to 1: some losses sum over tokens or roles
+            figures |= {name: figures[name] / counted for name in ("kl", "entropy")}
         return Stepped(norm, figures, math.fsum(map(float, gaps)) / max(figures["tokens"], 1.0))
 
     def _for_all(self, batch: Batch, aggregation: Aggregation) -> Batch:
