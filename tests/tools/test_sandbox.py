@@ -6,6 +6,7 @@ import json
 import os
 import socket
 import subprocess
+import tempfile
 import threading
 import time
 from dataclasses import replace
@@ -14,8 +15,9 @@ from pathlib import Path
 
 import pytest
 
-from subquest.errors import ToolError
+from subquest.errors import MissingDependency, ToolError
 from subquest.tools.sandbox import CodeResult, Fetched, RemoteSandbox, Sandbox, SandboxLimits, SandboxUnavailable, jail
+from subquest.tools.sandbox.folder import WorkFolder
 from subquest.tools.sandbox.watchdog import tree
 
 try:
@@ -266,6 +268,14 @@ async def test_fetch_goes_through_the_broker(tmp_path):
     assert asked == ["http://site/data.csv", "http://site/x?q=a+b", "http://refused/"]
 
 
+async def test_a_broker_that_lacks_a_package_says_so():
+    async def fetch(url: str) -> Fetched:
+        raise MissingDependency("the guard for web pages", "web-tools")
+
+    async with Sandbox(SandboxLimits(seconds=30), fetch) as box:
+        assert "subquest[web-tools]" in (await box.run("fetch('http://x.example/')")).error
+
+
 async def test_without_a_broker_fetch_is_refused(box):
     assert "no access to the web" in (await box.run("fetch('http://site/')")).error
 
@@ -432,16 +442,18 @@ found
             host.recv(1)
 
 
-async def test_descriptors_sent_to_the_broker_stay_outside(box):
+async def test_descriptors_cannot_be_sent(box):
+    """Neither to the broker, nor into a pair of sockets, where the files behind them would be nobody's."""
     before = len(os.listdir("/proc/self/fd"))
     code = """
 import array, os, socket, __main__
-s = socket.socket(fileno=os.dup(__main__.CHANNELS['broker']))
-for _ in range(20):
-    s.sendmsg([b'{"url": "http://x/"}\\n'], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array('i', [0] * 50))])
-    s.recv(500)
+for s in (socket.socket(fileno=os.dup(__main__.CHANNELS['broker'])), socket.socketpair()[0]):
+    try:
+        s.sendmsg([b'{"url": "http://x/"}\\n'], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array('i', [0] * 50))])
+    except PermissionError:
+        print('refused')
 """
-    await box.run(code)
+    assert await output(box, code) == "refused\nrefused"
     assert len(os.listdir("/proc/self/fd")) <= before + 8
 
 
@@ -528,6 +540,60 @@ async def test_a_call_that_fills_the_disk_leaves_room_for_the_next(code, tmp_pat
     assert (tmp_path / "mine.csv").read_text() == "a,b\n1,2\n"
 
 
+@pytest.mark.parametrize("held", ["open", "mapped"])
+async def test_removed_files_that_live_on_count_as_disk(held):
+    """A file without a name takes as much room as one with a name, as long as it is open or mapped."""
+    code = f"""
+import ctypes, os, time
+libc = ctypes.CDLL(None)
+libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long]
+for n in range(8):
+    f = os.open('x', os.O_RDWR | os.O_CREAT)
+    os.unlink('x')
+    os.write(f, bytes(16 << 20))
+    if {held == "mapped"}:
+        libc.mmap(None, 4096, 1, 2, f, 0)
+        os.close(f)
+time.sleep(1)
+"""
+    async with Sandbox(SandboxLimits(seconds=20, disk=64 << 20)) as box:
+        assert (await box.run(code)).stopped == "disk"
+        few = "import time; f = open('y', 'w+'); os.unlink('y'); f.write('kept'); f.seek(0); time.sleep(0.3); f.read()"
+        assert (await box.run(f"import os\n{few}")).output.endswith("kept\n")
+
+
+async def test_folders_that_nobody_may_list_hide_nothing(monkeypatch):
+    """Whoever is not root cannot list a folder that forbids it: what code puts there must still count and go."""
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as place:
+        os.chmod(place, 0o777)
+        monkeypatch.setattr(tempfile, "tempdir", place)
+        with not_root():
+            for shut in ("below", ""):
+                folder = WorkFolder()
+                inner = folder.path / shut
+                inner.mkdir(exist_ok=True)
+                (inner / "x").write_bytes(bytes(100))
+                inner.chmod(0o300)
+                assert folder.used(10)[1] > 10
+                folder.make_room(frozenset(), 1 << 20, 10)
+                assert folder.used(10) == (0, 0)
+                (folder.path / "again").mkdir(mode=0o300)
+                folder.remove()
+            assert os.listdir(place) == []
+
+
+@contextlib.contextmanager
+def not_root():
+    if os.geteuid() != 0:
+        yield
+        return
+    os.seteuid(12345)
+    try:
+        yield
+    finally:
+        os.seteuid(0)
+
+
 async def test_one_file_cannot_outgrow_the_disk(box):
     assert "File too large" in (await box.run("f = open('x', 'wb'); f.truncate(1 << 40)")).error
 
@@ -588,6 +654,26 @@ while not (os.path.exists('alive') and os.path.getsize('alive')): time.sleep(0.0
         await asyncio.sleep(0.01)
     await box.close()
     assert alive(box) == []
+
+
+async def test_a_process_that_is_ever_another_does_not_outlive_the_call(box):
+    """One that forks and ends, again and again, is no longer there when a list of processes is worked off."""
+    code = """
+import os, time
+if os.fork() == 0:
+    n = 0
+    while True:
+        if os.fork() > 0: os._exit(0)
+        n += 1
+        if n % 20 == 0: open('alive', 'a').write('x')
+while not os.path.exists('alive'): time.sleep(0.01)
+"""
+    for _ in range(3):
+        result = await box.run(code)
+        assert result.ok or result.stopped == "strays"
+        size = box.folder.path.joinpath("alive").stat().st_size
+        await asyncio.sleep(0.3)
+        assert box.folder.path.joinpath("alive").stat().st_size - size <= 1
 
 
 async def test_threads_rest_between_calls(box):

@@ -38,7 +38,7 @@ class CodeResult:
     error: str = ""
     """Traceback of the code, or why it was stopped."""
     stopped: str = ""
-    """time, memory, processes, disk, output, exit: why the sandbox ended before the code did; state is then lost."""
+    """time, memory, processes, strays, disk, output, exit: why the sandbox was ended; its state is then lost."""
 
     @property
     def ok(self) -> bool:

@@ -2,7 +2,7 @@
 
 Everything else about the sandbox already follows from its namespaces, its uid and its lack of capabilities; the filter
 takes away kernel surface that answering questions never needs: namespaces and mounts, tracing, kernel modules and keys,
-io_uring, sockets other than local pairs, and memory that no process is charged for.
+io_uring, sockets other than local pairs, descriptors sent over them, and memory that no process is charged for.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ mbind set_mempolicy migrate_pages move_pages
 shmget shmat shmctl shmdt semget semop semtimedop semctl msgget msgsnd msgrcv msgctl
 mq_open mq_unlink mq_timedsend mq_timedreceive mq_notify mq_getsetattr
 memfd_create memfd_secret remap_file_pages
-connect bind listen accept accept4 sendmmsg recvmmsg
+connect bind listen accept accept4 sendmsg sendmmsg recvmmsg
 """
 _NAMESPACES = (0x00020000, 0x02000000, 0x04000000, 0x08000000, 0x10000000, 0x20000000, 0x40000000)
 """CLONE_NEWNS, NEWCGROUP, NEWUTS, NEWIPC, NEWUSER, NEWPID, NEWNET."""

@@ -12,7 +12,7 @@ import socket
 from pathlib import Path
 from typing import Any
 
-from ...errors import ToolError
+from ...errors import SubquestError
 from . import jail, seccomp
 from .base import CodeResult, Fetch, SandboxLimits
 from .cgroup import Cgroup
@@ -32,6 +32,7 @@ _WHY = {
         "The code was stopped: its files take more than {disk} MB or are too many (at most {files}). "
         "What it wrote was removed."
     ),
+    "strays": "The code was stopped: it left processes running that start others faster than they can be ended.",
     "output": "The code was stopped: it wrote too much output.",
     "exit": "The Python process ended (exit status {status}).",
 }
@@ -97,8 +98,8 @@ class Sandbox:
         live.output.reset()
         with Watchdog(live.process.pid, limits, self.folder, live.kill, limits.seconds) as watchdog:
             reply = await live.exchange(code)
-            live.rest()
-        verdict = watchdog.verdict or watchdog.judge_disk()
+            rests = await asyncio.to_thread(live.rest)
+        verdict = watchdog.verdict or ("" if rests else "strays") or await asyncio.to_thread(watchdog.judge_disk)
         live.drain()
         output = live.output.text()
         if live.output.flooded:
@@ -165,7 +166,7 @@ class Sandbox:
             return {"error": f"at most {self.limits.fetches} fetches are allowed"}, b""
         try:
             found = await self._fetch(url)
-        except ToolError as error:
+        except SubquestError as error:
             return {"error": str(error)}, b""
         header = {"status": found.status, "url": found.url, "content_type": found.content_type}
         return {**header, "length": len(found.content)}, found.content
@@ -249,16 +250,16 @@ class _Live:
             with contextlib.suppress(OSError):
                 os.kill(self._driver, signal.SIGCONT)
 
-    def rest(self) -> None:
-        """Between calls nothing runs: what the code left behind is killed, its process is stopped."""
+    def rest(self) -> bool:
+        """Between calls nothing runs: what the code left behind is killed, its process is stopped; whether it could."""
         if self.process.returncode is not None or len(self._handles) < 2:
-            return
+            return True
         if not self._driver:
             self._driver = next((pid for pid in tree(self._init) if inner_pid(pid) == 2), 0)
         if self._driver:
             with contextlib.suppress(OSError):
                 os.kill(self._driver, signal.SIGSTOP)
-        kill_below(self._init, spared=self._driver)
+        return kill_below(self._init, spared=self._driver)
 
     async def exchange(self, code: str) -> str | None:
         """Send a cell and wait for its end: its traceback, empty for none, None where the process died."""

@@ -7,6 +7,7 @@ delay it.
 from __future__ import annotations
 
 import os
+import re
 import signal
 import threading
 import time
@@ -21,6 +22,9 @@ INTERVAL = 0.02
 _DISK_EVERY = 5
 TEMPORARY_FILES = 20_000
 """Entries of /tmp and of /dev/shm: their bytes are bounded by a size, but every entry also costs the kernel memory."""
+_PASSES = 200
+"""Looks at what is left running before the sandbox itself is given up."""
+_GONE = re.compile(r"/work/.* \(deleted\)", re.DOTALL)
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
@@ -78,6 +82,7 @@ class Watchdog:
 
     def judge_disk(self) -> str:
         used, entries = self._folder.used(self._limits.files)
+        used += _unlinked(tree(self._root), self._limits.disk)
         return "disk" if used > self._limits.disk or entries > self._limits.files else ""
 
 
@@ -94,12 +99,22 @@ def tree(root: int) -> list[int]:
     return found
 
 
-def kill_below(root: int, *, spared: int) -> None:
-    """Kill all processes below `root` but one."""
-    for pid in tree(root):
-        if pid not in (spared, root):
+def kill_below(init: int, *, spared: int) -> bool:
+    """Kill all processes below a sandbox's init but one; False where new ones came as fast as they were killed.
+
+    A process that forks and ends, again and again, is gone from a list before it can be killed by it. The sandbox's
+    own /proc lists processes upwards by number, so one that is forked while it is read is still met.
+    """
+    killed: dict[int, int] = {}
+    for _ in range(_PASSES):
+        fresh = [pid for pid in tree(init) if pid not in (spared, init, *killed) and _runs(Path("/proc"), pid)]
+        for pid in fresh:
+            killed[pid] = inner_pid(pid)
             with suppress(OSError):
                 os.kill(pid, signal.SIGKILL)
+        if not fresh and _inside(init) <= {1, inner_pid(spared), *killed.values()}:
+            return True
+    return False
 
 
 def inner_pid(pid: int) -> int:
@@ -109,6 +124,23 @@ def inner_pid(pid: int) -> int:
             if line.startswith("NSpid:"):
                 return int(line.split()[-1])
     return 0
+
+
+def _inside(init: int) -> set[int]:
+    """The processes that run in a sandbox, under the numbers that they have there."""
+    place = Path(f"/proc/{init}/root/proc")
+    try:
+        return {pid for pid in map(int, filter(str.isdecimal, os.listdir(place))) if _runs(place, pid)}
+    except OSError:
+        return set()
+
+
+def _runs(place: Path, pid: int) -> bool:
+    """Whether a process is there and has not ended; one that nobody waits for stays in the list."""
+    try:
+        return (place / str(pid) / "stat").read_bytes().rpartition(b")")[2].split()[0] not in (b"Z", b"X")
+    except (OSError, IndexError):
+        return False
 
 
 def _threads(pid: int) -> int:
@@ -146,6 +178,27 @@ def _shared(processes: Iterable[int]) -> int:
                     low, high = place.split("-")
                     sizes[inode] = max(sizes.get(inode, 0), int(high, 16) - int(low, 16))
     return sum(sizes.values())
+
+
+def _unlinked(processes: Iterable[int], whole: int) -> int:
+    """Bytes of files that were removed from the work folder and live on because they are open or mapped.
+
+    The size of one that is only mapped cannot be seen: it counts as `whole`. Python's own mappings keep it open.
+    """
+    sizes: dict[int, int] = {}
+    mapped: set[int] = set()
+    for pid in processes:
+        with suppress(OSError):
+            for place in Path(f"/proc/{pid}/task").glob("*/fd/*"):  # threads may have descriptors of their own
+                with suppress(OSError):
+                    if _GONE.fullmatch(os.readlink(place)) and (status := os.stat(place)).st_nlink == 0:
+                        sizes[status.st_ino] = status.st_blocks * 512
+        with suppress(OSError):
+            for line in Path(f"/proc/{pid}/maps").read_bytes().splitlines():
+                fields = line.decode(errors="replace").split(maxsplit=5)
+                if len(fields) == 6 and _GONE.fullmatch(fields[5]):
+                    mapped.add(int(fields[4]))
+    return sum(sizes.values()) + whole * len(mapped - sizes.keys())
 
 
 def _entries(pid: int, place: str) -> int:
