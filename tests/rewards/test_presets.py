@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from subquest.errors import DataError, UsageError
+from subquest.errors import ConfigError, DataError, UsageError
 from subquest.record import Episode, Question, Segment, Step, Trajectory
 from subquest.rewards import PRESETS, find_term, load
 
@@ -99,3 +99,16 @@ def test_options_change_a_preset() -> None:
         load("decor", options={"beta": 0.4})
     with pytest.raises(UsageError, match="refine must be like True, not 0"):
         load("coda", options={"refine": 0})
+
+
+@pytest.mark.parametrize(
+    ("preset", "option", "message"),
+    [
+        ("coda", {"reading": "cod"}, "unknown reading 'cod': paper or code"),
+        ("decor", {"match": "bleu"}, "unknown match 'bleu': f1 or em"),
+        ("decor", {"blame": "none"}, "unknown blame 'none': all or offender"),
+    ],
+)
+def test_a_choice_that_is_none_is_refused(preset: str, option: dict[str, str], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        load(preset, options=option)

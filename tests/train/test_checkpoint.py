@@ -155,3 +155,24 @@ def test_a_damaged_checkpoint_is_named(tmp_path: Path) -> None:
         t.run.checkpoints.load_latest(t.policy, t.optimiser)
     asyncio.run(t.engine.close())
     t.run.close()
+
+
+def test_a_checkpoint_of_something_else_is_named(tmp_path: Path) -> None:
+    t = trainer(tmp_path)
+    t.save()
+    checkpoints = t.run.checkpoints
+    (tmp_path / "checkpoints" / "step-backup").mkdir()
+    assert checkpoints.steps() == [0], "a folder of the user's is no checkpoint"
+    state = tmp_path / "checkpoints" / "step-000000" / "state.json"
+    kept = state.read_text()
+    state.write_text("{}")
+    with pytest.raises(DataError, match=r"step-000000 cannot be read \(state.json has no 'optimiser_steps'\)"):
+        checkpoints.load_latest(t.policy, t.optimiser)
+    state.write_text(kept)
+    name, parameter = next(iter(t.policy.trained().items()))
+    wider = torch.nn.Parameter(torch.cat([parameter.detach(), parameter.detach()]))
+    other: Any = SimpleNamespace(trained=lambda: {name: wider})
+    with pytest.raises(DataError, match=rf"of another model or adapter: it has {name} with the shape"):
+        checkpoints.load_latest(other, t.optimiser)
+    asyncio.run(t.engine.close())
+    t.run.close()

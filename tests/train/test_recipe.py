@@ -145,6 +145,13 @@ def test_slips_are_named(tmp_path: Path, text: str, message: str) -> None:
         load_recipe(path)
 
 
+def test_a_recipe_that_is_no_text(tmp_path: Path) -> None:
+    path = tmp_path / "r.toml"
+    path.write_bytes("name = 'é'".encode("latin-1"))
+    with pytest.raises(ConfigError, match="not TOML"):
+        load_recipe(path)
+
+
 def test_overrides(tmp_path: Path) -> None:
     recipe = load_recipe(RECIPES / "coda-peco-smoke.toml", {"optimiser.steps": 7, "seed": 3})
     assert (recipe.optimiser.steps, recipe.seed) == (7, 3)

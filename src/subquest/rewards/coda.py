@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from ..errors import ConfigError
 from ..metrics import contains_answer, is_yes_no, score_answer
 from ..protocol import parse
 from ..record import Episode, Trajectory
@@ -27,6 +28,10 @@ class CodaReward:
     format: bool = True
     refine: bool = True
     delta: float = 0.5
+
+    def __post_init__(self) -> None:
+        if self.reading not in ("paper", "code"):
+            raise ConfigError(f"unknown reading {self.reading!r}: paper or code")
 
     async def score(self, episodes: Sequence[Episode]) -> list[Reward]:
         return [self.reward(episode) for episode in episodes]

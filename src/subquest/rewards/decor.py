@@ -41,6 +41,10 @@ class DecorReward:
         for name, value in (("alpha", self.alpha), ("lambda", self.lambda_)):
             if not 0 <= value <= 1:
                 raise ConfigError(f"{name} is {value}, but must lie between 0 and 1")
+        if self.match not in ("f1", "em"):
+            raise ConfigError(f"unknown match {self.match!r}: f1 or em")
+        if self.blame not in ("all", "offender"):
+            raise ConfigError(f"unknown blame {self.blame!r}: all or offender")
 
     async def score(self, episodes: Sequence[Episode]) -> list[Reward]:
         steps = [steps_of(e) for e in episodes]

@@ -40,7 +40,8 @@ class Checkpoints:
         ranks.wait()
 
     def steps(self) -> list[int]:
-        return sorted(int(p.name.removeprefix("step-")) for p in self.folder.glob("step-*") if p.is_dir())
+        names = (p.name.removeprefix("step-") for p in self.folder.glob("step-*") if p.is_dir())
+        return sorted(int(name) for name in names if name.isdecimal())
 
     def path(self, step: int) -> Path:
         return self.folder / f"step-{step:06d}"
@@ -83,22 +84,27 @@ def restore(folder: Path, policy: Policy, optimiser: Optimiser) -> dict[str, Any
 
     try:
         state: dict[str, Any] = json.loads((folder / "state.json").read_text(encoding="utf-8"))
+        taken = int(state["optimiser_steps"])
         tensors: dict[str, Tensor] = {}
         for shard in sorted(folder.glob("shard-*.safetensors")):
             tensors.update(load_file(shard))
-    except (OSError, ValueError, SafetensorError) as error:
+    except (OSError, ValueError, TypeError, KeyError, SafetensorError) as error:
+        why = f"state.json has no {error}" if isinstance(error, KeyError) else error
         raise DataError(
-            f"the checkpoint {folder} cannot be read ({error}); remove it to go on from the one before"
+            f"the checkpoint {folder} cannot be read ({why}); remove it to go on from the one before"
         ) from None
-    optimiser.step_count = int(state["optimiser_steps"])
+    for name, parameter in policy.trained().items():
+        found = tensors.get(f"weight/{name}")
+        if found is None or found.shape != parameter.shape:
+            what = f"no {name}" if found is None else f"{name} with the shape {tuple(found.shape)}"
+            raise DataError(f"the checkpoint {folder} is of another model or adapter: it has {what}")
+    optimiser.step_count = taken
     with torch.no_grad():
         for name, parameter in policy.trained().items():
-            if f"weight/{name}" not in tensors:
-                raise DataError(f"the checkpoint {folder} is of another model or adapter: it has no {name}")
             parameter.copy_(like(tensors[f"weight/{name}"], parameter))
             if f"exp_avg/{name}" in tensors:
                 entry = optimiser.adam.state[parameter]
-                entry["step"] = torch.tensor(float(state["optimiser_steps"]), device=_step_device(parameter))
+                entry["step"] = torch.tensor(float(taken), device=_step_device(parameter))
                 for moment in ("exp_avg", "exp_avg_sq"):
                     entry[moment] = like(tensors[f"{moment}/{name}"], parameter)
     return state

@@ -203,7 +203,7 @@ def load_recipe(path: str | Path, overrides: Mapping[str, Any] | None = None) ->
         table = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise ConfigError(f"cannot read the recipe {path}: {error.strerror}") from None
-    except tomllib.TOMLDecodeError as error:
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path}: not TOML: {error}") from None
     for key, value in (overrides or {}).items():
         _override(table, key, value)
