@@ -67,6 +67,17 @@ class Site:
             return 200, {**html, "Content-Encoding": "gzip"}, gzip.compress(ARTICLE.encode())
         if path == "/deflate":
             return 200, {**html, "Content-Encoding": "deflate"}, zlib.compress(ARTICLE.encode())
+        if path == "/members":  # as tools write that compress a file in blocks
+            half = len(ARTICLE) // 2
+            both = gzip.compress(ARTICLE[:half].encode()) + gzip.compress(ARTICLE[half:].encode()) + bytes(8)
+            return 200, {**html, "Content-Encoding": "gzip"}, both
+        if path == "/bare":
+            bare = zlib.compressobj(wbits=-15)
+            return 200, {**html, "Content-Encoding": "deflate"}, bare.compress(ARTICLE.encode()) + bare.flush()
+        if path == "/no-gzip":
+            return 200, {**html, "Content-Encoding": "gzip"}, ARTICLE.encode()
+        if path == "/bombs":
+            return 200, {**html, "Content-Encoding": "gzip"}, gzip.compress(bytes(1 << 20)) * 200
         if path == "/bomb":
             return 200, {**html, "Content-Encoding": "gzip"}, gzip.compress(bytes(200 << 20))
         if path == "/twice":

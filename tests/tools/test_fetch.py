@@ -162,6 +162,14 @@ async def test_redirects_are_followed_and_counted(site, fetcher):
     assert site.asked.count("/loop") == 6
 
 
+async def test_every_form_of_compression_is_read(site, fetcher):
+    plain = (await fetcher.fetch(at(site, "/article"))).content
+    assert (await fetcher.fetch(at(site, "/members"))).content == plain
+    assert (await fetcher.fetch(at(site, "/bare"))).content == plain
+    with pytest.raises(FetchFailed, match="cannot be fetched"):
+        await fetcher.fetch(at(site, "/no-gzip"))
+
+
 @pytest.mark.slow
 async def test_compressed_answers_are_bounded_after_decoding(site, fetcher):
     plain = (await fetcher.fetch(at(site, "/article"))).content
@@ -169,6 +177,8 @@ async def test_compressed_answers_are_bounded_after_decoding(site, fetcher):
     assert (await fetcher.fetch(at(site, "/deflate"))).content == plain
     with pytest.raises(FetchRefused, match="larger than"):
         await fetcher.fetch(at(site, "/bomb"))
+    with pytest.raises(FetchRefused, match="larger than"):
+        await fetcher.fetch(at(site, "/bombs"))
     with pytest.raises(FetchRefused, match="encoding"):
         await fetcher.fetch(at(site, "/twice"))
     with pytest.raises(FetchRefused, match="larger than"):

@@ -6,6 +6,7 @@ import zipfile
 import pytest
 
 from subquest.errors import ToolError
+from subquest.readers import pool
 from subquest.tools import files
 
 from .hostile import pdf
@@ -100,6 +101,30 @@ def test_zip_lists_and_reads_its_members(tmp_path):
     assert "[notes.txt]\nhello" in text.text
     assert "| 1 | 2 |" in text.text
     assert "not read" not in text.text
+
+
+def test_one_bad_member_costs_an_archive_nothing_else(tmp_path):
+    content = archive(**{"bad.pdf": b"%PDF-1.4 broken", "data.csv": "a,b\n1,2\n"})
+    locked = content.replace(b"PK\x01\x02\x14\x03\x14\x00\x00", b"PK\x01\x02\x14\x03\x14\x00\x01")  # says: encrypted
+    text = read(tmp_path, "all.zip", content).text
+    assert "[bad.pdf]\n(it cannot be read: bad.pdf" in text
+    assert "| 1 | 2 |" in text
+    assert locked != content
+    assert "password" in read(tmp_path, "locked.zip", locked).text
+
+
+def test_a_broken_page_costs_a_pdf_nothing_else(tmp_path):
+    whole = pdf("The first page", "The second page")
+    text = read(tmp_path, "x.pdf", whole.replace(b"[4 0 R 6 0 R]", b"[4 0 R 9 0 R]")).text
+    assert "The first page" in text
+    assert "not all of it could be read: page 2" in text
+
+
+def test_a_pdf_that_kills_its_reader_kills_nobody_else(tmp_path, monkeypatch):
+    """Pages are read by a process of its own; here it is given too little memory to live."""
+    monkeypatch.setattr(pool, "MEMORY", 16 << 20)
+    with pytest.raises(ToolError, match="its reader crashed"):
+        read(tmp_path, "x.pdf", pdf("Some text"))
 
 
 def test_archives_have_limits(tmp_path):

@@ -73,6 +73,19 @@ async def test_a_video_is_read_by_frames(tmp_path, picture):
     assert "2 seconds" in answer.text
 
 
+async def test_a_video_that_would_fill_the_memory_is_refused(tmp_path, monkeypatch):
+    av = pytest.importorskip("av")
+    path = tmp_path / "clip.mp4"
+    with av.open(str(path), "w") as container:
+        stream = container.add_stream("mpeg4", rate=5)
+        stream.width, stream.height, stream.pix_fmt = 640, 480, "yuv420p"
+        for packet in [*stream.encode(av.VideoFrame(640, 480, "yuv420p")), *stream.encode()]:
+            container.mux(packet)
+    monkeypatch.setattr(media, "PIXELS", 640 * 480 - 1)
+    with pytest.raises(ToolError, match="640 by 480 pixels: too large"):
+        await media.look(path, "?", {})
+
+
 async def test_what_is_no_medium_is_refused(tmp_path):
     note = tmp_path / "note.txt"
     note.write_text("hello")
@@ -96,7 +109,7 @@ async def test_a_picture_that_would_fill_the_memory_is_refused(tmp_path):
         await media.look(path, "?", {})
 
 
-async def test_an_omni_model_is_asked_the_question_itself(picture):
+async def test_an_omni_model_is_asked_the_question_itself(picture, tmp_path):
     asked = []
 
     class Handler(BaseHTTPRequestHandler):
@@ -114,8 +127,11 @@ async def test_an_omni_model_is_asked_the_question_itself(picture):
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     env = {"SUBQUEST_OMNI_URL": f"http://127.0.0.1:{server.server_address[1]}/v1", "SUBQUEST_OMNI_MODEL": "omni-7b"}
+    sound = tmp_path / "speech.mp3"
+    sound.write_bytes(b"ID3\x04" + bytes(100))
     try:
         answer = await media.look(picture, "How long is it?", env)
+        await media.look(sound, "Who speaks?", env)
     finally:
         server.shutdown()
         server.server_close()
@@ -125,3 +141,4 @@ async def test_an_omni_model_is_asked_the_question_itself(picture):
     assert path == "/v1/chat/completions"
     assert text["text"] == "How long is it?"
     assert base64.b64decode(image["image_url"]["url"].partition("base64,")[2]) == picture.read_bytes()
+    assert asked[1][1]["messages"][0]["content"][0]["input_audio"]["format"] == "mp3"

@@ -3,6 +3,7 @@
 import pytest
 
 from subquest.errors import ToolError
+from subquest.tools import pages
 from subquest.tools.fetch import Fetcher, FetchLimits
 from subquest.tools.pages import PART, Page, PageReader, from_html
 
@@ -106,3 +107,13 @@ def test_what_no_reader_sees_no_model_reads(style: str) -> None:
     assert "The key is 7." in text
     assert "Ignore" not in text
     assert "obey" not in text
+
+
+def test_endless_pages_are_read_as_far_as_it_pays(monkeypatch):
+    monkeypatch.setattr(pages, "TAGS", 1000)
+    html = "<title>T</title><main>" + "".join(f"<p>Paragraph {n} of many.</p>" for n in range(2000))
+    page = from_html(html.encode(), "http://x/")
+    assert "Paragraph 10 of many." in page.text
+    assert "Paragraph 1900 of many." not in page.text
+    assert page.text.endswith("the rest is left out …")
+    assert "left out" not in from_html(html.encode()[:5000], "http://x/").text

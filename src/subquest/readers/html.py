@@ -76,6 +76,8 @@ def tree_of(content: bytes, content_type: str = "") -> Any:
 
 def _words(tree: Any, node: Any) -> str:
     """The text of a node on one line; what stands on lines of its own on the page does not run together."""
+    if node.first_element_child is None:  # a search for elements keeps memory for as long as the tree lives
+        return " ".join(node.text.split())
     for block in node.query_selector_all(_BLOCKS):
         block.parent.insert_before(tree.create_text_node(" "), block)
         if block.tag != "br":
@@ -124,7 +126,7 @@ def write_out_tables(tree: Any) -> None:
             continue
         rows = []
         for row in table.query_selector_all("tr"):
-            cells = [_words(tree, cell).replace("|", "/") for cell in row.query_selector_all("th, td")]
+            cells = [_words(tree, cell).replace("|", "/") for cell in _cells(row)]
             if any(cells):
                 rows.append(f"| {' | '.join(cells)} |")
         if rows and table.parent is not None:
@@ -132,6 +134,15 @@ def write_out_tables(tree: Any) -> None:
             block = tree.create_element("pre")
             block.text = "\n".join([*([_words(tree, caption)] if caption else []), *rows])
             table.parent.replace_child(block, table)
+
+
+def _cells(row: Any) -> Iterator[Any]:
+    cell = row.first_element_child
+    while cell is not None:
+        after = cell.next_element
+        if cell.tag in ("th", "td"):
+            yield cell
+        cell = after
 
 
 def read_html(file: BinaryIO) -> Iterator[Part]:

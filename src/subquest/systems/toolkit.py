@@ -6,6 +6,7 @@ the model and are recorded as errors of the episode; nothing is lost and nothing
 
 from __future__ import annotations
 
+import asyncio
 import shutil
 import tempfile
 from collections.abc import Sequence
@@ -80,8 +81,12 @@ class Toolkit:
         """Files by name; of two that are called the same, the second goes by its folder's name as well."""
         for place in places:
             path = Path(place).expanduser()
-            if not path.is_file():
-                raise UsageError(f"the attached file {place} does not exist")
+            try:
+                there = path.is_file()
+            except OSError:  # no file can have such a name
+                there = False
+            if not there:
+                raise UsageError(f"the attached file {place:.200} does not exist")
             name, count = path.name, 1
             while name in self.files and not self.files[name].samefile(path):
                 name = f"{path.absolute().parent.name}_{path.name}" if count == 1 else f"{count}_{path.name}"
@@ -283,11 +288,13 @@ class Toolkit:
         context.usage += Usage(tool_calls=1)
         try:
             path = self.file(name)
-            kind = file_tools.sniff(path.read_bytes()[:4096] if path.stat().st_size else b"", path.name)
+            with path.open("rb") as file:
+                kind = file_tools.sniff(file.read(4096), path.name)
             if kind in file_tools.MEDIA:
                 answer = await media.look(path, "What is this?")
                 return f"{answer.text}\n(read by {answer.how})"
-            page = Page(path.name, path.name, file_tools.read_file(path).text, kind=kind)
+            content = await asyncio.to_thread(file_tools.read_file, path)
+            page = Page(path.name, path.name, content.text, kind=kind)
             text = page.part(part)
         except (ToolError, MissingDependency, OSError) as error:
             self.run.fail("file", error, context)

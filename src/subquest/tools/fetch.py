@@ -167,12 +167,12 @@ class Fetcher:
         encoding = reply.headers.get("content-encoding", "identity").strip().lower() or "identity"
         if encoding not in ("identity", "gzip", "deflate"):
             raise FetchRefused(f"{url} answers in the encoding {encoding[:40]!r}, which was not asked for")
-        decode = zlib.decompressobj(47 if encoding == "gzip" else 15) if encoding != "identity" else None
+        decode = _Decoder() if encoding != "identity" else None
         content = bytearray()
         async for chunk in reply.aiter_raw():
             room = self.limits.bytes + 1 - len(content)
-            content += decode.decompress(chunk, room) if decode else chunk
-            if len(content) > self.limits.bytes or (decode and decode.unconsumed_tail):
+            content += decode.decode(chunk, room) if decode else chunk
+            if len(content) > self.limits.bytes:
                 raise FetchRefused(f"{url} is larger than {self.limits.bytes:,} bytes")
         return bytes(content)
 
@@ -263,6 +263,33 @@ class Fetcher:
         text = answer.content[: 512 << 10].decode("utf-8", "replace") if answer.status == 200 else ""
         rules.parse(text.splitlines())
         return rules
+
+
+class _Decoder:
+    """gzip of one or more members, and deflate with or without its header: what browsers read."""
+
+    def __init__(self) -> None:
+        self._inner = zlib.decompressobj(47)
+        self._begun = False
+
+    def decode(self, chunk: bytes, room: int) -> bytes:
+        """What a chunk becomes, no more than `room` bytes of it."""
+        out = b""
+        while chunk and len(out) < room:
+            if self._inner.eof:
+                if not chunk.startswith(b"\x1f"):
+                    break  # padding behind the last member
+                self._inner = zlib.decompressobj(47)
+            try:
+                out += self._inner.decompress(chunk, room - len(out))
+            except zlib.error:
+                if self._begun:
+                    raise
+                self._inner = zlib.decompressobj(-15)
+                out += self._inner.decompress(chunk, room - len(out))
+            self._begun = True
+            chunk = self._inner.unused_data
+        return out
 
 
 _ALSO_DENIED = {

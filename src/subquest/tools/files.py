@@ -7,6 +7,9 @@ Images, audio and video are recognised here and read in `media`.
 from __future__ import annotations
 
 import io
+import tempfile
+import zipfile
+import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import groupby, islice
@@ -16,7 +19,7 @@ from ..errors import DataError, MissingDependency, ToolError
 from ..readers import MEDIA, Part, sniff
 from ..readers.archive import ZipLimits, open_zip
 from ..readers.docx import read_docx
-from ..readers.pdf import read_pdf
+from ..readers.pool import Pool
 from ..readers.pptx import read_pptx
 from ..readers.tables import read_csv, read_xlsx
 from ..readers.text import decode, read_json
@@ -63,8 +66,8 @@ def from_bytes(content: bytes, kind: str, name: str = "") -> FileText:
     }  # fmt: skip
     if kind not in readers:
         raise ToolError(f"{name or 'the file'} is {kind}, which cannot be read as text")
+    parts: list[tuple[str, str]] = []
     try:
-        parts = []
         room = MAX_TEXT
         for label, text in readers[kind](content):
             parts.append((label, text[:room]))
@@ -75,15 +78,21 @@ def from_bytes(content: bytes, kind: str, name: str = "") -> FileText:
     except (MissingDependency, ToolError):
         raise
     except DataError as error:
-        raise ToolError(f"{name or 'the file'} cannot be read: {error}") from None
+        if not any(text.strip() for _, text in parts):
+            raise ToolError(f"{name or 'the file'} cannot be read: {error}") from None
+        parts.append(("", f"… not all of it could be read: {error} …"))
     except Exception as error:  # readers of broken files raise what they like
         raise ToolError(f"{name or 'the file'} is a damaged {kind} file: {error or type(error).__name__}") from None
     return FileText(kind, tuple(parts))
 
 
 def _pdf(content: bytes) -> Iterator[tuple[str, str]]:
-    for part in read_pdf(io.BytesIO(content)):
-        yield f"page {part.place['page']}", part.text or "(no text on this page; it may be a scan)"
+    """Pages, read by a process of its own: a file made to crash its reader, or to take its time, harms nobody else."""
+    with tempfile.TemporaryFile() as file, Pool() as pool:
+        file.write(content)
+        file.flush()
+        for part in pool.parts(pool.start(file, "pdf")):
+            yield f"page {part.place['page']}", part.text.strip() or "(no text on this page; it may be a scan)"
 
 
 def _docx(content: bytes) -> Iterator[tuple[str, str]]:
@@ -132,10 +141,13 @@ def _zip(content: bytes) -> Iterator[tuple[str, str]]:
         for member in archive.infolist():
             if member.is_dir():
                 continue
-            inner = archive.read(member)
-            kind = sniff(inner, member.filename)
-            if kind not in MEDIA and kind not in ("zip", "binary", "gzip", "ole"):
-                yield member.filename, from_bytes(inner, kind, member.filename).text
+            try:
+                inner = archive.read(member)
+                kind = sniff(inner, member.filename)
+                if kind not in MEDIA and kind not in ("zip", "binary", "gzip", "ole"):
+                    yield member.filename, from_bytes(inner, kind, member.filename).text
+            except (ToolError, RuntimeError, NotImplementedError, zipfile.BadZipFile, zlib.error) as error:
+                yield member.filename, f"(it cannot be read: {error})"  # damaged, or locked by a password
 
 
 __all__ = ["MAX_FILE", "MEDIA", "FileText", "from_bytes", "read_file", "sniff"]

@@ -75,6 +75,8 @@ def _video(content: bytes, name: str) -> MediaAnswer:
     try:
         with av.open(io.BytesIO(content)) as container:
             stream = container.streams.video[0]
+            if stream.width * stream.height > PIXELS:
+                raise ToolError(f"{name} has {stream.width} by {stream.height} pixels: too large")
             seconds = float((container.duration or 0) / av.time_base)
             found.append(f"A video of {seconds:.0f} seconds, {stream.width} by {stream.height} pixels.")
             wanted = [seconds * (n + 0.5) / FRAMES for n in range(FRAMES)]
@@ -154,7 +156,9 @@ async def _ask_model(name: str, content: bytes, kind: str, question: str, env: M
     mime = mimetypes.guess_type(name)[0] or {"image": "image/png", "audio": "audio/wav", "video": "video/mp4"}[kind]
     part: dict[str, Any]
     if kind == "audio":
-        part = {"type": "input_audio", "input_audio": {"data": encoded, "format": mime.rpartition("/")[2].lstrip("x-")}}
+        sound = mime.rpartition("/")[2].removeprefix("x-")
+        sound = {"mpeg": "mp3", "vnd.wave": "wav"}.get(sound, sound)  # the interface's own names
+        part = {"type": "input_audio", "input_audio": {"data": encoded, "format": sound}}
     else:
         part = {"type": f"{kind}_url", f"{kind}_url": {"url": f"data:{mime};base64,{encoded}"}}
     body = {"model": model, "messages": [{"role": "user", "content": [part, {"type": "text", "text": question}]}]}

@@ -6,6 +6,7 @@ the same in all parts of the page: `[3]` behind its words, and the list of numbe
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -19,6 +20,8 @@ from .sandbox.base import Fetched
 
 PART = 6000
 """Characters of one part of a page."""
+TAGS = 100_000
+"""Tags of a page that are read: the time that its text takes grows by the square of their number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +72,7 @@ class PageReader:
             answer = await self.fetcher.fetch(url)
             if answer.status >= 400:
                 raise ToolError(f"{url} answers with status {answer.status}")
-            self._read[key] = self._read[urldefrag(answer.url)[0]] = as_page(answer)
+            self._read[key] = self._read[urldefrag(answer.url)[0]] = await asyncio.to_thread(as_page, answer)
         return self._read[key]
 
 
@@ -91,13 +94,15 @@ def as_page(answer: Fetched) -> Page:
 
 def from_html(content: bytes, url: str, content_type: str = "") -> Page:
     """Main text, title and numbered links of an HTML page."""
-    tree = html.tree_of(content, content_type)
+    whole = content.count(b"<") <= TAGS
+    tree = html.tree_of(content if whole else b"<".join(content.split(b"<", TAGS)[:TAGS]), content_type)
     if tree.body is None:
         return Page(url, tree.title or "", "")
     links = _number_links(tree, url)
     _write_out_media(tree, url)
     html.write_out_tables(tree)
-    return Page(url, html.title_of(tree), html.main_text(tree), links)
+    text = html.main_text(tree)
+    return Page(url, html.title_of(tree), text if whole else f"{text}\n\n… the rest is left out …", links)
 
 
 def _number_links(tree: Any, url: str) -> dict[int, str]:
