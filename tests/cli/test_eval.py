@@ -45,6 +45,15 @@ def test_table_and_resume(toy: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert "4 of 6 are done already" in err
 
 
+def test_sets_of_one_name_have_a_row_each(toy: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (toy / "b").mkdir()
+    (toy / "b" / "toy.jsonl").write_text('{"id": "q0", "question": "Which town?", "answers": ["Kestel"]}')
+    assert main([EVAL[0], "b/toy.jsonl", *EVAL[1:]]) == 0
+    cells = json.loads(capsys.readouterr().out)
+    assert [systems["coda"]["n"] for systems in cells.values()] == [1, 6]
+    assert next(iter(cells)) == "b/toy"
+
+
 def test_the_folder_of_a_run_is_made(toy: Path, capsys: pytest.CaptureFixture[str]) -> None:
     command = [*EVAL[:-2], "new/runs/first", "--json"]
     assert main([*command, "--model", "scripted:nowhere.jsonl"]) == 2

@@ -8,7 +8,7 @@ import pytest
 
 from subquest.data import questions_from, read_questions
 from subquest.data.formats import to_question
-from subquest.data.reading import sample, unified
+from subquest.data.reading import of_set, sample, unified
 from subquest.errors import DataError, UsageError
 from subquest.record import Question, Step
 
@@ -207,3 +207,42 @@ def test_ids_that_are_numbers_and_lists_of_one() -> None:
     for wrong in ([None], [{"title": "x"}], {"a": 1}, 5, [True]):
         with pytest.raises(DataError, match="'supporting_titles' must be a list of texts"):
             to_question({**row, "supporting_titles": wrong})
+
+
+def test_files_of_several_sets_as_search_r1_has_them() -> None:
+    rows = [
+        {
+            "id": "test_0",
+            "question": f"{name}?",
+            "golden_answers": ["A"],
+            "data_source": name,
+            "prompt": [{"role": "user", "content": "Answer the given question."}],
+            "reward_model": {"style": "rule", "ground_truth": {"target": ["A"]}},
+            "extra_info": {"index": 0, "split": "test"},
+            "metadata": None,
+        }
+        for name in ("nq", "popqa")
+    ]
+    questions = [to_question(row) for row in rows]
+    assert [(q.id, q.dataset) for q in questions] == [("nq/test_0", "nq"), ("popqa/test_0", "popqa")]
+    assert [(q.dataset, q.meta["source"]) for q in of_set("merged", questions)] == [
+        ("merged", "nq"),
+        ("merged", "popqa"),
+    ]
+    assert [(q.dataset, q.meta) for q in of_set("one", questions[:1])] == [("one", {})]
+
+
+def test_answers_in_the_objects_of_the_hub() -> None:
+    squad = {"id": "s", "question": "Who?", "answers": {"text": ["A", "B"], "answer_start": [1, 2]}}
+    assert to_question(squad).answers == ("A", "B")
+    trivia = {"question": "Who?", "question_id": "t", "answer": {"value": "A", "aliases": ["A", "Aa"], "type": "x"}}
+    assert to_question(trivia).answers == ("A", "Aa")
+    for wrong in ({"start": 1}, [["A"]], [{"text": "A"}]):
+        with pytest.raises(DataError, match="text"):
+            to_question({"question": "Who?", "answers": wrong})
+
+
+def test_titles_of_frames_are_those_of_the_articles() -> None:
+    links = "['https://en.wikipedia.org/wiki/Ir%C3%A8ne_Joliot-Curie#Life', 'https://en.wikipedia.org/wiki/AC/DC']"
+    question = to_question({"Prompt": "Who?", "Answer": "A", "wiki_links": links})
+    assert question.supporting_titles == ("Ir\u00e8ne Joliot-Curie", "AC/DC")

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from subquest.engine.scripted import ScriptedEngine
-from subquest.errors import EngineRefused
+from subquest.errors import EngineRefused, UsageError
 from subquest.evaluate import evaluate, jobs_for, table
 from subquest.evaluate.table import broken_down, scored
 from subquest.record import Episode, Question
@@ -108,6 +108,16 @@ def test_resume_does_only_what_is_left_and_retries_failures(tmp_path: Path) -> N
         cell = table(scored(store))["toy"]["coda"]
         assert (cell["n"], cell["em"], cell["failed"]) == (6, 1.0, 0.0)
         assert run(store, answering()) == 0
+
+
+def test_changed_questions_do_not_go_into_a_run_that_knows_them(tmp_path: Path) -> None:
+    with RunStore.resume(tmp_path / "run.sqlite") as store:
+        run(store, answering(), QUESTIONS[:2])
+        with pytest.raises(UsageError, match="'q1' of toy with other gold answers"):
+            run(store, answering(), [QUESTIONS[0], replace(QUESTIONS[1], answers=("another",))])
+        with pytest.raises(UsageError, match="'q0' of toy as another question"):
+            run(store, answering(), [replace(QUESTIONS[0], question="Which is 0?")])
+        assert run(store, answering(), [replace(QUESTIONS[0], type="bridge")]) == 0
 
 
 def test_a_question_that_takes_too_long_is_recorded_as_failed(tmp_path: Path) -> None:

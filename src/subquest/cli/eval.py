@@ -54,10 +54,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     check_run_options(args)
+    from ..data.naming import named
     from ..evaluate.table import scored, table
     from ..systems.registry import get
 
-    datasets = dict(_questions(source, args) for source in args.datasets)
+    datasets = {name: _questions(name, source, args) for name, source in named(args.datasets).items()}
     config = with_index(config_from(args), args.datasets)
     names = [name for name in (config.system or "coda").split(",") if name]
     if not names:
@@ -77,12 +78,10 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _questions(source: str, args: argparse.Namespace) -> tuple[str, list[Question]]:
-    """The questions of one source under the name they have in the table."""
-    from dataclasses import replace
-
+def _questions(name: str, source: str, args: argparse.Namespace) -> list[Question]:
+    """The questions of one source, under the name that it has in the table."""
     from ..data import questions_from
-    from ..data.reading import sample
+    from ..data.reading import of_set, sample
     from ..data.registry import find
     from ..data.select import select
 
@@ -101,9 +100,7 @@ def _questions(source: str, args: argparse.Namespace) -> tuple[str, list[Questio
         raise DataError(
             f"{source}: question {without[0]!r} has no gold answer ({len(without)} in all); nothing can be scored"
         )
-    path = Path(source)
-    name = path.name.split(".")[0] if path.exists() else source.partition(":")[0]
-    return name, [replace(q, dataset=name) for q in questions]
+    return of_set(name, questions)
 
 
 def _settings(config: Config, args: argparse.Namespace) -> dict[str, Any]:

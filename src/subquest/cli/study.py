@@ -103,11 +103,12 @@ def _check(study: Study, config: Config) -> None:
 
 def _questions(study: Study, args: argparse.Namespace) -> dict[str, list[Question]]:
     """The study's questions by source; sets that are not at hand are left out with a word, unless all are."""
+    from ..data.naming import named
     from ..study import Source
 
     out: dict[str, list[Question]] = {}
     missing = []
-    given = tuple(Source(Path(place).name.split(".")[0], place) for place in args.on)
+    given = tuple(Source(name, place) for name, place in named(args.on).items())
     for source in given or study.sources:
         try:
             found = _of_source(source, study, args)
@@ -129,14 +130,14 @@ def _questions(study: Study, args: argparse.Namespace) -> dict[str, list[Questio
 
 def _of_source(source: Source, study: Study, args: argparse.Namespace) -> list[Question]:
     from ..data import questions_from
-    from ..data.reading import sample
+    from ..data.reading import of_set, sample
     from ..data.select import select
 
     questions = questions_from(source.dataset)
     for expression in (*study.filter, *source.filter):
         questions = select(questions, expression)
     size = min(n for n in (source.sample, args.sample, len(questions)) if isinstance(n, int))
-    return [replace(q, dataset=source.name) for q in sample([q for q in questions if q.answers], size, args.seed)]
+    return of_set(source.name, sample([q for q in questions if q.answers], size, args.seed))
 
 
 def _filters(study: Study) -> str:

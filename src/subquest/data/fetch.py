@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import importlib.util
 import shutil
 from pathlib import Path
 
 from ..errors import MissingDependency, OutsideError, UsageError
 from ..models import cache_folder
+from .attached import files_folder
 from .reading import read_questions
 from .registry import DataSet
 
@@ -19,27 +21,44 @@ def fetch(entry: DataSet, split: str = "") -> list[Path]:
     if not chosen:
         known = ", ".join(name for name, _ in entry.files)
         raise UsageError(f"data set {entry.name!r} has no split {split!r} on the hub; there are {known}")
-    try:
-        from huggingface_hub import hf_hub_download
-    except ImportError:
-        raise MissingDependency("huggingface_hub, which fetches data sets,", "hub") from None
+    if importlib.util.find_spec("huggingface_hub") is None:
+        raise MissingDependency("huggingface_hub, which fetches data sets,", "hub")
     _folder().mkdir(parents=True, exist_ok=True)
     out = []
     for name, file in chosen:
-        try:
-            found = Path(hf_hub_download(entry.hub, file, repo_type="dataset"))
-        except Exception as error:  # the hub's client lets through errors of whatever HTTP library it uses
-            raise OutsideError(_why(entry, file, error)) from error
+        found = _download(entry, file)
         target = _folder() / f"{entry.name}_{name}{''.join(Path(file).suffixes)}"
         scratch = target.with_name(f".fetching.{target.name}")
         shutil.copyfile(found, scratch)
         try:
-            read_questions(scratch)
+            questions = read_questions(scratch)
             scratch.replace(target)
         finally:
             scratch.unlink(missing_ok=True)
         out.append(target)
+        for attached in sorted({place for question in questions for place in question.files}):
+            if not Path(attached).is_absolute() and "://" not in attached and ".." not in Path(attached).parts:
+                out.append(_fetch_beside(entry, f"{Path(file).parent}/{attached}", files_folder(target) / attached))
     return out
+
+
+def _fetch_beside(entry: DataSet, file: str, target: Path) -> Path:
+    """A file that questions of the set refer to."""
+    if not target.is_file():
+        target.parent.mkdir(parents=True, exist_ok=True)
+        scratch = target.with_name(f".fetching.{target.name}")
+        shutil.copyfile(_download(entry, file), scratch)
+        scratch.replace(target)
+    return target
+
+
+def _download(entry: DataSet, file: str) -> Path:
+    from huggingface_hub import hf_hub_download
+
+    try:
+        return Path(hf_hub_download(entry.hub, file, repo_type="dataset"))
+    except Exception as error:  # the hub's client lets through errors of whatever HTTP library it uses
+        raise OutsideError(_why(entry, file, error)) from error
 
 
 def _folder() -> Path:

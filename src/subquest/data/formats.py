@@ -11,6 +11,7 @@ import hashlib
 import json
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
+from urllib.parse import unquote, urlsplit
 
 from ..errors import DataError
 from ..record import Question, Step
@@ -93,11 +94,14 @@ def _flashrag(row: Row) -> Question:
         "dataset", "split", "hops", "type", "level", "supporting_titles", "supporting_ids", "context_ids",
         "decomposition", "files", "supporting_facts", "context", "paragraphs",
     }  # fmt: skip
+    source = str(row.get("data_source") or "")
+    identifier = _id(row.get("id"), row["question"])
     return Question(
-        id=_id(row.get("id"), row["question"]),
+        # Search-R1's parquet files hold several sets, each with ids from test_0 on
+        id=f"{source}/{identifier}" if source else identifier,
         question=_text(row, "question"),
         answers=_answers(row["golden_answers"]),
-        dataset=str(given.get("dataset") or ""),
+        dataset=str(given.get("dataset") or source),
         split=str(given.get("split") or ""),
         hops=given.get("hops"),
         type=str(given.get("type") or ""),
@@ -236,7 +240,7 @@ def _frames(row: Row) -> Question:
     links = row.get("wiki_links") or []
     if isinstance(links, str):
         links = ast.literal_eval(links)
-    titles = tuple(str(link).rpartition("/")[2].replace("_", " ") for link in links)
+    titles = tuple(map(_wikipedia_title, links))
     return Question(
         id=_id(row.get("id") or row.get("Unnamed: 0"), row["Prompt"]),
         question=_text(row, "Prompt"),
@@ -246,6 +250,13 @@ def _frames(row: Row) -> Question:
         type=str(row.get("reasoning_types") or ""),
         supporting_titles=titles,
     )
+
+
+def _wikipedia_title(link: Any) -> str:
+    """The article that a link leads to: without the section, with the letters that %-signs stand for."""
+    parts = urlsplit(str(link))
+    _, wiki, title = parts.path.partition("/wiki/")
+    return unquote(title if wiki else parts.path.rpartition("/")[2]).replace("_", " ").strip()
 
 
 def _simpleqa(row: Row) -> Question:
@@ -267,9 +278,10 @@ def _capitals(row: Row) -> Question:
 
 
 def _plain(row: Row) -> Question:
-    known = {"id", "question", "answer"}
+    known = {"id", "question_id", "question", "answer"}
     meta = {k: v for k, v in row.items() if k not in known and isinstance(v, str | int | float | bool)}
-    return Question(_id(row.get("id"), row["question"]), _text(row, "question"), _answers(row["answer"]), meta=meta)
+    identifier = _id(row.get("id", row.get("question_id")), row["question"])
+    return Question(identifier, _text(row, "question"), _answers(row["answer"]), meta=meta)
 
 
 FORMS: tuple[Form, ...] = (
@@ -300,9 +312,20 @@ def _text(row: Row, field: str) -> str:
 
 
 def _answers(value: Any) -> tuple[str, ...]:
-    values = value if isinstance(value, list | tuple) else [value]
+    """Gold answers: one, a list, or the hub's objects (SQuAD's `text`, TriviaQA's `value` and `aliases`)."""
+    if isinstance(value, Mapping):
+        if not value.keys() & {"text", "value", "aliases"}:
+            raise DataError(f"the gold answers are an object ({', '.join(map(str, value))}): give a list of texts")
+        value = [*_listed(value.get("value")), *_listed(value.get("text")), *_listed(value.get("aliases"))]
+    values = _listed(value)
+    if odd := next((v for v in values if isinstance(v, Mapping | list | tuple)), None):
+        raise DataError(f"a gold answer is a text, not {odd!r:.60}")
     texts = (str(v).strip() for v in values if v is not None)
     return tuple(dict.fromkeys(t for t in texts if t))
+
+
+def _listed(value: Any) -> list[Any]:
+    return list(value) if isinstance(value, list | tuple) else [value]
 
 
 def _id(given: Any, text: Any) -> str:

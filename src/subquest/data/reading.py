@@ -13,6 +13,7 @@ from typing import IO, Any
 
 from ..errors import DataError, MissingDependency, UsageError
 from ..record import Question
+from .attached import with_files
 from .formats import to_question
 from .registry import find, find_file, unknown
 
@@ -52,7 +53,7 @@ def read_questions(path: str | Path, *, skip_bad: bool = False, bad: list[str] |
         try:
             if isinstance(row, DataError):
                 raise row
-            question = to_question(row)
+            question = with_files(to_question(row), path)
         except (DataError, KeyError, TypeError, ValueError, SyntaxError) as error:
             reason = error if isinstance(error, DataError) else f"{type(error).__name__}: {error}"
             message = f"{path}:{number}: {reason}"
@@ -144,6 +145,13 @@ def unified(questions: Iterable[Question]) -> list[Question]:
         else:
             found[key] = question
     return list(found.values())
+
+
+def of_set(name: str, questions: Sequence[Question]) -> list[Question]:
+    """The questions under the name of one set; where they come from several, each keeps its own as `meta["source"]`."""
+    if len({question.dataset for question in questions}) < 2:
+        return [replace(question, dataset=name) for question in questions]
+    return [replace(q, dataset=name, meta={**q.meta, "source": q.dataset or name}) for q in questions]
 
 
 def sample(questions: Sequence[Question], size: int, seed: int = 0) -> list[Question]:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from ..errors import OutsideError
+from ..errors import OutsideError, UsageError
 from ..interpreter import rarely_collected
 from ..record import Episode, Failure, Question
 from ..runs import EpisodeExists, Receipt, RunStore
@@ -46,7 +46,22 @@ class Job:
 
 
 def jobs_for(store: RunStore, datasets: Mapping[str, Sequence[Question]], systems: Iterable[str]) -> Iterator[Job]:
-    """What is left to do: jobs without an episode, and failed ones once more. Systems take turns at each question."""
+    """What is left to do: jobs without an episode, and failed ones once more. Systems take turns at each question.
+
+    Raises a UsageError where the run knows a question by the same id with another text or other gold answers: its
+    scores would count for a question that nobody asked.
+    """
+    known = {(question.dataset, question.id): question for question in store.questions()}
+    for dataset, questions in datasets.items():
+        for question in questions:
+            before = known.get((dataset, question.id))
+            if before is None or (before.question, before.answers) == (question.question, question.answers):
+                continue
+            words = "with other gold answers" if before.question == question.question else "as another question"
+            raise UsageError(
+                f"the run {store.path} knows the question {question.id!r} of {dataset} {words}; "
+                "start another run for the changed questions"
+            )
     done: dict[tuple[str, str, str], tuple[int, bool]] = {}
     for summary in store.summaries():
         key = (summary.dataset, summary.question, summary.system)

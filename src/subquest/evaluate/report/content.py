@@ -106,8 +106,8 @@ class Content:
 
     def breakdowns(self, dataset: str) -> dict[str, dict[str, list[Entry]]]:
         """Entries by the fields the papers report by, where they really divide the set."""
-        entry = find(dataset)
-        fields = dict.fromkeys((*(entry.breakdowns if entry else ()), "hops", "type", "level"))
+        entry = find(dataset.partition(":")[0])
+        fields = dict.fromkeys((*(entry.breakdowns if entry else ()), "source", "hops", "type", "level"))
         out = {}
         for name in fields:
             groups: dict[str, list[Entry]] = {}
