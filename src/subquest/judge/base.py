@@ -73,6 +73,8 @@ class StepJudge(Protocol):
 
 
 _WORD = re.compile(r"\b(yes|no)\b", re.IGNORECASE)
+_OPENING = re.compile(r"(yes\b(?!\s*\?)|no(?=\s*$|\s*[^\w\s?]))", re.IGNORECASE)
+"""A first word that is the verdict: not `Yes?`, nor the beginning of `No doubt it is right`."""
 _LABEL = re.compile(
     r"^(?:(?:final\s+)?(?:verdict|judg(?:e)?ment|decision|output|answer|correct))\s*[:=]\s*", re.IGNORECASE
 )
@@ -82,17 +84,18 @@ def read_verdict(reply: str) -> bool | None:
     """Yes or no from a judge's reply; None where it is not plain.
 
     Plain is: the reply is that one word; or it begins with the word and never says the other; or its last line is
-    that one word, perhaps after a label such as `Verdict:`. Thinking in `<think>` is not looked at.
+    that one word, perhaps after a label such as `Verdict:`, and no other line is the other one. Thinking in `<think>`
+    is not looked at.
     """
     text = parse(reply, ("think",)).outside if "think>" in reply.casefold() else reply
     lines = [_bare(line) for line in text.splitlines() if _bare(line)]
     if not lines:
         return None
-    last = _bare(_LABEL.sub("", lines[-1]))
-    if _WORD.fullmatch(last):
-        return last.casefold() == "yes"
+    bare = [_bare(_LABEL.sub("", line)).casefold() for line in lines]
+    if _WORD.fullmatch(bare[-1]):
+        return bare[-1] == "yes" if len({"yes", "no"} & {*bare}) == 1 else None
     said = {word.casefold() for word in _WORD.findall(text)}
-    first = _WORD.match(_LABEL.sub("", lines[0]))
+    first = _OPENING.match(_LABEL.sub("", lines[0]))
     if first and len(said) == 1:
         return said == {"yes"}
     return None
