@@ -19,28 +19,47 @@ from collections.abc import Iterable
 
 from .tags import TAGS
 
-_SPEAKERS = ("system", "user", "assistant", "human", "developer", "tool", "function", "instruction", "instructions")
-"""Tags by which prompts mark who speaks; no system acts by them."""
+_SPEAKERS = (
+    *("system", "user", "assistant", "human", "developer", "tool", "function", "instruction", "instructions"),
+    *(
+        "thinking",
+        "tools",
+        "tool_calls",
+        "tool_result",
+        "function_call",
+        "function_calls",
+        "function_results",
+        "invoke",
+    ),
+)
+"""Tags by which prompts mark who speaks or calls; no system acts by them."""
 _CONTROL = re.compile(
     r"<\s?[|｜][^<>|｜]{1,64}[|｜]\s?>|<\s?(?:start|end)_of_\w{1,16}\s?>|<\s?/?s\s?>|<<\s?/?SYS\s?>>"
     r"|<\s?(?:bos|eos|pad|unk|mask|sop|eop|extra_id_\d{1,4}|unused\d{1,4}|reserved_\w{1,40})\s?>"
-    r"|\[/?(?:INST|SYSTEM_PROMPT|TOOL_\w{1,16}|AVAILABLE_TOOLS|IMG|THINK|g?MASK|sMASK|CLS|SEP)\]",
+    r"|\[\s?/?\s?(?:INST|SYSTEM_PROMPT|TOOL_\w{1,16}|AVAILABLE_TOOLS|IMG|THINK|g?MASK|sMASK|CLS|SEP)\s?\]",
     re.IGNORECASE,
 )
 """Control tokens of common chat formats; some servers read them even inside a message's content."""
-_BRACKETED = re.compile(r"\[/?[A-Za-z]")
+_BRACKETED = re.compile(r"\[\s?/?\s?[A-Za-z]")
 _SOFT = str.maketrans("<>[]", "‹›⟦⟧")
 _BRACKETS = "＜﹤［"
-_DISGUISED = (re.compile(r"&(?:amp;){0,3}(?:[lL][tTsSbB]|#)"), re.compile(r"\[[^\]\s]{3,24}\]"))
+_DISGUISED = (re.compile(r"&(?:amp;){0,20}(?:[lL][tTsSbB]|#)"), re.compile(r"\[[^\]\s]{3,24}\]"))
 """What a tag in disguise can begin with, beside brackets."""
 _ENTITY = re.compile(
-    r"&(?:amp;){0,3}(?:(lt|gt|lsqb|rsqb|lbrack|rbrack|vert|verbar|sol)|#0{0,6}(\d{2,6})|#x0{0,6}([\da-f]{2,5}));?",
+    r"&(?:amp;){0,20}(?:(lt|gt|lsqb|rsqb|lbrack|rbrack|vert|verbar|sol)|#0{0,30}(\d{2,6})|#x0{0,30}([\da-f]{2,5}));?",
     re.IGNORECASE,
 )
 _NAMED = {"lt": "<", "gt": ">", "lsqb": "[", "rsqb": "]", "lbrack": "[", "rbrack": "]", "vert": "|", "verbar": "|"}
 _NAMED["sol"] = "/"
-_ALIKE = dict(zip("аеорсухіјѕһԁԛԝкмнтвαεορυινκτ", "aeopcyxijshdqwkmhtbaeopuivkt", strict=True))
-"""Letters of other alphabets that look like Latin ones."""
+_ALIKE = dict(
+    zip("аеорсухіјѕһԁԛԝкмнтвгпαεορυινκτωɑɡոսօհ∕⁄⧸¦∣│┃ǀ", "aeopcyxijshdqwkmhtbrnaeopuivktwagnuoh///|||||", strict=True)
+)
+"""Letters of other alphabets, and signs, that look like Latin letters, slashes and bars."""
+_NAME = re.compile(r"LATIN (?:CAPITAL |SMALL )?LETTER (?:SMALL CAPITAL )?([A-Z])(?: WITH .*)?")
+"""How Unicode names what is a Latin letter with something to it, small capitals too."""
+_BLANK = "\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0"
+"""Letters and signs without ink that Unicode does not call invisible."""
+_UNPRINTED = re.compile(r"[\x00-\x08\x0e-\x1b\x7f]")
 
 
 def fence(text: str, tags: Iterable[str] = TAGS) -> str:
@@ -48,7 +67,7 @@ def fence(text: str, tags: Iterable[str] = TAGS) -> str:
     if "<" not in text and "[" not in text and "&" not in text and not any(map(text.__contains__, _BRACKETS)):
         return text
     pattern = _pattern(tuple(tags))
-    if (not text.isascii() or "&" in text) and _may_hide(text):
+    if (not text.isascii() or "&" in text or _UNPRINTED.search(text)) and _may_hide(text):
         plain = _plain(text)
         if plain != text and (pattern.search(plain) or _CONTROL.search(plain)):
             text = plain
@@ -74,7 +93,7 @@ def _may_hide(text: str) -> bool:
 def _pattern(tags: tuple[str, ...]) -> re.Pattern[str]:
     """Tags in both dialects, wider than the parser reads them."""
     names = "|".join(sorted(map(re.escape, {*tags, *_SPEAKERS}), key=len, reverse=True))
-    xml = rf"<\s{{0,20}}/?\s{{0,20}}(?:{names})(?:\s[^<>]{{0,200}})?\s{{0,20}}/?\s{{0,20}}>"
+    xml = rf"<\s{{0,20}}/?\s{{0,20}}(?:{names})(?:[\s/](?:[^<>]*|[^>]{{0,200}}))?>"
     hira = r"<\s{0,20}\|\s{0,20}(?:begin|end)_[a-z_]{1,42}\s{0,20}\|\s{0,20}>"
     return re.compile(f"{xml}|{hira}", re.IGNORECASE)
 
@@ -96,15 +115,22 @@ def _decoded(match: re.Match[str]) -> str:
 def _table() -> dict[int, str | None]:
     """What each odd character looks like; None for what cannot be seen."""
     table: dict[int, str | None] = {}
-    forms = ((0xFE50, 0xFE70), (0xFF01, 0xFF5F), (0x1D400, 0x1D800), (0x2100, 0x2150), (0x24B6, 0x24EA))
-    for low, high in (*forms, (0xC0, 0x250), (0x1E00, 0x1F00)):
+    forms = ((0xFE50, 0xFE70), (0xFF01, 0xFF5F), (0x1D400, 0x1D800), (0x2070, 0x2150), (0x24B6, 0x24EA))
+    for low, high in (*forms, (0xC0, 0x300), (0x1D00, 0x1DC0), (0x1E00, 0x1F00), (0x2C60, 0x2C80), (0xA720, 0xA800)):
         for code in range(low, high):
             form = unicodedata.normalize("NFKD", chr(code))
             if form[0].isascii() and all(map(unicodedata.combining, form[1:])):
                 table[code] = form[0]
+            elif letter := _NAME.fullmatch(unicodedata.name(chr(code), "")):
+                table[code] = letter[1].lower()
+    for first in (0x1F130, 0x1F150, 0x1F170, 0x1F1E6):  # in squares and circles
+        table |= {first + at: chr(ord("a") + at) for at in range(26)}
     marks = ((0x300, 0x370), (0x1AB0, 0x1B00), (0x1DC0, 0x1E00), (0x20D0, 0x2100), (0xFE00, 0xFE10))
-    for low, high in (*marks, (0xE0000, 0xE1000)):
+    for low, high in (*marks, (0x1D173, 0x1D17B), (0xE0000, 0xE1000)):
         table |= dict.fromkeys(range(low, high))
     table |= dict.fromkeys(code for code in range(0x80, 0x10000) if unicodedata.category(chr(code)) == "Cf")
+    table |= dict.fromkeys(
+        (*map(ord, _BLANK), *range(0x09), *range(0x0E, 0x1C), *range(0x7F, 0x85), *range(0x86, 0xA0))
+    )
     table |= {ord(letter): latin for letter, latin in _ALIKE.items()}
     return table | {ord(letter.upper()): latin.upper() for letter, latin in _ALIKE.items()}
