@@ -30,6 +30,11 @@ def test_make_writes_the_forms(tmp_path: Path, capsys: pytest.CaptureFixture[str
     shown = capsys.readouterr().out
     assert shown.count("## ") == 2
     assert shown.count("answer: ") == 2
+    (tmp_path / "mine.txt").touch()
+    assert main([*command, "--seed", "9", "--form", "subquest"]) == 0  # another world: forms of the old one must go
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "corpus.jsonl", "facts.jsonl", "mine.txt", "questions.jsonl", "redirects.jsonl", "world.json",
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize("kind", ["parquet", "jsonl"])

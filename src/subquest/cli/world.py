@@ -93,7 +93,7 @@ def parse_hops(text: str) -> tuple[int, ...]:
 
 def _make(args: argparse.Namespace) -> int:
     from ..worlds import TYPES, Recipe, write_world
-    from ..worlds.forms import FORMS, write_form
+    from ..worlds.forms import FORMS, remove_forms, write_form
     from ..worlds.world import FILES
 
     recipe = Recipe(
@@ -116,6 +116,8 @@ def _make(args: argparse.Namespace) -> int:
     if others and not (args.out / "world.json").exists():
         raise UsageError(f"{args.out / others[0]} is there already and is not of a world; choose another folder")
     written = write_world(args.out, recipe, args.workers)
+    if others:
+        remove_forms(args.out)
     files = [str(p) for form in forms for p in write_form(args.out, form)]
     if written.questions < recipe.questions:
         short = recipe.questions - written.questions

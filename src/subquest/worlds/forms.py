@@ -16,6 +16,13 @@ from typing import Any
 from .rows import read_lines
 
 FORMS = ("flashrag", "verl")
+_FILES = ("flashrag_corpus.jsonl", "flashrag_questions.jsonl", "verl.parquet", "verl.jsonl")
+
+
+def remove_forms(folder: Path) -> None:
+    """Takes away what was written of the world that stood in the folder before."""
+    for name in _FILES:
+        (folder / name).unlink(missing_ok=True)
 
 
 def write_form(folder: Path, form: str) -> list[Path]:
