@@ -77,8 +77,14 @@ def fence(text: str, tags: Iterable[str] = TAGS) -> str:
 
 
 def wrap(tag: str, text: str) -> str:
-    """Environment text in a tag of ours, fenced."""
-    return f"<{tag}>{fence(text)}</{tag}>"
+    """Environment text in a tag, ours or a user's, fenced."""
+    return f"<{tag}>{fence(text, TAGS if tag in TAGS else (*TAGS, tag))}</{tag}>"
+
+
+@functools.lru_cache(maxsize=256)
+def tags_of(template: str) -> tuple[str, ...]:
+    """The tags that mean something in a text of a prompt: ours, and what it uses itself."""
+    return tuple(dict.fromkeys((*TAGS, *re.findall(r"</?([A-Za-z][\w.-]*)", template))))
 
 
 def _soften(match: re.Match[str]) -> str:

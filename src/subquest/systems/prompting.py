@@ -1,7 +1,7 @@
 """Prompts are files, one per role and moment, beside the systems; a folder of the user's own overrides them one by one.
 
 A prompt file holds the system message, then a line `--- user` and the user message. `$name` is filled in; what is
-filled in is fenced, so a question that contains our tags stays a question.
+filled in is fenced, so a question that contains our tags, or those of the prompt itself, stays a question.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pathlib import Path
 
 from ..engine import Message
 from ..errors import UsageError
-from ..protocol import fence
+from ..protocol import fence, tags_of
 
 FOLDER = Path(__file__).parent / "prompts"
 _SPLIT = re.compile(r"^--- user[ \t]*\n", re.MULTILINE)
@@ -59,6 +59,6 @@ def _fill(template: str, name: str, fields: Mapping[str, str]) -> str:
     def value(match: re.Match[str]) -> str:
         if match[1] not in fields:
             raise UsageError(f"prompt {name!r} asks for ${match[1]}, which this place does not give")
-        return fence(fields[match[1]])
+        return fence(fields[match[1]], tags_of(template))
 
     return _FIELD.sub(value, template) if "$" in template else template

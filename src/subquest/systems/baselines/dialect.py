@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 from ...engine import Engine, Mode
 from ...engine.actions import Action as Tool
 from ...errors import UsageError
-from ...protocol import TAGS, fence, parse
+from ...protocol import fence, parse, tags_of
 from ...record import Document
 from ..actions import ANSWER, BOXED, SEARCH
 from ..prompting import FOLDER
@@ -66,8 +66,7 @@ class Dialect:
     @property
     def tags(self) -> tuple[str, ...]:
         """Every tag that means something in this dialect, for parsing turns and for fencing documents."""
-        framing = re.findall(r"<([a-z_]+)>", self.observation)
-        return tuple(dict.fromkeys((*TAGS, self.search, self.answer, *framing)))
+        return tuple(dict.fromkeys((*tags_of(self.observation), self.search, self.answer)))
 
     def actions(self) -> tuple[Tool, ...]:
         """Searching and answering as tools, written as this dialect writes them."""
