@@ -117,6 +117,26 @@ def test_an_unanswerable_question_that_is_answered(folder: Path) -> None:
     assert any("the articles do answer it" in p for p in damage(folder, "questions.jsonl", change))
 
 
+def test_a_question_that_is_there_twice_and_one_that_is_gone(folder: Path) -> None:
+    def twice(rows: Rows) -> None:
+        rows[1] = rows[0]
+
+    assert damage(folder, "questions.jsonl", twice) == ["world-13-train-r0-q0: another question has the same id"]
+
+    def gone(rows: Rows) -> None:
+        del rows[1]
+
+    assert damage(folder, "questions.jsonl", gone) == ["questions.jsonl has 79 rows, world.json says 80"]
+
+
+def test_a_wrong_number_of_hops(folder: Path) -> None:
+    def more(rows: Rows) -> None:
+        rows[0]["hops"] += 1
+
+    (problem,) = damage(folder, "questions.jsonl", more)
+    assert "hops, but" in problem
+
+
 def test_two_articles_with_one_title(folder: Path) -> None:
     def change(rows: Rows) -> None:
         rows[1]["title"] = rows[0]["title"]

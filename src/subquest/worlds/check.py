@@ -16,7 +16,7 @@ from ..record import Question
 from .entity import MONTHS, number
 from .programs import Atom, FactBase, StepRow, Undecided, resolve, run_operation, run_steps, year_of
 from .relations import INVERSES, RELATIONS
-from .rows import Row, read_articles, read_asked, read_facts
+from .rows import Row, parsed, read_articles, read_asked, read_facts
 
 
 @dataclass(slots=True)
@@ -42,7 +42,26 @@ def check_world(folder: Path, limit: int = 50) -> Report:
     checker = Checker(limit)
     for row in read_facts(folder):
         checker.names[row["id"]] = Name(row["name"], row.get("adjective", ""))
-    return checker.run(read_articles(folder), read_asked(folder))
+    report = checker.run(read_articles(folder), read_asked(folder))
+    if report.sound:
+        report.problems += _missing(folder, report)
+    return report
+
+
+def _missing(folder: Path, report: Report) -> list[str]:
+    """Rows that `world.json` counts and the files do not have, or the other way round: no row can tell of those."""
+    path = folder / "world.json"
+    if not path.exists():
+        return []
+    files = parsed(path.read_bytes(), str(path)).get("files")
+    there = {"corpus.jsonl": report.articles, "facts.jsonl": report.articles, "questions.jsonl": report.questions}
+    out = []
+    for name, count in there.items():
+        entry = files.get(name) if isinstance(files, dict) else None
+        said = entry.get("lines") if isinstance(entry, dict) else None
+        if said != count:
+            out.append(f"{name} has {count} rows, world.json says {said}")
+    return out
 
 
 class Name(NamedTuple):
@@ -61,6 +80,7 @@ class Checker:
         self.names: dict[str, Name] = {}
         self.titles: dict[str, str] = {}
         self.stated: dict[tuple[str, str, Atom], list[str]] = {}
+        self.asked: set[str] = set()
 
     def run(self, articles: Iterable[tuple[Row, Row]], questions: Iterable[Question]) -> Report:
         for page, facts in articles:
@@ -160,10 +180,15 @@ class Checker:
         self.report.questions += 1
         self.report.types[q.type] += 1
         self.report.hops[q.hops or 0] += 1
+        if q.id in self.asked:
+            self._problem(f"{q.id}: another question has the same id")
+        self.asked.add(q.id)
         if tuple(map(self.titles.get, q.supporting_titles)) != q.supporting_ids:
             self._problem(f"{q.id}: {q.supporting_titles} are not the titles of {q.supporting_ids}")
         steps: list[StepRow] = [(action, subject, relation) for action, subject, relation in q.meta["program"]]
         operation = q.meta["operation"]
+        if q.hops != len(steps):
+            self._problem(f"{q.id}: {q.hops} hops, but {len(steps)} steps")
         try:
             values = run_steps(steps, self.base, INVERSES)
             answer = run_operation(operation, values)
