@@ -272,6 +272,21 @@ def run(capsys: pytest.CaptureFixture[str], *arguments: str | Path) -> tuple[int
     return status, out, error
 
 
+def test_a_search_server_is_asked_from_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with retrieval_server() as (url, _):
+        status, out, _ = run(capsys, "search", "one", "--index", url, "-k", "1", "--json")
+        (hit,) = json.loads(out)["hits"]
+        assert (status, hit["id"], hit["title"], hit["score"]) == (0, "d1", "Title of one", 0.9)
+        (tmp_path / "q.jsonl").write_text('{"id": 1, "query": "one"}\n{"id": 2, "query": "two"}\n')
+        status, out, _ = run(capsys, "search", "--queries", tmp_path / "q.jsonl", "--index", url)
+        assert [json.loads(line)["id"] for line in out.splitlines()] == [1, 2]
+        for flags in (["--mode", "bm25"], ["--where", "year=1"], ["--distinct"]):
+            status, _, error = run(capsys, "search", "one", "--index", url, *flags)
+            assert (status, f"{flags[0]} is for an index" in error) == (2, True)
+        status, _, error = run(capsys, "search", "refused", "--index", url)
+        assert (status, "status 422" in error) == (1, True)
+
+
 def test_commands_from_build_to_import(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     corpus, index = tmp_path / "c.jsonl", tmp_path / "i.sq"
     lines = [{"id": f"d{i}", "title": f"T{i}", "text": f"apple number{i}", "kind": i % 2} for i in range(5)]

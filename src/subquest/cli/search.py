@@ -22,7 +22,9 @@ _BATCH = 256
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("query", nargs="?", metavar="QUERY")
-    parser.add_argument("--index", metavar="PATH", help="the index to search (default: the one in subquest.toml)")
+    parser.add_argument(
+        "--index", metavar="PATH", help="an index, or a search server's URL (default: as in subquest.toml)"
+    )
     parser.add_argument("-k", type=int, help="how many passages (default: search.k in subquest.toml, else 10)")
     parser.add_argument(
         "--mode", choices=["auto", "bm25", "dense", "hybrid", "linked"], help="how to search (default: auto)"
@@ -39,7 +41,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     from ..config import load_config
     from ..errors import UsageError
-    from ..retrieval.places import open_place
 
     if (args.query is None) == (args.queries is None):
         raise UsageError("give one QUERY, or --queries FILE")
@@ -52,7 +53,7 @@ def run(args: argparse.Namespace) -> int:
         "where": _filter(args.where),
         "distinct": args.distinct,
     }
-    with open_place(config.index) as index:
+    with _opened(config.index) as index:
         if args.queries is not None:
             return _many(index, args, options)
         hits = index.search(args.query, args.k, **options)
@@ -61,6 +62,44 @@ def run(args: argparse.Namespace) -> int:
             return 0
         _print(index, args.query, hits)
     return 0
+
+
+def _opened(place: str) -> Index | Backend | Elsewhere:
+    from ..retrieval.places import is_backend, open_place
+
+    asked = place.startswith(("http://", "https://", "web://", "simulated:")) and not is_backend(place)
+    return Elsewhere(place) if asked else open_place(place)
+
+
+class Elsewhere:
+    """A search that is only asked: a server that speaks Search-R1's protocol, the web, a model."""
+
+    def __init__(self, place: str) -> None:
+        from ..retrieval.analysis import Analysis
+        from .searching import open_search
+
+        self._search = open_search(place)
+        self.analysis = Analysis()
+
+    def search(self, query: str, k: int, **options: Any) -> list[Hit]:
+        return self.search_many([query], k, **options)[0]
+
+    def search_many(
+        self, queries: Sequence[str], k: int, *, mode: str, where: object = None, distinct: bool = False
+    ) -> list[list[Hit]]:
+        from .. import sync
+        from ..errors import UsageError
+
+        for flag, given in (("--mode", mode != "auto"), ("--where", where), ("--distinct", distinct)):
+            if given:
+                raise UsageError(f"{flag} is for an index; {self._search.name} searches in its own way")
+        return sync.run(self._search.retrieve(queries, k))
+
+    def __enter__(self) -> Elsewhere:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Nothing to close: what was opened belongs to its server."""
 
 
 def _filter(pairs: Sequence[str]) -> dict[str, list[Any]] | None:
@@ -85,7 +124,7 @@ def _meant(value: str) -> list[Any]:
     return [plain, value] if isinstance(plain, str | int | float) and small else [value]
 
 
-def _many(index: Index | Backend, args: argparse.Namespace, options: dict[str, Any]) -> int:
+def _many(index: Index | Backend | Elsewhere, args: argparse.Namespace, options: dict[str, Any]) -> int:
     batch: list[tuple[Any, str]] = []
 
     def flush() -> None:
@@ -122,7 +161,7 @@ def _read(name: str) -> Iterator[tuple[Any, str]]:
             yield identifier, query
 
 
-def _shown(index: Index | Backend, query: str, hits: Sequence[Hit]) -> list[dict[str, Any]]:
+def _shown(index: Index | Backend | Elsewhere, query: str, hits: Sequence[Hit]) -> list[dict[str, Any]]:
     from ..places import cited, place_of
     from ..retrieval.highlight import highlight
 
@@ -140,7 +179,7 @@ def _shown(index: Index | Backend, query: str, hits: Sequence[Hit]) -> list[dict
     return out
 
 
-def _print(index: Index | Backend, query: str, hits: Sequence[Hit]) -> None:
+def _print(index: Index | Backend | Elsewhere, query: str, hits: Sequence[Hit]) -> None:
     from ..places import cited, place_of
     from ..retrieval.highlight import highlight
 
