@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from subquest.engine.adapter import Shape, read_peft, write_gguf
+from subquest.engine.scripted import ScriptedEngine
 from subquest.errors import ConfigError
 from subquest.judge.model import ModelJudge
 from subquest.judge.rules import RuleJudge
@@ -18,9 +19,10 @@ from subquest.rewards.decor import DecorReward
 from subquest.train.lora import LoraSettings, save_adapter
 from subquest.train.policy import Policy
 from subquest.train.recipe import ModelPart
-from subquest.train.setup import make_policy, make_reward, open_place
+from subquest.train.setup import make_policy, make_reward, make_system, open_place
 from subquest.train.tiny import tiny_source
 
+from .episodes import rollouts_of
 from .test_rl import RECIPE
 
 
@@ -93,3 +95,21 @@ def test_the_shipped_adapter_is_read_from_its_gguf() -> None:
     assert len(state) == 30 * 7 * 2
     name = "base_model.model.model.layers.0.self_attn.q_proj.lora_A.weight"
     assert state[name].shape == (16, 576)
+
+
+async def test_a_term_of_the_users_own_counts_in_training(tmp_path: Path) -> None:
+    term = tmp_path / "brief.py"
+    term.write_text("def brevity(episode):\n    return 1 / max(1, len(episode.answer.split()))\n")
+    recipe = replace(RECIPE, reward="coda-answer-only", reward_terms={f"{term}:brevity": 0.2})
+    reward, _ = make_reward(recipe, tmp_path / "verdicts.sqlite")
+    (scored,) = await reward.score([replace(rollouts_of("a", {"planner": 1}), answer="two words")])
+    assert scored.terms == {"answer": -3.0, "brevity": 0.1}
+    assert scored.total == scored.roles["planner"] == pytest.approx(-2.9)
+
+
+@pytest.mark.parametrize("name", ["direct", "coda"])
+def test_a_system_that_does_not_search_is_trained_too(name: str) -> None:
+    system = make_system(replace(RECIPE, system=name, k=7, settings={}), ScriptedEngine(["x"]), None, temperature=1.0)
+    assert getattr(system.settings, "k", None) == (7 if name == "coda" else None)
+    given = replace(RECIPE, system="coda", settings={"k": 2})
+    assert make_system(given, ScriptedEngine(["x"]), None, temperature=1.0).settings.k == 2

@@ -171,6 +171,9 @@ class Recipe:
     """Reward preset; the system's own where empty."""
     reward_options: Mapping[str, Any] = field(default_factory=dict)
     """Settings of the reward that differ from its preset's, as `alpha = 0.4` (DECOR)."""
+    reward_terms: Mapping[str, float] = field(default_factory=dict)
+    """Terms of one's own that are added to the reward, with their weights: `"brief.py:brevity" = 0.2`, or by the name
+    of an entry point."""
     judge: str = ""
     """The model that judges answers and steps (DECOR), as `ask --model` takes it; rules judge where empty."""
     loss: str = ""

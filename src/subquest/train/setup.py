@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import tempfile
 from collections.abc import Mapping, Sequence
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -88,7 +89,7 @@ def make_reward(recipe: Recipe, verdicts: Path) -> tuple[RewardFunction, Engine 
     """The reward, and the judge's engine where it has one; verdicts are kept in a file, so none is paid for twice."""
     name = recipe.reward or recipe.system
     if not recipe.judge:
-        return load_reward(name, options=recipe.reward_options), None
+        return load_reward(name, options=recipe.reward_options, terms=recipe.reward_terms), None
     from ..engine.resolve import resolve
     from ..judge.model import ModelJudge
 
@@ -96,7 +97,7 @@ def make_reward(recipe: Recipe, verdicts: Path) -> tuple[RewardFunction, Engine 
     if isinstance(engine, Mapping):
         raise ConfigError(f"judge = {recipe.judge!r} names a model a role; a judge is one model")
     judge = ModelJudge(engine, cache=verdicts)
-    return load_reward(name, options=recipe.reward_options, judge=judge), engine
+    return load_reward(name, options=recipe.reward_options, terms=recipe.reward_terms, judge=judge), engine
 
 
 def make_engine(recipe: Recipe, source: Source, *, device: torch.device) -> TorchEngine:
@@ -105,8 +106,9 @@ def make_engine(recipe: Recipe, source: Source, *, device: torch.device) -> Torc
     return TorchEngine(source, device=device, cache_tokens=r.cache_tokens or None, window=r.window or None)
 
 
-def make_system(recipe: Recipe, engine: Any, search: Search, *, temperature: float) -> System[Any]:
+def make_system(recipe: Recipe, engine: Any, search: Search | None, *, temperature: float) -> System[Any]:
     """The system that rolls out; the same class that users run."""
     sampling = Sampling(max_tokens=recipe.rollout.max_tokens, temperature=temperature, logprobs=True)
     kind = get(recipe.system)
-    return kind(engine, search, sampling=sampling, k=recipe.k, **{**kind.training, **recipe.settings})
+    searching = {"k": recipe.k} if any(f.name == "k" for f in fields(kind.Settings)) else {}
+    return kind(engine, search, sampling=sampling, **{**searching, **kind.training, **recipe.settings})
