@@ -254,6 +254,11 @@ def _models(table: Mapping[str, Any], source: str) -> str:
     return ",".join([*default, *(f"{role}={name}" for role, name in table.items() if role != "default")])
 
 
+def checked(key: str, value: Any, source: str) -> Any:
+    """The value of one setting, as it is taken; a ConfigError that names the source where it cannot be."""
+    return _checked(key, _Given(value, source))
+
+
 def _checked(key: str, given: _Given) -> Any:
     hint = KEYS[key]
     choices: tuple[Any, ...] = ()

@@ -112,6 +112,8 @@ def test_a_terminal_gets_a_tree_and_no_color_is_honoured(place: Path) -> None:
         ([*ASK, "--prompts", "nowhere"], "does not exist"),
         ([*ASK, "--role", "planner.temprature=1"], "ROLE.KEY=VALUE"),
         ([*ASK, "--role", "planner.turns=x"], "needs a number"),
+        ([*ASK, "--role", "planner.temperature=-1"], "sampling.temperature must be at least 0"),
+        ([*ASK, "--role", "planner.turns=0"], "limits.turns must be at least 1"),
         ([*ASK, "--role", "filter.turns=2"], "no role 'filter'"),
         ([*ASK, "--trace", "no/such/folder/t.json"], "no folder"),
         ([*ASK, "--config", "nowhere.toml"], "nowhere.toml"),

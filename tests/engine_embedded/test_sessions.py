@@ -140,10 +140,10 @@ async def test_seeds_repeat() -> None:
         await engine.close()
         return turn
 
-    first, second, third = await draw(5), await draw(5), await draw(6)
+    first, second, third, negative = await draw(5), await draw(5), await draw(6), await draw(-5)
     assert first.token_ids == second.token_ids
     assert first.logprobs == second.logprobs
-    assert first.token_ids != third.token_ids
+    assert len({first.token_ids, third.token_ids, negative.token_ids}) == 3
     assert first.logprobs is not None
     assert all(p < 0 for p in first.logprobs)
 

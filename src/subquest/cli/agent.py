@@ -240,6 +240,8 @@ class RoleOptions(NamedTuple):
 
 def roles_from(args: argparse.Namespace) -> dict[str, RoleOptions]:
     """Sampling and limits by role, from `--role planner.temperature=0.7`."""
+    from ..config import checked
+
     kinds: dict[str, type] = {"temperature": float, "top_p": float, "top_k": int, "max_tokens": int}
     bounds: dict[str, type] = {"turns": int, "tokens": int, "calls": int, "seconds": float, "cost": float}
     out: dict[str, RoleOptions] = {}
@@ -253,6 +255,7 @@ def roles_from(args: argparse.Namespace) -> dict[str, RoleOptions]:
             number = (kinds | bounds)[key](value)
         except ValueError:
             raise UsageError(f"--role {text!r}: {key} needs a number") from None
+        checked(f"{'sampling' if key in kinds else 'limits'}.{key}", number, f"--role {text!r}")
         options = out.setdefault(role, RoleOptions({}, {}))
         (options.sampling if key in kinds else options.limits)[key] = number
     return out

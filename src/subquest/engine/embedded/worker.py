@@ -79,7 +79,8 @@ class Job:
     random: np.random.Generator = field(init=False)
 
     def __post_init__(self) -> None:
-        self.random = np.random.default_rng(self.sampling.seed)
+        seed = self.sampling.seed
+        self.random = np.random.default_rng(None if seed is None else seed % (1 << 128))  # numpy takes none below 0
 
     def unread(self) -> int:
         return len(self.ids) - len(self.tape.ids)
