@@ -10,6 +10,7 @@ from subquest.record import Document, Hit, Question
 from subquest.systems.baselines.alone import CodeAct
 from subquest.systems.baselines.react_tools import ReActTools
 from subquest.systems.hira import HiRA
+from subquest.systems.hira.experts import look_at
 from subquest.systems.toolkit import Toolkit, plain_name
 from subquest.tools.options import ToolOptions
 from subquest.tools.sandbox import SandboxLimits, SandboxUnavailable, jail
@@ -381,3 +382,25 @@ async def test_odd_files_and_media_are_told_not_raised(data):
     episode = await ReActTools(ScriptedEngine({"agent": [*calls, "\\boxed{done}"]})).solve("q")
     assert episode.answer == "done"
     assert episode.errors
+
+
+@pytest.mark.parametrize(
+    ("call", "wanted"),
+    [
+        ("data: sign.png\nquestion: What is it?", ("sign.png", "What is it?")),
+        ("data: my sign 2.png question: What is it?", ("my sign 2.png", "What is it?")),
+        ("Data: [http://x/a b.png]\n\nQuestion: a\nb", ("http://x/a b.png", "a\nb")),
+        ('{"data": "two words.mp3", "question": "Who speaks?"}', ("two words.mp3", "Who speaks?")),
+        ("data: sign.png", ("sign.png", "What is this?")),
+        ("data: sign.png, question: What?", ("sign.png", "What?")),
+    ],
+)
+async def test_a_call_of_the_multimodal_tool_is_read_as_it_is_meant(call, wanted):
+    asked = []
+
+    async def look(context, data, question):
+        asked.append((data, question))
+        return ""
+
+    await look_at(look, None, call)
+    assert asked == [wanted]

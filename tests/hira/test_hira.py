@@ -366,6 +366,35 @@ async def test_another_system_is_an_expert_as_it_is():
     assert set(HiRA(outer, Facts(), experts="search,coda").experts) == {"search", "coda"}
 
 
+class Web(Facts):
+    name = "searxng"
+
+
+@pytest.mark.parametrize("egress", ["private", "public"])
+@pytest.mark.parametrize("name", ["coda", "webthinker"])
+async def test_a_system_as_an_expert_keeps_to_the_scope_of_the_run(name, egress):
+    """Systems bring searches of their own, those with tools whole toolkits: the run they work in decides."""
+    seats = {
+        "coda": {
+            "planner": ["<task>mayor</task>", "<answer>Ida</answer>"],
+            "executor": ["<search>mayor Kelm</search>", "<result>Ida</result>"],
+        },
+        "webthinker": {
+            "planner": [],
+            "deep": ["<|begin_search_query|>mayor Kelm<|end_search_query|>", "\\boxed{Ida}"],
+            "explorer": ["Final Information: Ida"],
+        },
+    }[name]
+    planner = [CALL.format("Mayor of Kelm?"), *seats.pop("planner"), "\\boxed{Ida}"]
+    web = Web()
+    hira = HiRA(script(planner=planner, coordinator=[distilled("Ida")], **seats), web=web, experts=name, egress=egress)
+    episode = await hira.solve("Who?")
+    assert web.queries == ([] if egress == "private" else ["mayor Kelm"])
+    assert [f.message for f in episode.errors] == (
+        ["web searches cannot leave this run: its egress scope is private"] if egress == "private" else []
+    )
+
+
 async def test_an_expert_from_a_file(tmp_path):
     file = tmp_path / "mine.py"
     file.write_text(

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from ..errors import MissingDependency, SearchError, ToolError, UsageError
+from ..errors import MissingDependency, SearchError, SearchRefused, ToolError, UsageError
 from ..record import Document, Hit, Usage
 from ..retrieval.base import Search
 from ..tools import files as file_tools
@@ -25,6 +25,7 @@ from ..tools.egress import Egress, EgressRefused, elsewhere, urls_in
 from ..tools.options import ToolOptions
 from ..tools.pages import Page, PageReader
 from ..tools.sandbox import CodeResult, Fetched, Interpreter, RemoteSandbox, Sandbox, WorkFile
+from ..tools.websearch import is_web
 from .runtime import Context, Run
 
 if TYPE_CHECKING:
@@ -98,18 +99,11 @@ class Toolkit:
     async def search(self, context: Context, queries: Sequence[str], k: int) -> list[list[Hit]]:
         """The index and the web, as far as they are there and may be asked. Raises SearchError."""
         found: list[list[Hit]] = [[] for _ in queries]
-        if self._index is not None and self.egress.scope == "private" and elsewhere(self._index.name):
-            refused = f"{self._index.name} is not on this machine, and the run's egress scope is private"
-            self.run.fail("search", refused, context)
-            raise SearchError(refused)
         if self._index is not None:
+            self._check_reach(self._index, context)
             found = await self.run.search(context, queries, k)
         if self._web is not None and not (self._index is not None and self.egress.closed):
-            try:
-                self.egress.check_search()
-            except EgressRefused as error:
-                self.run.fail("search", error, context)
-                raise SearchError(str(error)) from None
+            self._check_reach(self._web, context)
             try:
                 fresh = await self.run.search(context, queries, k, using=self._web)
             except SearchError:  # recorded by the runtime; what the index has found is not lost
@@ -128,6 +122,24 @@ class Toolkit:
         for hits in found:
             context.read(hits)
         return found
+
+    def guarded(self, search: Search) -> Search:
+        """A search of a system that works inside this run: under the same scope, and what it finds is offered."""
+        return _Guarded(search, self)
+
+    def check_reach(self, search: Search) -> None:
+        """Raise EgressRefused where a search would leave a run that may not be left."""
+        if is_web(search):
+            self.egress.check_search()
+        elif self.egress.scope == "private" and elsewhere(search.name):
+            raise EgressRefused(f"{search.name} is not on this machine, and the run's egress scope is private")
+
+    def _check_reach(self, search: Search, context: Context) -> None:
+        try:
+            self.check_reach(search)
+        except EgressRefused as error:
+            self.run.fail("search", error, context)
+            raise SearchError(str(error)) from None
 
     async def find(self, context: Context, query: str, k: int) -> str:
         """A search for a model: its results as a numbered list, or why it failed."""
@@ -315,6 +327,25 @@ class Toolkit:
             await box.close()
         await self._fetcher.close()
         shutil.rmtree(self._folder, ignore_errors=True)
+
+
+class _Guarded:
+    """A search under the scope of a run."""
+
+    def __init__(self, inner: Search, kit: Toolkit) -> None:
+        self.name = inner.name
+        self._inner = inner
+        self._kit = kit
+
+    async def retrieve(self, queries: Sequence[str], k: int) -> list[list[Hit]]:
+        try:
+            self._kit.check_reach(self._inner)
+        except EgressRefused as error:
+            raise SearchRefused(str(error)) from None
+        found = await self._inner.retrieve(queries, k)
+        if is_web(self._inner):
+            self._kit.egress.offer(hit.document.id for hits in found for hit in hits)
+        return found
 
 
 def render(hits: Sequence[Hit], characters: int = 800) -> str:

@@ -47,7 +47,7 @@ class Alone(ToolSystem[ToolSettings]):
             number=1,
         )
         report = await self.expert().run(desk)
-        root = run.contexts[0]
+        root = next(context for context in run.contexts if context.id == report.trajectory)
         reason = root.trajectory.stop_reason
         findings = [Finding(question, report.conclusion, "", report.documents, report.trajectory)]
         return Answer(

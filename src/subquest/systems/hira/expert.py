@@ -16,6 +16,7 @@ from ...errors import OutsideError
 from ...limits import Limits
 from ...record import Document, Question
 from ..runtime import Context, LimitReached, Run
+from ..tooled import ToolSystem
 from ..toolkit import Toolkit
 
 if TYPE_CHECKING:
@@ -103,10 +104,12 @@ class SystemExpert(Expert):
         self.cost = 3  # type: ignore[misc]
 
     async def run(self, desk: Desk) -> Report:
+        """A system with tools of its own uses those of the run; one that only searches does so under its scope."""
+        system = self._system
         known = f"\nWhat is already known:\n{desk.memory}" if desk.memory != "none" else ""
-        inner = _Below(desk, Question(desk.run.question.id, f"{desk.task}{known}"), self._system)
+        inner = _Below(desk, Question(desk.run.question.id, f"{desk.task}{known}"), system)
         try:
-            answer = await self._system.answer(inner)
+            answer = await (system.work(inner, desk.kit) if isinstance(system, ToolSystem) else system.answer(inner))
         finally:
             desk.run.usage += inner.usage
         roots = [c for c in inner.opened if c.parent is desk.planner]
@@ -121,7 +124,8 @@ class _Below(Run):
 
     def __init__(self, desk: Desk, question: Question, system: System[Any]) -> None:
         outer = desk.run
-        super().__init__(question, system.setup, system.search, outer.events, Limits(), seed=outer._seed)
+        search = desk.kit.guarded(system.search) if system.search is not None else None
+        super().__init__(question, system.setup, search, outer.events, Limits(), seed=outer._seed)
         self.contexts, self.errors, self.documents = outer.contexts, outer.errors, outer.documents
         self._begun = outer._begun
         self.budget = desk.planner.budget if desk.planner is not None else outer.budget

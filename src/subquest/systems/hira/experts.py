@@ -154,7 +154,7 @@ class Code(Expert):
         return reported(desk, end)
 
 
-_DATA = re.compile(r"data\s*:\s*(\S+)(.*)", re.IGNORECASE | re.DOTALL)
+_DATA = re.compile(r"data\s*:[^\S\n]*([^\n]+?)\s*(?:\n|(?=\bquestion\s*:)|\Z)(.*)", re.IGNORECASE | re.DOTALL)
 _QUESTION = re.compile(r"question\s*:\s*(.*)", re.IGNORECASE | re.DOTALL)
 
 
@@ -232,7 +232,7 @@ def find_experts(names: str, system: System[Any], plug_ins: Sequence[Expert] = (
             found[kind.name] = kind()
         elif name:
             engine = system.engines.get("", next(iter(system.engines.values())))
-            found[name] = SystemExpert(registry.get(name)(engine, system.search))
+            found[name] = SystemExpert(registry.get(name)(engine, system.search or getattr(system, "web", None)))
     found.update((expert.name, expert) for expert in plug_ins)
     if not found:
         raise UsageError(f"{system.name} needs at least one expert: experts=search,code,multimodal,deep")
