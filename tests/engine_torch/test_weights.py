@@ -76,10 +76,28 @@ def test_adapter_files(tmp_path: Path) -> None:
     adapter = load_adapter(tmp_path)
     assert adapter.scale == 3.0
     assert len(adapter.pairs) == 3 * len(ADAPTED)
-    with pytest.raises(DataError, match="cannot read the adapter"):
+    with pytest.raises(DataError, match="is not a LoRA adapter in PEFT's format"):
         load_adapter(tmp_path / "nowhere")
     with pytest.raises(DataError, match="lora"):
         Adapter.from_state({"x": torch.zeros(1)}, scale=1.0)
+    (tmp_path / "adapter_config.json").write_text(json.dumps({"r": 4, "lora_alpha": 12, "use_dora": True}))
+    with pytest.raises(DataError, match="use_dora"):  # it would be computed wrongly
+        load_adapter(tmp_path)
+    save_file(
+        state | {"base_model.model.lm_head.lora_magnitude": torch.zeros(1)}, tmp_path / "adapter_model.safetensors"
+    )
+    (tmp_path / "adapter_config.json").write_text(json.dumps({"r": 4, "lora_alpha": 12}))
+    with pytest.raises(DataError, match="lm_head"):
+        load_adapter(tmp_path)
+
+
+async def test_an_adapter_of_another_model_is_refused(make_engine: Make) -> None:
+    engine = make_engine(tiny_model())
+    other = random_adapter(tiny_model(hidden_size=96))
+    with pytest.raises(DataError, match=r"the adapter is of another model: it changes model\.layers\.0"):
+        engine.refresh(adapter=Adapter.from_state(other, scale=1.0))
+    session = await engine.open([Message("user", "Still there?")])
+    assert (await session.generate(Sampling(max_tokens=2))).token_ids
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -110,6 +128,15 @@ def test_what_cannot_be_loaded_says_why(tmp_path: Path) -> None:
     file.write_bytes(b"not a model at all")
     with pytest.raises(DataError, match="is not a GGUF file"):
         load(file)
+    tiny_model().save_pretrained(tmp_path / "cut")
+    byte_tokenizer().save_pretrained(tmp_path / "cut")
+    (tmp_path / "cut" / "model.safetensors").write_bytes(b"half")
+    with pytest.raises(DataError, match=r"model\.safetensors cannot be read"):
+        load(tmp_path / "cut")
+    config = tiny_model().config
+    config.quantization_config = {"quant_method": "fp8"}
+    with pytest.raises(UsageError, match="this model's are quantised"):
+        Architecture.from_config(config)
     config = tiny_model().config
     config.model_type = "gpt2"
     with pytest.raises(UsageError, match="knows llama, qwen2, qwen3"):

@@ -46,6 +46,10 @@ class Architecture:
         family = str(config.model_type)
         if family not in FAMILIES:
             raise UsageError(f"the torch engine knows {', '.join(FAMILIES)}, not {family!r}")
+        if getattr(config, "quantization_config", None):
+            raise UsageError(
+                "the torch engine reads whole weights; this model's are quantised: take the original, or a GGUF"
+            )
         if getattr(config, "use_sliding_window", False):
             raise UsageError("the torch engine has no sliding-window attention; this model asks for it")
         if getattr(config, "mlp_bias", False):

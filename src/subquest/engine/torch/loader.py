@@ -53,23 +53,17 @@ def from_model(model: Any, tokenizer: Any, *, name: str = "") -> Source:
 
 def load_adapter(folder: str | Path) -> Adapter:
     """A LoRA adapter as PEFT saves it: `adapter_config.json` and `adapter_model.safetensors`."""
-    import json
-
     from safetensors.torch import load_file
 
+    from ..adapter import read_peft
+
     folder = Path(folder).expanduser()
-    try:
-        config = json.loads((folder / "adapter_config.json").read_text(encoding="utf-8"))
-        state = load_file(folder / "adapter_model.safetensors")
-    except OSError as error:
-        raise DataError(f"cannot read the adapter {folder}: {error}") from None
-    rank = float(config["r"])
-    return Adapter.from_state(
-        state, scale=float(config["lora_alpha"]) / (rank**0.5 if config.get("use_rslora") else rank)
-    )
+    lora = read_peft(folder)  # refuses what is more than plain LoRA
+    return Adapter.from_state(load_file(folder / "adapter_model.safetensors"), scale=lora.alpha / lora.rank)
 
 
 def _from_folder(path: Path) -> Source:
+    from safetensors import SafetensorError
     from safetensors.torch import load_file
     from transformers import AutoConfig, AutoTokenizer, GenerationConfig
 
@@ -86,7 +80,10 @@ def _from_folder(path: Path) -> Source:
         ) from None
     state: dict[str, Tensor] = {}
     for file in files:
-        state.update(load_file(file))
+        try:
+            state.update(load_file(file))
+        except (OSError, SafetensorError) as error:
+            raise DataError(f"{file} cannot be read: {error}") from None
     ends = (
         _as_ids(GenerationConfig.from_pretrained(path).eos_token_id)
         if (path / "generation_config.json").exists()

@@ -173,6 +173,12 @@ class Weights:
             raise DataError(f"the adapter changes {unknown[0]}, which this model does not have")
         grown = False
         for name, (a, b) in adapter.pairs.items():
+            wanted = self.parts[f"{name}.weight"].shape
+            if (b.shape[0], a.shape[1]) != wanted or a.shape[0] != b.shape[1]:
+                raise DataError(
+                    f"the adapter is of another model: it changes {name} by {tuple(b.shape)} times {tuple(a.shape)},"
+                    f" and that has the shape {tuple(wanted)}"
+                )
             if merged:
                 part = self.parts[f"{name}.weight"]
                 base = self._base.setdefault(f"{name}.weight", part.clone())
