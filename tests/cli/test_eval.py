@@ -52,6 +52,10 @@ def test_sets_of_one_name_have_a_row_each(toy: Path, capsys: pytest.CaptureFixtu
     cells = json.loads(capsys.readouterr().out)
     assert [systems["coda"]["n"] for systems in cells.values()] == [1, 6]
     assert next(iter(cells)) == "b/toy"
+    name = "questions_of_a_very_long_name"
+    (toy / "toy.jsonl").rename(toy / f"{name}.jsonl")
+    assert main(["eval", f"{name}.jsonl", *EVAL[2:-2], "other"]) == 0
+    assert any(line.split()[:2] == [name, "coda"] for line in capsys.readouterr().out.splitlines())
 
 
 def test_the_folder_of_a_run_is_made(toy: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -160,14 +160,17 @@ def _print_table(result: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> None:
     cells = [cell for systems in result.values() for cell in systems.values()]
     extra = [(key, name) for key, name in (("judge", "judge"), ("sepr", "plan")) if any(key in c for c in cells)]
     more = "".join(f"{name:>8}" for _, name in extra)
+    wide = max(20, *(len(dataset) + 2 for dataset in result))
+    long = max(18, *(len(system) + 2 for systems in result.values() for system in systems))
     print(
-        f"{'data set':<20}{'system':<18}{'n':>6}{'EM':>8}{'95%':>16}{'F1':>8}{'CEM':>8}{more}{'forced':>8}{'failed':>8}"
+        f"{'data set':<{wide}}{'system':<{long}}{'n':>6}{'EM':>8}{'95%':>16}"
+        f"{'F1':>8}{'CEM':>8}{more}{'forced':>8}{'failed':>8}"
     )
     for dataset, systems in result.items():
         for system, cell in systems.items():
             span = f"{cell['em_low']:.3f}-{cell['em_high']:.3f}"
             more = "".join(f"{cell[key]:>8.3f}" if key in cell else f"{'-':>8}" for key, _ in extra)
             print(
-                f"{dataset:<20}{system:<18}{cell['n']:>6}{cell['em']:>8.3f}{span:>16}{cell['f1']:>8.3f}"
+                f"{dataset:<{wide}}{system:<{long}}{cell['n']:>6}{cell['em']:>8.3f}{span:>16}{cell['f1']:>8.3f}"
                 f"{cell['cem']:>8.3f}{more}{cell['forced']:>8.2f}{cell['failed']:>8.2f}"
             )
