@@ -1,6 +1,7 @@
 """`subquest eval`: the table, resuming, filters, and bad input."""
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -56,6 +57,20 @@ def test_sets_of_one_name_have_a_row_each(toy: Path, capsys: pytest.CaptureFixtu
     (toy / "toy.jsonl").rename(toy / f"{name}.jsonl")
     assert main(["eval", f"{name}.jsonl", *EVAL[2:-2], "other"]) == 0
     assert any(line.split()[:2] == [name, "coda"] for line in capsys.readouterr().out.splitlines())
+
+
+def test_what_plan_scores_need_is_looked_for_first(
+    toy: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "torch", None)
+    assert main([*EVAL, "--plan-score"]) == 2
+    assert "subquest[train]" in capsys.readouterr().err
+    monkeypatch.undo()
+    monkeypatch.chdir(toy)
+    monkeypatch.setenv("SUBQUEST_MINILM", str(toy / "nowhere"))
+    assert main([*EVAL, "--plan-score"]) == 2
+    assert "SUBQUEST_MINILM" in capsys.readouterr().err
+    assert not (toy / "run").exists()
 
 
 def test_the_folder_of_a_run_is_made(toy: Path, capsys: pytest.CaptureFixture[str]) -> None:

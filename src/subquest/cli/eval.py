@@ -68,6 +68,10 @@ def run(args: argparse.Namespace) -> int:
     warn_of_no_index(names, config)
     if not args.ray:  # else the index is where the workers are
         check_index(config)
+    if args.plan_score:
+        from ..metrics.embed import check_embedder
+
+        check_embedder()
     with run_at(args.out, _settings(config, args)) as store:
         asyncio.run(_evaluate(store, config, args, names, datasets))
         result = table(scored(store))

@@ -8,12 +8,15 @@ folder on disk, without a network.
 from __future__ import annotations
 
 import functools
+import importlib.util
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
 from ..errors import MissingDependency
 from ..retrieval.minilm import weights
+
+NEEDED = "torch with transformers, which compares plans,"
 
 
 class Embedder(Protocol):
@@ -30,7 +33,7 @@ class MiniLM:
             import torch
             from transformers import AutoModel, AutoTokenizer
         except ImportError:
-            raise MissingDependency("torch with transformers", "train") from None
+            raise MissingDependency(NEEDED, "train") from None
         path = str(folder or weights())
         self._torch = torch
         self._tokenizer: Any = AutoTokenizer.from_pretrained(path, local_files_only=True)
@@ -61,9 +64,17 @@ class MiniLM:
         return torch.nn.functional.normalize(mean, dim=-1).cpu().numpy()
 
 
+def check_embedder() -> None:
+    """Says what is missing for `default_embedder`, without loading it: before the work whose plans it is to score."""
+    if not all(map(importlib.util.find_spec, ("torch", "transformers"))):
+        raise MissingDependency(NEEDED, "train")
+    weights()
+
+
 @functools.cache
 def default_embedder() -> Embedder:
     """MiniLM, loaded once a process, on the GPU where there is one."""
+    check_embedder()
     import torch
 
     return MiniLM(device="cuda" if torch.cuda.is_available() else "cpu")
