@@ -131,6 +131,47 @@ async def test_cancel_frees_everything_and_leaves_the_context(make_engine: Make)
     assert engine.scheduler.pool.in_use == 0
 
 
+async def test_a_session_writes_one_turn_at_a_time(make_engine: Make) -> None:
+    """Whoever mixes up one session must not break the others'."""
+    engine = make_engine(tiny_model(), cache_tokens=640)
+    session = await engine.open([Message("user", "What now?")])
+    turn = asyncio.create_task(session.generate(Sampling(max_tokens=60)))
+    await asyncio.sleep(0)
+    for misuse in (session.generate(Sampling()), session.append("x")):
+        with pytest.raises(UsageError, match="the session is writing a turn"):
+            await misuse
+    with pytest.raises(UsageError, match="the session is writing a turn"):
+        session.fork()
+    await session.close()
+    assert (await turn).token_ids, "a turn that has begun comes to its end"
+    other = await engine.open([Message("user", "\ud800 lone")])
+    assert (await other.generate(Sampling(max_tokens=3))).token_ids
+    await other.close()
+    engine.refresh()  # comes after what was asked before it
+    assert engine.scheduler.pool.in_use == 0
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"temperature": float("nan")}, "temperature must be a number of ordinary size, not nan"),
+        ({"top_k": 1 << 40}, "top_k must be"),
+        ({"min_p": float("inf")}, "min_p must be"),
+        ({"stop": ("a", "\ud800")}, "a stop string is not valid"),
+    ],
+)
+async def test_absurd_sampling_is_refused_and_breaks_nothing(
+    wrong: dict[str, Any], message: str, make_engine: Make
+) -> None:
+    engine = make_engine(tiny_model())
+    session = await engine.open(ASK)
+    with pytest.raises(UsageError, match=message):
+        await session.generate(Sampling(max_tokens=3, **wrong))
+    greedily = await (await engine.open(ASK)).generate(Sampling(max_tokens=3))
+    coldest = await session.generate(Sampling(max_tokens=3, temperature=1e-40, top_p=0.9, seed=1))
+    assert coldest.token_ids == greedily.token_ids
+
+
 async def test_more_sessions_than_slots_wait_for_their_turn(make_engine: Make) -> None:
     engine = make_engine(tiny_model(), max_batch=2)
     widths: list[int] = []

@@ -15,6 +15,7 @@ import asyncio
 import contextlib
 import queue
 import random
+import re
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -42,6 +43,9 @@ from .weights import Adapter, Weights
 
 BLOCK = 16
 """Tokens of a cache block."""
+MOST = 1 << 30
+"""Settings of sampling are below this: they are kept in 32 bits."""
+SURROGATES = re.compile("[\ud800-\udfff]")
 PATIENCE = 4
 """Steps on a GPU after which a turn is admitted without company: a prefill step less, for two decode steps' delay."""
 
@@ -240,6 +244,12 @@ class TorchEngine:
         length, pool = len(context.ids), self.scheduler.pool
         if sampling.max_tokens < 1:
             raise UsageError(f"max_tokens must be at least 1, not {sampling.max_tokens}")
+        for name in ("temperature", "top_p", "min_p", "top_k"):
+            value = getattr(sampling, name)
+            if not -MOST < value < MOST:
+                raise UsageError(f"{name} must be a number of ordinary size, not {value}")
+        if any(SURROGATES.search(stop) for stop in sampling.stop):
+            raise UsageError("a stop string is not valid UTF-8 text")
         if length >= self.context_window:
             raise ContextOverflow(f"a context of {length} tokens leaves no room in a window of {self.context_window}")
         longest = min(length + sampling.max_tokens, self.context_window)

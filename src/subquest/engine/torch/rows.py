@@ -11,6 +11,8 @@ from ..base import Sampling
 from .sampling import fold_seed, is_filtered
 
 Array = np.ndarray[Any, Any]
+COLDEST = 1e-6
+"""Lowest temperature above 0: logits divided by less are no numbers any more."""
 
 
 class Rows:
@@ -75,7 +77,7 @@ class Rows:
         self.left[slot] = self.limit[slot] = left
         self.count[slot] = 0
         self.seed[slot] = fold_seed(seed)
-        self.temperature[slot] = max(0.0, sampling.temperature)
+        self.temperature[slot] = max(COLDEST, sampling.temperature) if sampling.temperature > 0 else 0.0
         self.top_k[slot] = sampling.top_k
         self.top_p[slot] = sampling.top_p
         self.min_p[slot] = sampling.min_p

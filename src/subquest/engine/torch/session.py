@@ -50,6 +50,7 @@ class TorchSession:
         self._segments = list(segments)
         self._context = Context([i for s in segments for i in s.token_ids])
         self._ended = False
+        self._writing = False
         self._closed = False
 
     @property
@@ -61,10 +62,16 @@ class TorchSession:
         return len(self._context.ids)
 
     async def generate(self, sampling: Sampling) -> Generation:
-        self._must_be_open()
+        self._must_be_free()
         start = time.perf_counter()
         before = len(self._context.ids)
-        turn = await self._engine.run(self._context, sampling)
+        self._writing = True
+        try:
+            turn = await self._engine.run(self._context, sampling)
+        finally:
+            self._writing = False
+            if self._closed:  # meanwhile: what a running turn holds cannot be freed before its end
+                self._engine.drop(self._context)
         vocabulary = self._engine.vocabulary
         ids = tuple(turn.drawn)
         logprobs = tuple(turn.logprobs)
@@ -85,7 +92,7 @@ class TorchSession:
         return Generation(text, turn.finish or "length", ids, shown, turn.stop, usage)
 
     async def append(self, text: str) -> None:
-        self._must_be_open()
+        self._must_be_free()
         engine = self._engine
         if self._mode == "chat":
             pieces = engine.chat.user_turn(text, ended=self._ended)
@@ -98,7 +105,7 @@ class TorchSession:
 
     def fork(self) -> TorchSession:
         """A second session with the same context; it finds the full cache blocks of this one by their content."""
-        self._must_be_open()
+        self._must_be_free()
         twin = TorchSession(self._engine, self._segments, self._mode)
         twin._ended = self._ended
         return twin
@@ -106,8 +113,11 @@ class TorchSession:
     async def close(self) -> None:
         if not self._closed:
             self._closed = True
-            self._engine.drop(self._context)
+            if not self._writing:
+                self._engine.drop(self._context)
 
-    def _must_be_open(self) -> None:
+    def _must_be_free(self) -> None:
         if self._closed:
             raise UsageError("the session is closed")
+        if self._writing:
+            raise UsageError("the session is writing a turn; wait for its end")

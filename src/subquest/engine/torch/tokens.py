@@ -83,7 +83,11 @@ class Vocabulary:
 
     def _tokenised(self, text: str, control: bool) -> tuple[int, ...]:
         tokenizer = self._control if control else self._content
-        return tuple(tokenizer.encode(text, add_special_tokens=False).ids)
+        try:
+            return tuple(tokenizer.encode(text, add_special_tokens=False).ids)
+        except TypeError:  # lone surrogates, which no tokenizer takes
+            text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+            return tuple(tokenizer.encode(text, add_special_tokens=False).ids)
 
     def bytes_of(self, ids: Sequence[int]) -> bytes:
         pieces = self.pieces
