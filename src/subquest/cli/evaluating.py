@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import UsageError
+from .terminal import is_live
 
 if TYPE_CHECKING:
     from ..config import Config
@@ -247,7 +248,7 @@ class Progress:
         self._start = self._shown = time.monotonic()
         self._em = self._tokens = self._cost = 0.0
         self._failed = 0
-        self._live = sys.stderr.isatty()
+        self._live = is_live(sys.stderr)
 
     def __enter__(self) -> Progress:
         if self._done:

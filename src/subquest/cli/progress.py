@@ -7,7 +7,7 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
-from .terminal import clipped, printable
+from .terminal import clipped, is_live, printable
 
 if TYPE_CHECKING:
     from ..retrieval.ingest import State
@@ -22,7 +22,7 @@ class IngestProgress:
 
     def __init__(self) -> None:
         self._start = self._shown = time.monotonic()
-        self._live = sys.stderr.isatty()
+        self._live = is_live(sys.stderr)
         self._drawn = False
 
     def __call__(self, state: State) -> None:

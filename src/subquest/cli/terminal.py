@@ -11,11 +11,16 @@ import time
 from typing import Any, TextIO
 
 
+def is_live(stream: TextIO) -> bool:
+    """Whether lines can be drawn anew there: a terminal that moves its cursor, not a pipe or a dumb terminal."""
+    return stream.isatty() and os.environ.get("TERM") != "dumb"
+
+
 class Paint:
     """Puts ANSI styles around text, or leaves it plain (a pipe, NO_COLOR, a dumb terminal)."""
 
     def __init__(self, stream: TextIO) -> None:
-        self._colour = stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+        self._colour = is_live(stream) and not os.environ.get("NO_COLOR")
 
     def __call__(self, text: str, style: str) -> str:
         return f"\x1b[{style}m{text}\x1b[0m" if self._colour and style and text else text
@@ -64,7 +69,7 @@ class Counter:
         self._what, self._total, self._done = what, total, 0
         self._start = time.monotonic()
         self._shown = 0.0
-        self._live = sys.stderr.isatty()
+        self._live = is_live(sys.stderr)
 
     def __enter__(self) -> Counter:
         return self

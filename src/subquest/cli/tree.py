@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, TextIO
 
 from ..events import Event
-from .terminal import Paint, clipped, printable
+from .terminal import Paint, clipped, is_live, printable
 
 WIDTH = 100
 """Longest text shown on one line."""
@@ -198,4 +198,4 @@ class PlainLines:
 def display(stream: TextIO | None = None) -> LiveTree | PlainLines:
     """The live tree on a terminal, plain lines elsewhere."""
     stream = stream or sys.stderr
-    return LiveTree(stream) if stream.isatty() else PlainLines(stream)
+    return LiveTree(stream) if is_live(stream) else PlainLines(stream)
