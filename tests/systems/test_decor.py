@@ -151,6 +151,17 @@ def test_what_cannot_be_compressed_is_dropped_visibly(compressor: list) -> None:
     assert episode.answer == "Kestel"
 
 
+def test_evidence_is_not_lost_where_no_call_is_left_to_condense_with() -> None:
+    """Four calls: planner, filter, planner, filter. The answerer's is forced."""
+    long = " ".join(f"fact{i}" for i in range(30))
+    planner = ["<search>Orvane one</search>", "<search>Mila two</search>"]
+    filter = [f"<filter>{long}</filter>", f"<filter>{long.replace('fact', 'more')}</filter>"]
+    episode = run(planner, filter, ANSWERER, memory_tokens=60, limits=Limits(calls=4))
+    assert [e["action"] for e in memory_events(episode)] == ["add", "drop", "add"]
+    assert "more29" in episode.by_role("answerer")[0].text
+    assert episode.forced
+
+
 def test_the_compressor_may_be_a_model_of_its_own() -> None:
     long = " ".join(f"fact{i}" for i in range(30))
     script = {

@@ -24,7 +24,7 @@ from .actions import ANSWER, FILTER, NEXT_QUERY
 from .base import System
 from .evidence import Finding, sentences
 from .rendering import cut_to_tokens, one_line, render_documents
-from .replies import conclude
+from .replies import conclude, note_stop
 from .runtime import Answer, Context, LimitReached, RoleSetup, Run
 
 NONE = ("none", "stop", "")
@@ -237,13 +237,16 @@ class Memory:
         self._emit(action, planner, before=before, replaced=[str(entry) for entry in old])
 
     async def _condense(self, notes: str, planner: Context) -> str:
+        """Facts in the place of notes; empty where the model fails or the budget does not allow it."""
         messages = self._system.prompts.messages("compressor", notes=notes)
-        compressor = await self._run.open("compressor", "memory", messages, parent=planner, limits=Limits(turns=1))
+        compressor = None
         try:
+            compressor = await self._run.open("compressor", "memory", messages, parent=planner, limits=Limits(turns=1))
             turn = await compressor.write()
-        except EngineError as error:
-            self._run.fail("engine", error, compressor)
-            await compressor.close("failed")
+        except (EngineError, LimitReached) as error:  # what was just found must not be lost with it
+            note_stop(self._run, error, compressor)
+            if compressor is not None:
+                await compressor.close("failed")
             return ""
         facts = turn.parsed.outside
         await compressor.close("compressed", facts)
