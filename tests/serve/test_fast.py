@@ -1,9 +1,11 @@
 """The short way of `/retrieve`: the same answers as by the app, in order, and nothing that the app would refuse."""
 
 import asyncio
+import contextlib
 import json
 import socket
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -223,3 +225,42 @@ def test_this_uvicorn_is_known(start: Start, caplog: pytest.LogCaptureFixture) -
 
 async def _closed(server: Running) -> None:
     server.state.agents.indexes.local("docs").index.close()
+
+
+def test_a_head_has_an_end(server: Running) -> None:
+    with connected(server) as connection:
+        connection.sendall(b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Long: " + b"a" * (fast.HEAD_BYTES - 200))
+        connection.sendall(b"\r\n\r\n")
+        assert reply(connection)[0] == 200
+        connection.sendall(b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Long: ")
+        got = b""
+        with contextlib.suppress(ConnectionError):
+            for _ in range(100):
+                connection.sendall(b"a" * 65536)
+            got = connection.recv(100)
+        assert got.startswith(b"HTTP/1.1 431") or not got  # a client that is still writing may find it closed
+    with server.client() as client:
+        assert client.get("/health").status_code == 200
+
+
+def test_clients_that_say_no_more_are_given_up(server: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those that never begin, those in the midst of a head, and those in the midst of a body."""
+    monkeypatch.setattr(fast, "PATIENCE", 0.6)
+    beginnings = [b"", b"GET /health HTTP/1.1\r\nHost: 127", request(b"{", b"X: y", size=100)]
+    for beginning in beginnings:
+        with connected(server) as connection:
+            connection.sendall(beginning)
+            assert connection.recv(100) == b""  # closed by the server; the test would wait for two minutes
+
+
+def test_clients_that_say_more_are_waited_for(server: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fast, "PATIENCE", 1.0)
+    with connected(server) as connection:
+        connection.sendall(request(b"", b"X: slow", size=len(BODY)))
+        for n in range(0, len(BODY), 8):
+            time.sleep(0.2)
+            connection.sendall(BODY[n : n + 8])
+        assert reply(connection)[0] == 200
+        time.sleep(1.5)  # between two requests nothing is owed
+        connection.sendall(request())
+        assert reply(connection)[0] == 200

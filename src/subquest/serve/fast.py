@@ -31,6 +31,10 @@ _LINE = b"POST %b HTTP/1.1\r\n" % PATH.encode()
 _UNUSUAL = frozenset({b"transfer-encoding", b"expect", b"upgrade", b"content-encoding"})
 _HEADS = 4096
 """Heads remembered at most."""
+HEAD_BYTES = 1 << 16
+"""The largest head of a request; the parser itself would take any."""
+PATIENCE = 30.0
+"""Seconds for a head to be complete, and without a byte of a body, before a client is given up."""
 log = logging.getLogger("subquest.serve")
 
 
@@ -43,6 +47,9 @@ class Door:
         self.heads: dict[bytes, int] = {}
         """Heads of requests (all up to the body) that were found plain, with the size of the body they announce. A
         client sends the same head again and again: what was read once need not be read another time."""
+        self.waiting: set[Connection] = set()
+        """Connections that owe the rest of a request, or their first one."""
+        self._sweeping: asyncio.TimerHandle | None = None
         self.seconds = self.state.metrics.counter("subquest_request_seconds_total", route=PATH)
         self._counters: dict[int, Callable[[float], None]] = {}
 
@@ -70,6 +77,19 @@ class Door:
         made.connection_lost(None)
         if not cycle.disconnected:
             raise TypeError("a client that goes is not noticed")
+
+    def wait_for(self, connection: Connection) -> None:
+        """Keep an eye on a client that has more to say: many that say no more would use up all connections."""
+        self.waiting.add(connection)
+        if self._sweeping is None:
+            self._sweeping = connection.loop.call_later(PATIENCE / 6, self._sweep, connection.loop)
+
+    def _sweep(self, loop: asyncio.AbstractEventLoop) -> None:
+        now = time.monotonic()
+        for connection in [one for one in self.waiting if one.heard + PATIENCE < now and not one.flow.read_paused]:
+            self.waiting.discard(connection)
+            connection.transport.close()
+        self._sweeping = loop.call_later(PATIENCE / 6, self._sweep, loop) if self.waiting else None
 
     def remember(self, head: bytes, size: int) -> None:
         if len(self.heads) >= _HEADS:
@@ -112,8 +132,34 @@ class Connection(HttpToolsProtocol):
         """What a request began with, while its head is being read."""
         self._between = True
         """The parser is between two requests."""
+        self._head_size: int | None = None
+        """Bytes of a head so far, while it is not complete."""
+        self.heard = time.monotonic()
+        """When the client began a head, or last sent a part of a body."""
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._door.wait_for(self)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._door.waiting.discard(self)
+        super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
+        if self._head_size is None:
+            self.heard = time.monotonic()
+        self._receive(data)
+        if self._between and not self._held:
+            self._door.waiting.discard(self)
+            return
+        self._door.wait_for(self)
+        if self._head_size is not None:
+            self._head_size += len(data)
+            if self._head_size > HEAD_BYTES and not self.transport.is_closing():
+                self.transport.write(_TOO_LONG)
+                self.transport.close()
+
+    def _receive(self, data: bytes) -> None:
         if self._between and (self.cycle is None or self.cycle.response_complete):
             if self._held:
                 data, self._held = self._held + data, b""
@@ -131,10 +177,11 @@ class Connection(HttpToolsProtocol):
         super().data_received(data)
 
     def on_message_begin(self) -> None:
-        self._between = False
+        self._between, self._head_size = False, 0
         super().on_message_begin()
 
     def on_headers_complete(self) -> None:
+        self._head_size = None
         if self._head and self._is_plain():
             self._door.remember(self._head, int(dict(self.headers)[b"content-length"]))
         self._head = b""
@@ -185,6 +232,12 @@ class Connection(HttpToolsProtocol):
                 self.transport.close()
             self.on_response_complete()
         self._door.count(status, time.monotonic() - direct.begun)
+
+
+_TOO_LONG = (
+    b"HTTP/1.1 431 Request Header Fields Too Large\r\nconnection: close\r\ncontent-type: text/plain\r\n"
+    b"content-length: 47\r\n\r\nThe head of the request is longer than 64 KiB.\n"
+)
 
 
 class _Nowhere(asyncio.Transport):

@@ -25,6 +25,8 @@ from .worker import contents, rendered
 
 MAX_QUERIES = 2048
 MAX_K = 1000
+MAX_HITS = 100_000
+"""Documents of one reply."""
 MAX_RERANKED = 200
 """Documents a query that a model may be asked to judge."""
 MAX_FILES = 10_000
@@ -47,6 +49,7 @@ def scored_search(state: State, body: Body) -> asyncio.Future[list[bytes]] | Non
     """The search that a request in Search-R1's form asks for, where it wants scores from an index of this server."""
     queries, k = body.texts("queries", MAX_QUERIES), body.integer("topk", 3, 1, MAX_K)
     scored, name = body.flag("return_scores"), body.text("index", "")
+    _check_size(queries, k)
     search = state.agents.indexes.get(name)
     if not scored or not queries or not isinstance(search, Batched):
         return None
@@ -179,11 +182,18 @@ def _record(record: Any, where: str) -> Document:
 
 async def _search(state: State, body: Body, queries: Sequence[str], k: int) -> list[list[Hit]]:
     name = body.text("index", "")
+    _check_size(queries, k)
     search = state.agents.indexes.get(name)
     if search is None:
         raise Problem(404, "this server has no index; start it with --index PATH")
     state.metrics.add("subquest_queries_total", len(queries), index=name)
     return await search.retrieve(queries, k) if queries else []
+
+
+def _check_size(queries: Sequence[str], k: int) -> None:
+    if len(queries) * k > MAX_HITS:
+        asked = f"{len(queries):,} queries with {k:,} documents each"
+        raise Problem(413, f"{asked} are more than the {MAX_HITS:,} documents of one reply; ask in parts")
 
 
 def _document(item: Any, place: int) -> Document:
