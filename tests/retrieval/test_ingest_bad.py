@@ -47,7 +47,7 @@ def test_each_broken_file_has_its_reason_and_the_good_ones_are_read(
             "bomb.pdf": pdf_of_streams([deflated_zeros(600)], filters="/Filter /FlateDecode"),
             "bomb.docx": archive({"word/document.xml": bytes(30 << 20)}),
             "bomb.xlsx": archive({"xl/workbook.xml": bytes(30 << 20)}),
-            "bomb.zip": archive({"a.txt": bytes(30 << 20)}),
+            "bomb.zip": archive({"a.txt": bytes(30 << 20), "b.txt": "A good member."}),
             "broken.docx": b"PK\x03\x04 not an archive",
             "broken.pdf": b"%PDF-1.7\nrubbish",
             "broken.xlsx": xlsx({"S": [["a"]]})[:2000],
@@ -70,6 +70,7 @@ def test_each_broken_file_has_its_reason_and_the_good_ones_are_read(
     found, report = taken(tmp_path, docs)
     assert {document.text for document in found} == {
         "A good page.",
+        "A good member.",
         "A good paragraph.",
         "A good line.",
         "Words.",
@@ -79,7 +80,7 @@ def test_each_broken_file_has_its_reason_and_the_good_ones_are_read(
         "bomb.pdf": "crashed",
         "bomb.docx": "grows more than 200 times",
         "bomb.xlsx": "grows more than 200 times",
-        "bomb.zip": "grows more than 200 times",
+        "bomb.zip/a.txt": "grows more than 200 times",
         "broken.docx": "damaged ZIP archive",
         "broken.pdf": "damaged pdf",
         "broken.xlsx": "damaged ZIP archive",

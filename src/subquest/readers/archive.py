@@ -28,8 +28,11 @@ class ZipLimits:
     """Members of a Word, Excel or PowerPoint file."""
 
 
-def open_zip(file: BinaryIO, limits: ZipLimits | None = None) -> zipfile.ZipFile:
-    """The archive, if its table of contents keeps to the limits; reading gives no more than the table declares."""
+def open_zip(file: BinaryIO, limits: ZipLimits | None = None, *, whole: bool = True) -> zipfile.ZipFile:
+    """The archive, if its table of contents keeps to the limits; reading gives no more than the table declares.
+
+    A member that grows too much ends it, unless it is not needed as a `whole`: then look at each with `refuse_growth`.
+    """
     limits = limits or ZipLimits()
     directory_within(file)
     try:
@@ -42,10 +45,14 @@ def open_zip(file: BinaryIO, limits: ZipLimits | None = None) -> zipfile.ZipFile
         raise DataError(f"the archive has {len(members):,} members; at most {limits.members:,} are read")
     if sum(m.file_size for m in members) > limits.total:
         raise DataError(f"the archive holds more than {limits.total:,} bytes")
-    for member in members:
-        if grows(member, limits.ratio):
-            raise DataError(f"{member.filename} in the archive grows more than {limits.ratio} times: refused")
+    for member in members if whole else ():
+        refuse_growth(member, limits.ratio)
     return archive
+
+
+def refuse_growth(member: zipfile.ZipInfo, ratio: int) -> None:
+    if grows(member, ratio):
+        raise DataError(f"{member.filename} in the archive grows more than {ratio} times: refused")
 
 
 def grows(member: zipfile.ZipInfo, ratio: int) -> bool:

@@ -12,7 +12,7 @@ from typing import Any, BinaryIO, cast
 
 from ...errors import DataError, SubquestError, UsageError
 from ...readers import MEDIA, sniff, sniff_file
-from ...readers.archive import ZipLimits, open_zip
+from ...readers.archive import ZipLimits, open_zip, refuse_growth
 from ...readers.delimited import csv_rows
 from ...readers.pool import Job, Pool
 from ...readers.tables import read_csv
@@ -141,7 +141,7 @@ class Reading:
     ) -> Iterator[Document]:
         if budget.depth >= _DEPTH:
             raise DataError(f"archives inside archives are read to a depth of {_DEPTH}")
-        with open_zip(file, budget.limits) as archive, budget.within(archive):
+        with open_zip(file, budget.limits, whole=False) as archive, budget.within(archive):
             seen: dict[str, int] = {}
             apart = _apart(archive)
             for member in archive.infolist():
@@ -156,6 +156,7 @@ class Reading:
                 own = {**meta, "file": meta.get("file", name)}
                 own["member"] = f"{meta['member']}/{plain}" if "member" in meta else plain
                 try:
+                    refuse_growth(member, budget.limits.ratio)
                     with archive.open(member) as stream:
                         if self._without_text(cast("BinaryIO", stream), plain):
                             self.passed_over[f".{suffix_of(plain)}" if suffix_of(plain) else "no suffix"] += 1
