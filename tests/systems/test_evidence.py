@@ -42,3 +42,15 @@ def test_text_without_spaces_is_quoted_by_its_sentences() -> None:
         "它由米拉·托伦设计。",
         "她出生于凯斯特尔！",
     ]
+
+
+def test_of_a_text_without_full_stops_the_part_with_the_result_is_quoted() -> None:
+    words = " ".join(f"word{n}" for n in range(3000))
+    text = f"{words} the bridge was designed by Mira Holt {words}"
+    (evidence,) = support([Finding("Who designed the bridge?", "mira holt", "", [Document("d", "Talk", text)])])
+    assert "designed by Mira Holt" in evidence.quote
+    assert 900 < len(evidence.quote) <= 1000
+    assert text[evidence.start : evidence.start + len(evidence.quote)] == evidence.quote
+    assert {evidence.quote.split()[0], evidence.quote.split()[-1]} <= set(text.split())
+    (beginning,) = support([Finding("word7 word8 word9", "", "", [Document("d", "Talk", words)])])
+    assert (beginning.start, len(beginning.quote) <= 1000) == (0, True)

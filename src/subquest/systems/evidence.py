@@ -18,6 +18,11 @@ from .words import folded_words
 _SENTENCE_END = re.compile(r"(?<=[.!?])[\"')\]]*\s+(?=[\"'(\[]*[\w])|\n+|(?<=[。！？])[」』”’）]*\s*")
 _ABBREVIATION = re.compile(r"\b(?:[A-Z]|Mr|Mrs|Ms|Dr|St|Prof|Jr|Sr|vs|No|c|ca|e\.g|i\.e)\.$")
 
+LONGEST_QUOTE = 1000
+"""Characters of a quote."""
+_WORD = 50
+"""A quote is cut at a blank where there is one so near."""
+
 
 @dataclass(frozen=True, slots=True)
 class Finding:
@@ -74,9 +79,26 @@ def _best(finding: Finding) -> Evidence | None:
     if best is None:
         return None
     _, document, sentence = best
-    quote = document.text[sentence.start : sentence.end]
+    start, end = _stretch(document.text, sentence, finding.result)
     place = place_of(document.meta)
-    return Evidence(document.id, document.title, quote, sentence.start, finding.trajectory, finding.query, place)
+    return Evidence(
+        document.id, document.title, document.text[start:end], start, finding.trajectory, finding.query, place
+    )
+
+
+def _stretch(text: str, sentence: _Sentence, result: str) -> tuple[int, int]:
+    """What is quoted: the sentence; of one beyond all measure (a text without full stops) the part with the result."""
+    start, end = sentence.start, sentence.end
+    if end - start <= LONGEST_QUOTE:
+        return start, end
+    found = re.compile(re.escape(result.strip()), re.IGNORECASE).search(text, start, end)
+    first = max(start, found.start() - LONGEST_QUOTE // 2) if found else start
+    last = min(end, first + LONGEST_QUOTE)
+    if first > start and (blank := text.find(" ", first, first + _WORD)) >= 0:
+        first = blank + 1
+    if last < end and (blank := text.rfind(" ", last - _WORD, last)) >= 0:
+        last = blank
+    return first, last
 
 
 class _Sentence(NamedTuple):
