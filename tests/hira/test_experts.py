@@ -1,6 +1,7 @@
 """The experts with their real tools: pages on loopback, code in the sandbox, a picture; and what they refuse."""
 
 import json
+import os
 import re
 
 import pytest
@@ -180,6 +181,15 @@ async def test_a_file_is_read_as_text(tmp_path):
     assert "The key is 7." in text
     assert "there is no file '/etc/passwd' in this run; its files are: note.md" in text
     assert "root:" not in text
+
+
+async def test_a_file_whose_name_is_no_text_can_be_read_and_the_episode_stored(tmp_path):
+    place = tmp_path / os.fsdecode(b"odd \xff\n.csv")
+    place.write_text("n\n7\n")
+    replies = ["<|begin_read_file|>odd \ufffd_.csv<|end_read_file|>", "\\boxed{7}"]
+    episode = await HiRA(engine("code", replies), files=str(place)).solve("n?")
+    assert "| 7 |" in episode.by_role("code")[0].text
+    episode.to_json().encode()
 
 
 async def test_files_that_are_called_the_same_are_all_attached(tmp_path):

@@ -88,9 +88,10 @@ class Toolkit:
                 there = False
             if not there:
                 raise UsageError(f"the attached file {place:.200} does not exist")
-            name, count = path.name, 1
+            plain = name = _printable(path.name)
+            count = 1
             while name in self.files and not self.files[name].samefile(path):
-                name = f"{path.absolute().parent.name}_{path.name}" if count == 1 else f"{count}_{path.name}"
+                name = _printable(f"{path.absolute().parent.name}_{plain}") if count == 1 else f"{count}_{plain}"
                 count += 1
             self.files[name] = path
 
@@ -359,8 +360,13 @@ def render(hits: Sequence[Hit], characters: int = 800) -> str:
 
 def plain_name(name: str) -> str:
     """The name of a file that code chose, as one that is safe to write and to print."""
-    text = name.encode("utf-8", "surrogateescape").decode("utf-8", "replace").replace("/", "_")
-    return "".join(c if c.isprintable() else "_" for c in text)[-60:]
+    return _printable(name).replace("/", "_")[-60:]
+
+
+def _printable(name: str) -> str:
+    """A name of a file, whatever its bytes are, as text that can be shown and stored."""
+    text = name.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+    return "".join(c if c.isprintable() else "_" for c in text)
 
 
 def _alternating(first: Sequence[Hit], second: Sequence[Hit]) -> list[Hit]:
