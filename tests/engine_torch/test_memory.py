@@ -40,7 +40,7 @@ class Gpu:
         self.free, self.others = free, others
         self.asked: list[int] = []
         self.slept = 0.0
-        monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (self._look(), 1 << 40))
+        monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device=None: (self._look(), 1 << 40))
         monkeypatch.setattr(torch.cuda, "empty_cache", lambda: None)
         monkeypatch.setattr(memory.time, "sleep", self._sleep)
         monkeypatch.setattr(memory.time, "monotonic", lambda: self.slept)
@@ -109,10 +109,20 @@ def test_a_step_without_memory_is_begun_again(monkeypatch: pytest.MonkeyPatch) -
     assert 5 < gpu.slept < 20
 
 
-def test_a_graph_that_cannot_be_captured_is_captured_another_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    Gpu(monkeypatch, [0])
+@pytest.mark.parametrize(
+    ("free", "fails", "captures"),
+    [
+        ([8 * GIB], 1, 2),  # no memory during the first capture
+        ([GIB // 2, GIB // 2, 8 * GIB], 0, 1),  # no room for the first, so it is not begun
+        ([GIB // 2, 8 * GIB, 8 * GIB], 1, 2),  # room once the cache is emptied
+    ],
+)
+def test_a_graph_that_cannot_be_captured_is_captured_another_time(
+    monkeypatch: pytest.MonkeyPatch, free: list[int], fails: int, captures: int
+) -> None:
+    Gpu(monkeypatch, free)
     graphs = Graphs()
-    captures, calls = failing(1)
+    capture, calls = failing(fails)
     replays: list[str] = []
 
     class Graph:
@@ -120,11 +130,11 @@ def test_a_graph_that_cannot_be_captured_is_captured_another_time(monkeypatch: p
             replays.append("replay")
 
     def captured(work: Callable[[], object]) -> Graph:
-        captures()
+        capture()
         return Graph()
 
     monkeypatch.setattr(graphs, "_captured", captured)
     done: list[str] = []
     for _ in range(3):
         graphs.run("shape", lambda: done.append("pass"))
-    assert (done, replays, len(calls)) == (["pass", "pass"], ["replay"], 2)
+    assert (done, replays, len(calls)) == (["pass", "pass"], ["replay"], captures)

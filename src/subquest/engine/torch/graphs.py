@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from .memory import patiently
+from .memory import RESERVE, patiently
 
 
 def bucket(number: int) -> int:
@@ -37,8 +37,9 @@ class Graphs:
     def run(self, key: Hashable, work: Callable[[], object]) -> None:
         """Do the work, which must depend on the key and on buffers at fixed places alone.
 
-        Another process may hold the memory that a new shape needs: the work then waits for it, and a graph that cannot
-        be captured is captured another time.
+        Another process may hold the memory that a new shape needs: the work then waits for it, and a graph for which
+        there is no room is captured another time. Room is looked for beforehand, for CUDA cannot take back a capture
+        that its allocator failed in.
         """
         if not self._enabled:
             patiently(work)
@@ -48,6 +49,8 @@ class Graphs:
             graph.replay()
             return
         patiently(work)  # this pass is the one that counts; kernels are compiled and libraries set up by it
+        if not _room():
+            return
         try:
             self._graphs[key] = self._captured(work)
         except torch.OutOfMemoryError:
@@ -62,3 +65,11 @@ class Graphs:
         ):
             work()
         return graph
+
+
+def _room() -> bool:
+    """Whether the memory that is free can hold what a capture allocates."""
+    if torch.cuda.mem_get_info()[0] >= RESERVE:
+        return True
+    torch.cuda.empty_cache()
+    return torch.cuda.mem_get_info()[0] >= RESERVE
