@@ -17,8 +17,9 @@ import torch
 from subquest.engine import Sampling
 from subquest.engine.torch.engine import TorchEngine
 from subquest.errors import ConfigError, DataError, UsageError
-from subquest.record import Episode, Question
+from subquest.record import Episode, Question, Step
 from subquest.rewards.base import Reward, shared
+from subquest.systems.apex import Apex
 from subquest.systems.coda import CoDA
 from subquest.train.guards import Collapsed
 from subquest.train.policy import Policy
@@ -317,3 +318,30 @@ def test_full_fine_tuning_trains_all_weights(tmp_path: Path) -> None:
     assert isinstance(t.policy, Policy)
     assert all(not math.isclose(float((v - before[k]).abs().sum()), 0.0) for k, v in t.policy.state_dict().items())
     assert (tmp_path / "best" / "model.safetensors").is_file()
+
+
+def test_plans_are_compared_by_their_reward_not_as_answers(tmp_path: Path) -> None:
+    recipe = replace(RECIPE, system="apex", loss="apex", optimiser=replace(RECIPE.optimiser, steps=2))
+    source = tiny_source("llama", vocabulary=260)
+    policy = make_policy(recipe.model, source, device=torch.device("cpu"), seed=0)
+    engine = TorchEngine(source, device="cpu", cache_tokens=65_536)
+    sampling = Sampling(max_tokens=8, temperature=1.0, logprobs=True)
+    system = Apex(engine, None, sampling=sampling, plan_only=True)
+    greedy = Apex(engine, None, sampling=replace(sampling, temperature=0.0), plan_only=True)
+    planned = [replace(q, decomposition=(Step(q.question, q.answers[0]),), hops=1) for q in QUESTIONS[:2]]
+    t = RLTrainer(
+        TrainRun(tmp_path, recipe),
+        policy,
+        engine,
+        system,
+        greedy,
+        Stream(QUESTIONS, 0),
+        [*planned, QUESTIONS[3]],
+        Lowercase(),
+    )
+    curves = finish(t)
+    assert t.evaluator.dev == planned, "a plan can be held against a gold plan alone"
+    assert curves[2].keys() >= {"dev_reward", "dev_reward_1hop"}
+    assert not curves[2].keys() & {"em", "f1", "dev_em", "dev_f1"}
+    best = json.loads((tmp_path / "best" / "dev.json").read_text())
+    assert best["dev_reward"] == max(curves[step]["dev_reward"] for step in (0, 2))

@@ -7,24 +7,35 @@ from typing import Any
 
 from ..evaluate.score import score
 from ..record import Question
+from ..rewards.base import RewardFunction
 from ..systems.base import System
 from .policy import Policy
 from .ranks import ALONE, Ranks
 from .rollouts import Place, place_seed, roll_out
 from .run import TrainRun
 
-REPORTED = ("em", "f1", "forced", "searches", "completion_tokens")
+REPORTED: tuple[str, ...] = ("em", "f1", "forced", "searches", "completion_tokens")
 
 
 class Evaluator:
-    """Runs the dev questions greedily and keeps the weights that do best by F1."""
+    """Runs the dev questions greedily and keeps the weights that do best by F1.
+
+    With a `reward`, what the system writes is no answer but a plan: the reward takes the place of EM and F1.
+    """
 
     def __init__(
-        self, run: TrainRun, policy: Policy, greedy: System[Any], dev: Sequence[Question], *, ranks: Ranks = ALONE
+        self,
+        run: TrainRun,
+        policy: Policy,
+        greedy: System[Any],
+        dev: Sequence[Question],
+        *,
+        reward: RewardFunction | None = None,
+        ranks: Ranks = ALONE,
     ) -> None:
-        self.run, self.policy, self.greedy, self.ranks = run, policy, greedy, ranks
+        self.run, self.policy, self.greedy, self.reward, self.ranks = run, policy, greedy, reward, ranks
         self.dev = dev[: run.recipe.evaluate_questions]
-        self.best = -1.0
+        self.best = -1e9
 
     async def evaluate(self, step: int) -> dict[str, float]:
         """Figures named `dev_...`, by hops, type and set too; empty without dev questions. The best
@@ -39,12 +50,17 @@ class Evaluator:
         places = [Place(q, place_seed(recipe.seed, n, 0), f"dev-{step}-{n}") for n, q in enumerate(self.dev)]
         episodes = await roll_out(self.greedy, self.ranks.share(places), concurrency=recipe.rollout.concurrency)
         mine = [(_labels(e.question), score(e)) for e in episodes]
+        reported, told, decisive = REPORTED, "em", "f1"
+        if self.reward is not None:
+            reported, told, decisive = ("reward", *REPORTED[2:]), "reward", "reward"
+            for (_, scores), reward in zip(mine, await self.reward.score(episodes), strict=True):
+                scores["reward"] = reward.total
         scored = [one for part in self.ranks.gather(mine) for one in part]
-        figures = {f"dev_{m}": _mean(s[m] for _, s in scored) for m in REPORTED}
+        figures = {f"dev_{m}": _mean(s[m] for _, s in scored) for m in reported}
         for label in sorted({label for labels, _ in scored for label in labels}):
-            figures[f"dev_em_{label}"] = _mean(s["em"] for labels, s in scored if label in labels)
-        if figures["dev_f1"] > self.best:
-            self.best = figures["dev_f1"]
+            figures[f"dev_{told}_{label}"] = _mean(s[told] for labels, s in scored if label in labels)
+        if figures[f"dev_{decisive}"] > self.best:
+            self.best = figures[f"dev_{decisive}"]
             self.run.save_best(self.policy, {"step": step, **figures})
             self.run.keep(step, episodes)
         return figures

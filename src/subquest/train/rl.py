@@ -58,7 +58,16 @@ class RLTrainer:
         if recipe.rollout.questions < ranks.size:
             raise ConfigError(f"{recipe.rollout.questions} questions a step cannot occupy {ranks.size} processes")
         self.run, self.recipe, self.policy, self.engine, self.ranks = run, recipe, policy, engine, ranks
-        self.evaluator = Evaluator(run, policy, greedy, dev, ranks=ranks)
+        self.plans = bool(getattr(system.settings, "plan_only", False))
+        """Whether plans are written and nothing is answered (APEX's plan training)."""
+        self.evaluator = Evaluator(
+            run,
+            policy,
+            greedy,
+            [question for question in dev if question.decomposition or not self.plans],
+            reward=reward if self.plans else None,
+            ranks=ranks,
+        )
         self.loss: LossSettings = LOSSES[recipe.loss or recipe.system]
         self.baseline = BASELINES[recipe.advantage or recipe.system]
         self.by: By = recipe.by or ("role" if self.loss.level == "role" else "rollout")
@@ -144,6 +153,8 @@ class RLTrainer:
         advantages = trajectory_advantages(sampled.episodes, sampled.rewards, self.baseline, by=self.by)
         rollouts = [Rollout(e, a) for e, a in zip(sampled.episodes, advantages, strict=True)]
         figures = episode_figures(sampled.episodes) | reward_figures(sampled.rewards)
+        if self.plans:
+            del figures["em"], figures["f1"]
         figures["drawn"] = sampled.drawn
         self._progress("updating")
         figures |= await self._updated(rollouts, stale=sampled.version != self.step)

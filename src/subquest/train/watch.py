@@ -26,12 +26,17 @@ COLUMNS: Mapping[str, Sequence[tuple[str, str]]] = {
         ("idle_executors", "idle"), ("cut_turns", "cut"), ("gradient_norm", "grad"), ("tokens_s_rollout", "roll tok/s"),
         ("tokens_s_update", "upd tok/s"), ("seconds", "s"),
     ),
+    "plan": (
+        ("reward", "reward"), ("dev_reward", "dev reward"), ("kl", "kl"), ("entropy", "entropy"),
+        ("clip_fraction", "clipped"), ("cut_turns", "cut"), ("gradient_norm", "grad"),
+        ("tokens_s_rollout", "roll tok/s"), ("tokens_s_update", "upd tok/s"), ("seconds", "s"),
+    ),
     "sft": (
         ("loss", "loss"), ("dev_em", "dev em"), ("dev_f1", "dev f1"), ("gradient_norm", "grad"),
         ("learning_rate", "rate"), ("epoch", "epoch"), ("tokens_per_second", "tok/s"), ("seconds", "s"),
     ),
 }  # fmt: skip
-"""Figures in the table and their headings, by kind of recipe."""
+"""Figures in the table and their headings, by kind of recipe; `plan` is reinforcement learning of plans alone."""
 HEADING_EVERY = 20
 
 
@@ -132,7 +137,8 @@ def watchers(
     recipe: Recipe, folder: Path, out: TextIO, *, as_json: bool = False, trackers: Sequence[str] = ()
 ) -> Watchers:
     """The table (or JSON lines) on `out`, TensorBoard's files in the run's folder, and the trackers asked for."""
-    table = Table(recipe.kind, out, live=out.isatty())
+    plans = recipe.kind == "rl" and recipe.settings.get("plan_only")
+    table = Table("plan" if plans else recipe.kind, out, live=out.isatty())
     first: Watcher = JsonLines(out) if as_json else table
     others: list[Watcher] = [Tracker(name, recipe, folder) for name in trackers]
     files = TensorBoardFile(folder / "tensorboard")

@@ -12,6 +12,7 @@ from .content import run_names
 
 DRAWN = {
     "dev_em": "held-out EM, by step",
+    "dev_reward": "held-out reward, by step",
     "reward": "reward of the rollouts, by step",
     "em": "EM of the rollouts, by step",
     "loss": "loss, by step",
