@@ -7,6 +7,7 @@ import re
 import pytest
 
 from subquest.engine.scripted import ScriptedEngine
+from subquest.errors import UsageError
 from subquest.record import Document, Hit, Question
 from subquest.systems.baselines.alone import CodeAct
 from subquest.systems.baselines.react_tools import ReActTools
@@ -183,13 +184,12 @@ async def test_a_file_is_read_as_text(tmp_path):
     assert "root:" not in text
 
 
-async def test_a_file_whose_name_is_no_text_can_be_read_and_the_episode_stored(tmp_path):
-    place = tmp_path / os.fsdecode(b"odd \xff\n.csv")
+async def test_a_file_whose_name_is_no_text_is_refused(tmp_path):
+    """It would stand in prompts, traces and the run store, which hold text."""
+    place = tmp_path / os.fsdecode(b"odd \xff.csv")
     place.write_text("n\n7\n")
-    replies = ["<|begin_read_file|>odd \ufffd_.csv<|end_read_file|>", "\\boxed{7}"]
-    episode = await HiRA(engine("code", replies), files=str(place)).solve("n?")
-    assert "| 7 |" in episode.by_role("code")[0].text
-    episode.to_json().encode()
+    with pytest.raises(UsageError, match=r"odd \\udcff.csv' has a name that cannot be shown: rename it"):
+        await HiRA(engine("code", []), files=str(place)).solve("n?")
 
 
 async def test_files_that_are_called_the_same_are_all_attached(tmp_path):
@@ -202,6 +202,7 @@ async def test_files_that_are_called_the_same_are_all_attached(tmp_path):
     episode = await HiRA(engine("code", replies), files=files).solve("How many live there?")
     text = episode.by_role("code")[0].text
     assert all(f"{at}00" in text for at in range(3))
+    assert set(names) == {event.data["path"] for event in episode.events if event.kind == "page"}
     assert episode.errors == ()
 
 

@@ -88,10 +88,12 @@ class Toolkit:
                 there = False
             if not there:
                 raise UsageError(f"the attached file {place:.200} does not exist")
-            plain = name = _printable(path.name)
+            if not place.isprintable():
+                raise UsageError(f"the attached file {place!r} has a name that cannot be shown: rename it")
+            plain = name = path.name
             count = 1
             while name in self.files and not self.files[name].samefile(path):
-                name = _printable(f"{path.absolute().parent.name}_{plain}") if count == 1 else f"{count}_{plain}"
+                name = f"{path.absolute().parent.name}_{plain}" if count == 1 else f"{count}_{plain}"
                 count += 1
             self.files[name] = path
 
@@ -300,24 +302,24 @@ class Toolkit:
         name, part = _with_part(reference)
         context.usage += Usage(tool_calls=1)
         try:
-            path = self.file(name)
+            path, name = self.file(name), Path(name).name
             with path.open("rb") as file:
-                kind = file_tools.sniff(file.read(4096), path.name)
+                kind = file_tools.sniff(file.read(4096), name)
             if kind in file_tools.MEDIA:
                 answer = await media.look(path, "What is this?")
                 return f"{answer.text}\n(read by {answer.how})"
             content = await asyncio.to_thread(file_tools.read_file, path)
-            page = Page(path.name, path.name, content.text, kind=kind)
+            page = Page(name, name, content.text, kind=kind)
             text = page.part(part)
         except (ToolError, MissingDependency, OSError) as error:
             self.run.fail("file", error, context)
             return f"The file could not be read: {error}"
         self.egress.note_private()
-        document = Document(path.name, path.name, text, {"file": path.name, "part": part})
-        self.run.documents[f"{path.name}#{part}"] = document
+        document = Document(name, name, text, {"file": name, "part": part})
+        self.run.documents[f"{name}#{part}"] = document
         context.read([Hit(document, 1.0)])
-        self.run.events.emit("page", context.id, path=path.name, title=path.name, part=part, parts=page.parts)
-        return f"{path.name}, part {part} of {page.parts}\n{text}"
+        self.run.events.emit("page", context.id, path=name, title=name, part=part, parts=page.parts)
+        return f"{name}, part {part} of {page.parts}\n{text}"
 
     def inventory(self) -> str:
         """The run's files in words, for prompts."""
@@ -360,13 +362,8 @@ def render(hits: Sequence[Hit], characters: int = 800) -> str:
 
 def plain_name(name: str) -> str:
     """The name of a file that code chose, as one that is safe to write and to print."""
-    return _printable(name).replace("/", "_")[-60:]
-
-
-def _printable(name: str) -> str:
-    """A name of a file, whatever its bytes are, as text that can be shown and stored."""
-    text = name.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
-    return "".join(c if c.isprintable() else "_" for c in text)
+    text = name.encode("utf-8", "surrogateescape").decode("utf-8", "replace").replace("/", "_")
+    return "".join(c if c.isprintable() else "_" for c in text)[-60:]
 
 
 def _alternating(first: Sequence[Hit], second: Sequence[Hit]) -> list[Hit]:
