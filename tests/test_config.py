@@ -76,6 +76,11 @@ def test_flags_beat_the_environment_which_beats_the_file() -> None:
     }
 
 
+def test_a_mark_at_the_beginning_of_the_file_is_no_text() -> None:
+    write('\ufeffsystem = "rag"\n')
+    assert load_config(env={}).system == "rag"
+
+
 def test_an_empty_variable_is_not_set() -> None:
     assert load_config(env={"SUBQUEST_SEARCH_K": ""}).search.k is None
 
@@ -118,7 +123,7 @@ def test_the_file_is_found_in_parents_and_paths_are_relative_to_it(
         ("[search]\nk = true", "search.k must be a whole number, not True"),
         ("[search]\nk = 0", "search.k must be at least 1, not 0"),
         ("[search]\nmode = 'bm42'", "search.mode must be one of auto, bm25, dense, hybrid, linked, not 'bm42'"),
-        ("search = 3", "there is no setting 'search'"),
+        ("search = 3", "'search' is a section: write [search]"),
         ("model = 3", "model must be a string, not 3"),
         ("[model]\nplanner = 3", "model.planner must be a string, not 3"),
         ("[cache]\nenabled = 1", "cache.enabled must be true or false, not 1"),

@@ -206,7 +206,7 @@ _LEAST = dict.fromkeys(_FROM_ONE, 1)
 
 def _from_file(file: Path) -> dict[str, _Given]:
     try:
-        data = tomllib.loads(file.read_text(encoding="utf-8"))
+        data = tomllib.loads(file.read_text(encoding="utf-8-sig"))
     except OSError as error:
         raise ConfigError(f"cannot read the settings in {file}: {error.strerror}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
@@ -313,7 +313,10 @@ def _read(text: str, kind: Any) -> Any:
 
 
 def _unknown(key: str, source: str, *, what: str = "setting") -> str:
-    known = [*KEYS, *(k.split(".")[0] for k in KEYS if "." in k)]
+    sections = [k.split(".")[0] for k in KEYS if "." in k]
+    if key in sections:
+        return f"{source}: {key!r} is a section: write [{key}], and its settings below"
+    known = [*KEYS, *sections]
     near = difflib.get_close_matches(key, known, 1, 0.6)
     if not near:  # the name may be right and the section missing or wrong
         near = [k for k in KEYS if k.rpartition(".")[2] == key.rpartition(".")[2]][:1]

@@ -110,7 +110,7 @@ def find_study(name: str) -> Study:
 def read_study(path: Path) -> Study:
     """A recipe, checked; raises ConfigError that names the file and what is wrong in it."""
     try:
-        data = tomllib.loads(path.read_text(encoding="utf-8"))
+        data = tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except OSError as error:
         raise UsageError(f"cannot read the study {path}: {error.strerror}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:

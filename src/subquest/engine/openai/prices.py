@@ -35,10 +35,10 @@ def load_prices(path: str | Path | None = None) -> dict[str, Price]:
     if path is None:
         return table
     try:
-        data = tomllib.loads(Path(path).read_text("utf-8"))
+        data = tomllib.loads(Path(path).read_text("utf-8-sig"))
     except OSError as error:
         raise UsageError(f"cannot read the prices file {path}: {error.strerror}") from None
-    except tomllib.TOMLDecodeError as error:
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise DataError(f"{path}: {error}") from None
     return table | _read(data, str(path))
 
