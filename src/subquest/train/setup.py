@@ -110,5 +110,11 @@ def make_system(recipe: Recipe, engine: Any, search: Search | None, *, temperatu
     """The system that rolls out; the same class that users run."""
     sampling = Sampling(max_tokens=recipe.rollout.max_tokens, temperature=temperature, logprobs=True)
     kind = get(recipe.system)
-    searching = {"k": recipe.k} if any(f.name == "k" for f in fields(kind.Settings)) else {}
-    return kind(engine, search, sampling=sampling, **{**searching, **kind.training, **recipe.settings})
+    return kind(engine, search, sampling=sampling, **in_training(kind, recipe.k, recipe.settings))
+
+
+def in_training(kind: type[System[Any]], k: int, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of a system that is trained: `k` documents a search where it searches, its own ways in training, and
+    before both what the user says."""
+    searching = {"k": k} if any(f.name == "k" for f in fields(kind.Settings)) else {}
+    return {**searching, **kind.training, **settings}

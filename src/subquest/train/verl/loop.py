@@ -29,7 +29,7 @@ from ...retrieval.base import Search
 from ...rewards import load as load_reward
 from ...rewards.base import Reward, RewardFunction
 from ...systems.registry import get
-from ..setup import open_place
+from ..setup import in_training, open_place
 from .data import LOOP, question_of
 from .engine import ServerEngine
 
@@ -60,7 +60,8 @@ class SubquestLoop(AgentLoopBase):  # type: ignore[misc]
         window = int(self.rollout_config.prompt_length + self.rollout_config.response_length)
         engine = ServerEngine(self.server_manager, self.tokenizer, window=window, sampling=sampling_params)
         sampling = Sampling(max_tokens=self.max_tokens, temperature=sampling_params["temperature"], logprobs=True)
-        system = get(self.system)(engine, self.search, sampling=sampling, k=self.k, **self.settings)
+        kind = get(self.system)
+        system = kind(engine, self.search, sampling=sampling, **in_training(kind, self.k, self.settings))
         question = question_of(kwargs)
         episode = await system.solve(question, id=uuid.uuid4().hex)
         (reward,) = await self.reward.score([episode])
@@ -89,7 +90,6 @@ def _output(trajectory: Trajectory, reward: Reward, response_length: int) -> Age
     start = sum(len(s.token_ids) for s in trajectory.segments[:first])
     ids, mask = trajectory.token_ids, trajectory.action_mask
     sampled = all(s.logprobs is not None for s in trajectory.segments if s.kind == "agent" and s.token_ids)
-    role_reward = reward.steps.get(trajectory.id, reward.roles.get(trajectory.role))
     end = start + response_length
     return AgentLoopOutput(
         prompt_ids=list(ids[:start]),
@@ -102,7 +102,7 @@ def _output(trajectory: Trajectory, reward: Reward, response_length: int) -> Age
         extra_fields={
             "reward_extra_info": dict(reward.terms),
             "role": trajectory.role,
-            "role_reward": role_reward,
+            "role_reward": reward.roles.get(trajectory.role),
             "turn_scores": [],
             "tool_rewards": [],
         },
