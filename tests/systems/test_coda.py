@@ -257,6 +257,26 @@ def test_episode_limits_force_an_answer(limits: Limits) -> None:
     assert episode.answer
 
 
+@pytest.mark.parametrize(
+    ("limits", "turns"),
+    [
+        (Limits(turns=2), (2, 2)),
+        ({"": Limits(turns=2, calls=90), "executor": Limits(turns=3)}, (2, 3)),
+        ({"": Limits(turns=2), "executor": Limits(tokens=90_000)}, (2, 2)),
+        (Limits(), (6, 6)),
+    ],
+)
+def test_turns_of_an_episode_are_those_of_each_context(
+    limits: Limits | dict[str, Limits], turns: tuple[int, int]
+) -> None:
+    engine = ScriptedEngine(
+        lambda c: f"<task>Find {c.turn}.</task>" if c.role == "planner" else f"<search>what {c.turn}</search>"
+    )
+    episode = CoDA(engine, FakeSearch(), limits=limits, force=False).ask(QUESTION)
+    planner, executor, *_ = episode.trajectories
+    assert (planner.usage.model_calls, executor.usage.model_calls) == turns
+
+
 def test_a_slow_model_is_stopped_by_the_clock() -> None:
     engine = ScriptedEngine(lambda c: "<answer>late</answer>", latency=0.3)
     episode = CoDA(engine, FakeSearch(), limits=Limits(seconds=0.1)).ask(QUESTION)

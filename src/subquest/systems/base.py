@@ -49,7 +49,7 @@ class System(Generic[S]):
     """A way of answering questions with one or more roles.
 
     `model` is an engine, or a mapping from role to engine with `""` for all others. `sampling` and `limits` may be
-    given per role in the same way; `limits[""]` is the episode's own.
+    given per role in the same way; `limits[""]` is the episode's own, its turns are those of each context.
     """
 
     name: ClassVar[str] = ""
@@ -134,7 +134,10 @@ class System(Generic[S]):
                 addition = self.prompts.text("tools") if engine.calls_tools else ""
                 engine = engine.with_actions(actions)
             sampling = _first(self._samplings, names) or type(self).sampling
-            self._setups[role] = RoleSetup(engine, sampling, _first(self._limits, names[:2]) or Limits(), addition)
+            limits = _first(self._limits, names[:2]) or Limits()
+            if limits.turns is None:  # an episode has no turns of its own: those that it is given are each context's
+                limits = dataclasses.replace(limits, turns=self._limits.get("", limits).turns)
+            self._setups[role] = RoleSetup(engine, sampling, limits, addition)
         return self._setups[role]
 
     async def solve(
