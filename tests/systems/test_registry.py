@@ -6,6 +6,8 @@ from importlib.metadata import EntryPoint
 
 import pytest
 
+from subquest import Answer, Run, System
+from subquest.engine.scripted import ScriptedEngine
 from subquest.errors import UsageError
 from subquest.systems import registry
 from subquest.systems.coda import CoDA
@@ -17,7 +19,10 @@ def test_every_name_gives_a_system_of_that_name() -> None:
     assert registry.get("coda") is CoDA
 
 
-@pytest.mark.parametrize(("name", "message"), [("cod", "did you mean 'coda'"), ("zzz", "there are coda, decor, apex")])
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [("cod", "did you mean 'coda'"), ("zzz", "there are coda, decor, apex"), ("notes.py", "as notes.py:Class")],
+)
 def test_unknown_names_are_refused_with_the_nearest(name: str, message: str) -> None:
     with pytest.raises(UsageError, match=message):
         registry.get(name)
@@ -57,3 +62,14 @@ def test_asking_for_names_imports_no_system() -> None:
         "print([m for m in sys.modules if m.startswith('subquest.systems.') and m != 'subquest.systems.registry'])"
     )
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
+
+
+def test_a_system_that_returns_text_is_told_what_to_return() -> None:
+    class Text(System):
+        name = "text"
+
+        async def answer(self, run: Run) -> Answer:
+            return "Kestel"  # type: ignore[return-value]
+
+    with pytest.raises(UsageError, match=r"Text\.answer gave 'Kestel'; a system returns Answer\(text\)"):
+        Text(ScriptedEngine([])).ask("Where?")

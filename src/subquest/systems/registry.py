@@ -78,6 +78,8 @@ def get(name: str) -> type[System[Any]]:
     else:
         close = difflib.get_close_matches(name, names(), 1)
         hint = f"did you mean {close[0]!r}?" if close else f"there are {', '.join(names())}, and path.py:Class"
+        if name.endswith(".py"):
+            hint = f"name its class too, as {name}:Class"
         raise UsageError(f"there is no system {name!r}; {hint}")
     if not (isinstance(found, type) and issubclass(found, System)):
         raise UsageError(f"system {name!r}: {found!r} is not a subclass of subquest.systems.base.System")
