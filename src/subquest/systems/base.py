@@ -173,9 +173,10 @@ class System(Generic[S]):
             cancelled = isinstance(error, asyncio.CancelledError)
             events.emit("end", stop_reason="cancelled" if cancelled else "crashed", message=repr(error))
             raise
-        if not isinstance(answer, Answer):
+        given: Any = answer  # a user's system may return anything
+        if not isinstance(given, Answer):
             await run.finish()
-            raise UsageError(f"{type(self).__name__}.answer gave {answer!r}; a system returns Answer(text)")
+            raise UsageError(f"{type(self).__name__}.answer gave {given!r}; a system returns Answer(text)")
         if self.abstain and declines(answer.text):
             answer = dataclasses.replace(answer, text="", stop_reason="abstained")
         events.emit("answer", answer=answer.text, forced=answer.forced, confidence=answer.confidence, **told)
