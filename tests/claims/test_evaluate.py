@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from subquest.claims.answering import Answered, Wish
-from subquest.claims.book import Arm, Book, Claim, Row, Source, Training
+from subquest.claims.book import OURS, Arm, Book, Claim, Row, Source, Training
 from subquest.claims.engines import Engines, Setup
 from subquest.claims.evaluate import Desk, Work, _units, evaluate, missing_in
 from subquest.claims.measure import Stamps, sampling_of
@@ -297,13 +297,19 @@ def test_the_embedded_model_answers_as_in_eval(tmp_path: Path, monkeypatch: pyte
     assert sum(unit.values["completion_tokens"]) > 0
 
 
-def waiting(*arms: Arm, parts: int = 2, trainings: tuple[str, ...] = (), claims: tuple[Claim, ...] = ()) -> list[Work]:
-    source = Source("world", f"world:seeds=1-{parts},questions=2")
-    made = Book(
-        {"world": source}, {a.id: a for a in arms}, {t: Training(t, Path("x")) for t in trainings}, claims, Path("x")
-    )
-    found = {"world": parts_of(source, Path())}
-    ready = {p.name: Prepared([], Path(), p.name) for p in found["world"]}
+def waiting(
+    *arms: Arm,
+    parts: int = 2,
+    real: bool = False,
+    trainings: tuple[str, ...] = (),
+    claims: tuple[Claim, ...] = (),
+) -> list[Work]:
+    sources = {"world": Source("world", f"world:seeds=1-{parts},questions=2")}
+    if real:
+        sources["real"] = Source("real", "real.jsonl.gz", corpus=("corpus.jsonl.gz",))
+    made = Book(sources, {a.id: a for a in arms}, {t: Training(t, Path("x")) for t in trainings}, claims, Path("x"))
+    found = {name: parts_of(source, Path()) for name, source in sources.items()}
+    ready = {p.name: Prepared([], Path(), p.name) for parts in found.values() for p in parts}
     stamps = Stamps(replace(made, trainings={}), {t: str(Path(__file__)) for t in (*trainings, "shipped")})
     for work in (units := _units(made, arms, Results(Path("/nowhere")), stamps, found, ready)):
         work.ready = Prepared([None, None], Path(), "")  # type: ignore[list-item]
@@ -317,6 +323,21 @@ def test_trained_adapters_come_first_and_the_bare_model_last() -> None:
         "rag@shipped",
         "rag@none",
     ]
+
+
+def test_the_worlds_of_what_one_claim_asks_for_come_last() -> None:
+    names = ("sweep@shipped", "rag@none", "rag@shipped", "rag@peco")
+    arms = [Arm(name, "rag", {"": name.partition("@")[2]}, {"k": k}) for k, name in enumerate(names, 1)]
+    stands = Claim("stands", OURS, "T", "s", row=tuple(Row(a.id, a.id) for a in arms[1:]))
+    found = waiting(*arms, parts=1, real=True, trainings=("peco",), claims=(stands,))
+    assert [(w.arms[0].id, w.part.name) for w in found] == [
+        ("rag@peco", "world"), ("rag@peco", "real"),
+        ("rag@shipped", "world"), ("rag@shipped", "real"),
+        ("sweep@shipped", "real"),
+        ("rag@none", "real"),
+        ("sweep@shipped", "world"),
+        ("rag@none", "world"),
+    ]  # fmt: skip
 
 
 def test_pooled_arms_answer_a_share_each() -> None:

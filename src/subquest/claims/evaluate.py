@@ -25,7 +25,7 @@ from .engines import Setup
 from .measure import Stamps
 from .parts import Part, Prepared, parts_of, prepared
 from .results import Results, partial_key, unit_of
-from .timing import BARE, speed_kind, value_of
+from .timing import BARE, TRAINED, speed_kind, value_of
 
 GRACE = 20.0
 """Seconds that workers have after their time is up, before they are ended: what travels must still be packed."""
@@ -130,14 +130,15 @@ def _units(
 
 
 def _value(book: Book, unit: Work) -> tuple[int, ...]:
-    """The place of a unit among all. Adapters of trainings come first, for they are lost with the machine; the bare
-    model comes last, for it is slow and tells least, and of it the real sets come before the worlds. Before what one
-    claim alone asks for comes what says where each system stands.
+    """The place of a unit among all. Adapters of trainings come first, for they are lost with the machine. Then every
+    row gets its real sets, which are small, and what says where each system stands its worlds; the bare model, which is
+    slow and tells least, after the adapter. The worlds of the other rows come last, in the same order.
     """
     kind = value_of(book, unit.arms[0])
     wanted = {name for claim in book.claims if claim.paper == OURS for row in claim.row for name in row.answered_by}
     aside = not any(arm.id in wanted for arm in unit.arms)
-    return kind, int(kind == BARE and unit.part.data.questions.startswith("world:")), int(aside)
+    long = unit.part.data.questions.startswith("world:")
+    return int(kind != TRAINED and long and (aside or kind == BARE)), kind, int(aside)
 
 
 class Desk:
@@ -165,7 +166,7 @@ class Desk:
         if wish.arm is not None and self._warm[worker] > 1:  # the first job warms up
             self.results.keep_speed(speed_kind(wish.arm), wish.questions, wish.seconds)
         free = [(n, w) for n, w in enumerate(self.units) if n not in self._handed]
-        jobs = [Job(n, w.arms[0], w.part, ()) for n, w in free if w.value[0] == free[0][1].value[0]]
+        jobs = [Job(n, w.arms[0], w.part, ()) for n, w in free if w.value[:2] == free[0][1].value[:2]]
         if not jobs:
             return None
         others = {weights for name, weights in self._loaded.items() if name != worker}
