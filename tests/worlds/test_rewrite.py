@@ -65,9 +65,25 @@ def test_likeness() -> None:
     assert alike("Thomas Carr", "James Clayden") == 0.0
 
 
+def test_relations_without_a_question_of_their_own_become_one_by_rule() -> None:
+    assert plan("?", ("Ann Lund >> shoe size", "40")) == ["What is the shoe size of Ann Lund?"]
+    film = plan("?", ("The Quay >> original language of film or TV show", "Dutch"))
+    assert film == ["What is the original language of The Quay?"]
+
+
+@pytest.mark.parametrize("kind", ["compositional", "inference", "comparison"])
+def test_a_chain_goes_on_from_its_last_answer_whatever_its_article_is_called(kind: str) -> None:
+    steps = (Step("Ann Lund >> mother", "Marie of Holt"), Step("Mary of Holtia, Duchess >> place of death", "Kalk"))
+    asked = Question(
+        "q", "Where did the mother of Ann Lund, of the house of Mary, die?", type=kind, decomposition=steps
+    )
+    last = rewrite_plan(asked).decomposition[1].question
+    assert last == ("Where did Mary of Holtia, Duchess die?" if kind == "comparison" else "Where did #1 die?")
+
+
 @pytest.mark.parametrize(
     ("step", "reason"),
-    [("X >> shoe size", "unknown relation"), (" >> father", "malformed step"), ("#2 >> father", "later step")],
+    [("X >> influenced by", "unknown relation"), (" >> father", "malformed step"), ("#2 >> father", "later step")],
 )
 def test_what_the_rules_do_not_reach_is_refused(step: str, reason: str) -> None:
     with pytest.raises(Refused, match=reason):

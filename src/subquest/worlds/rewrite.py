@@ -79,7 +79,7 @@ RELATIONS: dict[str, str] = {
     "notable work": "What is a notable work of {x}?",
     "operator": "Who operates {x}?",
     "original broadcaster": "Which broadcaster originally aired {x}?",
-    "original language of film or TV show": "What is the original language of {x}?",
+    "original language of film or tv show": "What is the original language of {x}?",
     "owned by": "Who owns {x}?",
     "parent taxon": "What is the parent taxon of {x}?",
     "part of": "What is {x} part of?",
@@ -195,6 +195,10 @@ QUESTION = frozenset(f.name for f in dataclasses.fields(Question))
 STEP = frozenset(f.name for f in dataclasses.fields(Step))
 REFERENCE = re.compile(r"#(\d{1,9})")
 """An earlier step's answer."""
+CHAINS = frozenset(["compositional", "inference"])
+"""Types of 2WikiMultiHopQA whose every step starts from the answer of the one before."""
+PREPOSITIONS = frozenset(["after", "at", "by", "for", "from", "in", "into", "of", "on", "to", "with"])
+"""What a relation ends with that is no noun (`influenced by`), so that no rule makes a question of it."""
 MALFORMED, UNKNOWN, UNLINKED = "malformed step", "unknown relation", "reference to a later step"
 
 
@@ -256,7 +260,9 @@ def _from_triple(text: str, question: Question, earlier: list[Step], report: Pla
         raise Refused(MALFORMED)
     template = RELATIONS.get(relation.lower())
     if template is None:
-        raise Refused(UNKNOWN)
+        if relation.lower().split()[-1] in PREPOSITIONS or REFERENCE.search(relation):
+            raise Refused(UNKNOWN)
+        template = f"What is the {relation} of {{x}}?"
     link = _link(subject, question, earlier)
     if link:
         report.linked += 1
@@ -272,8 +278,9 @@ def _from_triple(text: str, question: Question, earlier: list[Step], report: Pla
 
 def _link(subject: str, question: Question, earlier: list[Step]) -> int:
     """The step whose answer the subject is, by likeness of names; 0 where it is none."""
-    if "#" in subject:
+    if "#" in subject or not earlier:
         return 0
+    starts = {step.question.partition(">>")[0].strip() for step in question.decomposition[: len(earlier)]}
     best, score = 0, 0.0
     for n, step in enumerate(earlier, 1):
         likeness = alike(subject, step.answer)
@@ -288,7 +295,8 @@ def _link(subject: str, question: Question, earlier: list[Step]) -> int:
     # A subject that the question does not name can only have come from an earlier step.
     if len(named) == len(_tokens(_bare(subject))) and len(free) == 1:
         return free[0]
-    return 0
+    # A chain goes on from its last answer, however differently its article is called.
+    return len(earlier) if question.type in CHAINS and subject not in starts else 0
 
 
 def _bare(title: str) -> str:
