@@ -1,11 +1,16 @@
 """The page as people use it: reloads, two tabs, restarts, impatience, other scripts, files of other encodings."""
 
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
 
-from subquest.record import Document
+from subquest.events import Event
+from subquest.record import Document, Episode, Evidence, Question, Segment, Trajectory
+from subquest.runs import RunStore
+from subquest.serve.export import as_html
+from subquest.serve.settings import Settings
 
 from ..systems.fakes import DOCUMENTS
 from .browsing import ask, browser, expect, needs_browser, page, seen
@@ -172,3 +177,81 @@ def test_an_address_that_is_none(start: Start, page: Any) -> None:
         expect(page.get_by_role("alert")).to_contain_text("there is no run '%zz'")
     assert all("404" in heard for heard in page.heard)
     page.heard.clear()
+
+
+def test_a_quotation_of_a_page_that_was_opened(start: Start, settings: Settings, page: Any) -> None:
+    """A search gives a few words of a page under its address; what is quoted stands in the page itself."""
+    url, quote = "http://x.example/kelm", "The mayor of Kelm is Ida Brandt. 🌉"
+    text = f"Kelm ({url})\n{'Kelm is a town. 🏰 ' * 200}{quote} It lies on a river.{' More about it.' * 200}"
+    hit = {"id": url, "title": "Kelm", "text": "Kelm is a town with a mayor on a river, and more words.", "score": 1.0}
+    events = (
+        Event(0, "start", 0.0, data={"question": "Who?", "system": "hira", "model": "m"}),
+        Event(1, "open", 0.1, "1", {"role": "planner", "task": "Who?", "parent": None, "prompt": []}),
+        Event(2, "documents", 0.2, "1", {"query": "mayor", "hits": [hit]}),
+        Event(3, "page", 0.3, "1", {"url": url, "title": "Kelm", "part": 1, "parts": 1}),
+        Event(4, "answer", 0.4, data={"answer": "Ida Brandt"}),
+    )
+    trajectory = Trajectory("1", "planner", "Who?", segments=(Segment("prompt", "Who?"), Segment("env", text)))
+    evidence = (Evidence(url, "Kelm", quote, text.index(quote), "1"),)
+    settings.runs.mkdir()
+    with RunStore.create(settings.runs / "old.sqlite") as store:
+        episode = Episode(
+            "e", Question("q", "Who?"), "hira", "m", (trajectory,), "Ida Brandt", evidence=evidence, events=events
+        )
+        store.add_episode(episode).wait()
+    with start() as server:
+        page.goto(f"{server.url}/#/runs/old/e")
+        page.get_by_role("button", name="1 quotation").click()
+        page.locator(".quote").click()
+        expect(page.locator(".source mark")).to_have_text(quote)
+        page.locator(".hits button").click()
+        expect(page.locator(".hits .source")).to_have_text(hit["text"])
+        expect(page.locator(".hits .source mark")).to_have_count(0)
+
+
+def test_what_is_not_as_it_should_be_costs_its_own_part_only(start: Start, settings: Settings, browser: Any) -> None:
+    """Events of somebody's own system may hold anything."""
+    events = (
+        Event(0, "start", 0.0, data={"question": "Who?", "system": "mine", "model": "m"}),
+        Event(1, "open", 0.1, "1", {"role": "planner", "task": "Who?", "parent": None, "prompt": []}),
+        Event(2, "plan", 0.2, "1", {"steps": "first this, then that"}),
+        Event(3, "turn", 0.3, "1", {"text": "I think"}),
+        Event(4, "answer", 0.4, data={"answer": "me"}),
+    )
+    settings.runs.mkdir()
+    with RunStore.create(settings.runs / "old.sqlite") as store:
+        store.add_episode(Episode("e", Question("q", "Who?"), "mine", "m", answer="me", events=events)).wait()
+    page = browser.new_page()
+    with start() as server:
+        page.goto(f"{server.url}/#/runs/old/e")
+        expect(page.locator("#tab-panel [role=alert]")).to_contain_text("This cannot be shown")
+        expect(page.locator(".answer .text")).to_have_text("me")
+        page.keyboard.press("2")
+        expect(page.locator(".segment.agent pre")).to_have_text("I think")
+    page.close()
+
+
+def test_an_exported_trace_in_a_frame_that_keeps_nothing(browser: Any, tmp_path: Path) -> None:
+    """Programs that preview attachments show them in a sandbox, where a page has no storage."""
+    events = (
+        Event(0, "start", 0.0, data={"question": "Who?", "system": "mine", "model": "m"}),
+        Event(1, "open", 0.1, "1", {"role": "planner", "task": "Who?", "parent": None, "prompt": []}),
+        Event(2, "turn", 0.3, "1", {"text": "I think"}),
+    )
+    (tmp_path / "trace.html").write_text(
+        as_html(Episode("e", Question("q", "Who?"), "mine", "m", answer="me", events=events))
+    )
+    (tmp_path / "frame.html").write_text(
+        '<iframe sandbox="allow-scripts" src="trace.html" width=900 height=700></iframe>'
+    )
+    page = browser.new_page()
+    heard: list[str] = []
+    page.on("pageerror", lambda error: heard.append(str(error)))
+    page.goto((tmp_path / "frame.html").as_uri())
+    frame = page.frame_locator("iframe")
+    expect(frame.locator("h1")).to_have_text("Who?")
+    frame.get_by_role("button", name="Colours").click()
+    frame.get_by_role("tab", name="Saw and wrote").click()
+    expect(frame.locator(".segment.agent pre")).to_have_text("I think")
+    assert heard == []
+    page.close()

@@ -13,13 +13,33 @@ export class ApiError extends Error {
   }
 }
 
+type Store = "localStorage" | "sessionStorage";
+const held = new Map<string, string>();
+
+/** What the browser has kept; where it keeps nothing (a preview in a frame, a strict setting), what the page remembers. */
+export function kept(store: Store, name: string): string | null {
+  try {
+    return window[store].getItem(name);
+  } catch {
+    return held.get(name) ?? null;
+  }
+}
+
+export function keep(store: Store, name: string, value: string): void {
+  try {
+    window[store].setItem(name, value);
+  } catch {
+    held.set(name, value);
+  }
+}
+
 function headers(): Record<string, string> {
-  const token = sessionStorage.getItem(TOKEN);
+  const token = kept("sessionStorage", TOKEN);
   return token ? { Authorization: `Bearer ${token}` } : {};
 }
 
 export function setToken(token: string): void {
-  sessionStorage.setItem(TOKEN, token);
+  keep("sessionStorage", TOKEN, token);
 }
 
 async function request(path: string, init: RequestInit = {}): Promise<Response> {

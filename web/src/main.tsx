@@ -1,7 +1,7 @@
 import { render } from "preact";
 import { useEffect, useState } from "preact/hooks";
-import { ApiError, get, setToken } from "./api";
-import { Notice, useLoaded } from "./parts/common";
+import { ApiError, get, keep, kept, setToken } from "./api";
+import { Boundary, Notice, useLoaded } from "./parts/common";
 import { usePlace } from "./router";
 import "./style.css";
 import type { About, Episode } from "./types";
@@ -15,7 +15,7 @@ type Theme = "system" | "light" | "dark";
 const NEXT: Record<Theme, Theme> = { system: "light", light: "dark", dark: "system" };
 
 function stored(): Theme {
-  const found = localStorage.getItem("subquest-theme");
+  const found = kept("localStorage", "subquest-theme");
   return found === "light" || found === "dark" ? found : "system";
 }
 
@@ -24,7 +24,7 @@ function ThemeButton() {
   useEffect(() => {
     if (theme === "system") delete document.documentElement.dataset.theme;
     else document.documentElement.dataset.theme = theme;
-    localStorage.setItem("subquest-theme", theme);
+    keep("localStorage", "subquest-theme", theme);
   }, [theme]);
   return (
     <button class="quiet theme" onClick={() => setTheme(NEXT[theme])} title="Colours of the page" aria-label={`Colours: ${theme}. Change`}>
@@ -51,7 +51,7 @@ function Logo() {
 function App() {
   const { path, query } = usePlace();
   const about = useLoaded(() => get<About>("/api/about"), []);
-  const here = path[0] ?? "ask";
+  const here = path[0] ?? (about.data?.asks === false ? "runs" : "ask");
   return (
     <>
       <header class="bar">
@@ -65,6 +65,7 @@ function App() {
         <ThemeButton />
       </header>
       <main>
+        <Boundary key={here === "ask" ? here : path.join("/")}>
         {about.error instanceof ApiError && about.error.status === 401 ? (
           <TokenForm refusal={about.error} onDone={about.reload} />
         ) : about.error ? (
@@ -89,6 +90,7 @@ function App() {
             <Notice>There is nothing at this address. <a href="#/ask">Ask a question</a></Notice>
           </>
         )}
+        </Boundary>
       </main>
     </>
   );
@@ -123,7 +125,7 @@ function Exported(props: { episode: Episode }) {
   return (
     <>
       <header class="bar"><span class="brand"><Logo /> Subquest</span><span class="grow" /><ThemeButton /></header>
-      <main><TraceView run="trace" id={props.episode.id} query={query} given={props.episode} /></main>
+      <main><Boundary><TraceView run="trace" id={props.episode.id} query={query} given={props.episode} /></Boundary></main>
     </>
   );
 }

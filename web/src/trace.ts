@@ -123,6 +123,42 @@ export function cited(evidence: Evidence[] | undefined): Map<string, Evidence> {
   return new Map((evidence ?? []).map((one) => [one.id, one]));
 }
 
+/** How many signs a text has; a sign beyond U+FFFF counts twice in its `length`. */
+export function signs(text: string): number {
+  let count = 0;
+  for (const _ of text) count++;
+  return count;
+}
+
+/** At which sign of a text a quotation stands, near where it should; -1 where it is not in this text. */
+export function placeOfQuote(text: string, quote: string, wanted = 0): number {
+  if (!quote) return -1;
+  if ([...text].slice(wanted, wanted + signs(quote)).join("") === quote) return wanted;
+  const at = text.indexOf(quote);
+  return at < 0 ? -1 : signs(text.slice(0, at));
+}
+
+const AROUND = 1500;
+
+/**
+ * The text that a quotation was taken from, and the sign at which it stands there: the document as a search gave it or,
+ * of a page or a file that was opened, the stretch of a context in which it was shown.
+ */
+export function sourceOf(trace: Trace, evidence: Evidence): { text: string; start: number } | undefined {
+  const hit = trace.documents.get(evidence.id);
+  const start = hit ? placeOfQuote(hit.text, evidence.quote, evidence.start) : -1;
+  if (start >= 0) return { text: hit!.text, start };
+  for (const context of trace.order)
+    for (const segment of context.trajectory?.segments ?? []) {
+      const at = segment.kind === "agent" || !evidence.quote ? -1 : segment.text.indexOf(evidence.quote);
+      if (at < 0) continue;
+      const from = Math.max(0, at - AROUND), to = at + evidence.quote.length + AROUND;
+      const text = `${from ? "…" : ""}${segment.text.slice(from, to)}${to < segment.text.length ? "…" : ""}`;
+      return { text, start: signs(text.slice(0, at - from + (from ? 1 : 0))) };
+    }
+  return undefined;
+}
+
 /**
  * The shared memory after each change. DECOR tells the whole memory every time; HiRA and APEX tell what was added, and
  * HiRA also what was recalled for a task, which changes nothing.

@@ -1,8 +1,8 @@
-import { useState } from "preact/hooks";
+import { useMemo, useState } from "preact/hooks";
 import { percent } from "../format";
-import type { Trace } from "../trace";
+import { signs, sourceOf, type Trace } from "../trace";
 import type { Evidence } from "../types";
-import { cite, Marked, signs } from "./common";
+import { cite, Marked } from "./common";
 
 /** The answer with its quotations; a quotation opens to the document it stands in. */
 export function Answer(props: {
@@ -48,11 +48,10 @@ export function Answer(props: {
 function Quote(props: { number: number; evidence: Evidence; trace: Trace }) {
   const [open, setOpen] = useState(false);
   const { evidence } = props;
-  const document = props.trace.documents.get(evidence.id);
-  const start = evidence.start ?? 0;
+  const source = useMemo(() => sourceOf(props.trace, evidence), [props.trace, evidence]);
   return (
     <li>
-      <button class="quote" aria-expanded={open} onClick={() => setOpen(!open)} disabled={!document}>
+      <button class="quote" aria-expanded={open} onClick={() => setOpen(!open)} disabled={!source}>
         <span class="number">{props.number}</span>
         <span>
           <q>{evidence.quote}</q>
@@ -60,11 +59,11 @@ function Quote(props: { number: number; evidence: Evidence; trace: Trace }) {
             {cite(evidence.title || evidence.id, evidence.place)} <code>{evidence.id}</code>
           </cite>
         </span>
-        {document && <span class="opens" aria-hidden="true">{open ? "Hide" : "In its document"}</span>}
+        {source && <span class="opens" aria-hidden="true">{open ? "Hide" : "In its document"}</span>}
       </button>
-      {open && document && (
+      {open && source && (
         <div class="source">
-          <Marked text={document.text} start={start} end={start + signs(evidence.quote)} />
+          <Marked text={source.text} start={source.start} end={source.start + signs(evidence.quote)} />
         </div>
       )}
     </li>

@@ -1,4 +1,4 @@
-import type { ComponentChildren } from "preact";
+import { Component, type ComponentChildren } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 import { ApiError } from "../api";
 
@@ -29,6 +29,18 @@ export function useOnce(): (work: () => Promise<void>) => Promise<void> {
       busy.current = false;
     }
   };
+}
+
+/** Keeps what cannot be shown from taking the rest of the page with it; a new key tries again. */
+export class Boundary extends Component<{ children?: ComponentChildren }, { error?: Error }> {
+  static getDerivedStateFromError(error: Error) {
+    return { error };
+  }
+
+  render() {
+    const { error } = this.state;
+    return error ? <Notice kind="error">This cannot be shown: what is stored is not as it should be ({error.message}).</Notice> : this.props.children;
+  }
 }
 
 export function Notice(props: { error?: Error; children?: ComponentChildren; kind?: "error" | "empty" }) {
@@ -87,13 +99,6 @@ export function cite(title: string, place: Record<string, any> | undefined): str
   const field = PLACES.find((name) => place?.[name] != null);
   const file = String(place?.file ?? "").split("/").pop()!;
   return [title, file && !title.includes(file) ? file : "", field ? `${field} ${place![field]}` : ""].filter(Boolean).join(", ");
-}
-
-/** How many signs a text has; a sign beyond U+FFFF counts twice in its `length`. */
-export function signs(text: string): number {
-  let count = 0;
-  for (const _ of text) count++;
-  return count;
 }
 
 /** A text with one stretch of it marked, from sign to sign, as the server counts them. */

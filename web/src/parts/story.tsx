@@ -1,8 +1,8 @@
 import { useMemo, useState } from "preact/hooks";
 import { seconds } from "../format";
-import { cited, readDocuments, type Context, type Trace } from "../trace";
+import { cited, placeOfQuote, readDocuments, signs, type Context, type Trace } from "../trace";
 import type { Event, Evidence, Hit } from "../types";
-import { Marked, Notice, signs, Tagged } from "./common";
+import { Marked, Notice, Tagged } from "./common";
 
 /** What happened in a context, in order: what it was asked, what it did, what it handed back. */
 export function ContextStory(props: {
@@ -145,7 +145,7 @@ function Documents(props: { hits: Hit[]; query: string; quotes: Map<string, Evid
     <ol class="hits">
       {props.hits.map((hit, i) => {
         const quote = props.quotes.get(hit.id);
-        const start = quote?.start ?? 0;
+        const start = quote ? placeOfQuote(hit.text, quote.quote, quote.start) : -1;
         return (
           <li key={i}>
             <button aria-expanded={open === i} onClick={() => setOpen(open === i ? null : i)}>
@@ -156,7 +156,7 @@ function Documents(props: { hits: Hit[]; query: string; quotes: Map<string, Evid
               <small>{hit.score.toFixed(2)}</small>
             </button>
             {open === i && (
-              <div class="source"><Marked text={hit.text} start={start} end={quote ? start + signs(quote.quote) : 0} /></div>
+              <div class="source"><Marked text={hit.text} start={start} end={start < 0 ? start : start + signs(quote!.quote)} /></div>
             )}
           </li>
         );

@@ -2,7 +2,7 @@ import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { follow, get, post } from "../api";
 import { count, plural, seconds, when } from "../format";
 import { Answer } from "../parts/answer";
-import { Chip, Ending, Notice, Select, useLoaded, useOnce } from "../parts/common";
+import { Boundary, Chip, Ending, Notice, Select, useLoaded, useOnce } from "../parts/common";
 import { Plan } from "../parts/plan";
 import { go, link } from "../router";
 import { fold, plus, tokens } from "../trace";
@@ -95,7 +95,7 @@ export function Ask(props: { about: About; id?: string; onChange: () => void }) 
         {uploading && <small class="told" role="status">{uploading}</small>}
       </form>
       {error && <Notice error={error} />}
-      {props.id ? <Watch key={props.id} id={props.id} /> : <Before about={about} />}
+      {props.id ? <Boundary key={props.id}><Watch id={props.id} /></Boundary> : <Before about={about} />}
     </div>
   );
 }

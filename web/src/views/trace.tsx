@@ -2,7 +2,7 @@ import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { follow, get, save } from "../api";
 import { count, figure, seconds } from "../format";
 import { Answer } from "../parts/answer";
-import { Chip, Ending, Notice, useLoaded } from "../parts/common";
+import { Boundary, Chip, Ending, Notice, useLoaded } from "../parts/common";
 import { Costs } from "../parts/costs";
 import { Lanes } from "../parts/lanes";
 import { Memory } from "../parts/memory";
@@ -166,6 +166,7 @@ function Loaded(props: { run: string; id: string; query: URLSearchParams; episod
             ))}
           </div>
           <div id="tab-panel" role="tabpanel" aria-labelledby={`tab-${tab}`}>
+          <Boundary key={`${tab} ${chosen}`}>
           {tab === "events" ? (
             <Events trace={trace} selected={event} box={search} onSelect={(seq) => show({ e: seq })} />
           ) : !context ? (
@@ -188,6 +189,7 @@ function Loaded(props: { run: string; id: string; query: URLSearchParams; episod
               onSelect={(id) => show({ c: id }, false)}
             />
           )}
+          </Boundary>
           </div>
         </section>
       </div>
