@@ -111,14 +111,17 @@ class Site:
             aliases.update(dict.fromkeys((*row["aliases"], page["title"]), made.id))
         return cls(pages, aliases)
 
-    def get(self, target: str) -> Answer:
-        """The answer to a GET request for this path and query."""
-        parts = urlsplit(target)
+    def get(self, target: str, base: str = "") -> Answer:
+        """The answer to a GET request for this path and query; `base` goes before the paths of search results."""
+        try:
+            parts = urlsplit(target)
+        except ValueError:
+            return Answer(400, "text/plain; charset=utf-8", b"the address cannot be read")
         path, query = unquote(parts.path), {k: v[0] for k, v in parse_qs(parts.query).items()}
         if path == "/":
             return _page("Contents", self._contents())
         if path == "/search":
-            return self._search(query)
+            return self._search(query, base)
         folder, _, name = path.lstrip("/").partition("/")
         if folder == "wiki":
             if name in self.pages:
@@ -234,7 +237,7 @@ class Site:
                 writer.writerow([page.title, *(own.get(r, "") for r in TABLES[kind])])
         return out.getvalue().encode()
 
-    def _search(self, query: dict[str, str]) -> Answer:
+    def _search(self, query: dict[str, str], base: str) -> Answer:
         q = query.get("q", "")
         if not q.strip():
             return Answer(400, "text/plain; charset=utf-8", b"the query q is empty")
@@ -250,7 +253,7 @@ class Site:
             return _page(q, f"<h1>{html.escape(q)}</h1><ol>{items}</ol>")
         results = [
             {
-                "url": f"/wiki/{quote(i)}", "title": self.pages[i].title, "content": _snippet(self.pages[i], q),
+                "url": f"{base}/wiki/{quote(i)}", "title": self.pages[i].title, "content": _snippet(self.pages[i], q),
                 "engine": "world",
                 "engines": ["world"], "category": "general", "score": round(score, 4), "positions": [first + n],
             }

@@ -32,7 +32,8 @@ def _handler(site: Site) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             try:
-                answer = site.get(self.path)
+                host = self.headers.get("Host") or f"127.0.0.1:{self.connection.getsockname()[1]}"
+                answer = site.get(self.path, f"http://{host}")
             except SubquestError as error:
                 answer = Answer(503, "text/plain; charset=utf-8", str(error).encode())
             self.send_response(answer.status)
