@@ -242,6 +242,14 @@ def test_answers_in_the_objects_of_the_hub() -> None:
             to_question({"question": "Who?", "answers": wrong})
 
 
+def test_lists_in_the_cells_of_a_table(tmp_path: Path) -> None:
+    path = tmp_path / "q.csv"
+    path.write_text(
+        """question,answers\nWho?,"[""A"", ""B\u00e9""]"\nWhere?,"['C']"\nWhat?,[unknown]\nHow?,"[1, 2]"\n"""
+    )
+    assert [q.answers for q in read_questions(path)] == [("A", "B\u00e9"), ("C",), ("[unknown]",), ("[1, 2]",)]
+
+
 def test_titles_of_frames_are_those_of_the_articles() -> None:
     links = "['https://en.wikipedia.org/wiki/Ir%C3%A8ne_Joliot-Curie#Life', 'https://en.wikipedia.org/wiki/AC/DC']"
     question = to_question({"Prompt": "Who?", "Answer": "A", "wiki_links": links})

@@ -317,11 +317,25 @@ def _answers(value: Any) -> tuple[str, ...]:
         if not value.keys() & {"text", "value", "aliases"}:
             raise DataError(f"the gold answers are an object ({', '.join(map(str, value))}): give a list of texts")
         value = [*_listed(value.get("value")), *_listed(value.get("text")), *_listed(value.get("aliases"))]
-    values = _listed(value)
+    values = _listed(_unquoted(value) if isinstance(value, str) else value)
     if odd := next((v for v in values if isinstance(v, Mapping | list | tuple)), None):
         raise DataError(f"a gold answer is a text, not {odd!r:.60}")
     texts = (str(v).strip() for v in values if v is not None)
     return tuple(dict.fromkeys(t for t in texts if t))
+
+
+def _unquoted(text: str) -> Any:
+    """A list of texts where a table's cell holds one, as JSON or as Python writes it; else the text itself."""
+    if not (text.lstrip().startswith("[") and text.rstrip().endswith("]")):
+        return text
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        try:
+            found = ast.literal_eval(text.strip())
+        except (ValueError, SyntaxError, MemoryError, RecursionError):
+            return text
+    return found if isinstance(found, list) and found and all(isinstance(v, str) for v in found) else text
 
 
 def _listed(value: Any) -> list[Any]:
