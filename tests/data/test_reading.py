@@ -225,7 +225,7 @@ def test_files_of_several_sets_as_search_r1_has_them() -> None:
     ]
     questions = [to_question(row) for row in rows]
     assert [(q.id, q.dataset) for q in questions] == [("nq/test_0", "nq"), ("popqa/test_0", "popqa")]
-    assert [(q.dataset, q.meta["source"]) for q in of_set("merged", questions)] == [
+    assert [(q.dataset, q.meta["data_source"]) for q in of_set("merged", questions)] == [
         ("merged", "nq"),
         ("merged", "popqa"),
     ]

@@ -148,10 +148,10 @@ def unified(questions: Iterable[Question]) -> list[Question]:
 
 
 def of_set(name: str, questions: Sequence[Question]) -> list[Question]:
-    """The questions under the name of one set; where they come from several, each keeps its own as `meta["source"]`."""
+    """The questions under the name of one set; where they come from several, each keeps its own as `meta["data_source"]`."""
     if len({question.dataset for question in questions}) < 2:
         return [replace(question, dataset=name) for question in questions]
-    return [replace(q, dataset=name, meta={**q.meta, "source": q.dataset or name}) for q in questions]
+    return [replace(q, dataset=name, meta={**q.meta, "data_source": q.dataset or name}) for q in questions]
 
 
 def sample(questions: Sequence[Question], size: int, seed: int = 0) -> list[Question]:

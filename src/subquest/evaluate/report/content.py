@@ -107,7 +107,7 @@ class Content:
     def breakdowns(self, dataset: str) -> dict[str, dict[str, list[Entry]]]:
         """Entries by the fields the papers report by, where they really divide the set."""
         entry = find(dataset.partition(":")[0])
-        fields = dict.fromkeys((*(entry.breakdowns if entry else ()), "source", "hops", "type", "level"))
+        fields = dict.fromkeys((*(entry.breakdowns if entry else ()), "data_source", "hops", "type", "level"))
         out = {}
         for name in fields:
             groups: dict[str, list[Entry]] = {}
