@@ -148,7 +148,7 @@ def unified(questions: Iterable[Question]) -> list[Question]:
 
 
 def of_set(name: str, questions: Sequence[Question]) -> list[Question]:
-    """The questions under the name of one set; where they come from several, each keeps its own as `meta["data_source"]`."""
+    """The questions under the name of one set; those of several keep the name of their own as `meta["data_source"]`."""
     if len({question.dataset for question in questions}) < 2:
         return [replace(question, dataset=name) for question in questions]
     return [replace(q, dataset=name, meta={**q.meta, "data_source": q.dataset or name}) for q in questions]
