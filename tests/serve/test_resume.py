@@ -8,7 +8,9 @@ import pytest
 
 from subquest.engine.base import Generation, Message, Mode
 from subquest.engine.scripted import ScriptedEngine, ScriptedSession
-from subquest.record import Segment
+from subquest.record import Question, Segment
+from subquest.runs import RunStore
+from subquest.serve.settings import Settings
 
 from .conftest import QUESTION, Gate, Start, reply
 from .test_api import ask, until
@@ -124,3 +126,35 @@ def test_a_follow_up_is_told_what_was_said(start: Start, kept: bool) -> None:
     said = f"What was said before:\nuser: {QUESTION}\nassistant: Kestel\n"
     assert f"{said}\nQuestion: And when?" in asked[1]
     assert f"{said}user: And when?\nassistant: Kestel\n\nQuestion: And who?" in asked[2]
+
+
+def test_what_still_waited_when_a_kill_came_is_listed_and_can_be_resumed(start: Start, settings: Settings) -> None:
+    settings.runs.mkdir()
+    with RunStore.create(settings.runs / "asked.sqlite", settings={"kind": "server"}) as store:
+        meta = {"system": "direct", "seed": 7}
+        store.add_questions([Question("waited", QUESTION, dataset="asked", meta=meta)]).wait()
+    _, models = engine(lambda _: "<answer>Kestel</answer>")
+    with start(**models) as server, server.client() as client:
+        (found,) = client.get("/api/episodes").json()["interrupted"]
+        assert (found["id"], found["question"]["question"], found["system"]) == ("waited", QUESTION, "direct")
+        seen = client.get("/api/episodes/waited").json()
+        assert (seen["status"], seen["question"]["question"], seen["events"]) == ("interrupted", QUESTION, [])
+        assert '"status":"interrupted"' in client.get("/api/episodes/waited/events").text
+        gone_on = client.post("/api/episodes/waited/resume").json()["id"]
+        client.get(f"/api/episodes/{gone_on}/events")
+        assert client.get(f"/api/episodes/{gone_on}").json()["answer"] == "Kestel"
+        listed = client.get("/api/episodes").json()
+        assert (listed["interrupted"], [e["id"] for e in listed["episodes"]]) == ([], [gone_on])
+        assert client.get("/api/episodes/nobody").status_code == 404
+        assert client.get("/api/episodes/nobody/events").status_code == 404
+
+
+def test_going_on_twice_goes_on_once(start: Start, gate: Gate) -> None:
+    _, models = engine(gate)
+    with start(grace=0.1, **models) as server, server.client() as client:
+        identifier = ask(client)
+        until(lambda: gate.waiting)
+    _, models = engine(gate)
+    with start(grace=0.1, **models) as server, server.client() as client:
+        both = [client.post(f"/api/episodes/{identifier}/resume").json()["id"] for _ in range(2)]
+    assert both[0] == both[1]

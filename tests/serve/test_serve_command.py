@@ -143,6 +143,7 @@ def test_view_shows_the_run_of_an_evaluation_whatever_its_name(place: Path, run:
         (["serve", "--port", "99999", *SERVE[3:]], "ports go from 0 to 65535"),
         (["mcp", "--http", "-1", *SERVE[3:]], "--http -1: a port is a number"),
         ([*SERVE, "--also-index", "x"], "NAME=VALUE"),
+        ([*SERVE, "--also-index", "a/b=docs.sq"], "must hold no slash"),
         ([*SERVE, "--also-index", "docs=docs.sq"], "the name 'docs' is taken"),
         ([*SERVE, "--also-index", "x=docs.sq", "--also-index", "x=docs.sq"], "the name 'x' is taken"),
         ([*SERVE, "--also-model", "default=scripted:script.jsonl"], "the name 'default' is taken"),

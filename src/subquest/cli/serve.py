@@ -194,6 +194,8 @@ def pairs(option: str, given: Sequence[str], taken: Sequence[str]) -> list[tuple
         name, equals, value = pair.partition("=")
         if not equals or not name or not value:
             raise UsageError(f"{option} {pair!r}: write NAME=VALUE")
+        if "/" in name or not name.isprintable():
+            raise UsageError(f"{option} {pair!r}: the name stands in addresses: it must hold no slash")
         if name in (*taken, *(other for other, _ in out)):
             raise UsageError(f"{option} {pair!r}: the name {name!r} is taken; choose another")
         out.append((name, value))

@@ -150,6 +150,12 @@ class Reader:
             )
         ]
 
+    def unbegun(self) -> list[str]:
+        """Ids of questions under whose own id nothing is stored, no episode and no event; where a server asks each
+        question once, under its id, those that still waited when it was cut off."""
+        select = "SELECT id FROM question WHERE id NOT IN (SELECT id FROM episode UNION SELECT episode FROM event)"
+        return [row[0] for row in self.query(f"{select} ORDER BY number")]
+
     def scores(self, episode_id: str | None = None) -> list[Score]:
         rows = self.query(
             "SELECT episode, metric, value FROM score WHERE episode = ?1 OR ?1 IS NULL ORDER BY episode, metric",

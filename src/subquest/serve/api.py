@@ -88,6 +88,9 @@ async def resume(request: Request) -> Response:
     job = state.board.get(question.id)
     if (job is not None and job.status != "interrupted") or (job is None and status[1] != "interrupted"):
         raise Problem(409, f"the episode {question.id!r} was not interrupted", code="not_interrupted")
+    for other in state.board.live():
+        if other.question.meta.get("resumes") == question.id:
+            return _accepted(other)  # asked for twice: it goes on once
     return _accepted(
         _resubmitted(state, question, journal=str(question.meta.get("journal") or question.id), resumes=question.id)
     )

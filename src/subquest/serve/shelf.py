@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
@@ -88,7 +88,7 @@ class Shelf:
             if any(summary.stop_reason == "interrupted" for summary in page):
                 resumed = self._resumed(store)
                 page = [summary for summary in page if summary.id not in resumed]
-            waiting = [] if offset or system or text or ending else self._interrupted(store, alive)
+            waiting = [] if offset or system or text or ending else self._interrupted(store, name, alive)
             return {"total": total, "episodes": [self._row(store, one) for one in page], "interrupted": waiting}
 
     @staticmethod
@@ -124,9 +124,9 @@ class Shelf:
                 episode = store.episode(identifier)
             except UsageError:
                 events = store.events(identifier)
-                if not events:
+                if not events and not self._waited(store, name, identifier):
                     raise Problem(404, f"the run {name!r} has no episode {identifier!r}") from None
-                return {**_begun(identifier, events), "status": "interrupted", "run": name}
+                return {**_begun(store, identifier, events), "status": "interrupted", "run": name}
             scores = {score.metric: score.value for score in store.scores(identifier)}
             return {**shown(episode), "status": ended(episode), "run": name, "scores": scores}
 
@@ -177,7 +177,7 @@ class Shelf:
             try:
                 status = ended(store.episode(identifier, events=False))
             except UsageError:
-                if not events and not store.events(identifier):
+                if not events and not store.events(identifier) and not self._waited(store, name, identifier):
                     raise Problem(404, f"the run {name!r} has no episode {identifier!r}") from None
                 status = "interrupted"
             return events, status
@@ -197,15 +197,22 @@ class Shelf:
             except UsageError:
                 return ""
 
-    def _interrupted(self, store: RunStore, alive: Collection[str]) -> list[dict[str, Any]]:
-        """Episodes that began and never ended, but for those that are alive and those that were resumed."""
-        waiting = [identifier for identifier in store.interrupted() if identifier not in alive]
+    def _interrupted(self, store: RunStore, name: str, alive: Collection[str]) -> list[dict[str, Any]]:
+        """Episodes that began and never ended, but for those that are alive and those that were resumed; of what was
+        asked here, also questions that waited when a kill came."""
+        cut_off = [*store.interrupted(), *(store.unbegun() if name == ASKED else ())]
+        waiting = [identifier for identifier in cut_off if identifier not in alive]
         resumed = self._resumed(store) if waiting else set()
         return [
-            {k: v for k, v in _begun(identifier, store.events(identifier)).items() if k != "events"}
+            {k: v for k, v in _begun(store, identifier, store.events(identifier)).items() if k != "events"}
             for identifier in waiting
             if identifier not in resumed
         ]
+
+    @staticmethod
+    def _waited(store: RunStore, name: str, identifier: str) -> bool:
+        """Whether a question was taken in here and nothing came of it."""
+        return name == ASKED and next(store.questions(question=identifier), None) is not None
 
 
 def shown(episode: Episode) -> dict[str, Any]:
@@ -224,8 +231,11 @@ def ended(episode: Episode) -> str:
     return endings.get(episode.stop_reason, "finished")
 
 
-def _begun(identifier: str, events: list[Event]) -> dict[str, Any]:
-    start = events[0].data if events else {}
+def _begun(store: RunStore, identifier: str, events: list[Event]) -> dict[str, Any]:
+    """What is known of an episode that did not end: its beginning or, if it has none, what was asked under its id."""
+    start: Mapping[str, Any] = events[0].data if events else {}
+    if not events and (asked := next(store.questions(question=identifier), None)):
+        start = {"question": asked.question, "system": asked.meta.get("system", "")}
     return {
         "id": identifier,
         "question": {"id": identifier, "question": start.get("question", "")},
