@@ -115,7 +115,7 @@ async def test_a_recorded_search_repeats_offline_and_keeps_no_failure(server, tm
     server.failures = [(403, b"")]
     with pytest.raises(SearchError):
         await first.retrieve(["ostel"], 3)
-    assert not path.exists()
+    assert path.read_bytes() == b""
     hits = await first.retrieve(["ostel", "kelm"], 3)
     server.server.shutdown()
     offline = Recorded(path)
@@ -125,6 +125,30 @@ async def test_a_recorded_search_repeats_offline_and_keeps_no_failure(server, tm
     path.write_text("{}\n")
     with pytest.raises(DataError, match="jsonl:1"):
         Recorded(path)
+
+
+async def test_a_recording_that_a_kill_has_cut_off_goes_on(server, tmp_path):
+    path = tmp_path / "searches.jsonl"
+    first = Recorded(path, SearXNG(server.url, per_second=1000))
+    hits = await first.retrieve(["ostel", "kelm"], 3)
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-20])
+    assert await Recorded(path).retrieve(["ostel"], 3) == hits[:1]
+    with pytest.raises(SearchRefused, match="holds no answer to 'kelm'"):
+        await Recorded(path).retrieve(["kelm"], 3)
+    await Recorded(path, SearXNG(server.url, per_second=1000)).retrieve(["kelm"], 3)
+    assert path.read_bytes() == whole
+    path.write_bytes(whole[:-1])  # as editors leave it
+    assert await Recorded(path).retrieve(["kelm"], 3) == hits[1:]
+    await Recorded(path, SearXNG(server.url, per_second=1000)).retrieve(["other"], 3)
+    assert path.read_bytes().startswith(whole)
+
+
+def test_a_recording_that_cannot_be_made_is_told_at_once(tmp_path):
+    with pytest.raises(UsageError, match="there is no folder"):
+        Recorded(tmp_path / "nowhere" / "x.jsonl", SearXNG("http://s"))
+    with pytest.raises(UsageError, match="cannot be used: Is a directory"):
+        Recorded(tmp_path, SearXNG("http://s"))
 
 
 def test_the_environment_chooses(tmp_path):

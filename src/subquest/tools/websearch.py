@@ -199,11 +199,31 @@ class Recorded:
         self.name = f"recorded:{self.path.name}"
         self._inner = inner
         self._known: dict[tuple[str, int], list[Hit]] = {}
-        if self.path.exists():
-            for number, line in enumerate(self.path.read_text(encoding="utf-8").splitlines(), 1):
-                self._load(line, number)
-        elif inner is None:
-            raise UsageError(f"there is no recording {self.path}")
+        try:
+            self._read(self.path.read_bytes() if inner is None or self.path.exists() else b"")
+        except FileNotFoundError:
+            folder = f": there is no folder {self.path.parent}" if not self.path.parent.exists() else ""
+            raise UsageError(f"there is no recording {self.path}{folder}") from None
+        except OSError as error:
+            raise UsageError(f"the recording {self.path} cannot be used: {error.strerror}") from None
+
+    def _read(self, content: bytes) -> None:
+        """Take up what is written; a last line that a kill has cut off is dropped."""
+        *lines, torn = content.split(b"\n")
+        for number, line in enumerate(lines, 1):
+            self._load(line, number)
+        whole = True
+        try:
+            if torn:
+                self._load(torn, len(lines) + 1)
+        except DataError:
+            whole = False
+        if self._inner is not None:
+            with self.path.open("ab") as file:
+                if torn and whole:
+                    file.write(b"\n")
+                elif torn:
+                    file.truncate(len(content) - len(torn))
 
     async def retrieve(self, queries: Sequence[str], k: int) -> list[list[Hit]]:
         missing = [query for query in dict.fromkeys(queries) if (query, k) not in self._known]
@@ -220,7 +240,7 @@ class Recorded:
         with self.path.open("a", encoding="utf-8") as file:
             file.write(json.dumps({"query": query, "k": k, "hits": rows}, ensure_ascii=False) + "\n")
 
-    def _load(self, line: str, number: int) -> None:
+    def _load(self, line: bytes, number: int) -> None:
         try:
             row = json.loads(line)
             hits = [Hit(Document(i, title, text, meta), score) for i, title, text, score, meta in row["hits"]]
