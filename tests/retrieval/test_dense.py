@@ -97,6 +97,28 @@ def endpoint() -> Iterator[tuple[str, list[dict[str, object]]]]:
         yield found
 
 
+def test_of_a_huge_text_only_the_beginning_is_encoded(endpoint: tuple[str, list[dict[str, object]]]) -> None:
+    url, seen = endpoint
+    words = " ".join(f"word{n}" for n in range(200_000))
+    open_encoder(parse(f"test-e5-small@{url}")).encode([words], query=False)
+    (sent,) = seen[-1]["input"]  # type: ignore[misc]
+    assert words.startswith(sent.removeprefix("passage: "))
+    assert 512 * 10 < len(sent) < 512 * 101
+    spec = EncoderSpec()
+    assert spec.beginning("short") == "short"
+    assert len(spec.beginning(words).split()) > 4 * spec.max_tokens  # far more words than it reads tokens
+
+
+def test_what_is_no_vector_is_told(
+    endpoint: tuple[str, list[dict[str, object]]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    encoder = open_encoder(parse(f"test@{endpoint[0]}"))
+    for rows in ([[1.0, 2.0], [1.0]], [["a", "b"], ["c", "d"]]):
+        monkeypatch.setattr(type(encoder), "_ask", lambda self, texts, rows=rows: rows)
+        with pytest.raises(SearchError, match="something else than vectors"):
+            encoder.encode(["one", "two"], query=False)
+
+
 def test_an_index_with_vectors(tmp_path: Path, endpoint: tuple[str, list[dict[str, object]]]) -> None:
     url, seen = endpoint
     documents = [Document(str(i), "", text, {"n": i % 2}) for i, text in enumerate(TEXTS)]

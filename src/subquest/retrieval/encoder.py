@@ -38,6 +38,10 @@ PREFIXES: dict[str, tuple[str, str]] = {
 }
 
 
+_LONGEST_TOKEN = 100
+"""Characters: MiniLM's tokenizer makes one token of any longer word."""
+
+
 @dataclass(frozen=True, slots=True)
 class EncoderSpec:
     """Which encoder and how it is used; recorded in the index."""
@@ -51,6 +55,10 @@ class EncoderSpec:
     max_tokens: int = 256
     url: str = ""
     """Base address of an endpoint, ending in /v1; its key comes from SUBQUEST_EMBEDDINGS_KEY or OPENAI_API_KEY."""
+
+    def beginning(self, text: str) -> str:
+        """As much of a text as its vector can depend on: tokenizing the whole of a huge one takes minutes."""
+        return utf8(text[: self.max_tokens * _LONGEST_TOKEN])
 
 
 class Encoder(Protocol):
@@ -125,7 +133,7 @@ class MiniLM:
         import numpy as np
 
         prefix = self.spec.query_prefix if query else self.spec.passage_prefix
-        encoded = [e.ids for e in self._tokenizer.encode_batch([prefix + utf8(text) for text in texts])]
+        encoded = [e.ids for e in self._tokenizer.encode_batch([prefix + self.spec.beginning(text) for text in texts])]
         out = np.zeros((len(texts), 384), np.float32)
 
         def run(i: int) -> None:
@@ -169,7 +177,7 @@ class TorchMiniLM:
         for start in range(0, len(texts), self.BATCH):
             part = order[start : start + self.BATCH]
             inputs = self._tokenizer(
-                [prefix + utf8(texts[i]) for i in part],
+                [prefix + self.spec.beginning(texts[i]) for i in part],
                 padding=True,
                 truncation=True,
                 max_length=self.spec.max_tokens,
@@ -200,7 +208,7 @@ class SentenceTransformers:
 
         prefix = self.spec.query_prefix if query else self.spec.passage_prefix
         found = self._model.encode(
-            [prefix + utf8(text) for text in texts],
+            [prefix + self.spec.beginning(text) for text in texts],
             normalize_embeddings=True,
             show_progress_bar=False,
             convert_to_numpy=True,
@@ -226,7 +234,7 @@ class Endpoint:
         prefix = self.spec.query_prefix if query else self.spec.passage_prefix
         rows: list[list[float]] = []
         for start in range(0, len(texts), self.BATCH):
-            rows += self._ask([prefix + utf8(text) for text in texts[start : start + self.BATCH]])
+            rows += self._ask([prefix + self.spec.beginning(text) for text in texts[start : start + self.BATCH]])
         try:
             vectors = np.asarray(rows, np.float32)
         except (ValueError, TypeError) as error:
