@@ -46,6 +46,18 @@ def test_sources_that_cannot_be_read_are_wrong_usage_and_leave_no_index(
     assert not Path("new.sq").exists()
 
 
+def test_the_index_to_add_to_stands_first_or_after_out(index: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name in ("a.txt", "b.txt", "c.txt"):
+        (index.parent / name).write_text(f"Words of {name}.")
+    first, second, third = (index.parent / name for name in ("a.txt", "b.txt", "c.txt"))
+    assert told(capsys, "index", "add", index, first)[0] == 0
+    assert told(capsys, "index", "add", second, third, "--out", index)[0] == 0
+    with Index.open(index) as opened:
+        assert len(opened) == 5
+    status, _, error = told(capsys, "index", "add", index)
+    assert (status, "nothing is named" in error) == (2, True)
+
+
 @pytest.mark.parametrize("place", ["", "x" * 300, "file.txt/docs.sq"])
 def test_places_where_no_index_can_be(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, place: str

@@ -45,7 +45,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     build.add_argument("--b", type=float, help="BM25: how much long documents pay (default 0.75)")
     add = action("add", "add documents, or new versions of documents")
     add.add_argument("index", metavar="INDEX")
-    add.add_argument("source", nargs="+", metavar="SRC", help=_SOURCE)
+    add.add_argument("source", nargs="*", metavar="SRC", help=_SOURCE)
+    add.add_argument("--out", metavar="INDEX", help="the index, named as for build; only SRC stand before it then")
     _configure_ingestion(add)
     remove = action("remove", "remove documents by id")
     remove.add_argument("index", metavar="INDEX")
@@ -207,8 +208,13 @@ def _build(args: argparse.Namespace) -> int:
 
 
 def _add(args: argparse.Namespace) -> int:
+    from ..errors import UsageError
     from ..retrieval import Index
 
+    if args.out is not None:
+        args.index, args.source = args.out, [args.index, *args.source]
+    if not args.source:
+        raise UsageError(f"nothing is named to add to {args.index}: subquest index add INDEX SRC...")
     with Index.open(args.index) as index:
         return _ingested(args, index, _ingest(args, index))
 
