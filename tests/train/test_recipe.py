@@ -1,5 +1,6 @@
 """Recipes: every one in the repository loads, slips are named, and each smoke recipe runs."""
 
+import asyncio
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from subquest.train.advantage import BASELINES
 from subquest.train.loss import LOSSES, LossSettings
 from subquest.train.optimise import Schedule
 from subquest.train.recipe import OptimiserPart, Recipe, load_recipe
+from subquest.train.start import train
 from subquest.train.stream import Stream, drawn
 
 from ..systems.fakes import FakeSearch
@@ -231,3 +233,19 @@ def test_stream_is_the_same_for_a_seed_and_resumes() -> None:
     assert taken[:5] != taken[5:10]
     assert Stream(range(5), 1, position=7).take(5) == taken[7:]
     assert Stream(range(5), 2).take(12) != taken
+
+
+@pytest.mark.parametrize(
+    ("name", "part", "message"),
+    [
+        ("coda-peco", "dev", "the best weights are chosen on dev questions"),
+        ("coda-peco", "data", "nothing is learnt from it"),
+        ("coda-sft", "dev", "the best weights are chosen on dev questions"),
+        ("coda-sft", "data", "nothing is learnt from it"),
+    ],
+)
+def test_test_questions_are_for_measuring_alone(name: str, part: str, message: str, tmp_path: Path) -> None:
+    source = [{"questions": "world:seed=3,articles=160,questions=8,split=test"}]
+    recipe = load_recipe(RECIPES / f"{name}-smoke.toml", {part: source})
+    with pytest.raises(ConfigError, match=f"is of a test split: {message}"):
+        asyncio.run(train(recipe, tmp_path, device="cpu"))

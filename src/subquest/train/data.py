@@ -47,6 +47,13 @@ def load_material(
     return Material(questions, list(documents.values()))
 
 
+def refuse_test(questions: Iterable[Question], why: str) -> None:
+    """Test questions are for measuring alone: what is learnt from, or chosen on, them can no longer be measured."""
+    for question in questions:
+        if question.split == "test":
+            raise ConfigError(f"the question {question.id!r} is of a test split: {why}")
+
+
 def _load(part: DataPart, passages_elsewhere: bool) -> tuple[list[Question], list[Document]]:
     questions = [_natural(q) for q in questions_from(part.questions)]
     corpora = part.corpus

@@ -16,7 +16,7 @@ from ..engine.torch.loader import Source
 from ..errors import UsageError
 from ..record import Document
 from ..retrieval.index import Index
-from .data import load_material, open_search
+from .data import load_material, open_search, refuse_test
 from .ranks import Ranks
 from .recipe import Recipe
 from .rl import RLTrainer
@@ -58,6 +58,8 @@ async def train(
     dev = load_material(recipe.dev, passages_elsewhere=elsewhere, worlds=worlds)
     material = load_material(recipe.data if rl else (), passages_elsewhere=elsewhere, worlds=worlds)
     source = source or load_source(recipe.model.path, [d.text for d in dev.documents[:200]])
+    refuse_test(dev.questions, "the best weights are chosen on dev questions; evaluate on test ones with subquest eval")
+    refuse_test(material.questions, "nothing is learnt from it")
     training = drawn(material.questions, recipe.sample, recipe.seed)
     say((f"{len(training)} training and " if rl else "") + f"{len(dev.questions)} dev questions")
     documents = {d.id: d for d in (*material.documents, *dev.documents)}

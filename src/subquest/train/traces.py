@@ -27,7 +27,7 @@ from ..errors import DataError
 from ..record import Episode
 from . import judging
 from .batch import Batch
-from .data import load_material, open_search
+from .data import load_material, open_search, refuse_test
 from .pipeline import run_pipeline
 from .recipe import DataPart, Recipe
 from .setup import open_place
@@ -268,13 +268,14 @@ def _made(recipe: Recipe, source: Source, workers: int) -> TraceSet:
 def _make(part: DataPart, system: str, recipe: Recipe, tokenizer: Any, size: int) -> TraceSet:
     judges = system == judging.SYSTEM
     material = load_material([part], passages_elsewhere=bool(recipe.index) and not judges)
+    refuse_test(material.questions, "nothing is learnt from it")
     vocabulary = Vocabulary(tokenizer, size)
     chat = chat_format(tokenizer.chat_template or "", bos=tokenizer.bos_token or "", eos=tokenizer.eos_token or "")
     if judges:
         with tempfile.TemporaryDirectory() as place, open_search(material.documents, Path(place)) as index:
             found = list(judging.judgements(*material, index, seed=recipe.seed))
         return traces_of(judging.episodes(found, vocabulary, chat), weight=judging.COUNTS)
-    settings = dict(recipe.settings) if system == recipe.system else {}
+    settings = {"k": part.k or recipe.k, **(recipe.settings if system == recipe.system else {})}
     with ExitStack() as held:
         if recipe.index:
             search = open_place(recipe.index)
@@ -284,8 +285,8 @@ def _make(part: DataPart, system: str, recipe: Recipe, tokenizer: Any, size: int
         tracing = (search, vocabulary, chat)
         if recipe.instruct.teacher:
             seeds, passages = material
-            making = run_pipeline(recipe.instruct, system, seeds, passages, *tracing, k=part.k or recipe.k, **settings)
+            making = run_pipeline(recipe.instruct, system, seeds, passages, *tracing, **settings)
         else:
-            making = make_traces(system, material.questions, *tracing, k=part.k or recipe.k, **settings)
+            making = make_traces(system, material.questions, *tracing, **settings)
         made = sync.run(making)
     return traces_of(made.episodes, made.rejected, part.roles)
