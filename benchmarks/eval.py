@@ -86,8 +86,10 @@ async def measure(questions: int, concurrency: int, *, stored: bool) -> dict[str
             return [list(self.hits[:k]) for _ in queries]
 
     class Nowhere:
-        def summaries(self) -> list[Any]:
+        def questions(self) -> list[Any]:
             return []
+
+        summaries = questions
 
         async def add_episode(self, episode: Any, *, attempt: int, scores: Mapping[str, float]) -> None:
             pass
