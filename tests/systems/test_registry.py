@@ -3,6 +3,7 @@
 import subprocess
 import sys
 from importlib.metadata import EntryPoint
+from pathlib import Path
 
 import pytest
 
@@ -73,3 +74,18 @@ def test_a_system_that_returns_text_is_told_what_to_return() -> None:
 
     with pytest.raises(UsageError, match=r"Text\.answer gave 'Kestel'; a system returns Answer\(text\)"):
         Text(ScriptedEngine([])).ask("Where?")
+
+
+def test_prompts_that_cannot_be_used_are_named(tmp_path: Path) -> None:
+    place = tmp_path / "planner.md"
+    for content, message in (
+        (b"\xff\xfe", r"the prompt .*planner\.md cannot be read"),
+        (b"no user $question", "has no line '--- user'"),
+        (b"Plan.\n--- user\n$foo", r"asks for \$foo, which this place does not give"),
+    ):
+        place.write_bytes(content)
+        with pytest.raises(UsageError, match=message):
+            CoDA(ScriptedEngine([]), prompts=tmp_path).ask("Where?")
+    place.write_bytes(b"\xef\xbb\xbfPlan for $5.\r\n--- user\r\n$question")
+    episode = CoDA(ScriptedEngine(["<answer>a</answer>"]), prompts=tmp_path).ask("Where?")
+    assert [s.text for s in episode.trajectories[0].segments[:2]] == ["Plan for $5.", "Where?"]

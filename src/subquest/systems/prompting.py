@@ -50,7 +50,10 @@ class Prompts:
         for folder in self._folders:
             path = folder / f"{name}.md"
             if path.is_file():
-                return path.read_text(encoding="utf-8")
+                try:
+                    return path.read_text(encoding="utf-8-sig")
+                except (OSError, UnicodeDecodeError) as error:
+                    raise UsageError(f"the prompt {path} cannot be read: {error}") from None
         places = " or ".join(str(f) for f in self._folders)
         raise UsageError(f"there is no prompt {name!r}.md in {places}")
 
