@@ -122,7 +122,7 @@ def _line(event: Event) -> Line | None:
         case "result":
             return Line("result", _short(data["result"]) + ("  (forced)" if data.get("forced") else ""))
         case "answer":
-            notes = ["forced"] if data["forced"] else []
+            notes = ["forced"] if data["forced"] and data["answer"] else []
             notes += [f"confidence {data['confidence']:.2f}"] if data["confidence"] is not None else []
             return Line("answer", _short(data["answer"] or "(none)") + (f"  ({', '.join(notes)})" if notes else ""))
         case "error" | "retry":

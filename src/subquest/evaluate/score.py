@@ -11,10 +11,11 @@ from ..record import Episode
 def score(episode: Episode) -> dict[str, float]:
     """All metrics that need no model. Metrics that do not apply to the question are left out."""
     usage = episode.usage
+    failed = episode.stop_reason == "failed"
     scores: dict[str, float] = {
         **score_answer(episode.answer, episode.question.answers)._asdict(),
-        "forced": float(episode.forced),
-        "failed": float(episode.stop_reason == "failed"),
+        "forced": float(episode.forced and not failed),  # given at a limit; what failed was not given at all
+        "failed": float(failed),
         "no_answer": float(not episode.answer),
         "prompt_tokens": usage.prompt_tokens,
         "cached_tokens": usage.cached_tokens,
