@@ -94,8 +94,10 @@ def write_entries(entries: Iterable[Entry], target: Path) -> int:
         raise UsageError(f"{target} exists already; choose another name")
     stream = iter(entries)
     first = next(stream, None)
-    if first is None or first.data.get("type") != "run" or not isinstance(first.data.get("settings"), dict):
-        raise DataError(f"{first.place if first else target}: this is not an exported run: its first line must say so")
+    if first is None:
+        raise DataError("nothing stands in what is imported: this is not an exported run")
+    if first.data.get("type") != "run" or not isinstance(first.data.get("settings"), dict):
+        raise DataError(f"{first.place}: this is not an exported run: its first line must say so")
     if first.data.get("format") != SCHEMA_VERSION:
         raise DataError(f"{first.place}: run format {first.data.get('format')!r} is not known to this Subquest")
     scratch = target.with_name(f"{target.name}.{uuid.uuid4().hex[:8]}.new")
