@@ -1,6 +1,7 @@
 """Recipes: every one in the repository loads, slips are named, and each smoke recipe runs."""
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -179,6 +180,11 @@ def test_overrides(tmp_path: Path) -> None:
         ("optimiser.minibatches", 9, "8 rollouts a step cannot make optimiser.minibatches = 9"),
         ("loss", "nope", "loss: 'nope' is none; there are coda, "),
         ("advantage", "nope", "advantage: 'nope' is none; there are coda, "),
+        ("rollout.group", 1, "rollout.group = 1: rollouts are compared with others of their question"),
+        ("loss_options.cliphigh", 0.3, "loss_options: unknown key 'cliphigh'; did you mean 'clip_high'"),
+        ("loss_options.kl", -1.0, "kl and entropy cannot be negative"),
+        ("loss_options.kl", "much", "kl"),
+        ("advantage_options.std", "some", "std"),
         ("data", [{"questions": "x.jsonl", "limit": -1}], "x.jsonl: limit and k are 0 or more"),
         ("dev", [{"questions": "x.jsonl", "weight": 0.0}], "weight is above 0"),
         ("model.rank", -1, "model.rank = -1: give a number, 0 or more"),
@@ -189,6 +195,16 @@ def test_overrides(tmp_path: Path) -> None:
 def test_what_cannot_run_is_refused_before_it_begins(key: str, value: object, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         load_recipe(RECIPES / "coda-peco-smoke.toml", {key: value})
+
+
+def test_settings_of_the_objective_can_be_changed_one_by_one() -> None:
+    made = load_recipe(
+        RECIPES / "coda-peco-smoke.toml",
+        {"loss": "coda", "loss_options.kl": 0.01, "loss_options.dual_clip": 5, "advantage_options": {"std": "none"}},
+    )
+    assert made.objective == replace(LOSSES["coda"], kl=0.01, dual_clip=5.0)
+    assert made.baseline == replace(BASELINES["coda"], std="none")
+    assert load_recipe(RECIPES / "coda-peco-smoke.toml").objective == LOSSES["coda"]
 
 
 def test_a_system_without_a_loss_of_its_own_needs_one() -> None:

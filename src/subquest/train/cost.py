@@ -13,7 +13,6 @@ from typing import NamedTuple
 
 from ..errors import UsageError
 from .lora import MERGED_UP_TO
-from .loss import LOSSES
 from .recipe import Recipe
 
 UPDATE_EFFICIENCY = 0.25
@@ -130,7 +129,7 @@ def estimate(recipe: Recipe, machine: Machine | None = None, workload: Workload 
     episodes = r.questions * r.group
     tokens, written = episodes * load.packed, episodes * load.written
     trained = shape.adapter(part.rank) if part.rank else shape.parameters
-    loss = LOSSES[recipe.loss or recipe.system]
+    loss = recipe.objective
     frozen = 2 * shape.parameters if part.rank else 0
     weights = (frozen + 16 * trained + (4 * trained if loss.kl else 0)) / machine.gpus
     kept = shape.activations(checkpointing=part.checkpointing) * 2
@@ -158,7 +157,7 @@ def _rollout_seconds(recipe: Recipe, shape: Shape, load: Workload, written: floa
 
 def _update_operations(recipe: Recipe, shape: Shape, load: Workload, tokens: float, written: float) -> float:
     """Multiplications and additions of the update: passes over all tokens, over attention, over the output layer."""
-    loss = LOSSES[recipe.loss or recipe.system]
+    loss = recipe.objective
     reference = 1 if loss.kl else 0
     old = 1 if recipe.optimiser.minibatches > 1 or recipe.rollout.overlap else 0
     again = 1 if recipe.model.checkpointing else 0

@@ -17,12 +17,12 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 from ..codec import from_dict, to_dict
-from ..errors import ConfigError, DataError
-from .advantage import BASELINES
+from ..errors import ConfigError, DataError, UsageError
+from .advantage import BASELINES, Baseline
 from .lora import TARGETS
-from .loss import LOSSES
+from .loss import LOSSES, LossSettings
 
-T = TypeVar("T")
+P = TypeVar("P", LossSettings, Baseline)
 
 _SEEDS = re.compile(r"(?<=[:,])seeds=(\d+)-(\d+)")
 
@@ -178,8 +178,12 @@ class Recipe:
     """The model that judges answers and steps (DECOR), as `ask --model` takes it; rules judge where empty."""
     loss: str = ""
     """Loss preset; the system's own where empty."""
+    loss_options: Mapping[str, Any] = field(default_factory=dict)
+    """Settings of the loss that differ from its preset's, as `kl = 0.01` or `clip_high = 0.28`."""
     advantage: str = ""
     """Baseline preset; the system's own where empty."""
+    advantage_options: Mapping[str, Any] = field(default_factory=dict)
+    """Settings of the baseline that differ from its preset's, as `std = "none"`."""
     by: Literal["", "rollout", "role", "step"] = ""
     """What shares a baseline; where empty, the role for losses with a ratio a role, else the rollout."""
     instruct: InstructPart = field(default_factory=InstructPart)
@@ -194,6 +198,16 @@ class Recipe:
     keep: int = 3
     """Checkpoints kept beside the best."""
     seed: int = 0
+
+    @property
+    def objective(self) -> LossSettings:
+        """The loss with its options."""
+        return _changed(LOSSES[self.loss or self.system], self.loss_options, "loss_options")
+
+    @property
+    def baseline(self) -> Baseline:
+        """The baseline with its options."""
+        return _changed(BASELINES[self.advantage or self.system], self.advantage_options, "advantage_options")
 
     def as_dict(self) -> dict[str, Any]:
         return to_dict(self)
@@ -273,11 +287,26 @@ def _refuse_impossible(recipe: Recipe, place: str) -> None:
         if (name or recipe.system) not in known:
             what = f"{name!r} is none" if name else f"the system {recipe.system!r} has none of its own; name one"
             raise ConfigError(f"{place}: {key}: {what}; there are {', '.join(known)}")
+    if recipe.kind == "rl":
+        try:
+            _ = recipe.objective, recipe.baseline
+        except (ConfigError, UsageError, DataError) as error:
+            raise ConfigError(f"{place}: {error}") from None
+    if recipe.kind == "rl" and recipe.rollout.group == 1:
+        raise ConfigError(
+            f"{place}: rollout.group = 1: rollouts are compared with others of their question; give 2 or more"
+        )
     rollouts = recipe.rollout.questions * recipe.rollout.group
     if recipe.kind == "rl" and recipe.optimiser.minibatches > rollouts:
         raise ConfigError(
             f"{place}: {rollouts} rollouts a step cannot make optimiser.minibatches = {recipe.optimiser.minibatches}"
         )
+
+
+def _changed(preset: P, options: Mapping[str, Any], place: str) -> P:
+    """A preset with some of its settings changed."""
+    _refuse_unknown(type(preset), options, place)
+    return from_dict(type(preset), {**to_dict(preset), **options})
 
 
 def expanded(parts: tuple[DataPart, ...]) -> tuple[DataPart, ...]:

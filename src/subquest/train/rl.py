@@ -20,12 +20,12 @@ from ..errors import ConfigError
 from ..record import Episode, Question
 from ..rewards.base import RewardFunction
 from ..systems.base import System
-from .advantage import BASELINES, By, trajectory_advantages
+from .advantage import By, trajectory_advantages
 from .batch import Batch, Rollout, minibatches, pack
 from .evaluation import Evaluator
 from .figures import Clock, learnt_from, reward_figures, speeds
 from .guards import Guards
-from .loss import LOSSES, LossSettings
+from .loss import LossSettings
 from .offpolicy import importance
 from .optimise import Optimiser, logprobs_of, together
 from .policy import Policy
@@ -68,8 +68,8 @@ class RLTrainer:
             reward=reward if self.plans else None,
             ranks=ranks,
         )
-        self.loss: LossSettings = LOSSES[recipe.loss or recipe.system]
-        self.baseline = BASELINES[recipe.advantage or recipe.system]
+        self.loss: LossSettings = recipe.objective
+        self.baseline = recipe.baseline
         self.by: By = recipe.by or ("role" if self.loss.level == "role" else "rollout")
         self.sampler = Sampler(recipe, system, questions, reward, by=self.by, ranks=ranks.twin(), progress=progress)
         steps = recipe.optimiser.steps * recipe.optimiser.minibatches
