@@ -109,3 +109,9 @@ def test_evidence_must_stand_in_its_document() -> None:
 def test_records_are_frozen() -> None:
     with pytest.raises(dataclasses.FrozenInstanceError):
         QUESTION.question = "other"  # type: ignore[misc]
+
+
+@pytest.mark.parametrize("text", ["", "{", "[" * 100_000, "[]", '{"id": 1}'])
+def test_what_is_no_episode_is_told(text: str) -> None:
+    with pytest.raises(DataError, match=r"episode|Episode"):
+        Episode.from_json(text)

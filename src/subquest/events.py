@@ -14,10 +14,10 @@ from typing import Any, Literal, get_args
 from .quick import quick
 
 SCHEMA_VERSION = 1
-"""Raised when the meaning of a kind or of one of its data fields changes."""
+"""Raised when the meaning of a kind or of one of its data fields changes; every stream says it in its first event."""
 
 EventKind = Literal[
-    "start",  # an episode begins: question, system, model, settings
+    "start",  # an episode begins: question, system, model, settings, schema (SCHEMA_VERSION)
     "open",  # a role's context was opened: role, task, prompt
     "turn",  # the model finished a turn: text, finish, tokens
     "plan",  # a plan was made or changed: steps

@@ -291,4 +291,7 @@ class Episode:
 
     @classmethod
     def from_json(cls, text: str) -> Episode:
-        return from_dict(cls, json.loads(text))
+        try:
+            return from_dict(cls, json.loads(text))
+        except (json.JSONDecodeError, RecursionError) as error:
+            raise DataError(f"this is not an episode: not JSON ({error})") from None

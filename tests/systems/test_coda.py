@@ -7,6 +7,7 @@ import pytest
 
 from subquest.engine.scripted import ScriptedEngine
 from subquest.errors import EngineRefused, EngineUnavailable, UsageError
+from subquest.events import SCHEMA_VERSION
 from subquest.limits import Limits
 from subquest.record import Document, Episode, Question
 from subquest.systems.coda import CoDA
@@ -53,6 +54,7 @@ def test_two_hops() -> None:
         "<result>Kestel</result>",
     ]
     assert kinds(episode)[0] == "start"
+    assert episode.events[0].data["schema"] == SCHEMA_VERSION
     assert kinds(episode)[-1] == "end"
     assert [e.seq for e in episode.events] == list(range(len(episode.events)))
     assert episode.usage.searches == 2

@@ -23,7 +23,7 @@ from ..codec import to_dict
 from ..engine import Engine, RoleAware, Sampling
 from ..engine.actions import Acting, Action
 from ..errors import OutsideError, UsageError
-from ..events import Event, EventLog, Listener
+from ..events import SCHEMA_VERSION, Event, EventLog, Listener
 from ..limits import Limits
 from ..record import Episode, Question
 from ..retrieval.base import Search
@@ -158,7 +158,14 @@ class System(Generic[S]):
         run = Run(question, self.setup, self.search, events, limits, seed, additions=additions)
         settings = {**to_dict(self.settings), **({"abstain": True} if self.abstain else {})}
         settings |= {"votes": self.votes} if self.votes > 1 else {}
-        events.emit("start", question=question.question, system=self.name, model=self.model_name, settings=settings)
+        events.emit(
+            "start",
+            question=question.question,
+            system=self.name,
+            model=self.model_name,
+            settings=settings,
+            schema=SCHEMA_VERSION,
+        )
         told: dict[str, Any] = {}
         try:
             if self.votes > 1:
