@@ -64,9 +64,10 @@ class Memory:
 
     def add_fact(self, statement: str) -> Entry | None:
         """Remember `statement [Source: …]`; None where it is kept out."""
+        statement = " ".join(statement.split())
         match = _SOURCE.search(statement)
-        text = " ".join((statement[: match.start()] if match else statement).split())
-        source = (" ".join(match[1].split()) if match else "") or "Not Specified"
+        text = statement[: match.start()] if match else statement
+        source = (match[1].strip() if match else "") or "Not Specified"
         return self._add(Entry(text, source, "fact"))
 
     def add_resource(self, description: str, path: str) -> Entry | None:
