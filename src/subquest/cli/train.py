@@ -5,9 +5,13 @@ from __future__ import annotations
 import argparse
 import asyncio
 import os
+import signal
 import sys
+import threading
 import tomllib
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any, Self
 
 from ..errors import UsageError
 
@@ -63,14 +67,44 @@ def run(args: argparse.Namespace) -> int:
     watching = watchers(recipe, args.out, sys.stdout, as_json=args.json, trackers=args.track) if first else Watchers(())
     how = {"minutes": args.minutes, "device": args.device, "say": say, "progress": watching.status}
     try:
-        done = asyncio.run(train(recipe, args.out, watch=watching.log, **how))
+        with Stop(say) as stop:
+            done = asyncio.run(train(recipe, args.out, watch=watching.log, stop=stop, **how))
     except Collapsed as reason:
         say(f"subquest: stopped: {reason}. The last good checkpoint is in {args.out / 'checkpoints'}")
         return 1
     finally:
         watching.close()
     say(f"{done.folder}: step {done.checkpoints.steps()[-1]}")
-    return 0
+    if stop():
+        say("stopped; the same command goes on from there")
+    return 128 + stop.signal if stop() else 0
+
+
+class Stop:
+    """Whether to stop: Ctrl-C, or a scheduler's SIGTERM, asks for a checkpoint after this step; once more ends it."""
+
+    def __init__(self, say: Callable[[str], None]) -> None:
+        self._say = say
+        self._before: dict[int, Any] = {}
+        self.signal = 0
+
+    def __call__(self) -> bool:
+        return self.signal > 0
+
+    def __enter__(self) -> Self:
+        if threading.current_thread() is threading.main_thread():  # no other may listen
+            self._before = {number: signal.signal(number, self._told) for number in (signal.SIGINT, signal.SIGTERM)}
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        for number, before in self._before.items():
+            signal.signal(number, before)
+
+    def _told(self, number: int, frame: object) -> None:
+        if self.signal:
+            raise KeyboardInterrupt
+        self.signal = number
+        self._say("stopping after this step, with a checkpoint; once more ends it at once")
 
 
 def _override(pair: str) -> tuple[str, object]:

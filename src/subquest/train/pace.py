@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from time import monotonic
 from typing import Literal
@@ -22,8 +22,9 @@ class Pace:
     than an evaluation bring a run on too.
     """
 
-    def __init__(self, minutes: float | None = None) -> None:
+    def __init__(self, minutes: float | None = None, stop: Callable[[], bool] = lambda: False) -> None:
         self._deadline = math.inf if minutes is None else monotonic() + 60 * minutes
+        self._stop = stop
         self._longest: dict[Part, float] = {}
 
     def took(self, part: Part, seconds: float) -> None:
@@ -37,7 +38,9 @@ class Pace:
 
     def time_is_up(self, *, evaluates: bool) -> bool:
         """Whether another step would overrun the slice, with its evaluation where it `evaluates`, and with the
-        checkpoint and the weights that are written at the end."""
+        checkpoint and the weights that are written at the end; or whether somebody asked to stop."""
+        if self._stop():
+            return True
         parts: list[Part] = ["step", "checkpoint", "export"]
         if evaluates:
             parts.append("evaluation")

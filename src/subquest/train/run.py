@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -32,7 +32,13 @@ class TrainRun:
     """
 
     def __init__(
-        self, folder: str | Path, recipe: Recipe, *, minutes: float | None = None, ranks: Ranks = ALONE
+        self,
+        folder: str | Path,
+        recipe: Recipe,
+        *,
+        minutes: float | None = None,
+        stop: Callable[[], bool] = lambda: False,
+        ranks: Ranks = ALONE,
     ) -> None:
         """Of several processes, all share the folder and the first one writes into it."""
         self.folder = Path(folder)
@@ -49,7 +55,7 @@ class TrainRun:
             self._store = RunStore.resume(self.folder / "run.sqlite", settings=settings)
             self._kept = {summary.id for summary in self._store.summaries()}
         self.checkpoints = Checkpoints(self.folder / "checkpoints", keep=recipe.keep, ranks=ranks)
-        self.pace = Pace(minutes)
+        self.pace = Pace(minutes, stop)
 
     def _make_folder(self) -> None:
         try:

@@ -37,18 +37,20 @@ async def train(
     out: str | Path,
     *,
     minutes: float | None = None,
+    stop: Callable[[], bool] = lambda: False,
     device: str = "",
     say: Callable[[str], None] = lambda text: None,
     watch: Watch | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> TrainRun:
-    """Run a recipe, or go on with it where `out` already holds its run; stops in time where `minutes` are given.
+    """Run a recipe, or go on with it where `out` already holds its run; stops in time where `minutes` are given,
+    and after the step it is at once `stop` says so, with a checkpoint either way.
 
     Under torchrun every process calls this; the policy is sharded over them and each rolls out its share.
     """
     place = _device(device)
     ranks = Ranks.from_environment(place)
-    run = TrainRun(out, recipe, minutes=minutes, ranks=ranks)
+    run = TrainRun(out, recipe, minutes=minutes, stop=stop, ranks=ranks)
     elsewhere = bool(recipe.index)
     rl = recipe.kind == "rl"
     parts = (*recipe.dev, *(recipe.data if rl else ()))
