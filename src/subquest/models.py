@@ -74,6 +74,11 @@ def embedded_model() -> Path:
     return path
 
 
+def is_whole(path: Path) -> bool:
+    """Whether a file is the embedded model's as it was published; one that the user named may be any other."""
+    return bool(os.environ.get("SUBQUEST_SMOLLM2")) or _sha256(path) == PACKAGES["smollm2"].sha256
+
+
 def default_adapter() -> Path | None:
     """The trained LoRA adapter that ships with Subquest for the embedded model, None where none does."""
     folder = Path(__file__).parent / "adapters"

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from subquest.cli import COMMANDS, main
+from subquest.models import smollm2_path
 from subquest.record import Episode
 
 ASK = [
@@ -198,6 +199,22 @@ def test_doctor(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert checks["embedded model"]["fix"] == "subquest model get smollm2"
     assert checks["sandbox"]["ok"] or "refused" in checks["sandbox"]["detail"]
     assert {"web pages", "web search", "media"} <= checks.keys()
+
+
+def test_a_damaged_model_is_told_with_what_mends_it(
+    place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("gguf", reason="needs the extra `embedded`")
+    monkeypatch.setenv("SUBQUEST_CACHE", str(place / "cache"))
+    monkeypatch.delenv("SUBQUEST_SMOLLM2", raising=False)
+    path = smollm2_path()
+    path.parent.mkdir(parents=True)
+    path.write_bytes(b"GGUF" + bytes(500))
+    assert main(["doctor", "--json"]) == 0
+    check = next(c for c in json.loads(capsys.readouterr().out)["checks"] if c["name"] == "embedded model")
+    assert (check["ok"], "damaged" in check["detail"]) == (False, True)
+    assert main(["ask", "Who?", "--system", "direct"]) != 0
+    assert "subquest model get smollm2" in capsys.readouterr().err
 
 
 def test_doctor_tells_settings_and_where_they_come_from(

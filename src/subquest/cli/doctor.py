@@ -73,12 +73,13 @@ def _config() -> Check:
 
 
 def _model_file() -> Check:
-    from ..models import default_adapter, smollm2_path
+    from ..models import default_adapter, is_whole, smollm2_path
 
     path = smollm2_path()
     adapter = default_adapter()
-    detail = f"{path} ({'with' if adapter else 'without'} our adapter)" if path.is_file() else "not fetched yet"
-    return Check("embedded model", path.is_file(), detail, "subquest model get smollm2")
+    whole = path.is_file() and is_whole(path)
+    detail = f"{path} ({'with' if adapter else 'without'} our adapter)" if whole else f"{path} is damaged"
+    return Check("embedded model", whole, detail if path.is_file() else "not fetched yet", "subquest model get smollm2")
 
 
 def _llama_cpp() -> Check:

@@ -260,4 +260,7 @@ def open_gguf(path: Path) -> Any:
     try:
         return gguf.GGUFReader(path)
     except (OSError, ValueError, IndexError) as error:
-        raise DataError(f"cannot read {path} as GGUF: {error}") from None
+        from ..models import smollm2_path
+
+        again = "; fetch it again with: subquest model get smollm2" if path == smollm2_path() else ""
+        raise DataError(f"cannot read {path} as GGUF: {error}{again}") from None
