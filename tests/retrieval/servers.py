@@ -33,6 +33,8 @@ def retrieval_server() -> Iterator[tuple[str, list[dict[str, Any]]]]:
             ]
             if first == "short":
                 result = []
+            if first == "half":  # of an emoji
+                result = [[{"id": "1", "contents": '"T"\nBuilt in 1931 \ud83c'}]]
             if first == "textless":
                 result = [[{"id": "1"}]]
             reply = json.dumps({"what": 1} if first == "strange" else {"result": result}).encode()

@@ -205,6 +205,8 @@ async def test_remote_search_in_all_its_forms() -> None:
         assert sorted(len(body["queries"]) for body in seen) == [1, 1, 1]  # a batch of two goes as two requests
         assert len(await search.retrieve(["a", "b", "c"], 1)) == 3
         assert await search.retrieve([], 1) == []
+        ((hit,),) = await search.retrieve(["half"], 1)
+        assert hit.document.text == "Built in 1931 ?"
 
 
 async def test_remote_failures_are_search_errors(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -892,7 +892,8 @@ async def test_a_remote_sandbox_keeps_state_by_sending_earlier_code_along():
             asked.append((self.path, json.loads(self.rfile.read(int(self.headers["Content-Length"])))))
             failed = "1/0" in asked[-1][1]["call"]
             answer = {"output": "hi", "result": "3", "error": "ZeroDivisionError" if failed else None}
-            body = json.dumps(answer).encode()
+            odd = {"half": json.dumps({"output": "\ud83c"}).encode(), "deep": b"[" * 200_000}
+            body = odd.get(asked[-1][1]["call"]) or json.dumps(answer).encode()
             self.send_response(200)
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
@@ -908,6 +909,10 @@ async def test_a_remote_sandbox_keeps_state_by_sending_earlier_code_along():
         assert (await box.run("x = 1")).text == "hi\n3"
         assert (await box.run("1/0")).error == "ZeroDivisionError"
         await box.run("x + 2")
+        assert (await RemoteSandbox(box.url).run("half")).text == "?"
+        with pytest.raises(ToolError, match="failed"):
+            await RemoteSandbox(box.url).run("deep")
+        del asked[3:]
     finally:
         server.shutdown()
         server.server_close()

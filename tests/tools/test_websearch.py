@@ -104,9 +104,22 @@ async def test_refusals_are_not_retried(server):
     server.failures = [(200, b"<html>")]
     with pytest.raises(SearchRefused, match="json format"):
         await SearXNG(server.url).retrieve(["q"], 3)
+    server.failures = [(200, b"[" * 200_000)]
+    with pytest.raises(SearchRefused, match="json format"):
+        await SearXNG(server.url).retrieve(["q"], 3)
     server.failures = [(200, {"results": [{"title": "no url"}]})]
     with pytest.raises(SearchError, match="no list of results"):
         await SearXNG(server.url).retrieve(["q"], 3)
+
+
+async def test_snippets_that_were_cut_in_the_midst_of_a_sign_are_text(server):
+    """Half of an emoji is valid JSON, and no text that anything else can hold."""
+    rows = [{"url": "/\ud83c", "title": "A bridge \ud83c", "content": "Built in 1931 \ud83c"}]
+    server.failures = [(200, {"results": rows})]
+    ((hit,),) = await SearXNG(server.url).retrieve(["q"], 1)
+    for text in (hit.document.id, hit.document.title, hit.document.text):
+        text.encode()
+    assert hit.document.text == "Built in 1931 ?"
 
 
 async def test_a_recorded_search_repeats_offline_and_keeps_no_failure(server, tmp_path):

@@ -16,12 +16,12 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..address import checked_url, is_loopback
-from ..errors import DataError, SearchError
+from ..errors import SearchError, UsageError
 from ..record import Hit
 from .corpus import from_object
 from .frameworks import Retrievers
 from .request import check
-from .store import utf8
+from .store import cleaned, utf8
 
 if TYPE_CHECKING:
     import httpx2
@@ -103,8 +103,8 @@ class RemoteSearch(Retrievers):
             if isinstance(inner, dict) and "id" not in inner:
                 inner = {"id": inner.get("title") or f"rank {rank}", **inner}
             try:
-                document = from_object(inner, self.url)
-            except DataError as error:
+                document = cleaned(from_object(inner, self.url))
+            except UsageError as error:
                 raise SearchError(str(error)) from None
             hits.append(Hit(document, _score(score, rank)))
         return hits

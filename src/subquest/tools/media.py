@@ -20,6 +20,7 @@ from typing import Any
 
 from ..errors import MissingDependency, ToolError
 from ..readers.ocr import read_picture
+from ..retrieval.store import utf8
 from .files import MAX_FILE, sniff
 
 FRAMES = 6
@@ -170,6 +171,6 @@ async def _ask_model(name: str, content: bytes, kind: str, question: str, env: M
         if reply.status_code != 200:
             raise ToolError(f"the omni model answered with status {reply.status_code}: {reply.text[:200]}")
         text = reply.json()["choices"][0]["message"]["content"]
-    except (httpx2.HTTPError, ValueError, KeyError, IndexError, TypeError) as error:
+    except (httpx2.HTTPError, ValueError, KeyError, IndexError, TypeError, RecursionError) as error:
         raise ToolError(f"the omni model failed: {str(error) or type(error).__name__}") from None
-    return MediaAnswer(str(text), model or "omni model")
+    return MediaAnswer(utf8(str(text)), model or "omni model")

@@ -24,6 +24,7 @@ from urllib.parse import urljoin
 from ..errors import DataError, SearchError, UsageError
 from ..record import Document, Hit
 from ..retrieval.base import Search
+from ..retrieval.store import utf8
 
 ATTEMPTS = 4
 PAGE = 10
@@ -100,7 +101,10 @@ class WebSearch:
 
     def _read(self, answer: Any) -> list[tuple[str, str, str]]:
         try:
-            return [(urljoin(f"{self.url}/", u), str(t or u), str(s or "")) for u, t, s in self.results(answer)]
+            return [
+                (urljoin(f"{self.url}/", utf8(u)), utf8(str(t or u)), utf8(str(s or "")))
+                for u, t, s in self.results(answer)
+            ]
         except (KeyError, TypeError, AttributeError, ValueError):
             raise SearchError(f"{self.name} gave an answer that is no list of results") from None
 
@@ -122,7 +126,7 @@ class WebSearch:
                 if reply.status_code == 200:
                     try:
                         return reply.json()
-                    except ValueError:
+                    except (ValueError, RecursionError):
                         raise SearchRefused(
                             f"{self.name} answered without JSON; for SearXNG, switch the json format on in its settings"
                         ) from None

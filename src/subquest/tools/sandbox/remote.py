@@ -8,6 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from ...errors import ToolError
+from ...retrieval.store import utf8
 from .base import CodeResult, SandboxLimits
 
 
@@ -30,12 +31,12 @@ class RemoteSandbox:
                 raise ToolError(f"the sandbox {self.url} answered with status {reply.status_code}: {reply.text[:200]}")
             answer = reply.json()
             output, result, error = (answer.get(name) for name in ("output", "result", "error"))
-        except (httpx2.HTTPError, ValueError, AttributeError) as failure:
+        except (httpx2.HTTPError, ValueError, AttributeError, RecursionError) as failure:
             raise ToolError(f"the sandbox {self.url} failed: {str(failure) or type(failure).__name__}") from None
         text = "\n".join(str(part).rstrip() for part in (output, result) if part not in (None, ""))
         if not error:
             self._before.append(code)
-        return CodeResult(text[: self._limits.output], str(error or ""))
+        return CodeResult(utf8(text[: self._limits.output]), utf8(str(error or "")))
 
     def add_file(self, path: Path, name: str = "") -> str:
         raise ToolError(f"the remote sandbox {self.url} takes no files; {name or path.name} stays here")
