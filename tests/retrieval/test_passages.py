@@ -151,3 +151,18 @@ def test_no_row_of_a_table_is_lost_however_long_it_is() -> None:
     assert rows("a | b", longer + longer)[0][0].startswith("| a | b |\n| second v")
     everything = " ".join(text for text, _ in rows(longer * 5, longer * 4, "c"))
     assert (everything.count("second"), everything.count("v"), everything.count("c |")) == (9, 9 * 150, 1)
+
+
+@pytest.mark.parametrize(
+    ("head", "title"),
+    [
+        ('---\ntitle: "The Orvane Bridge"\ntags: [bridges]\n---\n# Overview\n', "The Orvane Bridge > Overview"),
+        ("---\ntags: [bridges]\n---\n# Overview\n", "Overview"),
+        ("---\ntitle: never closed\n# Overview\n", "bridge.md > Overview"),
+        ("Words.\ntitle: no front matter\n---\n# Overview\n", "bridge.md > Overview"),
+    ],
+)
+def test_front_matter_names_the_page(head: str, title: str) -> None:
+    text = head + "It crosses the Lisk. " * 40
+    found = list(Passages("bridge.md").of_lines(text.splitlines(keepends=True)))
+    assert found[-1].title == title

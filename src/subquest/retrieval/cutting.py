@@ -7,6 +7,7 @@ above it; its metadata say where to look: `file`, `member` (of an archive), `pag
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import PurePosixPath
 from typing import Any
@@ -18,6 +19,9 @@ from .passages import Cutter, Passage, Size, unwrapped
 
 _COUNTED = ("row", "line")
 """Fields that differ from row to row; a passage of several rows names the first and the last."""
+
+_FRONT_LINES = 60
+_FRONT_TITLE = re.compile(r"title:[ \t]+(.*)", re.IGNORECASE)
 
 _SHY = "\xad"
 """The soft hyphen: where a word may be divided. Nobody sees it, and with it the word could not be found."""
@@ -37,15 +41,19 @@ class Passages:
         self.pages = 0
 
     def of_lines(self, lines: Iterable[str], *, markdown: bool = True) -> Iterator[Document]:
-        """The passages of plain text or Markdown; the first heading of the first level is its title."""
+        """The passages of plain text or Markdown; its title is that of the front matter, else the first heading of the
+        first level."""
         cutter = Cutter(self._size, markdown=markdown)
-        titled = False
+        front = _FrontMatter()
+        titled = above = False
         for line in lines:
+            if markdown and front.line(line):
+                self._title, titled, above = front.title or self._title, bool(front.title), True
             for passage in cutter.line(line):
-                titled = titled or self._entitle(passage)
+                titled = titled or self._entitle(passage, or_the_next=above)
                 yield self._of_text(passage, markdown)
         for passage in cutter.end():
-            titled = titled or self._entitle(passage)
+            titled = titled or self._entitle(passage, or_the_next=above)
             yield self._of_text(passage, markdown)
 
     def of_parts(self, parts: Iterable[Part]) -> Iterator[Document]:
@@ -94,10 +102,11 @@ class Passages:
             for rows, first, last in table.end():
                 yield self._of_rows(rows, first, last, where[1])
 
-    def _entitle(self, passage: Passage) -> bool:
+    def _entitle(self, passage: Passage, *, or_the_next: bool) -> bool:
+        """Take the title from a passage's heading; False where the next one may have it."""
         if passage.section:
             self._title = passage.section[0]
-        return True
+        return bool(passage.section) or not or_the_next
 
     def _of_text(self, passage: Passage, markdown: bool) -> Document:
         text = unwrapped(passage.text) if markdown else passage.text
@@ -128,6 +137,33 @@ def _until_failure(parts: Iterable[Part], failures: list[DataError]) -> Iterator
         yield from parts
     except DataError as error:
         failures.append(error)
+
+
+class _FrontMatter:
+    """What stands above a page of a wiki or a static site between two lines of dashes: its title is looked for."""
+
+    def __init__(self) -> None:
+        self._number = 0
+        self._open = True
+        self.title = ""
+
+    def line(self, line: str) -> bool:
+        """True at its end, when the title is known."""
+        if not self._open:
+            return False
+        self._number += 1
+        bare = line.strip()
+        if self._number == 1:
+            self._open = bare == "---"
+            return False
+        if bare in ("---", "..."):
+            self._open = False
+            return True
+        if self._number > _FRONT_LINES:
+            self._open = False
+        elif found := _FRONT_TITLE.match(line):
+            self.title = found[1].strip().strip("\"'")
+        return False
 
 
 class _Table:
