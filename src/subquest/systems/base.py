@@ -328,7 +328,10 @@ def _unfit(value: Any, kind: Any) -> str:
 def checked_question(question: str | Question, number: int = 0) -> Question:
     """The question as a record; refuses an empty or absurdly long one."""
     record = question if isinstance(question, Question) else Question(f"q{number}", question)
-    text = record.question.strip()
+    given: Any = record.question
+    if not isinstance(given, str):
+        raise UsageError(f"a question is a text or a Question, not {given!r}")
+    text = given.strip()
     if not text.isprintable() and any("\ud800" <= c <= "\udfff" for c in text):
         raise UsageError("the question is not valid UTF-8 text")
     if not text:
