@@ -79,6 +79,10 @@ def is_whole(path: Path) -> bool:
     return bool(os.environ.get("SUBQUEST_SMOLLM2")) or _sha256(path) == PACKAGES["smollm2"].sha256
 
 
+TAUGHT = ("coda", "decor", "apex", "search-r1", "autorefine", "rag")
+"""Systems whose protocols the adapter that ships was taught."""
+
+
 def default_adapter() -> Path | None:
     """The trained LoRA adapter that ships with Subquest for the embedded model, None where none does."""
     folder = Path(__file__).parent / "adapters"

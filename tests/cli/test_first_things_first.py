@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 
 from subquest.cli import main
+from subquest.cli.agent import warn_of_untaught
+from subquest.config import Config
 
 MODEL = ["--model", "scripted:not-there.jsonl"]
 """Complains as soon as it is loaded, so that a message about anything else must have come before."""
@@ -46,6 +48,25 @@ def test_nothing_to_search_is_said(command: str, toy: Path, capsys: pytest.Captu
     assert "not-there.jsonl" in said
     main([*COMMANDS[command], *MODEL, "--index", "docs.sq"])
     assert "nothing to search" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("systems", "model", "said"),
+    [
+        (["coda", "rag"], None, ""),
+        (["direct"], "embedded", ""),
+        (["coda", "hira"], None, "for hira it is too small"),
+        (["react"], "embedded", "for react it is too small"),
+        (["hira"], "openai:big@http://127.0.0.1:9/v1", ""),
+    ],
+)
+def test_a_system_that_the_embedded_model_was_not_taught_is_said(
+    systems: list[str], model: str | None, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    warn_of_untaught(systems, Config(model=model))
+    error = capsys.readouterr().err
+    assert said in error
+    assert bool(error) == bool(said)
 
 
 @pytest.mark.parametrize("system", ["direct", "cot", "hira"])

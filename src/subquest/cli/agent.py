@@ -108,6 +108,7 @@ async def agent_from(args: argparse.Namespace) -> AsyncIterator[System[Any]]:
     system = get(name)
     check(system, config, args)
     warn_of_no_index([name], config)
+    warn_of_untaught([name], config)
     async with resources(config, cache=not args.no_cache) as (engines, search):
         yield build(system, config, args, engines, search)
 
@@ -127,6 +128,19 @@ def warn_of_no_index(names: Sequence[str], config: Config) -> None:
         print(
             f"subquest: {searching[0]} searches, and there is nothing to search: give --index PATH (make one with: "
             "subquest index build FOLDER --out docs.sq), or take --system direct, which answers from memory",
+            file=sys.stderr,
+        )
+
+
+def warn_of_untaught(names: Sequence[str], config: Config) -> None:
+    """Say so where the embedded model is to play a system that it was never taught: it takes long and says little."""
+    from ..models import TAUGHT
+
+    untaught = [name for name in names if name not in (*TAUGHT, "direct", "cot")]
+    if untaught and config.model in (None, "embedded"):
+        print(
+            f"subquest: the embedded model knows {', '.join(TAUGHT)}; for {untaught[0]} it is too small: give a "
+            "stronger one with --model",
             file=sys.stderr,
         )
 

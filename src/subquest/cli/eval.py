@@ -12,7 +12,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import DataError, UsageError
-from .agent import add_agent_options, build, check, check_index, config_from, resources, settings_from, warn_of_no_index
+from .agent import (
+    add_agent_options,
+    build,
+    check,
+    check_index,
+    config_from,
+    resources,
+    settings_from,
+    warn_of_no_index,
+    warn_of_untaught,
+)
 from .evaluating import (
     PAPER,
     add_run_options,
@@ -66,6 +76,7 @@ def run(args: argparse.Namespace) -> int:
     for name in names:
         check(get(name), config, args)
     warn_of_no_index(names, config)
+    warn_of_untaught(names, config)
     if not args.ray:  # else the index is where the workers are
         check_index(config)
     if args.plan_score:
