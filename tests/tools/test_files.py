@@ -121,9 +121,9 @@ def test_a_broken_page_costs_a_pdf_nothing_else(tmp_path):
 
 
 def test_a_pdf_that_kills_its_reader_kills_nobody_else(tmp_path, monkeypatch):
-    """Pages are read by a process of its own; here it is given too little memory to live."""
+    """Pages are read by a process of its own; here it is given too little memory to live, or to read."""
     monkeypatch.setattr(pool, "MEMORY", 16 << 20)
-    with pytest.raises(ToolError, match="its reader crashed"):
+    with pytest.raises(ToolError, match=r"its reader crashed|takes more than 0\.0 GB of memory"):
         read(tmp_path, "x.pdf", pdf("Some text"))
 
 
