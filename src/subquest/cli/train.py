@@ -75,9 +75,10 @@ def run(args: argparse.Namespace) -> int:
     finally:
         watching.close()
     say(f"{done.folder}: step {done.checkpoints.steps()[-1]}")
-    if stop():
-        say("stopped; the same command goes on from there")
-    return 128 + stop.signal if stop() else 0
+    if not stop():
+        return 0
+    say("stopped; the same command goes on from there")
+    return 128 + stop.signal
 
 
 class Stop:

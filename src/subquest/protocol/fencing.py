@@ -21,16 +21,8 @@ from .tags import TAGS
 
 _SPEAKERS = (
     *("system", "user", "assistant", "human", "developer", "tool", "function", "instruction", "instructions"),
-    *(
-        "thinking",
-        "tools",
-        "tool_calls",
-        "tool_result",
-        "function_call",
-        "function_calls",
-        "function_results",
-        "invoke",
-    ),
+    *("thinking", "tools", "tool_calls", "tool_result", "function_call", "function_calls", "function_results"),
+    "invoke",
 )
 """Tags by which prompts mark who speaks or calls; no system acts by them."""
 _CONTROL = re.compile(

@@ -25,180 +25,14 @@ from ..codec import from_dict, to_dict
 from ..errors import DataError
 from ..record import Question, Step
 from .rows import parsed
+from .wording import DESCRIPTORS, PREPOSITIONS, QUESTIONS, SMALL_WORDS
 
-RELATIONS: dict[str, str] = {
-    "applies to jurisdiction": "To which jurisdiction does {x} apply?",
-    "author": "Who is the author of {x}?",
-    "award received": "Which award did {x} receive?",
-    "capital": "What is the capital of {x}?",
-    "capital of": "What is {x} the capital of?",
-    "cast member": "Who starred in {x}?",
-    "cause of death": "What was the cause of death of {x}?",
-    "child": "Who is the child of {x}?",
-    "composer": "Who composed the music for {x}?",
-    "conflict": "In which conflict did {x} take part?",
-    "contains administrative territorial entity": "Which administrative division does {x} contain?",
-    "continent": "On which continent is {x}?",
-    "country": "In which country is {x}?",
-    "country of citizenship": "What is the country of citizenship of {x}?",
-    "country of origin": "What is the country of origin of {x}?",
-    "creator": "Who created {x}?",
-    "crosses": "What does {x} cross?",
-    "date of birth": "When was {x} born?",
-    "date of death": "When did {x} die?",
-    "developer": "Who developed {x}?",
-    "director": "Who directed {x}?",
-    "distributed by": "Who distributed {x}?",
-    "educated at": "Where was {x} educated?",
-    "employer": "Who employed {x}?",
-    "father": "Who is the father of {x}?",
-    "field of work": "What is the field of work of {x}?",
-    "followed by": "What was {x} followed by?",
-    "follows": "What did {x} follow?",
-    "founded by": "Who founded {x}?",
-    "has part": "What is {x} made up of?",
-    "headquarters location": "Where are the headquarters of {x}?",
-    "inception": "When was {x} founded?",
-    "instance of": "What kind of thing is {x}?",
-    "instrument": "Which instrument does {x} play?",
-    "licensed to broadcast to": "Which place is {x} licensed to broadcast to?",
-    "located in or next to body of water": "Next to which body of water is {x}?",
-    "located in the administrative territorial entity": "In which administrative division is {x} located?",
-    "located on terrain feature": "On which terrain feature is {x} located?",
-    "location": "Where is {x} located?",
-    "location of formation": "Where was {x} formed?",
-    "manufacturer": "Who manufactures {x}?",
-    "member of": "What is {x} a member of?",
-    "member of political party": "Which political party is {x} a member of?",
-    "member of sports team": "Which sports team is {x} a member of?",
-    "mother": "Who is the mother of {x}?",
-    "mouth of the watercourse": "Into what does {x} flow?",
-    "movement": "Which movement is {x} associated with?",
-    "named after": "After whom or what is {x} named?",
-    "native language": "What is the native language of {x}?",
-    "notable work": "What is a notable work of {x}?",
-    "operator": "Who operates {x}?",
-    "original broadcaster": "Which broadcaster originally aired {x}?",
-    "original language of film or tv show": "What is the original language of {x}?",
-    "owned by": "Who owns {x}?",
-    "parent taxon": "What is the parent taxon of {x}?",
-    "part of": "What is {x} part of?",
-    "part of the series": "Which series is {x} part of?",
-    "participant": "Who took part in {x}?",
-    "participant in": "What did {x} take part in?",
-    "performer": "Who is the performer of {x}?",
-    "place of birth": "Where was {x} born?",
-    "place of burial": "Where is {x} buried?",
-    "place of death": "Where did {x} die?",
-    "place of detention": "Where was {x} detained?",
-    "place served by transport hub": "Which place does {x} serve?",
-    "platform": "On which platform does {x} run?",
-    "present in work": "In which work does {x} appear?",
-    "producer": "Who produced {x}?",
-    "publication date": "When was {x} released?",
-    "publisher": "Who published {x}?",
-    "record label": "What is the record label of {x}?",
-    "religion": "What is the religion of {x}?",
-    "screenwriter": "Who wrote the screenplay of {x}?",
-    "shares border with": "What does {x} share a border with?",
-    "sibling": "Who is a sibling of {x}?",
-    "sport": "Which sport does {x} belong to?",
-    "spouse": "Who is the spouse of {x}?",
-    "winner": "Who won {x}?",
-    "work location": "Where did {x} work?",
-}
-"""Relations of the two sets and the question each becomes."""
-
-DESCRIPTORS = frozenset(
-    [
-        "film",
-        "song",
-        "album",
-        "band",
-        "novel",
-        "book",
-        "play",
-        "director",
-        "actor",
-        "actress",
-        "singer",
-        "musician",
-        "composer",
-        "writer",
-        "author",
-        "politician",
-        "footballer",
-        "painter",
-        "poet",
-        "screenwriter",
-        "producer",
-        "photographer",
-        "magazine",
-        "newspaper",
-        "opera",
-        "game",
-        "series",
-        "musical",
-        "company",
-        "group",
-        "soundtrack",
-        "single",
-        "EP",
-        "filmmaker",
-        "cinematographer",
-        "architect",
-        "journalist",
-        "cricketer",
-        "river",
-        "city",
-        "village",
-        "town",
-        "station",
-        "airport",
-        "bishop",
-        "king",
-        "queen",
-        "cyclist",
-        "boxer",
-        "rapper",
-        "drummer",
-        "guitarist",
-        "comics",
-        "manga",
-    ]
-)
-SMALL_WORDS = frozenset(
-    [
-        "a",
-        "an",
-        "and",
-        "at",
-        "by",
-        "for",
-        "from",
-        "in",
-        "is",
-        "of",
-        "on",
-        "or",
-        "the",
-        "to",
-        "what",
-        "when",
-        "where",
-        "which",
-        "who",
-        "with",
-    ]
-)
 QUESTION = frozenset(f.name for f in dataclasses.fields(Question))
 STEP = frozenset(f.name for f in dataclasses.fields(Step))
 REFERENCE = re.compile(r"#(\d{1,9})")
 """An earlier step's answer."""
 CHAINS = frozenset(["compositional", "inference"])
 """Types of 2WikiMultiHopQA whose every step starts from the answer of the one before."""
-PREPOSITIONS = frozenset(["after", "at", "by", "for", "from", "in", "into", "of", "on", "to", "with"])
-"""What a relation ends with that is no noun (`influenced by`), so that no rule makes a question of it."""
 MALFORMED, UNKNOWN, UNLINKED = "malformed step", "unknown relation", "reference to a later step"
 
 
@@ -258,7 +92,7 @@ def _from_triple(text: str, question: Question, earlier: list[Step], report: Pla
     subject, _, relation = (part.strip() for part in text.partition(">>"))
     if not subject or not relation:
         raise Refused(MALFORMED)
-    template = RELATIONS.get(relation.lower())
+    template = QUESTIONS.get(relation.lower())
     if template is None:
         if relation.lower().split()[-1] in PREPOSITIONS or REFERENCE.search(relation):
             raise Refused(UNKNOWN)
