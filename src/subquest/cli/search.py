@@ -66,8 +66,9 @@ def run(args: argparse.Namespace) -> int:
 
 def _opened(place: str) -> Index | Backend | Elsewhere:
     from ..retrieval.places import is_backend, open_place
+    from .searching import SIMULATED
 
-    asked = place.startswith(("http://", "https://", "web://", "simulated:")) and not is_backend(place)
+    asked = place.startswith(("http://", "https://", "web://", SIMULATED)) and not is_backend(place)
     return Elsewhere(place) if asked else open_place(place)
 
 
