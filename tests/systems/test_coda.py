@@ -146,9 +146,6 @@ def test_without_refine_the_prompt_does_not_ask_for_it() -> None:
     without = run(PLANNER, EXECUTOR, refine=False).by_role("executor")[0].segments[0].text
     assert "<refine>" in with_refine
     assert "<refine>" not in without
-    nested = run(PLANNER, EXECUTOR, refine=False, depth=2).by_role("executor")[0].segments[0].text
-    assert "<task>" in nested
-    assert "<refine>" not in nested
 
 
 def test_a_turn_without_action_is_reminded_and_recorded() -> None:

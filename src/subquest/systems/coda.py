@@ -158,7 +158,7 @@ class CoDA(System[CoDASettings]):
             run.events.emit("limit", parent.id, what="repeated task", message=task)
             return "This task was already given; use its result or ask something else."
         nested = level < self.settings.depth
-        prompt = "executor" + ("_nested" if nested else "") + ("" if self.settings.refine else "_no_refine")
+        prompt = "executor_nested" if nested else "executor" if self.settings.refine else "executor_no_refine"
         try:
             executor = await run.open(
                 "executor",
