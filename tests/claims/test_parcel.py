@@ -46,12 +46,12 @@ def test_a_parcel_brings_adapters_and_results(tmp_path: Path) -> None:
     assert names == ["claims-adapters-1.tar", "claims-results.tar", "claims-start.tar"]
     assert unpack_results(tmp_path / "out", tmp_path / "there") == 1
     assert (tmp_path / "there" / "coda@none.json.xz").read_bytes() == b"scores"
-    assert unpack_adapters(tmp_path / "out", tmp_path / "bare", "x") == ["x", "a", "b"]
+    assert unpack_adapters(tmp_path / "out", tmp_path / "bare") == ["x", "a", "b"]
     for name, place in trained.items():
         found = tmp_path / "bare" / name / "adapter"
         for file in ("adapter_model.safetensors", "adapter_config.json"):
             assert (found / file).read_bytes() == (place / file).read_bytes()
-    assert unpack_adapters(tmp_path / "out", tmp_path / "bare", "x") == []  # they are there
+    assert unpack_adapters(tmp_path / "out", tmp_path / "bare") == []  # they are there
 
 
 def test_older_results_do_not_replace_newer_ones(tmp_path: Path) -> None:

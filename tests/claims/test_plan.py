@@ -23,7 +23,9 @@ def book(tmp_path: Path) -> Book:
     recipe.write_text('kind = "rl"\nsystem = "coda"\n[rollout]\nquestions = 32\n[optimiser]\nsteps = 10\n')
     arms = {a.id: a for a in (CODA, BARE, PECO)}
     claim = Claim("c", "CoDA", "T", "s", row=tuple(Row(a, a) for a in arms))
-    return Book(SOURCES, arms, {"peco": Training("peco", recipe)}, (claim,), tmp_path, shipped="one", origin="start")
+    return Book(
+        SOURCES, arms, {"peco": Training("peco", recipe)}, (claim,), tmp_path, shipped="one", origins={"": "start"}
+    )
 
 
 def test_sizes_and_kinds(book: Book) -> None:
@@ -59,7 +61,7 @@ def test_rows_count_what_is_complete_and_fresh(book: Book, tmp_path: Path) -> No
     assert rows_of(book, arms, results, stamps) == (0, 6, 0)
     results.add(CODA.id, stamps.of(CODA), "real", unit_of("real", "real.jsonl.gz", "q", [1] * 485, [{"em": 1.0}] * 485))
     assert rows_of(book, arms, results, stamps) == (1, 5, 0)
-    changed = Book(SOURCES, book.arms, book.trainings, book.claims, tmp_path, shipped="another", origin="start")
+    changed = Book(SOURCES, book.arms, book.trainings, book.claims, tmp_path, shipped="another", origins={"": "start"})
     assert rows_of(changed, arms, results, Stamps(changed)) == (0, 6, 2)
 
 

@@ -111,7 +111,7 @@ def long(tmp_path: Path) -> tuple[Book, Training, Results]:
 
 def test_a_training_that_does_not_fit_is_not_begun(tmp_path: Path, long: tuple[Book, Training, Results]) -> None:
     book, training, results = long
-    short = train_all(book, [training], tmp_path / "runs", results, changes={}, minutes=4.9, workers=1)
+    short = train_all(book, [training], tmp_path / "runs", results, adapters={}, minutes=4.9, workers=1)
     assert short == ["rag"]
     assert not (tmp_path / "runs").exists()
 
@@ -132,7 +132,7 @@ def test_a_training_goes_on_where_few_steps_are_missing(
 
     monkeypatch.setattr(claims_training, "_started", started)
     monkeypatch.setattr(claims_training, "finish", finished)
-    short = train_all(book, [training], tmp_path / "runs", results, changes={}, minutes=4.6, workers=1, say=say)
+    short = train_all(book, [training], tmp_path / "runs", results, adapters={}, minutes=4.6, workers=1, say=say)
     assert begun[0] == "rag: training"  # 90 steps of 3 seconds are 4.5 minutes
     assert short == ["rag"]
     assert results.speeds()["training rag, 2 rollouts"][0] == 1 + 30  # what was done counts, though it did not end
@@ -150,7 +150,7 @@ def test_from_training_to_its_arm(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     results = Results(tmp_path / "results")
     book = begun(read_book(tmp_path), results)
     cold, rag = book.trainings.values()
-    assert book.origin == file_digest(str(adapter_of(book, cold, runs)))
+    assert book.origins["cold"] == file_digest(str(adapter_of(book, cold, runs)))
 
     assert main(["study", "claims", "--train", "--run", *where, str(runs), "--pack", str(out)]) == 0
     place = adapter_of(book, rag, runs)

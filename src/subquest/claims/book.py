@@ -4,6 +4,7 @@
     [[arm]]        name = "coda", system = "coda", adapters = ["none", "cold"]  gives the arms coda@none and coda@cold
                    grid = { k = [5, 10] }                                       gives coda,k=5@cold and coda,k=10@cold
     [[training]]   name = "peco", recipe = "rl.toml", set = { reward = "coda" } its adapter is called peco
+                   start = "cold-2"                                             what it starts from, if not `start`
     start          the training that the others start from
     shipped        digest of the shipped adapter
     [[claim]]      id, paper, place, says, and rows that name an arm (or several, whose answers are pooled) and the
@@ -85,6 +86,8 @@ class Training:
     id: str
     recipe: Path
     set: Mapping[str, Any] = field(default_factory=dict)
+    start: str = ""
+    """The training whose adapter this one starts from, where it is not the book's."""
 
     @property
     def needs_minilm(self) -> bool:
@@ -173,9 +176,18 @@ class Book:
     shipped: str = ""
     """Digest of the adapter that ships: arms that were run with another one cannot be compared."""
     start: str = ""
-    """The training whose adapter all others start from; itself, it starts from the bare model."""
-    origin: str = ""
-    """Digest of that adapter, or of its recipe as long as it is not made (`measure.begun`)."""
+    """The training whose adapter all others start from that name no other; itself, it starts from the bare model."""
+    origins: Mapping[str, str] = field(default_factory=dict)
+    """By start, the digest of its adapter, or of its recipe as long as it is not made (`measure.begun`)."""
+
+    @property
+    def starts(self) -> tuple[str, ...]:
+        """Trainings that others start from."""
+        return tuple(dict.fromkeys(s for s in (self.start, *(t.start for t in self.trainings.values())) if s))
+
+    def start_of(self, training: Training) -> str:
+        """The training whose adapter this one starts from; empty for one that starts from the bare model."""
+        return "" if training.id in self.starts else training.start or self.start
 
     def sources_of(self, arm: Arm) -> tuple[str, ...]:
         """What an arm is asked: of its sources those that a row shows, all of them where no row has it."""
@@ -218,12 +230,12 @@ class Book:
         return [arm for arm in self.chosen(()) if made & set(arm.adapters.values())]
 
     def trained(self, patterns: Iterable[str]) -> list[Training]:
-        """Trainings by patterns over their names: the start, then the others, further seeds after the first of all."""
+        """Trainings by patterns over their names: the starts, then the others, further seeds after the first of all."""
         wanted = list(patterns) or ["*"]
         found = [t for t in self.trainings.values() if any(fnmatch(t.id, p) for p in wanted)]
         if not found:
             raise UsageError(f"no training is called {', '.join(wanted)}; there are {', '.join(self.trainings)}")
-        return sorted(found, key=lambda t: -1 if t.id == self.start else t.set.get("seed", 0))
+        return sorted(found, key=lambda t: -1 if t.id in self.starts else t.set.get("seed", 0))
 
 
 def default_folder() -> Path:
@@ -292,7 +304,9 @@ def _arms(row: Mapping[str, Any]) -> list[Arm]:
 
 def _trainings(row: Mapping[str, Any], folder: Path) -> list[Training]:
     return [
-        Training(_named(row["name"], chosen), folder / row["recipe"], {**row.get("set", {}), **chosen})
+        Training(
+            _named(row["name"], chosen), folder / row["recipe"], {**row.get("set", {}), **chosen}, row.get("start", "")
+        )
         for chosen in _grid(row)
     ]
 
@@ -311,8 +325,9 @@ def _claim(row: Mapping[str, Any]) -> Claim:
 
 
 def _check(book: Book) -> None:
-    if book.start and book.start not in book.trainings:
-        raise ConfigError(f"start: there is no training {book.start!r}")
+    for start in book.starts:
+        if start not in book.trainings:
+            raise ConfigError(f"start: there is no training {start!r}")
     for arm in book.arms.values():
         for name in arm.adapters.values():
             if name not in (*BASES, *book.trainings):

@@ -131,15 +131,14 @@ def sampling_of(arm: Arm) -> Sampling | None:
 
 def known_as(book: Book, training: Training) -> str:
     """The digest of one of the book's trainings."""
-    return training_digest(training, "" if training.id == book.start else book.origin)
+    return training_digest(training, book.origins.get(book.start_of(training), ""))
 
 
 def begun(book: Book, results: Results) -> Book:
-    """The book with the start that its trainings have: the adapter that was made as such, once there is one."""
-    if book.start not in book.trainings:
-        return book
-    recipe = known_as(book, book.trainings[book.start])
-    return dataclasses.replace(book, origin=results.training(book.start, recipe).get("adapter") or recipe)
+    """The book with the starts that its trainings have: the adapters that were made as such, once there are any."""
+    recipes = {name: known_as(book, book.trainings[name]) for name in book.starts}
+    made = {name: results.training(name, recipe).get("adapter") for name, recipe in recipes.items()}
+    return dataclasses.replace(book, origins={name: made[name] or recipe for name, recipe in recipes.items()})
 
 
 def training_digest(training: Training, start: str) -> str:

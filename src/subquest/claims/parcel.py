@@ -1,7 +1,7 @@
 """Parcels: what has to travel between a bare machine with a GPU and the project, in a few files of bounded size.
 
     claims-results.tar      all results and curves, partial ones too
-    claims-start.tar        the adapter that all trainings start from, as it is
+    claims-start.tar        the adapter that the trainings start from, as it is
     claims-adapters-1.tar   adapters of trainings whose rows are not complete yet, several a file
 
 An adapter travels as the difference of its bits to those of the start, byte planes apart, in xz: after a short training
@@ -75,9 +75,10 @@ def unpack_results(parcel: Path, results: Path) -> int:
     return count
 
 
-def unpack_adapters(parcel: Path, runs: Path, start: str = "") -> list[str]:
+def unpack_adapters(parcel: Path, runs: Path) -> list[str]:
     """Put the adapters of a parcel where their trainings would have left them; returns the names of the folders."""
     found = []
+    base = b""
     whole = parcel / START
     for file in ([whole] if whole.is_file() else []) + sorted(parcel.glob(ADAPTERS.format("*"))):
         with tarfile.open(file) as tar:
@@ -92,9 +93,11 @@ def unpack_adapters(parcel: Path, runs: Path, start: str = "") -> list[str]:
                 elif not (place / _WEIGHTS).is_file():
                     building = place / f"{_WEIGHTS}.tmp"
                     plain = part == _WEIGHTS
-                    building.write_bytes(content.read() if plain else expanded(content.read(), _base(runs, start)))
+                    building.write_bytes(content.read() if plain else expanded(content.read(), base))
                     building.replace(place / _WEIGHTS)
                     found.append(name)
+                if file == whole and part == _WEIGHTS:
+                    base = (place / _WEIGHTS).read_bytes()
     return found
 
 
@@ -120,12 +123,6 @@ def _differing(content: bytes, base: bytes) -> bytes:
     size = min(len(content), len(base))
     out[:size] ^= np.frombuffer(base, np.uint8)[:size]
     return out.tobytes()
-
-
-def _base(runs: Path, start: str) -> bytes:
-    """The start's adapter, which came before the others."""
-    place = runs / start / "adapter" / _WEIGHTS
-    return place.read_bytes() if start and place.is_file() else b""
 
 
 def _tar(place: Path, files: Sequence[tuple[str, bytes]]) -> None:

@@ -1,5 +1,5 @@
-"""Training the arms: short runs of reinforcement learning side by side on one GPU, each from the same adapter, which is
-itself the first of the trainings.
+"""Training the arms: short runs of reinforcement learning side by side on one GPU, each from the same adapter as those
+it is compared with, which a training before them made.
 
 Every training is `subquest train` in a process of its own. What is kept of it is its last adapter, whatever its dev
 score (a choice by score would hide a reward that spoils the policy), and its curves. A training whose missing steps do
@@ -45,17 +45,19 @@ def train_all(
     runs: Path,
     results: Results,
     *,
-    changes: Mapping[str, Any],
+    adapters: Mapping[str, str],
     minutes: float | None,
     workers: int,
     device: str = "",
     say: Callable[[str], None] = lambda text: None,
 ) -> list[str]:
-    """Run them, `workers` at a time; returns those that did not reach their last step."""
+    """Run them, `workers` at a time, from the adapters at hand; returns those that did not reach their last step. One
+    that failed is tried once more, after the others: what they share a GPU with may have taken all its memory."""
     waiting = list(trainings)
     running: dict[str, tuple[Training, subprocess.Popen[bytes], float, int]] = {}
     until = None if minutes is None else time.monotonic() + 60 * minutes
     short: list[str] = []
+    failed: set[str] = set()
     while waiting or running:
         while waiting and len(running) < workers:
             training = waiting.pop(0)
@@ -65,6 +67,7 @@ def train_all(
             if left is not None and left < training_seconds(training, results.speeds(), done=done).seconds:
                 short.append(training.id)
                 continue
+            changes = {**training.set, "model.adapter": adapters.get(book.start_of(training), "")}
             process = _started(training, folder, changes, None if left is None else left / 60, device)
             running[training.id] = (training, process, time.monotonic(), done)
             say(f"{training.id}: training")
@@ -75,17 +78,21 @@ def train_all(
                     process.terminate()
                 continue
             del running[name]
+            again = process.returncode != 0 and name not in failed
+            if again:
+                failed.add(name)
+                waiting.append(training)
             try:
                 step, wanted = finish(book, training, runs, results)
             except DataError as error:
                 say(str(error))
-                short.append(name)
+                short += [] if again else [name]
                 continue
             took = time.monotonic() - began
             say(f"{name}: step {step} of {wanted}, {took:.0f} s, exit status {process.returncode}")
             if step > done:
                 results.keep_speed(training_kind(training), step - done, took)
-            if step < wanted:
+            if step < wanted and not again:
                 short.append(name)
     return short
 
@@ -108,9 +115,15 @@ def adapter_of(book: Book, training: Training, runs: Path) -> Path:
 
 
 def adapters_at_hand(book: Book, runs: Path) -> dict[str, str]:
-    """The adapters of trainings that were carried through on this machine, or came with a parcel."""
+    """The adapters of trainings that were carried through on this machine, came with a parcel, or are kept beside the
+    recipes because others start from them."""
     places = {t.id: adapter_of(book, t, runs) for t in book.trainings.values()}
-    return {name: str(place) for name, place in places.items() if (place / "adapter_model.safetensors").is_file()}
+    found = {name: str(place) for name, place in places.items() if (place / "adapter_model.safetensors").is_file()}
+    for name in book.starts:
+        kept = book.results.parent / "adapters" / name
+        if name not in found and kept.is_dir() and file_digest(str(kept)) == book.origins.get(name):
+            found[name] = str(kept)
+    return found
 
 
 def _started(
@@ -118,7 +131,7 @@ def _started(
 ) -> subprocess.Popen[bytes]:
     out.mkdir(parents=True, exist_ok=True)
     command = [sys.executable, "-m", "subquest", "train", str(training.recipe), "--out", str(out)]
-    for key, value in {**training.set, **changes}.items():
+    for key, value in changes.items():
         command += ["--set", f"{key}={_toml(value)}"]
     command += [] if minutes is None else ["--minutes", f"{minutes:.2f}"]
     command += ["--device", device] if device else []

@@ -116,10 +116,10 @@ def _adapters(args: argparse.Namespace, book: Book) -> dict[str, str]:
             f"{found[SHIPPED]} is not the adapter that the claims were run with; give that one with "
             f"--use {SHIPPED}=PLACE, or begin anew by changing `shipped` in the recipes of the claims"
         )
-    made = book.trainings.get(book.start)
-    recorded = made is not None and made.id in found and book.origin not in ("", known_as(book, made))
-    if recorded and file_digest(found[book.start]) != book.origin:
-        raise UsageError(f"{found[book.start]} is not the adapter that the trainings of the claims started from")
+    for name in (s for s in book.starts if s in found):
+        recorded = book.origins.get(name, "") not in ("", known_as(book, book.trainings[name]))
+        if recorded and file_digest(found[name]) != book.origins[name]:
+            raise UsageError(f"{found[name]} is not the adapter {name} that trainings of the claims started from")
     return found
 
 
@@ -129,35 +129,32 @@ def _unpack(args: argparse.Namespace, book: Book, results: Path) -> None:
     if not args.unpack.is_dir():
         raise UsageError(f"--unpack: there is no folder {args.unpack}")
     _say(f"{unpack_results(args.unpack, results)} files of results came in")
-    found = unpack_adapters(args.unpack, args.runs, _start_folder(args, book))
+    found = unpack_adapters(args.unpack, args.runs)
     _say(f"{len(found)} adapters came in: {', '.join(found) or 'none'}")
 
 
-def _start_folder(args: argparse.Namespace, book: Book) -> str:
-    """The name of the folder of the training that all others start from; empty where there is none."""
-    from ..claims.training import folder_of
-
-    return folder_of(book, book.trainings[book.start], args.runs).name if book.start else ""
-
-
 def _pack(args: argparse.Namespace, book: Book, results: Results, stamps: Stamps) -> None:
-    """Results, the start of all trainings, and the adapters of trainings with rows that are not complete."""
+    """Results, the start of the trainings, and the adapters of trainings with rows that are not complete."""
     from ..claims.parcel import pack
     from ..claims.timing import unanswered
-    from ..claims.training import adapters_at_hand
+    from ..claims.training import adapters_at_hand, folder_of
 
     wanted = {}
+    start = ""
     for name, place in adapters_at_hand(book, args.runs).items():
         users = [a for a in book.arms.values() if name in a.adapters.values()]
-        if name == book.start or any(unanswered(book, a, results, stamps) for a in users):
-            wanted[Path(place).parent.name] = Path(place)
-    left = pack(args.pack, results.folder, wanted, _start_folder(args, book))
+        folder = folder_of(book, book.trainings[name], args.runs).name
+        if name in book.starts or any(unanswered(book, a, results, stamps) for a in users):
+            wanted[folder] = Path(place)
+        if name in book.starts:
+            start = start or folder
+    left = pack(args.pack, results.folder, wanted, start)
     total = sum(f.stat().st_size for f in args.pack.glob("claims-*.tar"))
     _say(f"packed results and {len(wanted) - len(left)} adapters, {total / 1e6:.1f} MB; no room for {len(left)}")
 
 
 def _train(args: argparse.Namespace, book: Book, results: Results) -> tuple[Book, int]:
-    """Train what is missing, the start of all others before them; returns the book as it is then, and how many
+    """Train what is missing, what others start from before them; returns the book as it is then, and how many
     trainings are left."""
     from ..claims.measure import Stamps, begun, known_as
     from ..claims.timing import untrained
@@ -165,21 +162,22 @@ def _train(args: argparse.Namespace, book: Book, results: Results) -> tuple[Book
     began = time.monotonic()
     adapters = _adapters(args, book)
     stamps = Stamps(book, adapters, model=args.model or "smollm2")
-    if book.start and book.start not in adapters:
-        start = book.trainings[book.start]
-        if results.training(start.id, known_as(book, start)).get("adapter"):
-            if untrained(book, book.trained(args.only), results, stamps, adapters):
-                raise UsageError(
-                    f"the adapter {start.id}, which all trainings start from, was made and is not at hand: take it "
-                    f"from its parcel (--unpack), or give it with --use {start.id}=PLACE"
-                )
-            return book, 0
+    chosen = untrained(book, book.trained(args.only), results, stamps, adapters)
+    for name in dict.fromkeys(book.start_of(t) or t.id for t in chosen):
+        if name not in book.starts or name in adapters:
+            continue
+        start = book.trainings[name]
+        if results.training(name, known_as(book, start)).get("adapter"):
+            raise UsageError(
+                f"the adapter {name}, which trainings start from, was made and is not at hand: take it from its "
+                f"parcel (--unpack), or give it with --use {name}=PLACE"
+            )
         if left := _trained(args, book, results, [start], began):
-            _say("the adapter that all trainings start from is not made: they wait for it")
+            _say(f"the adapter {name} is not made: the trainings that start from it wait for it")
             return book, left
         book = begun(book, results)
-    chosen = [t for t in book.trained(args.only) if t.id != book.start]
-    return book, _trained(args, book, results, chosen, began)
+    others = [t for t in book.trained(args.only) if t.id not in book.starts]
+    return book, _trained(args, book, results, others, began)
 
 
 def _trained(args: argparse.Namespace, book: Book, results: Results, wanted: Sequence[Training], began: float) -> int:
@@ -189,7 +187,6 @@ def _trained(args: argparse.Namespace, book: Book, results: Results, wanted: Seq
     from ..claims.training import train_all
 
     adapters = _adapters(args, book)
-    changes: dict[str, Any] = {"model.adapter": adapters.get(book.start, "")}
     stamps = Stamps(book, adapters, model=args.model or "smollm2")
     chosen = untrained(book, wanted, results, stamps, adapters)
     if any(t.needs_minilm for t in chosen) and (problem := _no_minilm()):
@@ -199,7 +196,7 @@ def _trained(args: argparse.Namespace, book: Book, results: Results, wanted: Seq
     minutes = None if args.minutes is None else (TRAIN if args.run else 0.95) * args.minutes
     left = None if minutes is None else minutes - (time.monotonic() - began) / 60
     short = train_all(
-        book, chosen, args.runs, results, changes=changes, minutes=left, workers=args.workers, device=args.device,
+        book, chosen, args.runs, results, adapters=adapters, minutes=left, workers=args.workers, device=args.device,
         say=_say,
     )  # fmt: skip
     if short:

@@ -1,17 +1,21 @@
 """CUDA graphs by shape: a pass of some three hundred kernels as one launch.
 
 A graph is captured the first time its shape is needed and replayed from then on. All graphs share one memory pool:
-nothing in it outlives a pass, and passes never overlap.
+nothing in it outlives a pass, and passes never overlap. Of several engines in a process one captures at a time: each
+capture begins by waiting for the whole device, which CUDA forbids while another one is under way.
 """
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Hashable
 from typing import Any
 
 import torch
 
 from .memory import RESERVE, patiently
+
+_capturing = threading.Lock()
 
 
 def bucket(number: int) -> int:
@@ -49,12 +53,13 @@ class Graphs:
             graph.replay()
             return
         patiently(work)  # this pass is the one that counts; kernels are compiled and libraries set up by it
-        if not _room():
-            return
-        try:
-            self._graphs[key] = self._captured(work)
-        except torch.OutOfMemoryError:
-            torch.cuda.empty_cache()
+        with _capturing:
+            if not _room():
+                return
+            try:
+                self._graphs[key] = self._captured(work)
+            except torch.OutOfMemoryError:
+                torch.cuda.empty_cache()
 
     def _captured(self, work: Callable[[], object]) -> Any:
         graph = torch.cuda.CUDAGraph()
