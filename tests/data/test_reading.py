@@ -2,13 +2,16 @@
 
 import gzip
 import json
+from datetime import date
 from pathlib import Path
 
 import pytest
 
+from subquest.codec import from_dict, to_dict
 from subquest.data import questions_from, read_questions
 from subquest.data.formats import to_question
 from subquest.data.reading import of_set, sample, unified
+from subquest.data.select import select
 from subquest.errors import DataError, UsageError
 from subquest.record import Question, Step
 
@@ -254,3 +257,74 @@ def test_titles_of_frames_are_those_of_the_articles() -> None:
     links = "['https://en.wikipedia.org/wiki/Ir%C3%A8ne_Joliot-Curie#Life', 'https://en.wikipedia.org/wiki/AC/DC']"
     question = to_question({"Prompt": "Who?", "Answer": "A", "wiki_links": links})
     assert question.supporting_titles == ("Ir\u00e8ne Joliot-Curie", "AC/DC")
+
+
+def test_fields_of_plain_rows_and_of_tables_count(tmp_path: Path) -> None:
+    rows = [
+        {"question": "Where?", "answer": "Kestel", "hops": 10, "type": "bridge", "level": 2, "split": "dev"},
+        {"question": "When?", "answer": "Kestel", "hops": 3, "decomposition": ["Who?", {"question": "When?"}]},
+    ]
+    first, second = read_questions(write(tmp_path / "q.jsonl", *rows))
+    assert (first.hops, first.type, first.level, first.split) == (10, "bridge", "2", "dev")
+    assert [step.question for step in second.decomposition] == ["Who?", "When?"]
+    assert select([first, second], "hops>=4") == [first]
+    cells = '1,Where?,"[""Kestel""]",10,"[""A"", ""B""]"'
+    (question,) = read_questions(write(tmp_path / "q.csv", "id,question,answers,hops,supporting_titles", cells))
+    assert (question.hops, question.supporting_titles) == (10, ("A", "B"))
+
+
+def test_values_that_tables_have_and_json_has_not(tmp_path: Path) -> None:
+    """Whole numbers beside gaps come as 1994.0 and NaN; a run could not be written, or not be read again."""
+    pyarrow = pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    rows = [
+        {"id": "1", "question": "When?", "answers": [1994.0], "hops": 2.0, "seen": date(2026, 1, 2), "image": b"\xff"},
+        {"id": "2", "question": "Where?", "answers": [None], "hops": None, "seen": None, "image": None},
+    ]
+    parquet.write_table(pyarrow.Table.from_pylist(rows), tmp_path / "q.parquet")
+    first, second = read_questions(tmp_path / "q.parquet")
+    assert (first.answers, first.hops, dict(first.meta)) == (("1994",), 2, {"seen": "2026-01-02"})
+    assert (second.answers, second.hops) == ((), None)
+    assert to_question({"question": "Is it?", "answer": True}).answers == ("yes",)
+    assert to_question({"question": "How many?", "answer": float("nan")}).answers == ()
+    assert from_dict(Question, to_dict(to_question({"question": "a?", "answers": ["b"], "type": 3, "dataset": 5})))
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ({"question": "a?", "answers": ["b"], "hops": "three"}, "'hops' must be a whole number"),
+        ({"question": "a?", "answers": ["b"], "meta": "note"}, "'meta' must be an object"),
+        ({"question": "a?", "answers": ["b"], "decomposition": [["x"]]}, "a step of 'decomposition' must be"),
+        ({"id": "1", "question": "half \ud83d?", "answers": ["b"]}, "half a sign"),
+    ],
+)
+def test_fields_that_cannot_be_are_refused(row: dict[str, object], message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        to_question(row)
+
+
+def test_tables_lose_no_rows_and_mix_no_cells(tmp_path: Path) -> None:
+    stray = write(tmp_path / "a.csv", "question,answer", '"Heroes is by whom?,Bowie', "Other?,Paris", "Third?,Rome")
+    assert [q.answers for q in read_questions(stray)] == [("Bowie",), ("Paris",), ("Rome",)]
+    with pytest.raises(DataError, match=r"b\.csv:3: 3 cells, where the first row has 2"):
+        read_questions(write(tmp_path / "b.csv", "question,answer", "Who?,I", "Where, then?,Kestel"))
+    long = write(tmp_path / "c.csv", "question, answer,context", f'"Who, then?",I,{"x" * 200_000}')
+    assert read_questions(long)[0].answers == ("I",)
+
+
+def test_damaged_files_are_named(tmp_path: Path) -> None:
+    pytest.importorskip("pyarrow")
+    packed = bytearray(gzip.compress(b'{"question": "a?", "answers": ["b"]}\n' * 2000))
+    packed[40] ^= 0xFF
+    (tmp_path / "a.jsonl.gz").write_bytes(packed)
+    (tmp_path / "b.parquet").write_bytes(b"nothing of the kind")
+    write(tmp_path / "c.json", "[" * 100_000)
+    write(tmp_path / "d.jsonl", "[" * 100_000)
+    for name in ("a.jsonl.gz", "b.parquet", "c.json", "d.jsonl"):
+        with pytest.raises(DataError, match=name):
+            read_questions(tmp_path / name)
+    twice = write(tmp_path / "e.jsonl", {"question": "a?", "answer": "b"}, {"question": "a?", "answer": "c"})
+    with pytest.raises(DataError, match="the question was there before with other answers"):
+        read_questions(twice)

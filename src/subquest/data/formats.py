@@ -9,7 +9,10 @@ from __future__ import annotations
 import ast
 import hashlib
 import json
+import math
 from collections.abc import Callable, Mapping
+from datetime import date, time
+from decimal import Decimal
 from typing import Any, NamedTuple
 from urllib.parse import unquote, urlsplit
 
@@ -31,6 +34,7 @@ def to_question(row: Row) -> Question:
     """The question in a row of any known form. Raises DataError saying what is missing."""
     if not isinstance(row, Mapping):
         raise DataError(f"expected an object, got {type(row).__name__}")
+    row = _as_json(row)
     for form in FORMS:
         if form.fields <= row.keys():
             question = form.read(row)
@@ -43,34 +47,93 @@ def to_question(row: Row) -> Question:
     )
 
 
-def _ours(row: Row) -> Question:
-    known = {
+def _as_json(value: Any) -> Any:
+    """A value as JSON can hold it, for a run does: parquet has dates and bytes as well, and missing numbers are NaN."""
+    if isinstance(value, Mapping):
+        return {key: _as_json(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_as_json(inner) for inner in value]
+    if isinstance(value, date | time):
+        return value.isoformat()
+    if isinstance(value, Decimal):
+        value = float(value)
+    if isinstance(value, bytes) or (isinstance(value, float) and not math.isfinite(value)):
+        return None
+    return value
+
+
+_KNOWN = frozenset(
+    {
         "id", "dataset", "split", "question", "answers", "hops", "type", "supporting_titles", "supporting_ids",
         "context_ids", "decomposition", "level", "files", "meta",
-    }  # fmt: skip
-    meta = {k: v for k, v in row.items() if k not in known and v is not None}
+    }
+)  # fmt: skip
+
+
+def _ours(row: Row) -> Question:
+    given = row.get("meta") or {}
+    if not isinstance(given, Mapping):
+        raise DataError(f"'meta' must be an object, not {given!r:.60}")
+    meta = {k: v for k, v in row.items() if k not in _KNOWN and v is not None}
+    return _with_our_fields(row, id_of(row.get("id"), row["question"]), row["answers"], {**given, **meta})
+
+
+def _with_our_fields(row: Row, identifier: str, answers: Any, meta: Row) -> Question:
     return Question(
-        id=_id(row.get("id"), row["question"]),
+        id=identifier,
         question=_text(row, "question"),
-        answers=_answers(row["answers"]),
-        dataset=row.get("dataset") or "",
-        split=row.get("split") or "",
-        hops=row.get("hops"),
-        type=row.get("type") or "",
+        answers=_answers(answers),
+        dataset=_word(row, "dataset"),
+        split=_word(row, "split"),
+        hops=_hops(row.get("hops")),
+        type=_word(row, "type"),
         supporting_titles=_texts(row.get("supporting_titles"), "supporting_titles"),
         supporting_ids=_texts(row.get("supporting_ids"), "supporting_ids"),
         context_ids=_texts(row.get("context_ids"), "context_ids"),
         decomposition=_steps(row.get("decomposition")),
-        level=str(row.get("level") or ""),
+        level=_word(row, "level"),
         files=_texts(row.get("files"), "files"),
-        meta={**(row.get("meta") or {}), **meta},
+        meta=meta,
     )
+
+
+def _word(row: Row, field: str) -> str:
+    """A text that may be absent; a number becomes its text, a list of texts one text."""
+    value = row.get(field)
+    if isinstance(value, list):
+        return ", ".join(_texts(value, field))
+    if not isinstance(value, str | int | float | None):
+        raise DataError(f"'{field}' must be a text, not {value!r:.60}")
+    return "" if value is None else _written(value)
+
+
+def _hops(value: Any) -> int | None:
+    """A number of hops; tables have it as a text or, where some rows have none, as 2.0."""
+    if value is None or value == "":
+        return None
+    try:
+        if isinstance(value, str | int | float) and float(value) == int(float(value)):
+            return int(float(value))
+    except (ValueError, OverflowError):
+        pass
+    raise DataError(f"'hops' must be a whole number, not {value!r:.60}")
+
+
+def _written(value: Any) -> str:
+    """A value as people write it: 1994.0, as tables with gaps have it, is 1994, and true is yes."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
+    return str(value).strip()
 
 
 def _texts(values: Any, name: str) -> tuple[str, ...]:
     """A list of texts; numbers, as ids are in many files, become texts, and one text alone is a list of one."""
     if values is None or values == "":
         return ()
+    if isinstance(values, str):
+        values = _unquoted(values)
     if isinstance(values, str):
         return (values,)
     if not isinstance(values, list | tuple) or not all(type(value) in (str, int) for value in values):
@@ -79,9 +142,16 @@ def _texts(values: Any, name: str) -> tuple[str, ...]:
 
 
 def _steps(steps: Any) -> tuple[Step, ...]:
+    """A gold decomposition: objects with a question, or the questions alone, as StrategyQA has them."""
     if not isinstance(steps, list | tuple):
         return ()
-    return tuple(Step(str(s["question"]), str(s.get("answer") or ""), str(s.get("support") or "")) for s in steps)
+    return tuple(_step({"question": step} if isinstance(step, str) else step) for step in steps)
+
+
+def _step(step: Any) -> Step:
+    if not isinstance(step, Mapping) or not isinstance(step.get("question"), str):
+        raise DataError(f"a step of 'decomposition' must be a question or an object with one, not {step!r:.60}")
+    return Step(step["question"], str(step.get("answer") or ""), str(step.get("support") or ""))
 
 
 def _flashrag(row: Row) -> Question:
@@ -95,7 +165,7 @@ def _flashrag(row: Row) -> Question:
         "decomposition", "files", "supporting_facts", "context", "paragraphs",
     }  # fmt: skip
     source = str(row.get("data_source") or "")
-    identifier = _id(row.get("id"), row["question"])
+    identifier = id_of(row.get("id"), row["question"])
     return Question(
         # Search-R1's parquet files hold several sets, each with ids from test_0 on
         id=f"{source}/{identifier}" if source else identifier,
@@ -103,7 +173,7 @@ def _flashrag(row: Row) -> Question:
         answers=_answers(row["golden_answers"]),
         dataset=str(given.get("dataset") or source),
         split=str(given.get("split") or ""),
-        hops=given.get("hops"),
+        hops=_hops(given.get("hops")),
         type=str(given.get("type") or ""),
         supporting_titles=_texts(titles, "supporting_titles"),
         supporting_ids=_texts(given.get("supporting_ids"), "supporting_ids"),
@@ -126,12 +196,12 @@ def _verl(row: Row) -> Question:
     return Question(
         # verl restarts `index` in each data set, so it identifies a question only together with the set and the split
         id=str(extra.get("id") or "")
-        or (f"{dataset}/{extra.get('split', '')}/{index}" if index is not None else _id(None, text)),
+        or (f"{dataset}/{extra.get('split', '')}/{index}" if index is not None else id_of(None, text)),
         question=text,
         answers=_answers(list(target) if not isinstance(target, str) else target),
         dataset=dataset,
         split=str(extra.get("split") or ""),
-        hops=extra.get("hops"),
+        hops=_hops(extra.get("hops")),
     )
 
 
@@ -144,7 +214,7 @@ def _hotpotqa(row: Row) -> Question:
     steps = tuple(Step(f"{s} >> {relation}", str(o)) for s, relation, o in evidences)
     hops = len(titles) if "evidences" in row else 2
     return Question(
-        id=_id(row.get("_id") or row.get("id"), row["question"]),
+        id=id_of(row.get("_id") or row.get("id"), row["question"]),
         question=_text(row, "question"),
         answers=_answers(row.get("answer")),
         dataset="2wikimultihopqa" if "evidences" in row else "hotpotqa",
@@ -163,7 +233,7 @@ def _musique(row: Row) -> Question:
         paragraphs[s["paragraph_support_idx"]] for s in steps if s.get("paragraph_support_idx") in paragraphs
     )
     return Question(
-        id=_id(row.get("id"), row["question"]),
+        id=id_of(row.get("id"), row["question"]),
         question=_text(row, "question"),
         answers=_answers([row.get("answer"), *(row.get("answer_aliases") or [])]),
         dataset="musique",
@@ -179,7 +249,7 @@ def _triviaqa(row: Row) -> Question:
     answer = row["Answer"]
     aliases = [answer.get("Value"), *(answer.get("Aliases") or []), *(answer.get("HumanAnswers") or [])]
     return Question(
-        _id(row["QuestionId"], row["Question"]), _text(row, "Question"), _answers(aliases), "triviaqa", hops=1
+        id_of(row["QuestionId"], row["Question"]), _text(row, "Question"), _answers(aliases), "triviaqa", hops=1
     )
 
 
@@ -187,7 +257,7 @@ def _popqa(row: Row) -> Question:
     answers = row["possible_answers"]
     if isinstance(answers, str):
         answers = json.loads(answers)
-    return Question(_id(row.get("id"), row["question"]), _text(row, "question"), _answers(answers), "popqa", hops=1)
+    return Question(id_of(row.get("id"), row["question"]), _text(row, "question"), _answers(answers), "popqa", hops=1)
 
 
 def _gaia(row: Row) -> Question:
@@ -196,7 +266,7 @@ def _gaia(row: Row) -> Question:
     media = {"png", "jpg", "jpeg", "gif", "webp", "mp3", "wav", "m4a", "mp4", "mov", "webm"}
     kind = "text" if not files else "multimodal" if suffix in media else "file"
     return Question(
-        id=_id(row.get("task_id"), row["Question"]),
+        id=id_of(row.get("task_id"), row["Question"]),
         question=_text(row, "Question"),
         answers=_answers(row.get("Final answer")),
         dataset="gaia",
@@ -211,7 +281,7 @@ def _webwalker(row: Row) -> Question:
     if isinstance(info, str):
         info = ast.literal_eval(info)
     return Question(
-        id=_id(row.get("id"), row["question"]),
+        id=id_of(row.get("id"), row["question"]),
         question=_text(row, "question"),
         answers=_answers(row.get("answer")),
         dataset="webwalkerqa",
@@ -232,7 +302,7 @@ def _hle(row: Row) -> Question:
     kind = "multimodal" if files else "text"
     answers = _answers(row.get("answer"))
     return Question(
-        _id(row.get("id"), row["question"]), _text(row, "question"), answers, "hle", type=kind, files=files, meta=meta
+        id_of(row.get("id"), row["question"]), _text(row, "question"), answers, "hle", type=kind, files=files, meta=meta
     )
 
 
@@ -242,7 +312,7 @@ def _frames(row: Row) -> Question:
         links = ast.literal_eval(links)
     titles = tuple(map(_wikipedia_title, links))
     return Question(
-        id=_id(row.get("id") or row.get("Unnamed: 0"), row["Prompt"]),
+        id=id_of(row.get("id") or row.get("Unnamed: 0"), row["Prompt"]),
         question=_text(row, "Prompt"),
         answers=_answers(row.get("Answer")),
         dataset="frames",
@@ -266,7 +336,7 @@ def _simpleqa(row: Row) -> Question:
     kind = str(meta.get("answer_type") or "")
     answers = _answers(row["answer"])
     return Question(
-        _id(row.get("id"), row["problem"]), _text(row, "problem"), answers, "simpleqa", type=kind, meta=meta
+        id_of(row.get("id"), row["problem"]), _text(row, "problem"), answers, "simpleqa", type=kind, meta=meta
     )
 
 
@@ -274,14 +344,14 @@ def _capitals(row: Row) -> Question:
     """Bamboogle's `Question, Answer` and HiRA's `Question, answer, file_name`."""
     answer = row.get("Answer", row.get("answer"))
     files = (str(row["file_name"]),) if row.get("file_name") else ()
-    return Question(_id(row.get("id"), row["Question"]), _text(row, "Question"), _answers(answer), files=files)
+    return Question(id_of(row.get("id"), row["Question"]), _text(row, "Question"), _answers(answer), files=files)
 
 
 def _plain(row: Row) -> Question:
-    known = {"id", "question_id", "question", "answer"}
+    known = {*_KNOWN, "question_id", "answer"}
     meta = {k: v for k, v in row.items() if k not in known and isinstance(v, str | int | float | bool)}
-    identifier = _id(row.get("id", row.get("question_id")), row["question"])
-    return Question(identifier, _text(row, "question"), _answers(row["answer"]), meta=meta)
+    identifier = id_of(row.get("id", row.get("question_id")), row["question"])
+    return _with_our_fields(row, identifier, row["answer"], meta)
 
 
 FORMS: tuple[Form, ...] = (
@@ -308,6 +378,10 @@ def _text(row: Row, field: str) -> str:
     value = row[field]
     if not isinstance(value, str):
         raise DataError(f"{field!r} is not a text: {value!r:.60}")
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        raise DataError(f"{field!r} holds half a sign: {value!r:.60}") from None
     return value.strip()
 
 
@@ -320,7 +394,7 @@ def _answers(value: Any) -> tuple[str, ...]:
     values = _listed(_unquoted(value) if isinstance(value, str) else value)
     if odd := next((v for v in values if isinstance(v, Mapping | list | tuple)), None):
         raise DataError(f"a gold answer is a text, not {odd!r:.60}")
-    texts = (str(v).strip() for v in values if v is not None)
+    texts = (_written(v) for v in values if v is not None)
     return tuple(dict.fromkeys(t for t in texts if t))
 
 
@@ -342,6 +416,6 @@ def _listed(value: Any) -> list[Any]:
     return list(value) if isinstance(value, list | tuple) else [value]
 
 
-def _id(given: Any, text: Any) -> str:
+def id_of(given: Any, text: Any) -> str:
     """The row's own id, or one made from the question's text."""
     return str(given) if given not in (None, "") else hashlib.sha256(str(text).encode()).hexdigest()[:16]

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-import csv
 import gzip
+import io
 import json
 import random
+import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import IO, Any
 
 from ..errors import DataError, MissingDependency, UsageError
+from ..readers.delimited import csv_rows
 from ..record import Question
 from .attached import with_files
-from .formats import to_question
+from .formats import id_of, to_question
 from .registry import find, find_file, unknown
 
 SUFFIXES = (".jsonl", ".json", ".csv", ".tsv", ".parquet")
@@ -63,7 +65,13 @@ def read_questions(path: str | Path, *, skip_bad: bool = False, bad: list[str] |
                 bad.append(message)
             continue
         if questions.get(question.id, question) != question:
-            raise DataError(f"{path}:{number}: the id {question.id!r} was used before by a different question")
+            again = (
+                f"the id {question.id!r} was used before by a different question"
+                if question.id != id_of(None, question.question)
+                else "the question was there before with other answers or fields; "
+                "put all its answers into one row, or give each row an id"
+            )
+            raise DataError(f"{path}:{number}: {again}")
         if question.id in questions and bad is not None:
             bad.append(f"{path}:{number}: repeats question {question.id!r}")
         questions[question.id] = question
@@ -87,9 +95,8 @@ def _rows(path: Path) -> Iterator[tuple[int, Any]]:
             elif suffix == ".json":
                 yield from _json_document(file, path)
             else:
-                rows = csv.DictReader(file, delimiter="\t" if suffix == ".tsv" else ",")
-                yield from enumerate(rows, 2)
-    except (UnicodeDecodeError, gzip.BadGzipFile, EOFError) as error:
+                yield from _table(file, "\t" if suffix == ".tsv" else ",")
+    except (UnicodeDecodeError, gzip.BadGzipFile, EOFError, zlib.error) as error:
         raise DataError(f"{path}: not readable as UTF-8 text: {error}") from None
     except OSError as error:
         raise UsageError(f"cannot read {path}: {error.strerror or error}") from None
@@ -108,6 +115,8 @@ def _json_lines(file: IO[str]) -> Iterator[tuple[int, Any]]:
                 yield number, json.loads(line)
             except json.JSONDecodeError as error:
                 yield number, DataError(f"not JSON: {error.msg} at column {error.colno}")
+            except RecursionError:
+                yield number, DataError("nested too deeply")
 
 
 def _json_document(file: IO[str], path: Path) -> Iterator[tuple[int, Any]]:
@@ -115,6 +124,8 @@ def _json_document(file: IO[str], path: Path) -> Iterator[tuple[int, Any]]:
         document = json.load(file)
     except json.JSONDecodeError as error:
         raise DataError(f"{path}:{error.lineno}: not JSON: {error.msg}") from None
+    except RecursionError:
+        raise DataError(f"{path}: nested too deeply") from None
     if isinstance(document, dict):  # TriviaQA's "Data", others' "data"
         document = next((document[k] for k in ("Data", "data", "questions") if k in document), document)
     if not isinstance(document, list):
@@ -122,16 +133,36 @@ def _json_document(file: IO[str], path: Path) -> Iterator[tuple[int, Any]]:
     yield from enumerate(document, 1)
 
 
+def _table(file: IO[str], delimiter: str) -> Iterator[tuple[int, Any]]:
+    """Rows by the names of the first one. One that is longer than that has a delimiter in an unquoted cell."""
+    rows = csv_rows(io.BytesIO(file.read().encode()), delimiter)
+    names = [name.strip() for name in next(rows, (0, []))[1]]
+    for number, cells in rows:
+        if any(map(str.strip, cells[len(names) :])):
+            yield (
+                number,
+                DataError(
+                    f"{len(cells)} cells, where the first row has {len(names)}; put a text that holds {delimiter!r} "
+                    "into quotation marks"
+                ),
+            )
+        elif cells:
+            yield number, dict(zip(names, cells + [None] * (len(names) - len(cells)), strict=False))
+
+
 def _parquet(path: Path) -> Iterator[tuple[int, Any]]:
     try:
-        from pyarrow import parquet
+        from pyarrow import ArrowException, parquet
     except ImportError:
         raise MissingDependency("pyarrow, which reads parquet files,", "hub") from None
     number = 0
-    for batch in parquet.ParquetFile(path).iter_batches(1024):
-        for row in batch.to_pylist():
-            number += 1
-            yield number, row
+    try:
+        for batch in parquet.ParquetFile(path).iter_batches(1024):
+            for row in batch.to_pylist():
+                number += 1
+                yield number, row
+    except ArrowException as error:
+        raise DataError(f"{path}: not readable as parquet: {error}") from None
 
 
 def unified(questions: Iterable[Question]) -> list[Question]:
