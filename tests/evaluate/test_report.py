@@ -88,6 +88,9 @@ def test_a_metric_that_only_some_runs_have(tmp_path: Path) -> None:
     assert '1.000<span class="span">1.000–1.000</span>' in made
     assert '0.500<span class="span">0.500–0.500</span>' in made
     assert "0.500 (0.500-0.500)" in markdown(content)
+    drawn = page(load(paths, metric="judge"), traces=0)  # break-downs and curves by it, too
+    assert "JUDGE by hops" in drawn
+    assert "nan" not in drawn.partition("<body>")[2].partition("<script")[0]
     assert "0.500 (0.500-0.500)" in latex(content)
 
 

@@ -53,6 +53,14 @@ def test_compare_tells_a_clear_difference_from_none() -> None:
         compare([1.0], [])
 
 
+def test_a_few_questions_prove_nothing() -> None:
+    """Signs that are chance all agree in two of 2^m cases: m differences can have no smaller p-value."""
+    assert compare([0.9], [0.5]).p == 1.0
+    assert compare([0.9, 0.8, 0.7], [0.5, 0.5, 0.5]).p == 0.25
+    assert compare([0.9] * 3 + [0.5] * 97, [0.5] * 100).p >= 0.25
+    assert compare([0.9] * 12, [0.5] * 12).p < 0.001
+
+
 def test_compare_agrees_with_the_t_test_on_smooth_data() -> None:
     stats = pytest.importorskip("scipy.stats")
     a = [((i * 37) % 101) / 100 for i in range(200)]

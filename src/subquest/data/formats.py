@@ -48,7 +48,9 @@ def to_question(row: Row) -> Question:
 
 
 def _as_json(value: Any) -> Any:
-    """A value as JSON can hold it, for a run does: parquet has dates and bytes as well, and missing numbers are NaN."""
+    """A value as a run can hold it: parquet has dates, bytes and missing numbers as NaN, JSON has halves of signs."""
+    if isinstance(value, str):
+        return value if value.isascii() else value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     if isinstance(value, Mapping):
         return {key: _as_json(inner) for key, inner in value.items()}
     if isinstance(value, list | tuple):
@@ -378,10 +380,6 @@ def _text(row: Row, field: str) -> str:
     value = row[field]
     if not isinstance(value, str):
         raise DataError(f"{field!r} is not a text: {value!r:.60}")
-    try:
-        value.encode()
-    except UnicodeEncodeError:
-        raise DataError(f"{field!r} holds half a sign: {value!r:.60}") from None
     return value.strip()
 
 

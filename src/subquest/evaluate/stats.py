@@ -55,7 +55,9 @@ def compare(a: Sequence[float], b: Sequence[float], *, level: float = 0.95, seed
     low, high = _percentiles(means, level)
     # Shifted to the null hypothesis of no difference; the observed sample counts as one resample, so p is never 0.
     extreme = sum(1 for m in means if abs(m - observed) >= abs(observed) - 1e-12)
-    p = (extreme + 1) / (len(means) + 1)
+    # Were the signs of the differences chance, they would all agree in two of 2^m cases; so few questions say no more.
+    chance = 2.0 ** (1 - sum(1 for d in differences if d))
+    p = max((extreme + 1) / (len(means) + 1), min(chance, 1.0))
     binary = all(v in (0.0, 1.0) for v in (*a, *b))
     return Comparison(len(a), observed, low, high, p, mcnemar(a, b) if binary else None)
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from ...plots import COLOURS, DARK_COLOURS, palette
 from .content import OUTCOME_NOTES, OUTCOMES, Content, Entry, traced
-from .figures import by_field, by_k, calibration, cost, intervals
+from .figures import by_field, by_k, calibration, cost, intervals, values_of
 from .trace import trace
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"
@@ -161,7 +161,7 @@ def _breakdown(content: Content, name: str, groups: Mapping[str, Sequence[Entry]
         questions = len({e.row.question.id for e in entries})
         cells = []
         for system in systems:
-            values = [e.row.scores[content.metric] for e in entries if e.row.system == system]
+            values = values_of(content, [e for e in entries if e.row.system == system])
             cells.append(f"<td>{sum(values) / len(values):.3f}</td>" if values else "<td>–</td>")
         rows.append(f"<tr><td>{escape(value)}</td><td>{questions}</td>{''.join(cells)}</tr>")
     head = "".join(f"<th>{_name(s, colours)}</th>" for s in systems)
