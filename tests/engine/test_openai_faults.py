@@ -2,6 +2,7 @@
 
 import asyncio
 import email.utils
+import json
 import time
 
 import pytest
@@ -267,3 +268,38 @@ async def test_failed_turns_leave_the_context_as_it_was() -> None:
         assert session.segments == before
         assert (await session.generate(Sampling())).text == "b"
         assert server.posts[1] == server.posts[2]
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("kind", ["text/event-stream", "application/json", "text/plain"])
+async def test_an_answer_is_read_by_what_it_is_not_by_its_content_type(stream: bool, kind: str) -> None:
+    whole = Answer(pieces=[b"\n", json.dumps(chat("fine"), indent=1).encode()], headers={"Content-Type": kind})
+    told = Answer(pieces=[b": hello\n\n", *events(delta("fi"), delta("ne", "stop"))], headers={"Content-Type": kind})
+    for answer in (whole, told):
+        async with Loopback(answer) as server:
+            assert await ask(engine_at(server, stream=stream, retries=0)) == "fine"
+
+
+async def test_signs_that_unicode_calls_line_ends_do_not_cut_a_stream() -> None:
+    text = "one\u2028two\u2029three\x85four\x0bfive"
+    event = f"data: {json.dumps(delta(text, 'stop'), ensure_ascii=False)}\r\n\r\n".encode()
+    pieces = [event[:60], event[60:], b"data: [DONE]\r\n\r\n"]
+    async with Loopback(Answer(pieces=pieces)) as server:
+        assert await ask(engine_at(server, stream=True, retries=0)) == text
+
+
+@pytest.mark.parametrize("value", [float("nan"), 1e9, float("-inf")])
+async def test_log_probs_that_are_none_are_left_out(value: float) -> None:
+    answer = chat("fine", logprobs={"content": [{"token": "fine", "logprob": value}]})
+    async with Loopback(answer) as server:
+        session = await engine_at(server).open(PROMPT)
+        turn = await session.generate(Sampling(logprobs=True))
+    assert (turn.text, turn.logprobs) == ("fine", None)
+
+
+@pytest.mark.parametrize("more", [{"meta": "none"}, {"meta": [8192]}, {"max_model_len": -1}])
+async def test_a_list_of_models_of_another_shape_is_survived(more: dict[str, object]) -> None:
+    async with Loopback(chat("fine"), models=[{"id": "m", **more}]) as server:
+        engine = OpenAIEngine("m", endpoint=Endpoint(server.url))
+        assert await ask(engine) == "fine"
+        assert engine.context_window is None

@@ -6,7 +6,8 @@ import asyncio
 import json
 import random
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
 
 from ...address import checked_key, checked_url, is_loopback
@@ -108,7 +109,7 @@ class Endpoint:
                 response = await client.get(f"{self.base_url}/models", headers=self._headers)
             data = response.json()["data"] if response.status_code == 200 else []
             return [entry for entry in data if isinstance(entry, dict)]
-        except (httpx2.HTTPError, ValueError, KeyError, TypeError, TimeoutError):
+        except (httpx2.HTTPError, ValueError, KeyError, TypeError, TimeoutError, RecursionError):
             return []
 
     @property
@@ -146,18 +147,13 @@ class Endpoint:
         headers = {**self._headers, "Content-Type": "application/json"}
         try:
             async with client.stream("POST", url, content=content, headers=headers) as response:
-                if response.status_code == 200 and watch is not None and _is_stream(response.headers):
-                    return await self._read_stream(response, url, body, watch)
+                if response.status_code == 200:
+                    return await self._read(response, url, body, watch)
                 text = (await response.aread()).decode("utf-8", "replace")
-                if response.status_code != 200:
-                    raise _Failed(
-                        failure(response.status_code, text, url=url, model=_model(body), sent=body),
-                        retry_after(response.headers),
-                    )
-                data = _checked(_parse(text, url), url, body)
-                if not data.get("choices"):
-                    raise _Failed(EngineUnavailable(f"{url}: the answer holds no completion: {text[:200]!r}"))
-                return data
+                raise _Failed(
+                    failure(response.status_code, text, url=url, model=_model(body), sent=body),
+                    retry_after(response.headers),
+                )
         except httpx2.ConnectError as error:
             raise _Failed(
                 EngineUnavailable(f"cannot connect to {url}: {error or 'refused'} (is the server up?)")
@@ -167,26 +163,58 @@ class Endpoint:
         except httpx2.HTTPError as error:
             raise _Failed(EngineUnavailable(f"{url}: connection lost: {error or type(error).__name__}")) from None
 
+    async def _read(
+        self, response: httpx2.Response, url: str, body: Mapping[str, Any], watch: Watch | None
+    ) -> dict[str, Any]:
+        """The answer, whole or as a stream by what its first line is: gateways rewrite or drop the content type."""
+        async with aclosing(_lines(response)) as lines:
+            first = ""
+            async for first in lines:
+                if first.strip():
+                    break
+            if first.startswith(_EVENT_FIELDS):
+                return await self._read_stream(first, lines, url, body, watch)
+            text = "\n".join([first, *[line async for line in lines]])
+        data = _checked(_parse(text, url), url, body)
+        if not data.get("choices"):
+            raise _Failed(EngineUnavailable(f"{url}: the answer holds no completion: {text[:200]!r}"))
+        return data
+
     async def _read_stream(
-        self, response: httpx2.Response, url: str, body: Mapping[str, Any], watch: Watch
+        self, first: str, more: AsyncIterator[str], url: str, body: Mapping[str, Any], watch: Watch | None
     ) -> dict[str, Any]:
         assembler = Assembler()
-        async for line in response.aiter_lines():
-            if not line.startswith("data:"):
-                continue
-            payload = line[5:].strip()
-            if payload == "[DONE]":
-                return assembler.whole()
-            chunk = _checked(_parse(payload, url), url, body)
-            try:
-                new = assembler.add(chunk)
-            except MALFORMED as error:
-                raise _Failed(EngineUnavailable(f"{url}: a malformed chunk ({error!r}): {payload[:200]}")) from None
-            if new and watch(new, assembler.text):
-                return assembler.whole()
+        line: str | None = first
+        while line is not None:
+            if line.startswith("data:"):
+                payload = line[5:].strip()
+                if payload == "[DONE]":
+                    return assembler.whole()
+                chunk = _checked(_parse(payload, url), url, body)
+                try:
+                    new = assembler.add(chunk)
+                except MALFORMED as error:
+                    raise _Failed(EngineUnavailable(f"{url}: a malformed chunk ({error!r}): {payload[:200]}")) from None
+                if new and watch is not None and watch(new, assembler.text):
+                    return assembler.whole()
+            line = await anext(more, None)
         if not assembler.complete:
             raise _Failed(EngineUnavailable(f"{url}: the stream broke off after {len(assembler.text)} characters"))
         return assembler.whole()
+
+
+_EVENT_FIELDS = ("data:", "event:", "id:", "retry:", ":")
+"""What a line of an event stream can begin with; no JSON does."""
+
+
+async def _lines(response: httpx2.Response) -> AsyncGenerator[str]:
+    """The lines of an answer, ended by line feeds alone: U+2028 and its like may stand inside a JSON string."""
+    rest = b""
+    async for chunk in response.aiter_bytes():
+        *lines, rest = (rest + chunk).split(b"\n")
+        for line in lines:
+            yield line.decode("utf-8", "replace").removesuffix("\r")
+    yield rest.decode("utf-8", "replace")
 
 
 def backoff(attempt: int) -> float:
@@ -200,10 +228,6 @@ class _Failed(Exception):
     def __init__(self, error: EngineError, wait: float | None = None) -> None:
         self.error = error
         self.wait = wait
-
-
-def _is_stream(headers: Mapping[str, str]) -> bool:
-    return headers.get("content-type", "").startswith("text/event-stream")
 
 
 def _total_tokens(data: Mapping[str, Any]) -> int | None:

@@ -325,7 +325,8 @@ class OpenAIEngine:
             entry = next((m for m in models if m.get("id") == found.model), models[0] if models else {})
             if found.server == "auto":
                 found.server = _OWNERS.get(str(entry.get("owned_by", "")), "auto")
-            length = entry.get("max_model_len") or (entry.get("meta") or {}).get("n_ctx")
-            if found.window is None and isinstance(length, int):
+            meta = entry.get("meta")
+            length = entry.get("max_model_len") or (meta.get("n_ctx") if isinstance(meta, dict) else None)
+            if found.window is None and isinstance(length, int) and length > 0:
                 found.window = length
             found.asked = True

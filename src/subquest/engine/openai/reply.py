@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -204,8 +205,9 @@ def _logprob_entries(logprobs: Any) -> list[Any]:
 
 
 def _logprobs(logprobs: Any) -> tuple[float, ...] | None:
-    entries = _logprob_entries(logprobs)
-    return tuple(float(e["logprob"] or 0.0) for e in entries) if entries else None
+    """None as well where a number is none of a probability, such as NaN, which no JSON can hold."""
+    found = tuple(float(e["logprob"] or 0.0) for e in _logprob_entries(logprobs))
+    return found if found and all(-math.inf < p < 1e-3 for p in found) else None
 
 
 def _ids_among_logprobs(logprobs: Any) -> tuple[int, ...]:
