@@ -358,3 +358,20 @@ async def test_pages_come_from_the_cache_and_failures_never_do(site, tmp_path):
     await fetcher(max_age=0.0).fetch(at(site, "/article"))
     assert len(site.asked) == asked + 1
     cache.close()
+
+
+async def test_a_delay_of_any_length_in_robots_is_no_defect(site, monkeypatch):
+    """The pause is bounded before it becomes a float: four hundred digits are more than one can hold."""
+    site.robots = f"User-agent: *\nCrawl-delay: {'9' * 400}\nDisallow: /secret\n"
+    monkeypatch.setattr("subquest.tools.fetch.PORTS", frozenset({site.port}))
+    fetcher = Fetcher(allow=["127.0.0.0/8"], limits=FetchLimits(seconds=120, delay=0), resolver=resolver({}))
+    fetcher._last = Never()
+    assert (await fetcher.fetch(at(site, "/article"))).status == 200
+    await fetcher.close()
+
+
+class Never(dict):
+    """Nobody has been asked yet: no pause is due."""
+
+    def get(self, key, default=None):
+        return default

@@ -173,3 +173,17 @@ def test_missing_and_huge_files(tmp_path):
 )
 def test_sniffing(content, kind):
     assert files.sniff(content) == kind
+
+
+@pytest.mark.parametrize("way", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+def test_a_damaged_member_of_any_compression_does_not_cost_the_others(way):
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w", way) as archive:
+        archive.writestr("bad.txt", "lost " * 100)
+        archive.writestr("good.txt", "kept")
+    content = bytearray(packed.getvalue())
+    place = content.find(b"bad.txt") + len(b"bad.txt")
+    content[place + 12 : place + 24] = bytes(12)
+    text = files.from_bytes(bytes(content), "zip", "a.zip").text
+    assert "[bad.txt]\n(it cannot be read" in text
+    assert "[good.txt]\nkept" in text

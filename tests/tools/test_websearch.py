@@ -1,5 +1,6 @@
 """Web search backends against a loopback server that speaks their protocols."""
 
+import asyncio
 import json
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -170,3 +171,20 @@ def test_the_environment_chooses(tmp_path):
     assert isinstance(from_environment({"BRAVE_API_KEY": "k"}), Brave)
     with pytest.raises(UsageError, match="no recording"):
         from_environment({"SUBQUEST_RECORD_SEARCH": str(tmp_path / "none.jsonl")})
+
+
+@pytest.mark.parametrize("bad", [{"url": "http://[broken"}, {"title": "no address"}, None, 7, {"url": 7}])
+async def test_one_result_that_is_none_does_not_cost_the_others(server, bad):
+    server.failures = [(200, {"results": [bad, {"url": "http://t.example/", "title": "T", "content": "good"}]})]
+    (hits,) = await SearXNG(server.url).retrieve(["ostel"], 5)
+    assert [hit.document.id for hit in hits] == ["http://t.example/"]
+    server.failures = [(200, {"results": [bad]})]
+    with pytest.raises(SearchError, match="no list of results"):
+        await SearXNG(server.url).retrieve(["ostel"], 5)
+
+
+def test_a_web_search_serves_several_event_loops_one_after_the_other(server):
+    search = SearXNG(server.url, per_second=1000)
+    for _ in range(2):
+        found = asyncio.run(search.retrieve(["a", "b", "c"], 3))
+        assert [len(hits) for hits in found] == [3, 3, 3]

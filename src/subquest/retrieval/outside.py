@@ -75,7 +75,7 @@ class JsonServer:
             raise SearchRefused(f"{where} was refused with status {reply.status_code}: {reply.text[:300]}")
         try:
             return reply.json()
-        except ValueError:
+        except (ValueError, RecursionError):
             raise SearchError(f"{where} answered with something that is not JSON: {reply.text[:100]!r}") from None
 
     def close(self) -> None:

@@ -112,4 +112,7 @@ class RemoteSearch(Retrievers):
 
 def _score(given: Any, rank: int) -> float:
     """The score that a server gives; one over the rank where it gives none that can be compared."""
-    return float(given) if isinstance(given, int | float) and math.isfinite(given) else 1 / rank
+    try:
+        return float(given) if isinstance(given, int | float) and math.isfinite(given) else 1 / rank
+    except OverflowError:  # a whole number beyond all floats
+        return 1 / rank

@@ -238,7 +238,7 @@ class Fetcher:
         async with self._turns.setdefault(origin, asyncio.Lock()):
             rules = self._rules.get(origin)
             asked = rules.crawl_delay(AGENT) if isinstance(rules, RobotFileParser) else None
-            pause = max(self.limits.delay, min(float(asked or 0), 10.0))
+            pause = max(self.limits.delay, float(min(int(asked or 0), 10)))  # a number of any length
             wait = self._last.get(origin, float("-inf")) + pause - time.monotonic()
             if wait > 0:
                 await asyncio.sleep(wait)

@@ -7,6 +7,7 @@ Images, audio and video are recognised here and read in `media`.
 from __future__ import annotations
 
 import io
+import lzma
 import tempfile
 import zipfile
 import zlib
@@ -30,6 +31,17 @@ MAX_TEXT = 2_000_000
 LIMITS = ZipLimits(members=200, total=64 << 20, ratio=200, office_members=4000)
 ROWS = 2000
 """Rows of one table that are read as text; code reads the rest."""
+_DAMAGED = (
+    ToolError,
+    RuntimeError,
+    NotImplementedError,
+    zipfile.BadZipFile,
+    zlib.error,
+    lzma.LZMAError,
+    OSError,
+    EOFError,
+)
+"""What reading a member of an archive can raise, by its way of compression."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +158,7 @@ def _zip(content: bytes) -> Iterator[tuple[str, str]]:
                 kind = sniff(inner, member.filename)
                 if kind not in MEDIA and kind not in ("zip", "binary", "gzip", "ole"):
                     yield member.filename, from_bytes(inner, kind, member.filename).text
-            except (ToolError, RuntimeError, NotImplementedError, zipfile.BadZipFile, zlib.error) as error:
+            except _DAMAGED as error:
                 yield member.filename, f"(it cannot be read: {error})"  # damaged, or locked by a password
 
 

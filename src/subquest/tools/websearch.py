@@ -15,7 +15,9 @@ import asyncio
 import json
 import os
 import time
+import weakref
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -64,7 +66,8 @@ class WebSearch:
         self._key = key
         self._pause = 1 / per_second
         self._timeout = timeout
-        self._turn = asyncio.Lock()
+        self._turns: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = weakref.WeakKeyDictionary()
+        """A lock belongs to one event loop; a search may be used from several, one after the other or in threads."""
         self._last = float("-inf")
 
     @property
@@ -76,9 +79,13 @@ class WebSearch:
         """The requests that bring k results."""
         raise NotImplementedError
 
-    def results(self, answer: Any) -> list[tuple[str, str, str]]:
-        """URL, title and snippet of each result."""
-        raise NotImplementedError
+    def results(self, answer: Any) -> Any:
+        """The list of results in an answer."""
+        return answer["results"]
+
+    def result(self, entry: Any) -> tuple[str, str, str]:
+        """URL, title and snippet of a result."""
+        return entry["url"], entry.get("title", ""), entry.get("content", "")
 
     async def retrieve(self, queries: Sequence[str], k: int) -> list[list[Hit]]:
         return list(await asyncio.gather(*(self._one(query, k) for query in queries)))
@@ -100,13 +107,19 @@ class WebSearch:
         return hits[:k]
 
     def _read(self, answer: Any) -> list[tuple[str, str, str]]:
+        """What an answer lists; an entry that is no result is left out, unless none is one."""
         try:
-            return [
-                (urljoin(f"{self.url}/", utf8(u)), utf8(str(t or u)), utf8(str(s or "")))
-                for u, t, s in self.results(answer)
-            ]
-        except (KeyError, TypeError, AttributeError, ValueError):
-            raise SearchError(f"{self.name} gave an answer that is no list of results") from None
+            entries = self.results(answer)
+        except (KeyError, TypeError, AttributeError):
+            entries = None
+        found = []
+        for entry in entries if isinstance(entries, list) else ():
+            with suppress(KeyError, TypeError, AttributeError, ValueError):
+                u, t, s = self.result(entry)
+                found.append((urljoin(f"{self.url}/", utf8(u)), utf8(str(t or u)), utf8(str(s or ""))))
+        if not isinstance(entries, list) or (entries and not found):
+            raise SearchError(f"{self.name} gave an answer that is no list of results")
+        return found
 
     async def _ask(self, call: Call) -> Any:
         import httpx2
@@ -140,7 +153,7 @@ class WebSearch:
         raise SearchGivenUp(f"{self.name} failed {ATTEMPTS} times, the last time with {reason}")
 
     async def _take_turn(self) -> None:
-        async with self._turn:
+        async with self._turns.setdefault(asyncio.get_running_loop(), asyncio.Lock()):
             wait = self._last + self._pause - time.monotonic()
             if wait > 0:
                 await asyncio.sleep(wait)
@@ -154,9 +167,6 @@ class SearXNG(WebSearch):
         pages = range(1, -(-k // PAGE) + 1)
         return [Call("GET", f"{self.url}/search", {"q": query, "format": "json", "pageno": p}) for p in pages]
 
-    def results(self, answer: Any) -> list[tuple[str, str, str]]:
-        return [(r["url"], r.get("title", ""), r.get("content", "")) for r in answer["results"]]
-
 
 class Serper(WebSearch):
     name = "serper"
@@ -164,8 +174,11 @@ class Serper(WebSearch):
     def calls(self, query: str, k: int) -> list[Call]:
         return [Call("POST", f"{self.url}/search", body={"q": query, "num": k}, headers={"X-API-KEY": self._key})]
 
-    def results(self, answer: Any) -> list[tuple[str, str, str]]:
-        return [(r["link"], r.get("title", ""), r.get("snippet", "")) for r in answer.get("organic", [])]
+    def results(self, answer: Any) -> Any:
+        return answer.get("organic", [])
+
+    def result(self, entry: Any) -> tuple[str, str, str]:
+        return entry["link"], entry.get("title", ""), entry.get("snippet", "")
 
 
 class Tavily(WebSearch):
@@ -175,9 +188,6 @@ class Tavily(WebSearch):
         body = {"query": query, "max_results": min(k, 20)}
         return [Call("POST", f"{self.url}/search", body=body, headers={"Authorization": f"Bearer {self._key}"})]
 
-    def results(self, answer: Any) -> list[tuple[str, str, str]]:
-        return [(r["url"], r.get("title", ""), r.get("content", "")) for r in answer["results"]]
-
 
 class Brave(WebSearch):
     name = "brave"
@@ -186,9 +196,11 @@ class Brave(WebSearch):
         headers = {"X-Subscription-Token": self._key, "Accept": "application/json"}
         return [Call("GET", f"{self.url}/res/v1/web/search", {"q": query, "count": min(k, 20)}, headers=headers)]
 
-    def results(self, answer: Any) -> list[tuple[str, str, str]]:
-        found = (answer.get("web") or {}).get("results", [])
-        return [(r["url"], r.get("title", ""), r.get("description", "")) for r in found]
+    def results(self, answer: Any) -> Any:
+        return (answer.get("web") or {}).get("results", [])
+
+    def result(self, entry: Any) -> tuple[str, str, str]:
+        return entry["url"], entry.get("title", ""), entry.get("description", "")
 
 
 class Recorded:
