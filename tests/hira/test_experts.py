@@ -415,3 +415,51 @@ async def test_a_call_of_the_multimodal_tool_is_read_as_it_is_meant(call, wanted
 
     await look_at(look, None, call)
     assert asked == [wanted]
+
+
+async def test_a_part_that_a_page_does_not_have_makes_it_no_dead_page(site):
+    page = f"{site.url}/ostel"
+    memory = {"fact_memory": [f"The Ostel is a river [Source: {page}]"], "resource_memory": {}}
+    replies = {
+        "planner": [CALL.format("Look"), "\\boxed{done}"],
+        "coordinator": [
+            json.dumps({"selected_agent_name": "deep"}),
+            json.dumps({"conclusion": {"final_conclusion": "a river"}, "memory": memory}),
+        ],
+        "deep": ["<|begin_search_query|>Ostel<|end_search_query|>", "\\boxed{a river}"],
+        "explorer": [f"<|begin_click_link|>{page} part 9<|end_click_link|>", "Final Information: a river"],
+    }
+    episode = await HiRA(ScriptedEngine(replies), web=web(site)).solve("?")
+    assert "there is no part 9" in episode.by_role("explorer")[0].text
+    remembered = [e.data["entries"] for e in episode.events if e.kind == "memory"]
+    assert remembered == [memory["fact_memory"]]
+
+
+async def test_addresses_that_code_or_a_look_cannot_open_are_kept_out_of_memory(site, sandbox):
+    dead = [f"{site.url}/gone", f"{site.url}/lost.png"]
+    memory = {"fact_memory": [f"Kelm is a town [Source: {url}]" for url in dead], "resource_memory": {}}
+    replies = {
+        "planner": [CALL.format("Compute"), CALL.format("See"), "\\boxed{done}"],
+        "coordinator": [
+            json.dumps({"selected_agent_name": "code"}),
+            json.dumps({"conclusion": {"final_conclusion": "nothing"}}),
+            json.dumps({"selected_agent_name": "multimodal"}),
+            json.dumps({"conclusion": {"final_conclusion": "nothing"}, "memory": memory}),
+        ],
+        "code": [f"<|begin_code_call|>print(fetch({dead[0]!r}))<|end_code_call|>", "\\boxed{nothing}"],
+        "multimodal": [
+            f"<|begin_multimodal_call|>data: {dead[1]}\nquestion: what?<|end_multimodal_call|>",
+            "\\boxed{nothing}",
+        ],
+    }
+    episode = await HiRA(ScriptedEngine(replies), web=web(site)).solve("?")
+    assert "status 404" in episode.by_role("multimodal")[0].text
+    assert not [e for e in episode.events if e.kind == "memory"]
+
+
+@pytest.mark.parametrize("opening", ["<|begin_of_text|>", "<|begin_thought|>I will. ", "<|begin_search_query|>"])
+async def test_tokens_that_mean_nothing_do_not_hide_a_call(site, opening):
+    replies = [f"{opening}<|begin_search_query|>Ostel<|end_search_query|>", "\\boxed{done}"]
+    episode = await HiRA(engine("deep", replies, ["Final Information: 99"]), web=web(site)).solve("?")
+    assert [e.data["queries"] for e in episode.events if e.kind == "search"] == [["Ostel"]]
+    assert episode.answer == "done"

@@ -1,7 +1,11 @@
 """The information barrier: long verbatim stretches are cut, everything else passes."""
 
-from subquest.record import Document
+from collections.abc import Sequence
+
+from subquest.engine.scripted import ScriptedEngine
+from subquest.record import Document, Hit
 from subquest.systems.barrier import RAW_RUN, Barrier, _remembered
+from subquest.systems.coda import CoDA
 
 WORDS = [f"w{i}" for i in range(200)]
 DOCUMENTS = {"d": Document("d", "t", " ".join(WORDS)), "e": Document("e", "t", " ".join(WORDS[::-1]))}
@@ -58,3 +62,25 @@ def test_text_without_spaces_is_cut_as_well() -> None:
     passed = Barrier("？").cut(f"结果 {text}", {"d": document})
     assert passed == f"结果 {text[: RAW_RUN - 1 + 2]}…"
     assert Barrier("？").cut(text[:40], {"d": document}) == text[:40]
+
+
+async def test_every_text_of_one_address_is_known() -> None:
+    """A web search cuts another snippet of the same page for each query; none of them may reach the planner."""
+    snippets = [" ".join(f"{name}{i}" for i in range(70)) for name in ("early", "late")]
+
+    class Web:
+        name = "web"
+
+        async def retrieve(self, queries: Sequence[str], k: int) -> list[list[Hit]]:
+            text = snippets[0 if "first" in queries[0] else 1]
+            return [[Hit(Document("http://page.example/", "Page", text), 1.0)]]
+
+    for copied in snippets:
+        replies = {
+            "planner": ["<task>Look</task>", "<answer>done</answer>"],
+            "executor": ["<search>first</search>", "<search>second</search>", f"<result>{copied}</result>"],
+        }
+        episode = await CoDA(ScriptedEngine(replies), Web()).solve("?")
+        told = episode.by_role("planner")[0].text
+        assert copied.split()[0] in told
+        assert copied not in told

@@ -62,7 +62,7 @@ class Run:
         self.contexts: list[Context] = []
         self.errors: list[Failure] = []
         self.documents: dict[str, Document] = {}
-        """Every document the episode has read, by id."""
+        """Every document the episode has read, by id; further texts of the same id by names of their own."""
         self.usage = Usage()
         """Spent outside contexts."""
         self._roles = roles
@@ -154,7 +154,8 @@ class Run:
         for query, hits in zip(queries, results, strict=True):
             if type(hits) is not list:
                 self._charge(hits, context)
-            self.documents.update((hit.document.id, hit.document) for hit in hits)
+            for hit in hits:
+                self.note(hit.document, hit.document.id)
             self.events.emit("documents", place, query=query, hits=[shown(hit) for hit in hits])
         return results
 
@@ -169,6 +170,13 @@ class Run:
                 self.events.emit("retry", place, where="search", message=str(error), attempt=attempt, wait=wait)
                 await asyncio.sleep(wait)
         return await backend.retrieve(queries, k)
+
+    def note(self, document: Document, key: str) -> None:
+        """Remember that a document was read. One place may hold several texts: a web search cuts a snippet of a page
+        for each query, and code writes a file anew."""
+        known = self.documents.setdefault(key, document)
+        if known is not document and known.text != document.text:
+            self.documents[f"{key} {hash(document.text):x}"] = document
 
     def _charge(self, hits: list[Hit], context: Context | None) -> None:
         """What a search cost beyond itself: hits of the cache, model calls of a search that a model plays."""

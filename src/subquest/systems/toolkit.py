@@ -170,9 +170,14 @@ class Toolkit:
         try:
             self.egress.check_url(url)
             page = await self._reader.read(url)
-            text = page.part(part)
         except (ToolError, MissingDependency) as error:
             self.failed_urls.add(url)
+            self.run.fail("page", error, context)
+            return f"The page could not be opened: {error}"
+        self.failed_urls.discard(url)
+        try:
+            text = page.part(part)
+        except ToolError as error:
             self.run.fail("page", error, context)
             return f"The page could not be opened: {error}"
         self._note(context, page, text, part)
@@ -187,7 +192,7 @@ class Toolkit:
     def _note(self, context: Context, page: Page, text: str, part: int) -> None:
         context.usage += Usage(tool_calls=1)
         document = Document(page.url, page.title, text, {"url": page.url, "part": part})
-        self.run.documents[f"{page.url}#{part}"] = document
+        self.run.note(document, f"{page.url}#{part}")
         context.read([Hit(document, 1.0)])
         self.egress.offer([*page.links.values(), *urls_in(text)])
         self._shown[context.id] = dict(page.links)
@@ -236,9 +241,17 @@ class Toolkit:
 
     async def _fetch(self, url: str) -> Fetched:
         """What code in the sandbox fetches goes through the same scope and guard as pages."""
+        answer = await self._guarded_fetch(url)
+        self.run.events.emit("page", "", url=answer.url, title="", status=answer.status)
+        return answer
+
+    async def _guarded_fetch(self, url: str) -> Fetched:
+        """What stands at a URL, within the scope; one that does not open is noted."""
+        self.failed_urls.add(url)
         self.egress.check_url(url)
         answer = await self._fetcher.fetch(url)
-        self.run.events.emit("page", "", url=answer.url, title="", status=answer.status)
+        if answer.status < 400:
+            self.failed_urls.discard(url)
         return answer
 
     def _collect(self, context: Context) -> None:
@@ -280,8 +293,7 @@ class Toolkit:
 
     async def _medium(self, context: Context, reference: str) -> Path:
         if reference.startswith(("http://", "https://")):
-            self.egress.check_url(reference)
-            answer = await self._fetcher.fetch(reference)
+            answer = await self._guarded_fetch(reference)
             if answer.status >= 400:
                 raise ToolError(f"{reference} answers with status {answer.status}")
             path = self._folder / f"download-{len(self.files)}-{plain_name(urlsplit(answer.url).path) or 'file'}"
@@ -316,7 +328,7 @@ class Toolkit:
             return f"The file could not be read: {error}"
         self.egress.note_private()
         document = Document(name, name, text, {"file": name, "part": part})
-        self.run.documents[f"{name}#{part}"] = document
+        self.run.note(document, f"{name}#{part}")
         context.read([Hit(document, 1.0)])
         self.run.events.emit("page", context.id, path=name, title=name, part=part, parts=page.parts)
         return f"{name}, part {part} of {page.parts}\n{text}"

@@ -7,6 +7,7 @@ tool's own, and the reasoning goes on.
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,7 +21,6 @@ from .rendering import cut_to_tokens
 from .replies import boxed
 from .runtime import Context, LimitReached, Run, Turn
 
-_CALL = re.compile(r"<\|\s*begin_(\w+?)\s*\|>(.*?)(<\|\s*end_\1\s*\|>|\Z)", re.DOTALL | re.IGNORECASE)
 _TOKEN = re.compile(r"<\|\s*(?:begin|end)_")
 _REMINDERS = 2
 """Turns in a row without an action that are reminded; then the loop ends with what was written."""
@@ -58,9 +58,17 @@ def calls(turn: Turn, *tags: str) -> list[tuple[str, str]]:
     The last may lack its end where the model ended its turn there; not where it was cut off.
     """
     cut = turn.generation.finish == "length"
-    found = [m for m in _CALL.finditer(turn.text) if m[1].lower() in tags and (m[3] or not cut)]
+    found = [m for m in _call(tags).finditer(turn.text) if m[3] or not cut]
     contents = [m[2] if m[3] else _TOKEN.split(m[2])[0] for m in found]
     return [(m[1].lower(), content.strip()) for m, content in zip(found, contents, strict=True) if content.strip()]
+
+
+@functools.cache
+def _call(tags: tuple[str, ...]) -> re.Pattern[str]:
+    """A call by one of the tags, from its last opening token; tokens that mean nothing here are text."""
+    begin = rf"<\|\s*begin_({'|'.join(map(re.escape, tags))})\s*\|>"
+    content = r"((?:(?!<\|\s*begin_\1\s*\|>).)*?)"
+    return re.compile(rf"{begin}{content}(<\|\s*end_\1\s*\|>|\Z)", re.DOTALL | re.IGNORECASE)
 
 
 def inserted(before: str, text: str, *tags: str) -> str:
