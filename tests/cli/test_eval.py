@@ -269,3 +269,11 @@ def test_judging_no_episode(toy: Path, capsys: pytest.CaptureFixture[str]) -> No
     assert main([*EVAL, "--limit", "1"]) == 0
     assert main(["judge", "answers", "run", "--model", "rules", "--limit", "0"]) == 2
     assert "--limit must be at least 1" in capsys.readouterr().err
+
+
+def test_why_questions_failed_is_said(toy: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    command = ["eval", "toy.jsonl", "--system", "direct", "--model", "openai:m@http://127.0.0.1:9/v1", "--out", "run"]
+    assert main([*command, "--limit", "2", "--timeout", "0.2", "--json"]) == 0
+    out, err = capsys.readouterr()
+    assert json.loads(out)["toy"]["direct"]["failed"] == 1.0
+    assert "2 failed: no answer within 0.2 seconds (2 of them); run again to try once more" in err

@@ -27,12 +27,14 @@ def test_list_and_info(run_file: Path, tmp_path: Path, capsys: pytest.CaptureFix
     RunStore.create(tmp_path / "train").close()
     RunStore.create(tmp_path / "plain").close()
     (tmp_path / "notes.txt").write_text("no run either")
+    (tmp_path / "coda.judge.sqlite").write_text("what a judge of that run said")
     assert main(["runs", "list", str(tmp_path), "--json"]) == 0
     out, err = capsys.readouterr()
     runs = json.loads(out)["runs"]
     assert [Path(r["run"]).name for r in runs] == ["coda.sqlite", "plain", "train"]
     assert (runs[0]["episodes"], runs[0]["interrupted"], runs[0]["systems"]) == (3, 1, ["coda"])
     assert "other.sqlite" in err
+    assert "judge" not in err
     assert main(["runs", "list", str(tmp_path)]) == 0
     assert "3 episodes and 1 interrupted  coda" in capsys.readouterr().out
     assert main(["runs", "info", str(run_file)]) == 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, replace
@@ -226,13 +227,14 @@ async def judged(store: RunStore, args: argparse.Namespace) -> None:
 def _judge(store: RunStore, args: argparse.Namespace) -> ModelJudge | RuleJudge:
     from ..engine.resolve import resolve
     from ..judge import ModelJudge, RuleJudge
+    from ..runs.schema import VERDICTS
 
     if args.judge == "rules":
         return RuleJudge()
     engine = resolve(args.judge)
     if isinstance(engine, Mapping):
         raise UsageError("a judge is one model: --judge takes no roles")
-    cache = store.path.with_suffix(".judge.sqlite")
+    cache = store.path.with_suffix(VERDICTS)
     return ModelJudge(engine, instruction=args.judge_instruction, cache=cache, concurrency=args.concurrency)
 
 
@@ -248,6 +250,7 @@ class Progress:
         self._start = self._shown = time.monotonic()
         self._em = self._tokens = self._cost = 0.0
         self._failed = 0
+        self._reasons: Counter[str] = Counter()
         self._live = is_live(sys.stderr)
 
     def __enter__(self) -> Progress:
@@ -258,6 +261,10 @@ class Progress:
     def __exit__(self, *error: object) -> None:
         if self._new:
             self._show(end="\n")
+        if self._reasons:
+            (reason, times), *others = self._reasons.most_common()
+            often = f" ({times} of them{', others for other reasons' if others else ''})" if self._failed > 1 else ""
+            print(f"{self._failed} failed: {reason}{often}; run again to try once more", file=sys.stderr)
 
     def add(self, job: Job, episode: Episode, scores: Mapping[str, float]) -> None:
         self._done += 1
@@ -265,7 +272,9 @@ class Progress:
         self._em += scores["em"]
         self._tokens += scores["prompt_tokens"] + scores["completion_tokens"]
         self._cost += scores["cost"]
-        self._failed += int(scores["failed"])
+        if scores["failed"]:
+            self._failed += 1
+            self._reasons[next((f.message for f in reversed(episode.errors) if f.fatal), "no reason was given")] += 1
         if time.monotonic() - self._shown > (0.2 if self._live else 10):
             self._show(end="\r" if self._live else "\n")
 

@@ -106,7 +106,7 @@ def _model_judge(args: argparse.Namespace) -> Any:
     from ..engine.resolve import resolve
     from ..errors import UsageError
     from ..judge import ModelJudge
-    from ..runs.schema import run_path
+    from ..runs.schema import VERDICTS, run_path
 
     file = run_path(args.run)
     if not file.exists():
@@ -114,7 +114,7 @@ def _model_judge(args: argparse.Namespace) -> Any:
     engine = resolve(args.model)
     if isinstance(engine, dict):
         raise UsageError("a judge is one model: --model takes no roles here")
-    return ModelJudge(engine, instruction=args.instruction, cache=args.cache or file.with_suffix(".judge.sqlite"))
+    return ModelJudge(engine, instruction=args.instruction, cache=args.cache or file.with_suffix(VERDICTS))
 
 
 def _episodes(store: Any, limit: int | None) -> list[Any]:

@@ -64,13 +64,17 @@ def run_path(path: str | os.PathLike[str]) -> Path:
     return found / RUN_FILE if found.is_dir() else found
 
 
+VERDICTS = ".judge.sqlite"
+"""How the file ends that keeps what a judge of a run said."""
+
+
 def runs_in(folder: Path) -> dict[str, Path]:
     """The runs of a folder by name: `NAME.sqlite`, a run file without a suffix, or a folder with a `run.sqlite`."""
     found: dict[str, Path] = {}
     for path in sorted(folder.iterdir() if folder.is_dir() else ()):
         if path.is_dir() and (path / RUN_FILE).is_file():
             found[path.name] = path / RUN_FILE
-        elif path.is_file() and (path.suffix == ".sqlite" or _is_marked(path)):
+        elif path.is_file() and (_is_marked(path) or (path.suffix == ".sqlite" and not path.name.endswith(VERDICTS))):
             name = path.stem if path.suffix == ".sqlite" else path.name
             found[path.name if name in found else name] = path
     return found
