@@ -100,6 +100,27 @@ def test_only_and_list(toy: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["study"]) == 0
     listed = {line.split()[0] for line in capsys.readouterr().out.splitlines()}
     assert listed == NAMES | {"claims"}
+    assert main(["study", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out).keys() == listed
+
+
+def test_a_variant_that_has_changed_is_not_taken_for_what_it_was(toy: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    recipe = """
+        title = "Mine"
+        paper = ""
+        metrics = ["em"]
+        source = [{ name = "toy", dataset = "toy.jsonl" }]
+        variant = [{ name = "A", system = "coda", settings = { turns = 3 } }]
+    """
+    mine = ["study", "mine.toml", "--model", "scripted:script.jsonl", "--index", "docs.sq"]
+    (toy / "mine.toml").write_text(recipe)
+    assert main(mine) == 0
+    assert main(mine) == 0
+    capsys.readouterr()
+    for old, new in (("turns = 3", "turns = 4"), ('"coda", settings = { turns = 3 }', '"cot"')):
+        (toy / "mine.toml").write_text(recipe.replace(old, new))
+        assert main(mine) == 2
+        assert "variant 'A' as coda with turns=3, not" in capsys.readouterr().err
 
 
 def test_the_papers_numbers_are_shown_for_other_questions_too(toy: Path, capsys: pytest.CaptureFixture[str]) -> None:

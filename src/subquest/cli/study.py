@@ -48,9 +48,9 @@ def run(args: argparse.Namespace) -> int:
     from ..study.result import text
 
     if not args.name:
-        for name, path in studies().items():
-            print(f"{name:<18}{read_study(path).title}")
-        print(f"{'claims':<18}All claims of the papers on the embedded model, the same budget for all (docs/claims.md)")
+        titles = {name: read_study(path).title for name, path in studies().items()}
+        titles["claims"] = "All claims of the papers on the embedded model, the same budget for all (docs/claims.md)"
+        print(json.dumps(titles) if args.json else "\n".join(f"{name:<18}{title}" for name, title in titles.items()))
         return 0
     if args.name == "claims":
         return claims.run(args)
@@ -159,8 +159,30 @@ async def _run(
                 print(f"left out: {variant.name} (needs {variant.search} search, which is not set up)", file=sys.stderr)
                 continue
             systems[variant.name] = _system(variant, config, engines, place)
+        _check_unchanged(store, systems)
         await answer_all(store, systems, datasets, args)
     await judged(store, args)
+
+
+def _check_unchanged(store: RunStore, systems: Mapping[str, System[Any]]) -> None:
+    """Refuse a variant that the recipe describes otherwise than when the run answered questions with it."""
+    from ..codec import to_dict
+
+    for name, system in systems.items():
+        known = next((s.id for s in store.summaries(system=name) if s.stop_reason != "failed"), None)
+        begun = next((event.data for event in store.events(known)), {}) if known else {}
+        now = {"system": system.name, "settings": to_dict(system.settings)}
+        before = {key: begun.get(key, now[key]) for key in now}
+        if before != now:
+            raise UsageError(
+                f"the run {store.path} has answers of the variant {name!r} as {_told(before)}, not {_told(now)}; "
+                "call the variant otherwise, or name another run with --out"
+            )
+
+
+def _told(variant: Mapping[str, Any]) -> str:
+    settings = ", ".join(f"{key}={json.dumps(value)}" for key, value in variant["settings"].items())
+    return f"{variant['system']}{f' with {settings}' if settings else ''}"
 
 
 def _system(variant: Variant, config: Config, engines: Mapping[str, Engine], search: Search | None) -> System[Any]:
