@@ -7,6 +7,7 @@ import pytest
 
 from subquest.claims.book import read_book
 from subquest.claims.measure import Stamps
+from subquest.claims.parts import parts_of, prepare
 from subquest.claims.results import Results, unit_of
 from subquest.cli import main
 
@@ -84,9 +85,12 @@ def test_results_travel_without_a_model(recipes: list[str], tmp_path: Path, caps
     [
         (["--unpack", "nowhere"], "--unpack: there is no folder nowhere"),
         (["--workers", "0"], "--workers must be at least 1"),
+        (["--workers", "2", "--trainers", "3"], "--trainers must be from 1 to the number of --workers, 2"),
         (["--use", "shipped"], "write NAME=PLACE"),
         (["--plan", "--minutes", "0.5"], "--minutes 0.5: a slice takes 30 seconds before its first question"),
         (["--run", "--only", "nothing"], "no arm or claim is called nothing"),
+        (["--types", "nothing"], "--types: there is no source 'nothing'; there are world"),
+        (["--types", "world"], "--types: name the arms that are to be compared with --only"),
     ],
 )
 def test_what_is_refused(
@@ -94,3 +98,35 @@ def test_what_is_refused(
 ) -> None:
     assert main([*recipes, *options]) == 2
     assert words in capsys.readouterr().err
+
+
+def test_answers_by_type_of_question(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    worlds = "world:seed=7,articles=160,questions=12,split=test,hops=1+2"
+    source, rest = BOOK.split("[[arm]]", 1)
+    more = '[[arm]]\nname = "single"\nsystem = "search-r1"\nadapters = ["none"]\n[[arm]]' + rest
+    (tmp_path / "book.toml").write_text(
+        source.replace("questions=2,split=test,hops=1", worlds.partition("160,")[2]) + more
+    )
+    (tmp_path / "rl.toml").write_text(RECIPE)
+    book, results = read_book(tmp_path), Results(tmp_path / "results")
+    stamps = Stamps(book)
+    (part,) = parts_of(book.sources["world"], tmp_path)
+    (tmp_path / "runs" / "cache").mkdir(parents=True)
+    ready = prepare(part, tmp_path / "runs" / "cache")
+    hops = [q.hops or 0 for q in ready.questions]
+    for arm, right in (("rag@none", 0.0), ("single@none", 1.0)):
+        scores = [{"em": right if h == 1 else 1.0} for h in hops]
+        made = unit_of("world", worlds, ready.digest, hops, scores)
+        results.add(arm, stamps.of(book.arms[arm]), "world", made)
+    command = ["study", "claims", "--recipes", str(tmp_path), "--runs", str(tmp_path / "runs"), "--types", "world"]
+    assert main([*command, "--only", "rag@none", "--only", "single@*", "--only", "rag@rl"]) == 0
+    told = capsys.readouterr()
+    assert "left out: rag@rl: not run yet" in told.err
+    heads, _, *lines = told.out.splitlines()
+    assert heads == "| type | hops | questions | rag@none | single@none |"
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+    assert sum(int(count) for _, h, count, *_ in rows if h == "all") == len(hops)
+    assert {(h, *figures) for _, h, _, *figures in rows if h != "all"} == {
+        ("1", "0.000", "1.000"),
+        ("2", "1.000", "1.000"),
+    }

@@ -10,7 +10,7 @@ from subquest.claims.answering import Answered, Wish
 from subquest.claims.book import OURS, Arm, Book, Claim, Row, Source, Training
 from subquest.claims.engines import Engines, Setup
 from subquest.claims.evaluate import Desk, Work, _units, evaluate, missing_in
-from subquest.claims.measure import Stamps, sampling_of
+from subquest.claims.measure import Stamps, file_digest, sampling_of
 from subquest.claims.oracle import HiraOracle
 from subquest.claims.parts import Prepared, parts_of, prepare
 from subquest.claims.pictures import caption_of, omni, png, with_pictures
@@ -25,6 +25,7 @@ from subquest.systems.registry import get
 from subquest.tools.sandbox import SandboxUnavailable, jail
 
 WORLD = Source("world", "world:seed=7,articles=160,questions=10,split=test,hops=1+2+3")
+RECIPE = Path(__file__).parents[2] / "recipes" / "claims" / "rl.toml"
 TWO = Source("world", "world:seeds=7-8,articles=160,questions=2,split=test,hops=1")
 
 
@@ -393,21 +394,73 @@ async def test_sub_tasks_are_counted_without_their_helpers(asked) -> None:
     assert scores_of(episode)[0]["tasks"] == handed_out
 
 
-async def test_engines_hold_the_adapters_that_are_asked_for(tmp_path: Path) -> None:
-    """The adapter of all roles is always in the first engine, whatever was there before."""
+def make_adapter(place: Path, seed: int = 0) -> str:
+    """An adapter of the tiny model that changes what it writes."""
     import torch
 
     from subquest.train.export import save_trained
     from subquest.train.recipe import ModelPart
     from subquest.train.setup import load_source, make_policy
 
+    part, source = ModelPart("random:llama", rank=2), load_source("random:llama")
+    policy = make_policy(part, source, device=torch.device("cpu"), seed=seed)
+    for parameter in policy.parameters():
+        if parameter.requires_grad:
+            torch.nn.init.normal_(parameter, generator=torch.Generator().manual_seed(seed))
+    save_trained(policy, place, base="random:llama")
+    return str(place)
+
+
+class Maker:
+    """Stands for trainings: it has one of two processes until the arm beside it is answered, and makes an adapter."""
+
+    def __init__(self, results: Results, place: Path) -> None:
+        self.results, self.place, self.taken = results, place, 1
+
+    def step(self) -> dict[str, str]:
+        if not self.taken or self.results.stored("rag@none") is None:
+            return {}
+        self.taken = 0
+        return {"a": make_adapter(self.place)}
+
+
+@pytest.mark.slow
+def test_what_is_trained_beside_is_answered_with(tmp_path: Path) -> None:
+    arm, coming = Arm("rag@none", "rag", {"": "none"}), Arm("rag@a", "rag", {"": "a"})
+    made = replace(book(TWO, arm, coming, folder=tmp_path), trainings={"a": Training("a", RECIPE)})
+    results = Results(tmp_path / "results")
+    given = setup(tmp_path, adapters={"a": str(tmp_path / "a")})
+    beside = Maker(results, tmp_path / "a")
+    assert run(made, [arm], results, given, workers=2, beside=beside, later=[coming]).units == 0
+    assert len(results.stored(arm.id).units) == 2  # type: ignore[union-attr]
+    found = results.stored(coming.id)
+    assert found is not None
+    assert len(found.units) == 2
+    assert found.stamp.weights == {"": f"random:llama+{file_digest(str(tmp_path / 'a'))}"}
+
+
+@pytest.mark.slow
+def test_a_worker_that_fails_is_replaced_and_the_others_go_on(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "bad").mkdir()
+    (tmp_path / "bad" / "adapter_model.safetensors").write_bytes(b"no weights")
+    good, bad = Arm("rag@none", "rag", {"": "none"}), Arm("rag@bad", "rag", {"": "bad"})
+    made = book(TWO, good, bad, folder=tmp_path)
+    results = Results(tmp_path / "results")
+    adapters = {"bad": str(tmp_path / "bad")}
+    stamps = Stamps(made, adapters, model="random:llama")
+    with pytest.raises(EngineError, match="one after the other"):
+        evaluate(made, [good, bad], results, stamps, setup(tmp_path, adapters=adapters), data=tmp_path, workers=2)
+    assert len(results.stored(good.id).units) == 2  # type: ignore[union-attr]
+    assert results.stored(bad.id) is None
+    assert "adapter" in capfd.readouterr().err
+
+
+async def test_engines_hold_the_adapters_that_are_asked_for(tmp_path: Path) -> None:
+    """The adapter of all roles is always in the first engine, whatever was there before."""
     for seed, name in enumerate(("a", "b")):
-        part, source = ModelPart("random:llama", rank=2), load_source("random:llama")
-        policy = make_policy(part, source, device=torch.device("cpu"), seed=seed)
-        for parameter in policy.parameters():
-            if parameter.requires_grad:
-                torch.nn.init.normal_(parameter, generator=torch.Generator().manual_seed(seed))
-        save_trained(policy, tmp_path / name, base="random:llama")
+        make_adapter(tmp_path / name, seed)
     engines = Engines(setup(tmp_path, adapters={n: str(tmp_path / n) for n in ("a", "b")}))
 
     def weights(engine: object) -> float:

@@ -12,9 +12,18 @@ from subquest.claims import training as claims_training
 from subquest.claims.book import Book, Training, read_book
 from subquest.claims.measure import begun, file_digest, known_as
 from subquest.claims.results import Results
-from subquest.claims.training import _toml, adapter_of, adapters_at_hand, export_adapter, folder_of, train_all
+from subquest.claims.training import (
+    Trainings,
+    _toml,
+    adapter_of,
+    adapters_at_hand,
+    export_adapter,
+    folder_of,
+    train_all,
+)
 from subquest.cli import main
 from subquest.engine.torch.loader import load_adapter
+from subquest.errors import DataError
 from subquest.train.checkpoint import Checkpoints
 from subquest.train.lora import adapter_of as lora_of
 from subquest.train.optimise import Optimiser
@@ -111,7 +120,7 @@ def long(tmp_path: Path) -> tuple[Book, Training, Results]:
 
 def test_a_training_that_does_not_fit_is_not_begun(tmp_path: Path, long: tuple[Book, Training, Results]) -> None:
     book, training, results = long
-    short = train_all(book, [training], tmp_path / "runs", results, adapters={}, minutes=4.9, workers=1)
+    short = train_all(Trainings(book, [training], tmp_path / "runs", results, adapters={}, minutes=4.9, at_once=1))
     assert short == ["rag"]
     assert not (tmp_path / "runs").exists()
 
@@ -132,10 +141,41 @@ def test_a_training_goes_on_where_few_steps_are_missing(
 
     monkeypatch.setattr(claims_training, "_started", started)
     monkeypatch.setattr(claims_training, "finish", finished)
-    short = train_all(book, [training], tmp_path / "runs", results, adapters={}, minutes=4.6, workers=1, say=say)
+    short = train_all(
+        Trainings(book, [training], tmp_path / "runs", results, adapters={}, minutes=4.6, at_once=1, say=say)
+    )
     assert begun[0] == "rag: training"  # 90 steps of 3 seconds are 4.5 minutes
     assert short == ["rag"]
     assert results.speeds()["training rag, 2 rollouts"][0] == 1 + 30  # what was done counts, though it did not end
+
+
+def test_a_training_that_failed_is_tried_once_more(
+    tmp_path: Path, long: tuple[Book, Training, Results], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    book, training, results = long
+    statuses = [1, 0]
+    said: list[str] = []
+
+    def started(*given: object) -> subprocess.Popen[bytes]:
+        return subprocess.Popen([sys.executable, "-c", f"raise SystemExit({statuses.pop(0)})"])
+
+    def finished(*given: object) -> tuple[int, int]:
+        if statuses:
+            raise DataError("no memory was left")
+        return 100, 100
+
+    monkeypatch.setattr(claims_training, "_started", started)
+    monkeypatch.setattr(claims_training, "finish", finished)
+    trainings = Trainings(
+        book, [training], tmp_path / "runs", results, adapters={}, minutes=None, at_once=1, say=said.append
+    )
+    assert train_all(trainings) == []
+    assert said[:3] == ["rag: training", "no memory was left", "rag: training"]
+    statuses[:] = [1, 1]
+    trainings = Trainings(book, [training], tmp_path / "runs", results, adapters={}, minutes=None, at_once=1)
+    monkeypatch.setattr(claims_training, "finish", lambda *given: (3, 100))
+    assert train_all(trainings) == ["rag"]
+    assert statuses == []
 
 
 @pytest.mark.slow

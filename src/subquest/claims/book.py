@@ -231,7 +231,7 @@ class Book:
 
     def trained(self, patterns: Iterable[str]) -> list[Training]:
         """Trainings by patterns over their names: the starts, then the others, further seeds after the first of all."""
-        wanted = list(patterns) or ["*"]
+        wanted = [p for p in patterns if not p.startswith("!")] or ["*"]
         found = [t for t in self.trainings.values() if any(fnmatch(t.id, p) for p in wanted)]
         if not found:
             raise UsageError(f"no training is called {', '.join(wanted)}; there are {', '.join(self.trainings)}")

@@ -8,27 +8,21 @@ results. When the time is up workers stop where they are; what they have answere
 from __future__ import annotations
 
 import asyncio
-import multiprocessing
-import queue
-import sys
 import time
-import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ..errors import EngineError
 from .answering import Answered, Job, Wish, work
 from .book import OURS, Arm, Book
+from .crew import Beside, Crew
 from .engines import Setup
 from .measure import Stamps
 from .parts import Part, Prepared, parts_of, prepared
 from .results import Results, partial_key, unit_of
 from .timing import BARE, TRAINED, speed_kind, value_of
 
-GRACE = 20.0
-"""Seconds that workers have after their time is up, before they are ended: what travels must still be packed."""
 SAVE = 15.0
 """Seconds between savings of what is under way."""
 
@@ -45,6 +39,12 @@ class Work:
     value: tuple[int, ...] = ()
     """Smaller comes first."""
     scores: dict[int, dict[str, float]] = field(default_factory=dict)
+    failures: int = 0
+    """Workers that were lost at it: it waits until all that lost fewer are done."""
+
+    @property
+    def place(self) -> tuple[int, ...]:
+        return self.failures, *self.value
 
     @property
     def left(self) -> tuple[int, ...]:
@@ -75,19 +75,31 @@ def evaluate(
     *,
     data: Path,
     workers: int = 1,
+    beside: Beside | None = None,
+    later: Sequence[Arm] = (),
     say: Callable[[str], None] = lambda text: None,
 ) -> Left:
-    """Answer what is not answered yet, as far as there is time."""
-    parts = {name: parts_of(book.sources[name], data) for arm in arms for name in book.sources_of(arm)}
+    """Answer what is not answered yet, as far as there is time, by `workers` processes together with what runs beside
+    them, which makes the adapters of the arms that come `later`."""
+    every = [*arms, *later]
+    parts = {name: parts_of(book.sources[name], data) for arm in every for name in book.sources_of(arm)}
     ready = prepared([p for found in parts.values() for p in found], setup.cache, workers, say)
     desk = Desk(_units(book, arms, results, stamps, parts, ready), results, stamps, say)
     say(f"{len(desk.units)} units to answer, {sum(len(w.left) for w in desk.units)} questions")
-    if desk.units and time.time() < setup.until:
+    waiting = list(later)
+
+    def arrived(made: Mapping[str, str]) -> None:
+        stamps.arrived(made)
+        here = [arm for arm in waiting if not missing_in(arm, stamps.adapters)]
+        waiting[:] = [arm for arm in waiting if arm not in here]
+        desk.units += _units(book, here, results, stamps, parts, ready)
+
+    if beside is not None or (desk.units and time.time() < setup.until):
         try:
-            if workers == 1:
+            if workers == 1 and beside is None:
                 asyncio.run(work(desk.ask, desk.told, setup))
             else:
-                _spread(desk, setup, workers)
+                Crew(desk, setup, workers, beside).run(arrived)
         finally:
             desk.save()
     left: dict[str, int] = {}
@@ -147,7 +159,7 @@ class Desk:
     def __init__(self, units: list[Work], results: Results, stamps: Stamps, say: Callable[[str], None]) -> None:
         self.units, self.results, self.stamps = units, results, stamps
         self._say = say
-        self._handed: set[int] = set()
+        self._handed: dict[int, str] = {}
         self._saved = time.monotonic()
         self._warm: dict[str, int] = {}
         self._loaded: dict[str, str] = {}
@@ -155,6 +167,19 @@ class Desk:
     @property
     def open(self) -> list[Work]:
         return [w for w in self.units if w.left]
+
+    @property
+    def free(self) -> list[tuple[int, Work]]:
+        """Units that nobody is at, with their numbers, most valuable first."""
+        found = [(n, w) for n, w in enumerate(self.units) if n not in self._handed]
+        return sorted(found, key=lambda entry: entry[1].place)
+
+    def leave(self, worker: str, *, failed: bool) -> None:
+        """A worker is gone: what it has not answered is free."""
+        self._loaded.pop(worker, None)
+        for number in [n for n, w in self._handed.items() if w == worker and self.units[n].left]:
+            del self._handed[number]
+            self.units[number].failures += failed
 
     async def ask(self, wish: Wish) -> Job | None:
         return self.next(wish)
@@ -165,14 +190,14 @@ class Desk:
         self._warm[worker] = self._warm.get(worker, -1) + 1
         if wish.arm is not None and self._warm[worker] > 1:  # the first job warms up
             self.results.keep_speed(speed_kind(wish.arm), wish.questions, wish.seconds)
-        free = [(n, w) for n, w in enumerate(self.units) if n not in self._handed]
-        jobs = [Job(n, w.arms[0], w.part, ()) for n, w in free if w.value[:2] == free[0][1].value[:2]]
+        free = self.free
+        jobs = [Job(n, w.arms[0], w.part, ()) for n, w in free if w.place[:3] == free[0][1].place[:3]]
         if not jobs:
             return None
         others = {weights for name, weights in self._loaded.items() if name != worker}
         job = next((j for j in jobs if j.weights == wish.weights), None)
         job = job or next((j for j in jobs if j.weights not in others), jobs[0])
-        self._handed.add(job.number)
+        self._handed[job.number] = worker
         self._loaded[worker] = job.weights
         return job._replace(asked=self.units[job.number].left)
 
@@ -200,56 +225,3 @@ class Desk:
         self._saved = time.monotonic()
         begun = {w.key: w.scores for w in self.units if w.left}
         self.results.keep_partial({**self.results.partial(), **begun, **{w.key: {} for w in self.units if not w.left}})
-
-
-def _spread(desk: Desk, setup: Setup, workers: int) -> None:
-    """Jobs by several processes, answers kept as they come."""
-    context = multiprocessing.get_context("spawn")
-    told = context.Queue()
-    inboxes = [context.Queue() for _ in range(workers)]
-    running = [
-        context.Process(target=_worker, args=(n, inbox, told, setup), daemon=True) for n, inbox in enumerate(inboxes)
-    ]
-    for process in running:
-        process.start()
-    left = workers
-    while left:
-        if time.time() > setup.until + GRACE:
-            for process in running:
-                process.terminate()
-            break
-        try:
-            worker, found = told.get(timeout=1)
-        except queue.Empty:
-            if not any(p.is_alive() for p in running) and told.empty():
-                raise EngineError("the workers have ended without a word; their messages stand above") from None
-            continue
-        if isinstance(found, Wish):
-            inboxes[worker].put(desk.next(found, str(worker)))
-        elif isinstance(found, Answered):
-            desk.told(found)
-        else:
-            left -= 1
-            if found:
-                print(found, file=sys.stderr)
-    for process in running:
-        process.join()
-
-
-def _worker(number: int, inbox: Any, told: Any, setup: Setup) -> None:
-    """A process: jobs from one queue, answers into another, an empty text (or what went wrong) at the end."""
-    import torch
-
-    torch.set_num_threads(2)
-
-    async def ask(wish: Wish) -> Job | None:
-        told.put((number, wish))
-        job: Job | None = await asyncio.to_thread(inbox.get)
-        return job
-
-    problem = ""
-    try:
-        asyncio.run(work(ask, lambda found: told.put((number, found)), setup))
-    except (Exception, KeyboardInterrupt):
-        problem = traceback.format_exc()
-    told.put((number, problem))

@@ -77,6 +77,11 @@ class Stamps:
         self._model = _model_digest(model)
         self._made: dict[str, Stamp] = {}
 
+    def arrived(self, adapters: Mapping[str, str]) -> None:
+        """More adapters are at hand."""
+        self.adapters = {**self.adapters, **adapters}
+        self._made = {}
+
     def of(self, arm: Arm) -> Stamp:
         if arm.id not in self._made:
             weights = {role: self._weights(name) for role, name in arm.adapters.items()}

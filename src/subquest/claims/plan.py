@@ -24,6 +24,8 @@ from .timing import (
 
 TRAIN = 0.6
 """Share of a slice that trainings may take where both are asked for."""
+BESIDE = 0.85
+"""The same, where questions are answered all the while: what is trained last must still be answered with."""
 
 
 class Task(NamedTuple):

@@ -15,6 +15,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -39,62 +40,107 @@ THREADS = "4"
 """Of each training's tensor library on the CPU: several trainings share the cores."""
 
 
-def train_all(
-    book: Book,
-    trainings: Sequence[Training],
-    runs: Path,
-    results: Results,
-    *,
-    adapters: Mapping[str, str],
-    minutes: float | None,
-    workers: int,
-    device: str = "",
-    say: Callable[[str], None] = lambda text: None,
-) -> list[str]:
-    """Run them, `workers` at a time, from the adapters at hand; returns those that did not reach their last step. One
-    that failed is tried once more, after the others: what they share a GPU with may have taken all its memory."""
-    waiting = list(trainings)
-    running: dict[str, tuple[Training, subprocess.Popen[bytes], float, int]] = {}
-    until = None if minutes is None else time.monotonic() + 60 * minutes
-    short: list[str] = []
-    failed: set[str] = set()
-    while waiting or running:
-        while waiting and len(running) < workers:
-            training = waiting.pop(0)
-            left = None if until is None else until - time.monotonic()
-            folder = folder_of(book, training, runs)
-            done = steps_of(folder)
-            if left is not None and left < training_seconds(training, results.speeds(), done=done).seconds:
-                short.append(training.id)
-                continue
-            changes = {**training.set, "model.adapter": adapters.get(book.start_of(training), "")}
-            process = _started(training, folder, changes, None if left is None else left / 60, device)
-            running[training.id] = (training, process, time.monotonic(), done)
-            say(f"{training.id}: training")
+@dataclass(slots=True)
+class _Running:
+    training: Training
+    process: subprocess.Popen[bytes]
+    began: float
+    done: int
+    """Steps that were made before."""
+
+
+class Trainings:
+    """Trainings side by side, `at_once` at most, from the adapters at hand. One that failed is tried once more, after
+    the others: what it shares a GPU with may have taken all its memory."""
+
+    def __init__(
+        self,
+        book: Book,
+        trainings: Sequence[Training],
+        runs: Path,
+        results: Results,
+        *,
+        adapters: Mapping[str, str],
+        minutes: float | None,
+        at_once: int,
+        device: str = "",
+        say: Callable[[str], None] = lambda text: None,
+    ) -> None:
+        self.book, self.runs, self.results = book, runs, results
+        self.short: list[str] = []
+        """Those that did not reach their last step."""
+        self._adapters, self._at_once, self._device, self._say = adapters, at_once, device, say
+        self._until = None if minutes is None else time.monotonic() + 60 * minutes
+        self._waiting = list(trainings)
+        self._running: dict[str, _Running] = {}
+        self._failed: set[str] = set()
+
+    @property
+    def places(self) -> dict[str, str]:
+        """Where the adapters of those that wait or run will be."""
+        found = [*self._waiting, *(run.training for run in self._running.values())]
+        return {t.id: str(adapter_of(self.book, t, self.runs)) for t in found}
+
+    @property
+    def taken(self) -> int:
+        """Processes that run, or will."""
+        return min(self._at_once, len(self._running) + len(self._waiting))
+
+    def step(self) -> dict[str, str]:
+        """Start and end what is to be; returns the adapters that came out of it, with their places."""
+        while self._waiting and len(self._running) < self._at_once:
+            self._start(self._waiting.pop(0))
+        ended = [run for run in self._running.values() if self._ended(run)]
+        return {run.training.id: place for run in ended if (place := self._finish(run))}
+
+    def _start(self, training: Training) -> None:
+        left = None if self._until is None else self._until - time.monotonic()
+        folder = folder_of(self.book, training, self.runs)
+        done = steps_of(folder)
+        if left is not None and left < training_seconds(training, self.results.speeds(), done=done).seconds:
+            self.short.append(training.id)
+            return
+        changes = {**training.set, "model.adapter": self._adapters.get(self.book.start_of(training), "")}
+        process = _started(training, folder, changes, None if left is None else left / 60, self._device)
+        self._running[training.id] = _Running(training, process, time.monotonic(), done)
+        self._say(f"{training.id}: training")
+
+    def _ended(self, run: _Running) -> bool:
+        if run.process.poll() is not None:
+            return True
+        if self._until is not None and time.monotonic() > self._until + GRACE:
+            run.process.terminate()
+        return False
+
+    def _finish(self, run: _Running) -> str:
+        """The place of the adapter that was made; empty where the last step was not reached."""
+        name = run.training.id
+        del self._running[name]
+        again = run.process.returncode != 0 and name not in self._failed
+        if again:
+            self._failed.add(name)
+            self._waiting.append(run.training)
+        try:
+            step, wanted = finish(self.book, run.training, self.runs, self.results)
+        except DataError as error:
+            self._say(str(error))
+            self.short += [] if again else [name]
+            return ""
+        took = time.monotonic() - run.began
+        self._say(f"{name}: step {step} of {wanted}, {took:.0f} s, exit status {run.process.returncode}")
+        if step > run.done:
+            self.results.keep_speed(training_kind(run.training), step - run.done, took)
+        if step < wanted and not again:
+            self.short.append(name)
+        return str(adapter_of(self.book, run.training, self.runs)) if step >= wanted else ""
+
+
+def train_all(trainings: Trainings) -> list[str]:
+    """Carry them through, with nothing beside them; returns those that did not reach their last step."""
+    while trainings.taken:
+        trainings.step()
         time.sleep(0.5)
-        for name, (training, process, began, done) in list(running.items()):
-            if process.poll() is None:
-                if until is not None and time.monotonic() > until + GRACE:
-                    process.terminate()
-                continue
-            del running[name]
-            again = process.returncode != 0 and name not in failed
-            if again:
-                failed.add(name)
-                waiting.append(training)
-            try:
-                step, wanted = finish(book, training, runs, results)
-            except DataError as error:
-                say(str(error))
-                short += [] if again else [name]
-                continue
-            took = time.monotonic() - began
-            say(f"{name}: step {step} of {wanted}, {took:.0f} s, exit status {process.returncode}")
-            if step > done:
-                results.keep_speed(training_kind(training), step - done, took)
-            if step < wanted and not again:
-                short.append(name)
-    return short
+    return trainings.short
 
 
 def folder_of(book: Book, training: Training, runs: Path) -> Path:

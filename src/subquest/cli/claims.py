@@ -8,7 +8,7 @@ import math
 import os
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from ..claims.book import Arm, Book, Training
     from ..claims.measure import Stamps
     from ..claims.results import Results
+    from ..claims.training import Trainings
 
 SHARE = 0.7
 """Part of the GPU's memory that the workers' contexts may take, where `SUBQUEST_GPU_SHARE` says nothing else."""
@@ -28,15 +29,17 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "claims", "for `subquest study claims`; --only takes arms, claims or trainings, and !PATTERN leaves arms out"
     )
     group.add_argument("--run", action="store_true", help="answer what is not answered yet")
-    group.add_argument(
-        "--train", action="store_true", help="train the adapters that are missing, then go on with --run"
-    )
+    group.add_argument("--train", action="store_true", help="train the adapters that are missing, with --run beside it")
     group.add_argument("--plan", action="store_true", help="what is left, in slices of --minutes (default: 9)")
+    group.add_argument("--types", metavar="SOURCE", help="what the arms got by type of question, as on `world`")
     group.add_argument("--write", type=Path, metavar="FILE", help="write the page of all claims")
     group.add_argument(
-        "--minutes", type=float, metavar="M", help="stop in so many minutes; training takes at most 0.6 of them"
+        "--minutes", type=float, metavar="M", help="stop in so many minutes; training takes at most a part of them"
     )
     group.add_argument("--workers", type=int, default=1, metavar="N", help="processes that share the GPU")
+    group.add_argument(
+        "--trainers", type=int, metavar="N", help="how many of them train as long as there is something to train (all)"
+    )
     group.add_argument("--use", action="append", default=[], metavar="NAME=PLACE", help="an adapter, as cold=FOLDER")
     group.add_argument("--data", type=Path, default=Path("../shared/data/eval"), help="folder of the real sets")
     group.add_argument("--recipes", type=Path, metavar="FOLDER", help="other claims than recipes/claims")
@@ -52,9 +55,12 @@ def run(args: argparse.Namespace) -> int:
     from ..claims.book import default_folder, read_book
     from ..claims.measure import Stamps, begun
     from ..claims.results import Results
+    from ..claims.training import train_all
 
     if args.workers < 1:
         raise UsageError("--workers must be at least 1")
+    if args.trainers is not None and not 1 <= args.trainers <= args.workers:
+        raise UsageError(f"--trainers must be from 1 to the number of --workers, {args.workers}")
     book = read_book(args.recipes or default_folder())
     folder = args.out or book.results
     began = time.time()
@@ -63,12 +69,18 @@ def run(args: argparse.Namespace) -> int:
     results = Results(folder)
     book = begun(book, results)
     failed = 0
+    trainings = None
     if args.train:
-        book, failed = _train(args, book, results)
+        book, trainings, failed = _train(args, book, results, began)
     stamps = Stamps(book, _adapters(args, book), model=args.model or "smollm2")
     if args.run:
         until = math.inf if args.minutes is None else began + 60 * args.minutes
-        failed += _run(args, book, results, stamps, until)
+        failed += _run(args, book, results, stamps, until, trainings)
+    elif trainings is not None:
+        train_all(trainings)
+    if trainings is not None and (short := trainings.short):
+        _say(f"{len(short)} trainings are left for the next slice: {', '.join(short)}")
+        failed += len(short)
     if args.train or args.run:
         _progress(args, book, results, stamps)
     if args.pack:
@@ -77,9 +89,11 @@ def run(args: argparse.Namespace) -> int:
         from ..claims.page import Page
 
         args.write.write_text(Page(book, results, stamps).text(), encoding="utf-8")
+    if args.types:
+        _types(args, book, results, stamps)
     if args.plan:
         _plan(args, book, results, stamps)
-    elif not (args.train or args.run or args.write or args.pack or args.unpack):
+    elif not (args.train or args.run or args.write or args.pack or args.unpack or args.types):
         _list(args, book, results, stamps)
     return 1 if failed else 0
 
@@ -153,13 +167,13 @@ def _pack(args: argparse.Namespace, book: Book, results: Results, stamps: Stamps
     _say(f"packed results and {len(wanted) - len(left)} adapters, {total / 1e6:.1f} MB; no room for {len(left)}")
 
 
-def _train(args: argparse.Namespace, book: Book, results: Results) -> tuple[Book, int]:
-    """Train what is missing, what others start from before them; returns the book as it is then, and how many
-    trainings are left."""
+def _train(args: argparse.Namespace, book: Book, results: Results, began: float) -> tuple[Book, Trainings | None, int]:
+    """Train what other trainings start from, where it is missing; returns the book as it is then, the other trainings,
+    ready to go, and how many are left where they have to wait."""
     from ..claims.measure import Stamps, begun, known_as
     from ..claims.timing import untrained
+    from ..claims.training import train_all
 
-    began = time.monotonic()
     adapters = _adapters(args, book)
     stamps = Stamps(book, adapters, model=args.model or "smollm2")
     chosen = untrained(book, book.trained(args.only), results, stamps, adapters)
@@ -172,19 +186,22 @@ def _train(args: argparse.Namespace, book: Book, results: Results) -> tuple[Book
                 f"the adapter {name}, which trainings start from, was made and is not at hand: take it from its "
                 f"parcel (--unpack), or give it with --use {name}=PLACE"
             )
-        if left := _trained(args, book, results, [start], began):
+        if left := train_all(_trainings(args, book, results, [start], began)):
             _say(f"the adapter {name} is not made: the trainings that start from it wait for it")
-            return book, left
+            return book, None, len(left)
         book = begun(book, results)
     others = [t for t in book.trained(args.only) if t.id not in book.starts]
-    return book, _trained(args, book, results, others, began)
+    return book, _trainings(args, book, results, others, began), 0
 
 
-def _trained(args: argparse.Namespace, book: Book, results: Results, wanted: Sequence[Training], began: float) -> int:
+def _trainings(
+    args: argparse.Namespace, book: Book, results: Results, wanted: Sequence[Training], began: float
+) -> Trainings:
+    """Those that are missing."""
     from ..claims.measure import Stamps
-    from ..claims.plan import TRAIN
+    from ..claims.plan import BESIDE, TRAIN
     from ..claims.timing import untrained
-    from ..claims.training import train_all
+    from ..claims.training import Trainings
 
     adapters = _adapters(args, book)
     stamps = Stamps(book, adapters, model=args.model or "smollm2")
@@ -193,47 +210,57 @@ def _trained(args: argparse.Namespace, book: Book, results: Results, wanted: Seq
         names = ", ".join(t.id for t in chosen if t.needs_minilm)
         _say(f"left out: {names}: {problem}")
         chosen = [t for t in chosen if not t.needs_minilm]
-    minutes = None if args.minutes is None else (TRAIN if args.run else 0.95) * args.minutes
-    left = None if minutes is None else minutes - (time.monotonic() - began) / 60
-    short = train_all(
-        book, chosen, args.runs, results, adapters=adapters, minutes=left, workers=args.workers, device=args.device,
-        say=_say,
-    )  # fmt: skip
-    if short:
-        _say(f"{len(short)} trainings are left for the next slice: {', '.join(short)}")
-    return len(short)
+    at_once = args.trainers or args.workers
+    share = 0.95 if not args.run else TRAIN if at_once == args.workers else BESIDE
+    left = None if args.minutes is None else share * args.minutes - (time.time() - began) / 60
+    return Trainings(
+        book, chosen, args.runs, results, adapters=adapters, minutes=left, at_once=at_once, device=args.device, say=_say
+    )
 
 
-def _run(args: argparse.Namespace, book: Book, results: Results, stamps: Stamps, until: float) -> int:
+def _run(
+    args: argparse.Namespace,
+    book: Book,
+    results: Results,
+    stamps: Stamps,
+    until: float,
+    trainings: Trainings | None,
+) -> int:
     from ..claims.engines import Setup
     from ..claims.evaluate import evaluate
 
-    arms = []
+    coming = trainings.places if trainings is not None else {}
+    arms: list[Arm] = []
+    later: list[Arm] = []
     lacking: dict[str, list[str]] = {}
-    for arm in book.using(args.only) if args.train and args.only else book.chosen(args.only):
-        if problem := _lacking(arm, stamps):
+    chosen = args.train and any(not p.startswith("!") for p in args.only)
+    for arm in book.using(args.only) if chosen else book.chosen(args.only):
+        if problem := _lacking(arm, {**stamps.adapters, **coming}):
             lacking.setdefault(problem, []).append(arm.id)
         else:
-            arms.append(arm)
+            (later if coming.keys() & set(arm.adapters.values()) else arms).append(arm)
     for problem, names in lacking.items():
         _say(f"left out: {', '.join(names)}: {problem}")
     setup = Setup(
         model=args.model or "smollm2",
-        adapters=stamps.adapters,
+        adapters={**stamps.adapters, **coming},
         cache=args.runs / "cache",
         concurrency=args.concurrency,
         share=float(os.environ.get("SUBQUEST_GPU_SHARE") or SHARE) / args.workers,
         until=until,
         device=args.device,
     )
-    return evaluate(book, arms, results, stamps, setup, data=args.data, workers=args.workers, say=_say).units
+    beside = trainings if coming else None
+    return evaluate(
+        book, arms, results, stamps, setup, data=args.data, workers=args.workers, beside=beside, later=later, say=_say
+    ).units
 
 
-def _lacking(arm: Arm, stamps: Stamps) -> str:
+def _lacking(arm: Arm, adapters: Mapping[str, str]) -> str:
     """What an arm needs and this machine does not have; empty where nothing is missing."""
     from ..claims.evaluate import missing_in
 
-    if name := missing_in(arm, stamps.adapters):
+    if name := missing_in(arm, adapters):
         return f"the adapter {name} is not at hand (--train, or --use {name}=PLACE)"
     if arm.needs_minilm:
         return _no_minilm()
@@ -287,6 +314,22 @@ def _plan(args: argparse.Namespace, book: Book, results: Results, stamps: Stamps
     oracles = [a for a in book.chosen(args.only) if a.oracle]
     if here := sum(minutes for _, minutes, _ in left_by_kind(book, oracles, results, stamps, workers=1)):
         print(f"without a GPU: {here:.0f} min of one core for the arms with an oracle")
+
+
+def _types(args: argparse.Namespace, book: Book, results: Results, stamps: Stamps) -> None:
+    from ..claims.types import by_type, told
+
+    if args.types not in book.sources:
+        raise UsageError(f"--types: there is no source {args.types!r}; there are {', '.join(book.sources)}")
+    if not args.only:
+        raise UsageError("--types: name the arms that are to be compared with --only")
+    arms = [a for a in book.chosen(args.only) if args.types in book.sources_of(a)]
+    done = [a for a in arms if (found := results.arm(a.id, stamps.of(a))) and found.of(args.types)]
+    if left_out := [a.id for a in arms if a not in done]:
+        _say(f"left out: {', '.join(left_out)}: not run yet")
+    cache = args.runs / "cache"
+    figures = by_type(book, done, results, stamps, source=args.types, data=args.data, cache=cache)
+    print(told(figures, done))
 
 
 def _list(args: argparse.Namespace, book: Book, results: Results, stamps: Stamps) -> None:
