@@ -14,8 +14,11 @@ from subquest.evaluate import score
 from subquest.evaluate.report import latex, load, markdown, page
 from subquest.evaluate.report.content import holm, outcome_of, run_names, traced
 from subquest.evaluate.stats import mcnemar
+from subquest.evaluate.table import Scored, cell
 from subquest.record import Episode, Failure, Question, Usage
 from subquest.runs import RunStore
+from subquest.serve.compare import compared
+from subquest.serve.shelf import Shelf
 
 from .actors import SKILLS, make_run
 
@@ -242,3 +245,27 @@ async def test_variants_stand_in_the_order_of_their_numbers(tmp_path: Path) -> N
             store.add_scores(name, score(episode))
     content = load([tmp_path / "study.sqlite"])
     assert content.systems == ["AutoRefine, k=3", "CoDA, k=3", "CoDA, k=10", "CoDA, k=20"]
+
+
+async def test_questions_of_one_number_and_other_words_are_not_paired(tmp_path: Path) -> None:
+    """Two files may have the same name and number their questions alike."""
+    for run, words in (("a", "Where?"), ("b", "Who?")):
+        with RunStore.create(tmp_path / f"{run}.sqlite") as store:
+            for number, text in enumerate((words, "When?")):
+                asked = Question(f"q{number}", text, ("Kestel",), dataset="test")
+                episode = Episode(f"{run}{number}", asked, "coda", "m", answer="Kestel")
+                await store.add_episode(episode, scores=score(episode))
+    (versus,) = load([tmp_path / "a.sqlite", tmp_path / "b.sqlite"]).comparisons("test")
+    assert versus.result.n == 1
+    client_side = compared(Shelf(tmp_path), ["a", "b"])
+    assert {test["n"] for test in client_side["paired"]} == {1}
+
+
+def test_a_role_that_was_not_needed_cost_nothing() -> None:
+    asked = Question("q", "Where?", ("Kestel",), dataset="toy")
+    rows = [
+        Scored("1", "toy", "coda", asked, {"prompt_tokens": 10, "tokens_planner": 10, "peak_planner": 10}),
+        Scored("2", "toy", "coda", asked, {"prompt_tokens": 30, "tokens_planner": 10, "tokens_executor": 20}),
+    ]
+    found = cell(rows)
+    assert (found["tokens_planner"], found["tokens_executor"], found["peak_planner"]) == (10, 10, 10)

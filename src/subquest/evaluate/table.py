@@ -56,6 +56,8 @@ def cell(rows: list[Scored]) -> dict[str, Any]:
     metrics = sorted({metric for row in rows for metric in row.scores})
     for metric in metrics:
         values = [row.scores[metric] for row in rows if metric in row.scores]
+        if metric.startswith("tokens_"):  # a role that an episode did without cost it nothing
+            values += [0.0] * sum("prompt_tokens" in row.scores and metric not in row.scores for row in rows)
         if metric in WITH_INTERVALS:
             found = interval(values)
             out |= {

@@ -19,7 +19,7 @@ MAX_DIFFERENCES = 200
 def compared(shelf: Shelf, names: Sequence[str]) -> dict[str, Any]:
     """Each run and system is a *side*; all are compared with the first, over the questions both answered.
 
-    Two sides are told apart by run and system, and questions are paired by data set and id.
+    Two sides are told apart by run and system, and questions are paired by data set, id and text.
     """
     sides: dict[str, list[Scored]] = {}
     runs: dict[str, str] = {}
@@ -56,8 +56,8 @@ def _tables(sides: dict[str, list[Scored]]) -> dict[str, dict[str, dict[str, Any
 
 def _tests(a: str, of_a: list[Scored], b: str, of_b: list[Scored]) -> list[dict[str, Any]]:
     """Paired tests of two sides, a data set and metric each."""
-    by_question = {(row.dataset, row.question.id): row for row in of_b}
-    pairs = [(row, by_question[key]) for row in of_a if (key := (row.dataset, row.question.id)) in by_question]
+    by_question = {_asked(row): row for row in of_b}
+    pairs = [(row, by_question[key]) for row in of_a if (key := _asked(row)) in by_question]
     out = []
     for dataset in dict.fromkeys(row.dataset for row, _ in pairs):
         for metric in WITH_INTERVALS:
@@ -74,12 +74,12 @@ def _tests(a: str, of_a: list[Scored], b: str, of_b: list[Scored]) -> list[dict[
 
 def _differences(sides: dict[str, list[Scored]], runs: dict[str, str]) -> list[dict[str, Any]]:
     """Questions that some sides got right and others wrong, with the episodes to look into."""
-    by_question: dict[tuple[str, str], dict[str, Scored]] = {}
+    by_question: dict[tuple[str, str, str], dict[str, Scored]] = {}
     for label, rows in sides.items():
         for row in rows:
-            by_question.setdefault((row.dataset, row.question.id), {})[label] = row
+            by_question.setdefault(_asked(row), {})[label] = row
     out = []
-    for (dataset, _), found in by_question.items():
+    for (dataset, *_), found in by_question.items():
         right = {label: row.scores.get("em") for label, row in found.items()}
         if len(found) > 1 and len(set(right.values())) > 1:
             question = next(iter(found.values())).question.question
@@ -88,3 +88,7 @@ def _differences(sides: dict[str, list[Scored]], runs: dict[str, str]) -> list[d
             }
             out.append({"dataset": dataset, "question": question, "sides": episodes})
     return out[:MAX_DIFFERENCES]
+
+
+def _asked(row: Scored) -> tuple[str, str, str]:
+    return row.dataset, row.question.id, row.question.question

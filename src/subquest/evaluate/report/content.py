@@ -86,11 +86,15 @@ class Content:
         return table(e.row for e in self.entries)
 
     def comparisons(self, dataset: str) -> list[Versus]:
-        """Every system against the reference, with p-values corrected for how many there are."""
-        values: dict[str, dict[str, float]] = {}
+        """Every system against the reference, with p-values corrected for how many there are.
+
+        Questions are paired by id and text: two runs may hold other questions under the same name and numbers.
+        """
+        values: dict[str, dict[tuple[str, str], float]] = {}
         for e in self.of(dataset):
             if self.metric in e.row.scores:
-                values.setdefault(e.row.system, {})[e.row.question.id] = e.row.scores[self.metric]
+                asked = (e.row.question.id, e.row.question.question)
+                values.setdefault(e.row.system, {})[asked] = e.row.scores[self.metric]
         means = {s: sum(v.values()) / len(v) for s, v in values.items()}
         reference = self.reference if self.reference in values else max(means, key=means.__getitem__, default=None)
         if reference is None:
