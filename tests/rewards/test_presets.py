@@ -64,6 +64,34 @@ async def test_bad_names_and_values_are_named(tmp_path: Path) -> None:
         await load("coda", terms={f"{file}:hole": 1.0}).score([GOOD])
 
 
+async def test_a_term_may_use_dataclasses_and_numpy(tmp_path: Path) -> None:
+    file = tmp_path / "shares.py"
+    file.write_text(
+        "from __future__ import annotations\nfrom dataclasses import dataclass\nimport numpy as np\n\n"
+        "@dataclass\nclass Share:\n    value: float\n\n"
+        "def half(episode):\n    return np.float32(Share(0.5).value)\n"
+    )
+    reward = (await load("coda", terms={f"{file}:half": 1.0}).score([GOOD]))[0]
+    assert reward.terms["half"] == 0.5
+
+
+async def test_a_term_that_fails_is_named_with_its_line(tmp_path: Path) -> None:
+    file = tmp_path / "broken.py"
+    file.write_text("def term(episode):\n    return 1 / 0\n")
+    with pytest.raises(UsageError, match=r"'term' failed for episode e: ZeroDivisionError: .*broken\.py:2"):
+        await load("coda", terms={f"{file}:term": 1.0}).score([GOOD])
+
+
+async def test_no_term_hides_another(tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        (tmp_path / f"{name}.py").write_text("def answer(episode):\n    return 1.0\n")
+    with pytest.raises(UsageError, match="two reward terms named 'answer'"):
+        await load("coda", terms={f"{tmp_path}/one.py:answer": 1.0}).score([GOOD])
+    both = {f"{tmp_path}/{name}.py:answer": 1.0 for name in ("one", "two")}
+    with pytest.raises(UsageError, match="two reward terms named 'answer'"):
+        await load("search-r1", terms=both).score([GOOD])
+
+
 def planned(text: str, *steps: str) -> Episode:
     question = Question("q", "?", ("a",), decomposition=tuple(Step(s) for s in steps))
     return Episode("e", question, "apex", "m", (Trajectory("1", "planner", "", segments=(Segment("agent", text),)),))

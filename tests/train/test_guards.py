@@ -30,6 +30,7 @@ def test_a_healthy_step_passes() -> None:
         ({"ratio_max": 101.0}, "ratio_max is 101, above 100"),
         ({"entropy": 0.001}, "entropy is 0.001, below 0.01"),
         ({"cut_turns": 0.6}, "cut_turns is 0.6, above 0.5"),
+        ({"failed_searches": 0.6}, "failed_searches is 0.6, above 0.5"),
     ],
 )
 def test_each_bound_is_named(figures: dict[str, float], message: str) -> None:

@@ -1,6 +1,7 @@
 """Recipes: every one in the repository loads, slips are named, and each smoke recipe runs."""
 
 import asyncio
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,14 +10,14 @@ import pytest
 from subquest.cli import main
 from subquest.data.registry import REGISTRY
 from subquest.engine.scripted import ScriptedEngine
-from subquest.errors import ConfigError
+from subquest.errors import ConfigError, DataError, UsageError
 from subquest.rewards import load as load_reward
 from subquest.systems.registry import get
 from subquest.train.advantage import BASELINES
 from subquest.train.loss import LOSSES, LossSettings
 from subquest.train.optimise import Schedule
 from subquest.train.recipe import OptimiserPart, Recipe, load_recipe
-from subquest.train.start import train
+from subquest.train.start import prepare, train
 from subquest.train.stream import Stream, drawn
 
 from ..systems.fakes import FakeSearch
@@ -182,7 +183,16 @@ def test_overrides(tmp_path: Path) -> None:
         ("advantage", "nope", "advantage: 'nope' is none; there are coda, "),
         ("rollout.group", 1, "rollout.group = 1: rollouts are compared with others of their question"),
         ("loss_options.cliphigh", 0.3, "loss_options: unknown key 'cliphigh'; did you mean 'clip_high'"),
-        ("loss_options.kl", -1.0, "kl and entropy cannot be negative"),
+        ("loss_options.kl", -1.0, "coefficients are numbers, 0 or more"),
+        ("loss_options.kl", float("nan"), "coefficients are numbers, 0 or more"),
+        ("loss_options.kl_limit", -1.0, "kl_limit=-1.0 must lie above 0"),
+        ("loss_options.aggregation", "constant", "needs `length`"),
+        ("loss_options", {"aggregation": "constant", "length": -3.0}, "needs `length`"),
+        ("guards.kl", float("nan"), "guards.kl = nan"),
+        ("model.targets", [], "LoRA needs targets"),
+        ("model.targets", ["qproj"], "LoRA targets are q_proj, .* not 'qproj'"),
+        ("model.alpha", float("nan"), "a LoRA alpha of nan"),
+        ("model.alpha", 0.0, "a LoRA alpha of 0.0"),
         ("loss_options.kl", "much", "kl"),
         ("advantage_options.std", "some", "std"),
         ("data", [{"questions": "x.jsonl", "limit": -1}], "x.jsonl: limit and k are 0 or more"),
@@ -233,6 +243,36 @@ def test_options_that_cannot_be(
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
     assert main(["train", str(RECIPES / "coda-peco-smoke.toml"), "--out", str(tmp_path / "run"), *options]) == 2
     assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("name", "gold"), [("coda-peco", "answer"), ("apex-plan", "plan")])
+def test_questions_that_no_reward_can_score_are_left_out(name: str, gold: str, tmp_path: Path) -> None:
+    rows = [
+        {
+            "id": "a",
+            "question": "Who made Blue?",
+            "answers": ["Ada"],
+            "decomposition": [{"question": "Who made Blue?"}],
+        },
+        {"id": "b", "question": "Who made Red?", "answers": ["Bo"] if gold == "plan" else [" "]},
+    ]
+    (tmp_path / "corpus.jsonl").write_text('{"id": "1", "title": "Blue", "text": "Ada made Blue."}\n')
+    source = {"questions": str(tmp_path / "questions.jsonl"), "corpus": [str(tmp_path / "corpus.jsonl")]}
+    recipe = load_recipe(RECIPES / f"{name}-smoke.toml", {"data": [source], "dev": []})
+    questions = tmp_path / "questions.jsonl"
+    questions.write_text("\n".join(map(json.dumps, rows)))
+    said: list[str] = []
+    asyncio.run(train(recipe, tmp_path / "run", minutes=0, device="cpu", say=said.append))
+    assert f"without a gold {gold} are left out: 1" in said[0]
+    assert said[1].startswith("1 training")
+    questions.write_text(json.dumps(rows[1]))
+    with pytest.raises(DataError, match=f"none of the 1 training questions has a gold {gold}"):
+        asyncio.run(train(recipe, tmp_path / "other", device="cpu"))
+
+
+def test_traces_are_prepared_into_a_file(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="is a folder"):
+        prepare(load_recipe(RECIPES / "coda-sft-smoke.toml"), tmp_path)
 
 
 def test_schedule() -> None:

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,11 +17,12 @@ import torch
 
 from subquest.engine import Sampling
 from subquest.engine.torch.engine import TorchEngine
-from subquest.errors import ConfigError, DataError, UsageError
-from subquest.record import Episode, Question, Step
+from subquest.errors import ConfigError, DataError, SearchRefused, UsageError
+from subquest.record import Episode, Hit, Question, Step
 from subquest.rewards.base import Reward, shared
 from subquest.systems.apex import Apex
 from subquest.systems.coda import CoDA
+from subquest.systems.registry import get
 from subquest.train.guards import Collapsed
 from subquest.train.policy import Policy
 from subquest.train.ranks import ALONE, Ranks
@@ -221,6 +223,31 @@ def test_a_guard_stops_the_run_and_names_the_reason(tmp_path: Path) -> None:
     recipe = replace(RECIPE, guards=GuardPart(cut_turns=0.0, kl=100.0, entropy=0.0))
     with pytest.raises(Collapsed, match="cut_turns"):
         finish(trainer(tmp_path, recipe))
+
+
+@pytest.mark.parametrize("fails", [True, False])
+def test_a_search_that_is_down_stops_the_run(fails: bool, tmp_path: Path) -> None:
+    class Down(FakeSearch):
+        async def retrieve(self, queries: Sequence[str], k: int) -> list[list[Hit]]:
+            if fails:
+                raise SearchRefused("nobody is there")
+            return await super().retrieve(queries, k)
+
+    t = trainer(tmp_path, replace(RECIPE, optimiser=replace(RECIPE.optimiser, steps=1)))
+    sampling = Sampling(max_tokens=8, temperature=1.0, logprobs=True)
+    t.sampler.system = get("rag")(t.engine, Down(), sampling=sampling)
+    if fails:
+        with pytest.raises(Collapsed, match=r"failed_searches is 1, above 0.5 \(nobody is there\)"):
+            finish(t)
+    else:
+        assert finish(t)[1]["failed_searches"] == 0
+
+
+def test_a_step_in_which_nothing_was_written_says_why(tmp_path: Path) -> None:
+    t = trainer(tmp_path)
+    t.engine.context_window = 16
+    with pytest.raises(DataError, match=r"an episode failed: a context of .* leaves no room in a window of 16"):
+        finish(t)
 
 
 def test_dynamic_sampling_refills_with_whole_groups(tmp_path: Path) -> None:

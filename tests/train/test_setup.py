@@ -8,7 +8,7 @@ import torch
 
 from subquest.engine.adapter import Shape, read_peft, write_gguf
 from subquest.engine.scripted import ScriptedEngine
-from subquest.errors import ConfigError
+from subquest.errors import ConfigError, DataError
 from subquest.judge.model import ModelJudge
 from subquest.judge.rules import RuleJudge
 from subquest.models import smollm2_path
@@ -66,6 +66,9 @@ def test_a_policy_starts_from_an_adapter(tmp_path: Path) -> None:
         make_policy(replace(part, alpha=32.0), source, device=torch.device("cpu"), seed=0)
     with pytest.raises(ConfigError, match="train it first"):
         make_policy(replace(part, adapter=str(tmp_path / "none")), source, device=torch.device("cpu"), seed=0)
+    (tmp_path / "adapter_model.safetensors").write_bytes(b"half")
+    with pytest.raises(DataError, match="is not a safetensors file"):
+        make_policy(part, source, device=torch.device("cpu"), seed=0)
     with pytest.raises(ConfigError, match="rank = 0"):
         make_policy(replace(part, rank=0), source, device=torch.device("cpu"), seed=0)
 

@@ -14,9 +14,12 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import importlib.util
+import sys
+import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import entry_points
+from numbers import Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -72,6 +75,8 @@ class WithTerms:
         out = []
         for episode, reward in zip(episodes, await self.reward.score(episodes), strict=True):
             for name, term, weight in self.terms:
+                if name in reward.terms:
+                    raise UsageError(f"there are two reward terms named {name!r}; give the function another name")
                 reward = reward.plus(name, _value(name, term, episode), weight)
             out.append(reward)
         return out
@@ -138,9 +143,11 @@ def _from_file(path: Path, function: str) -> Term:
     if spec is None or spec.loader is None:
         raise UsageError(f"{path} is not a Python file")
     module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # where dataclasses and pickle look for what the file defines
     try:
         spec.loader.exec_module(module)
     except Exception as error:
+        del sys.modules[spec.name]
         raise UsageError(f"{path} cannot be loaded: {type(error).__name__}: {error}") from error
     if not hasattr(module, function):
         raise UsageError(f"{path} has no function {function!r}")
@@ -154,7 +161,14 @@ def _checked(spec: str, term: Any) -> Term:
 
 
 def _value(name: str, term: Term, episode: Episode) -> float:
-    value = term(episode)
-    if not isinstance(value, int | float):
+    try:
+        value: Any = term(episode)
+    except Exception as error:
+        at = traceback.extract_tb(error.__traceback__)[-1]
+        raise UsageError(
+            f"the reward term {name!r} failed for episode {episode.id}: {type(error).__name__}: {error} "
+            f"({at.filename}:{at.lineno})"
+        ) from error
+    if not isinstance(value, Real):  # numpy's numbers are real ones too
         raise UsageError(f"the reward term {name!r} gave {value!r} for episode {episode.id}, not a number")
     return float(value)

@@ -167,7 +167,8 @@ def pack(rollouts: Sequence[Rollout], *, aggregation: Aggregation = "token-mean"
                 _check(t)
                 chosen.append((at, t.role, _up_to_last_action(t), rollout.advantages[t.id]))
     if not chosen:
-        raise DataError("nothing to train on: no trajectory has an advantage and tokens of its own")
+        failed = next((f"; an episode failed: {e.message}" for r in rollouts for e in r.episode.errors), "")
+        raise DataError(f"nothing to train on: no trajectory has an advantage and tokens of its own{failed}")
     segments = [s for _, _, part, _ in chosen for s in part]
     acting = [s for s in segments if s.kind == "agent" and s.token_ids]
     token_ids = _flat((s.token_ids for s in segments), np.int64)

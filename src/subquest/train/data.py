@@ -54,6 +54,14 @@ def refuse_test(questions: Iterable[Question], why: str) -> None:
             raise ConfigError(f"the question {question.id!r} is of a test split: {why}")
 
 
+def with_gold(questions: Sequence[Question], *, plans: bool) -> list[Question]:
+    """Those that a reward can score: with a gold plan where `plans` are rewarded, else with a gold answer."""
+    found = [q for q in questions if (q.decomposition if plans else any(map(str.strip, q.answers)))]
+    if questions and not found:
+        raise DataError(f"none of the {len(questions)} training questions has a gold {'plan' if plans else 'answer'}")
+    return found
+
+
 def _load(part: DataPart, passages_elsewhere: bool) -> tuple[list[Question], list[Document]]:
     questions = [_natural(q) for q in questions_from(part.questions)]
     corpora = part.corpus

@@ -7,9 +7,10 @@ run then stops, and its last checkpoint is from before.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from ..errors import SubquestError
+from ..record import Episode
 from .recipe import GuardPart
 
 WINDOW = 10
@@ -24,8 +25,9 @@ class Guards:
         self._settings = settings
         self._rewards: list[float] = []
 
-    def check(self, step: int, figures: Mapping[str, float]) -> None:
-        """Raise Collapsed where a number is out of bounds. Figures that are absent are not judged."""
+    def check(self, step: int, figures: Mapping[str, float], episodes: Sequence[Episode] = ()) -> None:
+        """Raise Collapsed where a number is out of bounds. Figures that are absent are not judged. Of failed searches
+        the `episodes` say the reason."""
         broken = [name for name, value in figures.items() if not math.isfinite(value)]
         if broken:
             raise Collapsed(f"step {step}: {broken[0]} is {figures[broken[0]]}")
@@ -34,11 +36,13 @@ class Guards:
             ("kl", figures.get("kl", 0.0), s.kl, True),
             ("ratio_max", figures.get("ratio_max", 1.0), s.ratio, True),
             ("cut_turns", figures.get("cut_turns", 0.0), s.cut_turns, True),
+            ("failed_searches", figures.get("failed_searches", 0.0), s.failed_searches, True),
             ("entropy", figures.get("entropy", math.inf), s.entropy, False),
         )
         for name, value, bound, upper in bounds:
             if (value > bound) if upper else (value < bound):
-                raise Collapsed(f"step {step}: {name} is {value:.4g}, {'above' if upper else 'below'} {bound:g}")
+                why = _search_failure(episodes) if name == "failed_searches" else ""
+                raise Collapsed(f"step {step}: {name} is {value:.4g}, {'above' if upper else 'below'} {bound:g}{why}")
         if "reward" in figures:
             self._check_reward(step, figures["reward"])
 
@@ -58,3 +62,7 @@ class Guards:
 
     def load(self, state: list[float]) -> None:
         self._rewards = list(state)
+
+
+def _search_failure(episodes: Sequence[Episode]) -> str:
+    return next((f" ({failure.message})" for e in episodes for failure in e.errors if failure.where == "search"), "")

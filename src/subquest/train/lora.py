@@ -34,6 +34,10 @@ class LoraSettings:
     def __post_init__(self) -> None:
         if self.rank < 1:
             raise DataError(f"a LoRA rank of {self.rank} holds nothing; use at least 1")
+        if not 0 < self.alpha < math.inf:
+            raise DataError(f"a LoRA alpha of {self.alpha} teaches nothing; use a number above 0")
+        if not self.targets:
+            raise DataError(f"LoRA needs targets: some of {', '.join(TARGETS)}")
         if unknown := set(self.targets) - set(TARGETS):
             raise DataError(f"LoRA targets are {', '.join(TARGETS)}, not {sorted(unknown)[0]!r}")
 

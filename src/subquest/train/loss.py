@@ -14,6 +14,7 @@ over the role's turns (DECOR eq. 5): there the exponent is the mean log-ratio ov
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from typing import Literal, NamedTuple
@@ -117,8 +118,12 @@ class LossSettings:
             raise ConfigError(f"clip_low={self.clip_low}, clip_high={self.clip_high}: give 0 < low < 1 and high > 0")
         if self.dual_clip is not None and not self.dual_clip > 1 + self.clip_high:
             raise ConfigError(f"dual_clip={self.dual_clip} must lie above 1 + clip_high")
-        if min(self.kl, self.entropy) < 0:
-            raise ConfigError("the coefficients kl and entropy cannot be negative")
+        if not all(0 <= coefficient < math.inf for coefficient in (self.kl, self.entropy)):
+            raise ConfigError(f"kl={self.kl}, entropy={self.entropy}: coefficients are numbers, 0 or more")
+        if self.kl_limit is not None and not self.kl_limit > 0:
+            raise ConfigError(f"kl_limit={self.kl_limit} must lie above 0")
+        if self.aggregation == "constant" and not (self.length is not None and 0 < self.length < math.inf):
+            raise ConfigError("aggregation 'constant' needs `length`, the number of tokens to divide by")
 
 
 LOSSES: Mapping[str, LossSettings] = {

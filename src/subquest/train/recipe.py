@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import math
 import re
 import tomllib
 import typing
@@ -19,7 +20,7 @@ from typing import Any, Literal, TypeVar
 from ..codec import from_dict, to_dict
 from ..errors import ConfigError, DataError, UsageError
 from .advantage import BASELINES, Baseline
-from .lora import TARGETS
+from .lora import TARGETS, LoraSettings
 from .loss import LOSSES, LossSettings
 
 P = TypeVar("P", LossSettings, Baseline)
@@ -130,6 +131,8 @@ class GuardPart:
     """Fall of the mean reward (over 10 steps) below its best, as a share of the range of rewards seen."""
     cut_turns: float = 0.5
     """Share of turns that ran into `max_tokens`."""
+    failed_searches: float = 0.5
+    """Share of a step's searches that failed: nothing can be learnt without the server that is searched."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,6 +278,14 @@ def _refuse_impossible(recipe: Recipe, place: str) -> None:
             raise ConfigError(f"{place}: {source.questions}: limit and k are 0 or more, weight is above 0")
     if len(recipe.optimiser.betas) != 2 or not all(0 <= beta < 1 for beta in recipe.optimiser.betas):
         raise ConfigError(f"{place}: optimiser.betas = {list(recipe.optimiser.betas)}: give two numbers, 0 to below 1")
+    for guard, bound in to_dict(recipe.guards).items():
+        if math.isnan(bound):
+            raise ConfigError(f"{place}: guards.{guard} = nan: nothing is above or below it; inf or -inf switch it off")
+    if recipe.model.rank:
+        try:
+            LoraSettings(recipe.model.rank, recipe.model.alpha, recipe.model.targets)
+        except DataError as error:
+            raise ConfigError(f"{place}: model: {error}") from None
     if recipe.optimiser.warmup > 1:
         raise ConfigError(f"{place}: optimiser.warmup = {recipe.optimiser.warmup}: it is a share of the steps, 0 to 1")
     if recipe.kind == "rl" and not recipe.rollout.temperature:

@@ -110,7 +110,7 @@ class RLTrainer:
         try:
             while self.step < recipe.optimiser.steps and not self._time_is_up():
                 figures, episodes = await self.one_step()
-                self.guards.check(self.step - 1, figures)
+                self.guards.check(self.step - 1, figures, episodes)
                 if self._evaluates(self.step):
                     self._progress("evaluating")
                     figures |= await self.evaluator.evaluate(self.step)

@@ -69,7 +69,8 @@ def adapter_state(place: str, shape: Shape) -> tuple[dict[str, torch.Tensor], fl
     if path.suffix != ".gguf":
         if not (path / "adapter_model.safetensors").is_file():
             raise ConfigError(f"{path} holds no adapter_model.safetensors: train it first, or name another adapter")
-        return load_file(path / "adapter_model.safetensors"), read_peft(path).alpha
+        lora = read_peft(path)  # which also says what is wrong with the files
+        return load_file(path / "adapter_model.safetensors"), lora.alpha
     lora = read_gguf(path, shape)
     with tempfile.TemporaryDirectory() as folder:
         write_peft(lora, Path(folder))

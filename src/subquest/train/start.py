@@ -16,7 +16,7 @@ from ..engine.torch.loader import Source
 from ..errors import UsageError
 from ..record import Document
 from ..retrieval.index import Index
-from .data import load_material, open_search, refuse_test
+from .data import load_material, open_search, refuse_test, with_gold
 from .ranks import Ranks
 from .recipe import Recipe
 from .rl import RLTrainer
@@ -62,7 +62,11 @@ async def train(
     source = source or load_source(recipe.model.path, [d.text for d in dev.documents[:200]])
     refuse_test(dev.questions, "the best weights are chosen on dev questions; evaluate on test ones with subquest eval")
     refuse_test(material.questions, "nothing is learnt from it")
-    training = drawn(material.questions, recipe.sample, recipe.seed)
+    plans = (recipe.reward or recipe.system) == "apex-plan"
+    scored = with_gold(material.questions, plans=plans)
+    if missing := len(material.questions) - len(scored):
+        say(f"training questions without a gold {'plan' if plans else 'answer'} are left out: {missing}")
+    training = drawn(scored, recipe.sample, recipe.seed)
     say((f"{len(training)} training and " if rl else "") + f"{len(dev.questions)} dev questions")
     documents = {d.id: d for d in (*material.documents, *dev.documents)}
     held = ExitStack()
@@ -141,6 +145,8 @@ def prepare(recipe: Recipe, file: Path) -> str:
         raise UsageError(
             f"only supervised fine-tuning has gold traces to prepare; {recipe.name} is a recipe of kind rl"
         )
+    if file.is_dir():
+        raise UsageError(f"{file} is a folder; name a file for the traces")
     source = load_source(recipe.model.path)
     traces = gold_traces(replace(recipe, traces=()), source, workers=os.cpu_count() or 1)
     replace(traces, opening=opening_of(traces, source)).save(file)
