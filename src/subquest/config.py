@@ -122,7 +122,7 @@ class Config:
     """Folder whose files replace prompts of the same name."""
     protocol: Literal["tags", "tools"] | None = None
     runs: str | None = None
-    """Folder for runs that are given by name only."""
+    """Folder of the runs that `serve` and `mcp` show, and of what is asked of the server."""
     prices: str | None = None
     """TOML file of prices that override the built-in ones."""
     search: SearchConfig = field(default_factory=SearchConfig)
