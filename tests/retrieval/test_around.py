@@ -261,7 +261,9 @@ async def test_remote_search_checks_what_is_asked_and_what_is_answered() -> None
                 await search.retrieve(queries, k)  # type: ignore[arg-type]
         assert len(seen) == 1
     document = {"id": 1, "contents": "x"}
-    hits = search._hits([{"document": document, "score": score} for score in (0.5, math.nan, math.inf, "1", 10**400)], 9)
+    hits = search._hits(
+        [{"document": document, "score": score} for score in (0.5, math.nan, math.inf, "1", 10**400)], 9
+    )
     assert [hit.score for hit in hits] == [0.5, 1 / 2, 1 / 3, 1 / 4, 1 / 5]
 
 

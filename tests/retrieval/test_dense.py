@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from subquest.errors import SearchError, UsageError
+from subquest.errors import DataError, SearchError, UsageError
 from subquest.record import Document
 from subquest.retrieval import Fusion, Index, kernel
 from subquest.retrieval.bm25 import Scored
@@ -19,7 +19,7 @@ from .embeddings import embeddings_server
 
 np = pytest.importorskip("numpy", reason="dense search needs the extra `dense`")
 
-from subquest.retrieval.dense import Dense, VectorFile, VectorPart, write_vectors  # noqa: E402
+from subquest.retrieval.dense import VECTOR_HEADER, Dense, VectorFile, VectorPart, write_vectors  # noqa: E402
 
 
 def unit(rows: int, width: int, seed: int) -> np.ndarray:
@@ -234,3 +234,15 @@ def test_a_busy_endpoint_is_asked_again(
     before = len(seen)
     assert open_encoder(parse(f"m@{url}")).encode(["a busy server"], query=True).shape[0] == 1
     assert len(seen) == before + 2
+
+
+@pytest.mark.parametrize(("field", "value"), [(1, 1 << 30), (2, 1 << 20), (3, 8), (3, 1 << 40)])
+def test_a_vector_file_with_a_damaged_head_is_told(tmp_path: Path, field: int, value: int) -> None:
+    path = tmp_path / "a.vec"
+    write_vectors(path, [1, 2], [row.astype(np.float16).tobytes() for row in unit(2, 8, 1)], 8)
+    content = path.read_bytes()
+    head = list(VECTOR_HEADER.unpack_from(content))
+    head[field] = value
+    path.write_bytes(VECTOR_HEADER.pack(*head) + content[VECTOR_HEADER.size :])
+    with pytest.raises(DataError, match="not a vector file"):
+        VectorFile(path)

@@ -13,9 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from subquest.errors import DataError, SearchError, UsageError
+from subquest.cli import main
+from subquest.errors import DataError, SearchError, SearchRefused, UsageError
 from subquest.record import Document
 from subquest.retrieval import BM25, Index, Search
+from subquest.retrieval.writer import Writer
 
 DOCUMENTS = [
     Document("lovelace", "Ada Lovelace", "Ada Lovelace wrote the first program for the Analytical Engine."),
@@ -189,6 +191,41 @@ def test_what_is_not_an_index_is_refused(tmp_path: Path) -> None:
     (tmp_path / "folder" / "store.db").write_bytes(os.urandom(5000))
     with pytest.raises(DataError, match="not an index"):
         Index.open(tmp_path / "folder")
+
+
+@pytest.mark.parametrize("place", [12, 16, 40, 60, 90, 200, 300, -40, -4])
+def test_a_segment_whose_bytes_were_changed_is_told_and_made_again(tmp_path: Path, place: int) -> None:
+    """The kernel believes what it reads: a wrong byte could end the process."""
+    Index.build(tmp_path / "i", DOCUMENTS).close()
+    (segment,) = (tmp_path / "i").glob("*.lex")
+    content = bytearray(segment.read_bytes())
+    content[place] ^= 0xFF
+    segment.write_bytes(content)
+    with pytest.raises(DataError, match="subquest index compact"):
+        Index.open(tmp_path / "i")
+    with Writer.open(tmp_path / "i") as writer:
+        writer.rebuild()
+    with Index.open(tmp_path / "i") as index:
+        assert index.verify() == []
+        assert len(index) == len(DOCUMENTS)
+
+
+async def test_a_damaged_store_is_told_and_never_a_traceback(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = [f"word{n}" for n in range(3000)]
+    many = [Document(f"d{n}", f"Title {n}", " ".join(words[n : n + 200])) for n in range(400)]
+    Index.build(tmp_path / "i", many).close()
+    store = tmp_path / "i" / "store.db"
+    content = bytearray(store.read_bytes())
+    content[len(content) // 4 : -len(content) // 4] = bytes(len(content[len(content) // 4 : -len(content) // 4]))
+    store.write_bytes(content)
+    with Index.open(tmp_path / "i") as index:
+        with pytest.raises(SearchRefused, match="is damaged"):
+            await index.retrieve([" ".join(words[::7])], 400)
+        assert any(problem.startswith("store: ") for problem in index.verify())
+    assert main(["index", "verify", str(tmp_path / "i")]) == 1
+    assert "the store itself is damaged" in capsys.readouterr().out.casefold()
 
 
 def test_an_index_of_another_format_is_refused(index: Index) -> None:

@@ -280,7 +280,9 @@ def _verify(args: argparse.Namespace) -> int:
 
     problems = verify(Path(args.index))
     words = "\n".join(problems) if problems else f"{args.index} is sound"
-    if problems:
+    if any(problem.startswith("store: ") for problem in problems):
+        words += "\nThe store itself is damaged: build the index again from its source, or take a copy of it"
+    elif problems:
         words += (
             f"\nThe documents are safe in the store; write the rest again with: subquest index compact {args.index}"
         )

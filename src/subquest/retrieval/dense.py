@@ -46,7 +46,8 @@ class VectorFile:
         if len(header) < VECTOR_HEADER.size:
             raise DataError(f"{path}: not a vector file, or cut short; run `subquest index compact`")
         magic, self.rows, self.width, start, check = VECTOR_HEADER.unpack(header)
-        if magic != MAGIC or path.stat().st_size != check + 4:
+        fits = VECTOR_HEADER.size + 4 * self.rows <= start and start + 2 * self.width * self.rows == check
+        if magic != MAGIC or path.stat().st_size != check + 4 or not fits:
             raise DataError(f"{path}: not a vector file, or cut short; run `subquest index compact`")
         self.numbers: npt.NDArray[np.uint32] = np.memmap(path, np.uint32, "r", VECTOR_HEADER.size, (self.rows,))
         self.approximate = open_companion(path.with_suffix(".ann"))

@@ -55,13 +55,14 @@ class Index(Retrievers):
         self._lock = threading.Lock()
         self._encoder_lock = threading.Lock()
         self._filters: dict[tuple[int, str], tuple[list[bytearray], list[bytearray]]] = {}
-        db = self._db()
-        self.analysis = Analysis.recorded(store.get(db, "analysis", {}))
         self._titles = named.Kept(named.TITLES, b"")
         self._articles = named.Kept(named.TEXTS, ("", ""))
-        self.bm25 = BM25(**store.get(db, "bm25", {}))
-        self.fusion = Fusion(**store.get(db, "fusion", {}))
-        self._snapshot = load(self.path, self._db())
+        db = self._db()
+        with store.reading(self.path):
+            self.analysis = Analysis.recorded(store.get(db, "analysis", {}))
+            self.bm25 = BM25(**store.get(db, "bm25", {}))
+            self.fusion = Fusion(**store.get(db, "fusion", {}))
+            self._snapshot = load(self.path, db)
 
     @classmethod
     def build(
@@ -178,12 +179,13 @@ class Index(Retrievers):
             return distinct_many(search, queries, k, self.analysis)
         depth = max(k, {"auto": named.DEPTH, "linked": linked.DEPTH}.get(mode, k))
         for _ in range(RETRIES):
-            snapshot = self._current()
-            ranked = self._rank(snapshot, queries, depth, mode, where, bm25 or self.bm25)
-            if mode == "auto":
-                ranked = self._named_first(snapshot, queries, ranked, k)
-            if (hits := contents.hits(self._db(), ranked)) is not None:
-                break
+            with store.reading(self.path):
+                snapshot = self._current()
+                ranked = self._rank(snapshot, queries, depth, mode, where, bm25 or self.bm25)
+                if mode == "auto":
+                    ranked = self._named_first(snapshot, queries, ranked, k)
+                if (hits := contents.hits(self._db(), ranked)) is not None:
+                    break
         else:
             raise SearchError(f"{self.path} changes faster than it can be read")
         if mode == "linked":
@@ -265,7 +267,8 @@ class Index(Retrievers):
     def get(self, identifier: str) -> Document | None:
         """The document with this id, None where there is none."""
         check_ids([identifier])
-        return contents.get(self._db(), utf8(identifier), self._current().published)
+        with store.reading(self.path):
+            return contents.get(self._db(), utf8(identifier), self._current().published)
 
     def documents(self) -> Iterator[Document]:
         """All documents in the order they were added, read in bounded memory."""

@@ -55,6 +55,18 @@ typedef struct {
 
 static const char MAGIC[8] = {'S', 'Q', 'L', 'E', 'X', 0, 0, 2};
 
+/* Whether every section lies in the file, behind the one before. */
+static int header_fits(const Header *header, uint64_t size) {
+    const uint64_t documents = (uint64_t)header->documents * 4;
+    const uint64_t terms = ((uint64_t)header->terms + 1) * sizeof(Term);
+    return header->check < size && header->check + 4 == size && header->postings <= header->check &&
+           header->strings <= header->postings && header->term_table <= header->strings &&
+           terms <= header->strings - header->term_table && header->lengths <= header->term_table &&
+           documents <= header->term_table - header->lengths && header->numbers <= header->lengths &&
+           documents <= header->lengths - header->numbers && header->numbers >= sizeof(Header) &&
+           !((header->numbers | header->lengths | header->term_table) & 7);
+}
+
 /* NULL where the file cannot be read or is not a segment. */
 EXPORT Segment *sq_segment_open(const char *path) {
     int handle = open(path, O_RDONLY | O_CLOEXEC);
@@ -68,7 +80,7 @@ EXPORT Segment *sq_segment_open(const char *path) {
     close(handle);
     if (base == MAP_FAILED) return NULL;
     const Header *header = base;
-    if (memcmp(header->magic, MAGIC, 8) || header->check + 4 != (uint64_t)status.st_size) {
+    if (memcmp(header->magic, MAGIC, 8) || !header_fits(header, status.st_size)) {
         munmap(base, status.st_size);
         return NULL;
     }

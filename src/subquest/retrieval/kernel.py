@@ -14,10 +14,15 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import DataError
-from .segment import PythonSegment, append_check
+from .segment import PythonSegment, append_check, intact
 
 VERSION = 1
 
+CHECKED = 32 << 20
+"""Bytes of a segment that is checked when a process opens it first, some 25 ms; `index verify` checks larger ones."""
+
+_intact: set[tuple[str, int, int]] = set()
+"""Segments that were checked; they never change under their names."""
 _lock = threading.Lock()
 _library: ctypes.CDLL | None = None
 _reason: str | None = None
@@ -197,8 +202,18 @@ class KernelBuilder:
 
 
 def open_segment(path: Path) -> KernelSegment | PythonSegment:
+    """A segment, its bytes checked where that takes no time: the kernel believes what it reads."""
     kernel = library()
-    return PythonSegment(path) if kernel is None else KernelSegment(kernel, path)
+    segment = PythonSegment(path) if kernel is None else KernelSegment(kernel, path)
+    status = path.stat()
+    key = (str(path), status.st_ino, status.st_mtime_ns)
+    if status.st_size <= CHECKED and key not in _intact:
+        if not intact(path):
+            raise DataError(f"{path}: its bytes were changed since it was written; run `subquest index compact`")
+        if len(_intact) >= 4096:
+            _intact.clear()
+        _intact.add(key)
+    return segment
 
 
 def search(

@@ -25,7 +25,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from ..errors import DataError, SearchError, UsageError
+from ..errors import DataError, SearchError, SearchRefused, UsageError
 from ..record import Document
 
 FORMAT = 2
@@ -130,8 +130,10 @@ def connect(folder: Path) -> sqlite3.Connection:
                 raise
             db = _connect_frozen(folder)
             found = get(db, "format", None)
+    except UnicodeDecodeError:  # SQLite's own words about a table whose definition is damaged
+        raise DataError(f"{folder / STORE} is damaged; build it again from its source") from None
     except sqlite3.DatabaseError as error:
-        if error.sqlite_errorcode & 0xFF in _OUTSIDE:
+        if _outside(error):
             free = shutil.disk_usage(folder).free
             raise SearchError(
                 f"{folder} cannot be opened now ({error}; {free:,} bytes are free on its disk); what it holds is intact"
@@ -144,6 +146,25 @@ def connect(folder: Path) -> sqlite3.Connection:
             "that wrote it and import it again, or build it again from its source"
         )
     return db
+
+
+def _outside(error: sqlite3.DatabaseError) -> bool:
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF in _OUTSIDE
+
+
+@contextlib.contextmanager
+def reading(folder: Path) -> Iterator[None]:
+    """What SQLite raises while an index is read, as a SearchError that says whether the index is damaged."""
+    try:
+        yield
+    except (sqlite3.ProgrammingError, sqlite3.IntegrityError):
+        raise
+    except sqlite3.DatabaseError as error:
+        if _outside(error):
+            raise SearchError(f"{folder} cannot be read now: {error}; what it holds is intact") from None
+        raise SearchRefused(
+            f"{folder / STORE} is damaged ({error}); see `subquest index verify`, and build it again from its source"
+        ) from None
 
 
 def _connect(path: Path | str, *, uri: bool = False) -> sqlite3.Connection:
@@ -169,7 +190,12 @@ def _connect_frozen(folder: Path) -> sqlite3.Connection:
 
 def get(db: sqlite3.Connection, key: str, default: Any) -> Any:
     row = db.execute("SELECT value FROM settings WHERE key = ?", (key,)).fetchone()
-    return default if row is None else json.loads(row[0])
+    try:
+        return default if row is None else json.loads(row[0])
+    except (ValueError, TypeError):
+        raise DataError(
+            f"the index is damaged: its setting {key!r} cannot be read; build it again from its source"
+        ) from None
 
 
 def put(db: sqlite3.Connection, key: str, value: Any) -> None:

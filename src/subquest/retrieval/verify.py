@@ -43,7 +43,7 @@ class Info:
 
 def info(folder: Path) -> Info:
     """Counts, sizes and settings."""
-    with contextlib.closing(store.connect(folder)) as db:
+    with contextlib.closing(store.connect(folder)) as db, store.reading(folder):
 
         def count(query: str, *values: object) -> int:
             return int(db.execute(query, values).fetchone()[0])
@@ -76,16 +76,17 @@ def verify(folder: Path) -> list[str]:
     """
     with contextlib.closing(store.connect(folder)) as db:
         for _ in range(RETRIES):
-            db.execute("BEGIN")
-            before = store.get(db, "generation", 0)
-            problems = [f"store: {row[0]}" for row in db.execute("PRAGMA quick_check") if row[0] != "ok"]
+            problems: list[str] = []
             try:
+                db.execute("BEGIN")
+                before = store.get(db, "generation", 0)
+                problems += [f"store: {row[0]}" for row in db.execute("PRAGMA quick_check") if row[0] != "ok"]
                 problems += _check_segments(folder, db)
-            except sqlite3.DatabaseError as error:
-                problems.append(f"store: {error}")
-            db.execute("COMMIT")
-            if not problems or store.get(db, "generation", 0) == before:
-                return problems
+                db.execute("COMMIT")
+                if not problems or store.get(db, "generation", 0) == before:
+                    return problems
+            except (sqlite3.DatabaseError, DataError, TypeError) as error:  # whatever a damaged page may hold
+                return [*problems, f"store: {error}"]
     raise SearchError(f"{folder} changes faster than it can be verified")
 
 

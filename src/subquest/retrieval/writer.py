@@ -83,7 +83,7 @@ class Writer:
     @contextlib.contextmanager
     def open(cls, folder: Path) -> Iterator[Writer]:
         """Take the lock, clean up after a killed writer, and hand out a writer."""
-        with contextlib.closing(store.connect(folder)) as db, store.writer_lock(folder):
+        with contextlib.closing(store.connect(folder)) as db, store.writer_lock(folder), store.reading(folder):
             try:
                 writer = cls(folder, db)
                 store.let_read(db)
