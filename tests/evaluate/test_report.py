@@ -269,3 +269,14 @@ def test_a_role_that_was_not_needed_cost_nothing() -> None:
     ]
     found = cell(rows)
     assert (found["tokens_planner"], found["tokens_executor"], found["peak_planner"]) == (10, 10, 10)
+
+
+async def test_a_run_that_a_program_scored(tmp_path: Path) -> None:
+    """As docs/runs.md has it: nothing but the metric that was given is known."""
+    with RunStore.create(tmp_path / "own.sqlite") as store:
+        await store.add_episode(Episode("1", Question("q", "Where?", ("Kestel",), dataset="toy"), "mine", "m"))
+        await store.add_scores("1", {"em": 1.0})
+    content = load([tmp_path / "own.sqlite"])
+    assert "1.000" in page(content)
+    assert "| mine | 1 | 1.000" in markdown(content)
+    assert r"mine & 1 & 1.000" in latex(content)

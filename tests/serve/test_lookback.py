@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from subquest.cli import main
 from subquest.evaluate.stats import compare
 from subquest.record import Episode, Question, Segment, Trajectory
 from subquest.runs import RunStore
@@ -45,6 +46,19 @@ def test_runs_are_compared_question_by_question(start: Start, settings: Settings
     assert len(found["differences"]) == 6
     first = found["differences"][0]["sides"]
     assert (first["old · coda"]["em"], first["new · coda"]["em"]) == (0.0, 1.0)
+
+
+def test_what_json_has_not_can_be_looked_at(start: Start, settings: Settings, tmp_path: Path) -> None:
+    """Halves of signs and huge numbers of a question file stand in runs, and on no page's way."""
+    settings.runs.mkdir()
+    asked = Question("q", "Which?", ("Kestel \ud83d",), meta={"number": 2**80, "gap": float("nan")})
+    with RunStore.create(settings.runs / "odd.sqlite") as store:
+        store.add_episode(Episode("one", asked, "coda", "m", answer="Kestel"), scores={"em": 0.0}).wait()
+    with start() as server, server.client() as client:
+        assert client.get("/api/runs/odd/episodes").json()["episodes"][0]["expected"] == ["Kestel \ud83d"]
+        assert client.get("/api/runs/odd/episodes/one").json()["question"]["meta"] == {"number": 2**80, "gap": None}
+        assert client.get("/api/runs/odd/episodes/one/html").status_code == 200
+    assert main(["report", str(settings.runs / "odd.sqlite"), "--out", str(tmp_path / "odd.html")]) == 0
 
 
 def test_curves_grow(start: Start, settings: Settings) -> None:

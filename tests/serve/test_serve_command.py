@@ -14,6 +14,7 @@ import pytest
 
 from subquest import Index
 from subquest.cli import main
+from subquest.record import Episode, Question
 
 from ..cli.conftest import SCRIPT
 from ..systems.fakes import DOCUMENTS
@@ -166,3 +167,14 @@ def test_wrong_usage(place: Path, capsys: pytest.CaptureFixture[str], arguments:
 def test_a_file_is_no_folder_of_runs(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*SERVE, "--runs", "script.jsonl"]) == 2
     assert "--runs script.jsonl: it is a file; name a folder" in capsys.readouterr().err
+
+
+def test_a_trace_as_a_file_says_what_it_needs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    trace = tmp_path / "trace.json"
+    trace.write_text(Episode("one", Question("q", "Which?"), "coda", "m").to_json())
+    assert main(["view", str(trace), "--html", str(tmp_path / "trace.html")]) == 0
+    monkeypatch.setitem(sys.modules, "subquest.serve.export", None)
+    assert main(["view", str(trace), "--html", str(tmp_path / "other.html")]) == 2
+    assert "subquest[serve]" in capsys.readouterr().err

@@ -75,7 +75,7 @@ def _put(text: str, path: Path | None) -> int:
         return 0
     scratch = path.with_name(f".{path.name}.{os.getpid()}.new")
     try:
-        scratch.write_text(text, encoding="utf-8")
+        scratch.write_text(text, encoding="utf-8", errors="replace")  # runs may hold halves of signs
         os.replace(scratch, path)
     except OSError as error:
         raise UsageError(f"cannot write {path}: {error.strerror}") from None

@@ -39,8 +39,10 @@ def run(args: argparse.Namespace) -> int:
         except ValueError as error:
             raise UsageError(f"{args.what} is not a trace: {error}") from None
         if args.html:
-            from ..serve.export import as_html
-
+            try:
+                from ..serve.export import as_html
+            except ImportError as error:
+                raise MissingDependency(f"the page ({error.name})", "serve") from None
             args.html.write_text(as_html(episode), encoding="utf-8")
             return 0
         with tempfile.TemporaryDirectory() as folder:

@@ -11,7 +11,7 @@ from itertools import islice
 
 from ..judge import AnswerCase, ModelJudge, RuleJudge
 from ..metrics.embed import Embedder, default_embedder
-from ..metrics.gold import natural_plan
+from ..metrics.gold import gold_plan
 from ..metrics.plans import score_plans
 from ..record import Episode
 from ..rewards.plan import plan_of
@@ -48,7 +48,7 @@ def judge_plans(store: RunStore, *, embedder: Embedder | None = None, told: Told
     """Give every episode whose question has a gold decomposition its SEPR; returns how many there were."""
     done = 0
     for episodes in _batches(store, "sepr", lambda e: bool(e.question.decomposition)):
-        golds = [natural_plan(e.question.decomposition) for e in episodes]
+        golds = [gold_plan(e.question) for e in episodes]
         plans = [plan_of(e) or _tasks(e) for e in episodes]
         for episode, found in zip(episodes, score_plans(plans, golds, embedder or default_embedder()), strict=True):
             scores = {"sepr": found.f1, "sepr_precision": found.precision, "sepr_recall": found.recall}

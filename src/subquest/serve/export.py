@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
-
 from ..record import Episode
+from .bodies import json_bytes
 from .settings import STATIC
 from .shelf import ended, shown
 
@@ -13,7 +12,7 @@ def as_html(episode: Episode) -> str:
     """The file's text. The episode is data in a script element; `<` cannot end it, because it is written `\\u003c`."""
     script = (STATIC / "assets" / "app.js").read_text(encoding="utf-8").replace("</script", "<\\/script")
     style = (STATIC / "assets" / "app.css").read_text(encoding="utf-8")
-    data = json.dumps({**shown(episode), "status": ended(episode)}, ensure_ascii=False).replace("<", "\\u003c")
+    data = json_bytes({**shown(episode), "status": ended(episode)}).decode().replace("<", "\\u003c")
     policy = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data:"
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'

@@ -10,11 +10,11 @@ import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
-import orjson
 from starlette.responses import StreamingResponse
 
 from ..codec import to_dict
 from ..events import Event
+from .bodies import json_bytes
 from .jobs import Job
 
 HEARTBEAT = 15.0
@@ -29,7 +29,7 @@ def event_stream(parts: AsyncIterator[bytes]) -> StreamingResponse:
 def frame(data: Any, *, identifier: int | None = None, kind: str = "") -> bytes:
     """One server-sent event."""
     head = (f"id: {identifier}\n" if identifier is not None else "") + (f"event: {kind}\n" if kind else "")
-    return head.encode() + b"data: " + orjson.dumps(data) + b"\n\n"
+    return head.encode() + b"data: " + json_bytes(data) + b"\n\n"
 
 
 async def live(job: Job, after: int) -> AsyncIterator[bytes]:

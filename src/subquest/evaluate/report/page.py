@@ -104,7 +104,7 @@ def _results(content: Content, dataset: str, cells: Mapping[str, Mapping[str, An
             kind = ' class="best"' if cell.get(key) == best[key] and len(cells) > 1 else ""
             row.append(f"<td{kind}>{_value(cell.get(key))}{mark}{_span(cell, key)}</td>")
         row += [f"<td>{_value(cell.get(key))}</td>" for key, _ in extra]
-        row.append(f"<td>{cell['forced']:.0%}</td><td>{cell['failed']:.0%}</td>")
+        row += [f"<td>{_share(cell.get(key))}</td>" for key in ("forced", "failed")]
         if versus:
             v = versus.get(system)
             row.append(
@@ -179,7 +179,7 @@ def _costs(cells: Mapping[str, Mapping[str, Any]], colours: Mapping[str, int]) -
     for system, cell in cells.items():
         values = "".join(f"<td>{cell.get(key) or 0:,.{digits}f}</td>" for key, _, digits in columns)
         roles = [key.removeprefix("tokens_") for key in cell if key.startswith("tokens_")]
-        split = "; ".join(f"{r} {cell[f'tokens_{r}']:,.0f} (peak {cell[f'peak_{r}']:,.0f})" for r in roles)
+        split = "; ".join(f"{r} {cell[f'tokens_{r}']:,.0f} (peak {cell.get(f'peak_{r}', 0):,.0f})" for r in roles)
         rows.append(f'<tr><td>{_name(system, colours)}</td>{values}<td class="wrap">{escape(split)}</td></tr>')
     return (
         f'<div class="card scroll"><table><thead><tr><th>system</th>{head}<th class="wrap">computed tokens by role</th>'
@@ -252,6 +252,10 @@ def _name(system: str, colours: Mapping[str, int]) -> str:
 
 def _value(value: Any) -> str:
     return "–" if value is None else f"{value:.3f}"
+
+
+def _share(value: float | None) -> str:
+    return "–" if value is None else f"{value:.0%}"
 
 
 def _p(value: float) -> str:
