@@ -1,7 +1,7 @@
 """Gold decompositions rewritten as questions with references."""
 
-from subquest.metrics.gold import natural_plan
-from subquest.record import Step
+from subquest.metrics.gold import gold_plan, natural_plan
+from subquest.record import Question, Step
 
 
 def test_triples_become_questions() -> None:
@@ -35,3 +35,19 @@ def test_nothing_stays_nothing() -> None:
 
 def test_a_relation_may_hold_braces() -> None:
     assert natural_plan([Step("Ada >> size {x}", "3")]) == ("What is the size {x} of Ada?",)
+
+
+def test_a_gold_plan_names_nothing_that_only_a_list_brings() -> None:
+    first = ["Which films did Ann direct?", "When was the film Dusk released?", "When was the film Noon released?"]
+    steps = tuple(Step(text, "") for text in first)
+    meta = {"program": [["all", "a", "directed"], ["get", "#1.0", "date"], ["get", "#1.1", "date"]]}
+    meta["items"] = {"1": ["Dusk", "Noon"]}
+    question = Question("q", "Which of Ann's films came first?", ("Noon",), decomposition=steps, meta=meta)
+    assert gold_plan(question) == ("Which films did Ann direct?", "When was the film #1 released?")
+    both = ("Which films did Ann direct?", "Which films did Bo score?", "Who wrote Dusk?")
+    meta = {"program": [["all", "a", "directed"], ["all", "b", "scored"], ["get", "#1&2", "writer"]]}
+    meta["items"] = {"1": ["Dusk", "Noon"], "2": ["Dusk", "Eve"]}
+    question = Question("q", "?", ("Cy",), decomposition=tuple(Step(text, "") for text in both), meta=meta)
+    assert gold_plan(question)[2] == "Who wrote the one in #1 and #2?"
+    chain = (Step("Who directed Dusk?", "Ann"), Step("Where was Ann born?", "Rome"))
+    assert gold_plan(Question("q", "?", ("Rome",), decomposition=chain)) == ("Who directed Dusk?", "Where was #1 born?")

@@ -30,6 +30,8 @@ BARE_TOKENS = 128
 """Longest turn where a role has no adapter: such a model writes on and on, and says nothing further that counts."""
 ORACLE_VERSION = "oracle-2"
 """Counts up when the oracle acts otherwise, so that its rows are run again."""
+PLANS_VERSION = 2
+"""Counts up when gold plans are put otherwise, so that what is scored or trained by them is run again."""
 TUNING = (("rollout", "concurrency"), ("rollout", "cache_tokens"), ("optimiser", "micro_tokens"))
 """Keys of a recipe that say how fast it runs and not what it learns."""
 
@@ -121,7 +123,7 @@ def measured(arm: Arm) -> dict[str, Any]:
         "sampling": {name: list(v) if isinstance(v, tuple) else v for name, v in sampling.items()},
         "search": arm.search or SEARCH,
         "ranking": ranking(),
-        "plans": arm.plans,
+        "plans": PLANS_VERSION if arm.plans else False,
     }
 
 
@@ -166,6 +168,7 @@ def training_digest(training: Training, start: str) -> str:
     settings = {"k": table.get("k", 3), **get(name).training, **table.get("settings", {})}
     rolled = measured(Arm(training.id, name, {"": BARE}, settings))
     rolls = [rolled[name] for name in ("settings", "prompts", "search", "ranking")]
+    rolls += [PLANS_VERSION] if training.needs_minilm else []
     return digest(json.dumps([table, rolls, start], sort_keys=True))
 
 

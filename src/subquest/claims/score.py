@@ -8,7 +8,7 @@ from typing import Any
 from ..evaluate.score import score
 from ..judge.base import AnswerCase
 from ..judge.rules import judge_answer
-from ..metrics.gold import natural_plan
+from ..metrics.gold import gold_plan
 from ..metrics.plans import score_plans
 from ..record import Episode, Question
 from ..rewards.plan import plan_of
@@ -48,7 +48,7 @@ def scores_of(episode: Episode) -> tuple[dict[str, float], list[str]]:
 def plan_scores(questions: Sequence[Question], plans: Sequence[Sequence[str]], embedder: Any) -> list[float | None]:
     """SEPR of each plan; None for questions without a gold plan."""
     known = [n for n, q in enumerate(questions) if q.decomposition]
-    golds = [natural_plan(questions[n].decomposition) for n in known]
+    golds = [gold_plan(questions[n]) for n in known]
     found = score_plans([plans[n] for n in known], golds, embedder)
     out: list[float | None] = [None] * len(questions)
     for n, s in zip(known, found, strict=True):

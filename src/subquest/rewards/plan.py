@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from ..errors import DataError
 from ..metrics.embed import Embedder, default_embedder
-from ..metrics.gold import natural_plan
+from ..metrics.gold import gold_plan
 from ..metrics.plans import MINILM_TAU, score_plans
 from ..protocol import parse
 from ..record import Episode
@@ -28,7 +28,7 @@ class PlanReward:
             if not e.question.decomposition:
                 raise DataError(f"question {e.question.id!r} has no gold decomposition, which the plan reward needs")
         plans = [plan_of(e) for e in episodes]
-        golds = [natural_plan(e.question.decomposition) for e in episodes]
+        golds = [gold_plan(e.question) for e in episodes]
         scores = score_plans(plans, golds, self.embedder or default_embedder(), tau=self.tau)
         return [
             Reward(

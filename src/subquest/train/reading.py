@@ -11,14 +11,13 @@ import re
 from typing import NamedTuple
 
 from ..metrics import contains_answer
+from ..metrics.gold import item_of, items_of, repeats, with_unknown_items
 from ..record import Question
 from ..systems.evidence import sentences
 from ..worlds.prose.words import join
 
 _DOCUMENT = re.compile(r"^(?:<\w+>)?Doc \d+\(Title: (.*?)\) (.*)$", re.MULTILINE)
 _REFERENCE = re.compile(r"#(\d+)")
-_ITEM = re.compile(r"#(\d+)\.(\d+)")
-_SHARED = re.compile(r"#(\d+)&(\d+)")
 _WORD = re.compile(r"\w+")
 _ENTITY = re.compile(r"[A-Z0-9][\w'’.-]*(?:[ –-](?:of|the|and|for|in|on|de|to|a)?\s?[A-Z0-9][\w'’.-]*)*")
 _POSSESSIVE = re.compile(r"['’]s?(?!\w)")
@@ -69,52 +68,22 @@ def facts_of(question: Question) -> list[Fact]:
         return answers[number - 1] if 0 < number <= len(answers) else match[0]
 
     return [
-        Fact(_REFERENCE.sub(fill, step.question), step.answer, step.support, _items(question, n), _about(question, n))
+        Fact(
+            _REFERENCE.sub(fill, step.question), step.answer, step.support, items_of(question, n), item_of(question, n)
+        )
         for n, step in enumerate(question.decomposition, 1)
     ]
 
 
 def plan_of(question: Question) -> list[str]:
     """The plan as it can be known before anything was found: items of a list yet to come stand as its number."""
-    steps: list[str] = []
-    for n, step in enumerate(question.decomposition, 1):
-        text, item = step.question, _about(question, n)
-        if item and item in text:
-            subject = _subject(question, n)
-            one, both = _ITEM.fullmatch(subject), _SHARED.fullmatch(subject)
-            text = text.replace(
-                item, f"#{one[1]}" if one else f"the one in #{both[1]} and #{both[2]}" if both else item
-            )
-            if one and one[2] != "0":
-                continue  # the first item's step stands for all
-        steps.append(text)
-    return steps
-
-
-def _subject(question: Question, n: int) -> str:
-    """What the n-th row of a world's program asks about; empty where there is no program."""
-    program = question.meta.get("program", ())
-    return str(program[n - 1][1]) if n <= len(program) else ""
-
-
-def _items(question: Question, n: int) -> tuple[str, ...]:
-    return tuple(question.meta.get("items", {}).get(str(n), ()))
-
-
-def _about(question: Question, n: int) -> str:
-    subject = _subject(question, n)
-    if one := _ITEM.fullmatch(subject):
-        items = _items(question, int(one[1]))
-        return items[int(one[2])] if int(one[2]) < len(items) else ""
-    if both := _SHARED.fullmatch(subject):
-        shared = set(_items(question, int(both[1]))) & set(_items(question, int(both[2])))
-        return shared.pop() if len(shared) == 1 else ""
-    return ""
+    steps = enumerate(question.decomposition, 1)
+    return [with_unknown_items(question, n, step.question) for n, step in steps if not repeats(question, n)]
 
 
 def needs_lists(question: Question) -> bool:
     """Whether steps of the plan ask about items that only an earlier step brings."""
-    return any(_about(question, n) for n in range(1, len(question.decomposition) + 1))
+    return any(item_of(question, n) for n in range(1, len(question.decomposition) + 1))
 
 
 def read(question: Question, fact: Fact, text: str) -> Found | None:
