@@ -1,13 +1,17 @@
 """Torch engines by name: a folder, a GGUF file, and adapters in both forms."""
 
+import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
+from subquest.engine.adapter import Lora, Shape, write_gguf
 from subquest.engine.base import Message, Sampling
 from subquest.engine.resolve import EngineOptions, resolve
 from subquest.engine.torch.engine import TorchEngine
+from subquest.engine.torch.named import read_adapter
 from subquest.errors import UsageError
 from subquest.models import default_adapter, smollm2_path
 
@@ -26,6 +30,21 @@ async def logprobs(engine: TorchEngine) -> list[float]:
 def test_a_model_that_is_not_there_is_named(spec: str) -> None:
     with pytest.raises(UsageError, match=r"/nowhere|unknown model 'torch:'"):
         resolve(spec)
+
+
+def test_pairs_of_several_ranks_count_as_llama_cpp_counts_them(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    pairs = {
+        f"model.layers.0.mlp.{name}": tuple(rng.normal(size=s).astype(np.float32) for s in ((rank, 8), (6, rank)))
+        for name, rank in (("gate_proj", 2), ("up_proj", 4))
+    }
+    lora = Lora(pairs, 8.0)  # type: ignore[arg-type]
+    write_gguf(lora, tmp_path / "a.gguf", Shape("llama", 2, 1))
+    config = {"model_type": "llama", "num_attention_heads": 2, "num_key_value_heads": 1}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    adapter = read_adapter(tmp_path / "a.gguf", tmp_path)
+    for name, (a, b) in adapter.pairs.items():
+        np.testing.assert_allclose(adapter.scale * (b @ a).numpy(), lora.delta(name), rtol=1e-5)
 
 
 @pytest.mark.embedded

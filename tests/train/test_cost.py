@@ -91,6 +91,12 @@ def test_what_makes_a_step_dearer() -> None:
     assert lighter.weights < one.weights / 5
 
 
+def test_a_policy_that_is_not_sharded_is_whole_on_every_gpu() -> None:
+    path = RECIPES / "coda-peco-paper.toml"
+    whole = estimate(load_recipe(path, {"model.shard": False}), Machine(8))
+    assert whole.weights == pytest.approx(8 * estimate(load_recipe(path), Machine(8)).weights)
+
+
 def test_what_cannot_be_estimated_is_named(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(UsageError, match="supervised"):
         estimate(load_recipe(RECIPES / "coda-sft-paper.toml"))

@@ -9,6 +9,7 @@ import pytest
 from subquest.engine.chat import chat_format
 from subquest.engine.scripted import ScriptedEngine
 from subquest.engine.torch.tokens import Vocabulary
+from subquest.errors import ConfigError
 from subquest.record import Document, Episode, Question, Step, Usage
 from subquest.train import pipeline
 from subquest.train.data import Material, load_material, open_search
@@ -88,6 +89,13 @@ async def test_what_a_teacher_gets_wrong_is_counted(
     assert not traces.episodes
     (found,) = traces.rejected
     assert found.startswith(reason)
+
+
+async def test_a_teacher_is_one_model(world: Material, tmp_path: Path) -> None:
+    script = tmp_path / "replies.jsonl"
+    script.write_text('{"reply": "yes"}\n')
+    with pytest.raises(ConfigError, match="a teacher is one model"):
+        await made(world, tmp_path, InstructPart(f"planner=scripted:{script},executor=scripted:{script}"))
 
 
 def test_trivial_traces() -> None:

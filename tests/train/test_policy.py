@@ -1,5 +1,6 @@
 """The packed policy against transformers, on the CPU in float32."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +9,7 @@ import torch
 import transformers
 
 from subquest.engine.torch.loader import Source
+from subquest.errors import DataError
 from subquest.train.attention import attend
 from subquest.train.batch import Batch
 from subquest.train.lora import LoraSettings, adapter_of, load_adapter_into, lora_layers, save_adapter, settings_of
@@ -105,6 +107,15 @@ def test_attention_and_the_output_layer_stay_in_half_precision(family: str, monk
     assert seen == [{torch.bfloat16}] * 2
     policy(batch).logprobs.sum().backward()
     assert all(p.grad is not None and p.grad.dtype == torch.float32 for p in policy.parameters())
+
+
+def test_weights_that_do_not_fit_the_configuration_are_named() -> None:
+    model = source(tiny("llama"))
+    name = "model.layers.1.mlp.up_proj.weight"
+    with pytest.raises(DataError, match=f"they have no {name}"):
+        Policy(replace(model, state={n: t for n, t in model.state.items() if n != name}))
+    with pytest.raises(DataError, match=rf"{name} with the shape \(3, 3\)"):
+        Policy(replace(model, state={**model.state, name: torch.zeros(3, 3)}), lora=LoraSettings(2))
 
 
 def test_checkpointing_changes_nothing() -> None:

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from subquest.cli import main
-from subquest.errors import DataError
+from subquest.errors import ConfigError, DataError
 from subquest.runs import RunStore
 from subquest.train.batch import Rollout, pack
 from subquest.train.recipe import load_recipe
@@ -56,6 +56,13 @@ def test_only_the_roles_asked_for_are_kept() -> None:
     assert planners.lengths.tolist() == [len(t.token_ids) for t in kept]
     assert len(planners) == len(whole) == len(EPISODES)
     assert len(planners.lengths) < len(whole.lengths)
+
+
+def test_a_role_that_no_system_has_is_named() -> None:
+    source = {"questions": "world:seed=1,articles=160,questions=24", "roles": ["plannr"]}
+    recipe = load_recipe(RECIPES / "coda-sft-smoke.toml", {"data": [source]})
+    with pytest.raises(ConfigError, match="no role 'plannr' in coda; there are planner, executor"):
+        gold_traces(recipe, tiny_source())
 
 
 def test_only_what_fits_the_model_is_learnt_from() -> None:

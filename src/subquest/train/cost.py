@@ -131,7 +131,8 @@ def estimate(recipe: Recipe, machine: Machine | None = None, workload: Workload 
     trained = shape.adapter(part.rank) if part.rank else shape.parameters
     loss = recipe.objective
     frozen = 2 * shape.parameters if part.rank else 0
-    weights = (frozen + 16 * trained + (4 * trained if loss.kl else 0)) / machine.gpus
+    parts = machine.gpus if part.shard else 1
+    weights = (frozen + 16 * trained + (4 * trained if loss.kl else 0)) / parts
     kept = shape.activations(checkpointing=part.checkpointing) * 2
     micro = min(recipe.optimiser.micro_tokens, tokens / machine.gpus)
     return Cost(

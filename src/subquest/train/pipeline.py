@@ -21,6 +21,7 @@ from typing import Any
 from ..engine.base import Engine, Sampling
 from ..engine.chat import ChatFormat
 from ..engine.torch.tokens import Vocabulary
+from ..errors import ConfigError
 from ..metrics import contains_answer
 from ..record import Document, Episode, Question
 from ..retrieval.base import Search
@@ -120,7 +121,8 @@ def _teacher(part: InstructPart, seeds: Sequence[Question]) -> Engine:
     from ..engine.resolve import resolve
 
     engine = resolve(part.teacher)
-    assert not isinstance(engine, Mapping)
+    if isinstance(engine, Mapping):
+        raise ConfigError(f"instruct.teacher = {part.teacher!r} names a model a role; a teacher is one model")
     return engine
 
 

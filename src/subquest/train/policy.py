@@ -19,6 +19,7 @@ from torch.utils.checkpoint import checkpoint
 
 from ..engine.torch.architecture import Architecture
 from ..engine.torch.loader import Source
+from ..errors import DataError
 from .attention import Packing, attend
 from .batch import Batch
 from .logprobs import TokenLogprobs, token_logprobs
@@ -155,7 +156,12 @@ class Policy(nn.Module):
         """Copy base weights in; the adapter stays as it is."""
         for name, parameter in self.named_parameters():
             if "lora_" not in name:
-                parameter.copy_(state[name.replace(".base.", ".")])
+                name = name.replace(".base.", ".")
+                found = state.get(name)
+                if found is None or found.shape != parameter.shape:
+                    what = f"no {name}" if found is None else f"{name} with the shape {tuple(found.shape)}"
+                    raise DataError(f"the model's files are not those of its configuration: they have {what}")
+                parameter.copy_(found)
 
     def _adapt(self, settings: LoraSettings) -> None:
         for layer in self.model.layers:

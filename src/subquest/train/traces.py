@@ -23,8 +23,9 @@ from .. import sync
 from ..engine.chat import chat_format
 from ..engine.torch.loader import Source
 from ..engine.torch.tokens import Vocabulary
-from ..errors import DataError
+from ..errors import ConfigError, DataError
 from ..record import Episode
+from ..systems.registry import get
 from . import judging
 from .batch import Batch
 from .data import load_material, open_search, refuse_test
@@ -265,8 +266,20 @@ def _made(recipe: Recipe, source: Source, workers: int) -> TraceSet:
     return join(found)
 
 
+def _refuse_unknown_roles(part: DataPart, recipe: Recipe) -> None:
+    """A misspelt role would quietly leave nothing of a source."""
+    systems = [s for s in part.systems or recipe.systems or (recipe.system,) if s != judging.SYSTEM]
+    known = {role: None for system in systems for role in get(system).roles}
+    for role in part.roles if systems else ():
+        if role not in known:
+            raise ConfigError(
+                f"{part.questions}: no role {role!r} in {', '.join(systems)}; there are {', '.join(known)}"
+            )
+
+
 def _make(part: DataPart, system: str, recipe: Recipe, tokenizer: Any, size: int) -> TraceSet:
     judges = system == judging.SYSTEM
+    _refuse_unknown_roles(part, recipe)
     material = load_material([part], passages_elsewhere=bool(recipe.index) and not judges)
     refuse_test(material.questions, "nothing is learnt from it")
     vocabulary = Vocabulary(tokenizer, size)

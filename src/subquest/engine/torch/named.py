@@ -42,5 +42,8 @@ def read_adapter(file: Path, base: Path) -> Adapter:
     from ..adapter import read_gguf, shape_of
 
     lora = read_gguf(file, shape_of(base))
-    pairs = {name: (torch.from_numpy(a), torch.from_numpy(b)) for name, (a, b) in lora.pairs.items()}
+    # alpha is over each pair's own rank, as llama.cpp has it; ours is one scale for all
+    pairs = {
+        name: (torch.from_numpy(a), torch.from_numpy(b) * (lora.rank / len(a))) for name, (a, b) in lora.pairs.items()
+    }
     return Adapter(pairs, lora.alpha / lora.rank)
