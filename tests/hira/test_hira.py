@@ -425,7 +425,14 @@ def test_desk_is_public():
 
 @pytest.mark.parametrize(
     ("facts", "expected"),
-    [("Kelm lies on the Ostel [Source: kelm]", ["Kelm lies on the Ostel [Source: kelm]"]), (5, []), ({"a": 1}, [])],
+    [
+        ("Kelm lies on the Ostel [Source: kelm]", ["Kelm lies on the Ostel [Source: kelm]"]),
+        ([{"content": "Kelm lies on the Ostel", "source": "kelm"}], ["Kelm lies on the Ostel [Source: kelm]"]),
+        ([{"Source": "kelm", "fact": "Kelm is a town"}, {"fact": 3}], ["Kelm is a town [Source: kelm]"]),
+        (5, []),
+        ({"a": 1}, []),
+        ([["a"], None, {"source": "kelm"}], []),
+    ],
 )
 def test_memory_in_another_shape_than_asked_for(facts, expected):
     """A model that writes one string is understood; what is no list of facts ends no episode."""
@@ -439,6 +446,27 @@ def test_memory_in_another_shape_than_asked_for(facts, expected):
     assert episode.answer == "on the Ostel"
     added = [e.data["entries"] for e in episode.events if e.kind == "memory" and e.data["action"] == "add"]
     assert added == ([expected] if expected else [])
+
+
+@pytest.mark.parametrize(
+    "resources",
+    [
+        {"Log of the gauge": "http://kelm.example/log"},
+        [{"description": "Log of the gauge", "path": "http://kelm.example/log"}],
+        [{"url": "http://kelm.example/log", "summary": "Log of the gauge"}],
+        [{"Log of the gauge": "http://kelm.example/log"}, 3, None],
+    ],
+)
+def test_resources_in_another_shape_than_asked_for(resources):
+    memory = {"fact_memory": [], "resource_memory": resources}
+    engine = script(
+        planner=[CALL.format("Where does Kelm lie?"), "\\boxed{on the Ostel}"],
+        coordinator=[json.dumps({"conclusion": {"final_conclusion": "on the Ostel"}, "memory": memory})],
+        search=['{"query_plan": ["Kelm"]}', "\\boxed{on the Ostel}"],
+    )
+    episode = HiRA(engine, Facts(), experts="search").ask("Where does Kelm lie?")
+    added = [e.data["entries"] for e in episode.events if e.kind == "memory" and e.data["action"] == "add"]
+    assert added == [["Log of the gauge: http://kelm.example/log"]]
 
 
 def test_searches_of_a_system_that_is_an_expert_are_counted():

@@ -125,9 +125,11 @@ class Coordinator:
             return
         facts, resources = found.get("fact_memory"), found.get("resource_memory")
         listed = [facts] if isinstance(facts, str) else facts if isinstance(facts, list) else []
-        added = [self.memory.add_fact(fact) for fact in listed if isinstance(fact, str)]
-        if isinstance(resources, Mapping):
-            added += [self.memory.add_resource(str(k), str(v)) for k, v in resources.items()]
+        added = [self.memory.add_fact(fact) for entry in listed if (fact := _fact(entry))]
+        for entry in (
+            [resources] if isinstance(resources, Mapping) else resources if isinstance(resources, list) else ()
+        ):
+            added += [self.memory.add_resource(*pair) for pair in _resources(entry)]
         if entries := [entry.line for entry in added if entry is not None]:
             self._run.events.emit("memory", planner.id, action="add", entries=entries)
 
@@ -144,6 +146,29 @@ class Coordinator:
             return ""
         await context.close("answered", turn.text)
         return said(turn)
+
+
+_SOURCE, _PLACES = "source", ("path", "url", "source")
+
+
+def _fact(entry: Any) -> str:
+    """`statement [Source: …]`; models also write `{"content": statement, "source": …}`."""
+    if not isinstance(entry, Mapping):
+        return entry if isinstance(entry, str) else ""
+    text = next((v for k, v in entry.items() if isinstance(v, str) and str(k).casefold() != _SOURCE), "")
+    source = next((v for k, v in entry.items() if isinstance(v, str) and str(k).casefold() == _SOURCE), "")
+    return f"{text} [Source: {source}]" if text and source else text
+
+
+def _resources(entry: Any) -> list[tuple[str, str]]:
+    """Descriptions and paths; models also write a list of `{"description": …, "path": …}`."""
+    if not isinstance(entry, Mapping):
+        return []
+    named = {str(k).casefold(): str(v) for k, v in entry.items() if v is not None}
+    about = [text for key, text in named.items() if key not in _PLACES]
+    if about and (place := next((named[key] for key in _PLACES if key in named), "")):
+        return [(about[0], place)]
+    return [(str(k), str(v)) for k, v in entry.items()]
 
 
 def named_in(text: str, experts: Mapping[str, Expert]) -> Expert | None:
