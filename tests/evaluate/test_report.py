@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from subquest.cli import main
+from subquest.errors import UsageError
 from subquest.evaluate import score
 from subquest.evaluate.report import latex, load, markdown, page
 from subquest.evaluate.report.content import holm, outcome_of, run_names, traced
@@ -275,6 +276,8 @@ async def test_a_run_that_a_program_scored(tmp_path: Path) -> None:
     """As docs/runs.md has it: nothing but the metric that was given is known."""
     with RunStore.create(tmp_path / "own.sqlite") as store:
         await store.add_episode(Episode("1", Question("q", "Where?", ("Kestel",), dataset="toy"), "mine", "m"))
+        with pytest.raises(UsageError, match="is scored"):
+            load([tmp_path / "own.sqlite"])
         await store.add_scores("1", {"em": 1.0})
     content = load([tmp_path / "own.sqlite"])
     assert "1.000" in page(content)

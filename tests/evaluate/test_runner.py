@@ -75,6 +75,19 @@ async def test_what_is_finished_is_kept_when_an_evaluation_is_cancelled(tmp_path
         assert {s.question for s in store.summaries()} >= set(solved[:4])
 
 
+async def test_a_system_that_times_out_by_itself_has_failed(tmp_path: Path) -> None:
+    class Impatient:
+        model_name = "impatient"
+
+        async def solve(self, question: Question, *, seed: int | None = None, id: str = "") -> Episode:
+            raise TimeoutError("waiting for the sandbox")
+
+    with RunStore.resume(tmp_path / "run.sqlite") as store:
+        await evaluate(jobs_for(store, {"toy": QUESTIONS[:1]}, ["x"]), {"x": Impatient()}, store)
+        (episode,) = store.episodes()
+        assert (episode.stop_reason, episode.errors[0].message) == ("failed", "timed out waiting for the sandbox")
+
+
 def test_a_defect_of_whoever_is_told_ends_the_evaluation(tmp_path: Path) -> None:
     def broken(*_: object) -> None:
         raise ZeroDivisionError

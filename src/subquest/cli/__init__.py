@@ -62,6 +62,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return 1
         told = f"{error.filename}: {error.strerror}" if error.filename and error.strerror else str(error)
+        told = told or type(error).__name__
         return _complain(told, 1)
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)

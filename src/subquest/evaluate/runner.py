@@ -149,8 +149,9 @@ async def _solve(job: Job, system: Solver, seconds: float | None, seed: int | No
     try:
         async with contextlib.nullcontext() if seconds is None else asyncio.timeout(seconds):
             episode = await system.solve(job.question, seed=seed, id=job.id)
-    except TimeoutError:
-        return _failed(job, system, f"no answer within {seconds:g} seconds")
+    except TimeoutError as error:  # ours, or one that a user's system lets through
+        within = f"no answer within {seconds:g} seconds" if seconds is not None else f"timed out {error}".rstrip()
+        return _failed(job, system, within)
     except OutsideError as error:
         return _failed(job, system, str(error))
     return episode if episode.system == job.system else replace(episode, system=job.system)

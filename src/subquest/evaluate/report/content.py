@@ -145,6 +145,8 @@ def _content(stores: Sequence[tuple[Path, RunStore]], metric: str, reference: st
         raise UsageError(f"nothing to report: no episode in {', '.join(str(p) for p, _ in stores)}")
     if not any(metric in row.scores for _, _, row in rows):
         metrics = sorted({m for _, _, row in rows for m in row.scores})
+        if not metrics:
+            raise UsageError(f"nothing to report: no answer in {', '.join(str(p) for p, _ in stores)} is scored")
         raise UsageError(f"no episode has the metric {metric!r}; there are {', '.join(metrics)}")
     owners: dict[tuple[str, str], set[Path]] = {}
     for path, _, row in rows:
