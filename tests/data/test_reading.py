@@ -329,3 +329,14 @@ def test_damaged_files_are_named(tmp_path: Path) -> None:
     twice = write(tmp_path / "e.jsonl", {"question": "a?", "answer": "b"}, {"question": "a?", "answer": "c"})
     with pytest.raises(DataError, match="the question was there before with other answers"):
         read_questions(twice)
+
+
+def test_filters_by_truths_and_by_numbers_of_tables(tmp_path: Path) -> None:
+    rows = [Question(str(n), "a?", meta={"answerable": n > 1, "score": str(n), "lang": "de"}) for n in (1, 9, 10)]
+    assert [q.id for q in select(rows, "answerable=true")] == ["9", "10"]
+    assert [q.id for q in select(rows, "answerable!=Yes")] == ["1"]
+    with pytest.raises(UsageError, match="true or false"):
+        select(rows, "answerable=maybe")
+    assert [q.id for q in select(rows, "score>=9")] == ["9", "10"]
+    assert [q.id for q in select(rows, "score<10")] == ["1", "9"]
+    assert len(select(rows, "lang>=d")) == 3

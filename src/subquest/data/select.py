@@ -6,6 +6,7 @@ import difflib
 import operator
 import re
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import fields
 from typing import Any
 
@@ -18,6 +19,7 @@ _COMPARE: dict[str, Callable[[Any, Any], bool]] = {
     ">": operator.gt, "<": operator.lt,
 }  # fmt: skip
 
+_TRUTHS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
 _FIELDS = frozenset(field.name for field in fields(Question)) - {"meta"}
 
 
@@ -39,11 +41,18 @@ def _passes(question: Question, expression: str) -> bool:
     value = getattr(question, field) if field in _FIELDS else question.meta.get(field)
     if value is None:
         return False
+    if isinstance(value, bool):
+        if wanted.casefold() not in _TRUTHS:
+            raise UsageError(f"filter {expression!r}: {field} is true or false")
+        return _COMPARE[sign](value, _TRUTHS[wanted.casefold()])
     if isinstance(value, int | float):
         try:
             return _COMPARE[sign](value, float(wanted))
         except ValueError:
             raise UsageError(f"filter {expression!r}: {field} is a number") from None
+    if sign[0] in "<>":  # cells of a table are texts: 9 is below 10 there too
+        with suppress(ValueError):
+            return _COMPARE[sign](float(str(value)), float(wanted))
     return _COMPARE[sign](str(value), wanted)
 
 
