@@ -295,3 +295,36 @@ async def test_many_sessions_at_once(cache: Cache) -> None:
         texts = await asyncio.gather(*(ask(n) for n in range(100)))
         assert texts == [f"Q{n % 20}" for n in range(100)]
         assert len(server.posts) == asked
+
+
+def test_a_damaged_cache_is_passed_over(cache: Cache, caplog: pytest.LogCaptureFixture) -> None:
+    """What only speeds a run up must not end it."""
+    for n in range(300):
+        cache.put("page", n, {"text": os.urandom(300).hex()})
+    cache._open().execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    cache.close()
+    content = bytearray(cache.path.read_bytes())
+    content[8192:-8192] = os.urandom(len(content) - 16384)
+    cache.path.write_bytes(content)
+    again = Cache(cache.path)
+    assert [again.get("page", n) for n in range(300)].count(None) > 200
+    for n in range(20):
+        again.put("page", -n, "new")
+    assert len([r for r in caplog.records if "cannot be used" in r.message]) == 1
+
+
+def test_a_value_that_was_changed_counts_as_missing(cache: Cache) -> None:
+    cache.put("page", 1, "text")
+    cache._open().execute("UPDATE entries SET value = x'0102'")
+    assert cache.get("page", 1) is None
+    cache.put("page", 1, "text")
+    assert cache.get("page", 1) == "text"
+
+
+def test_a_full_disk_costs_what_it_cannot_hold_and_no_more(cache: Cache) -> None:
+    cache.put("page", 1, "small")
+    pages = cache._open().execute("PRAGMA page_count").fetchone()[0]
+    cache._open().execute(f"PRAGMA max_page_count = {pages}")
+    cache.put("page", 2, os.urandom(100_000).hex())
+    assert cache.get("page", 2) is None
+    assert cache.get("page", 1) == "small"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
+import logging
 import os
 import sqlite3
 import threading
@@ -24,6 +25,10 @@ KEEP = 0.9
 """Share of `max_bytes` that an eviction leaves."""
 TOUCH = 60.0
 """Seconds within which a second use of an entry is not written down again."""
+
+_BROKEN = (sqlite3.DatabaseError, zlib.error, ValueError, TypeError)
+"""What a damaged, full or locked file can raise while an entry is read or written."""
+log = logging.getLogger("subquest.cache")
 
 _TABLES = """
 CREATE TABLE entries (key BLOB PRIMARY KEY, kind TEXT, value BLOB, made REAL, used REAL, size INTEGER) WITHOUT ROWID;
@@ -61,23 +66,33 @@ class Cache:
         self._connection: sqlite3.Connection | None = None
         self._owner = 0
         self._hits = self._misses = 0
+        self._complained = False
         with self._lock:
             self._open()
 
     def get(self, kind: str, key: Any, *, max_age: float | None = None) -> Any | None:
         """The stored result, or None. `max_age` in seconds: what is older counts as missing."""
         name, now = digest(kind, key), time.time()
+        row = found = None
+        try:
+            with self._lock:
+                db = self._open()
+                row = db.execute("SELECT value, made, used FROM entries WHERE key = ?", (name,)).fetchone()
+                if row is not None and max_age is not None and row[1] < now - max_age:
+                    row = None
+                if row is not None and row[2] < now - TOUCH:
+                    with db:
+                        db.execute("UPDATE entries SET used = ? WHERE key = ?", (now, name))
+        except _BROKEN as error:
+            self._complain(error)
+        try:
+            found = None if row is None else json.loads(zlib.decompress(row[0]))
+        except _BROKEN as error:
+            self._complain(error)
         with self._lock:
-            db = self._open()
-            row = db.execute("SELECT value, made, used FROM entries WHERE key = ?", (name,)).fetchone()
-            if row is None or (max_age is not None and row[1] < now - max_age):
-                self._misses += 1
-                return None
-            self._hits += 1
-            if row[2] < now - TOUCH:
-                with db:
-                    db.execute("UPDATE entries SET used = ? WHERE key = ?", (now, name))
-        return json.loads(zlib.decompress(row[0]))
+            self._hits += found is not None
+            self._misses += found is None
+        return found
 
     def put(self, kind: str, key: Any, value: Any) -> None:
         """Store a result (JSON values). One too large for the whole cache is left out."""
@@ -89,14 +104,17 @@ class Cache:
         if size > self.max_bytes:
             return
         with self._lock:
-            db = self._open()
-            with db:
-                db.execute("BEGIN IMMEDIATE")
-                db.execute("DELETE FROM entries WHERE key = ?", (name,))
-                db.execute("INSERT INTO entries VALUES (?, ?, ?, ?, ?, ?)", (name, kind, packed, now, now, size))
-                evicted = self._evict(db)
-            if evicted:
-                db.execute("PRAGMA incremental_vacuum")
+            try:
+                db = self._open()
+                with db:
+                    db.execute("BEGIN IMMEDIATE")
+                    db.execute("DELETE FROM entries WHERE key = ?", (name,))
+                    db.execute("INSERT INTO entries VALUES (?, ?, ?, ?, ?, ?)", (name, kind, packed, now, now, size))
+                    evicted = self._evict(db)
+                if evicted:
+                    db.execute("PRAGMA incremental_vacuum")
+            except _BROKEN as error:
+                self._complain(error)
 
     async def call(
         self, kind: str, key: Any, make: Callable[[], Awaitable[Any]], *, max_age: float | None = None
@@ -126,6 +144,12 @@ class Cache:
             if self._connection is not None and self._owner == os.getpid():
                 self._connection.close()
             self._connection = None
+
+    def _complain(self, error: Exception) -> None:
+        """Say once that the cache is of no use: a full disk or a damaged file must not end what it only speeds up."""
+        if not self._complained:
+            self._complained = True
+            log.warning("the cache %s cannot be used (%s); going on without it where it fails", self.path, error)
 
     def _evict(self, db: sqlite3.Connection) -> bool:
         held: int = db.execute("SELECT bytes FROM total").fetchone()[0]
