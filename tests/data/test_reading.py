@@ -340,3 +340,21 @@ def test_filters_by_truths_and_by_numbers_of_tables(tmp_path: Path) -> None:
     assert [q.id for q in select(rows, "score>=9")] == ["9", "10"]
     assert [q.id for q in select(rows, "score<10")] == ["1", "9"]
     assert len(select(rows, "lang>=d")) == 3
+
+
+def test_2wiki_as_lists_as_objects_and_as_texts() -> None:
+    facts, triples = [["Mara", 0], ["Quill", 1]], [["Mara", "mother", "Quill"]]
+    forms: list[tuple[object, object]] = [
+        (facts, triples),
+        (
+            [{"title": title, "sent_id": at} for title, at in facts],
+            [dict(zip(("fact", "relation", "entity"), triple, strict=True)) for triple in triples],
+        ),
+        ({"title": ["Mara", "Quill"], "sent_id": [0, 1]}, triples),
+        (json.dumps(facts), json.dumps(triples)),
+    ]
+    for supporting, evidences in forms:
+        row = {"question": "a?", "answer": "b", "supporting_facts": supporting, "evidences": evidences}
+        question = to_question(row)
+        assert question.supporting_titles == ("Mara", "Quill")
+        assert question.decomposition == (Step("Mara >> mother", "Quill"),)

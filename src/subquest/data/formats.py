@@ -208,12 +208,12 @@ def _verl(row: Row) -> Question:
 
 
 def _hotpotqa(row: Row) -> Question:
-    facts = row.get("supporting_facts") or []
+    facts = _loaded(row.get("supporting_facts"))
     if isinstance(facts, Mapping):  # the hub's column form
         facts = list(zip(facts.get("title", []), facts.get("sent_id", []), strict=True))
-    titles = tuple(dict.fromkeys(title for title, _ in facts))
-    evidences = row.get("evidences") or []
-    steps = tuple(Step(f"{s} >> {relation}", str(o)) for s, relation, o in evidences)
+    titles = tuple(dict.fromkeys(_parts(fact, "title", "sent_id")[0] for fact in facts))
+    triples = [_parts(triple, "fact", "relation", "entity") for triple in _loaded(row.get("evidences"))]
+    steps = tuple(Step(f"{s} >> {relation}", str(o)) for s, relation, o in triples)
     hops = len(titles) if "evidences" in row else 2
     return Question(
         id=id_of(row.get("_id") or row.get("id"), row["question"]),
@@ -226,6 +226,18 @@ def _hotpotqa(row: Row) -> Question:
         decomposition=steps,
         level=row.get("level") or "",
     )
+
+
+def _loaded(value: Any) -> Any:
+    """A list that may stand in a text, as some sets of the hub have it."""
+    if isinstance(value, str):
+        value = json.loads(value) if value.strip() else None
+    return value or []
+
+
+def _parts(item: Any, *names: str) -> list[Any]:
+    """The parts of a list in order, or of an object by name."""
+    return [item.get(name) for name in names] if isinstance(item, Mapping) else list(item)
 
 
 def _musique(row: Row) -> Question:
