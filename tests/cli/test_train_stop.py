@@ -39,6 +39,14 @@ def test_a_run_that_is_asked_to_stop_keeps_its_steps(
     assert f"step {last}" in capsys.readouterr().err
 
 
+def test_before_the_first_step_there_is_nothing_to_wait_for() -> None:
+    said: list[str] = []
+    with Stop(said.append) as stop, pytest.raises(KeyboardInterrupt):
+        os.kill(os.getpid(), signal.SIGTERM)
+    assert not said
+    assert not stop()
+
+
 def test_the_second_time_ends_it_at_once() -> None:
     said: list[str] = []
     before = signal.getsignal(signal.SIGTERM)

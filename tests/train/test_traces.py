@@ -1,7 +1,11 @@
 """Gold traces as token arrays: the same batch as the episodes give, kept in a file without loss."""
 
+import os
+import time
 from collections import Counter
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 import pytest
@@ -14,7 +18,7 @@ from subquest.train.batch import Rollout, pack
 from subquest.train.recipe import load_recipe
 from subquest.train.setup import load_source
 from subquest.train.tiny import tiny_source
-from subquest.train.traces import TraceSet, gold_traces, join, opening_of, traces_of
+from subquest.train.traces import TraceSet, _pool, gold_traces, join, opening_of, traces_of
 
 from .episodes import episode, rollouts_of, trajectory
 
@@ -107,6 +111,23 @@ def test_traces_of_another_vocabulary_are_known_by_what_they_say(tmp_path: Path)
     with pytest.raises(DataError, match="prepared for another model: 'words of a question"):
         gold_traces(named, mine)
     assert len(gold_traces(replace(named, model=recipe.model), mine)) == 1
+
+
+@pytest.mark.slow
+def test_processes_that_make_traces_end_with_what_started_them() -> None:
+    def begun(pool: ProcessPoolExecutor) -> list[BaseProcess]:
+        assert pool.submit(os.getpid).result() != os.getpid()
+        pool.submit(time.sleep, 3600)
+        return list(pool._processes.values())  # type: ignore[arg-type]
+
+    processes: list[BaseProcess] = []
+    with pytest.raises(KeyboardInterrupt), _pool(1) as pool:  # noqa: PT012
+        processes += begun(pool)
+        raise KeyboardInterrupt
+    assert not any(process.is_alive() for process in processes)
+    with pytest.raises(DataError, match="was killed, perhaps for want of memory"), _pool(1) as pool:  # noqa: PT012
+        begun(pool)[0].kill()
+        pool.submit(os.getpid).result()
 
 
 def test_a_broken_file_is_named(tmp_path: Path) -> None:

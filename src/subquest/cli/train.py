@@ -82,14 +82,19 @@ def run(args: argparse.Namespace) -> int:
 
 
 class Stop:
-    """Whether to stop: Ctrl-C, or a scheduler's SIGTERM, asks for a checkpoint after this step; once more ends it."""
+    """Whether to stop: Ctrl-C, or a scheduler's SIGTERM, asks for a checkpoint after this step; once more ends it.
+
+    Before the first step there is nothing to keep: then it ends at once.
+    """
 
     def __init__(self, say: Callable[[str], None]) -> None:
         self._say = say
         self._before: dict[int, Any] = {}
         self.signal = 0
+        self._begun = False
 
     def __call__(self) -> bool:
+        self._begun = True  # asked for before every step
         return self.signal > 0
 
     def __enter__(self) -> Self:
@@ -102,7 +107,7 @@ class Stop:
             signal.signal(number, before)
 
     def _told(self, number: int, frame: object) -> None:
-        if self.signal:
+        if self.signal or not self._begun:
             raise KeyboardInterrupt
         self.signal = number
         self._say("stopping after this step, with a checkpoint; once more ends it at once")

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import json
 import lzma
+import signal
 import tempfile
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from contextlib import ExitStack
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from multiprocessing import get_context
 from pathlib import Path
@@ -259,11 +261,33 @@ def _made(recipe: Recipe, source: Source, workers: int) -> TraceSet:
     arguments = [(part, system, recipe, source.tokenizer, source.architecture.vocabulary) for part, system in jobs]
     if workers > 1 and len(jobs) > 1:
         # fresh processes: a fork would copy locks that threads of this one may hold
-        with ProcessPoolExecutor(min(workers, len(jobs)), mp_context=get_context("spawn")) as pool:
+        with _pool(min(workers, len(jobs))) as pool:
             found = list(pool.map(_make, *zip(*arguments, strict=True)))
     else:
         found = [_make(*a) for a in arguments]
     return join(found)
+
+
+@contextmanager
+def _pool(workers: int) -> Iterator[ProcessPoolExecutor]:
+    """Processes that end when this one is interrupted, not when their work is done."""
+    with ProcessPoolExecutor(workers, get_context("spawn"), _leave_interrupts) as pool:
+        try:
+            yield pool
+        except BrokenProcessPool:
+            raise DataError(
+                "a process that made gold traces was killed, perhaps for want of memory; "
+                "prepare the traces of fewer sources at a time (subquest train RECIPE --prepare FILE)"
+            ) from None
+        except BaseException:
+            for process in list(pool._processes.values()):
+                process.terminate()
+            raise
+
+
+def _leave_interrupts() -> None:
+    """Ctrl-C goes to all processes of a terminal; the one that was started by hand sees to it."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def _refuse_unknown_roles(part: DataPart, recipe: Recipe) -> None:
