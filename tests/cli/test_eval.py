@@ -277,3 +277,9 @@ def test_why_questions_failed_is_said(toy: Path, capsys: pytest.CaptureFixture[s
     out, err = capsys.readouterr()
     assert json.loads(out)["toy"]["direct"]["failed"] == 1.0
     assert "2 failed: no answer within 0.2 seconds (2 of them); run again to try once more" in err
+
+
+def test_answers_without_the_search_that_they_needed_are_told(toy: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (toy / "rag.jsonl").write_text("\n".join(['"<answer>Kestel</answer>"'] * 6))
+    assert main(["eval", "toy.jsonl", "--system", "rag", "--model", "scripted:rag.jsonl", "--out", "run"]) == 0
+    assert "6 of 6 answered in spite of failures (search: " in capsys.readouterr().err

@@ -251,6 +251,9 @@ class Progress:
         self._em = self._tokens = self._cost = 0.0
         self._failed = 0
         self._reasons: Counter[str] = Counter()
+        self._hampered = 0
+        """Answers that were given although something failed on the way."""
+        self._hindrance = ""
         self._live = is_live(sys.stderr)
 
     def __enter__(self) -> Progress:
@@ -265,6 +268,8 @@ class Progress:
             (reason, times), *others = self._reasons.most_common()
             often = f" ({times} of them{', others for other reasons' if others else ''})" if self._failed > 1 else ""
             print(f"{self._failed} failed: {reason}{often}; run again to try once more", file=sys.stderr)
+        if self._hampered:
+            print(f"{self._hampered} of {self._new} answered in spite of failures ({self._hindrance})", file=sys.stderr)
 
     def add(self, job: Job, episode: Episode, scores: Mapping[str, float]) -> None:
         self._done += 1
@@ -275,6 +280,9 @@ class Progress:
         if scores["failed"]:
             self._failed += 1
             self._reasons[next((f.message for f in reversed(episode.errors) if f.fatal), "no reason was given")] += 1
+        elif outside := [f for f in episode.errors if f.where in ("engine", "search")]:
+            self._hampered += 1
+            self._hindrance = self._hindrance or f"{outside[0].where}: {outside[0].message}"
         if time.monotonic() - self._shown > (0.2 if self._live else 10):
             self._show(end="\r" if self._live else "\n")
 
