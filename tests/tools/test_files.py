@@ -187,3 +187,33 @@ def test_a_damaged_member_of_any_compression_does_not_cost_the_others(way):
     text = files.from_bytes(bytes(content), "zip", "a.zip").text
     assert "[bad.txt]\n(it cannot be read" in text
     assert "[good.txt]\nkept" in text
+
+
+def sheet(rows):
+    """A workbook whose only sheet has these rows, as XML."""
+    openpyxl = pytest.importorskip("openpyxl")
+    made = io.BytesIO()
+    openpyxl.Workbook().save(made)
+    source, out = zipfile.ZipFile(made), io.BytesIO()
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as file:
+        for name in source.namelist():
+            body = source.read(name)
+            if name == "xl/worksheets/sheet1.xml":
+                space = "http://schemas.openxmlformats.org/spreadsheetml/2006/main"
+                body = f'<worksheet xmlns="{space}"><sheetData>{rows}</sheetData></worksheet>'.encode()
+            file.writestr(name, body)
+    return out.getvalue()
+
+
+def test_a_sheet_that_claims_endless_rows_ends(tmp_path):
+    rows = '<row r="1"><c r="A1"><v>7</v></c></row><row r="{}"><c r="A2"><v>8</v></c></row>'
+    assert read(tmp_path, "a.xlsx", sheet(rows.format(900_000))).text == "[sheet Sheet]\n| 7 |\n| 8 |"
+    with pytest.raises(ToolError, match="more than 1,048,576 rows"):
+        read(tmp_path, "b.xlsx", sheet(rows.format(10**12)))
+
+
+def test_an_office_file_that_takes_its_time_is_given_up(tmp_path, monkeypatch):
+    monkeypatch.setattr(pool, "SECONDS", 0.0)
+    monkeypatch.setattr(pool, "SECONDS_A_MEGABYTE", 0.0)
+    with pytest.raises(ToolError, match="takes too long"):
+        read(tmp_path, "a.xlsx", sheet('<row r="1"><c r="A1"><v>7</v></c></row>'))

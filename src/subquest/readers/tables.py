@@ -16,12 +16,16 @@ _GAP = 16
 """Empty cells in a row that are written out; more of them say nothing but that the sheet is wide."""
 
 
+_ROWS = 1 << 20
+"""Rows of a sheet; a file may claim that its only row is the trillionth."""
+
+
 def row_text(cells: Sequence[str]) -> str:
     """A row as a line; without the empty cells at its end, and a long run of empty ones as `…`."""
     shown: list[str] = []
     empty = 0
-    for cell in (" ".join(cell.split()) for cell in cells):
-        if not cell:
+    for cell in cells:
+        if not cell or not (cell := " ".join(cell.split())):
             empty += 1
             continue
         shown += [""] * empty if empty <= _GAP else ["…"]
@@ -52,8 +56,12 @@ def read_xlsx(file: BinaryIO, limits: ZipLimits | None = None) -> Iterator[Part]
                 sheet.reset_dimensions()  # what a file says about its size may be wrong, or a trap
                 empty = True
                 for number, row in enumerate(sheet.iter_rows(values_only=True), 1):
-                    cells = [_cell(value) for value in row]
-                    if any(cell.strip() for cell in cells):
+                    if number > _ROWS:
+                        raise DataError(
+                            f"the sheet {sheet.title} has more than {_ROWS:,} rows, which no program writes"
+                        )
+                    cells = ["" if value is None else _cell(value) for value in row]
+                    if any(cell and not cell.isspace() for cell in cells):
                         place = {"sheet": sheet.title, "row": number}
                         yield Part(row_text(cells), place, title=title, row=True)
                         title, empty = "", False
@@ -71,8 +79,6 @@ def read_csv(file: BinaryIO) -> Iterator[Part]:
 
 
 def _cell(value: Any) -> str:
-    if value is None:
-        return ""
     if isinstance(value, float) and value.is_integer() and abs(value) < 1e15:
         return str(int(value))
     if isinstance(value, datetime.datetime) and value.time() == datetime.time():

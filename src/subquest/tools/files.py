@@ -19,10 +19,8 @@ from pathlib import Path
 from ..errors import DataError, MissingDependency, ToolError
 from ..readers import MEDIA, Part, sniff
 from ..readers.archive import ZipLimits, open_zip
-from ..readers.docx import read_docx
 from ..readers.pool import Pool
-from ..readers.pptx import read_pptx
-from ..readers.tables import read_csv, read_xlsx
+from ..readers.tables import read_csv
 from ..readers.text import decode, read_json
 
 MAX_FILE = 64 << 20
@@ -98,26 +96,47 @@ def from_bytes(content: bytes, kind: str, name: str = "") -> FileText:
     return FileText(kind, tuple(parts))
 
 
-def _pdf(content: bytes) -> Iterator[tuple[str, str]]:
-    """Pages, read by a process of its own: a file made to crash its reader, or to take its time, harms nobody else."""
+def _apart(content: bytes, kind: str) -> Iterator[Part]:
+    """Parts, read by a process of its own: a file made to crash its reader, or to take its time, harms nobody else."""
     with tempfile.TemporaryFile() as file, Pool() as pool:
         file.write(content)
         file.flush()
-        for part in pool.parts(pool.start(file, "pdf")):
-            yield f"page {part.place['page']}", part.text.strip() or "(no text on this page; it may be a scan)"
+        yield from pool.parts(pool.start(file, kind))
+
+
+def _office(content: bytes, kind: str) -> Iterator[Part]:
+    open_zip(io.BytesIO(content), LIMITS).close()
+    return _apart(content, kind)
+
+
+def _pdf(content: bytes) -> Iterator[tuple[str, str]]:
+    for part in _apart(content, "pdf"):
+        yield f"page {part.place['page']}", part.text.strip() or "(no text on this page; it may be a scan)"
 
 
 def _docx(content: bytes) -> Iterator[tuple[str, str]]:
-    yield "", "\n".join(part.text for part in read_docx(io.BytesIO(content), LIMITS))
+    lines: list[str] = []
+    room, wrong = MAX_TEXT, None
+    try:
+        for part in _office(content, "docx"):
+            lines.append(part.text.rstrip("\n"))
+            room -= len(part.text)
+            if room <= 0:
+                break
+    except DataError as error:  # what was read before is not lost
+        wrong = error
+    yield "", "\n".join(lines)
+    if wrong is not None:
+        raise wrong
 
 
 def _pptx(content: bytes) -> Iterator[tuple[str, str]]:
-    for part in read_pptx(io.BytesIO(content), LIMITS):
-        yield f"slide {part.place['slide']}", part.text
+    for part in _office(content, "pptx"):
+        yield f"slide {part.place['slide']}", part.text.rstrip("\n")
 
 
 def _xlsx(content: bytes) -> Iterator[tuple[str, str]]:
-    for sheet, rows in groupby(read_xlsx(io.BytesIO(content), LIMITS), lambda part: part.place["sheet"]):
+    for sheet, rows in groupby(_office(content, "xlsx"), lambda part: part.place["sheet"]):
         yield f"sheet {sheet}", _table(rows)
 
 
