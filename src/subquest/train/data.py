@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
@@ -41,10 +41,23 @@ def load_material(
         if part.limit:
             found = found[: part.limit]
         questions += _weighted(found, part.weight)
+        own: dict[str, Document] = {}
         for document in passages:
-            if documents.setdefault(document.id, document) != document:
-                raise DataError(f"two passages share the id {document.id!r}; the sources cannot be searched together")
+            if own.setdefault(document.id, document) != document:
+                raise DataError(f"{part.questions}: two passages share the id {document.id!r}")
+        documents = together(documents, own.values(), part.questions)
     return Material(questions, list(documents.values()))
+
+
+def together(known: Mapping[str, Document], more: Iterable[Document], source: str) -> dict[str, Document]:
+    """Passages of several sources by id. Sources number theirs without knowing of each other (worlds in folders do): a
+    passage whose id another one has is named after its `source` too."""
+    found = dict(known)
+    for document in more:
+        if found.get(document.id, document) != document:
+            document = replace(document, id=f"{source}/{document.id}")
+        found[document.id] = document
+    return found
 
 
 def refuse_test(questions: Iterable[Question], why: str) -> None:

@@ -16,7 +16,7 @@ from ..engine.torch.loader import Source
 from ..errors import UsageError
 from ..record import Document
 from ..retrieval.index import Index
-from .data import load_material, open_search, refuse_test, with_gold
+from .data import load_material, open_search, refuse_test, together, with_gold
 from .ranks import Ranks
 from .recipe import Recipe
 from .rl import RLTrainer
@@ -68,7 +68,7 @@ async def train(
         say(f"training questions without a gold {'plan' if plans else 'answer'} are left out: {missing}")
     training = drawn(scored, recipe.sample, recipe.seed)
     say((f"{len(training)} training and " if rl else "") + f"{len(dev.questions)} dev questions")
-    documents = {d.id: d for d in (*material.documents, *dev.documents)}
+    documents = together({d.id: d for d in material.documents}, dev.documents, "dev")
     held = ExitStack()
     if elsewhere:
         search = open_place(recipe.index)

@@ -1,0 +1,59 @@
+"""What a run trains on: the passages of all its sources are there to be searched."""
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+
+from subquest.errors import DataError
+from subquest.record import Document
+from subquest.retrieval.index import Index
+from subquest.train.data import load_material, together
+from subquest.train.recipe import DataPart, load_recipe
+from subquest.train.start import train
+
+RECIPES = Path(__file__).resolve().parents[2] / "recipes"
+
+
+def source(folder: Path, *names: str) -> str:
+    """A folder with a question and a passage a name; every folder numbers its passages from 0."""
+    folder.mkdir()
+    rows = [{"id": str(n), "title": name, "text": f"{name} is a town."} for n, name in enumerate(names)]
+    (folder / "corpus.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    asked = [{"id": str(n), "question": f"What is {name}?", "answers": ["a town"]} for n, name in enumerate(names)]
+    (folder / "questions.jsonl").write_text("\n".join(map(json.dumps, asked)))
+    return str(folder)
+
+
+def test_sources_that_number_their_passages_alike_are_searched_together(tmp_path: Path) -> None:
+    parts = [DataPart(source(tmp_path / "a", "Orvane", "Kestel")), DataPart(source(tmp_path / "b", "Tolmin"))]
+    found = load_material(parts)
+    assert [(d.id, d.title) for d in found.documents] == [
+        ("0", "Orvane"),
+        ("1", "Kestel"),
+        (f"{tmp_path}/b/0", "Tolmin"),
+    ]
+    assert len(load_material([parts[0], parts[0]]).documents) == 2, "the same passage is there once"
+    known = {d.id: d for d in found.documents}
+    assert together(known, [Document("1", "Kestel", "Kestel is a town.")], "dev") == known
+
+
+def test_one_source_names_its_passages_apart(tmp_path: Path) -> None:
+    parts = [source(tmp_path / name, name) for name in ("a", "b")]
+    corpora = tuple(f"{part}/corpus.jsonl" for part in parts)
+    with pytest.raises(DataError, match="/a: two passages share the id '0'"):
+        load_material([DataPart(parts[0], corpus=corpora)])
+
+
+def test_dev_passages_do_not_take_the_place_of_training_passages(tmp_path: Path) -> None:
+    parts = {
+        "data": [{"questions": source(tmp_path / "a", "Orvane", "Kestel")}],
+        "dev": [{"questions": source(tmp_path / "b", "Tolmin", "Vask")}],
+    }
+    recipe = load_recipe(RECIPES / "coda-peco-smoke.toml", parts)
+    asyncio.run(train(recipe, tmp_path / "run", minutes=0, device="cpu"))
+    (path,) = (tmp_path / "run" / "index").glob("*.sq")
+    with Index.open(path) as index:
+        for name in ("Orvane", "Kestel", "Tolmin", "Vask"):
+            assert index.search(name, 1)[0].document.title == name
