@@ -122,3 +122,17 @@ def test_halves_of_characters_are_joined_or_replaced() -> None:
     (made,) = read_reply({"choices": [{"message": {"content": None, "tool_calls": [call]}}]}).tool_calls
     made.arguments.encode()
     made.id.encode()
+
+
+def test_calls_that_a_server_streams_under_one_index_stay_apart() -> None:
+    """Some interfaces give every call the index 0; others give every piece of a call an id of its own."""
+    assembler = Assembler()
+    pieces = [("a", "search", '{"query": "one"}'), ("b", "search", '{"query": '), ("b2", None, '"two"}')]
+    for identifier, name, arguments in pieces:
+        call = {"index": 0, "id": identifier, "function": {"name": name, "arguments": arguments}}
+        assembler.add(delta(delta={"tool_calls": [call]}))
+    made = read_reply(assembler.whole()).tool_calls
+    assert [(c.id, c.name, c.arguments) for c in made] == [
+        ("a", "search", '{"query": "one"}'),
+        ("b", "search", '{"query": "two"}'),
+    ]

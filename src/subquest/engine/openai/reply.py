@@ -76,7 +76,8 @@ class Assembler:
         self._reasoning: list[str] = []
         self._ids: list[int] = []
         self._logprobs: list[Any] = []
-        self._calls: dict[int, dict[str, Any]] = {}
+        self._calls: dict[int, list[dict[str, Any]]] = {}
+        """By index; several where a server gives all of them the same."""
 
     def add(self, chunk: Mapping[str, Any]) -> str:
         """Take a chunk in; gives the text that is new."""
@@ -103,7 +104,7 @@ class Assembler:
         message = {
             "content": self.text,
             "reasoning_content": "".join(self._reasoning),
-            "tool_calls": [self._calls[i] for i in sorted(self._calls)],
+            "tool_calls": [call for i in sorted(self._calls) for call in self._calls[i]],
         }
         logprobs = {"content": self._logprobs} if self._logprobs else None
         return self._top | {
@@ -111,12 +112,15 @@ class Assembler:
         }
 
     def _merge_call(self, call: Mapping[str, Any]) -> None:
-        merged = self._calls.setdefault(
-            int(call.get("index") or 0), {"id": "", "function": {"name": "", "arguments": ""}}
-        )
+        """A call comes in pieces; a name under another id begins the next, also where the server counts none on."""
         function = call.get("function") or {}
-        merged["id"] = merged["id"] or _text(call.get("id"))
-        merged["function"]["name"] += _text(function.get("name"))
+        identifier, name = _text(call.get("id")), _text(function.get("name"))
+        calls = self._calls.setdefault(int(call.get("index") or 0), [])
+        if not calls or (name and identifier and calls[-1]["id"] not in ("", identifier)):
+            calls.append({"id": "", "function": {"name": "", "arguments": ""}})
+        merged = calls[-1]
+        merged["id"] = merged["id"] or identifier
+        merged["function"]["name"] += name
         merged["function"]["arguments"] += _text(function.get("arguments"))
 
 
