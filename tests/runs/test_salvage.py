@@ -134,3 +134,27 @@ def test_a_table_whose_name_is_damaged(run_file: Path) -> None:
     run_file.write_bytes(content[:place] + b"CREATE T\xcc\xff\xfe" + content[place + 11 :])
     with pytest.raises(DataError):
         RunStore.open(run_file)
+
+
+def test_numbers_and_names_that_are_none_any_more(tmp_path: Path) -> None:
+    """Damage that SQLite does not see: a value that is gone, and a name that is not what the episode says."""
+    path = tmp_path / "small.sqlite"
+    with RunStore.create(path) as run:
+        for n in range(3):
+            run.add_episode(episode(f"e{n}", n), scores={"em": 1.0, "f1": 0.5}).wait()
+    with sqlite3.connect(path) as db:
+        db.execute("PRAGMA writable_schema = ON")
+        db.execute("UPDATE sqlite_master SET sql = replace(sql, 'value NOT NULL', 'value') WHERE name = 'score'")
+    with sqlite3.connect(path) as db:
+        db.execute("UPDATE score SET value = NULL WHERE episode = 'e1' AND metric = 'em'")
+        db.execute("UPDATE episode SET id = 'd2' WHERE id = 'e2'")
+    db.close()
+    with RunStore.open(path) as run, pytest.raises(DataError, match="is damaged"):
+        run.scores()
+    assert not verify_run(path).sound
+    saved = salvage_run(path, tmp_path / "saved.sqlite")
+    assert saved.lost == ("1 of the scores",)
+    assert check_saved(tmp_path / "saved.sqlite") == {"e0", "e1", "e2"}
+    with RunStore.open(tmp_path / "saved.sqlite") as run:
+        assert len(run.scores()) == 5
+        assert all(e.events for e in run.episodes())

@@ -161,13 +161,19 @@ class Reader:
             "SELECT episode, metric, value FROM score WHERE episode = ?1 OR ?1 IS NULL ORDER BY episode, metric",
             None if episode_id is None else column(episode_id),
         )
-        return [Score(episode, metric, float(value)) for episode, metric, value in rows]
+        return [Score(episode, metric, self._number(value)) for episode, metric, value in rows]
 
     def metrics(self, name: str | None = None) -> list[Metric]:
         rows = self.query(
             "SELECT step, name, value FROM metric WHERE name = ?1 OR ?1 IS NULL ORDER BY step, name", name
         )
-        return [Metric(step, found, float(value)) for step, found, value in rows]
+        return [Metric(step, found, self._number(value)) for step, found, value in rows]
+
+    def _number(self, value: Any) -> float:
+        try:
+            return float(value)
+        except (TypeError, ValueError) as error:
+            raise damaged(self.path, error) from None
 
     def _pages(
         self, select: str, question: str | None, dataset: str | None, system: str | None

@@ -11,6 +11,7 @@ import hashlib
 import shutil
 import tempfile
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -139,10 +140,13 @@ class _Rescue:
             try:
                 stream = parts["event"].get(name, [])
                 episode = self.run.assemble(body, questions[question], contexts, errors, stream)
+                if episode.id != name:  # the row's name is damaged, what it holds is not
+                    stream = parts["event"].get(episode.id, [])
+                    episode = self.run.assemble(body, questions[question], contexts, errors, stream)
             except DataError:
                 self.lost.append(f"episode {name}")
                 continue
-            parts["event"].pop(name, None)
+            parts["event"].pop(episode.id, None)
             if len(episode.events) != events:
                 self.lost.append(f"{events - len(episode.events)} events of episode {name}")
             yield episode_entry(episode, attempt, added)
@@ -153,17 +157,26 @@ class _Rescue:
                 self.lost.append(f"the events of episode {name}")
 
     def _numbers(self) -> Iterator[dict[str, Any]]:
-        """Scores and metrics, each read as a whole."""
+        """Scores and metrics that are numbers still."""
+        for episode, metric, value in self._sound("scores", "SELECT episode, metric, value FROM score", str):
+            yield {"type": "scores", "episode": episode, "scores": {metric: value}}
+        for step, name, value in self._sound("metrics", "SELECT step, name, value FROM metric", int):
+            yield {"type": "metrics", "step": step, "metrics": {name: value}}
+
+    def _sound(self, what: str, select: str, owner: type) -> list[tuple[Any, str, float]]:
         try:
-            for score in self.run.scores():
-                yield {"type": "scores", "episode": score.episode, "scores": {score.metric: score.value}}
+            rows = self.run.query(f"{select} ORDER BY 1, 2")
         except DataError:
-            self.lost.append("scores, or some of them")
-        try:
-            for metric in self.run.metrics():
-                yield {"type": "metrics", "step": metric.step, "metrics": {metric.name: metric.value}}
-        except DataError:
-            self.lost.append("metrics, or some of them")
+            self.lost.append(f"{what}, or some of them")
+            return []
+        found = []
+        for of, name, value in rows:
+            with suppress(TypeError, ValueError):
+                if isinstance(of, owner) and isinstance(name, str):
+                    found.append((of, name, float(value)))
+        if lost := len(rows) - len(found):
+            self.lost.append(f"{lost} of the {what}")
+        return found
 
     def _rows(self, table: str, *columns: str) -> Iterator[tuple[Any, ...]]:
         """Number and columns of each row that can be read."""
