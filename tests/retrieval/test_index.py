@@ -228,6 +228,14 @@ async def test_a_damaged_store_is_told_and_never_a_traceback(
     assert "the store itself is damaged" in capsys.readouterr().out.casefold()
 
 
+def test_info_survives_a_writer_that_removes_files(index: Index, monkeypatch: pytest.MonkeyPatch) -> None:
+    listed = [*index.path.iterdir(), index.path / "gone.lex", index.path / "gone.vec"]
+    monkeypatch.setattr(Path, "glob", lambda self, pattern: [path for path in listed if path.match(pattern)])
+    found = index.info()
+    assert found.bytes_lexical > 0
+    assert found.bytes_dense == 0
+
+
 def test_an_index_of_another_format_is_refused(index: Index) -> None:
     with sqlite3.connect(index.path / "store.db") as db:
         db.execute("UPDATE settings SET value = '99' WHERE key = 'format'")

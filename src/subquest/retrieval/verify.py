@@ -62,11 +62,20 @@ def info(folder: Path) -> Info:
             bm25=store.get(db, "bm25", {}),
             fusion=store.get(db, "fusion", {}),
             encoder=store.get(db, "encoder", None),
-            bytes_store=sum(path.stat().st_size for path in folder.glob(f"{store.STORE}*")),
-            bytes_lexical=sum(path.stat().st_size for path in folder.glob("*.lex")),
-            bytes_dense=sum(path.stat().st_size for kind in ("*.vec", "*.ann") for path in folder.glob(kind)),
+            bytes_store=_bytes(folder, f"{store.STORE}*"),
+            bytes_lexical=_bytes(folder, "*.lex"),
+            bytes_dense=_bytes(folder, "*.vec", "*.ann"),
             search=kernel.status(),
         )
+
+
+def _bytes(folder: Path, *patterns: str) -> int:
+    """What files take; a writer may remove one of them at any moment."""
+    total = 0
+    for path in (path for pattern in patterns for path in folder.glob(pattern)):
+        with contextlib.suppress(FileNotFoundError):
+            total += path.stat().st_size
+    return total
 
 
 def verify(folder: Path) -> list[str]:
