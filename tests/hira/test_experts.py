@@ -463,3 +463,21 @@ async def test_tokens_that_mean_nothing_do_not_hide_a_call(site, opening):
     episode = await HiRA(engine("deep", replies, ["Final Information: 99"]), web=web(site)).solve("?")
     assert [e.data["queries"] for e in episode.events if e.kind == "search"] == [["Ostel"]]
     assert episode.answer == "done"
+
+
+@pytest.mark.parametrize("egress", ["private", "adaptive", "public"])
+async def test_documents_of_an_index_that_are_called_by_urls_can_be_opened(egress):
+    """Corpora that were crawled; nothing is fetched for it."""
+    text = "Ostel: " + "a river among many. " * 60 + "Its highest level was 7.31 m."
+
+    class Crawled:
+        name = "index:crawled"
+
+        async def retrieve(self, queries, k):
+            return [[Hit(Document("http://crawled.example/ostel", "Ostel", text), 1.0)] for _ in queries]
+
+    explorer = ["<|begin_click_link|>1<|end_click_link|>", "Final Information: 7.31 m"]
+    replies = ["<|begin_search_query|>Ostel<|end_search_query|>", "\\boxed{7.31 m}"]
+    episode = await HiRA(engine("deep", replies, explorer), Crawled(), egress=egress).solve("How high was the Ostel?")
+    assert "highest level was 7.31 m" in episode.by_role("explorer")[0].text
+    assert episode.errors == ()

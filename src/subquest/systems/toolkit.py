@@ -164,8 +164,8 @@ class Toolkit:
         """A page by URL, or by the number of a link; `URL part 2` for a later part. What the model is told."""
         reference, part = _with_part(reference)
         url = self._resolve(context, reference)
-        if url in self.run.documents and not url.startswith(("http://", "https://")):
-            document = self.run.documents[url]
+        document = self.run.documents.get(url)
+        if document is not None and not self._may_leave_for(url):
             return f"{document.title}\n{document.text}"
         try:
             self.egress.check_url(url)
@@ -182,6 +182,14 @@ class Toolkit:
             return f"The page could not be opened: {error}"
         self._note(context, page, text, part)
         return self._told(context, page, text, part)
+
+    def _may_leave_for(self, url: str) -> bool:
+        """Whether a result is a page that may be fetched; documents of an index may be called by their URLs as well."""
+        try:
+            self.egress.check_url(url)
+        except EgressRefused:
+            return False
+        return url.startswith(("http://", "https://"))
 
     def _resolve(self, context: Context, reference: str) -> str:
         reference = reference.strip().strip("<>[]()\"' ")
