@@ -270,6 +270,15 @@ def test_questions_that_no_reward_can_score_are_left_out(name: str, gold: str, t
         asyncio.run(train(recipe, tmp_path / "other", device="cpu"))
 
 
+@pytest.mark.parametrize("slip", [{"model.adapter": "/nowhere"}, {"reward": "none"}, {"index": "/nowhere.sq"}])
+def test_a_run_that_could_not_begin_can_be_put_right(slip: dict[str, object], tmp_path: Path) -> None:
+    recipes = [load_recipe(RECIPES / "coda-peco-smoke.toml", {"dev": [], **more}) for more in (slip, {})]
+    with pytest.raises(UsageError) as kept:  # holds all that the failed call held, as a notebook does
+        asyncio.run(train(recipes[0], tmp_path, device="cpu"))
+    asyncio.run(train(recipes[1], tmp_path, minutes=0, device="cpu"))
+    assert "another process" not in str(kept.value)
+
+
 def test_traces_are_prepared_into_a_file(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="is a folder"):
         prepare(load_recipe(RECIPES / "coda-sft-smoke.toml"), tmp_path)

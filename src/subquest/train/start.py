@@ -5,13 +5,12 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import ExitStack
+from contextlib import AsyncExitStack
 from dataclasses import replace
 from pathlib import Path
 
 import torch
 
-from ..engine import Engine
 from ..engine.torch.loader import Source
 from ..errors import UsageError
 from ..record import Document
@@ -49,41 +48,44 @@ async def train(
     Under torchrun every process calls this; the policy is sharded over them and each rolls out its share.
     """
     place = _device(device)
-    ranks = Ranks.from_environment(place)
-    run = TrainRun(out, recipe, minutes=minutes, stop=stop, ranks=ranks)
-    elsewhere = bool(recipe.index)
-    rl = recipe.kind == "rl"
-    parts = (*recipe.dev, *(recipe.data if rl else ()))
-    worlds = WorldSources(part.questions for part in parts)
-    tiny = recipe.model.path.startswith("random:")  # its vocabulary is made of the texts
-    source = None if tiny else load_source(recipe.model.path)
-    dev = load_material(recipe.dev, passages_elsewhere=elsewhere, worlds=worlds)
-    material = load_material(recipe.data if rl else (), passages_elsewhere=elsewhere, worlds=worlds)
-    source = source or load_source(recipe.model.path, [d.text for d in dev.documents[:200]])
-    refuse_test(dev.questions, "the best weights are chosen on dev questions; evaluate on test ones with subquest eval")
-    refuse_test(material.questions, "nothing is learnt from it")
-    plans = (recipe.reward or recipe.system) == "apex-plan"
-    scored = with_gold(material.questions, plans=plans)
-    if missing := len(material.questions) - len(scored):
-        say(f"training questions without a gold {'plan' if plans else 'answer'} are left out: {missing}")
-    training = drawn(scored, recipe.sample, recipe.seed)
-    say((f"{len(training)} training and " if rl else "") + f"{len(dev.questions)} dev questions")
-    documents = together({d.id: d for d in material.documents}, dev.documents, "dev")
-    held = ExitStack()
-    if elsewhere:
-        search = open_place(recipe.index)
-    else:
-        search = Remembered(held.enter_context(_built(documents.values(), run.folder / "index", ranks)))
-    if ranks.first:
-        _keep_vocabulary(source, run.folder)
-    policy = make_policy(recipe.model, source, device=place, seed=recipe.seed)
-    if recipe.model.shard:
-        shard(policy, ranks)
-    engine = make_engine(recipe, source, device=place)
-    greedy = make_system(recipe, engine, search, temperature=0.0)
-    trainer: SFTTrainer | RLTrainer
-    judge: Engine | None = None
-    try:
+    async with AsyncExitStack() as held:  # what fails on the way lets go of the folder, too
+        ranks = Ranks.from_environment(place)
+        held.callback(ranks.close)
+        run = TrainRun(out, recipe, minutes=minutes, stop=stop, ranks=ranks)
+        held.callback(run.close)
+        elsewhere = bool(recipe.index)
+        rl = recipe.kind == "rl"
+        parts = (*recipe.dev, *(recipe.data if rl else ()))
+        worlds = WorldSources(part.questions for part in parts)
+        tiny = recipe.model.path.startswith("random:")  # its vocabulary is made of the texts
+        source = None if tiny else load_source(recipe.model.path)
+        dev = load_material(recipe.dev, passages_elsewhere=elsewhere, worlds=worlds)
+        material = load_material(recipe.data if rl else (), passages_elsewhere=elsewhere, worlds=worlds)
+        source = source or load_source(recipe.model.path, [d.text for d in dev.documents[:200]])
+        refuse_test(
+            dev.questions, "the best weights are chosen on dev questions; evaluate on test ones with subquest eval"
+        )
+        refuse_test(material.questions, "nothing is learnt from it")
+        plans = (recipe.reward or recipe.system) == "apex-plan"
+        scored = with_gold(material.questions, plans=plans)
+        if missing := len(material.questions) - len(scored):
+            say(f"training questions without a gold {'plan' if plans else 'answer'} are left out: {missing}")
+        training = drawn(scored, recipe.sample, recipe.seed)
+        say((f"{len(training)} training and " if rl else "") + f"{len(dev.questions)} dev questions")
+        documents = together({d.id: d for d in material.documents}, dev.documents, "dev")
+        if elsewhere:
+            search = open_place(recipe.index)
+        else:
+            search = Remembered(held.enter_context(_built(documents.values(), run.folder / "index", ranks)))
+        if ranks.first:
+            _keep_vocabulary(source, run.folder)
+        policy = make_policy(recipe.model, source, device=place, seed=recipe.seed)
+        if recipe.model.shard:
+            shard(policy, ranks)
+        engine = make_engine(recipe, source, device=place)
+        held.push_async_callback(engine.close)
+        greedy = make_system(recipe, engine, search, temperature=0.0)
+        trainer: SFTTrainer | RLTrainer
         if recipe.kind == "sft":
             traces = gold_traces(recipe, source, workers=os.cpu_count() or 1)
             say(f"gold traces: {dict(traces.made_by)}; questions without one: {dict(traces.rejected)}")
@@ -92,18 +94,13 @@ async def train(
             system = make_system(recipe, engine, search, temperature=recipe.rollout.temperature)
             questions = Stream(training, recipe.seed)
             reward, judge = make_reward(recipe, run.folder / "verdicts.sqlite")
+            if judge is not None:
+                held.push_async_callback(judge.close)
             trainer = RLTrainer(
                 run, policy, engine, system, greedy, questions, dev.questions, reward,
                 watch=watch, progress=progress, ranks=ranks,
             )  # fmt: skip
         await trainer.train()
-    finally:
-        await engine.close()
-        if judge is not None:
-            await judge.close()
-        held.close()
-        run.close()
-        ranks.close()
     return run
 
 
