@@ -1,5 +1,6 @@
 """The experts with their real tools: pages on loopback, code in the sandbox, a picture; and what they refuse."""
 
+import asyncio
 import json
 import os
 import re
@@ -8,6 +9,7 @@ import pytest
 
 from subquest.engine.scripted import ScriptedEngine
 from subquest.errors import UsageError
+from subquest.limits import Limits
 from subquest.record import Document, Hit, Question
 from subquest.systems.baselines.alone import CodeAct
 from subquest.systems.baselines.react_tools import ReActTools
@@ -481,3 +483,11 @@ async def test_documents_of_an_index_that_are_called_by_urls_can_be_opened(egres
     episode = await HiRA(engine("deep", replies, explorer), Crawled(), egress=egress).solve("How high was the Ostel?")
     assert "highest level was 7.31 m" in episode.by_role("explorer")[0].text
     assert episode.errors == ()
+
+
+async def test_a_tool_keeps_to_the_time_limit_of_the_episode(sandbox):
+    replies = ["<|begin_code_call|>import time\ntime.sleep(600)<|end_code_call|>", "\\boxed{1}"]
+    system = HiRA(engine("code", replies), limits=Limits(seconds=2), code_seconds=500)
+    episode = await asyncio.wait_for(system.solve("What is it?"), 120)
+    assert episode.forced
+    assert "the time limit ran out" in next(e.message for e in episode.errors if e.where == "code")

@@ -9,11 +9,11 @@ from __future__ import annotations
 import asyncio
 import shutil
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import urlsplit
 
 from ..errors import MissingDependency, SearchError, SearchRefused, ToolError, UsageError
@@ -30,6 +30,8 @@ from .runtime import Context, Run
 
 if TYPE_CHECKING:
     from ..cache import Cache
+
+T = TypeVar("T")
 
 LINKS = 40
 """Links that are listed behind one part of a page."""
@@ -169,7 +171,7 @@ class Toolkit:
             return f"{document.title}\n{document.text}"
         try:
             self.egress.check_url(url)
-            page = await self._reader.read(url)
+            page = await _in_time(context, self._reader.read(url))
         except (ToolError, MissingDependency) as error:
             self.failed_urls.add(url)
             self.run.fail("page", error, context)
@@ -223,7 +225,7 @@ class Toolkit:
         context.usage += Usage(tool_calls=1)
         try:
             box = self._sandboxes.get(context.id) or self._new_sandbox(context)
-            result = await box.run(_bare(source))
+            result = await _in_time(context, box.run(_bare(source)))
         except ToolError as error:
             self.run.fail("code", error, context)
             result = CodeResult("", str(error))
@@ -291,8 +293,8 @@ class Toolkit:
         """What an image, sound or video says about a question; a file of the run or a URL."""
         context.usage += Usage(tool_calls=1)
         try:
-            path = await self._medium(context, reference.strip().strip("<>[]\"'"))
-            answer = await media.look(path, question)
+            path = await _in_time(context, self._medium(context, reference.strip().strip("<>[]\"'")))
+            answer = await _in_time(context, media.look(path, question))
         except (ToolError, MissingDependency, OSError) as error:
             self.run.fail("media", error, context)
             return f"The medium could not be read: {error}"
@@ -326,9 +328,9 @@ class Toolkit:
             with path.open("rb") as file:
                 kind = file_tools.sniff(file.read(4096), name)
             if kind in file_tools.MEDIA:
-                answer = await media.look(path, "What is this?")
+                answer = await _in_time(context, media.look(path, "What is this?"))
                 return f"{answer.text}\n(read by {answer.how})"
-            content = await asyncio.to_thread(file_tools.read_file, path)
+            content = await _in_time(context, asyncio.to_thread(file_tools.read_file, path))
             page = Page(name, name, content.text, kind=kind)
             text = page.part(part)
         except (ToolError, MissingDependency, OSError) as error:
@@ -350,6 +352,18 @@ class Toolkit:
             await box.close()
         await self._fetcher.close()
         shutil.rmtree(self._folder, ignore_errors=True)
+
+
+async def _in_time(context: Context, work: Awaitable[T]) -> T:
+    """What a tool comes to, as long as the time limits above the context leave time for it; else a ToolError."""
+    clock = asyncio.timeout(context.budget.seconds_left())
+    try:
+        async with clock:
+            return await work
+    except TimeoutError:
+        if not clock.expired():
+            raise
+        raise ToolError("the time limit ran out before it was done") from None
 
 
 class _Guarded:
