@@ -140,21 +140,24 @@ def test_numbers_and_names_that_are_none_any_more(tmp_path: Path) -> None:
     """Damage that SQLite does not see: a value that is gone, and a name that is not what the episode says."""
     path = tmp_path / "small.sqlite"
     with RunStore.create(path) as run:
-        for n in range(3):
+        for n in range(4):
             run.add_episode(episode(f"e{n}", n), scores={"em": 1.0, "f1": 0.5}).wait()
     with sqlite3.connect(path) as db:
         db.execute("PRAGMA writable_schema = ON")
-        db.execute("UPDATE sqlite_master SET sql = replace(sql, 'value NOT NULL', 'value') WHERE name = 'score'")
+        db.execute("UPDATE sqlite_master SET sql = replace(sql, ' NOT NULL', '')")
     with sqlite3.connect(path) as db:
         db.execute("UPDATE score SET value = NULL WHERE episode = 'e1' AND metric = 'em'")
-        db.execute("UPDATE episode SET id = 'd2' WHERE id = 'e2'")
+        db.execute("UPDATE episode SET id = 'd2', added = NULL WHERE id = 'e2'")
+        db.execute("UPDATE episode SET body = 5 WHERE id = 'e3'")
+        db.execute("UPDATE meta SET value = NULL WHERE key = 'settings'")
     db.close()
     with RunStore.open(path) as run, pytest.raises(DataError, match="is damaged"):
         run.scores()
     assert not verify_run(path).sound
     saved = salvage_run(path, tmp_path / "saved.sqlite")
-    assert saved.lost == ("1 of the scores",)
+    when = "which attempt episode d2 was, and when"
+    assert set(saved.lost) == {when, "episode e3", "1 of the scores", "the settings"}
     assert check_saved(tmp_path / "saved.sqlite") == {"e0", "e1", "e2"}
     with RunStore.open(tmp_path / "saved.sqlite") as run:
-        assert len(run.scores()) == 5
+        assert len(run.scores()) == 7
         assert all(e.events for e in run.episodes())

@@ -113,6 +113,8 @@ def squeeze(data: bytes) -> bytes:
 
 
 def unsqueeze(data: bytes) -> bytes:
+    if not isinstance(data, bytes):  # a damaged row may hold anything
+        raise DataError("a stored record is damaged: its bytes are gone")
     try:
         return zlib.decompressobj(zdict=_COMMON).decompress(data[1:]) if data[:1] == _ZLIB else data[1:]
     except zlib.error as error:

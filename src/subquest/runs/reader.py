@@ -73,7 +73,7 @@ class Reader:
     def meta(self) -> dict[str, Any]:
         try:
             return {key: json.loads(value) for key, value in self.query("SELECT key, value FROM meta")}
-        except ValueError as error:
+        except (TypeError, ValueError) as error:
             raise damaged(self.path, error) from None
 
     def counts(self) -> dict[str, int]:

@@ -149,6 +149,9 @@ class _Rescue:
             parts["event"].pop(episode.id, None)
             if len(episode.events) != events:
                 self.lost.append(f"{events - len(episode.events)} events of episode {name}")
+            if not (isinstance(attempt, int) and isinstance(added, float)):
+                self.lost.append(f"which attempt episode {name} was, and when")
+                attempt, added = 0, 0.0
             yield episode_entry(episode, attempt, added)
         for name, stream in parts["event"].items():
             try:
