@@ -34,7 +34,7 @@ class Evaluator:
         ranks: Ranks = ALONE,
     ) -> None:
         self.run, self.policy, self.greedy, self.reward, self.ranks = run, policy, greedy, reward, ranks
-        self.dev = dev[: run.recipe.evaluate_questions]
+        self.dev = asked_of(dev, run.recipe.evaluate_questions, sources=len(run.recipe.dev))
         self.best = -1e9
 
     async def evaluate(self, step: int) -> dict[str, float]:
@@ -64,6 +64,13 @@ class Evaluator:
             self.run.save_best(self.policy, {"step": step, **figures})
             self.run.keep(step, episodes)
         return figures
+
+
+def asked_of(dev: Sequence[Question], most: int, *, sources: int) -> list[Question]:
+    """The dev questions of an evaluation: the first of one source, of several alike from all of them."""
+    if sources < 2 or len(dev) <= most:
+        return list(dev[:most])
+    return [dev[n * len(dev) // most] for n in range(most)]
 
 
 def _labels(question: Question) -> set[str]:

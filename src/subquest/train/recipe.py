@@ -197,6 +197,7 @@ class Recipe:
     """Documents a search."""
     evaluate_every: int = 10
     evaluate_questions: int = 200
+    """Dev questions asked at each evaluation: the first so many, or alike from all sources where there are several."""
     checkpoint_every: int = 10
     keep: int = 3
     """Checkpoints kept beside the best."""
