@@ -92,20 +92,24 @@ def chat_format(template: str, *, bos: str = "", eos: str = "") -> ChatFormat:
         if "<|im_start|>" in template:
             return CHATML
         raise MissingDependency("jinja2, which this model's chat template needs,", "embedded") from None
-    environment = jinja2.sandbox.ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True)
+    environment = jinja2.sandbox.ImmutableSandboxedEnvironment(
+        trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols"]
+    )
+    wrong = (jinja2.TemplateError, ValueError, TypeError, AttributeError, LookupError)
 
     def refuse(message: str) -> None:
         raise jinja2.TemplateError(message)
 
     environment.globals["raise_exception"] = refuse
     environment.globals["strftime_now"] = lambda fmt: ""
-    compiled = environment.from_string(template)
 
     def render(*roles: str) -> str:
         messages: list[dict[str, Any]] = [
             {"role": "user" if role == "next" else role, "content": _MARKS[role]} for role in roles
         ]
-        return compiled.render(messages=messages, add_generation_prompt=True, bos_token=bos, eos_token=eos)
+        return environment.from_string(template).render(
+            messages=messages, add_generation_prompt=True, bos_token=bos, eos_token=eos
+        )
 
     try:
         talk = render("user", "assistant", "next")
@@ -116,9 +120,9 @@ def chat_format(template: str, *, bos: str = "", eos: str = "") -> ChatFormat:
             with_system = render("system", "user")
             system_open, rest = with_system.split(_MARKS["system"])
             system_to_user = rest.split(_MARKS["user"])[0]
-        except (jinja2.TemplateError, ValueError):  # no system role: its text leads the user's message
+        except wrong:  # no system role: its text leads the user's message
             system_open, system_to_user = user_open, "\n\n"
-    except (jinja2.TemplateError, ValueError) as error:
+    except wrong as error:
         raise EngineRefused(f"cannot read the model's chat template: {error}") from None
     end = eos if eos and assistant_to_user.startswith(eos) else assistant_to_user.strip().split("\n")[0]
     del user_to_assistant  # templates may drop reasoning here; the generation prompt is what the model writes after
