@@ -28,6 +28,14 @@ def test_loopback_addresses_need_none(host: str) -> None:
     assert host in Settings(runs=Path("r"), indexes=Path("i"), host=host).hosts
 
 
+def test_the_address_served_on_is_a_name_of_the_server() -> None:
+    def hosts(host: str) -> frozenset[str]:
+        return Settings(Path("r"), Path("i"), host=host, token=TOKEN, allowed_hosts=("wiki.intern",)).hosts
+
+    assert hosts("192.168.7.5") >= {"192.168.7.5", "wiki.intern", "localhost"}
+    assert "0.0.0.0" not in hosts("0.0.0.0")
+
+
 def test_host(server: Running) -> None:
     with server.client() as client:
         for host, status in (

@@ -61,9 +61,10 @@ class Settings:
     @property
     def hosts(self) -> frozenset[str]:
         """Host names that requests may carry; empty for any, which only a token makes safe."""
+        own = {self.host.lower()} - {"0.0.0.0", "::"}
         if self.allowed_hosts:
-            return frozenset({*map(str.lower, self.allowed_hosts), *_LOOPBACK})
-        return frozenset({self.host.lower(), *_LOOPBACK}) if is_loopback(self.host) else frozenset()
+            return frozenset({*map(str.lower, self.allowed_hosts), *own, *_LOOPBACK})
+        return frozenset({*own, *_LOOPBACK}) if is_loopback(self.host) else frozenset()
 
 
 _NAME = re.compile(r"[^\s/:@\[\]]+|[0-9A-Fa-f:.]+")
