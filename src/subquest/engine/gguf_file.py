@@ -51,7 +51,7 @@ def read_gguf_file(path: Path) -> GgufFile:
             return _Cursor(data).whole(path)
     except OSError as error:
         raise DataError(f"cannot read {path}: {error.strerror or error}") from None
-    except (struct.error, ValueError, KeyError) as error:
+    except (struct.error, ValueError, TypeError, KeyError, ArithmeticError, RecursionError) as error:
         raise DataError(f"{path} is not a readable GGUF file: {error}") from None
 
 
