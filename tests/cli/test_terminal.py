@@ -4,6 +4,7 @@ import io
 
 import pytest
 
+from subquest.cli import main
 from subquest.cli.terminal import Paint, is_live
 from subquest.cli.tree import LiveTree, PlainLines, display
 
@@ -32,3 +33,8 @@ def test_no_color_takes_away_colours_and_nothing_else(monkeypatch: pytest.Monkey
     monkeypatch.setenv("NO_COLOR", "1")
     assert Paint(Terminal())("x", "1") == "x"
     assert isinstance(display(Terminal()), LiveTree)
+
+
+def test_messages_do_not_command_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["runs", "info", "nowhere\x1b]0;title\x07"]) == 2
+    assert capsys.readouterr().err == "subquest: there is no run nowhere ]0;title \n"

@@ -90,5 +90,7 @@ def _module(name: str) -> Any:
 
 
 def _complain(error: Exception | str, status: int) -> int:
-    print(f"subquest: {error}", file=sys.stderr)
+    # what a server or a file says may hold signs that command the terminal
+    told = "".join(sign if sign.isprintable() or sign == "\n" else " " for sign in str(error))
+    print(f"subquest: {told}", file=sys.stderr)
     return status

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import UsageError
-from .terminal import is_live
+from .terminal import is_live, printable
 
 if TYPE_CHECKING:
     from ..config import Config
@@ -267,9 +267,10 @@ class Progress:
         if self._reasons:
             (reason, times), *others = self._reasons.most_common()
             often = f" ({times} of them{', others for other reasons' if others else ''})" if self._failed > 1 else ""
-            print(f"{self._failed} failed: {reason}{often}; run again to try once more", file=sys.stderr)
+            print(f"{self._failed} failed: {printable(reason)}{often}; run again to try once more", file=sys.stderr)
         if self._hampered:
-            print(f"{self._hampered} of {self._new} answered in spite of failures ({self._hindrance})", file=sys.stderr)
+            why = printable(self._hindrance)
+            print(f"{self._hampered} of {self._new} answered in spite of failures ({why})", file=sys.stderr)
 
     def add(self, job: Job, episode: Episode, scores: Mapping[str, float]) -> None:
         self._done += 1
