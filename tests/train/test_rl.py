@@ -225,8 +225,8 @@ def test_a_guard_stops_the_run_and_names_the_reason(tmp_path: Path) -> None:
         finish(trainer(tmp_path, recipe))
 
 
-@pytest.mark.parametrize("fails", [True, False])
-def test_a_search_that_is_down_stops_the_run(fails: bool, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("fails", "evaluated"), [(True, False), (True, True), (False, False)])
+def test_a_search_that_is_down_stops_the_run(fails: bool, evaluated: bool, tmp_path: Path) -> None:
     class Down(FakeSearch):
         async def retrieve(self, queries: Sequence[str], k: int) -> list[list[Hit]]:
             if fails:
@@ -235,7 +235,11 @@ def test_a_search_that_is_down_stops_the_run(fails: bool, tmp_path: Path) -> Non
 
     t = trainer(tmp_path, replace(RECIPE, optimiser=replace(RECIPE.optimiser, steps=1)))
     sampling = Sampling(max_tokens=8, temperature=1.0, logprobs=True)
-    t.sampler.system = get("rag")(t.engine, Down(), sampling=sampling)
+    system = get("rag")(t.engine, Down(), sampling=sampling)
+    if evaluated:
+        t.evaluator.greedy = system
+    else:
+        t.sampler.system = system
     if fails:
         with pytest.raises(Collapsed, match=r"failed_searches is 1, above 0.5 \(nobody is there\)"):
             finish(t)

@@ -70,7 +70,8 @@ def run(args: argparse.Namespace) -> int:
         with Stop(say) as stop:
             done = asyncio.run(train(recipe, args.out, watch=watching.log, stop=stop, **how))
     except Collapsed as reason:
-        say(f"subquest: stopped: {reason}. The last good checkpoint is in {args.out / 'checkpoints'}")
+        kept = args.out / "checkpoints"
+        say(f"subquest: stopped: {reason}" + f". The last good checkpoint is in {kept}" * any(kept.glob("step-*")))
         return 1
     finally:
         watching.close()

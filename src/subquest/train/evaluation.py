@@ -9,9 +9,10 @@ from ..evaluate.score import score
 from ..record import Question
 from ..rewards.base import RewardFunction
 from ..systems.base import System
+from .guards import Guards
 from .policy import Policy
 from .ranks import ALONE, Ranks
-from .rollouts import Place, place_seed, roll_out
+from .rollouts import Place, place_seed, roll_out, searches_of
 from .run import TrainRun
 
 REPORTED: tuple[str, ...] = ("em", "f1", "forced", "searches", "completion_tokens")
@@ -49,6 +50,9 @@ class Evaluator:
         recipe = self.run.recipe
         places = [Place(q, place_seed(recipe.seed, n, 0), f"dev-{step}-{n}") for n, q in enumerate(self.dev)]
         episodes = await roll_out(self.greedy, self.ranks.share(places), concurrency=recipe.rollout.concurrency)
+        searched = self.ranks.gather(searches_of(episodes))
+        failed, searches = (sum(counts) for counts in zip(*searched, strict=True))
+        Guards(recipe.guards).check(step, {"failed_searches": failed / max(searches, 1)}, episodes)
         mine = [(_labels(e.question), score(e)) for e in episodes]
         reported, told, decisive = REPORTED, "em", "f1"
         if self.reward is not None:

@@ -112,14 +112,20 @@ def place_seed(*place: int) -> int:
     return int.from_bytes(digest)
 
 
+def searches_of(episodes: Sequence[Episode]) -> tuple[int, int]:
+    """Searches that failed, and all of them."""
+    failed = sum(failure.where == "search" for e in episodes for failure in e.errors)
+    begun = sum(event.kind == "search" for e in episodes for event in e.events)
+    return failed, max(begun, failed)
+
+
 def episode_figures(episodes: Sequence[Episode]) -> dict[str, float]:
     """What a batch of episodes looked like, in the means that tell a healthy run from a sick one."""
     n = max(len(episodes), 1)
     scores = [score_answer(e.answer, e.question.answers) for e in episodes]
     trajectories = [t for e in episodes for t in e.trajectories]
     turns = [event.data["finish"] for e in episodes for event in e.events if event.kind == "turn"]
-    searches = sum(event.kind == "search" for e in episodes for event in e.events)
-    failed_searches = sum(failure.where == "search" for e in episodes for failure in e.errors)
+    failed_searches, searches = searches_of(episodes)
     below = [sum(1 for t in e.trajectories if t.parent is not None) for e in episodes]
     figures = {
         "em": sum(s.em for s in scores) / n,
@@ -128,7 +134,7 @@ def episode_figures(episodes: Sequence[Episode]) -> dict[str, float]:
         "failed": sum(e.stop_reason == "failed" for e in episodes) / n,
         "turns": len(turns) / n,
         "cut_turns": turns.count("length") / max(len(turns), 1),
-        "failed_searches": failed_searches / max(searches, failed_searches, 1),
+        "failed_searches": failed_searches / max(searches, 1),
         "searches": sum(e.usage.searches for e in episodes) / n,
         "tasks": sum(below) / n,
         "idle_executors": sum(count == 0 for count in below) / n,
