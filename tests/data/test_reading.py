@@ -358,3 +358,14 @@ def test_2wiki_as_lists_as_objects_and_as_texts() -> None:
         question = to_question(row)
         assert question.supporting_titles == ("Mara", "Quill")
         assert question.decomposition == (Step("Mara >> mother", "Quill"),)
+
+
+def test_aliases_beside_an_answer_are_gold_answers(tmp_path: Path) -> None:
+    rows = [{"question": "Where?", "answer": "NYC", "aliases": ["New York", "NYC"]}]
+    rows += [{"question": "Who?", "answer": ["Mila"], "answer_aliases": "Mila Torrun"}]
+    assert [q.answers for q in read_questions(write(tmp_path / "q.jsonl", *rows))] == [
+        ("NYC", "New York"),
+        ("Mila", "Mila Torrun"),
+    ]
+    table = write(tmp_path / "q.csv", "question,answer,aliases", 'Where?,NYC,"[""New York""]"', "Who?,Mila,")
+    assert [q.answers for q in read_questions(table)] == [("NYC", "New York"), ("Mila",)]

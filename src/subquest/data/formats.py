@@ -362,10 +362,12 @@ def _capitals(row: Row) -> Question:
 
 
 def _plain(row: Row) -> Question:
-    known = {*_KNOWN, "question_id", "answer"}
+    """One `answer`, or a list; `aliases` or `answer_aliases` beside it count as well."""
+    known = {*_KNOWN, "question_id", "answer", "aliases", "answer_aliases"}
     meta = {k: v for k, v in row.items() if k not in known and isinstance(v, str | int | float | bool)}
     identifier = id_of(row.get("id", row.get("question_id")), row["question"])
-    return _with_our_fields(row, identifier, row["answer"], meta)
+    others = [*_texts(row.get("aliases"), "aliases"), *_texts(row.get("answer_aliases"), "answer_aliases")]
+    return _with_our_fields(row, identifier, [*_answers(row["answer"]), *others], meta)
 
 
 FORMS: tuple[Form, ...] = (
