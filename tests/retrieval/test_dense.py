@@ -246,3 +246,26 @@ def test_a_vector_file_with_a_damaged_head_is_told(tmp_path: Path, field: int, v
     path.write_bytes(VECTOR_HEADER.pack(*head) + content[VECTOR_HEADER.size :])
     with pytest.raises(DataError, match="not a vector file"):
         VectorFile(path)
+
+
+@pytest.mark.parametrize("wrong", [[None] * 64, [float("nan")] * 64, [1e300] * 64, 1.0, []], ids=range(5))
+def test_vectors_that_are_none_are_refused(tmp_path: Path, wrong: object, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tests.retrieval.embeddings.vector", lambda text, width: wrong)
+    with embeddings_server() as (url, _), pytest.raises(SearchError, match="something else than vectors"):
+        Index.build(tmp_path / "i", [Document("d", "t", "text")], encoder=f"m@{url}")
+
+
+def test_vectors_of_another_width_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kernel reads as many numbers as the index has; the model behind an address may be changed at any time."""
+    widths = [8]
+    monkeypatch.setattr("tests.retrieval.embeddings.vector", lambda text, width: [1.0] * widths[-1])
+    with (
+        embeddings_server() as (url, _),
+        Index.build(tmp_path / "i", [Document("d", "t", "x")], encoder=f"m@{url}") as i,
+    ):
+        assert i.search("x", mode="dense")
+        widths.append(4)
+        with pytest.raises(SearchError, match="its vectors have 8 numbers, those of the encoder 4"):
+            i.search("x")
+        with pytest.raises(SearchError, match="has vectors of 8 numbers, and m now gives 4"):
+            i.add([Document("e", "t", "y")])

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import pytest
 
 from subquest.engine.base import Message
-from subquest.errors import UsageError
+from subquest.errors import EngineUnavailable, SearchRefused, UsageError
 from subquest.record import Document
 from subquest.retrieval.rerank import LONGEST, Pointwise, Reranked, judgement, odds_of_yes
 
@@ -55,3 +55,14 @@ def test_a_judge_reads_a_passage_up_to_a_length() -> None:
     assert question.content.startswith("Question: q\n\nPassage: Title\nword word")
     assert question.content.endswith("word\n\nHelpful (yes or no)?")
     assert len(question.content) < LONGEST + 100
+
+
+async def test_a_judge_that_fails_is_a_failed_search() -> None:
+    """Whoever searches records it and goes on; it is not their own model that has failed."""
+
+    class Down(Sure):
+        async def choose(self, prompts: Sequence[Sequence[Message]], words: Sequence[str]) -> list[tuple[float, ...]]:
+            raise EngineUnavailable("no judge at home")
+
+    with pytest.raises(SearchRefused, match="the reranker failed: no judge at home"):
+        await Reranked(Fixed("good"), Pointwise(Down())).retrieve(["q"], 1)  # type: ignore[arg-type]

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from ..errors import DataError, MissingDependency
+from ..errors import DataError, MissingDependency, SearchRefused
 from . import kernel
 from .ann import open_companion
 from .bm25 import Scored
@@ -107,6 +107,12 @@ class Dense:
 
         bits = list(hidden) if hidden is not None else [part.hidden for part in self.parts]
         queries = np.ascontiguousarray(queries, np.float32)
+        for file, _ in self.parts if len(queries) else ():
+            if file.rows and file.width != queries.shape[-1]:  # the kernel would read beyond their end
+                raise SearchRefused(
+                    f"{file.path.parent}: its vectors have {file.width} numbers, those of the encoder "
+                    f"{queries.shape[-1]}; give it the model that the index was embedded with, or build it again"
+                )
         single = kernel.library() is not None and len(queries) <= 4
         found: list[list[Scored]] = [[] for _ in queries]
         for (file, _), hide in zip(self.parts, bits, strict=True):

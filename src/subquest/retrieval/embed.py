@@ -11,7 +11,7 @@ import dataclasses
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
-from ..errors import UsageError
+from ..errors import SearchRefused, UsageError
 from . import store
 from .collector import mergeable
 from .encoder import Encoder, EncoderSpec
@@ -75,6 +75,12 @@ def embed_with(writer: Writer, spec: EncoderSpec, encode: Encode, progress: Prog
     record_encoder(writer, spec)
     done = 0
     for run, vectors in encode(_bare(writer)):
+        known = writer.db.execute("SELECT length(vector) / 2 FROM vectors LIMIT 1").fetchone()
+        if known is not None and known[0] != vectors.shape[-1]:
+            raise SearchRefused(
+                f"{writer.folder} has vectors of {known[0]} numbers, and {spec.model} now gives {vectors.shape[-1]}: "
+                "it is another model than before; build the index again"
+            )
         rows = [(n, v.tobytes()) for n, v in zip(run.numbers, vectors.astype(np.float16), strict=True)]
         with store.transaction(writer.db):
             writer.db.executemany("INSERT OR IGNORE INTO vectors VALUES (?, ?)", rows)

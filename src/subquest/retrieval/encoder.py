@@ -236,9 +236,12 @@ class Endpoint:
         for start in range(0, len(texts), self.BATCH):
             rows += self._ask([prefix + self.spec.beginning(text) for text in texts[start : start + self.BATCH]])
         try:
-            vectors = np.asarray(rows, np.float32)
+            with np.errstate(over="ignore"):
+                vectors = np.asarray(rows, np.float32)
         except (ValueError, TypeError) as error:
             raise SearchError(f"{self.spec.url}/embeddings gave something else than vectors: {error}") from None
+        if rows and (vectors.ndim != 2 or not vectors.shape[1] or not np.isfinite(vectors).all()):
+            raise SearchError(f"{self.spec.url}/embeddings gave something else than vectors: {str(rows[0])[:100]}, ...")
         return np.asarray(vectors / np.maximum(np.linalg.norm(vectors, axis=-1, keepdims=True), 1e-12), np.float32)
 
     def _ask(self, texts: list[str]) -> list[list[float]]:

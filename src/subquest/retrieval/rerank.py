@@ -21,7 +21,7 @@ from typing import Any, Protocol
 
 from ..engine.base import Engine, Message, Sampling
 from ..engine.choosing import Choosing
-from ..errors import MissingDependency, UsageError
+from ..errors import EngineError, MissingDependency, SearchRefused, UsageError
 from ..record import Document, Hit
 from .base import Search
 from .frameworks import Retrievers
@@ -64,9 +64,12 @@ class Reranked(Retrievers):
 
     async def retrieve(self, queries: Sequence[str], k: int) -> list[list[Hit]]:
         found = await self._search.retrieve(queries, max(k, self._depth))
-        ordered = await asyncio.gather(
-            *(self._reranker.rerank(query, hits) for query, hits in zip(queries, found, strict=True))
-        )
+        try:
+            ordered = await asyncio.gather(
+                *(self._reranker.rerank(query, hits) for query, hits in zip(queries, found, strict=True))
+            )
+        except EngineError as error:  # of the judge, not of whoever searches
+            raise SearchRefused(f"the reranker failed: {error}") from error
         return [hits[:k] for hits in ordered]
 
 
