@@ -283,3 +283,14 @@ def test_answers_without_the_search_that_they_needed_are_told(toy: Path, capsys:
     (toy / "rag.jsonl").write_text("\n".join(['"<answer>Kestel</answer>"'] * 6))
     assert main(["eval", "toy.jsonl", "--system", "rag", "--model", "scripted:rag.jsonl", "--out", "run"]) == 0
     assert "6 of 6 answered in spite of failures (search: " in capsys.readouterr().err
+
+
+def test_a_question_that_no_system_takes_is_named_before_the_first(
+    toy: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with (toy / "toy.jsonl").open("a") as file:
+        file.write("\n" + json.dumps({"id": "long", "question": "Which city? " * 4000, "answers": ["Kestel"]}))
+    assert main(EVAL) == 2
+    assert "toy.jsonl: question 'long': the question has 47,999 characters" in capsys.readouterr().err
+    assert not (toy / "run").exists()
+    assert main([*EVAL, "--filter", "id!=long"]) == 0

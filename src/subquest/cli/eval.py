@@ -27,6 +27,7 @@ from .evaluating import (
     PAPER,
     add_run_options,
     answer_all,
+    check_askable,
     check_run_options,
     judged,
     run_at,
@@ -115,6 +116,7 @@ def _questions(name: str, source: str, args: argparse.Namespace) -> list[Questio
         raise DataError(
             f"{source}: question {without[0]!r} has no gold answer ({len(without)} in all); nothing can be scored"
         )
+    check_askable(source, questions)
     return of_set(name, questions)
 
 

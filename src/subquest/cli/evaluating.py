@@ -12,7 +12,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..errors import UsageError
+from ..errors import DataError, UsageError
 from .terminal import is_live, printable
 
 if TYPE_CHECKING:
@@ -63,6 +63,17 @@ def _sample_size(text: str) -> int | str:
         return text if text == PAPER else int(text)
     except ValueError:
         raise argparse.ArgumentTypeError(f"a number or {PAPER!r}, not {text!r}") from None
+
+
+def check_askable(source: str, questions: Sequence[Question]) -> None:
+    """Refuse what no system takes before anything is asked: one such question would end the run in its midst."""
+    from ..systems.base import checked_question
+
+    for question in questions:
+        try:
+            checked_question(question)
+        except UsageError as error:
+            raise DataError(f"{source}: question {question.id!r}: {error}") from None
 
 
 def with_index(config: Config, sources: Sequence[str]) -> Config:

@@ -14,7 +14,16 @@ from typing import TYPE_CHECKING, Any
 from ..errors import UsageError
 from . import claims
 from .agent import add_agent_options, build, check_index, config_from, resources, warn_of_no_index
-from .evaluating import add_run_options, answer_all, check_run_options, judged, run_at, settings_of, with_index
+from .evaluating import (
+    add_run_options,
+    answer_all,
+    check_askable,
+    check_run_options,
+    judged,
+    run_at,
+    settings_of,
+    with_index,
+)
 
 if TYPE_CHECKING:
     from ..config import Config
@@ -137,7 +146,9 @@ def _of_source(source: Source, study: Study, args: argparse.Namespace) -> list[Q
     for expression in (*study.filter, *source.filter):
         questions = select(questions, expression)
     size = min(n for n in (source.sample, args.sample, len(questions)) if isinstance(n, int))
-    return of_set(source.name, sample([q for q in questions if q.answers], size, args.seed))
+    chosen = sample([q for q in questions if q.answers], size, args.seed)
+    check_askable(source.dataset, chosen)
+    return of_set(source.name, chosen)
 
 
 def _filters(study: Study) -> str:
