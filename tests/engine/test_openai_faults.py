@@ -303,3 +303,16 @@ async def test_a_list_of_models_of_another_shape_is_survived(more: dict[str, obj
         engine = OpenAIEngine("m", endpoint=Endpoint(server.url))
         assert await ask(engine) == "fine"
         assert engine.context_window is None
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_turn_that_ends_with_an_error_is_no_turn(stream: bool) -> None:
+    """OpenRouter's way to say that the model behind it broke off in the midst of an answer."""
+    gone = {"code": 502, "message": "the provider went away"}
+    half = Answer(chat("<answer>Par", "error", error=gone))
+    if stream:
+        half = Answer(pieces=events(delta("<answer>Par"), {"error": gone, **delta("", "error")}))
+    retries: list[Retry] = []
+    async with Loopback(half, chat("<answer>Paris</answer>")) as server:
+        assert await ask(engine_at(server, stream=stream), retries) == "<answer>Paris</answer>"
+    assert "the provider went away" in retries[0].reason

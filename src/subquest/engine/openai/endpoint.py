@@ -251,9 +251,13 @@ def _checked(data: Any, url: str, body: Mapping[str, Any]) -> dict[str, Any]:
     """Some servers report errors with status 200 or inside a stream."""
     if not isinstance(data, dict):
         raise _Failed(EngineUnavailable(f"{url}: the answer is not a JSON object: {str(data)[:200]}"))
-    error = data.get("error")
-    if error and not data.get("choices"):
+    error, choices = data.get("error"), data.get("choices")
+    listed = choices if isinstance(choices, list) else []
+    broken = [c for c in listed if isinstance(c, dict) and c.get("finish_reason") == "error"]
+    if broken:  # OpenRouter: what was written until then is no turn
+        error = error or broken[0].get("error") or "the model broke off"
+    if error and (broken or not choices):
         code = error.get("code") if isinstance(error, dict) else None
         status = code if isinstance(code, int) and 400 <= code < 600 else 500
-        raise _Failed(failure(status, json.dumps(data), url=url, model=_model(body), sent=body))
+        raise _Failed(failure(status, json.dumps({**data, "error": error}), url=url, model=_model(body), sent=body))
     return data
