@@ -4,7 +4,8 @@
     [[arm]]        name = "coda", system = "coda", adapters = ["none", "cold"]  gives the arms coda@none and coda@cold
                    grid = { k = [5, 10] }                                       gives coda,k=5@cold and coda,k=10@cold
     [[training]]   name = "peco", recipe = "rl.toml", set = { reward = "coda" } its adapter is called peco
-                   start = "cold-2"                                             what it starts from, if not `start`
+                   start = "cold-2"                                             what it starts from, if not `start`;
+                                                                                `none` is the bare model
     start          the training that the others start from
     shipped        digest of the shipped adapter
     [[claim]]      id, paper, place, says, and rows that name an arm (or several, whose answers are pooled) and the
@@ -183,11 +184,12 @@ class Book:
     @property
     def starts(self) -> tuple[str, ...]:
         """Trainings that others start from."""
-        return tuple(dict.fromkeys(s for s in (self.start, *(t.start for t in self.trainings.values())) if s))
+        named = (self.start, *(t.start for t in self.trainings.values()))
+        return tuple(dict.fromkeys(s for s in named if s not in ("", BARE)))
 
     def start_of(self, training: Training) -> str:
         """The training whose adapter this one starts from; empty for one that starts from the bare model."""
-        return "" if training.id in self.starts else training.start or self.start
+        return "" if training.start == BARE or training.id in self.starts else training.start or self.start
 
     def sources_of(self, arm: Arm) -> tuple[str, ...]:
         """What an arm is asked: of its sources those that a row shows, all of them where no row has it."""
