@@ -186,6 +186,17 @@ async def test_a_file_is_read_as_text(tmp_path):
     assert "root:" not in text
 
 
+@pytest.mark.parametrize(
+    "written", ['"notes.txt"', "`notes.txt`", "'notes.txt' part 1", "<notes.txt>", "/work/notes.txt"]
+)
+async def test_a_file_is_known_in_whatever_quotes(tmp_path, written):
+    (tmp_path / "notes.txt").write_text("The gauge says 7.31.")
+    replies = [f"<|begin_read_file|>{written}<|end_read_file|>", "\\boxed{7.31}"]
+    episode = await HiRA(engine("code", replies), files=str(tmp_path / "notes.txt")).solve("What does it say?")
+    assert "notes.txt, part 1 of 1\nThe gauge says 7.31." in episode.by_role("code")[0].text
+    assert episode.errors == ()
+
+
 async def test_a_file_whose_name_is_no_text_is_refused(tmp_path):
     """It would stand in prompts, traces and the run store, which hold text."""
     place = tmp_path / os.fsdecode(b"odd \xff.csv")
@@ -491,3 +502,11 @@ async def test_a_tool_keeps_to_the_time_limit_of_the_episode(sandbox):
     episode = await asyncio.wait_for(system.solve("What is it?"), 120)
     assert episode.forced
     assert "the time limit ran out" in next(e.message for e in episode.errors if e.where == "code")
+
+
+@pytest.mark.parametrize("written", ["`{}/gauge`", '"{}/gauge"', "({}/gauge)"])
+async def test_an_address_is_known_in_whatever_quotes(site, written):
+    explorer = [f"<|begin_click_link|>{written.format(site.url)}<|end_click_link|>", "Final Information: 7.31 m"]
+    replies = ["<|begin_search_query|>Ostel<|end_search_query|>", "\\boxed{7.31 m}"]
+    episode = await HiRA(engine("deep", replies, explorer), web=web(site)).solve("How high was the Ostel?")
+    assert "highest level of the Ostel was 7.31 m" in episode.by_role("explorer")[0].text

@@ -35,6 +35,8 @@ T = TypeVar("T")
 
 LINKS = 40
 """Links that are listed behind one part of a page."""
+_QUOTES = " \t\n<>[]\"'`"
+"""What models put around the name of a file."""
 COLLECTED = 200
 """Files of one run at most."""
 
@@ -194,7 +196,7 @@ class Toolkit:
         return url.startswith(("http://", "https://"))
 
     def _resolve(self, context: Context, reference: str) -> str:
-        reference = reference.strip().strip("<>[]()\"' ")
+        reference = reference.strip(f"{_QUOTES}()")
         if reference.isdecimal() and len(reference) < 7:
             return self._shown.get(context.id, {}).get(int(reference), f"link number {reference}")
         return reference
@@ -293,7 +295,7 @@ class Toolkit:
         """What an image, sound or video says about a question; a file of the run or a URL."""
         context.usage += Usage(tool_calls=1)
         try:
-            path = await _in_time(context, self._medium(context, reference.strip().strip("<>[]\"'")))
+            path = await _in_time(context, self._medium(context, reference.strip(_QUOTES)))
             answer = await _in_time(context, media.look(path, question))
         except (ToolError, MissingDependency, OSError) as error:
             self.run.fail("media", error, context)
@@ -313,7 +315,7 @@ class Toolkit:
 
     def file(self, name: str) -> Path:
         """A file of the run by name; no other file of the machine can be had."""
-        path = self.files.get(Path(name).name)
+        path = self.files.get(Path(name).name) or self.files.get(Path(name.strip(_QUOTES)).name)
         if path is None:
             known = ", ".join(self.files) or "none"
             raise ToolError(f"there is no file {name!r} in this run; its files are: {known}")
@@ -324,7 +326,8 @@ class Toolkit:
         name, part = _with_part(reference)
         context.usage += Usage(tool_calls=1)
         try:
-            path, name = self.file(name), Path(name).name
+            path = self.file(name)
+            name = next(known for known, place in self.files.items() if place is path)
             with path.open("rb") as file:
                 kind = file_tools.sniff(file.read(4096), name)
             if kind in file_tools.MEDIA:
