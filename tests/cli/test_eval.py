@@ -294,3 +294,13 @@ def test_a_question_that_no_system_takes_is_named_before_the_first(
     assert "toy.jsonl: question 'long': the question has 47,999 characters" in capsys.readouterr().err
     assert not (toy / "run").exists()
     assert main([*EVAL, "--filter", "id!=long"]) == 0
+
+
+def test_attached_files_that_are_not_there_are_told(toy: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    row = {"id": "1", "question": "What is in it?", "answers": ["Kestel"], "files": ["gone.pdf"]}
+    (toy / "files.jsonl").write_text(json.dumps(row))
+    (toy / "one.jsonl").write_text(json.dumps("\\boxed{Kestel}"))
+    command = ["eval", "files.jsonl", "--system", "react-tools", "--model", "scripted:one.jsonl", "--out", "run"]
+    assert main([*command, "--index", "docs.sq"]) == 0
+    told = "1 of 1 answered in spite of failures (file: the attached file gone.pdf does not exist)"
+    assert told in capsys.readouterr().err

@@ -6,6 +6,11 @@ import pytest
 
 from subquest.engine.scripted import ScriptedEngine
 from subquest.errors import EngineRefused
+from subquest.record import Episode, Failure, Question
+from subquest.serve.bodies import Problem
+from subquest.serve.chat import answered
+from subquest.serve.jobs import Job
+from subquest.systems.coda import CoDA
 
 from .conftest import QUESTION, Running, Start
 
@@ -128,3 +133,12 @@ def test_a_failing_model_is_an_error_of_the_server_not_an_answer(start: Start) -
             list(
                 api.chat.completions.create(model="subquest-direct", messages=message, stream=True)  # type: ignore[arg-type]
             )
+
+
+def test_a_failure_has_a_reason_also_where_none_was_final() -> None:
+    """Tool loops end as failed after the last of several failures, none of which ended them alone."""
+    met = (Failure("search", "gone"), Failure("engine", "gone too"))
+    episode = Episode("one", Question("q", QUESTION), "react-tools", "m", stop_reason="failed", errors=met)
+    job = Job("one", episode.question, CoDA(ScriptedEngine([])), status="failed", episode=episode)
+    with pytest.raises(Problem, match="engine: gone too"):
+        answered(job)

@@ -291,8 +291,9 @@ class Progress:
         self._cost += scores["cost"]
         if scores["failed"]:
             self._failed += 1
-            self._reasons[next((f.message for f in reversed(episode.errors) if f.fatal), "no reason was given")] += 1
-        elif outside := [f for f in episode.errors if f.where in ("engine", "search")]:
+            worst = max(reversed(episode.errors), key=lambda f: f.fatal, default=None)
+            self._reasons[worst.message if worst else "no reason was given"] += 1
+        elif outside := [f for f in episode.errors if f.where in ("engine", "search", "file")]:
             self._hampered += 1
             self._hindrance = self._hindrance or f"{outside[0].where}: {outside[0].message}"
         if time.monotonic() - self._shown > (0.2 if self._live else 10):

@@ -66,7 +66,7 @@ async def completions(request: Request) -> Response:
         await _until_over_or_gone(request, job)
     finally:
         await state.board.cancel(job)
-    episode = _answered(job)
+    episode = answered(job)
     message: dict[str, Any] = {"role": "assistant", "content": episode.answer}
     message["reasoning_content"] = "".join(filter(None, map(step, job.events)))
     return Json(
@@ -105,7 +105,7 @@ async def _chunks(state: State, job: Job, name: str, with_usage: bool) -> AsyncI
             if words := step(event):
                 yield chunk({"reasoning_content": words})
         try:
-            episode = _answered(job)
+            episode = answered(job)
         except Problem as problem:
             yield frame({"error": {"message": str(problem), "type": "server_error", "code": problem.code}})
             return
@@ -188,10 +188,11 @@ def details(episode: Episode) -> dict[str, Any]:
     }
 
 
-def _answered(job: Job) -> Episode:
+def answered(job: Job) -> Episode:
     episode = job.episode
     if episode is None or job.status != "finished":
-        reasons = [f"{f.where}: {f.message}" for f in episode.errors if f.fatal] if episode else []
+        met = episode.errors if episode else ()
+        reasons = [f"{f.where}: {f.message}" for f in ([f for f in met if f.fatal] or met[-1:])]
         raise Problem(502, "; ".join(reasons) or f"the episode was {job.status}", code=job.status)
     return episode
 
