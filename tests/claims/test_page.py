@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from subquest.claims.book import Arm, Book, Claim, Curve, Level, Row, Source, Training
+from subquest.claims.book import Arm, Book, Claim, Curve, Level, Row, Source, Training, default_folder, read_book
 from subquest.claims.measure import Stamps, training_digest
 from subquest.claims.page import Page, bootstrap
 from subquest.claims.results import Results, unit_of
@@ -127,3 +127,11 @@ def test_bootstrap_agrees_with_the_normal_interval() -> None:
     assert (found.mean, found.n) == (0.3, 1000)
     assert found.low == pytest.approx(0.3 - wide, abs=0.004)
     assert found.high == pytest.approx(0.3 + wide, abs=0.004)
+
+
+def test_the_page_of_the_papers_claims_is_written_before_anything_is_run(tmp_path: Path) -> None:
+    book = read_book(default_folder())
+    text = Page(book, Results(tmp_path), Stamps(book)).text()
+    assert "24 steps of 32 questions with 8 rollouts each (`rl.toml`, `rl-apex.toml`)" in text
+    assert all(f"### {claim.id}\n" in text for claim in book.claims)
+    assert " 0 are complete" in text

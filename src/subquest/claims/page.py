@@ -124,6 +124,8 @@ class Page:
         cold = recipes.pop(start)["optimiser"]["steps"] if start else ""
         budgets: dict[str, list[str]] = {}
         for name, recipe in recipes.items():
+            if "rollout" not in recipe:  # a fine-tuning
+                continue
             steps, rollout = recipe["optimiser"]["steps"], recipe["rollout"]
             told = f"{steps} steps of {rollout['questions']} questions with {rollout['group']} rollouts each"
             budgets.setdefault(told, []).append(f"`{name}`")
