@@ -88,6 +88,11 @@ def resolve(spec: str, options: EngineOptions | None = None) -> Engine | dict[st
     return engines[""] if set(engines) == {""} else engines
 
 
+_HOST = r"(?:localhost|\d+(?:\.\d+){3}|[\w-]+(?:\.[\w-]+)*\.[a-z]{2,}|\[[\da-f:]+\])"
+_ADDRESS = re.compile(rf"(?<=.)@({_HOST}(?:[:/].*)?|[\w-]+(?::\d+|/).*)$", re.IGNORECASE)
+"""A host behind a model's name, without `http://`; not a version, as in `claude@20240229`."""
+
+
 class _Resolver:
     def __init__(self, options: EngineOptions) -> None:
         self.options = options
@@ -113,6 +118,10 @@ class _Resolver:
             return self._torch(rest)
         if kind == "openai":
             name, url = re.fullmatch(r"(.*?)(?:@(https?://.+))?", rest).groups()  # type: ignore[union-attr]
+            if not url and (place := _ADDRESS.search(name)):  # the question and the key would go somewhere else
+                raise UsageError(
+                    f"{spec}: write the whole address, as in openai:{name[: place.start()]}@http://{place[1]}"
+                )
             return self._openai(name, url or os.environ.get("OPENAI_BASE_URL") or "")
         if kind in ("http", "https"):
             url, _, name = spec.partition("#")
