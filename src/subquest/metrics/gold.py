@@ -72,8 +72,8 @@ def with_unknown_items(question: Question, n: int, text: str) -> str:
 
 def repeats(question: Question, n: int) -> bool:
     """Whether the n-th step asks of a further item what one before it asks of the first."""
-    one = _ITEM.fullmatch(_subject(question, n))
-    return one is not None and one[2] != "0" and bool(item_of(question, n))
+    one, item = _ITEM.fullmatch(_subject(question, n)), item_of(question, n)
+    return one is not None and one[2] != "0" and bool(item) and item in question.decomposition[n - 1].question
 
 
 def items_of(question: Question, n: int) -> tuple[str, ...]:
