@@ -176,7 +176,8 @@ class Run:
         for each query, and code writes a file anew."""
         known = self.documents.setdefault(key, document)
         if known is not document and known.text != document.text:
-            self.documents[f"{key} {hash(document.text):x}"] = document
+            text = hashlib.sha256(document.text.encode("utf-8", "surrogatepass")).hexdigest()
+            self.documents[f"{key} {text[:16]}"] = document
 
     def _charge(self, hits: list[Hit], context: Context | None) -> None:
         """What a search cost beyond itself: hits of the cache, model calls of a search that a model plays."""
