@@ -24,7 +24,7 @@ from subquest.retrieval.settings import Settings
 
 from .embeddings import embeddings_server
 from .passages import CHANGED, LIBRARY, encoder, settings
-from .postgres_server import postgres_server
+from .postgres_server import postgres_server, with_half_vectors
 
 Place = Callable[[], str]
 
@@ -83,7 +83,7 @@ def test_the_settings_of_a_collection_come_back(place: Place, vectors: str) -> N
 
 
 def test_passages_are_added_changed_removed_and_found(place: Place, vectors: str) -> None:
-    where = place()
+    where = with_half_vectors(place())
     with create_place(where, Settings(encoder=encoder(vectors), width=32)) as made:
         assert made.add(LIBRARY).added == 4
         again = made.add([LIBRARY[0], CHANGED, CHANGED])
@@ -127,9 +127,9 @@ def test_an_index_moves_there_and_back_and_a_killed_copy_goes_on(place: Place, v
     class Killed(Exception):
         pass
 
+    where = with_half_vectors(place())
     with Index.build(tmp_path / "here.sq", library(120)) as index:
         index.embed(f"hashed-words@{vectors}")
-        where = place()
         with create_place(where, index.settings) as made:
             assert isinstance(made, Backend)
             made.BATCH = 50
@@ -159,8 +159,9 @@ def test_an_index_moves_there_and_back_and_a_killed_copy_goes_on(place: Place, v
 
 
 def test_nearest_passages_are_those_of_our_own_index(place: Place, vectors: str, tmp_path: Path) -> None:
+    where = with_half_vectors(place())
     here = Index.build(tmp_path / "here.sq", library(200), encoder=f"hashed-words@{vectors}")
-    with here as index, create_place(place(), index.settings) as made:
+    with here as index, create_place(where, index.settings) as made:
         copy(index, made)
         queries = [document.text for document in library(20)]
         ours, theirs = (one.search_many(queries, 5, mode="dense") for one in (index, made))
@@ -209,7 +210,7 @@ def test_whatever_can_pass_the_threshold_has_an_essential_term_or_pair() -> None
 def test_postgres_vectors_get_a_graph_and_keep_their_answers(
     server: str, vectors: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    where = f"{server}&collection=graph"
+    where = with_half_vectors(f"{server}&collection=graph")
     documents = library(300)
     with create_place(where, Settings(encoder=encoder(vectors), width=32)) as made:
         made.add(documents)
