@@ -16,6 +16,7 @@ import traceback
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
+from ..children import end_with_parent
 from ..errors import EngineError
 from .answering import Answered, Job, Wish, work
 from .engines import Setup
@@ -136,6 +137,7 @@ def _worker(name: str, inbox: Any, told: Any, setup: Setup) -> None:
     """A process: jobs from one queue, answers into another, an empty text (or what went wrong) at the end."""
     import torch
 
+    end_with_parent()
     torch.set_num_threads(2)
 
     async def ask(wish: Wish) -> Job | None:

@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from ..children import end_with_parent
 from ..record import Question
 from .book import Source
 from .measure import digest
@@ -91,6 +92,6 @@ def prepared(parts: Sequence[Part], cache: Path, workers: int, say: Callable[[st
     if workers == 1:
         return {p.name: prepare(p, cache) for p in at_hand}
     context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(min(os.cpu_count() or 1, max(len(at_hand), 1)), mp_context=context) as pool:
+    with ProcessPoolExecutor(min(os.cpu_count() or 1, max(len(at_hand), 1)), context, end_with_parent) as pool:
         made = pool.map(partial(prepare, cache=cache), at_hand)
         return dict(zip((p.name for p in at_hand), made, strict=True))

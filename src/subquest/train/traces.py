@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .. import sync
+from ..children import end_with_parent
 from ..engine.chat import chat_format
 from ..engine.torch.loader import Source
 from ..engine.torch.tokens import Vocabulary
@@ -270,8 +271,8 @@ def _made(recipe: Recipe, source: Source, workers: int) -> TraceSet:
 
 @contextmanager
 def _pool(workers: int) -> Iterator[ProcessPoolExecutor]:
-    """Processes that end when this one is interrupted, not when their work is done."""
-    with ProcessPoolExecutor(workers, get_context("spawn"), _leave_interrupts) as pool:
+    """Processes that end when this one is interrupted or killed, not when their work is done."""
+    with ProcessPoolExecutor(workers, get_context("spawn"), _begin) as pool:
         try:
             yield pool
         except BrokenProcessPool:
@@ -285,9 +286,10 @@ def _pool(workers: int) -> Iterator[ProcessPoolExecutor]:
             raise
 
 
-def _leave_interrupts() -> None:
+def _begin() -> None:
     """Ctrl-C goes to all processes of a terminal; the one that was started by hand sees to it."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    end_with_parent()
 
 
 def _refuse_unknown_roles(part: DataPart, recipe: Recipe) -> None:

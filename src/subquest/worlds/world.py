@@ -15,6 +15,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from ..children import end_with_parent
 from ..codec import to_dict
 from ..errors import UsageError
 from ..record import Document, Question
@@ -187,7 +188,7 @@ def _parts(recipe: Recipe, workers: int) -> Iterator[Sequence[bytes]]:
         return
     import multiprocessing
 
-    with multiprocessing.get_context("spawn").Pool(min(workers, len(jobs))) as pool:
+    with multiprocessing.get_context("spawn").Pool(min(workers, len(jobs)), end_with_parent) as pool:
         yield from pool.imap(_blocks, jobs)
 
 
