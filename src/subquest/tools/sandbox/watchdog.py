@@ -102,8 +102,7 @@ def tree(root: int) -> list[int]:
 def kill_below(init: int, *, spared: int) -> bool:
     """Kill all processes below a sandbox's init but one; False where new ones came as fast as they were killed.
 
-    A process that forks and ends, again and again, is gone from a list before it can be killed by it. The sandbox's
-    own /proc lists processes upwards by number, so one that is forked while it is read is still met.
+    A process that forks and ends, again and again, is gone from a list before it can be killed by it: see `_at_rest`.
     """
     killed: dict[int, int] = {}
     for _ in range(_PASSES):
@@ -112,7 +111,7 @@ def kill_below(init: int, *, spared: int) -> bool:
             killed[pid] = inner_pid(pid)
             with suppress(OSError):
                 os.kill(pid, signal.SIGKILL)
-        if not fresh and _inside(init) <= {1, inner_pid(spared), *killed.values()}:
+        if not fresh and _at_rest(init, {1, inner_pid(spared), *killed.values()}):
             return True
     return False
 
@@ -126,11 +125,21 @@ def inner_pid(pid: int) -> int:
     return 0
 
 
-def _inside(init: int) -> set[int]:
-    """The processes that run in a sandbox, under the numbers that they have there."""
+def _at_rest(init: int, known: set[int]) -> bool:
+    """Whether no process but the known ones runs in a sandbox.
+
+    Its own /proc lists processes upwards by number, so of those that fork and end again and again each list holds one
+    that ran when it was read. It may have ended by the time it is looked at; but then another list holds a new one.
+    """
     place = Path(f"/proc/{init}/root/proc")
+    before = _listed(place) - known
+    return not any(_runs(place, pid) for pid in before) and _listed(place) - known <= before
+
+
+def _listed(place: Path) -> set[int]:
+    """The processes of a sandbox, under the numbers that they have there; those that nobody waits for stay listed."""
     try:
-        return {pid for pid in map(int, filter(str.isdecimal, os.listdir(place))) if _runs(place, pid)}
+        return set(map(int, filter(str.isdecimal, os.listdir(place))))
     except OSError:
         return set()
 
