@@ -7,19 +7,14 @@ in its `meta`.
 from __future__ import annotations
 
 import ast
-import hashlib
 import json
-import math
 from collections.abc import Callable, Mapping
-from datetime import date, time
-from decimal import Decimal
 from typing import Any, NamedTuple
 from urllib.parse import unquote, urlsplit
 
 from ..errors import DataError
 from ..record import Question, Step
-
-Row = Mapping[str, Any]
+from .fields import Row, answers_of, as_json, hops_of, id_of, loaded, parts_of, steps_of, text_in, texts_of, word_in
 
 
 class Form(NamedTuple):
@@ -34,7 +29,7 @@ def to_question(row: Row) -> Question:
     """The question in a row of any known form. Raises DataError saying what is missing."""
     if not isinstance(row, Mapping):
         raise DataError(f"expected an object, got {type(row).__name__}")
-    row = _as_json(row)
+    row = as_json(row)
     for form in FORMS:
         if form.fields <= row.keys():
             question = form.read(row)
@@ -45,23 +40,6 @@ def to_question(row: Row) -> Question:
         f"no known form has the fields {', '.join(sorted(map(str, row))) or '(none)'}; "
         "at least 'question' and 'answers' (a list) or 'answer' are needed"
     )
-
-
-def _as_json(value: Any) -> Any:
-    """A value as a run can hold it: parquet has dates, bytes and missing numbers as NaN, JSON has halves of signs."""
-    if isinstance(value, str):
-        return value if value.isascii() else value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    if isinstance(value, Mapping):
-        return {key: _as_json(inner) for key, inner in value.items()}
-    if isinstance(value, list | tuple):
-        return [_as_json(inner) for inner in value]
-    if isinstance(value, date | time):
-        return value.isoformat()
-    if isinstance(value, Decimal):
-        value = float(value)
-    if isinstance(value, bytes) or (isinstance(value, float) and not math.isfinite(value)):
-        return None
-    return value
 
 
 _KNOWN = frozenset(
@@ -83,77 +61,20 @@ def _ours(row: Row) -> Question:
 def _with_our_fields(row: Row, identifier: str, answers: Any, meta: Row) -> Question:
     return Question(
         id=identifier,
-        question=_text(row, "question"),
-        answers=_answers(answers),
-        dataset=_word(row, "dataset"),
-        split=_word(row, "split"),
-        hops=_hops(row.get("hops")),
-        type=_word(row, "type"),
-        supporting_titles=_texts(row.get("supporting_titles"), "supporting_titles"),
-        supporting_ids=_texts(row.get("supporting_ids"), "supporting_ids"),
-        context_ids=_texts(row.get("context_ids"), "context_ids"),
-        decomposition=_steps(row.get("decomposition")),
-        level=_word(row, "level"),
-        files=_texts(row.get("files"), "files"),
+        question=text_in(row, "question"),
+        answers=answers_of(answers),
+        dataset=word_in(row, "dataset"),
+        split=word_in(row, "split"),
+        hops=hops_of(row.get("hops")),
+        type=word_in(row, "type"),
+        supporting_titles=texts_of(row.get("supporting_titles"), "supporting_titles"),
+        supporting_ids=texts_of(row.get("supporting_ids"), "supporting_ids"),
+        context_ids=texts_of(row.get("context_ids"), "context_ids"),
+        decomposition=steps_of(row.get("decomposition")),
+        level=word_in(row, "level"),
+        files=texts_of(row.get("files"), "files"),
         meta=meta,
     )
-
-
-def _word(row: Row, field: str) -> str:
-    """A text that may be absent; a number becomes its text, a list of texts one text."""
-    value = row.get(field)
-    if isinstance(value, list):
-        return ", ".join(_texts(value, field))
-    if not isinstance(value, str | int | float | None):
-        raise DataError(f"'{field}' must be a text, not {value!r:.60}")
-    return "" if value is None else _written(value)
-
-
-def _hops(value: Any) -> int | None:
-    """A number of hops; tables have it as a text or, where some rows have none, as 2.0."""
-    if value is None or value == "":
-        return None
-    try:
-        if isinstance(value, str | int | float) and float(value) == int(float(value)):
-            return int(float(value))
-    except (ValueError, OverflowError):
-        pass
-    raise DataError(f"'hops' must be a whole number, not {value!r:.60}")
-
-
-def _written(value: Any) -> str:
-    """A value as people write it: 1994.0, as tables with gaps have it, is 1994, and true is yes."""
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, float) and value.is_integer():
-        return str(int(value))
-    return str(value).strip()
-
-
-def _texts(values: Any, name: str) -> tuple[str, ...]:
-    """A list of texts; numbers, as ids are in many files, become texts, and one text alone is a list of one."""
-    if values is None or values == "":
-        return ()
-    if isinstance(values, str):
-        values = _unquoted(values)
-    if isinstance(values, str):
-        return (values,)
-    if not isinstance(values, list | tuple) or not all(type(value) in (str, int) for value in values):
-        raise DataError(f"'{name}' must be a list of texts")
-    return tuple(map(str, values))
-
-
-def _steps(steps: Any) -> tuple[Step, ...]:
-    """A gold decomposition: objects with a question, or the questions alone, as StrategyQA has them."""
-    if not isinstance(steps, list | tuple):
-        return ()
-    return tuple(_step({"question": step} if isinstance(step, str) else step) for step in steps)
-
-
-def _step(step: Any) -> Step:
-    if not isinstance(step, Mapping) or not isinstance(step.get("question"), str):
-        raise DataError(f"a step of 'decomposition' must be a question or an object with one, not {step!r:.60}")
-    return Step(step["question"], str(step.get("answer") or ""), str(step.get("support") or ""))
 
 
 def _flashrag(row: Row) -> Question:
@@ -171,18 +92,18 @@ def _flashrag(row: Row) -> Question:
     return Question(
         # Search-R1's parquet files hold several sets, each with ids from test_0 on
         id=f"{source}/{identifier}" if source else identifier,
-        question=_text(row, "question"),
-        answers=_answers(row["golden_answers"]),
+        question=text_in(row, "question"),
+        answers=answers_of(row["golden_answers"]),
         dataset=str(given.get("dataset") or source),
         split=str(given.get("split") or ""),
-        hops=_hops(given.get("hops")),
+        hops=hops_of(given.get("hops")),
         type=str(given.get("type") or ""),
-        supporting_titles=_texts(titles, "supporting_titles"),
-        supporting_ids=_texts(given.get("supporting_ids"), "supporting_ids"),
-        context_ids=_texts(given.get("context_ids"), "context_ids"),
-        decomposition=_steps(given.get("decomposition")),
+        supporting_titles=texts_of(titles, "supporting_titles"),
+        supporting_ids=texts_of(given.get("supporting_ids"), "supporting_ids"),
+        context_ids=texts_of(given.get("context_ids"), "context_ids"),
+        decomposition=steps_of(given.get("decomposition")),
         level=str(given.get("level") or ""),
-        files=_texts(given.get("files"), "files"),
+        files=texts_of(given.get("files"), "files"),
         meta={k: v for k, v in given.items() if k not in known and v is not None},
     )
 
@@ -200,25 +121,25 @@ def _verl(row: Row) -> Question:
         id=str(extra.get("id") or "")
         or (f"{dataset}/{extra.get('split', '')}/{index}" if index is not None else id_of(None, text)),
         question=text,
-        answers=_answers(list(target) if not isinstance(target, str) else target),
+        answers=answers_of(list(target) if not isinstance(target, str) else target),
         dataset=dataset,
         split=str(extra.get("split") or ""),
-        hops=_hops(extra.get("hops")),
+        hops=hops_of(extra.get("hops")),
     )
 
 
 def _hotpotqa(row: Row) -> Question:
-    facts = _loaded(row.get("supporting_facts"))
+    facts = loaded(row.get("supporting_facts"))
     if isinstance(facts, Mapping):  # the hub's column form
         facts = list(zip(facts.get("title", []), facts.get("sent_id", []), strict=True))
-    titles = tuple(dict.fromkeys(_parts(fact, "title", "sent_id")[0] for fact in facts))
-    triples = [_parts(triple, "fact", "relation", "entity") for triple in _loaded(row.get("evidences"))]
+    titles = tuple(dict.fromkeys(parts_of(fact, "title", "sent_id")[0] for fact in facts))
+    triples = [parts_of(triple, "fact", "relation", "entity") for triple in loaded(row.get("evidences"))]
     steps = tuple(Step(f"{s} >> {relation}", str(o)) for s, relation, o in triples)
     hops = len(titles) if "evidences" in row else 2
     return Question(
         id=id_of(row.get("_id") or row.get("id"), row["question"]),
-        question=_text(row, "question"),
-        answers=_answers(row.get("answer")),
+        question=text_in(row, "question"),
+        answers=answers_of(row.get("answer")),
         dataset="2wikimultihopqa" if "evidences" in row else "hotpotqa",
         hops=hops or None,
         type=row.get("type") or "",
@@ -226,18 +147,6 @@ def _hotpotqa(row: Row) -> Question:
         decomposition=steps,
         level=row.get("level") or "",
     )
-
-
-def _loaded(value: Any) -> Any:
-    """A list that may stand in a text, as some sets of the hub have it."""
-    if isinstance(value, str):
-        value = json.loads(value) if value.strip() else None
-    return value or []
-
-
-def _parts(item: Any, *names: str) -> list[Any]:
-    """The parts of a list in order, or of an object by name."""
-    return [item.get(name) for name in names] if isinstance(item, Mapping) else list(item)
 
 
 def _musique(row: Row) -> Question:
@@ -248,13 +157,13 @@ def _musique(row: Row) -> Question:
     )
     return Question(
         id=id_of(row.get("id"), row["question"]),
-        question=_text(row, "question"),
-        answers=_answers([row.get("answer"), *(row.get("answer_aliases") or [])]),
+        question=text_in(row, "question"),
+        answers=answers_of([row.get("answer"), *(row.get("answer_aliases") or [])]),
         dataset="musique",
         hops=len(steps),
         type=str(row.get("id", "")).partition("__")[0],
         supporting_titles=tuple(titles),
-        decomposition=_steps(steps),
+        decomposition=steps_of(steps),
         meta={"answerable": row["answerable"]} if "answerable" in row else {},
     )
 
@@ -263,7 +172,7 @@ def _triviaqa(row: Row) -> Question:
     answer = row["Answer"]
     aliases = [answer.get("Value"), *(answer.get("Aliases") or []), *(answer.get("HumanAnswers") or [])]
     return Question(
-        id_of(row["QuestionId"], row["Question"]), _text(row, "Question"), _answers(aliases), "triviaqa", hops=1
+        id_of(row["QuestionId"], row["Question"]), text_in(row, "Question"), answers_of(aliases), "triviaqa", hops=1
     )
 
 
@@ -271,7 +180,9 @@ def _popqa(row: Row) -> Question:
     answers = row["possible_answers"]
     if isinstance(answers, str):
         answers = json.loads(answers)
-    return Question(id_of(row.get("id"), row["question"]), _text(row, "question"), _answers(answers), "popqa", hops=1)
+    return Question(
+        id_of(row.get("id"), row["question"]), text_in(row, "question"), answers_of(answers), "popqa", hops=1
+    )
 
 
 def _gaia(row: Row) -> Question:
@@ -281,8 +192,8 @@ def _gaia(row: Row) -> Question:
     kind = "text" if not files else "multimodal" if suffix in media else "file"
     return Question(
         id=id_of(row.get("task_id"), row["Question"]),
-        question=_text(row, "Question"),
-        answers=_answers(row.get("Final answer")),
+        question=text_in(row, "Question"),
+        answers=answers_of(row.get("Final answer")),
         dataset="gaia",
         type=kind,
         level=str(row.get("Level") or ""),
@@ -296,8 +207,8 @@ def _webwalker(row: Row) -> Question:
         info = ast.literal_eval(info)
     return Question(
         id=id_of(row.get("id"), row["question"]),
-        question=_text(row, "question"),
-        answers=_answers(row.get("answer")),
+        question=text_in(row, "question"),
+        answers=answers_of(row.get("answer")),
         dataset="webwalkerqa",
         type=str(info.get("type") or ""),
         meta={
@@ -314,9 +225,15 @@ def _hle(row: Row) -> Question:
     meta = {"category": row["category"], "answer_type": row["answer_type"]}
     files = (str(row["image"]),) if row.get("image") else ()
     kind = "multimodal" if files else "text"
-    answers = _answers(row.get("answer"))
+    answers = answers_of(row.get("answer"))
     return Question(
-        id_of(row.get("id"), row["question"]), _text(row, "question"), answers, "hle", type=kind, files=files, meta=meta
+        id_of(row.get("id"), row["question"]),
+        text_in(row, "question"),
+        answers,
+        "hle",
+        type=kind,
+        files=files,
+        meta=meta,
     )
 
 
@@ -327,8 +244,8 @@ def _frames(row: Row) -> Question:
     titles = tuple(map(_wikipedia_title, links))
     return Question(
         id=id_of(row.get("id") or row.get("Unnamed: 0"), row["Prompt"]),
-        question=_text(row, "Prompt"),
-        answers=_answers(row.get("Answer")),
+        question=text_in(row, "Prompt"),
+        answers=answers_of(row.get("Answer")),
         dataset="frames",
         hops=len(titles) or None,
         type=str(row.get("reasoning_types") or ""),
@@ -348,9 +265,9 @@ def _simpleqa(row: Row) -> Question:
     if isinstance(meta, str):
         meta = ast.literal_eval(meta)
     kind = str(meta.get("answer_type") or "")
-    answers = _answers(row["answer"])
+    answers = answers_of(row["answer"])
     return Question(
-        id_of(row.get("id"), row["problem"]), _text(row, "problem"), answers, "simpleqa", type=kind, meta=meta
+        id_of(row.get("id"), row["problem"]), text_in(row, "problem"), answers, "simpleqa", type=kind, meta=meta
     )
 
 
@@ -358,7 +275,7 @@ def _capitals(row: Row) -> Question:
     """Bamboogle's `Question, Answer` and HiRA's `Question, answer, file_name`."""
     answer = row.get("Answer", row.get("answer"))
     files = (str(row["file_name"]),) if row.get("file_name") else ()
-    return Question(id_of(row.get("id"), row["Question"]), _text(row, "Question"), _answers(answer), files=files)
+    return Question(id_of(row.get("id"), row["Question"]), text_in(row, "Question"), answers_of(answer), files=files)
 
 
 def _plain(row: Row) -> Question:
@@ -366,8 +283,8 @@ def _plain(row: Row) -> Question:
     known = {*_KNOWN, "question_id", "answer", "aliases", "answer_aliases"}
     meta = {k: v for k, v in row.items() if k not in known and isinstance(v, str | int | float | bool)}
     identifier = id_of(row.get("id", row.get("question_id")), row["question"])
-    others = [*_texts(row.get("aliases"), "aliases"), *_texts(row.get("answer_aliases"), "answer_aliases")]
-    return _with_our_fields(row, identifier, [*_answers(row["answer"]), *others], meta)
+    others = [*texts_of(row.get("aliases"), "aliases"), *texts_of(row.get("answer_aliases"), "answer_aliases")]
+    return _with_our_fields(row, identifier, [*answers_of(row["answer"]), *others], meta)
 
 
 FORMS: tuple[Form, ...] = (
@@ -388,46 +305,3 @@ FORMS: tuple[Form, ...] = (
     Form("plain", frozenset({"question", "answer"}), _plain),
 )
 """Tried in this order: the more telling fields first."""
-
-
-def _text(row: Row, field: str) -> str:
-    value = row[field]
-    if not isinstance(value, str):
-        raise DataError(f"{field!r} is not a text: {value!r:.60}")
-    return value.strip()
-
-
-def _answers(value: Any) -> tuple[str, ...]:
-    """Gold answers: one, a list, or the hub's objects (SQuAD's `text`, TriviaQA's `value` and `aliases`)."""
-    if isinstance(value, Mapping):
-        if not value.keys() & {"text", "value", "aliases"}:
-            raise DataError(f"the gold answers are an object ({', '.join(map(str, value))}): give a list of texts")
-        value = [*_listed(value.get("value")), *_listed(value.get("text")), *_listed(value.get("aliases"))]
-    values = _listed(_unquoted(value) if isinstance(value, str) else value)
-    if odd := next((v for v in values if isinstance(v, Mapping | list | tuple)), None):
-        raise DataError(f"a gold answer is a text, not {odd!r:.60}")
-    texts = (_written(v) for v in values if v is not None)
-    return tuple(dict.fromkeys(t for t in texts if t))
-
-
-def _unquoted(text: str) -> Any:
-    """A list of texts where a table's cell holds one, as JSON or as Python writes it; else the text itself."""
-    if not (text.lstrip().startswith("[") and text.rstrip().endswith("]")):
-        return text
-    try:
-        found = json.loads(text)
-    except (ValueError, RecursionError):
-        try:
-            found = ast.literal_eval(text.strip())
-        except (ValueError, SyntaxError, MemoryError, RecursionError):
-            return text
-    return found if isinstance(found, list) and found and all(isinstance(v, str) for v in found) else text
-
-
-def _listed(value: Any) -> list[Any]:
-    return list(value) if isinstance(value, list | tuple) else [value]
-
-
-def id_of(given: Any, text: Any) -> str:
-    """The row's own id, or one made from the question's text."""
-    return str(given) if given not in (None, "") else hashlib.sha256(str(text).encode()).hexdigest()[:16]

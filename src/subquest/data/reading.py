@@ -16,7 +16,8 @@ from ..errors import DataError, MissingDependency, UsageError
 from ..readers.delimited import csv_rows
 from ..record import Question
 from .attached import with_files
-from .formats import id_of, to_question
+from .fields import id_of
+from .formats import to_question
 from .registry import find, find_file, unknown
 
 SUFFIXES = (".jsonl", ".json", ".csv", ".tsv", ".parquet")
