@@ -27,6 +27,7 @@ from ..tools.pages import Page, PageReader
 from ..tools.sandbox import CodeResult, Fetched, Interpreter, RemoteSandbox, Sandbox, WorkFile
 from ..tools.websearch import is_web
 from .runtime import Context, Run
+from .tooltext import QUOTES, bare_code, plain_name, render, with_part
 
 if TYPE_CHECKING:
     from ..cache import Cache
@@ -35,8 +36,6 @@ T = TypeVar("T")
 
 LINKS = 40
 """Links that are listed behind one part of a page."""
-_QUOTES = " \t\n<>[]\"'`"
-"""What models put around the name of a file."""
 COLLECTED = 200
 """Files of one run at most."""
 
@@ -166,7 +165,7 @@ class Toolkit:
 
     async def open(self, context: Context, reference: str) -> str:
         """A page by URL, or by the number of a link; `URL part 2` for a later part. What the model is told."""
-        reference, part = _with_part(reference)
+        reference, part = with_part(reference)
         url = self._resolve(context, reference)
         document = self.run.documents.get(url)
         if document is not None and not self._may_leave_for(url):
@@ -196,7 +195,7 @@ class Toolkit:
         return url.startswith(("http://", "https://"))
 
     def _resolve(self, context: Context, reference: str) -> str:
-        reference = reference.strip(f"{_QUOTES}()")
+        reference = reference.strip(f"{QUOTES}()")
         if reference.isdecimal() and len(reference) < 7:
             return self._shown.get(context.id, {}).get(int(reference), f"link number {reference}")
         return reference
@@ -227,7 +226,7 @@ class Toolkit:
         context.usage += Usage(tool_calls=1)
         try:
             box = self._sandboxes.get(context.id) or self._new_sandbox(context)
-            result = await _in_time(context, box.run(_bare(source)))
+            result = await _in_time(context, box.run(bare_code(source)))
         except ToolError as error:
             self.run.fail("code", error, context)
             result = CodeResult("", str(error))
@@ -295,7 +294,7 @@ class Toolkit:
         """What an image, sound or video says about a question; a file of the run or a URL."""
         context.usage += Usage(tool_calls=1)
         try:
-            path = await _in_time(context, self._medium(context, reference.strip(_QUOTES)))
+            path = await _in_time(context, self._medium(context, reference.strip(QUOTES)))
             answer = await _in_time(context, media.look(path, question))
         except (ToolError, MissingDependency, OSError) as error:
             self.run.fail("media", error, context)
@@ -315,7 +314,7 @@ class Toolkit:
 
     def file(self, name: str) -> Path:
         """A file of the run by name; no other file of the machine can be had."""
-        path = self.files.get(Path(name).name) or self.files.get(Path(name.strip(_QUOTES)).name)
+        path = self.files.get(Path(name).name) or self.files.get(Path(name.strip(QUOTES)).name)
         if path is None:
             known = ", ".join(self.files) or "none"
             raise ToolError(f"there is no file {name!r} in this run; its files are: {known}")
@@ -323,7 +322,7 @@ class Toolkit:
 
     async def read(self, context: Context, reference: str) -> str:
         """A file of the run as text, in parts."""
-        name, part = _with_part(reference)
+        name, part = with_part(reference)
         context.usage += Usage(tool_calls=1)
         try:
             path = self.file(name)
@@ -388,46 +387,8 @@ class _Guarded:
         return found
 
 
-def render(hits: Sequence[Hit], characters: int = 800) -> str:
-    """Search results as a numbered list of title, address and text."""
-    lines = [
-        f"[{n}] {_line(hit.document.title)} ({hit.document.id})\n{_line(hit.document.text)[:characters]}"
-        for n, hit in enumerate(hits, 1)
-    ]
-    return "\n".join(lines) or "No results were found."
-
-
-def plain_name(name: str) -> str:
-    """The name of a file that code chose, as one that is safe to write and to print."""
-    text = name.encode("utf-8", "surrogateescape").decode("utf-8", "replace").replace("/", "_")
-    return "".join(c if c.isprintable() else "_" for c in text)[-60:]
-
-
 def _alternating(first: Sequence[Hit], second: Sequence[Hit]) -> list[Hit]:
     merged: list[Hit] = []
     for n in range(max(len(first), len(second))):
         merged += [hits[n] for hits in (first, second) if n < len(hits)]
     return merged
-
-
-def _with_part(reference: str) -> tuple[str, int]:
-    """`http://… part 2` as the reference and the number of the part."""
-    head, word, number = reference.strip().rpartition(" part ")
-    counts = bool(word) and number.strip().isdecimal() and len(number.strip()) < 7
-    return (head.strip().rstrip(","), int(number)) if counts else (reference.strip(), 1)
-
-
-def _bare(source: str) -> str:
-    """Code without the fence or the word `python` that models put around it."""
-    text = source.strip()
-    if text.startswith("```"):
-        text = text.removeprefix("```").removesuffix("```")
-    first, newline, rest = text.partition("\n")
-    return rest if newline and first.strip().lower() in ("python", "py", "") else text
-
-
-def _line(text: str) -> str:
-    return " ".join(text.split())
-
-
-__all__ = ["Toolkit", "render"]

@@ -20,8 +20,8 @@ from ...record import Document
 from ..rendering import cut_to_tokens
 from ..replies import boxed, said
 from ..runtime import Context, LimitReached
-from ..toolkit import render
 from ..toolloop import LoopEnd, Tool, reason
+from ..tooltext import render
 from .expert import Desk, Expert, Report, SystemExpert, chain_of, documents_of
 from .tolerant import first_object
 
