@@ -62,6 +62,15 @@ def test_it_compares_question_by_question(tmp_path: Path) -> None:
     assert "| F1 | 0.250 | 0.500 |" in text
 
 
+def test_a_training_is_shown_by_the_means_of_its_stretches(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+    curve = [(step, value) for step, value in enumerate((0.0, 0.2, 0.3, 0.5, 0.4, 0.6, 0.7, 0.9), 1)]
+    desk.results.keep_training("peco", training_digest(desk.book.trainings["peco"], ""), "adapter", {"f1": curve})
+    text = desk.text()
+    assert "| training `peco`, steps | 1–2 | 3–4 | 5–6 | 7–8 |" in text
+    assert "| F1 | 0.100 | 0.400 | 0.500 | 0.800 |" in text
+
+
 def test_stale_rows_do_not_count_and_say_why(tmp_path: Path) -> None:
     desk = Desk(tmp_path)
     desk.add(CODA, 1, 1, 1, 1)

@@ -21,9 +21,12 @@ NAMES = {
     "model_calls": "model calls", "written_planner": "tokens a plan", "idle_executors": "idle executors",
     "peak_planner": "peak, planner", "peak_answerer": "peak, answerer", "peak_executor": "peak, executor",
     "format_errors": "format errors", "tasks": "sub-tasks", "reward/sepr_precision": "plan precision",
+    "reward/role_answerer": "judge of the answerer",
     "reward/sepr_recall": "plan recall", "reward/plan_steps": "steps a plan",
 }  # fmt: skip
 RESAMPLES = 2000
+STRETCHES = 4
+"""Of a training, each with its mean."""
 NOT_RUN, STALE = "*not run*", "*stale*"
 
 HEAD = """# The papers' claims, tried on a small model
@@ -259,6 +262,7 @@ class Page:
         return ", ".join(told) if units else ""
 
     def _curve(self, training: str, figures: Sequence[str]) -> str:
+        """Means over stretches of a training: a single step asks too few questions to show where it goes."""
         recipe = known_as(self.book, self.book.trainings[training])
         found = self.results.training(training, recipe)
         curves: Mapping[str, list[list[float]]] = found.get("figures", {})
@@ -268,14 +272,14 @@ class Page:
         steps = [int(step) for step, _ in curves[known[0]]]
         if not found["adapter"]:
             return f"Training `{training}`: *not finished*, stopped after step {steps[-1]}"
-        shown = sorted({steps[round(i * (len(steps) - 1) / 4)] for i in range(5)})
-        lines = [
-            f"| training `{training}`, step | " + " | ".join(map(str, shown)) + " |",
-            "|---" * (1 + len(shown)) + "|",
-        ]
+        count = min(STRETCHES, len(steps))
+        stretches = [steps[i * len(steps) // count : (i + 1) * len(steps) // count] for i in range(count)]
+        heads = [f"{s[0]}–{s[-1]}" if len(s) > 1 else str(s[0]) for s in stretches]
+        lines = [f"| training `{training}`, steps | " + " | ".join(heads) + " |", "|---" * (1 + count) + "|"]
         for figure in known:
             points = {int(step): value for step, value in curves[figure]}
-            cells = " | ".join(_number(points[s]) if s in points else "" for s in shown)
+            means = [[points[s] for s in stretch if s in points] for stretch in stretches]
+            cells = " | ".join(_number(sum(m) / len(m)) if m else "" for m in means)
             lines.append(f"| {NAMES.get(figure, figure)} | {cells} |")
         return "\n".join(lines)
 
