@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import multiprocessing
+import os
 import queue
 import sys
 import time
@@ -135,6 +136,8 @@ class Crew:
 
 def _worker(name: str, inbox: Any, told: Any, setup: Setup) -> None:
     """A process: jobs from one queue, answers into another, an empty text (or what went wrong) at the end."""
+    # where processes share a GPU by MPS, trainings go first: nothing can be answered with an adapter before it is made
+    os.environ.setdefault("CUDA_MPS_CLIENT_PRIORITY", "1")
     import torch
 
     end_with_parent()

@@ -81,6 +81,7 @@ def evaluate(
 ) -> Left:
     """Answer what is not answered yet, as far as there is time, by `workers` processes together with what runs beside
     them, which makes the adapters of the arms that come `later`."""
+    made = beside.step() if beside is not None else {}  # nothing there waits for the sources
     every = [*arms, *later]
     parts = {name: parts_of(book.sources[name], data) for arm in every for name in book.sources_of(arm)}
     ready = prepared([p for found in parts.values() for p in found], setup.cache, workers, say)
@@ -94,6 +95,7 @@ def evaluate(
         waiting[:] = [arm for arm in waiting if arm not in here]
         desk.units += _units(book, here, results, stamps, parts, ready)
 
+    arrived(made)
     if beside is not None or (desk.units and time.time() < setup.until):
         try:
             if workers == 1 and beside is None:
