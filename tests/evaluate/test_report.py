@@ -81,6 +81,55 @@ def test_comparisons_are_paired_tests_against_the_best(runs: list[Path]) -> None
     assert {v.reference for v in chosen} == {"direct"}
 
 
+@pytest.mark.parametrize(
+    "metric", ["seconds", "prompt_tokens", "searches", "cost", "tokens_planner", "failed", "errors"]
+)
+def test_of_costs_and_failures_the_least_is_the_best(tmp_path: Path, metric: str) -> None:
+    with RunStore.create(tmp_path / "run") as run:
+        for i in range(12):
+            question = Question(f"q{i}", f"Which {i}?", ("a",), dataset="toy")
+            for value, system in enumerate(("little", "more", "most")):
+                episode = Episode(f"{system}-{i}", question, system, "m", answer="a")
+                run.add_episode(
+                    episode, scores={"em": 1.0, metric: value + i / 100 if metric != "failed" else value / 2}
+                )
+    content = load([tmp_path / "run"], metric=metric)
+    assert {v.reference for v in content.comparisons("toy")} == {"little"}
+    made = page(content, traces=0)
+    assert "against little" in made
+    assert "Less is better" in made
+    head = next(row for row in re.findall(r"<thead><tr>(.*?)</tr>", made) if "system" in row)
+    assert f"<th>{metric}</th>" in head
+    assert re.search(r'<td class="best">0\.\d+', made)
+    drawn = made.partition("with 95% intervals")[2].partition("</svg>")[0]
+    assert drawn.index("little") < drawn.index("more") < drawn.index("most")
+    for text in (markdown(content), latex(content)):
+        assert "less is better" in text
+        assert "differs from little" in text
+    found = content.to_json()["toy"]
+    assert "against" not in found["little"]
+    assert found["most"]["against"]["system"] == "little"
+    assert found["most"]["against"]["better"] == "less"
+    assert found["most"]["against"]["difference"] > 0
+    assert found["little"][f"{metric}_low"] <= found["little"][metric] <= found["little"][f"{metric}_high"]
+
+
+def test_a_role_that_some_episodes_did_without_is_compared_over_all(tmp_path: Path) -> None:
+    with RunStore.create(tmp_path / "run") as run:
+        for i in range(10):
+            question = Question(f"q{i}", f"Which {i}?", ("a",), dataset="toy")
+            for system, spent in (
+                ("seldom", {} if i else {"tokens_executor": 50}),
+                ("always", {"tokens_executor": 10}),
+            ):
+                scores = {"em": 1.0, "prompt_tokens": 60.0, **spent}
+                run.add_episode(Episode(f"{system}-{i}", question, system, "m", answer="a"), scores=scores)
+    content = load([tmp_path / "run"], metric="tokens_executor")
+    (versus,) = content.comparisons("toy")
+    assert (versus.reference, versus.result.n, versus.result.difference) == ("seldom", 10, 5.0)
+    assert content.table()["toy"]["seldom"]["tokens_executor"] == 5.0
+
+
 def test_a_metric_that_only_some_runs_have(tmp_path: Path) -> None:
     """A judge or a plan score that one run was given and the other not leaves its cells empty."""
     paths = [make_run(tmp_path, questions=4, k=3), make_run(tmp_path, questions=4, k=6, skill=-10)]

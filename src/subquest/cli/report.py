@@ -48,7 +48,7 @@ def run(args: argparse.Namespace) -> int:
         return _curves(args)
     content = load(args.runs, metric=args.metric or "em", reference=args.baseline)
     if args.json:
-        return _put(json.dumps(content.table()) + "\n", args.out)
+        return _put(json.dumps(content.to_json()) + "\n", args.out)
     if args.markdown:
         return _put(markdown(content), args.out)
     if args.latex:

@@ -13,6 +13,13 @@ from .stats import auroc, calibration_error, interval, mean
 
 WITH_INTERVALS = ("em", "f1", "cem", "judge", "sepr")
 SHARES = ("forced", "failed", "no_answer")
+_LESS = (
+    *("forced", "failed", "no_answer", "judge_undecided", "ece", "seconds", "cost", "model_calls", "tool_calls"),
+    *("searches", "trajectories", "turns", "interactions", "prompt_tokens", "completion_tokens", "tokens", "loss"),
+    *("errors", "error_rate", "failures", "latency"),
+)
+_LESS_OF_EACH = ("tokens_", "peak_")
+"""How metrics of a role begin."""
 
 
 class Scored(NamedTuple):
@@ -42,31 +49,38 @@ def scored(store: RunStore) -> list[Scored]:
     ]
 
 
-def table(rows: Iterable[Scored]) -> dict[str, dict[str, dict[str, Any]]]:
-    """`{dataset: {system: {"n", "em", "em_low", "em_high", "f1", ...}}}`; plain means for costs."""
+def less_is_better(metric: str) -> bool:
+    """Whether a lower mean is the better one: of costs and of what goes wrong. Of what we do not know, more is."""
+    return metric in _LESS or metric.startswith(_LESS_OF_EACH)
+
+
+def values_of(rows: Iterable[Scored], metric: str) -> dict[int, float]:
+    """What a metric gave the rows of one system that it applies to, by their place among them."""
+    found = {at: row.scores for at, row in enumerate(rows)}
+    values = {at: scores[metric] for at, scores in found.items() if metric in scores}
+    if values and metric.startswith("tokens_"):  # a role that an episode did without cost it nothing
+        values |= {at: 0.0 for at, scores in found.items() if at not in values and "prompt_tokens" in scores}
+    return dict(sorted(values.items()))
+
+
+def table(rows: Iterable[Scored], *, metric: str = "em") -> dict[str, dict[str, dict[str, Any]]]:
+    """`{dataset: {system: {"n", "em", "em_low", "em_high", "f1", ...}}}`; plain means for costs but for `metric`."""
     cells: dict[str, dict[str, list[Scored]]] = {}
     for row in rows:
         cells.setdefault(row.dataset, {}).setdefault(row.system, []).append(row)
-    return {d: {s: cell(found) for s, found in systems.items()} for d, systems in cells.items()}
+    return {d: {s: cell(found, metric=metric) for s, found in systems.items()} for d, systems in cells.items()}
 
 
-def cell(rows: list[Scored]) -> dict[str, Any]:
-    """One cell of the table."""
+def cell(rows: list[Scored], *, metric: str = "em") -> dict[str, Any]:
+    """One cell of the table; `metric` has an interval whatever it is."""
     out: dict[str, Any] = {"n": len(rows)}
-    metrics = sorted({metric for row in rows for metric in row.scores})
-    for metric in metrics:
-        values = [row.scores[metric] for row in rows if metric in row.scores]
-        if metric.startswith("tokens_"):  # a role that an episode did without cost it nothing
-            values += [0.0] * sum("prompt_tokens" in row.scores and metric not in row.scores for row in rows)
-        if metric in WITH_INTERVALS:
+    for name in sorted({name for row in rows for name in row.scores}):
+        values = list(values_of(rows, name).values())
+        if name in (*WITH_INTERVALS, metric):
             found = interval(values)
-            out |= {
-                metric: _round(found.mean),
-                f"{metric}_low": _round(found.low),
-                f"{metric}_high": _round(found.high),
-            }
+            out |= {name: _round(found.mean), f"{name}_low": _round(found.low), f"{name}_high": _round(found.high)}
         else:
-            out[metric] = _round(mean(values))
+            out[name] = _round(mean(values))
     confident = [row for row in rows if "confidence" in row.scores and "em" in row.scores]
     if confident:
         confidences = [row.scores["confidence"] for row in confident]

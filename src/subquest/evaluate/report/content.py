@@ -16,7 +16,7 @@ from ...record import Episode
 from ...runs import RunStore
 from ...runs.schema import run_path
 from ..stats import Comparison, compare
-from ..table import Scored, field_of, scored, table
+from ..table import Scored, field_of, less_is_better, scored, table, values_of
 
 OUTCOMES = ("right", "nearly", "misread", "not found", "wrong", "no answer", "failed")
 OUTCOME_NOTES = {
@@ -83,7 +83,29 @@ class Content:
         return [e for e in self.entries if e.row.dataset == dataset and system in (None, e.row.system)]
 
     def table(self) -> dict[str, dict[str, dict[str, Any]]]:
-        return table(e.row for e in self.entries)
+        return table((e.row for e in self.entries), metric=self.metric)
+
+    def values(self, entries: Sequence[Entry]) -> list[float]:
+        """What the metric gave entries of one system."""
+        return list(values_of((e.row for e in entries), self.metric).values())
+
+    def best_first(self, mean: float) -> float:
+        """A key by which means of the metric are sorted, the best first."""
+        return mean if less_is_better(self.metric) else -mean
+
+    def to_json(self) -> dict[str, dict[str, dict[str, Any]]]:
+        """The table, with how each system compares with the reference."""
+        out = self.table()
+        for dataset, cells in out.items():
+            for versus in self.comparisons(dataset):
+                cells[versus.system]["against"] = {
+                    "system": versus.reference,
+                    "metric": self.metric,
+                    "better": "less" if less_is_better(self.metric) else "more",
+                    **{name: getattr(versus.result, name) for name in ("n", "difference", "low", "high")},
+                    "p": versus.adjusted,
+                }
+        return out
 
     def comparisons(self, dataset: str) -> list[Versus]:
         """Every system against the reference, with p-values corrected for how many there are.
@@ -91,12 +113,13 @@ class Content:
         Questions are paired by id and text: two runs may hold other questions under the same name and numbers.
         """
         values: dict[str, dict[tuple[str, str], float]] = {}
-        for e in self.of(dataset):
-            if self.metric in e.row.scores:
-                asked = (e.row.question.id, e.row.question.question)
-                values.setdefault(e.row.system, {})[asked] = e.row.scores[self.metric]
-        means = {s: sum(v.values()) / len(v) for s, v in values.items()}
-        reference = self.reference if self.reference in values else max(means, key=means.__getitem__, default=None)
+        for system in self.systems:
+            entries = self.of(dataset, system)
+            for at, value in values_of((e.row for e in entries), self.metric).items():
+                question = entries[at].row.question
+                values.setdefault(system, {})[question.id, question.question] = value
+        ranks = {s: self.best_first(sum(v.values()) / len(v)) for s, v in values.items()}
+        reference = self.reference if self.reference in values else min(ranks, key=ranks.__getitem__, default=None)
         if reference is None:
             return []
         found: list[tuple[str, Comparison, float]] = []
@@ -203,6 +226,19 @@ def run_names(settings: Mapping[Path, Mapping[str, Any]]) -> dict[Path, str]:
     if len(set(names.values())) < len(names):
         names = {path: str(path) for path in settings}
     return names
+
+
+def shown(
+    content: Content, columns: Sequence[tuple[str, str]], cells: Mapping[str, Mapping[str, Any]]
+) -> list[tuple[str, str]]:
+    """Those columns (key, name) that some cell fills, and one for the metric that is compared."""
+    named = dict(columns) if content.metric in dict(columns) else {**dict(columns), content.metric: content.metric}
+    return [(key, name) for key, name in named.items() if any(cell.get(key) is not None for cell in cells.values())]
+
+
+def number(value: float) -> str:
+    """Three digits behind the point say what there is to say of a share, and too much of a thousand tokens."""
+    return f"{value:.3f}" if abs(value) < 100 else f"{value:,.1f}"
 
 
 def _label(key: str) -> str:

@@ -17,11 +17,11 @@ def intervals(content: Content, dataset: str, colours: Mapping[str, int]) -> str
     marks = {v.system: v.mark for v in content.comparisons(dataset)}
     rows = []
     for system in content.systems:
-        values = values_of(content, content.of(dataset, system))
+        values = content.values(content.of(dataset, system))
         if values:
             found = interval(values)
             rows.append(Whisker(system, found.mean, found.low, found.high, colours[system], marks.get(system, "")))
-    rows.sort(key=lambda row: -row.mean)
+    rows.sort(key=lambda row: content.best_first(row.mean))
     return _caption(f"{content.metric.upper()} with 95% intervals", whiskers(rows, axis=content.metric.upper()))
 
 
@@ -30,7 +30,7 @@ def cost(content: Content, dataset: str, colours: Mapping[str, int]) -> str:
     series = []
     for system in content.systems:
         entries = content.of(dataset, system)
-        values = values_of(content, entries)
+        values = content.values(entries)
         tokens = mean(
             [e.row.scores.get("prompt_tokens", 0) + e.row.scores.get("completion_tokens", 0) for e in entries]
         )
@@ -48,8 +48,9 @@ def by_k(content: Content, dataset: str, colours: Mapping[str, int]) -> str:
     """Robustness: what happens as searches bring back more documents. Needs runs that differ in k."""
     lines: dict[str, dict[int, list[Entry]]] = {}
     for e in content.of(dataset):
-        if e.k is not None and content.metric in e.row.scores:
+        if e.k is not None:
             lines.setdefault(e.base, {}).setdefault(e.k, []).append(e)
+    lines = {base: {k: found for k, found in points.items() if content.values(found)} for base, points in lines.items()}
     lines = {base: points for base, points in lines.items() if len(points) > 1}
     if not lines:
         return ""
@@ -70,7 +71,7 @@ def by_field(content: Content, name: str, groups: Mapping[str, Sequence[Entry]],
         points = []
         for value, entries in groups.items():
             mine = [e for e in entries if e.row.system == system]
-            if values_of(content, mine):
+            if content.values(mine):
                 points.append(_point(content, int(value), mine))
         if points:
             series.append(Series(system, points, colour))
@@ -100,13 +101,9 @@ def calibration(content: Content, dataset: str, colours: Mapping[str, int]) -> s
 
 
 def _point(content: Content, x: float, entries: Sequence[Entry]) -> Point:
-    found = interval(values_of(content, entries))
+    found = interval(content.values(entries))
     note = f"{entries[0].row.system}, {x:g}: {found.mean:.3f} ({found.low:.3f} to {found.high:.3f}), n {len(entries)}"
     return Point(x, found.mean, found.low, found.high, note)
-
-
-def values_of(content: Content, entries: Sequence[Entry]) -> list[float]:
-    return [e.row.scores[content.metric] for e in entries if content.metric in e.row.scores]
 
 
 def _caption(text: str, drawn: str, series: Sequence[Series] = ()) -> str:

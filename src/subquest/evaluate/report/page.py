@@ -9,8 +9,9 @@ from importlib.resources import files
 from typing import Any
 
 from ...plots import COLOURS, DARK_COLOURS, palette
-from .content import OUTCOME_NOTES, OUTCOMES, Content, Entry, traced
-from .figures import by_field, by_k, calibration, cost, intervals, values_of
+from ..table import less_is_better
+from .content import OUTCOME_NOTES, OUTCOMES, Content, Entry, number, shown, traced
+from .figures import by_field, by_k, calibration, cost, intervals
 from .trace import trace
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"
@@ -85,15 +86,19 @@ def _section(content: Content, dataset: str, colours: Mapping[str, int]) -> str:
 def _span(cell: Mapping[str, Any], key: str) -> str:
     """The interval of a mean, where there is one."""
     low, high = cell.get(f"{key}_low"), cell.get(f"{key}_high")
-    return "" if low is None or high is None else f'<span class="span">{low:.3f}–{high:.3f}</span>'
+    return "" if low is None or high is None else f'<span class="span">{number(low)}–{number(high)}</span>'
 
 
 def _results(content: Content, dataset: str, cells: Mapping[str, Mapping[str, Any]], colours: Mapping[str, int]) -> str:
-    columns = [(key, name) for key, name in SHOWN if any(c.get(key) is not None for c in cells.values())]
+    columns = shown(content, SHOWN, cells)
     extra = [("support_recall", "support found"), ("ece", "ECE"), ("auroc", "AUROC")]
     extra = [(key, name) for key, name in extra if any(c.get(key) is not None for c in cells.values())]
+    extra = [column for column in extra if column[0] != content.metric]
     versus = {v.system: v for v in content.comparisons(dataset)}
-    best = {key: max((c[key] for c in cells.values() if c.get(key) is not None), default=None) for key, _ in columns}
+    best = {
+        key: (min if less_is_better(key) else max)(c[key] for c in cells.values() if c.get(key) is not None)
+        for key, _ in columns
+    }
     head = "".join(f"<th>{escape(name)}</th>" for _, name in (*columns, *extra))
     against = f"<th>against {escape(next(iter(versus.values())).reference)}</th>" if versus else ""
     rows = []
@@ -118,7 +123,7 @@ def _results(content: Content, dataset: str, cells: Mapping[str, Mapping[str, An
         + (
             f"† p &lt; 0.05, ‡ p &lt; 0.01 for {escape(content.metric)} against the reference: paired test on the "
             "questions both answered (exact McNemar where right and wrong are all there is, else bootstrap), "
-            "Holm-corrected. "
+            f"Holm-corrected. {'Less is better. ' if less_is_better(content.metric) else ''}"
             if versus
             else ""
         )
@@ -161,7 +166,7 @@ def _breakdown(content: Content, name: str, groups: Mapping[str, Sequence[Entry]
         questions = len({e.row.question.id for e in entries})
         cells = []
         for system in systems:
-            values = values_of(content, [e for e in entries if e.row.system == system])
+            values = content.values([e for e in entries if e.row.system == system])
             cells.append(f"<td>{sum(values) / len(values):.3f}</td>" if values else "<td>–</td>")
         rows.append(f"<tr><td>{escape(value)}</td><td>{questions}</td>{''.join(cells)}</tr>")
     head = "".join(f"<th>{_name(s, colours)}</th>" for s in systems)
@@ -251,7 +256,7 @@ def _name(system: str, colours: Mapping[str, int]) -> str:
 
 
 def _value(value: Any) -> str:
-    return "–" if value is None else f"{value:.3f}"
+    return "–" if value is None else number(value)
 
 
 def _share(value: float | None) -> str:

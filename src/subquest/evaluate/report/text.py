@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from .content import Content
+from ..table import less_is_better
+from .content import Content, number, shown
 
 COLUMNS = (("em", "EM"), ("f1", "F1"), ("cem", "CEM"), ("judge", "judge"), ("sepr", "plan"))
 
@@ -13,7 +14,7 @@ def markdown(content: Content) -> str:
     """A table a data set, in GitHub's form."""
     lines: list[str] = []
     for dataset, systems in content.table().items():
-        columns = _columns(systems)
+        columns = shown(content, COLUMNS, systems)
         marks = {v.system: v for v in content.comparisons(dataset)}
         lines += [f"### {dataset}", "", "| system | n | " + " | ".join(name for _, name in columns) + " | tokens |"]
         lines.append("|" + "---|" * (len(columns) + 3))
@@ -28,7 +29,7 @@ def latex(content: Content) -> str:
     """A `tabular` with booktabs' rules for each data set."""
     parts: list[str] = []
     for dataset, systems in content.table().items():
-        columns = _columns(systems)
+        columns = shown(content, COLUMNS, systems)
         marks = {v.system: v for v in content.comparisons(dataset)}
         parts += [
             f"% {dataset}: {_note(content, dataset)}",
@@ -45,25 +46,23 @@ def latex(content: Content) -> str:
     return "\n".join(parts)
 
 
-def _columns(systems: dict[str, dict[str, Any]]) -> list[tuple[str, str]]:
-    return [(key, name) for key, name in COLUMNS if any(cell.get(key) is not None for cell in systems.values())]
-
-
 def _value(cell: dict[str, Any], key: str, content: Content, versus: Any) -> str:
     if cell.get(key) is None:
         return "-"
-    span = f" ({cell[f'{key}_low']:.3f}-{cell[f'{key}_high']:.3f})" if cell.get(f"{key}_low") is not None else ""
+    low, high = cell.get(f"{key}_low"), cell.get(f"{key}_high")
+    span = f" ({number(low)}-{number(high)})" if low is not None and high is not None else ""
     mark = versus.mark if versus is not None and key == content.metric else ""
-    return f"{cell[key]:.3f}{mark}{span}"
+    return f"{number(cell[key])}{mark}{span}"
 
 
 def _note(content: Content, dataset: str) -> str:
     found = content.comparisons(dataset)
     if not found:
         return "95% bootstrap intervals."
+    less = "; less is better" if less_is_better(content.metric) else ""
     return (
         f"95% bootstrap intervals. † and ‡: {content.metric} differs from {found[0].reference}'s "
-        "(p < 0.05 and p < 0.01, paired, Holm-corrected)."
+        f"(p < 0.05 and p < 0.01, paired, Holm-corrected{less})."
     )
 
 
