@@ -1,6 +1,7 @@
 """`subquest eval`: the table, resuming, filters, and bad input."""
 
 import json
+import sqlite3
 import sys
 from pathlib import Path
 
@@ -44,6 +45,35 @@ def test_table_and_resume(toy: Path, capsys: pytest.CaptureFixture[str]) -> None
     cell = json.loads(out)["toy"]["coda"]
     assert (cell["n"], cell["em"], cell["f1"], cell["cem"]) == (6, 0.5, 0.5, 0.5)
     assert "4 of 6 are done already" in err
+
+
+def test_a_run_is_resumed_with_the_same_tools(toy: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    settings = toy / "subquest.toml"
+    before = settings.read_text() if settings.exists() else ""
+    settings.write_text(before + '\n[tools]\negress = "private"\ncode_fetches = 3\n')
+    assert main([*EVAL, "--limit", "2"]) == 0
+    assert main([*EVAL, "--limit", "3"]) == 0
+    capsys.readouterr()
+    assert main([*EVAL, "--egress", "public"]) == 2
+    told = capsys.readouterr().err
+    assert "was begun with tools" in told
+    assert '"egress": "private"' in told
+    assert '"egress": "public"' in told
+    settings.write_text(before)
+    assert main(EVAL) == 2
+    with RunStore.open("run") as run:
+        assert run.settings["tools"] == {"egress": "private", "code_fetches": 3}
+        assert run.counts()["episodes"] == 3
+
+
+def test_a_run_that_does_not_say_its_tools_goes_on(toy: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*EVAL, "--limit", "2"]) == 0
+    with RunStore.open("run") as run:
+        old = {key: value for key, value in run.settings.items() if key != "tools"}
+    with sqlite3.connect("run") as file:
+        file.execute("UPDATE meta SET value = ? WHERE key = 'settings'", [json.dumps(old)])
+    assert main([*EVAL, "--egress", "public"]) == 0
+    capsys.readouterr()
 
 
 def test_sets_of_one_name_have_a_row_each(toy: Path, capsys: pytest.CaptureFixture[str]) -> None:

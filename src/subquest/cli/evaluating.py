@@ -132,9 +132,19 @@ def settings_of(config: Config, args: argparse.Namespace) -> dict[str, Any]:
         "search": asdict(config.search),
         "sampling": asdict(config.sampling),
         "limits": asdict(config.limits),
+        "tools": {name: value for name, value in asdict(config.tools).items() if value is not None},
         "seed": args.seed,
         **({"judge": judge} if args.judge else {}),
     }
+
+
+def _known_to(file: Path, settings: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Settings without those that the run at `file` does not say: it is older than their being kept."""
+    from ..runs import RunStore
+
+    with RunStore.open(file) as store:
+        found = store.settings
+    return {key: value for key, value in settings.items() if key != "tools" or key in found}
 
 
 @contextmanager
@@ -157,7 +167,7 @@ def run_at(path: Path, settings: Mapping[str, Any]) -> Iterator[RunStore]:
     except OSError as error:
         raise UsageError(f"cannot create the run {file}: {error.strerror}: {error.filename}") from None
     try:
-        with RunStore.resume(path, settings=settings, apart=True) as store:
+        with RunStore.resume(path, settings=settings if new else _known_to(file, settings), apart=True) as store:
             try:
                 yield store
             except UsageError:
