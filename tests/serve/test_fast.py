@@ -85,6 +85,16 @@ def test_the_second_request_of_a_head_goes_the_short_way(server: Running, short:
     assert 'subquest_queries_total{index=""} 3' in counted
 
 
+def test_no_reply_waits_for_its_client_s_receipt(server: Running) -> None:
+    """Head and body are sent apart: with Nagle's delay each reply on a kept connection took 40 ms."""
+    with connected(server) as connection:
+        connection.sendall(request())
+        assert reply(connection)[0] == 200
+        (ours,) = server.server.server_state.connections
+        accepted = ours.transport.get_extra_info("socket")  # type: ignore[union-attr]
+        assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+
+
 def test_a_body_may_come_in_pieces(server: Running, short: list[bytes]) -> None:
     whole = request()
     with connected(server) as connection, server.client() as other:
