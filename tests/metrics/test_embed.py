@@ -49,3 +49,9 @@ def test_plans_by_meaning(minilm: MiniLM) -> None:
     wrong = ["Which river flows through Vessel?", "How high is Mount Odo?"]
     right, none = score_plans([plan, wrong], [gold, gold], minilm)
     assert (right.f1, none.f1) == (1.0, 0.0)
+
+
+def test_loading_says_nothing(minilm: MiniLM, capfd: pytest.CaptureFixture[str]) -> None:
+    """The command's own lines are all that a user reads, and all that JSON on a pipe is mixed with."""
+    MiniLM(weights())
+    assert capfd.readouterr() == ("", "")

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from ..errors import MissingDependency
-from ..retrieval.minilm import weights
+from ..retrieval.minilm import load, weights
 
 NEEDED = "torch with transformers, which compares plans,"
 
@@ -31,13 +31,11 @@ class MiniLM:
     def __init__(self, folder: str | Path | None = None, *, device: str = "cpu", batch: int = 64) -> None:
         try:
             import torch
-            from transformers import AutoModel, AutoTokenizer
+            import transformers  # noqa: F401
         except ImportError:
             raise MissingDependency(NEEDED, "train") from None
-        path = str(folder or weights())
         self._torch = torch
-        self._tokenizer: Any = AutoTokenizer.from_pretrained(path, local_files_only=True)
-        self._model: Any = AutoModel.from_pretrained(path, local_files_only=True).to(device).float().eval()
+        self._tokenizer, self._model = load(Path(folder) if folder else weights(), device)
         self._batch = batch
 
     def __call__(self, texts: list[str], /) -> Any:

@@ -157,15 +157,12 @@ class TorchMiniLM:
 
     def __init__(self, spec: EncoderSpec) -> None:
         import torch
-        from transformers import AutoModel, AutoTokenizer
 
         from . import minilm
 
         self.spec = spec
-        folder = str(minilm.weights())
         self._device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-        self._tokenizer: Any = AutoTokenizer.from_pretrained(folder, local_files_only=True)
-        self._model: Any = AutoModel.from_pretrained(folder, local_files_only=True).float().eval().to(self._device)
+        self._tokenizer, self._model = minilm.load(minilm.weights(), self._device)
 
     def encode(self, texts: Sequence[str], *, query: bool) -> Vectors:
         import numpy as np

@@ -90,6 +90,22 @@ def weights() -> Path:
     return _checked(found)
 
 
+def load(folder: Path, device: Any) -> tuple[Any, Any]:
+    """Tokenizer and model by transformers, in 32 bits. A bar for a hundred small tensors would only fill logs."""
+    from transformers import AutoModel, AutoTokenizer
+    from transformers.utils import logging
+
+    tokenizer = AutoTokenizer.from_pretrained(str(folder), local_files_only=True)
+    shown = logging.is_progress_bar_enabled()
+    logging.disable_progress_bar()
+    try:
+        model = AutoModel.from_pretrained(str(folder), local_files_only=True)
+    finally:
+        if shown:
+            logging.enable_progress_bar()
+    return tokenizer, model.to(device).float().eval()
+
+
 def _found() -> Path | None:
     named = os.environ.get("SUBQUEST_MINILM")
     if named:
