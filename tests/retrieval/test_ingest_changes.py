@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 import shutil
+import sys
 from pathlib import Path
 
 import pytest
@@ -115,3 +116,25 @@ def _change(chosen: random.Random, path: Path) -> None:
 
 def _by_id(index: Index) -> dict[str, Document]:
     return {document.id: document for document in index.documents()}
+
+
+def test_a_text_whose_encoding_could_not_be_guessed_is_noted_and_read_again_when_it_can(
+    tmp_path: Path, docs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("resiliparse")
+    docs.mkdir()
+    text = "Мост через реку Орвана был построен в 1931 году."
+    (docs / "bridge.txt").write_bytes(text.encode("cp1251"))
+    (docs / "café.txt").write_bytes("Das Café hat große Fenster.".encode("cp1252"))
+    with Index.build(tmp_path / "i.sq", []) as index:
+        with monkeypatch.context() as without:
+            without.setitem(sys.modules, "resiliparse", None)
+            without.setitem(sys.modules, "resiliparse.parse.encoding", None)
+            for read in (2, 0):
+                report = ingest(index, [docs])
+                assert (report.files, [note.name for note in report.notes]) == (read, ["docs/bridge.txt"])
+                assert "subquest[web-tools]" in report.notes[0].reason
+        report = ingest(index, [docs])
+        assert (report.files, report.files_unchanged, report.notes) == (1, 1, [])
+        assert texts(index)["docs/bridge.txt#1"] == text
+        assert ingest(index, [docs]).files == 0

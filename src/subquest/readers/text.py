@@ -6,6 +6,7 @@ import codecs
 import io
 import json
 from collections.abc import Iterator
+from importlib.util import find_spec
 from typing import BinaryIO
 
 from .base import Part
@@ -81,8 +82,7 @@ def encoding_of(head: bytes) -> str:
     """The encoding of a text by how it begins."""
     if marked := next((name for mark, name in _BOMS if head.startswith(mark)), ""):
         return marked
-    high = sum(byte > 127 for byte in head) if not head.isascii() else 0
-    if high < max(_FEW, _FOREIGN * len(head)) or 2 * _strays(head) < high:
+    if not _is_foreign(head):
         return "utf-8"
     try:
         from resiliparse.parse.encoding import detect_encoding
@@ -94,6 +94,24 @@ def encoding_of(head: bytes) -> str:
     except LookupError:
         return "utf-8"
     return found
+
+
+def is_unguessed(file: BinaryIO) -> bool:
+    """Whether a text is in another script, and which one cannot be guessed here: it is read as western letters."""
+    head = file.read(_SAMPLE)
+    file.seek(0)
+    return not head.startswith(tuple(mark for mark, _ in _BOMS)) and _is_foreign(head) and not can_guess()
+
+
+def can_guess() -> bool:
+    """Whether encodings are guessed here (the extra `web-tools`)."""
+    return find_spec("resiliparse") is not None
+
+
+def _is_foreign(head: bytes) -> bool:
+    """Whether a text is mostly not UTF-8 and full of bytes above 127."""
+    high = sum(byte > 127 for byte in head) if not head.isascii() else 0
+    return high >= max(_FEW, _FOREIGN * len(head)) and 2 * _strays(head) >= high
 
 
 def _strays(head: bytes) -> int:

@@ -16,7 +16,7 @@ from ...readers.archive import ZipLimits, open_zip, refuse_growth
 from ...readers.delimited import csv_rows
 from ...readers.pool import Job, Pool
 from ...readers.tables import read_csv
-from ...readers.text import lines, read_json
+from ...readers.text import is_unguessed, lines, read_json
 from ...record import Document
 from ..corpus import Wrong, beside_corpus, corpus_columns, read_jsonl, read_tsv
 from ..cutting import Passages
@@ -47,6 +47,8 @@ class Contents:
     wrong: int = 0
     """Lines and members that could not be read."""
     first_wrong: str = ""
+    unguessed: bool = False
+    """Text in another script was read as western letters, because its encoding cannot be guessed here."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +113,7 @@ class Reading:
         elif kind in MEDIA or kind == "binary":
             raise DataError("it is binary, no text" if kind == "binary" else f"it is {kind}, no text")
         elif kind == "json":
+            contents.unguessed |= is_unguessed(file)
             yield from passages.of_parts(read_json(file))
         else:
             yield from self._streamed(file, name, passages, contents)
@@ -119,7 +122,9 @@ class Reading:
         wrong, suffix = self._wrong(name, contents), suffix_of(name)
         if suffix in ("jsonl", "ndjson"):
             yield from read_jsonl(file, name, wrong)
-        elif suffix in ("tsv", "csv"):
+            return
+        contents.unguessed |= is_unguessed(file)
+        if suffix in ("tsv", "csv"):
             if is_corpus(file, suffix):
                 yield from read_tsv(file, name, wrong)
             else:

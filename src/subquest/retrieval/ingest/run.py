@@ -12,6 +12,7 @@ from typing import BinaryIO, Literal, NamedTuple
 
 from ...errors import DataError, UsageError
 from ...readers.pool import Job, Pool
+from ...readers.text import can_guess
 from ...record import Document
 from .. import store
 from ..embed import embed, pending
@@ -27,6 +28,7 @@ READERS = 2
 """Counts up when readers give other text for the same files, so that these are read again."""
 
 _RECOGNISED = " ocr"
+_UNGUESSED = " unguessed"
 _KEPT = 1000
 OnError = Literal["skip", "stop"]
 
@@ -238,7 +240,14 @@ class _Run:
             return None
 
     def _same(self, known: Known) -> bool:
-        """Whether a file would be read as it was; one with empty pages is read again when they can be recognised."""
+        """Whether a file would be read as it was.
+
+        One with empty pages is read again when they can be recognised, and one in an unknown encoding when it can be
+        guessed.
+        """
+        if known.how.endswith(_UNGUESSED) and can_guess():
+            return False
+        known = known._replace(how=known.how.removesuffix(_UNGUESSED))
         how = known.how.removesuffix(_RECOGNISED)
         return how == self._how and not (self._ocr and known.empty_pages and how == known.how)
 
@@ -286,7 +295,7 @@ class _Run:
         self.report.files += 1
         self._done_with[ready.found.path] = ready.account.name
         note, wrong = _note(contents), _wrong(contents, self._ocr)
-        how = self._how + (_RECOGNISED if self._ocr else "")
+        how = self._how + (_RECOGNISED if self._ocr else "") + (_UNGUESSED if contents.unguessed else "")
         ready.account.result = Known(ready.hash, how, contents.passages, contents.empty_pages, note, wrong)
         if contents.wrong:
             self.report.broken += 1
@@ -334,6 +343,8 @@ def _note(contents: Contents) -> str:
     """What a user should know of a file that was read."""
     if contents.empty_pages:
         return f"no text on {contents.empty_pages} of {contents.pages} pages"
+    if contents.unguessed:
+        return "not in the western letters it was read as; to read it right: pip install 'subquest[web-tools]'"
     return "" if contents.passages else "no text in it"
 
 
