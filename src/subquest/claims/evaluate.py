@@ -219,9 +219,10 @@ class Desk:
         made = unit_of(source.name, source.told, unit.ready.digest, hops, scores)
         for arm in unit.arms:
             self.results.add(arm.id, self.stamps.of(arm), unit.part.name, made)
-        em = made.metric("em")
+        name, values = ("plan score", made.metric("sepr")) if unit.arms[0].plans else ("EM", made.metric("em"))
         names = ", ".join(a.id for a in unit.arms)
-        self._say(f"{names} on {unit.part.name}: EM {sum(em) / len(em):.3f} of {len(em)}; {len(self.open)} left")
+        mean = sum(values) / len(values)
+        self._say(f"{names} on {unit.part.name}: {name} {mean:.3f} of {len(values)}; {len(self.open)} left")
 
     def save(self) -> None:
         self._saved = time.monotonic()
