@@ -71,6 +71,14 @@ class Checkpoints:
             os.replace(self.path(old), gone)  # a kill in the middle leaves nothing that looks like a checkpoint
             shutil.rmtree(gone)
 
+    def state(self) -> dict[str, Any]:
+        """What the newest checkpoint says beside its tensors; empty where there is none, or none that can be read."""
+        try:
+            found = json.loads((self.path(self.steps()[-1]) / "state.json").read_text(encoding="utf-8"))
+        except (IndexError, OSError, ValueError):
+            return {}
+        return found if isinstance(found, dict) else {}
+
     def load_latest(self, policy: Policy, optimiser: Optimiser) -> dict[str, Any] | None:
         """Restore the newest checkpoint; returns its state, None where there is none."""
         steps = self.steps()

@@ -24,12 +24,16 @@ class Material(NamedTuple):
 
 
 def load_material(
-    parts: Sequence[DataPart], *, passages_elsewhere: bool = False, worlds: WorldSources | None = None
+    parts: Sequence[DataPart],
+    *,
+    passages_elsewhere: bool = False,
+    worlds: WorldSources | None = None,
+    digests: dict[str, str] | None = None,
 ) -> Material:
     """Questions and passages of all sources. A source's weight repeats or thins its questions.
 
     Where an index is given for all of them, sources other than worlds need no passages of their own. `worlds` are those
-    that are being made already.
+    that are being made already. `digests` is told what stood in the files, by what it is.
     """
     questions: list[Question] = []
     documents: dict[str, Document] = {}
@@ -40,6 +44,9 @@ def load_material(
         )
         if part.limit:
             found = found[: part.limit]
+        if digests is not None and not part.questions.startswith(WORLD):  # worlds follow from the recipe
+            note_digest(digests, f"the questions of {part.questions}", map(_learnt, found))
+            note_digest(digests, f"the passages of {part.questions}", ([d.id, d.title, d.text] for d in passages))
         questions += _weighted(found, part.weight)
         own: dict[str, Document] = {}
         for document in passages:
@@ -47,6 +54,20 @@ def load_material(
                 raise DataError(f"{part.questions}: two passages share the id {document.id!r}")
         documents = together(documents, own.values(), part.questions)
     return Material(questions, list(documents.values()))
+
+
+def note_digest(digests: dict[str, str], what: str, rows: Iterable[object]) -> None:
+    """Note what JSON values are found under a name, beside what was found under it before."""
+    digest = hashlib.sha256(digests.get(what, "").encode())
+    for row in rows:
+        digest.update(json.dumps(row).encode() + b"\n")
+    digests[what] = digest.hexdigest()[:16]
+
+
+def _learnt(question: Question) -> list[object]:
+    """What of a question training depends on."""
+    steps = [[step.question, step.answer, step.support] for step in question.decomposition]
+    return [question.id, question.question, question.answers, steps, question.supporting_titles]
 
 
 def together(known: Mapping[str, Document], more: Iterable[Document], source: str) -> dict[str, Document]:

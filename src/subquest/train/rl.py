@@ -98,6 +98,7 @@ class RLTrainer:
     def save(self) -> None:
         position = self.sampler.questions.position
         state = {"position": position, "best": self.evaluator.best, "guards": self.guards.state()}
+        state["sources"] = self.run.sources
         with self.run.pace.timed("checkpoint"):
             self.run.checkpoints.save(self.step, self.policy, self.optimiser, state)
 

@@ -55,6 +55,8 @@ class TrainRun:
             self._store = RunStore.resume(self.folder / "run.sqlite", settings=settings)
             self._kept = {summary.id for summary in self._store.summaries()}
         self.checkpoints = Checkpoints(self.folder / "checkpoints", keep=recipe.keep, ranks=ranks)
+        self.sources: Mapping[str, str] = {}
+        """Digests of what is learnt from, kept with every checkpoint."""
         self.pace = Pace(minutes, stop)
 
     def _make_folder(self) -> None:
@@ -97,6 +99,17 @@ class TrainRun:
             return any(True for _ in store.metrics())
         finally:
             store.close()
+
+    def keep_sources(self, digests: Mapping[str, str]) -> None:
+        """Note what is learnt from. Raises a UsageError where the run has come so far with something else: the order
+        of the questions, and the place in it, would mean other ones. Old checkpoints do not say."""
+        known = self.checkpoints.state().get("sources", {})
+        if changed := [what for what, digest in digests.items() if known.get(what, digest) != digest]:
+            raise UsageError(
+                f"the run {self.folder} was trained on other data: {' and '.join(changed)} have changed since its last "
+                "checkpoint; resume it with what they were, or give this training another folder"
+            )
+        self.sources = dict(digests)
 
     @property
     def store(self) -> RunStore:

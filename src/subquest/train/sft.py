@@ -60,7 +60,7 @@ class SFTTrainer:
             self.evaluator.best = state["best"]
 
     def save(self) -> None:
-        state = {"position": self.order.position, "best": self.evaluator.best}
+        state = {"position": self.order.position, "best": self.evaluator.best, "sources": self.run.sources}
         with self.run.pace.timed("checkpoint"):
             self.run.checkpoints.save(self.step, self.policy, self.optimiser, state)
 

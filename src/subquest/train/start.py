@@ -13,9 +13,11 @@ import torch
 
 from ..engine.torch.loader import Source
 from ..errors import UsageError
+from ..evaluate.fingerprint import of_index
 from ..record import Document
 from ..retrieval.index import Index
-from .data import load_material, open_search, refuse_test, together, with_gold
+from ..retrieval.store import exists
+from .data import load_material, note_digest, open_search, refuse_test, together, with_gold
 from .ranks import Ranks
 from .recipe import Recipe
 from .rl import RLTrainer
@@ -26,7 +28,7 @@ from .sft import SFTTrainer
 from .sharding import shard
 from .stream import Stream, drawn
 from .traces import gold_traces, opening_of
-from .world_sources import WorldSources
+from .world_sources import WORLD, WorldSources
 
 Watch = Callable[[int, Mapping[str, float]], None]
 
@@ -59,8 +61,12 @@ async def train(
         worlds = WorldSources(part.questions for part in parts)
         tiny = recipe.model.path.startswith("random:")  # its vocabulary is made of the texts
         source = None if tiny else load_source(recipe.model.path)
-        dev = load_material(recipe.dev, passages_elsewhere=elsewhere, worlds=worlds)
-        material = load_material(recipe.data if rl else (), passages_elsewhere=elsewhere, worlds=worlds)
+        digests = _digests(recipe)
+        dev = load_material(recipe.dev, passages_elsewhere=elsewhere, worlds=worlds, digests=digests)
+        material = load_material(
+            recipe.data if rl else (), passages_elsewhere=elsewhere, worlds=worlds, digests=digests
+        )
+        run.keep_sources(digests)
         source = source or load_source(recipe.model.path, [d.text for d in dev.documents[:200]])
         refuse_test(
             dev.questions, "the best weights are chosen on dev questions; evaluate on test ones with subquest eval"
@@ -102,6 +108,21 @@ async def train(
             )  # fmt: skip
         await trainer.train()
     return run
+
+
+def _digests(recipe: Recipe) -> dict[str, str]:
+    """What stands in files that are not read as questions to ask: a local index, and what gold traces come from."""
+    found: dict[str, str] = {}
+    place = Path(recipe.index).expanduser()
+    if recipe.index and "://" not in recipe.index and exists(place):
+        found[f"the documents of {recipe.index}"] = of_index(place)
+    if recipe.kind == "sft" and not recipe.traces:
+        files = [part for part in recipe.data if not part.questions.startswith(WORLD)]
+        load_material(files, passages_elsewhere=bool(recipe.index), digests=found)
+    for path in recipe.traces if recipe.kind == "sft" else ():
+        if (file := Path(path).expanduser()).is_file():
+            note_digest(found, f"the traces of {path}", [hashlib.sha256(file.read_bytes()).hexdigest()])
+    return found
 
 
 def _device(name: str) -> torch.device:
