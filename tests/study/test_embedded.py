@@ -1,7 +1,8 @@
-"""Every study on a real model: the embedded one, a question a variant, turns of a few tokens."""
+"""Every study on a real model: the embedded one, a question a variant, turns of a few tokens, short passages."""
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -29,7 +30,8 @@ threads = 2
 def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     folder = tmp_path_factory.mktemp("studies")
     write_world(folder / "world", Recipe(seed=5, articles=160, questions=12))
-    Index.build(folder / "docs.sq", read([folder / "world" / "corpus.jsonl"])).close()
+    documents = read([folder / "world" / "corpus.jsonl"])
+    Index.build(folder / "docs.sq", (replace(d, text=d.text.partition(". ")[0]) for d in documents)).close()
     (folder / "subquest.toml").write_text(SETTINGS)
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
