@@ -38,6 +38,8 @@ from subquest.train.tiny import tiny_source
 from ..systems.fakes import FakeSearch
 
 torch.set_num_threads(1)
+SHORT_PROMPTS = Path(__file__).parent / "prompts"
+"""The question alone: a model of bytes reads CoDA's own prompt as 450 tokens, in each rollout and each pass."""
 QUESTIONS = [Question(f"q{i}", f"What is {i}?", (str(i),), dataset="toy") for i in range(8)]
 RECIPE = Recipe(
     name="toy",
@@ -78,7 +80,7 @@ def trainer(
     policy = make_policy(recipe.model, source, device=torch.device("cpu"), seed=recipe.seed)
     shard(policy, ranks)
     engine = TorchEngine(source, device="cpu", cache_tokens=65_536)
-    settings = {"turns": 1, "force": False}
+    settings: dict[str, Any] = {"turns": 1, "force": False, "prompts": SHORT_PROMPTS}
     sampling = Sampling(max_tokens=recipe.rollout.max_tokens, temperature=1.0, logprobs=True)
     system = CoDA(engine, FakeSearch(), sampling=sampling, **settings)
     greedy = CoDA(engine, FakeSearch(), sampling=replace(sampling, temperature=0.0), **settings)
