@@ -100,6 +100,32 @@ class Batch:
             kept,
         )
 
+    def filled(self, step: int, most: int) -> Batch:
+        """The batch with tokens and rows in multiples of `step` (tokens up to `most` where that is less): few shapes.
+
+        It is filled up with a trajectory that nothing is read from and with rows of no weight, so losses and gradients
+        stay what they were.
+        """
+        tokens, rows = self.token_ids.numel(), self.rows.numel()
+        end = -(-tokens // step) * step
+        missing = (most if tokens <= most < end else end) - tokens
+        again = torch.full((-rows % step,), rows - 1)  # the last row once more
+
+        def more(values: Tensor) -> Tensor:
+            return torch.cat([values, values[again]])
+
+        return Batch(
+            torch.cat([self.token_ids, self.token_ids.new_zeros(missing)]),
+            torch.cat([self.lengths, self.lengths.new_full((min(missing, 1),), missing)]),
+            more(self.rows),
+            Layout(*map(more, self.layout)),
+            more(self.advantages),
+            None if self.behaviour is None else more(self.behaviour),
+            torch.cat([self.weights, self.weights.new_zeros(again.numel())]),
+            self.roles,
+            None if self.places is None else more(self.places),
+        )
+
     def teaching(self, *, whole: Literal["trajectory", "rollout"] = "trajectory") -> list[int]:
         """The trajectories that pull the policy anywhere: those whose advantage is not zero.
 

@@ -18,6 +18,9 @@ from .ranks import ALONE, Ranks
 from .recipe import OptimiserPart
 from .sharding import average_gradients, count_of, whole
 
+FILL = 256
+"""On a GPU fine-tuning sees tokens and rows in multiples of so many: torch keeps memory for every shape it has seen."""
+
 
 class Schedule:
     """The learning rate of a step: a linear rise, then constant or a half cosine down to zero."""
@@ -62,6 +65,8 @@ class Optimiser:
             [g for g in groups if g["params"]], lr=settings.learning_rate, betas=settings.betas, fused=True
         )
         self.step_count = 0
+        on_gpu = next(policy.parameters()).is_cuda
+        self.fill = FILL if on_gpu and policy.architecture.window >= FILL else 0
 
     def policy_step(
         self,
@@ -121,7 +126,12 @@ class Optimiser:
         return replace(batch, weights=batch.weights * (self.ranks.size * mine / sum(self.ranks.gather(mine))))
 
     def _parts(
-        self, batch: Batch, whole: Literal["trajectory", "rollout"], only: Sequence[int] | None = None
+        self,
+        batch: Batch,
+        whole: Literal["trajectory", "rollout"],
+        only: Sequence[int] | None = None,
+        *,
+        fill: int = 0,
     ) -> Iterator[tuple[Batch, bool]]:
         """Micro-batches, as many on every process, and whether each counts (the last one is repeated to fill up).
 
@@ -131,7 +141,8 @@ class Optimiser:
         bins = batch.bins(self.settings.micro_tokens, whole=whole, only=only)
         missing = max(self.ranks.gather(len(bins))) - len(bins)
         for chosen in bins:
-            yield batch.select(chosen).to(device), True
+            part = batch.select(chosen)
+            yield (part.filled(fill, self.settings.micro_tokens) if fill else part).to(device), True
         for _ in range(missing):
             part = batch.select(bins[-1])
             yield replace(part, weights=torch.zeros_like(part.weights)).to(device), False
@@ -141,7 +152,7 @@ class Optimiser:
         losses: list[Tensor] = []  # read at the end: the device need not be waited for between micro-batches
         batch = self._for_all(batch, "token-mean")
         merged = self.policy.merge()
-        for part, _ in self._parts(batch, "trajectory"):
+        for part, _ in self._parts(batch, "trajectory", fill=self.fill):
             loss = sft_loss(self.policy(part, merged=merged).logprobs, part.weights)
             loss.backward()  # type: ignore[no-untyped-call]
             losses.append(loss.detach())
