@@ -169,6 +169,16 @@ PARTS = '[[source]]\nname="nq"\n[[variant]]\nname="a"\nsystem="coda"\n'
         (HEAD + PARTS + '[[number]]\nvariant="b"\nsource="nq"\nem=1\n', "variant 'b', which is not"),
         (HEAD + PARTS + '[[number]]\nvariant="a"\nsource="x"\nem=1\n', "source 'x', which is not"),
         (HEAD + PARTS + '[[number]]\nvariant="a"\nsource="nq"\nf1=1\n', "numbers of f1"),
+        (HEAD + PARTS + '[[number]]\nvariant="a"\nsource="nq"\nem="high"\n', "em is 'high'"),
+        (HEAD.replace('["em"]', '"em"') + PARTS, "metrics must be a list of texts, not 'em'"),
+        (HEAD.replace('"em"', '"emm"') + PARTS, "no metric 'emm'; did you mean 'em'"),
+        (HEAD.replace('"t"', "3") + PARTS, "title must be a text, not 3"),
+        ('filter="hops>=2"\n' + HEAD + PARTS, "filter must be a list of texts"),
+        (HEAD + PARTS.replace('"nq"', '"nq"\nsample=-3'), "source 'nq': sample must be a whole number from 1, not -3"),
+        (HEAD + PARTS.replace('"nq"', '"nq"\nsample="x"'), "sample must be a whole number from 1, not 'x'"),
+        (HEAD + PARTS + "grid={k=3}\n", "variant 'a': grid must be a table of lists"),
+        (HEAD + PARTS + '[[source]]\nname="nq"\ndataset="b.jsonl"\n', "a source cannot be called 'nq'"),
+        (HEAD + PARTS.replace('"nq"', '"average"'), "a source cannot be called 'average'"),
     ],
 )
 def test_bad_recipes_are_named(tmp_path: Path, text: str, message: str) -> None:

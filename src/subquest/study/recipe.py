@@ -31,6 +31,8 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import ConfigError, UsageError
+from ..evaluate.score import score
+from ..record import Episode, Question
 
 AVERAGE = "average"
 SEARCHES = ("", "rerank", "web")
@@ -119,6 +121,7 @@ def read_study(path: Path) -> Study:
     for key in data:
         if key not in known:
             raise ConfigError(f"{path}: unknown key {key!r}; there are {', '.join(sorted(known))}")
+    _check_kinds(data, f"{path}: ")
     try:
         study = Study(
             name=path.stem,
@@ -137,6 +140,35 @@ def read_study(path: Path) -> Study:
         raise ConfigError(f"{path}: {error}") from None
     _check(study, path)
     return study
+
+
+_KINDS: Mapping[str, tuple[type, str]] = {
+    **dict.fromkeys(("title", "paper", "note", "name", "dataset", "system", "preset", "search"), (str, "a text")),
+    **dict.fromkeys(("metrics", "filter"), (list, "a list of texts")),
+    **dict.fromkeys(("source", "variant", "number"), (list, "given as [[...]]")),
+    **dict.fromkeys(("settings", "grid"), (dict, "a table")),
+    **dict.fromkeys(("k", "sample"), (int, "a whole number from 1")),
+}
+
+
+def _check_kinds(table: Mapping[str, Any], place: str) -> None:
+    """Refuse values of another kind than their key needs: some would be taken apart letter by letter."""
+    for key, value in table.items():
+        kind, words = _KINDS.get(key, (object, ""))
+        fits = isinstance(value, kind) and not isinstance(value, bool)
+        if key in ("metrics", "filter"):
+            fits = fits and all(isinstance(text, str) for text in value)
+        elif key == "sample":
+            fits = fits and value >= 1
+        elif key == "grid":
+            fits, words = fits and all(isinstance(v, list) for v in value.values()), "a table of lists"
+        if not fits:
+            raise ConfigError(f"{place}{key} must be {words}, not {value!r}")
+        for row in value if key in ("source", "variant", "number") else ():
+            if not isinstance(row, dict):
+                raise ConfigError(f"{place}{key} must be {words}, not {value!r}")
+            if key != "number":
+                _check_kinds(row, f"{place}{key} {row.get('name', '')!r}: ")
 
 
 def _source(row: Mapping[str, Any]) -> Source:
@@ -158,8 +190,23 @@ def _variants(row: Mapping[str, Any], k: int | None) -> list[Variant]:
 
 
 def _number(row: Mapping[str, Any]) -> Number:
-    values = {key: float(value) for key, value in row.items() if key not in ("variant", "source")}
+    values = {key: value for key, value in row.items() if key not in ("variant", "source")}
+    for key, value in values.items():
+        if not isinstance(value, int | float):
+            raise TypeError(f"a number of {row['variant']!r}: {key} is {value!r}")
+    values = {key: float(value) for key, value in values.items()}
     return Number(row["variant"], row["source"], values)
+
+
+_METRICS = sorted(
+    {*score(Episode("", Question("", "", ("",)), "", "")), "support_recall", "confidence", "ece", "auroc"}
+    | {"judge", "judge_undecided", "interactions"}
+)
+"""What a study can measure, beside tokens and contexts of a role."""
+
+
+def _is_metric(name: str) -> bool:
+    return name in _METRICS or name.startswith(("tokens_", "peak_"))
 
 
 def _check(study: Study, path: Path) -> None:
@@ -169,7 +216,15 @@ def _check(study: Study, path: Path) -> None:
     for v in study.variants:
         if v.search not in SEARCHES:
             raise ConfigError(f"{path}: variant {v.name!r}: unknown search {v.search!r}")
-    sources = {s.name for s in study.sources} | {AVERAGE}
+    given = [s.name for s in study.sources]
+    if wrong := next((n for n in given if given.count(n) > 1 or n == AVERAGE), None):
+        raise ConfigError(f"{path}: a source cannot be called {wrong!r}: another row of the table is called that")
+    for metric in study.metrics:
+        if not _is_metric(metric):
+            close = difflib.get_close_matches(metric, _METRICS, 1)
+            hint = f"did you mean {close[0]!r}?" if close else f"there are {', '.join(_METRICS)}"
+            raise ConfigError(f"{path}: there is no metric {metric!r}; {hint}")
+    sources = {*given, AVERAGE}
     for n in study.numbers:
         if n.variant not in names:
             raise ConfigError(f"{path}: a number is for the variant {n.variant!r}, which is not in the study")
