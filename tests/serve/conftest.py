@@ -2,7 +2,7 @@
 
 import asyncio
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -54,7 +54,9 @@ Start = Callable[..., Any]
 
 
 @contextmanager
-def running(settings: Settings, engines: Mapping[str, Any], documents: tuple[Document, ...]) -> Iterator[Running]:
+def running(
+    settings: Settings, engines: Mapping[str, Any], documents: tuple[Document, ...], systems: Sequence[str]
+) -> Iterator[Running]:
     place = settings.indexes.parent / "docs.sq"
     listening = bind(settings)
     ready: list[Running] = []
@@ -65,7 +67,7 @@ def running(settings: Settings, engines: Mapping[str, Any], documents: tuple[Doc
             indexes = Indexes({"docs": index}, settings.indexes, read_only=settings.read_only)
             agents = Agents(
                 lambda system, found, search: get(system)(found, search),
-                ["coda", "direct"],
+                list(systems),
                 {name: {"": engine} for name, engine in engines.items()},
                 indexes,
             )
@@ -109,10 +111,15 @@ def start(settings: Settings) -> Start:
     """Start a server: `with start(running=1) as server`."""
 
     def begin(
-        script: Any = reply, *, documents: tuple[Document, ...] = DOCUMENTS, models: Any = None, **changed: Any
+        script: Any = reply,
+        *,
+        documents: tuple[Document, ...] = DOCUMENTS,
+        models: Any = None,
+        systems: Sequence[str] = ("coda", "direct"),
+        **changed: Any,
     ) -> Any:
         engines = models or {"default": ScriptedEngine(script)}
-        return running(replace(settings, **changed), engines, documents)
+        return running(replace(settings, **changed), engines, documents, systems)
 
     return begin
 

@@ -34,6 +34,17 @@ def test_the_plan_fills_in_and_the_answer_quotes_its_sources(start: Start, gate:
         expect(page.locator(".source")).to_have_text(DOCUMENTS[1].text)
 
 
+def test_a_search_before_any_context_is_counted_and_told(start: Start, page: Any) -> None:
+    with start(lambda context: "<answer>Mila Torrun</answer>", systems=["rag"]) as server:
+        page.goto(server.url)
+        ask(page, "Who designed the Orvane Bridge?")
+        page.locator(".answer .text", has_text="Mila Torrun").wait_for()
+        expect(page.locator(".facts .chip", has_text="searches")).to_contain_text("1")
+        page.get_by_role("link", name="Open trace").click()
+        expect(page.locator(".story .query")).to_have_text("Who designed the Orvane Bridge?")
+        page.locator(".story .hits .chip.good", has_text="cited").wait_for()
+
+
 def test_stop(start: Start, gate: Gate, page: Any) -> None:
     with start(gate) as server:
         page.goto(server.url)

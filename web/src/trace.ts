@@ -39,6 +39,8 @@ export interface Trace {
   duration: number;
   answer: string | null;
   documents: Map<string, Hit>;
+  /** Searches that belong to no context: RAG searches before it opens one. */
+  usage: Usage;
 }
 
 function blank(id: string, time: number): Context {
@@ -48,20 +50,33 @@ function blank(id: string, time: number): Context {
   };
 }
 
+/** What an episode does itself, for the context that it opens next: there the story tells it. */
+const LOOSE = new Set(["search", "documents", "error", "retry"]);
+const TROUBLES = new Set(["error", "limit", "retry"]);
+
 export function fold(events: Event[], episode?: Episode): Trace {
   const contexts = new Map<string, Context>();
   const documents = new Map<string, Hit>();
   const roots: Context[] = [];
   let answer: string | null = null;
+  let usage: Usage = {};
+  let before: Event[] = [];
   for (const event of events) {
     const data = event.data ?? {};
     const id = event.trajectory ?? "";
     if (event.kind === "answer") answer = data.answer ?? "";
     if (event.kind === "documents") for (const hit of (data.hits ?? []) as Hit[]) documents.set(hit.id, hit);
-    if (!id) continue;
+    if (!id) {
+      if (event.kind === "search") usage = plus(usage, { searches: (data.queries ?? []).length });
+      if (LOOSE.has(event.kind)) before.push(event);
+      continue;
+    }
     let context = contexts.get(id);
     if (!context) {
       context = blank(id, event.time);
+      context.events = before;
+      context.troubles = before.filter((one) => TROUBLES.has(one.kind)).length;
+      before = [];
       contexts.set(id, context);
       context.parent = data.parent ?? (id.includes(".") ? id.slice(0, id.lastIndexOf(".")) : "");
       const parent = contexts.get(context.parent);
@@ -83,7 +98,7 @@ export function fold(events: Event[], episode?: Episode): Trace {
     } else if (event.kind === "close") {
       context.closed = event.time;
       context.stopReason = data.stop_reason ?? "";
-    } else if (["error", "limit", "retry"].includes(event.kind)) context.troubles++;
+    } else if (TROUBLES.has(event.kind)) context.troubles++;
   }
   for (const trajectory of episode?.trajectories ?? []) {
     const context = contexts.get(trajectory.id);
@@ -100,7 +115,7 @@ export function fold(events: Event[], episode?: Episode): Trace {
   };
   roots.forEach(walk);
   const duration = events.length ? events[events.length - 1]!.time : 0;
-  return { contexts, roots, order, events, duration, answer, documents };
+  return { contexts, roots, order, events, duration, answer, documents, usage };
 }
 
 export function plus(a: Usage, b: Usage): Usage {

@@ -6,7 +6,7 @@ import { Boundary, Chip, Ending, Notice, Select, useLoaded, useOnce } from "../p
 import { Plan } from "../parts/plan";
 import { go, link } from "../router";
 import { fold, plus, tokens } from "../trace";
-import type { About, Episode, Event, Page, Status, Usage } from "../types";
+import type { About, Episode, Event, Page, Status } from "../types";
 import { ACCEPTED, upload } from "../upload";
 
 /** Ask a question and watch the answer come together. `id` is the question being looked at. */
@@ -133,7 +133,7 @@ function Watch(props: { id: string }) {
   }, [props.id]);
   const trace = useMemo(() => fold(events, episode), [events, episode]);
   const over = status !== "queued" && status !== "running";
-  const usage = trace.order.reduce<Usage>((sum, context) => plus(sum, context.usage), {});
+  const usage = trace.order.reduce((sum, context) => plus(sum, context.usage), trace.usage);
   const question = episode?.question.question ?? events[0]?.data?.question ?? "";
 
   async function again(how: "again" | "resume") {
