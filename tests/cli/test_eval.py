@@ -76,6 +76,21 @@ def test_a_run_that_does_not_say_its_tools_goes_on(toy: Path, capsys: pytest.Cap
     capsys.readouterr()
 
 
+def test_a_run_that_was_salvaged_without_scores_is_scored_again(toy: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(EVAL) == 0
+    whole = json.loads(capsys.readouterr().out)
+    with sqlite3.connect("run") as file:
+        file.execute("DELETE FROM score WHERE episode IN (SELECT id FROM episode LIMIT 4)")
+    assert main(EVAL) == 0
+    out, err = capsys.readouterr()
+    assert "4 answers of the run had no scores and were scored again" in err
+    assert json.loads(out) == whole
+    with sqlite3.connect("run") as file:
+        file.execute("DELETE FROM score")
+    assert main(EVAL[:-1]) == 0  # for people, too
+    assert "0.500" in capsys.readouterr().out
+
+
 def test_sets_of_one_name_have_a_row_each(toy: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (toy / "b").mkdir()
     (toy / "b" / "toy.jsonl").write_text('{"id": "q0", "question": "Which town?", "answers": ["Kestel"]}')

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 from pathlib import Path
 
 import pytest
@@ -68,3 +69,33 @@ def test_a_damaged_run(run_file: Path, tmp_path: Path, capsys: pytest.CaptureFix
     assert "saved 3 episodes" in capsys.readouterr().out
     assert main(["runs", "verify", str(tmp_path / "none")]) == 2
     assert "there is no run" in capsys.readouterr().err
+
+
+def test_a_damaged_run_leaves_no_half_export(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """What a half export holds would be imported as if it were all."""
+    path, lines = tmp_path / "run.sqlite", tmp_path / "run.jsonl"
+    with RunStore.create(path) as run:
+        run.add_episode(episode("e1"), scores={"em": 1.0}).wait()
+    with sqlite3.connect(path) as file:
+        file.execute("UPDATE score SET value = 'x'")
+    assert main(["runs", "export", str(path), "--out", str(lines)]) == 2
+    assert "is damaged" in capsys.readouterr().err
+    assert [p.name for p in tmp_path.iterdir() if "jsonl" in p.name] == []
+    assert main(["runs", "export", str(path), "--out", str(tmp_path / "none" / "x")]) == 2
+    assert "there is no folder" in capsys.readouterr().err
+
+
+def test_an_export_that_another_tool_has_rewritten_is_read(tmp_path: Path) -> None:
+    """jq writes 1700000000.0 as 1700000000."""
+    with RunStore.create(tmp_path / "run.sqlite") as run:
+        run.add_episode(episode("e1")).wait()
+    lines = tmp_path / "run.jsonl"
+    assert main(["runs", "export", str(tmp_path / "run.sqlite"), "--out", str(lines)]) == 0
+    rows = [json.loads(line) for line in lines.read_text().splitlines()]
+    for row in rows:
+        if row["type"] == "episode":
+            row["added"] = int(row["added"])
+    lines.write_text("\n".join(map(json.dumps, rows)))
+    assert main(["runs", "import", str(lines), "--out", str(tmp_path / "copy.sqlite")]) == 0
+    with RunStore.open(tmp_path / "copy.sqlite") as copy:
+        assert [s.id for s in copy.summaries()] == ["e1"]

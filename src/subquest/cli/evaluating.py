@@ -190,8 +190,11 @@ async def answer_all(
     args: argparse.Namespace,
 ) -> None:
     """Have every system answer what it has not answered yet, with a word on how far it is."""
+    from ..evaluate.afterwards import score_unscored
     from ..evaluate.runner import evaluate, jobs_for
 
+    if unscored := score_unscored(store):
+        print(f"{unscored} answers of the run had no scores and were scored again", file=sys.stderr)
     jobs = list(jobs_for(store, datasets, systems))
     total = sum(map(len, datasets.values())) * len(systems)
     with Progress(total, total - len(jobs)) as progress:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 from pathlib import Path
 from typing import Any
+
+from .target import check_target
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -89,11 +92,19 @@ def _export(args: argparse.Namespace) -> int:
         if args.out == "-":
             episodes = export_run(store, sys.stdout)
         else:
+            path = Path(args.out)
+            if path.exists():
+                raise UsageError(f"{path} exists already; choose another name")
+            check_target(path)
+            scratch = path.with_name(f".{path.name}.{os.getpid()}.new")  # half a run would look like a whole one
             try:
-                with open(args.out, "x", encoding="utf-8") as file:
+                with scratch.open("w", encoding="utf-8") as file:
                     episodes = export_run(store, file)
+                os.link(scratch, path)
             except FileExistsError:
-                raise UsageError(f"{args.out} exists already; choose another name") from None
+                raise UsageError(f"{path} exists already; choose another name") from None
+            finally:
+                scratch.unlink(missing_ok=True)
     print(f"exported {episodes} episodes", file=sys.stderr)
     return 0
 

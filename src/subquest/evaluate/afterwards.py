@@ -16,10 +16,21 @@ from ..metrics.plans import score_plans
 from ..record import Episode
 from ..rewards.plan import plan_of
 from ..runs import RunStore
+from .score import score
 
 BATCH = 128
 Told = Callable[[int], None]
 """Called with the number of episodes scored so far."""
+
+
+def score_unscored(store: RunStore) -> int:
+    """Score answers that have no scores, as in a run that was salvaged without them; returns how many there were."""
+    without = store.query("SELECT id FROM episode WHERE id NOT IN (SELECT episode FROM score WHERE metric = 'em')")
+    found = [episode for (name,) in without if (episode := store.episode(name)).question.answers]
+    for episode in found:
+        store.add_scores(episode.id, score(episode))
+    store.flush()
+    return len(found)
 
 
 async def judge_answers(store: RunStore, judge: ModelJudge | RuleJudge, *, told: Told | None = None) -> int:

@@ -145,8 +145,8 @@ def _write(place: str, data: Mapping[str, Any]) -> Write:
         match data:
             case {"type": "question", "question": record}:
                 return methodcaller("question", to_dict(from_dict(Question, record)))
-            case {"type": "episode", "attempt": int(attempt), "added": float(added), "episode": record}:
-                return methodcaller("episode", to_dict(from_dict(Episode, record)), attempt, added)
+            case {"type": "episode", "attempt": int(attempt), "added": int(added) | float(added), "episode": record}:
+                return methodcaller("episode", to_dict(from_dict(Episode, record)), attempt, float(added))
             case {"type": "events", "episode": str(episode_id), "events": [_, *_] as records}:
                 return methodcaller("events", episode_id, [to_dict(from_dict(Event, e)) for e in records])
             case {"type": "scores", "episode": str(episode_id), "scores": dict(scores)}:
