@@ -14,8 +14,9 @@ demo: $(VENV)/demo.stamp
 	$(BIN)/subquest model get smollm2
 	$(BIN)/subquest demo
 
+# Files with slow tests come first (tests/conftest.py), so that short ones are left to fill both processes at the end.
 test: install lint
-	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile
+	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder
 
 # One process more than cores: quick tests wait more than they compute.
 quick: install lint

@@ -1,4 +1,4 @@
-"""What holds for all tests: how thorough properties are tried, and how many threads a worker of pytest may use."""
+"""What holds for all tests: their order, how thorough properties are tried, how many threads a worker may use."""
 
 import os
 
@@ -17,6 +17,12 @@ settings.register_profile("quick", max_examples=20, deadline=None, suppress_heal
 def pytest_configure(config: pytest.Config) -> None:
     """`make quick` tries properties on fewer examples; a deadline, or how fast they come, would test the machine."""
     settings.load_profile("quick" if "not slow" in config.getoption("-m") else "whole")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Files with slow tests go first: one of them at the very end would leave the other processes idle."""
+    slow = {item.path for item in items if item.get_closest_marker("slow") or item.get_closest_marker("embedded")}
+    items.sort(key=lambda item: item.path not in slow)
 
 
 @pytest.fixture(autouse=True)
