@@ -123,8 +123,9 @@ def test_a_sample_is_uniform_and_the_same_for_a_seed() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("path", SMOKE, ids=lambda p: p.stem)
 def test_every_smoke_recipe_runs_and_resumes(path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["train", str(path), "--out", str(tmp_path), "--device", "cpu", "--minutes", "0"]) == 0
-    assert main(["train", str(path), "--out", str(tmp_path), "--device", "cpu"]) == 0
+    few = ["--set", "optimiser.batch=2"]
+    assert main(["train", str(path), "--out", str(tmp_path), "--device", "cpu", "--minutes", "0", *few]) == 0
+    assert main(["train", str(path), "--out", str(tmp_path), "--device", "cpu", *few]) == 0
     steps = load_recipe(path).optimiser.steps
     out, err = capsys.readouterr()
     assert f"step {steps}" in err or "step 3" in err

@@ -150,7 +150,8 @@ def test_prepared_traces_take_the_place_of_making_them(tmp_path: Path, capsys: p
     read = gold_traces(load_recipe(path, {"traces": [str(file)]}), load_source(recipe.model.path))
     assert len(read) == len(made) > 0
     assert torch.equal(read.batch([0]).token_ids, made.batch([0]).token_ids)
-    assert main(["train", str(path), "--out", str(tmp_path / "run"), "--set", f'traces=["{file}"]']) == 0
+    settings = ["--set", f'traces=["{file}"]', "--set", "optimiser.batch=2"]
+    assert main(["train", str(path), "--out", str(tmp_path / "run"), *settings]) == 0
     assert "'coda'" in capsys.readouterr().err
 
 
@@ -161,7 +162,8 @@ def test_reinforcement_learning_has_no_traces_to_prepare(tmp_path: Path, capsys:
 
 def test_the_best_evaluation_can_be_read(tmp_path: Path) -> None:
     path = RECIPES / "coda-sft-smoke.toml"
-    assert main(["train", str(path), "--out", str(tmp_path / "run"), "--set", "optimiser.steps=1"]) == 0
+    settings = ["--set", "optimiser.steps=1", "--set", "optimiser.batch=2"]
+    assert main(["train", str(path), "--out", str(tmp_path / "run"), *settings]) == 0
     with RunStore.open(tmp_path / "run" / "run.sqlite") as store:
         kept = [summary.id for summary in store.summaries()]
         figures = {metric.name for metric in store.metrics()}
