@@ -231,6 +231,24 @@ def test_doctor_tells_settings_and_where_they_come_from(
     assert checks["web search"]["fix"] == "correct what is named above"
 
 
+def test_doctor_looks_at_the_endpoint_and_the_index_of_the_settings(
+    place: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    model = 'default = "embedded"\nplanner = "openai:qwen3@http://localhost:8000/v1"\n'
+    for index, opens in (("docs.sq", True), ("nope.sq", False)):
+        (place / "subquest.toml").write_text(f'index = "{index}"\n[model]\n{model}')
+        assert main(["doctor", "--json"]) == 0
+        checks = {c["name"]: c for c in json.loads(capsys.readouterr().out)["checks"]}
+        assert (checks["endpoint"]["ok"], checks["endpoint"]["detail"]) == (
+            True,
+            "http://localhost:8000/v1, without a key",
+        )
+        assert checks["index"]["ok"] is opens
+        assert str(place / index) in checks["index"]["detail"]
+
+
 def test_a_model_may_write_the_documents(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     document = "Doc 1(Title: Mila Torrun) Mila Torrun was born in Kestel."
     (place / "writer.jsonl").write_text("\n".join([json.dumps(document)] * 8))

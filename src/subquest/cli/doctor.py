@@ -7,6 +7,7 @@ import importlib.util
 import json
 import os
 import platform
+import re
 import sys
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
@@ -132,8 +133,18 @@ def _web() -> Check:
 
 
 def _endpoint() -> Check:
-    url = os.environ.get("OPENAI_BASE_URL", "")
+    """The addresses of the settings' models or, where these name none, of the environment."""
+    from ..config import load_config
+    from ..errors import UsageError
+
     key = "with" if os.environ.get("OPENAI_API_KEY") else "without"
+    try:
+        addresses = re.findall(r"https?://[^,#]+", load_config().model or "")
+    except UsageError:  # told by `config`
+        addresses = []
+    if addresses:
+        return Check("endpoint", True, f"{', '.join(dict.fromkeys(addresses))}, {key} a key")
+    url = os.environ.get("OPENAI_BASE_URL", "")
     detail = f"OPENAI_BASE_URL={url}, {key} a key" if url else f"OPENAI_BASE_URL is not set, {key} a key"
     return Check(
         "endpoint",
@@ -141,6 +152,21 @@ def _endpoint() -> Check:
         detail,
         "export OPENAI_BASE_URL=... OPENAI_API_KEY=...",
     )
+
+
+def _index() -> Check:
+    """Opens the one that the settings name, because it may be gone or damaged."""
+    from ..config import load_config
+    from ..errors import SubquestError
+    from .agent import check_index
+
+    try:
+        config = load_config()
+        check_index(config)
+    except SubquestError as error:
+        return Check("index", False, str(error), "correct what is named above")
+    fix = "subquest index build FOLDER --out docs.sq, then --index docs.sq"
+    return Check("index", bool(config.index), config.index or "none in the settings", fix)
 
 
 def _writes() -> Check:
@@ -177,6 +203,7 @@ CHECKS: tuple[Callable[[], Check], ...] = (
     _llama_cpp,
     _model_file,
     _endpoint,
+    _index,
     _module("dense search", "onnxruntime", "dense", "embeds passages"),
     _module("training", "torch", "train", "trains and rolls out"),
     _module("server", "starlette", "serve", "serves the page and the API"),
