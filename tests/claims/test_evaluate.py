@@ -1,11 +1,14 @@
 """Arms over questions, end to end: the oracle in HiRA's seats, a tiny model, and what is not done twice."""
 
 import math
+import multiprocessing
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from subquest.claims import crew
 from subquest.claims.answering import Answered, Wish
 from subquest.claims.book import OURS, Arm, Book, Claim, Row, Source, Training
 from subquest.claims.engines import Engines, Setup
@@ -275,15 +278,15 @@ def test_the_embedded_model_answers_as_in_eval(tmp_path: Path, monkeypatch: pyte
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        arm = Arm("autorefine@shipped", "autorefine", {"": "shipped"}, {"turns": 3, "k": 2})
-        made = book(Source("world", "world:seed=7,articles=160,questions=2,split=test,hops=1"), arm, folder=tmp_path)
+        arm = Arm("autorefine@shipped", "autorefine", {"": "shipped"}, {"turns": 3, "k": 1})
+        made = book(Source("world", "world:seed=7,articles=160,questions=1,split=test,hops=1"), arm, folder=tmp_path)
         adapters = {"shipped": str(default_adapter())}
         results, stamps = Results(tmp_path / "results"), Stamps(made, adapters)
         given = setup(tmp_path, model="smollm2", adapters=adapters)
         evaluate(made, [arm], results, stamps, given, data=tmp_path)
-        world = ["--seed", "7", "--articles", "160", "--questions", "2", "--split", "test", "--hops", "1"]
+        world = ["--seed", "7", "--articles", "160", "--questions", "1", "--split", "test", "--hops", "1"]
         assert main(["world", "make", *world, "--out", str(tmp_path / "w")]) == 0
-        system = ["--system", "autorefine", "--set", "turns=3", "-k", "2", "--max-tokens", "256"]
+        system = ["--system", "autorefine", "--set", "turns=3", "-k", "1", "--max-tokens", "256"]
         out = tmp_path / "run.sqlite"
         assert main(["eval", str(tmp_path / "w"), "--model", "torch:smollm2", "--out", str(out), *system]) == 0
     finally:
@@ -424,7 +427,16 @@ class Maker:
         return {"a": make_adapter(self.place)}
 
 
+@pytest.fixture
+def forked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Workers are forked off a process that has imported torch once; each one of its own would do so again."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["subquest.claims.crew", "subquest.train.setup", "transformers.models.llama"])
+    monkeypatch.setattr(crew, "multiprocessing", SimpleNamespace(get_context=lambda way: context))
+
+
 @pytest.mark.slow
+@pytest.mark.usefixtures("forked")
 def test_what_is_trained_beside_is_answered_with(tmp_path: Path) -> None:
     arm, coming = Arm("rag@none", "rag", {"": "none"}), Arm("rag@a", "rag", {"": "a"})
     made = replace(book(TWO, arm, coming, folder=tmp_path), trainings={"a": Training("a", RECIPE)})
@@ -440,6 +452,7 @@ def test_what_is_trained_beside_is_answered_with(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("forked")
 def test_a_worker_that_fails_is_replaced_and_the_others_go_on(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
