@@ -64,3 +64,8 @@ def test_changed_traces_are_refused(worlds: Path, capsys: pytest.CaptureFixture[
     capsys.readouterr()
     assert resumed("sft", *given) == 2
     assert "the traces of traces.xz have changed" in capsys.readouterr().err
+
+
+def test_as_many_epochs_as_the_steps_take(worlds: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert resumed("sft", *DATA, "optimiser.epochs=inf") == 0
+    assert "step 0" in capsys.readouterr().err

@@ -40,6 +40,14 @@ def test_sources_that_number_their_passages_alike_are_searched_together(tmp_path
     assert together(known, [Document("1", "Kestel", "Kestel is a town.")], "dev") == known
 
 
+def test_sources_at_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source(tmp_path / "a", "Orvane")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for part in (DataPart("~/a"), DataPart("~/a/questions.jsonl", corpus=("~/a/corpus.jsonl",))):
+        found = load_material([part])
+        assert (len(found.questions), [d.title for d in found.documents]) == (1, ["Orvane"])
+
+
 def test_an_evaluation_asks_questions_of_every_dev_source() -> None:
     dev = [Question(f"{name}{n}", "?") for name, count in (("a", 6), ("b", 2), ("c", 4)) for n in range(count)]
     assert [q.id for q in asked_of(dev, 6, sources=3)] == ["a0", "a2", "a4", "b0", "c0", "c2"]

@@ -98,8 +98,8 @@ def with_gold(questions: Sequence[Question], *, plans: bool) -> list[Question]:
 
 def _load(part: DataPart, passages_elsewhere: bool) -> tuple[list[Question], list[Document]]:
     questions = [_natural(q) for q in questions_from(part.questions)]
-    corpora = part.corpus
-    folder = Path(part.questions)
+    corpora = tuple(str(Path(place).expanduser()) for place in part.corpus)
+    folder = Path(part.questions).expanduser()
     if folder.is_dir() and not corpora:
         corpora = (str(folder / "corpus.jsonl"),)
     if not corpora and not passages_elsewhere:

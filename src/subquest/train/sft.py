@@ -48,7 +48,7 @@ class SFTTrainer:
         self.traces = traces
         chosen = drawn(range(len(traces)), recipe.sample, recipe.seed)
         self.order = Stream(chosen, recipe.seed)
-        self.steps = min(o.steps, math.ceil(o.epochs * len(chosen) / o.batch))
+        self.steps = math.ceil(min(o.steps, o.epochs * len(chosen) / o.batch))
         self.optimiser = Optimiser(policy, o, self.steps, ranks=ranks)
         self.evaluator = Evaluator(run, policy, greedy, dev, ranks=ranks)
         self.guards = Guards(recipe.guards)
