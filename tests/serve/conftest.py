@@ -55,7 +55,10 @@ Start = Callable[..., Any]
 
 @contextmanager
 def running(
-    settings: Settings, engines: Mapping[str, Any], documents: tuple[Document, ...], systems: Sequence[str]
+    settings: Settings,
+    engines: Mapping[str, Any],
+    documents: tuple[Document, ...],
+    systems: Sequence[str] = ("coda", "direct"),
 ) -> Iterator[Running]:
     place = settings.indexes.parent / "docs.sq"
     listening = bind(settings)
