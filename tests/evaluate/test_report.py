@@ -106,6 +106,7 @@ def test_of_costs_and_failures_the_least_is_the_best(tmp_path: Path, metric: str
     for text in (markdown(content), latex(content)):
         assert "less is better" in text
         assert "differs from little" in text
+    assert metric.replace("_", "\\_") + " & tokens" in latex(content)
     found = content.to_json()["toy"]
     assert "against" not in found["little"]
     assert found["most"]["against"]["system"] == "little"

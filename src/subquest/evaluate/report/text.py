@@ -35,7 +35,7 @@ def latex(content: Content) -> str:
             f"% {dataset}: {_note(content, dataset)}",
             rf"\begin{{tabular}}{{l{'r' * (len(columns) + 2)}}}",
             r"\toprule",
-            " & ".join([_tex(dataset), "n", *(name for _, name in columns), "tokens"]) + r" \\",
+            " & ".join([_tex(dataset), "n", *(_tex(name) for _, name in columns), "tokens"]) + r" \\",
             r"\midrule",
         ]
         for system, cell in systems.items():
