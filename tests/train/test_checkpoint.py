@@ -176,3 +176,36 @@ def test_a_checkpoint_of_something_else_is_named(tmp_path: Path) -> None:
         checkpoints.load_latest(other, t.optimiser)
     asyncio.run(t.engine.close())
     t.run.close()
+
+
+def test_a_kill_leaves_the_best_weights_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Weights of many gigabytes take minutes to write; those that did best before stay until the new ones are there."""
+    import safetensors.torch
+
+    t = trainer(tmp_path)
+    t.run.save_best(t.policy, {"step": 0})
+    best = tmp_path / "best"
+    before = {path.name: path.read_bytes() for path in best.iterdir()}
+    (best / "adapter.gguf").write_bytes(b"made by the user")
+    save = safetensors.torch.save_file
+
+    def killed(state: dict[str, torch.Tensor], path: Path, **more: Any) -> None:
+        save(state, path, **more)
+        path.write_bytes(path.read_bytes()[:100])
+        raise KeyboardInterrupt
+
+    with torch.no_grad():
+        for parameter in t.policy.trained().values():
+            parameter.add_(1.0)
+    with monkeypatch.context() as patch:
+        patch.setattr(safetensors.torch, "save_file", killed)
+        with pytest.raises(KeyboardInterrupt):
+            t.run.save_best(t.policy, {"step": 1})
+    assert {name: (best / name).read_bytes() for name in before} == before
+    t.run.save_best(t.policy, {"step": 1})
+    assert (best / "adapter_model.safetensors").read_bytes() != before["adapter_model.safetensors"]
+    assert '"step": 1' in (best / "dev.json").read_text()
+    assert (best / "adapter.gguf").exists()
+    assert not (tmp_path / "best.tmp").exists()
+    asyncio.run(t.engine.close())
+    t.run.close()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -146,11 +147,17 @@ class TrainRun:
     def _export(self, policy: Policy, name: str, note: str, content: Mapping[str, Any]) -> None:
         from .export import save_trained
 
-        folder = self.folder / name
+        folder, building = self.folder / name, self.folder / f"{name}.tmp"
         with self.pace.timed("export"):
-            save_trained(policy, folder, base=self.recipe.model.path, write=self.ranks.first)
+            save_trained(policy, building, base=self.recipe.model.path, write=self.ranks.first)
         if self.ranks.first:
-            (folder / note).write_text(json.dumps(dict(content)), encoding="utf-8")
+            (building / note).write_text(json.dumps(dict(content)), encoding="utf-8")
+            folder.mkdir(exist_ok=True)
+            for file in building.iterdir():  # whole files take the place of whole files, whenever a kill comes
+                if file.is_dir():
+                    shutil.rmtree(folder / file.name, ignore_errors=True)
+                os.replace(file, folder / file.name)
+            building.rmdir()
 
     def close(self) -> None:
         if self._store is not None:
