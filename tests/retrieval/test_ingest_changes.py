@@ -138,3 +138,11 @@ def test_a_text_whose_encoding_could_not_be_guessed_is_noted_and_read_again_when
         assert (report.files, report.files_unchanged, report.notes) == (1, 1, [])
         assert texts(index)["docs/bridge.txt#1"] == text
         assert ingest(index, [docs]).files == 0
+
+
+def test_a_yaml_file_of_several_documents_is_text(tmp_path: Path, docs: Path) -> None:
+    docs.mkdir()
+    (docs / "ports.yaml").write_text("---\n# the first\nname: kelm\n---\nname: ostel\n")
+    with Index.build(tmp_path / "i.sq", []) as index:
+        ingest(index, [docs / "ports.yaml"])
+        assert list(texts(index).values()) == ["---\n# the first\nname: kelm\n---\nname: ostel"]

@@ -159,6 +159,7 @@ def test_no_row_of_a_table_is_lost_however_long_it_is() -> None:
         ('---\ntitle: "The Orvane Bridge"\ntags: [bridges]\n---\n# Overview\n', "The Orvane Bridge > Overview"),
         ("---\ntags: [bridges]\n---\n# Overview\n", "Overview"),
         ("---\ntitle: never closed\n# Overview\n", "bridge.md > Overview"),
+        ("---\nOnce upon a time.\ntitle: prose\n---\n# Overview\n", "bridge.md > Overview"),
         ("Words.\ntitle: no front matter\n---\n# Overview\n", "bridge.md > Overview"),
     ],
 )
@@ -166,3 +167,30 @@ def test_front_matter_names_the_page(head: str, title: str) -> None:
     text = head + "It crosses the Lisk. " * 40
     found = list(Passages("bridge.md").of_lines(text.splitlines(keepends=True)))
     assert found[-1].title == title
+
+
+def test_front_matter_is_no_passage_and_its_fields_are_metadata() -> None:
+    head = (
+        "---\n# for the site\ntitle: 'The Orvane Bridge'\nauthor: Mila Torrun\ntags: [bridges, \"the Lisk\"]\n"
+        "keywords:\n- steel\n- wire\nabstract: >\n  A bridge\n  of steel.\nline: 7\nsection: guides\n---\n"
+    )
+    body = "It crosses the Lisk.\n\n## History\n\nIt was opened in 1931.\n"
+    first, second = Passages("bridge.md").of_lines((head + body).splitlines(keepends=True))
+    assert [first.title, second.title] == ["The Orvane Bridge", "The Orvane Bridge > History"]
+    assert [first.text, second.text] == ["It crosses the Lisk.", "It was opened in 1931."]
+    assert [(d.meta["line"], d.meta["start"]) for d in (first, second)] == [
+        (15, len(head)),
+        (19, (head + body).index("It was")),
+    ]
+    assert first.meta["author"] == "Mila Torrun"
+    assert first.meta["tags"] == ["bridges", "the Lisk"]
+    assert first.meta["keywords"] == ["steel", "wire"]
+    assert first.meta["abstract"] == "A bridge of steel."
+    assert ("section" in first.meta, second.meta["section"]) == (False, "History")
+
+
+def test_rules_around_prose_are_no_front_matter() -> None:
+    text = "---\nThe Orvane Bridge: a bridge.\n\n- It crosses the Lisk.\n---\nIt is long.\n"
+    (found,) = Passages("bridge.md").of_lines(text.splitlines(keepends=True))
+    assert "The Orvane Bridge: a bridge." in found.text
+    assert "It crosses the Lisk." in found.text

@@ -2,17 +2,20 @@
 
 A passage of `docs/report.pdf` is a document called `docs/report.pdf#7`. Its title is the file's title and the headings
 above it; its metadata say where to look: `file`, `member` (of an archive), `page`, `slide`, `sheet` and `row`, `line`,
-`section`, and `start`, the place of its first character in that page, sheet or file.
+`section`, and `start`, the place of its first character in that page, sheet or file; those of a Markdown page also hold
+the fields of its front matter, which is no passage.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain
 from pathlib import PurePosixPath
 from typing import Any
 
 from ..errors import DataError
+from ..places import FIELDS
 from ..readers import Part
 from ..record import Document
 from .passages import Cutter, Passage, Size, unwrapped
@@ -21,7 +24,9 @@ _COUNTED = ("row", "line")
 """Fields that differ from row to row; a passage of several rows names the first and the last."""
 
 _FRONT_LINES = 60
-_FRONT_TITLE = re.compile(r"title:[ \t]+(.*)", re.IGNORECASE)
+_FRONT_FIELD = re.compile(r"([\w.-]+)[ \t]*:(?:[ \t]+(.*))?$")
+_FRONT_BLOCK = re.compile(r"[>|][+-]?\d?$")
+"""What stands for a value that follows in the next lines."""
 
 _SHY = "\xad"
 """The soft hyphen: where a word may be divided. Nobody sees it, and with it the word could not be found."""
@@ -44,16 +49,18 @@ class Passages:
         """The passages of plain text or Markdown; its title is that of the front matter, else the first heading of the
         first level."""
         cutter = Cutter(self._size, markdown=markdown)
-        front = _FrontMatter()
-        titled = above = False
+        titled = False
+        if markdown:
+            front = _FrontMatter()
+            lines = front.blanked(lines)
+            self._title, titled = front.title or self._title, bool(front.title)
+            self._meta = {**front.fields, **self._meta}
         for line in lines:
-            if markdown and front.line(line):
-                self._title, titled, above = front.title or self._title, bool(front.title), True
             for passage in cutter.line(line):
-                titled = titled or self._entitle(passage, or_the_next=above)
+                titled = titled or self._entitle(passage)
                 yield self._of_text(passage, markdown)
         for passage in cutter.end():
-            titled = titled or self._entitle(passage, or_the_next=above)
+            titled = titled or self._entitle(passage)
             yield self._of_text(passage, markdown)
 
     def of_parts(self, parts: Iterable[Part]) -> Iterator[Document]:
@@ -102,11 +109,11 @@ class Passages:
             for rows, first, last in table.end():
                 yield self._of_rows(rows, first, last, where[1])
 
-    def _entitle(self, passage: Passage, *, or_the_next: bool) -> bool:
-        """Take the title from a passage's heading; False where the next one may have it."""
+    def _entitle(self, passage: Passage) -> bool:
+        """Take the title from the heading of the first passage, if there is one."""
         if passage.section:
             self._title = passage.section[0]
-        return bool(passage.section) or not or_the_next
+        return True
 
     def _of_text(self, passage: Passage, markdown: bool) -> Document:
         text = unwrapped(passage.text) if markdown else passage.text
@@ -140,30 +147,60 @@ def _until_failure(parts: Iterable[Part], failures: list[DataError]) -> Iterator
 
 
 class _FrontMatter:
-    """What stands above a page of a wiki or a static site between two lines of dashes: its title is looked for."""
+    """What stands above a page of a wiki or a static site between two lines of dashes: fields, and no prose."""
 
     def __init__(self) -> None:
-        self._number = 0
-        self._open = True
         self.title = ""
+        self.fields: dict[str, Any] = {}
+        """The other fields, lists as lists; those of several lines as one text."""
 
-    def line(self, line: str) -> bool:
-        """True at its end, when the title is known."""
-        if not self._open:
-            return False
-        self._number += 1
-        bare = line.strip()
-        if self._number == 1:
-            self._open = bare == "---"
-            return False
-        if bare in ("---", "..."):
-            self._open = False
-            return True
-        if self._number > _FRONT_LINES:
-            self._open = False
-        elif found := _FRONT_TITLE.match(line):
-            self.title = found[1].strip().strip("\"'")
-        return False
+    def blanked(self, lines: Iterable[str]) -> Iterator[str]:
+        """Read it, if it is there. The lines, its own ones blank, so that all others stand where they stood."""
+        rest, held = iter(lines), list[str]()
+        for line in rest:
+            held.append(line)
+            bare = line.strip()
+            if len(held) > 1 and bare in ("---", "..."):
+                if self._read(held[1:-1]):
+                    held = [re.sub(r"[^\r\n]", " ", one) for one in held]
+                break
+            if (len(held) == 1 and bare != "---") or len(held) > _FRONT_LINES:
+                break
+        return chain(held, rest)
+
+    def _read(self, lines: Iterable[str]) -> bool:
+        """Take in the fields; False where a line is none: then two rules stand above and below prose."""
+        fields: dict[str, tuple[str, list[str]]] = {}
+        name = ""
+        for line in lines:
+            bare = line.strip()
+            if not bare or bare.startswith("#"):
+                continue
+            if found := _FRONT_FIELD.match(line.rstrip()):
+                name, value = found[1], (found[2] or "").strip()
+                fields[name] = "" if _FRONT_BLOCK.match(value) else value, []
+            elif name and (line[0] in " \t" or bare.startswith("- ")):
+                fields[name][1].append(bare)
+            else:
+                return False
+        for name, (value, more) in fields.items():
+            if name.casefold() == "title":
+                self.title = _plain(" ".join([value, *more]))
+            elif name not in (*FIELDS, "start") and (value or more):
+                self.fields[name] = _front_value(value, more)
+        return True
+
+
+def _front_value(value: str, more: list[str]) -> str | list[str]:
+    if not value and all(item.startswith("- ") for item in more):
+        return [_plain(item[2:]) for item in more]
+    if value.startswith("[") and value.endswith("]"):
+        return [_plain(item) for item in value[1:-1].split(",") if item.strip()]
+    return _plain(" ".join([value, *more]))
+
+
+def _plain(value: str) -> str:
+    return value.strip().strip("\"'")
 
 
 class _Table:

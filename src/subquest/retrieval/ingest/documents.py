@@ -29,7 +29,7 @@ ISOLATED = frozenset({"pdf", "docx", "pptx", "xlsx", "html"})
 _STREAMED = frozenset({"jsonl", "ndjson", "tsv", "csv", "txt", "text", "md", "markdown", "rst", "log"})
 _DEPTH = 3
 """Archives inside archives."""
-_PLAIN = frozenset({"log", "csv", "tsv"})
+_PLAIN = frozenset({"log", "csv", "tsv", "yaml", "yml"})
 _OLE = "an old Office file or an encrypted one; save it as DOCX, XLSX, PPTX or PDF without a password"
 
 

@@ -24,7 +24,7 @@ from .ledger import Account, Known, Ledger
 from .unpack import digest, open_regular
 from .walk import Found, Walk
 
-READERS = 2
+READERS = 3
 """Counts up when readers give other text for the same files, so that these are read again."""
 
 _RECOGNISED = " ocr"
