@@ -115,6 +115,19 @@ def test_of_costs_and_failures_the_least_is_the_best(tmp_path: Path, metric: str
     assert found["little"][f"{metric}_low"] <= found["little"][metric] <= found["little"][f"{metric}_high"]
 
 
+def test_a_score_that_is_no_number_is_none(tmp_path: Path) -> None:
+    with RunStore.create(tmp_path / "run") as run:
+        for i in range(4):
+            question = Question(f"q{i}", f"Which {i}?", ("a",), dataset="toy", hops=1 + i % 2)
+            for system in ("one", "two"):
+                scores = {"em": 1.0, "mine": float("nan") if i == 0 else i / 4, "huge": float("inf")}
+                run.add_episode(Episode(f"{system}-{i}", question, system, "m", answer="a"), scores=scores)
+    content = load([tmp_path / "run"], metric="mine")
+    page(content)
+    found = json.loads(json.dumps(content.to_json(), allow_nan=False))["toy"]["one"]
+    assert (found["n"], found["mine"], "huge" in found) == (4, 0.5, False)
+
+
 def test_a_role_that_some_episodes_did_without_is_compared_over_all(tmp_path: Path) -> None:
     with RunStore.create(tmp_path / "run") as run:
         for i in range(10):

@@ -33,10 +33,14 @@ class Scored(NamedTuple):
 
 
 def scored(store: RunStore) -> list[Scored]:
-    """Every question's newest attempt, in an order that does not depend on which finished first."""
+    """Every question's newest attempt, in an order that does not depend on which finished first.
+
+    A score that is no finite number, as programs give where a metric does not apply, is none.
+    """
     scores: dict[str, dict[str, float]] = {}
     for episode, metric, value in store.scores():
-        scores.setdefault(episode, {})[metric] = value
+        if math.isfinite(value):
+            scores.setdefault(episode, {})[metric] = value
     newest: dict[tuple[str, str, str], Summary] = {}
     for summary in store.summaries():
         key = (summary.dataset, summary.question, summary.system)
