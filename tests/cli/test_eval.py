@@ -66,13 +66,25 @@ def test_a_run_is_resumed_with_the_same_tools(toy: Path, capsys: pytest.CaptureF
         assert run.counts()["episodes"] == 3
 
 
+def test_another_adapter_in_the_same_place_is_another_model(toy: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    command = [*EVAL, "--adapter", "mine.gguf"]
+    (toy / "mine.gguf").write_bytes(b"weights")
+    assert main([*command, "--limit", "2"]) == 0
+    assert main([*command, "--limit", "3"]) == 0
+    (toy / "mine.gguf").write_bytes(b"weights trained for longer")
+    capsys.readouterr()
+    assert main(command) == 2
+    assert "was begun with adapter_content" in capsys.readouterr().err
+
+
 def test_a_run_that_does_not_say_its_tools_goes_on(toy: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main([*EVAL, "--limit", "2"]) == 0
+    (toy / "mine.gguf").write_bytes(b"weights")
+    assert main([*EVAL, "--adapter", "mine.gguf", "--limit", "2"]) == 0
     with RunStore.open("run") as run:
-        old = {key: value for key, value in run.settings.items() if key != "tools"}
+        old = {key: value for key, value in run.settings.items() if key not in ("tools", "prompts", "adapter_content")}
     with sqlite3.connect("run") as file:
         file.execute("UPDATE meta SET value = ? WHERE key = 'settings'", [json.dumps(old)])
-    assert main([*EVAL, "--egress", "public"]) == 0
+    assert main([*EVAL, "--adapter", "mine.gguf", "--egress", "public"]) == 0
     capsys.readouterr()
 
 

@@ -62,6 +62,11 @@ def test_names_of_runs_tell_what_differs() -> None:
         a: "model=m, judge=rules",
         b: "model=n",
     }
+    content = {
+        a: {"index": "/x/one", "index_content": "0123456789abcdef"},
+        b: {"index": "/x/two", "index_content": "fedcba9876543210"},
+    }
+    assert run_names(content) == {a: "index=one", b: "index=two"}
     both = {Path("p/x.sqlite"): {}, Path("q/x.sqlite"): {}}
     assert set(run_names(both).values()) == {"p/x.sqlite", "q/x.sqlite"}
 

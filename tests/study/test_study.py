@@ -94,6 +94,18 @@ def test_a_study_runs_and_resumes(toy: Path, capsys: pytest.CaptureFixture[str])
     assert main([*STUDY, "--seed", "1"]) == 2
 
 
+def test_a_study_with_other_prompts_is_another_one(toy: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (toy / "prompts").mkdir()
+    (toy / "prompts" / "planner_force.md").write_text("Answer now.")
+    (toy / "subquest.toml").write_text('prompts = "prompts"')
+    assert main([*STUDY, "--only", "CoDA", "--sample", "1"]) == 0
+    assert main([*STUDY, "--only", "CoDA", "--sample", "2"]) == 0
+    (toy / "prompts" / "planner_force.md").write_text("Answer at once.")
+    capsys.readouterr()
+    assert main([*STUDY, "--only", "CoDA", "--sample", "3"]) == 2
+    assert "was begun with prompts" in capsys.readouterr().err
+
+
 def test_only_and_list(toy: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*STUDY, "--only", "CoDA", "--sample", "2", "--json"]) == 0
     assert [r["n"] for r in json.loads(capsys.readouterr().out)["rows"]] == [2]

@@ -122,8 +122,6 @@ def _questions(name: str, source: str, args: argparse.Namespace) -> list[Questio
 
 def _settings(config: Config, args: argparse.Namespace) -> dict[str, Any]:
     """What must be the same when the run is resumed. Systems and sets may be added; questions may not change."""
-    from ..evaluate import fingerprint
-
     return {
         **settings_of(config, args),
         "settings": settings_from(args),
@@ -131,7 +129,6 @@ def _settings(config: Config, args: argparse.Namespace) -> dict[str, Any]:
         **({"votes": args.votes} if args.votes > 1 else {}),
         "preset": args.preset,
         "roles": sorted(args.role),
-        "prompts": fingerprint.of_prompts(config.prompts) if config.prompts else None,
     }
 
 

@@ -126,16 +126,22 @@ def settings_of(config: Config, args: argparse.Namespace) -> dict[str, Any]:
     return {
         "model": config.model or "embedded",
         "adapter": config.engine.adapter,
+        **({"adapter_content": adapter} if (adapter := fingerprint.of_adapter(config.engine.adapter)) else {}),
         "protocol": config.protocol,
         "index": str(Path(config.index).resolve()) if config.index and local else config.index,
         "index_content": fingerprint.of_index(config.index) if config.index and local else None,
         "search": asdict(config.search),
         "sampling": asdict(config.sampling),
         "limits": asdict(config.limits),
+        "prompts": fingerprint.of_prompts(config.prompts) if config.prompts else None,
         "tools": {name: value for name, value in asdict(config.tools).items() if value is not None},
         "seed": args.seed,
         **({"judge": judge} if args.judge else {}),
     }
+
+
+_KEPT_SINCE = ("tools", "prompts", "adapter_content")
+"""Settings that runs did not always keep; those of an older run are not known."""
 
 
 def _known_to(file: Path, settings: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -144,7 +150,7 @@ def _known_to(file: Path, settings: Mapping[str, Any]) -> Mapping[str, Any]:
 
     with RunStore.open(file) as store:
         found = store.settings
-    return {key: value for key, value in settings.items() if key != "tools" or key in found}
+    return {key: value for key, value in settings.items() if key in found or key not in _KEPT_SINCE}
 
 
 @contextmanager

@@ -43,3 +43,15 @@ def of_prompts(folder: str | Path) -> str:
     for file in sorted(Path(folder).glob("*.md")):
         digest.update(file.name.encode() + file.read_bytes())
     return digest.hexdigest()[:16]
+
+
+def of_adapter(place: str | Path | None) -> str:
+    """An adapter by the content of its file, or of the weights in its folder; empty where there is none."""
+    path = Path(place).expanduser() if place else None
+    if path is None or not path.exists():
+        return ""
+    digest = hashlib.sha256()
+    for file in [path] if path.is_file() else sorted(path.glob("*.safetensors")):
+        with file.open("rb") as opened:
+            digest.update(hashlib.file_digest(opened, "sha256").digest())
+    return digest.hexdigest()[:16]

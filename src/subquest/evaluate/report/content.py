@@ -216,6 +216,7 @@ def run_names(settings: Mapping[Path, Mapping[str, Any]]) -> dict[Path, str]:
     flat = {path: dict(_flat(found)) for path, found in settings.items()}
     keys = list(dict.fromkeys(k for f in flat.values() for k in f))
     telling = [key for key in keys if len({json.dumps(f.get(key)) for f in flat.values()}) > 1]
+    telling = [k for k in telling if not k.endswith("_content") or k.removesuffix("_content") not in telling]
     names = {
         path: ", ".join(f"{_label(key)}={_short(f[key])}" for key in telling if f.get(key) is not None)
         for path, f in flat.items()
