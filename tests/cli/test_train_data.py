@@ -69,3 +69,19 @@ def test_changed_traces_are_refused(worlds: Path, capsys: pytest.CaptureFixture[
 def test_as_many_epochs_as_the_steps_take(worlds: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert resumed("sft", *DATA, "optimiser.epochs=inf") == 0
     assert "step 0" in capsys.readouterr().err
+
+
+def test_the_adapter_that_a_kl_term_holds_on_to_stays(worlds: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The fine-tuning that it comes from may have gone on meanwhile."""
+    assert resumed("rl") == 0
+    (worlds / "run").rename(worlds / "first")
+    start = (*DATA, 'model.adapter="first/last"')
+    assert resumed("rl", *start) == 0
+    assert resumed("rl", *start) == 0
+    weights = worlds / "first" / "last" / "adapter_model.safetensors"
+    content = bytearray(weights.read_bytes())
+    content[-1] ^= 1
+    weights.write_bytes(content)
+    capsys.readouterr()
+    assert resumed("rl", *start) == 2
+    assert "the weights of first/last have changed" in capsys.readouterr().err

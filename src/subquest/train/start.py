@@ -13,7 +13,7 @@ import torch
 
 from ..engine.torch.loader import Source
 from ..errors import UsageError
-from ..evaluate.fingerprint import of_index
+from ..evaluate.fingerprint import of_adapter, of_index
 from ..record import Document
 from ..retrieval.index import Index
 from ..retrieval.store import exists
@@ -111,8 +111,12 @@ async def train(
 
 
 def _digests(recipe: Recipe) -> dict[str, str]:
-    """What stands in files that are not read as questions to ask: a local index, and what gold traces come from."""
+    """What stands in files that are not read as questions to ask: a local index, what gold traces come from, and the
+    adapter that a KL term holds on to."""
     found: dict[str, str] = {}
+    start = recipe.model.adapter
+    if recipe.kind == "rl" and recipe.objective.kl and start != "shipped" and (digest := of_adapter(start)):
+        found[f"the weights of {start}"] = digest
     place = Path(recipe.index).expanduser()
     if recipe.index and "://" not in recipe.index and exists(place):
         found[f"the documents of {recipe.index}"] = of_index(place)
