@@ -214,8 +214,7 @@ def reference() -> Callable[[Lora | None], list[np.ndarray[Any, Any]]]:
 
     path = smollm2_path()
     source = load(path)
-    model = transformers.LlamaForCausalLM(source.config).float().eval()
-    model.load_state_dict(source.state)
+    model = transformers.LlamaForCausalLM.from_pretrained(None, config=source.config, state_dict=source.state).eval()
     vocabulary = Model(library(), path, adapter=None, cells=256, sequences=1, batch=8, threads=1)
     ids = [vocabulary.vocabulary.encode(text) for text in TEXTS]
     vocabulary.free()

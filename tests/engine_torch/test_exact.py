@@ -186,8 +186,7 @@ async def test_smollm2_from_gguf() -> None:
     if not path.exists():
         pytest.skip(f"the model file {path} is not here")
     source = load(path)
-    model = LlamaForCausalLM(source.config).eval()
-    model.load_state_dict(source.state)
+    model = LlamaForCausalLM.from_pretrained(None, config=source.config, state_dict=source.state).eval()
     engine = TorchEngine(source, cache_tokens=512)
     questions = ("What is the capital of France?", "Name three colours.")
 
