@@ -2,14 +2,17 @@
 
 import asyncio
 import json
+import shutil
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from subquest.errors import DataError
 from subquest.record import Document, Question
 from subquest.retrieval.index import Index
-from subquest.train.data import load_material, together
+from subquest.train.data import load_material, open_search, together
 from subquest.train.evaluation import asked_of
 from subquest.train.recipe import DataPart, load_recipe
 from subquest.train.start import train
@@ -38,6 +41,29 @@ def test_sources_that_number_their_passages_alike_are_searched_together(tmp_path
     assert len(load_material([parts[0], parts[0]]).documents) == 2, "the same passage is there once"
     known = {d.id: d for d in found.documents}
     assert together(known, [Document("1", "Kestel", "Kestel is a town.")], "dev") == known
+
+
+def test_half_an_index_is_not_searched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither one whose building is cut off, nor one that was left under its name."""
+    documents = [Document(str(n), f"T{n}", f"word{n} is a town") for n in range(10)]
+    add = Index.add
+
+    def cut_off(self: Index, found: Iterable[Document], **more: Any) -> None:
+        add(self, list(found)[:3])
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Index, "add", cut_off)
+        with pytest.raises(KeyboardInterrupt):
+            open_search(documents, tmp_path)
+    assert list(tmp_path.iterdir()) == []
+    with open_search(documents, tmp_path) as index:
+        assert (len(index), index.search("word9", 1)[0].document.id) == (10, "9")
+        place = Path(index.path)
+    shutil.rmtree(place)
+    Index.build(place, documents[:3]).close()
+    with open_search(documents, tmp_path) as index:
+        assert (len(index), index.search("word9", 1)[0].document.id) == (10, "9")
 
 
 def test_sources_at_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

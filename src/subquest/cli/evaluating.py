@@ -85,11 +85,11 @@ def with_index(config: Config, sources: Sequence[str]) -> Config:
     if place.exists():
         _check_world_index(place, corpus)
     else:
-        from ..retrieval import Index
+        from ..evaluate.indexing import build_whole
         from ..retrieval.corpus import read
 
         print(f"making an index of {corpus} in {place}", file=sys.stderr)
-        Index.build(place, read([corpus])).close()
+        build_whole(place, read([corpus]))
     return replace(config, index=str(place))
 
 

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from ..data import questions_from
 from ..errors import ConfigError, DataError
+from ..evaluate.indexing import build_whole
 from ..record import Document, Question
 from ..retrieval.corpus import read
 from ..retrieval.index import Index
@@ -133,5 +134,9 @@ def open_search(documents: Iterable[Document], folder: Path) -> Index:
     path = folder / f"{digest.hexdigest()[:16]}.sq"
     if not path.exists():
         folder.mkdir(parents=True, exist_ok=True)
-        Index.build(path, passages).close()
-    return Index.open(path)
+        build_whole(path, passages)
+    index = Index.open(path)
+    if len(index) == len(passages):
+        return index
+    index.close()  # left by a build that was cut off
+    return Index.build(path, passages)
