@@ -1,6 +1,7 @@
 """Data that changes between two slices of a training is noticed."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -85,3 +86,21 @@ def test_the_adapter_that_a_kl_term_holds_on_to_stays(worlds: Path, capsys: pyte
     capsys.readouterr()
     assert resumed("rl", *start) == 2
     assert "the weights of first/last have changed" in capsys.readouterr().err
+
+
+def test_a_teacher_is_asked_once_a_run(
+    worlds: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    taught = (*DATA, 'instruct={teacher="rules"}')
+    assert resumed("sft", *taught) == 0
+    (made,) = [line for line in capsys.readouterr().err.splitlines() if line.startswith("gold traces")]
+
+    def asked(*_: object, **__: object) -> None:
+        raise AssertionError("the teacher is asked again")
+
+    monkeypatch.setattr("subquest.train.start.gold_traces", asked)
+    assert resumed("sft", *taught) == 0
+    assert made in capsys.readouterr().err
+    shutil.rmtree(worlds / "run" / "checkpoints")  # nothing is trained yet: the recipe may change
+    with pytest.raises(AssertionError, match="asked again"):
+        resumed("sft", *taught, "seed=5")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AsyncExitStack
@@ -27,7 +28,7 @@ from .setup import load_source, make_engine, make_policy, make_reward, make_syst
 from .sft import SFTTrainer
 from .sharding import shard
 from .stream import Stream, drawn
-from .traces import gold_traces, opening_of
+from .traces import TraceSet, gold_traces, opening_of
 from .world_sources import WORLD, WorldSources
 
 Watch = Callable[[int, Mapping[str, float]], None]
@@ -93,7 +94,7 @@ async def train(
         greedy = make_system(recipe, engine, search, temperature=0.0)
         trainer: SFTTrainer | RLTrainer
         if recipe.kind == "sft":
-            traces = gold_traces(recipe, source, workers=os.cpu_count() or 1)
+            traces = _taught(recipe, source, run)
             say(f"gold traces: {dict(traces.made_by)}; questions without one: {dict(traces.rejected)}")
             trainer = SFTTrainer(run, policy, engine, greedy, traces, dev.questions, watch=watch, ranks=ranks)
         else:
@@ -142,6 +143,22 @@ def _device(name: str) -> torch.device:
         return device
     torch.cuda.set_device(Ranks.local())
     return torch.device("cuda", Ranks.local())
+
+
+def _taught(recipe: Recipe, source: Source, run: TrainRun) -> TraceSet:
+    """The gold traces of a run. Those that a teacher words anew are kept in its folder, by what they come from: asked
+    again, in the next slice or by another process, it would say something else, and the place in the order of the
+    traces would mean other ones."""
+    if recipe.traces or not recipe.instruct.teacher:
+        return gold_traces(recipe, source, workers=os.cpu_count() or 1)
+    made_from = json.dumps([recipe.as_dict(), run.sources], sort_keys=True)
+    kept = run.folder / f"traces-{hashlib.sha256(made_from.encode()).hexdigest()[:8]}.xz"
+    if run.ranks.first and not kept.exists():
+        building = kept.with_suffix(".tmp")
+        gold_traces(recipe, source, workers=os.cpu_count() or 1).save(building)
+        os.replace(building, kept)
+    run.ranks.wait()
+    return TraceSet.load(kept)
 
 
 def _keep_vocabulary(source: Source, folder: Path) -> None:
