@@ -6,9 +6,9 @@ from collections.abc import Sequence
 import pytest
 
 from subquest.errors import SearchError
-from subquest.record import Document, Hit
+from subquest.record import Document, Episode, Hit, Question
 from subquest.train import rollouts
-from subquest.train.rollouts import Remembered
+from subquest.train.rollouts import Remembered, episode_figures
 
 
 class Counting:
@@ -110,3 +110,13 @@ async def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) ->
         assert ids(await search.retrieve([query], 1)) == [[f"{query}-0"]]
     assert ids(await search.retrieve(["v", "w", "x", "y", "z"], 1)) == [["v-0"], ["w-0"], ["x-0"], ["y-0"], ["z-0"]]
     assert [asked[0] for asked, _ in counting.asked] == ["a", "b", "c", "d", "a", "v"]
+
+
+def test_what_failed_is_no_forced_answer() -> None:
+    question = Question("q", "Which?", ("a",))
+    episodes = [
+        Episode("1", question, "coda", "m", answer="a", stop_reason="forced", forced=True),
+        Episode("2", question, "coda", "m", stop_reason="failed", forced=True),
+    ]
+    figures = episode_figures(episodes)
+    assert (figures["forced"], figures["failed"]) == (0.5, 0.5)
