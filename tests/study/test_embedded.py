@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,6 +15,10 @@ from subquest.runs import RunStore
 from subquest.study import find_study, studies
 from subquest.worlds import Recipe, write_world
 
+pytest.importorskip("xllamacpp", reason="the embedded extra is not installed")
+
+from subquest.engine.embedded import EmbeddedEngine
+
 pytestmark = [pytest.mark.slow, pytest.mark.embedded]
 
 SETTINGS = """
@@ -22,20 +27,38 @@ max_tokens = 12
 [limits]
 calls = 2
 [engine]
-threads = 2
+threads = 1
 """
+
+
+class Kept(EmbeddedEngine):
+    """Open until the last study is done: what several of them begin with is read once."""
+
+    async def close(self) -> None:
+        pass
 
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     folder = tmp_path_factory.mktemp("studies")
+    made: dict[str, Kept] = {}
+
+    def kept(*args: Any, **options: Any) -> Kept:
+        key = repr((args, sorted(options.items())))
+        if key not in made:
+            made[key] = Kept(*args, **options)
+        return made[key]
+
     write_world(folder / "world", Recipe(seed=5, articles=160, questions=12))
     documents = read([folder / "world" / "corpus.jsonl"])
     Index.build(folder / "docs.sq", (replace(d, text=d.text.partition(". ")[0]) for d in documents)).close()
     (folder / "subquest.toml").write_text(SETTINGS)
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
+        patch.setattr("subquest.engine.embedded.EmbeddedEngine", kept)
         yield folder
+    for engine in made.values():
+        engine.shut()
 
 
 @pytest.mark.parametrize("name", sorted(studies()))
