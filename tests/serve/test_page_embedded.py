@@ -30,6 +30,7 @@ def server(tmp_path: Path) -> Iterator[tuple[str, str]]:
     world = make_world(seed=2026, articles=160, questions=2, split="test", hops=(2,))
     short = [replace(d, text=d.text.partition(". ")[0]) for d in world.documents]  # the model reads slowly
     Index.build(tmp_path / "docs.sq", short).close()
+    (tmp_path / "subquest.toml").write_text("[engine]\nthreads = 1\n")  # other tests have the other cores
     command = ["serve", "--port", "0", "--index", "docs.sq", "--max-tokens", "32", "--max-calls", "4"]
     process = subprocess.Popen(
         [sys.executable, "-m", "subquest", *command], cwd=tmp_path, stderr=subprocess.PIPE, text=True
