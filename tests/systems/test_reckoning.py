@@ -146,8 +146,70 @@ def test_every_gold_thought_of_a_world_passes() -> None:
         results = [fact.answer for fact in facts]
         thought = conclusion(question, facts, results)
         checked += bool(thought)
-        assert corrections(thought, [(f.task, r) for f, r in zip(facts, results, strict=True)]) == []
+        steps = [(f.task, r) for f, r in zip(facts, results, strict=True)]
+        assert slips(thought, steps, question.question) == []
     assert checked > 50
+
+
+HEIGHTS = [("What is the elevation of Ys?", "198 m"), ("How high does Port Ker lie?", "1,035 metres")]
+LOWER = "Which lies lower, Ys or Port Ker?"
+PUT_RIGHT = Slip("the smaller of 0198 and 1035 is 0198: Ys", "Port Ker", "Ys")
+
+
+@pytest.mark.parametrize(
+    ("thought", "steps", "slip"),
+    [
+        ("the smaller of 0198 and 1035 is 1035: Port Ker", HEIGHTS, PUT_RIGHT),
+        ("the smaller of 0198 and 1035 is 0198: Port Ker.", HEIGHTS, PUT_RIGHT),
+        ("the smaller of 0198 and 1035 is 0198: Ys", HEIGHTS, None),
+        ("the smaller of 0198 and 1035 is 0198: the town", HEIGHTS, None),  # nobody knows which is meant
+        (
+            "the smaller of 0198 and 1035 is 1035: Port Ker",
+            [*HEIGHTS, ("How far is Ys?", "198 km")],  # whose value it is, neither
+            Slip("the smaller of 0198 and 1035 is 0198"),
+        ),
+        (
+            "the smaller of 0198 and 1035 is 1035: Port Ker",
+            [("What is its elevation?", "198 m"), HEIGHTS[1]],
+            Slip("the smaller of 0198 and 1035 is 0198"),
+        ),
+    ],
+)
+def test_the_name_goes_with_its_value(thought: str, steps: list[tuple[str, str]], slip: Slip | None) -> None:
+    assert slips(thought, steps, LOWER) == ([slip] if slip else [])
+
+
+def test_the_name_may_stand_at_any_step_of_a_chain() -> None:
+    steps = [
+        ("Who directed Ashes?", "Ana Brel"), ("When was Ana Brel born?", "1 May 1928"),
+        ("Who directed The Map and the Bell?", "Ugo Tal"), ("What is Ugo Tal's date of birth?", "3 June 1901"),
+    ]  # fmt: skip
+    question = "Whose director was born earlier, Ashes's or The Map and the Bell's?"
+    for wrong, right in (("Ashes", "The Map and the Bell"), ("Ana Brel", "Ugo Tal")):
+        (slip,) = slips(f"the earlier of 1928 and 1901 is 1928: {wrong}", steps, question)
+        assert (slip.taken, slip.value) == (wrong, right)
+
+
+def test_who_takes_another_s_name_in_a_world_is_put_right() -> None:
+    put = left = 0
+    world = make_world(seed=72, articles=400, questions=500, hops=(2, 3, 4, 5))
+    titles = {document.id: document.title for document in world.documents}
+    for question in world.questions:
+        facts = facts_of(question)
+        thought = conclusion(question, facts, [fact.answer for fact in facts])
+        answer, (name, *rest) = question.answers[0], question.meta.get("operation") or [""]
+        told, found, _ = thought.rpartition(f": {answer}")
+        if name not in ("pick", "best") or not found:
+            continue
+        if name == "best":
+            options = question.meta["items"]["1"]
+        else:
+            options = [facts[int(ref[1:]) - 1].answer if ref[0] == "#" else titles[ref] for ref in rest[3:]]
+        for other in {*options} - {answer}:
+            found_slips = slips(f"{told}: {other}", [(f.task, f.answer) for f in facts], question.question)
+            put, left = put + bool(found_slips), left + (not found_slips)
+            assert [slip.value for slip in found_slips] in ([], [answer])
+    assert put > 9 * left
 
 
 def asked(planner: list, executor: list[str], **settings: object) -> Episode:

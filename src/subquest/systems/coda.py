@@ -117,7 +117,7 @@ class CoDA(System[CoDASettings]):
         return answer, turn
 
     def _slips(self, planner: Context, turn: Turn, steps: Sequence[tuple[str, str]]) -> list[Slip]:
-        found = slips(turn.parsed.text("think"), steps) if self.settings.check else []
+        found = slips(turn.parsed.text("think"), steps, planner.task) if self.settings.check else []
         if found:
             right = "; ".join(slip.right for slip in found)
             planner.run.events.emit("error", planner.id, where="reckoning", message=right, text=turn.text)

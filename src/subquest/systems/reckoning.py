@@ -5,7 +5,7 @@ larger, overlooks a title that stands in both lists. What it writes down on the 
 
     1964 to 1968 6                     years from one to another, also in steps (`1964 to 1970 6, 1975 11`)
     44200 is smaller than 40700        also larger, earlier, later
-    the later of 1973 and 2020 is 1973
+    the later of 1973 and 2020 is 1973: Ashes      the name too, where the tasks tell whose each value is
     07-07 is not before 09-02: 54      a birthday in the year of an age
     17 - 9 = 9
     in both: Salt Horizon              an item of two listed results
@@ -42,6 +42,8 @@ _EXTREME = re.compile(
     rf"\bthe (smaller|larger|earlier|later|smallest|largest|earliest|latest) of "
     rf"({_VALUE}(?:, {_VALUE})*) and ({_VALUE}) is ({_VALUE})(?!\d)"
 )
+_SAID = re.compile(r": ([^;\n<]+)")
+_WORD = re.compile(r"\w+")
 _EQUATION = re.compile(rf"(?<![\d.,/*+-])(-?{_NUMERAL}) ?([-+*/×−]) ?({_NUMERAL}) ?= ?(-?{_NUMERAL})(?!\d)")
 _IN_BOTH = re.compile(r"\bin both: (.+?)\s*(?:$|[;\n]|</)")
 _SEPARATOR = re.compile(r", and |, | and ")
@@ -102,12 +104,12 @@ def count_up(start: int, end: int) -> str:
     return f"{start} to " + ", ".join(f"{year} {year - start}" for year in reached)
 
 
-def slips(thought: str, steps: Sequence[tuple[str, str]] = ()) -> list[Slip]:
-    """What a thought reckons wrongly; `steps` are the tasks handed out so far and their results."""
+def slips(thought: str, steps: Sequence[tuple[str, str]] = (), question: str = "") -> list[Slip]:
+    """What a thought about a question reckons wrongly; `steps` are the tasks handed out so far and their results."""
     return [
         *_copies(thought, steps),
         *_counts(thought, [result for _, result in steps]),
-        *_comparisons(thought),
+        *_comparisons(thought, steps, question),
         *_equations(thought),
         *_sameness(thought),
         *_shared(thought, [result for _, result in steps]),
@@ -162,7 +164,7 @@ def _counts(thought: str, results: Sequence[str]) -> Iterator[Slip]:
         yield Slip(told, said if right else "", right)
 
 
-def _comparisons(thought: str) -> Iterator[Slip]:
+def _comparisons(thought: str, steps: Sequence[tuple[str, str]], question: str) -> Iterator[Slip]:
     for found in _THAN.finditer(thought):
         one, two = _key(found[1]), _key(found[3])
         dated = found[2] in ("earlier", "later")
@@ -172,8 +174,61 @@ def _comparisons(thought: str) -> Iterator[Slip]:
     for found in _EXTREME.finditer(thought):
         values = [*found[2].split(", "), found[3]]
         best = (min if found[1] in _LEAST else max)(values, key=_key)
-        if _key(best) != _key(found[4]):
-            yield Slip(f"the {found[1]} of {found[2]} and {found[3]} is {best}")
+        told = f"the {found[1]} of {found[2]} and {found[3]} is {best}"
+        said = _SAID.match(thought, found.end())
+        taken = said[1].strip(" .") if said else ""
+        name = _owner(best, values, taken, steps, question) if taken else ""
+        if name:
+            yield Slip(f"{told}: {name}", taken, name)
+        elif _key(best) != _key(found[4]):
+            yield Slip(told)
+
+
+def _owner(best: str, values: Sequence[str], taken: str, steps: Sequence[tuple[str, str]], question: str) -> str:
+    """Whose value the best is, where a thought has `taken`, whose value is another. Empty where that cannot be told.
+
+    A value has come out of a chain of tasks; `taken` stands in one of them, and the name wanted at the same place of
+    the other chain: what an earlier result has brought into that task, or else what the question has in it.
+    """
+    chains = {value: _chain(value, steps) for value in values}
+    holders = [value for value, chain in chains.items() if any(_within(taken, steps[n][0]) for n in chain)]
+    if len(holders) != 1 or holders[0] == best:
+        return ""
+    for other, own in zip(reversed(chains[holders[0]]), reversed(chains[best]), strict=False):
+        if _within(taken, steps[other][0]):
+            task = steps[own][0]
+            brought = [s for _, result in steps[:own] for s in _spans(result).values() if s[0].isupper()]
+            return max((s for s in brought if _within(s, task)), key=len, default="") or _named_in(task, question)
+    return ""
+
+
+def _chain(value: str, steps: Sequence[tuple[str, str]]) -> list[int]:
+    """The steps that led to a value, the last of them asked for it; nothing where several results are that value."""
+    key = tuple(map(float, _key(value)))
+    found = [n for n, (_, result) in enumerate(steps) if (m := measure(result)) and m.key[: len(key)] == key]
+    if len(found) != 1:
+        return []
+    chain = found
+    for n in reversed(range(chain[0])):
+        if _within(steps[n][1], steps[chain[0]][0]):
+            chain.insert(0, n)
+    return chain
+
+
+def _within(name: str, text: str) -> bool:
+    """Whether a name stands in a text, as whole words."""
+    return bool(name) and bool(re.search(rf"(?<!\w){re.escape(name)}(?!\w)", text, re.IGNORECASE))
+
+
+def _named_in(task: str, question: str) -> str:
+    """The longest name of a task that the question has too: words in a row, the first and the last with a capital."""
+    asked = " ".join(_WORD.findall(question))
+    words = list(_WORD.finditer(task))[1:]  # the first one asks
+    capital = [n for n, word in enumerate(words) if word[0][0].isupper()]
+    runs = [words[i : j + 1] for i in capital for j in capital if i <= j]
+    known = [run for run in runs if _within(" ".join(word[0] for word in run), asked)]
+    best = max(known, key=len, default=[])
+    return task[best[0].start() : best[-1].end()] if best else ""
 
 
 def _key(value: str) -> tuple[Fraction, ...]:
