@@ -77,6 +77,10 @@ LONGEST_COPY = 300
 """Characters of a result that a thought is expected to repeat as it is."""
 
 
+LONGEST_NAME = 12
+"""Words with a capital of a name that is looked for in a question."""
+
+
 class Measure(NamedTuple):
     """A value that can be compared: a date (year, month, day as far as known) or a number."""
 
@@ -222,11 +226,11 @@ def _within(name: str, text: str) -> bool:
 
 def _named_in(task: str, question: str) -> str:
     """The longest name of a task that the question has too: words in a row, the first and the last with a capital."""
-    asked = " ".join(_WORD.findall(question))
+    asked = f" {' '.join(_WORD.findall(question)).casefold()} "
     words = list(_WORD.finditer(task))[1:]  # the first one asks
     capital = [n for n, word in enumerate(words) if word[0][0].isupper()]
-    runs = [words[i : j + 1] for i in capital for j in capital if i <= j]
-    known = [run for run in runs if _within(" ".join(word[0] for word in run), asked)]
+    runs = (words[i : j + 1] for at, i in enumerate(capital) for j in capital[at : at + LONGEST_NAME])
+    known = (run for run in runs if f" {' '.join(word[0] for word in run).casefold()} " in asked)
     best = max(known, key=len, default=[])
     return task[best[0].start() : best[-1].end()] if best else ""
 
