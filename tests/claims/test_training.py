@@ -3,13 +3,14 @@
 import json
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
 import torch
 
 from subquest.claims import training as claims_training
-from subquest.claims.book import Book, Training, read_book
+from subquest.claims.book import Book, Training, default_folder, read_book
 from subquest.claims.measure import begun, file_digest, known_as
 from subquest.claims.results import Results
 from subquest.claims.training import (
@@ -102,9 +103,10 @@ def test_an_adapter_comes_out_of_a_checkpoint(tmp_path: Path) -> None:
         assert torch.equal(found.pairs[name][1], b.to(torch.bfloat16))
 
 
-def test_settings_travel_as_toml() -> None:
-    assert _toml({"turns": 8, "refine": False}) == "{turns = 8, refine = false}"
-    assert _toml("coda") == '"coda"'
+@pytest.mark.parametrize("training", read_book(default_folder()).trainings.values(), ids=lambda t: t.id)
+def test_settings_travel_as_toml(training: Training) -> None:
+    for key, value in training.set.items():
+        assert tomllib.loads(f"value = {_toml(value)}")["value"] == value, key
 
 
 @pytest.fixture

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from subquest.errors import ConfigError
 from subquest.record import Episode, Question, Segment, Trajectory
 from subquest.rewards import CodaReward, Reward, load
 
@@ -45,6 +46,16 @@ def test_answer_by_hand() -> None:
     assert reward(replace(GOOD, answer="")).terms["answer"] == -3.0
     two = replace(GOOD, question=replace(GOOD.question, answers=("Odo", "Mara Quill")))
     assert reward(two).terms["answer"] == 3.0
+
+
+async def test_exact_match_pays_nothing_for_the_unit_of_a_wrong_number() -> None:
+    old = replace(GOOD, answer="51 years", question=replace(GOOD.question, answers=("46", "46 years")))
+    assert reward(old).terms["answer"] == 0.0, "F1 one half"
+    assert reward(old, match="em").terms["answer"] == -3.0
+    assert reward(replace(old, answer="46 years"), match="em").terms["answer"] == 3.0
+    assert [r.terms["answer"] for r in await load("coda-em").score([old])] == [-3.0]
+    with pytest.raises(ConfigError, match="unknown match 'cem': f1 or em"):
+        CodaReward(match="cem")  # type: ignore[arg-type]
 
 
 def with_executors(*executors: Trajectory, planner: Trajectory | None = None) -> Episode:

@@ -49,8 +49,8 @@ adapter that [ships](models/smollm2-subquest.md). It answers most questions of a
 could show nothing, and most of its traces are CoDA's, so it could not compare systems. Whatever is compared after
 training starts from another one, `cold`: the bare model after {cold} steps of fine-tuning on gold traces, the same
 questions in every system's protocol (`recipes/claims/cold.toml`; naive RAG has traces of those that one search can
-answer). DECOR's and APEX-Searcher's trainings and two more of PECO start from `cold-2` and are compared with it: the
-same fine-tuning with another seed, kept in `recipes/claims/adapters/`.
+answer). DECOR's and APEX-Searcher's trainings, three more of PECO and a second of AutoRefine and of naive RAG start from
+`cold-2` and are compared with it: the same fine-tuning with another seed, kept in `recipes/claims/adapters/`.
 
 **What is the same for all.** Greedy decoding, turns of at most {tokens} tokens ({bare} where a role has no adapter and
 writes on and on), BM25 with [named articles](search.md#named-articles) first. A training by reinforcement has
@@ -175,7 +175,7 @@ class Page:
     def _table(self, claim: Claim, metric: str) -> str:
         sources = self.book.shown_by(claim)
         costs = claim.costs if metric == claim.metrics[0] else ()
-        seeds = any(row.arms for row in claim.row)
+        seeds = all(row.arms for row in claim.row)
         if claim.by_hops:
             heads = [f"{n} hop{'s' * (n > 1)}" for n in range(1, 7)] + ["all"]
         else:

@@ -187,9 +187,11 @@ def _started(
 
 
 def _toml(value: Any) -> str:
-    """A value as TOML writes it; JSON does for texts, numbers, switches and lists of them."""
+    """A value as TOML writes it; JSON does for texts, numbers and switches."""
     if isinstance(value, Mapping):
         return "{" + ", ".join(f"{key} = {_toml(v)}" for key, v in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(_toml, value)) + "]"
     return json.dumps(value)
 
 

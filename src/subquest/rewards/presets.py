@@ -53,6 +53,7 @@ PRESETS: Mapping[str, Callable[[Parts], RewardFunction]] = {
     "coda-answer-only": lambda _: CodaReward(format=False, refine=False),
     "coda-no-format": lambda _: CodaReward(format=False),
     "coda-no-refine": lambda _: CodaReward(refine=False),
+    "coda-em": lambda _: CodaReward(match="em"),
     "decor": lambda parts: DecorReward(**parts.judges),
     "decor-f1": lambda parts: DecorReward(alpha=1.0, lambda_=1.0, **parts.judges),
     "decor-em": lambda parts: DecorReward(alpha=1.0, lambda_=1.0, match="em", **parts.judges),
