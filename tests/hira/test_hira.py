@@ -366,6 +366,35 @@ async def test_another_system_is_an_expert_as_it_is():
     assert set(HiRA(outer, Facts(), experts="search,coda").experts) == {"search", "coda"}
 
 
+@pytest.mark.parametrize("transfer", [True, False])
+@pytest.mark.parametrize("said", ["search-r1", "Search-R1"])
+async def test_a_name_with_hyphens_names_its_expert_alone(said, transfer):
+    call = CALL.format("Mayor of Kelm?" if transfer else f"{said}: Mayor of Kelm?")
+    engine = script(
+        planner=[call, "\\boxed{Ida Brandt}"],
+        coordinator=[*([selection(said)] if transfer else []), distilled("Ida Brandt")],
+        agent=["<search>mayor Kelm</search>", "<answer>Ida Brandt</answer>"],
+    )
+    episode = await HiRA(engine, Facts(), experts="search,search-r1", transfer=transfer).solve("Who?")
+    assert [event.data["expert"] for event in episode.events if event.kind == "result"] == ["search-r1"]
+
+
+async def test_a_system_in_a_file_is_an_expert_by_its_own_name(tmp_path):
+    (tmp_path / "notes.py").write_text(
+        "from subquest import Answer, System\n"
+        "class Notes(System):\n"
+        "    name = 'notes'\n"
+        "    async def answer(self, run):\n"
+        "        return Answer('Ida Brandt')\n"
+    )
+    engine = script(
+        planner=[CALL.format("Mayor of Kelm?"), "\\boxed{Ida Brandt}"],
+        coordinator=[selection("notes"), distilled("Ida Brandt")],
+    )
+    episode = await HiRA(engine, Facts(), experts=f"search,{tmp_path / 'notes.py'}:Notes").solve("Who?")
+    assert [event.data["expert"] for event in episode.events if event.kind == "result"] == ["notes"]
+
+
 class Web(Facts):
     name = "searxng"
 

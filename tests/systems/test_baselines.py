@@ -203,6 +203,15 @@ def test_truncation_is_reminded_and_forced() -> None:
     assert episode.stop_reason == "failed"
 
 
+def test_truncation_does_not_send_a_query_a_third_time() -> None:
+    search = FakeSearch()
+    script = ["<search>Orvane Bridge</search>"] * 3 + ["<answer>Kestel</answer>"]
+    episode = registry.get("truncation")(ScriptedEngine(script), search).ask("Where was the designer born?")
+    assert search.queries == ["Orvane Bridge"] * 2
+    assert "This query was already sent" in episode.by_role("agent")[-1].text
+    assert [e.data["what"] for e in episode.events if e.kind == "limit"] == ["repeated query"]
+
+
 MONOLITHS = [
     "search-r1",
     "autorefine",

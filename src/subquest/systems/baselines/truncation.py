@@ -11,7 +11,7 @@ from typing import ClassVar
 
 from ...engine import Message
 from ...errors import EngineError
-from ...limits import Limits
+from ...limits import Limits, Repeats
 from ...record import Hit
 from ..evidence import support
 from ..runtime import Answer, Context, LimitReached, Run, confidence
@@ -26,8 +26,10 @@ class Truncation(SearchAgent):
     async def answer(self, run: Run) -> Answer:
         history: list[tuple[str, str]] = []
         found: dict[str, Sequence[Hit]] = {}
+        queries = Repeats()
         for _ in range(self.turns):
             agent = await self._open(run, history)
+            agent.queries = queries  # all contexts are one agent's
             try:
                 turn = await agent.write()
             except (LimitReached, EngineError) as stopped:

@@ -11,6 +11,7 @@ be read, a rule takes its place and the event says so.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -23,6 +24,7 @@ from .expert import Expert, Report
 from .memory import Entry, Memory
 from .tolerant import first_object
 
+_WORD = re.compile(r"[^\W_]+")
 _ROOM = 0.75
 """Share of the coordinator's window that an expert's chain may fill."""
 
@@ -172,7 +174,16 @@ def _resources(entry: Any) -> list[tuple[str, str]]:
 
 
 def named_in(text: str, experts: Mapping[str, Expert]) -> Expert | None:
-    """The one expert that a text names; None where it names none or several."""
-    words = text.casefold().replace("-", " ").replace("_", " ").replace('"', " ").split()
-    found = [expert for name, expert in experts.items() if name.casefold() in words]
+    """The one expert that a text names; None where it names none or several. `search-r1` does not name `search`."""
+    words = _in_words(text)
+    found = []
+    for name in sorted(experts, key=len, reverse=True):
+        if (wanted := _in_words(name)) in words:
+            found.append(experts[name])
+            words = words.replace(wanted, " · ")
     return found[0] if len(found) == 1 else None
+
+
+def _in_words(text: str) -> str:
+    """A text's words in small letters, each with a blank on both sides."""
+    return f" {'  '.join(_WORD.findall(text.casefold()))} "

@@ -232,7 +232,8 @@ def find_experts(names: str, system: System[Any], plug_ins: Sequence[Expert] = (
             found[kind.name] = kind()
         elif name:
             engine = system.engines.get("", next(iter(system.engines.values())))
-            found[name] = SystemExpert(registry.get(name)(engine, system.search or getattr(system, "web", None)))
+            expert = SystemExpert(registry.get(name)(engine, system.search or getattr(system, "web", None)))
+            found[expert.name] = expert
     found.update((expert.name, expert) for expert in plug_ins)
     if not found:
         raise UsageError(f"{system.name} needs at least one expert: experts=search,code,multimodal,deep")
