@@ -56,6 +56,8 @@ def test_two_steps() -> None:
         ("d1", "The Orvane Bridge was designed by Mila Torrun."),
         ("d2", "She was born in Kestel in 1889."),
     ]
+    asked = [e.data["query"] for e in episode.events if e.kind == "documents"]
+    assert [e.query for e in episode.evidence] == asked
     assert episode.confidence == 1.0
 
 

@@ -71,6 +71,10 @@ def test_evidence_is_quoted_from_the_documents() -> None:
     ]
     for e in episode.evidence:
         assert texts[e.id][e.start : e.start + len(e.quote)] == e.quote
+    assert [(e.trajectory, e.query) for e in episode.evidence] == [
+        ("1.1", "Orvane Bridge designed"),
+        ("1.2", "Mila Torrun born"),
+    ]
 
 
 def test_documents_reach_executors_and_never_the_planner() -> None:

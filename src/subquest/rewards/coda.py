@@ -21,8 +21,11 @@ from .format import tags_balance, well_formed
 
 @dataclass(frozen=True, slots=True)
 class CodaReward:
-    """Each part can be switched off, as in table 3. Against `match = "em"`, F1 (the paper's) pays half for the right unit
-    of a wrong number where `46 years` is a gold answer: docs/claims.md#coda-peco has what comes of it."""
+    """Each part can be switched off, as in table 3.
+
+    The paper's match is F1, which pays half for the unit of a wrong number where `46 years` is a gold answer
+    (docs/claims.md#coda-peco has what comes of it); `em` does not.
+    """
 
     reading: Literal["paper", "code"] = "paper"
     answer: bool = True

@@ -196,7 +196,7 @@ class System(Generic[S]):
             model=self.model_name,
             trajectories=trajectories,
             answer=answer.text,
-            evidence=answer.evidence,
+            evidence=run.with_queries(answer.evidence),
             confidence=answer.confidence,
             stop_reason=answer.stop_reason,
             forced=answer.forced,

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ..engine import Message, Mode
@@ -63,6 +63,8 @@ class Run:
         self.errors: list[Failure] = []
         self.documents: dict[str, Document] = {}
         """Every document the episode has read, by id; further texts of the same id by names of their own."""
+        self._brought: dict[tuple[str, str], str] = {}
+        """The query that first brought a context a document, by the context's id and the document's."""
         self.usage = Usage()
         """Spent outside contexts."""
         self._roles = roles
@@ -156,8 +158,14 @@ class Run:
                 self._charge(hits, context)
             for hit in hits:
                 self.note(hit.document, hit.document.id)
+                self._brought.setdefault((place, hit.document.id), query)
             self.events.emit("documents", place, query=query, hits=[shown(hit) for hit in hits])
         return results
+
+    def with_queries(self, evidence: Iterable[Evidence]) -> tuple[Evidence, ...]:
+        """Evidence that does not say which query brought its document, with it."""
+        found = ((e, self._brought.get((e.trajectory, e.id), "")) for e in evidence)
+        return tuple(replace(e, query=query) if query and not e.query else e for e, query in found)
 
     async def _retrieve(self, backend: Search, queries: Sequence[str], k: int, place: str) -> list[list[Hit]]:
         for attempt in range(1, SEARCH_ATTEMPTS):
