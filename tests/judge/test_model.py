@@ -200,6 +200,25 @@ def test_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Non
     assert command.__doc__
 
 
+def test_only_what_counts_is_judged(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A question that failed and was asked again has one answer; what is still open says so, and no longer after."""
+    failed = replace(decor_episode("a", ""), stop_reason="failed", trajectories=())
+    run = str(tmp_path / "run.sqlite")
+    with RunStore.create(run) as store:
+        store.add_episode(failed, attempt=0)
+        store.add_episode(decor_episode("b", "1931"), attempt=1)
+    unsure = tmp_path / "unsure.jsonl"
+    unsure.write_text("\n".join(map(json.dumps, ["perhaps"] * 2)))
+    shares = {f"scripted:{unsure}": (0, None, 1), "rules": (1, 1.0, 0)}
+    for model, expected in shares.items():
+        assert main(["judge", "answers", run, "--model", model, "--json"]) == 0
+        report = json.loads(capsys.readouterr().out)
+        assert (report["n"], report["judge"], report["undecided"]) == expected
+        with RunStore.open(run) as store:
+            open_ = {s.episode: s.value for s in store.scores() if s.metric == "judge_undecided"}
+        assert open_ == {"b": float(expected[2])}
+
+
 async def test_an_answer_cannot_forge_another_field() -> None:
     """A policy that is trained against a judge would find this out."""
     seen: list[str] = []

@@ -54,7 +54,8 @@ async def _answers(args: argparse.Namespace) -> int:
         verdicts = await judge.judge_answers(cases)
         for episode, verdict in zip(episodes, verdicts, strict=True):
             # an earlier judge's verdict does not stand for this one's
-            store.add_scores(episode.id, {"judge": None if verdict.yes is None else float(verdict.yes)})
+            said = None if verdict.yes is None else float(verdict.yes)
+            store.add_scores(episode.id, {"judge": said, "judge_undecided": float(said is None)})
         store.flush()
     decided = [v.yes for v in verdicts if v.yes is not None]
     report: dict[str, Any] = {
@@ -120,15 +121,27 @@ def _model_judge(args: argparse.Namespace) -> Any:
 def _episodes(store: Any, limit: int | None) -> list[Any]:
     from ..errors import UsageError
 
-    chosen: list[Any] = []
+    replaced, chosen = _replaced(store), list[Any]()
     for episode in store.episodes(events=False):
         if limit is not None and len(chosen) >= limit:
             break
-        if episode.question.answers:
+        if episode.question.answers and episode.id not in replaced:
             chosen.append(episode)
     if not chosen:
         raise UsageError(f"the run {store.path} has no episode whose question has a gold answer")
     return chosen
+
+
+def _replaced(store: Any) -> set[str]:
+    """Episodes that failed and were tried again since: no table counts them."""
+    newest: dict[tuple[str, str, str], int] = {}
+    failed = []
+    for s in store.summaries():
+        key = (s.dataset, s.question, s.system)
+        newest[key] = max(newest.get(key, 0), s.attempt)
+        if s.stop_reason == "failed":
+            failed.append((key, s))
+    return {s.id for key, s in failed if s.attempt < newest[key]}
 
 
 async def _closed(judge: Any) -> dict[str, Any]:
