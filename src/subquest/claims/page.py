@@ -49,8 +49,8 @@ adapter that [ships](models/smollm2-subquest.md). It answers most questions of a
 could show nothing, and most of its traces are CoDA's, so it could not compare systems. Whatever is compared after
 training starts from another one, `cold`: the bare model after {cold} steps of fine-tuning on gold traces, the same
 questions in every system's protocol (`recipes/claims/cold.toml`; naive RAG has traces of those that one search can
-answer). DECOR's and APEX-Searcher's trainings, three more of PECO and second ones of AutoRefine and naive RAG start from
-`cold-2` and are compared with it: the same fine-tuning with another seed, kept in `recipes/claims/adapters/`.
+answer). DECOR's and APEX-Searcher's trainings, three more of PECO and second ones of AutoRefine and naive RAG start
+from `cold-2` and are compared with it: the same fine-tuning with another seed, kept in `recipes/claims/adapters/`.
 
 **What is the same for all.** Greedy decoding, turns of at most {tokens} tokens ({bare} where a role has no adapter and
 writes on and on), BM25 with [named articles](search.md#named-articles) first. A training by reinforcement has
