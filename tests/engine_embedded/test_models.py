@@ -108,8 +108,13 @@ def test_names_and_places(cache: Path, tmp_path: Path, monkeypatch: pytest.Monke
 
 def test_the_command_lists_what_is_here(cache: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["model", "list", "--json"]) == 0
-    (row,) = json.loads(capsys.readouterr().out)["models"]
-    assert (row["name"], row["here"], row["bytes"]) == ("smollm2", False, None)
+    rows = json.loads(capsys.readouterr().out)["models"]
+    assert [(row["name"], row["here"], row["bytes"]) for row in rows] == [
+        ("smollm2", False, None),
+        ("minilm", False, None),
+    ]
     assert main(["model", "list"]) == 0
-    assert "subquest model get smollm2" in capsys.readouterr().out
+    told = capsys.readouterr().out
+    assert all(f"subquest model get {name}" in told for name in ("smollm2", "minilm"))
     assert main(["model", "get", "nothing"]) == 2
+    assert "known are: smollm2, minilm" in capsys.readouterr().err

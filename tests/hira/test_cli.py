@@ -2,10 +2,12 @@
 
 import json
 
+import httpx2
 import pytest
 
 from subquest.cli import main
 
+from ..serve.test_serve_command import process
 from .site import serve
 
 CALL = "<|begin_call_subtask|>{}<|end_call_subtask|>"
@@ -48,6 +50,26 @@ def test_any_system_searches_the_web_in_the_place_of_an_index(tmp_path, monkeypa
     monkeypatch.delenv("SEARXNG_URL")
     assert main(ask) == 2
     assert "SEARXNG_URL" in capsys.readouterr().err
+
+
+def test_the_web_search_of_the_settings_is_searched_and_served(tmp_path, monkeypatch, capsys):
+    """Not by `ask` alone: `search`, `serve` and `mcp` know `tools.web` too."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "script.jsonl").write_text(lines(("answerer", "<answer>Ida Brandt</answer>")))
+    (tmp_path / "documents.jsonl").write_text('"Doc 1 (Title: Brunn) Its mayor is Ida Brandt."\n')
+    with serve() as site:
+        (tmp_path / "subquest.toml").write_text(f'index = "web://"\n[tools]\nweb = "searxng:{site.url}"\n')
+        assert main(["search", "mayor Brunn", "--json"]) == 0
+        assert json.loads(capsys.readouterr().out)["hits"]
+        made = ["--also-index", "made=simulated:scripted:documents.jsonl"]
+        with process("serve", "--port", "0", "--model", "scripted:script.jsonl", *made) as (_, url):
+            found = httpx2.get(f"{url}/api/about", timeout=120).json()["indexes"]
+            body = {"queries": ["mayor Brunn"], "index": found[0]}
+            hits = httpx2.post(f"{url}/retrieve", json=body, timeout=120).json()["result"][0]
+            assert found[1] == "made"
+            assert hits
+            body["index"] = "made"
+            assert "Ida Brandt" in httpx2.post(f"{url}/retrieve", json=body, timeout=120).text
 
 
 def test_on_a_file_with_ablations(tmp_path, monkeypatch, capsys):

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..errors import UsageError
-from .searching import NO_WEB, SIMULATED, open_search
+from .searching import SIMULATED, open_search
 
 if TYPE_CHECKING:
     from ..cache import Cache
@@ -358,9 +358,4 @@ def _close(search: Search | None) -> None:
 
 
 def _search(config: Config) -> Search | None:
-    if config.index != "web://":
-        return open_search(config.index, config.search.mode) if config.index else None
-    web = tool_options(config).search()
-    if web is None:
-        raise UsageError(f"--index web:// needs a web search: {NO_WEB}")
-    return web
+    return open_search(config.index, config, config.search.mode) if config.index else None

@@ -71,21 +71,21 @@ def _get(args: argparse.Namespace) -> int:
 
 def _list(args: argparse.Namespace) -> int:
     from .. import models
+    from ..retrieval import minilm
 
-    rows: list[dict[str, Any]] = []
-    for package in models.PACKAGES.values():
-        path = models.smollm2_path()
-        here = path.is_file()
-        rows.append(
-            {
-                "name": package.name,
-                "here": here,
-                "path": str(path),
-                "bytes": path.stat().st_size if here else None,
-                "licence": package.licence,
-                "source": package.requirement,
-            }
-        )
+    known = [(p.name, models.smollm2_path(), p.licence, p.requirement) for p in models.PACKAGES.values()]
+    known.append(("minilm", minilm.folder() / "model.onnx", "Apache-2.0", minilm.REQUIREMENT))
+    rows: list[dict[str, Any]] = [
+        {
+            "name": name,
+            "here": path.is_file(),
+            "path": str(path),
+            "bytes": path.stat().st_size if path.is_file() else None,
+            "licence": licence,
+            "source": source,
+        }
+        for name, path, licence, source in known
+    ]
     adapter = models.default_adapter()
     if args.json:
         print(json.dumps({"models": rows, "adapter": str(adapter) if adapter else None}))

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from .terminal import Paint, json_text, printable, wrapped
 
 if TYPE_CHECKING:
+    from ..config import Config
     from ..record import Hit
     from ..retrieval.backends import Backend
     from ..retrieval.index import Index
@@ -53,7 +54,7 @@ def run(args: argparse.Namespace) -> int:
         "where": _filter(args.where),
         "distinct": args.distinct,
     }
-    with _opened(config.index) as index:
+    with _opened(config.index, config) as index:
         if args.queries is not None:
             return _many(index, args, options)
         hits = index.search(args.query, args.k, **options)
@@ -64,22 +65,22 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _opened(place: str) -> Index | Backend | Elsewhere:
+def _opened(place: str, config: Config) -> Index | Backend | Elsewhere:
     from ..retrieval.places import is_backend, open_place
     from .searching import SIMULATED
 
     asked = place.startswith(("http://", "https://", "web://", SIMULATED)) and not is_backend(place)
-    return Elsewhere(place) if asked else open_place(place)
+    return Elsewhere(place, config) if asked else open_place(place)
 
 
 class Elsewhere:
     """A search that is only asked: a server that speaks Search-R1's protocol, the web, a model."""
 
-    def __init__(self, place: str) -> None:
+    def __init__(self, place: str, config: Config) -> None:
         from ..retrieval.analysis import Analysis
         from .searching import open_search
 
-        self._search = open_search(place)
+        self._search = open_search(place, config)
         self.analysis = Analysis()
 
     def search(self, query: str, k: int, **options: Any) -> list[Hit]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from ..errors import UsageError
 
 if TYPE_CHECKING:
+    from ..config import Config
     from ..record import Hit
     from ..retrieval.backends import Backend
     from ..retrieval.base import Search
@@ -18,12 +19,12 @@ SIMULATED = "simulated:"
 NO_WEB = "set tools.web, SEARXNG_URL, SERPER_API_KEY, TAVILY_API_KEY or BRAVE_API_KEY"
 
 
-def open_search(place: str, mode: str | None = None) -> Search:
+def open_search(place: str, config: Config, mode: str | None = None) -> Search:
     """What `--index` names.
 
     An index (a folder, or a backend's address: `retrieval/places.py`), the URL of a server that speaks Search-R1's
-    protocol, `web://` for the environment's web search, or `simulated:MODEL` for documents that a model writes
-    (ZeroSearch).
+    protocol, `web://` for the web search of the settings or the environment, or `simulated:MODEL` for documents that a
+    model writes (ZeroSearch).
     """
     if place.startswith(SIMULATED):
         from ..engine.resolve import resolve
@@ -34,11 +35,11 @@ def open_search(place: str, mode: str | None = None) -> Search:
             raise UsageError(f"--index {place}: name one model, not one a role")
         return SimulatedSearch(engine)
     if place == "web://":
-        from ..tools.websearch import from_environment
+        from .agent import tool_options
 
-        web = from_environment()
+        web = tool_options(config).search()
         if web is None:
-            raise UsageError(f"web:// needs a web search: {NO_WEB}")
+            raise UsageError(f"--index web:// needs a web search: {NO_WEB}")
         return web
     from ..retrieval.places import is_backend, open_place
 

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import MissingDependency, UsageError
 from .agent import add_agent_options, build, check, config_from, resources
-from .searching import check_mode, open_search
+from .searching import SIMULATED, check_mode, open_search
 
 if TYPE_CHECKING:
+    from ..config import Config
     from ..retrieval.base import Search
-    from ..retrieval.index import Mode
     from ..serve.agents import Agents
     from ..serve.settings import Settings
 
@@ -163,7 +163,7 @@ async def agents_for(args: argparse.Namespace, settings: Settings) -> AsyncItera
         more_models = pairs("--also-model", args.also_model, ["default"])
         first = [(_index_name(config.index), config.index)] if config.index else []
         for name, place in [*first, *pairs("--also-index", args.also_index, [name for name, _ in first])]:
-            searches[name] = _opened(place, config.search.mode, stack)
+            searches[name] = _opened(place, config, stack)
         for name, spec in [("default", config.model), *more_models]:
             wanted = replace(config, model=spec, index=None)
             models[name], _ = await stack.enter_async_context(resources(wanted, cache=not args.no_cache))
@@ -176,13 +176,13 @@ def _index_name(place: str) -> str:
     return "remote" if "://" in place else Path(place).name.removesuffix(".sq") or "default"
 
 
-def _opened(place: str, mode: Mode | None, stack: AsyncExitStack) -> Search:
+def _opened(place: str, config: Config, stack: AsyncExitStack) -> Search:
     from ..retrieval.places import is_backend, open_place
 
-    if "://" in place and not is_backend(place):
-        return open_search(place)
-    index = open_place(place, mode=mode or "auto")
-    check_mode(index, place, mode)
+    if place.startswith(SIMULATED) or ("://" in place and not is_backend(place)):
+        return open_search(place, config)
+    index = open_place(place, mode=config.search.mode or "auto")
+    check_mode(index, place, config.search.mode)
     stack.callback(index.close)
     return index
 
