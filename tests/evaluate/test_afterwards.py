@@ -77,3 +77,18 @@ def test_plans(tmp_path: Path) -> None:
         found = {row.question.id: row.scores["sepr"] for row in scored(store)}
         assert found == pytest.approx({"q0": 0.0, "q1": 2 / 3, "q2": 1.0})  # 0, 1, 2 tasks of 2 gold steps
         assert judge_plans(store, embedder=embedder) == 0
+
+
+def test_who_only_helps_is_no_step_of_a_plan(tmp_path: Path) -> None:
+    """HiRA's coordinator and DECOR's compressor work below a planner that has handed them no task."""
+    question = Question("q", "Where was its builder born?", ("Kestel",), dataset="toy", decomposition=STEPS)
+    helpers = [Trajectory("c", "coordinator", "select: Who built it?", parent="p")]
+    helpers += [Trajectory("m", "compressor", "memory", parent="p")]
+    tasks = [Trajectory(f"e{n}", "search", step.question, parent="p") for n, step in enumerate(STEPS)]
+    with RunStore.create(tmp_path / "run") as store:
+        store.add_episode(Episode("1", question, "hira", "m", (Trajectory("p", "planner", "x"), *helpers, *tasks)))
+        store.flush()
+        embedded: list[str] = []
+        judge_plans(store, embedder=lambda texts: [embedded.append(t) or [1.0, 0.0] for t in texts])
+        assert {row.scores["sepr"] for row in scored(store)} == {1.0}
+    assert embedded == [step.question for step in STEPS]

@@ -11,6 +11,7 @@ from subquest.cli import main
 from subquest.errors import ConfigError, UsageError
 from subquest.record import Document
 from subquest.study import find_study, read_study, rows, studies
+from subquest.study.result import text
 from subquest.systems.registry import get
 from subquest.worlds import Recipe, write_world
 
@@ -77,6 +78,15 @@ def toy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 STUDY = ["study", "coda-hops", "--on", "toy.jsonl", "--model", "scripted:script.jsonl", "--index", "docs.sq"]
+
+
+def test_the_papers_average_stands_beside_one_over_the_same_sources_only() -> None:
+    study = find_study("coda-hops")
+    cell = {"n": 4, "em": 0.5, "em_low": 0.2, "em_high": 0.8}
+    for sources in (["2wikimultihopqa"], ["mine", "yours"], ["2wikimultihopqa", "mine"]):
+        found = rows(study, {source: {"CoDA": cell} for source in sources})
+        assert all(not row.paper for row in found if row.source == "average")
+        assert "average 0.311" in text(study, found, "m")
 
 
 def test_a_study_runs_and_resumes(toy: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -19,6 +19,8 @@ from ..runs import RunStore
 from .score import score
 
 BATCH = 128
+_HELPERS = ("coordinator", "compressor")
+"""Roles below a root that carry out no task of its: they choose experts and distil results, or shorten memory."""
 Told = Callable[[int], None]
 """Called with the number of episodes scored so far."""
 
@@ -73,7 +75,7 @@ def judge_plans(store: RunStore, *, embedder: Embedder | None = None, told: Told
 
 def _tasks(episode: Episode) -> list[str]:
     """The plan of a system that writes none: the tasks its roots handed out, in order, as far as they went."""
-    return [child.task for root in episode.roots for child in episode.children(root)]
+    return [c.task for root in episode.roots for c in episode.children(root) if c.role not in _HELPERS]
 
 
 def _batches(

@@ -25,7 +25,10 @@ class Row(NamedTuple):
 
 
 def rows(study: Study, table: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> list[Row]:
-    """A row for each source and variant, and the unweighted averages over sources where there are several."""
+    """A row for each source and variant, and the unweighted averages over sources where there are several.
+
+    The paper's average stands beside one over the same sources only.
+    """
     out: list[Row] = []
     found: dict[str, list[Row]] = {}
     for source, cells in table.items():
@@ -37,7 +40,9 @@ def rows(study: Study, table: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> 
     if len(table) > 1:
         for name, mine in found.items():
             ours = {m: _mean([r.ours[m] for r in mine]) for m in study.metrics}
-            out.append(Row(AVERAGE, name, sum(r.n for r in mine), ours, {}, {}, study.number(name, AVERAGE)))
+            same = {r.source for r in mine} == {source.name for source in study.sources}
+            paper = study.number(name, AVERAGE) if same else {}
+            out.append(Row(AVERAGE, name, sum(r.n for r in mine), ours, {}, {}, paper))
     return out
 
 
@@ -60,7 +65,7 @@ def text(study: Study, found: Sequence[Row], setting: str) -> str:
 
 def _elsewhere(study: Study, found: Sequence[Row], width: int) -> list[str]:
     """The paper's numbers that stand beside none of ours, because our questions are others."""
-    shown = {(r.variant, r.source) for r in found}
+    shown = {(r.variant, r.source) for r in found if r.paper}
     lines = []
     for variant in study.variants:
         for metric in study.metrics:
