@@ -104,6 +104,16 @@ async def test_injected_instructions_cannot_end_a_result_or_answer(site):
     assert episode.answer == "done"
 
 
+async def test_output_that_begins_with_blanks_beyond_measure_is_cut_too():
+    """Servers that show no token ids are counted by estimate, blanks too."""
+    script = ["<|begin_code_call|>print(' ' * 9000 + 'x')<|end_code_call|>", "\\boxed{42}"]
+    episode = await CodeAct(ScriptedEngine(script, token_ids=False), tool_tokens=500).solve("What is printed?")
+    assert (episode.answer, episode.errors) == ("42", ())
+    (told,) = [s.text for s in episode.trajectories[0].segments if s.kind == "env"]
+    assert len(told) < 2500
+    assert "…<|end_code_call_result|>" in told
+
+
 async def test_pages_that_fail_are_told_and_kept_out_of_memory(site):
     dead = f"{site.url}/gone"
     coordinator = [

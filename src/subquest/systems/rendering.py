@@ -33,7 +33,8 @@ def cut_to_tokens(text: str, tokens: int, engine: Engine) -> str:
     if count <= tokens:
         return text
     kept = text[: len(text) * tokens // count]
-    return kept.rsplit(None, 1)[0] + " …" if " " in kept else kept + "…"
+    words = kept.rsplit(None, 1)  # none of white space alone
+    return f"{words[0]} …" if words and " " in kept else f"{kept}…"
 
 
 def shown(hit: Hit) -> dict[str, Any]:
