@@ -81,6 +81,14 @@ def test_a_mark_at_the_beginning_of_the_file_is_no_text() -> None:
     assert load_config(env={}).system == "rag"
 
 
+def test_the_short_names_of_variables_beat_the_file_too() -> None:
+    write('[tools]\nallow_hosts = ["wiki.intern"]\nsandbox_url = "http://a:1"\n')
+    env = {"SUBQUEST_ALLOW_HOSTS": "10.0.0.7, b.intern", "SUBQUEST_SANDBOX_URL": "http://b:2"}
+    tools = load_config(env=env).tools
+    assert (tools.allow_hosts, tools.sandbox_url) == (("10.0.0.7", "b.intern"), "http://b:2")
+    assert load_config(env={**env, "SUBQUEST_TOOLS_SANDBOX_URL": "http://c:3"}).tools.sandbox_url == "http://c:3"
+
+
 def test_an_empty_variable_is_not_set() -> None:
     assert load_config(env={"SUBQUEST_SEARCH_K": ""}).search.k is None
 

@@ -197,6 +197,8 @@ def _keys(cls: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
 KEYS: Mapping[str, Any] = dict(_keys(Config))
 """Every setting by its dotted key, with the type of its value."""
 PATHS = ("index", "prompts", "runs", "prices", "engine.adapter", "cache.path", "tools.record", "tools.ca")
+SHORTER = {"SUBQUEST_ALLOW_HOSTS": "tools.allow_hosts", "SUBQUEST_SANDBOX_URL": "tools.sandbox_url"}
+"""Second names of variables."""
 _FROM_ONE = (
     *("search.k", "sampling.max_tokens", "limits.turns", "limits.calls", "limits.tokens", "engine.concurrency"),
     *("engine.requests_per_minute", "engine.tokens_per_minute", "engine.context", "engine.threads"),
@@ -263,7 +265,7 @@ def _system_located(systems: str, folder: Path) -> str:
 def _from_environment(env: Mapping[str, str]) -> dict[str, _Given]:
     """Variables of settings. Other `SUBQUEST_…` variables belong to other parts, unless they look like a slip."""
     names = {PREFIX + key.replace(".", "_").upper(): key for key in KEYS}
-    out: dict[str, _Given] = {}
+    out = {key: _Given(env[name], name, text=True) for name, key in SHORTER.items() if env.get(name)}
     for name, value in env.items():
         if name in names:
             if value:

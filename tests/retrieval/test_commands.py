@@ -126,3 +126,9 @@ def test_search_takes_its_settings_from_the_file(
     status, out, _ = told(capsys, "search", "Kelm", "--mode", "bm25", "--json")
     assert status == 0
     assert json.loads(out)["hits"]
+
+
+@pytest.mark.parametrize("action", ["verify", "compact"])
+def test_only_folders_are_verified_and_compacted(capsys: pytest.CaptureFixture[str], action: str) -> None:
+    status, out, error = told(capsys, "index", action, "postgres://user:secret@host/library")
+    assert (status, out, "index in a folder" in error, "secret" in error) == (2, "", True, False)

@@ -9,6 +9,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from subquest.errors import DataError, SearchError, UsageError
+from subquest.tools.options import ToolOptions
 from subquest.tools.websearch import Brave, Recorded, SearchRefused, SearXNG, Serper, Tavily, from_environment
 
 
@@ -171,6 +172,18 @@ def test_the_environment_chooses(tmp_path):
     assert isinstance(from_environment({"BRAVE_API_KEY": "k"}), Brave)
     with pytest.raises(UsageError, match="no recording"):
         from_environment({"SUBQUEST_RECORD_SEARCH": str(tmp_path / "none.jsonl")})
+
+
+async def test_the_variable_of_a_recording_counts_beside_a_search_of_the_settings(server, tmp_path):
+    path = tmp_path / "searches.jsonl"
+    env = {"SUBQUEST_RECORD_SEARCH": str(path)}
+    asked = ToolOptions(web=f"searxng:{server.url}").search(env)
+    assert asked is not None
+    hits = await asked.retrieve(["ostel"], 3)
+    server.server.shutdown()
+    offline = ToolOptions(web="none").search(env)
+    assert offline is not None
+    assert await offline.retrieve(["ostel"], 3) == hits
 
 
 @pytest.mark.parametrize("bad", [{"url": "http://[broken"}, {"title": "no address"}, None, 7, {"url": 7}])

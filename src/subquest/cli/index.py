@@ -278,6 +278,7 @@ def _shown(value: Any) -> str:
 def _verify(args: argparse.Namespace) -> int:
     from ..retrieval.verify import verify
 
+    _refuse_backend(args)
     problems = verify(Path(args.index))
     words = "\n".join(problems) if problems else f"{args.index} is sound"
     if any(problem.startswith("store: ") for problem in problems):
@@ -294,6 +295,7 @@ def _compact(args: argparse.Namespace) -> int:
     from ..retrieval.verify import info, verify
     from ..retrieval.writer import Writer
 
+    _refuse_backend(args)
     folder = Path(args.index)
     with _progress("compacting", info(folder).documents) as progress, Writer.open(folder) as writer:
         if verify(folder):
@@ -304,3 +306,10 @@ def _compact(args: argparse.Namespace) -> int:
     words = f"{folder}: {found.documents:,} documents in {found.segments} segments, {size / 1e6:.1f} MB"
     _say(args, {"index": args.index, "documents": found.documents, "segments": found.segments, "bytes": size}, words)
     return 0
+
+
+def _refuse_backend(args: argparse.Namespace) -> None:
+    from ..retrieval.places import is_backend
+
+    if is_backend(args.index):
+        raise UsageError(f"index {args.action} is for an index in a folder; a backend takes care of its own files")

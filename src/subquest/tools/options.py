@@ -71,7 +71,8 @@ class ToolOptions:
             found = backend(url, env[variable])
         elif self.web != "none":
             raise UsageError(f"tools.web = {self.web!r}: choose searxng:URL, {', '.join(BACKENDS)} or none")
-        return Recorded(self.record, found) if self.record else found
+        record = self.record or (env.get("SUBQUEST_RECORD_SEARCH") if self.web else None)
+        return Recorded(record, found) if record else found
 
     def fetcher(self, *, robots: bool = True, cache: Cache | None = None) -> Fetcher:
         return Fetcher(
