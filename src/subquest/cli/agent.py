@@ -56,7 +56,7 @@ def add_agent_options(parser: argparse.ArgumentParser) -> None:
         help="embedded (default), gguf:PATH, torch:PATH, openai:NAME[@URL], http://HOST/v1#NAME; planner=…,executor=…",
     )
     agent.add_argument(
-        "--adapter", metavar="FILE", help="LoRA in GGUF form for embedded and gguf models; none for none"
+        "--adapter", metavar="FILE", help="LoRA in GGUF form for embedded, gguf and torch models; none for none"
     )
     agent.add_argument("--index", metavar="PATH", help="what to search: an index folder or a search server's URL")
     agent.add_argument("-k", type=int, metavar="N", help="documents a search")

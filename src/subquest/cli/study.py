@@ -44,7 +44,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--only", action="append", default=[], metavar="VARIANT", help="only this variant; repeatable")
     add_run_options(parser)
     parser.add_argument("--model", metavar="MODEL", help="as for `ask` (default: embedded)")
-    parser.add_argument("--adapter", metavar="FILE", help="LoRA in GGUF form for embedded and gguf models")
+    parser.add_argument("--adapter", metavar="FILE", help="LoRA in GGUF form for embedded, gguf and torch models")
     parser.add_argument("--index", metavar="PATH", help="what to search: an index folder or a search server's URL")
     parser.add_argument("--mode", choices=("auto", "bm25", "dense", "hybrid", "linked"), help="how to search the index")
     parser.add_argument("--config", metavar="FILE", help="settings file (default: the nearest subquest.toml)")
