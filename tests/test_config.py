@@ -143,6 +143,13 @@ def test_paths_of_models_systems_and_lance_tables_are_relative_to_the_file_too(
     assert (elsewhere.index, elsewhere.model) == ("lance:s3://bucket/docs", "scripted:/srv/replies.jsonl")
 
 
+def test_a_tokenizer_is_a_folder_beside_the_file_or_a_name_of_the_hub(tmp_path: Path) -> None:
+    write('[engine]\ntokenizer = "Qwen/Qwen3-8B"\n')
+    assert load_config(env={}).engine.tokenizer == "Qwen/Qwen3-8B"
+    (tmp_path / "Qwen" / "Qwen3-8B").mkdir(parents=True)
+    assert load_config(env={}).engine.tokenizer == str(tmp_path / "Qwen" / "Qwen3-8B")
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [

@@ -229,6 +229,9 @@ def _from_file(file: Path) -> dict[str, _Given]:
         if isinstance(place, str) and not _names_no_file(key, place):
             start = "lance:" if key == "index" and place.startswith("lance:") else ""
             out[key] = _Given(start + str(file.parent / Path(place[len(start) :]).expanduser()), str(file))
+    tokenizer = out["engine.tokenizer"].value if "engine.tokenizer" in out else None
+    if isinstance(tokenizer, str) and (folder := file.parent / Path(tokenizer).expanduser()).is_dir():
+        out["engine.tokenizer"] = _Given(str(folder), str(file))  # any other names one of the Hugging Face hub
     if file.parent.resolve() != Path.cwd():  # there, a model's file and a system's are where they say
         for key, located in (("model", _models_located), ("system", _system_located)):
             if key in out and isinstance(out[key].value, str):
