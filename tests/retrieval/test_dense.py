@@ -159,6 +159,29 @@ def test_many_small_adds_merge_their_vectors(tmp_path: Path, endpoint: tuple[str
         assert index.verify() == []
 
 
+def test_the_key_of_the_language_model_goes_to_its_own_address_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An index says itself where its encoder is: one from a stranger must not be told the key by being searched."""
+    keys: list[str] = []
+    monkeypatch.delenv("SUBQUEST_EMBEDDINGS_KEY", raising=False)
+    monkeypatch.setenv("OPENAI_API_KEY", "secret")
+    monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
+    with embeddings_server(keys=keys) as (url, _):
+        with Index.build(tmp_path / "i", [Document("a", "", "fine")], encoder=f"m@{url}") as index:
+            index.search("fine", mode="dense")
+            with pytest.raises(SearchError, match="SUBQUEST_EMBEDDINGS_KEY"):
+                index.add([Document("b", "", "locked")])
+        assert set(keys) == {""}
+        monkeypatch.setenv("OPENAI_BASE_URL", url)
+        with Index.open(tmp_path / "i") as index:
+            index.search("fine", mode="dense")
+        monkeypatch.setenv("SUBQUEST_EMBEDDINGS_KEY", "other")
+        with Index.open(tmp_path / "i") as index:
+            index.search("fine", mode="dense")
+        assert keys[-2:] == ["Bearer secret", "Bearer other"]
+
+
 def test_a_failing_encoder_loses_no_document(tmp_path: Path, endpoint: tuple[str, list[dict[str, object]]]) -> None:
     with Index.build(tmp_path / "i", [Document("a", "", "fine")], encoder=f"m@{endpoint[0]}") as index:
         with pytest.raises(SearchError, match="embeddings was refused"):

@@ -16,9 +16,10 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Protocol
+from urllib.parse import urlsplit
 
 from ..address import checked_key, checked_url
-from ..errors import MissingDependency, SearchError, UsageError
+from ..errors import MissingDependency, SearchError, SearchRefused, UsageError
 from .outside import JsonServer
 from .store import utf8
 
@@ -54,7 +55,7 @@ class EncoderSpec:
     """mean over the tokens, or model: whatever the model's own files say."""
     max_tokens: int = 256
     url: str = ""
-    """Base address of an endpoint, ending in /v1; its key comes from SUBQUEST_EMBEDDINGS_KEY or OPENAI_API_KEY."""
+    """Base address of an endpoint, ending in /v1; its key comes from the environment (`_key_for`)."""
 
     def beginning(self, text: str) -> str:
         """As much of a text as its vector can depend on: tokenizing the whole of a huge one takes minutes."""
@@ -220,9 +221,8 @@ class Endpoint:
 
     def __init__(self, spec: EncoderSpec) -> None:
         self.spec = spec
-        key = os.environ.get("SUBQUEST_EMBEDDINGS_KEY") or os.environ.get("OPENAI_API_KEY") or ""
-        key = checked_key(key, "the key of the embeddings' server")
-        headers = {"Authorization": f"Bearer {key}"} if key else {}
+        self._key = checked_key(_key_for(spec.url), "the key of the embeddings' server")
+        headers = {"Authorization": f"Bearer {self._key}"} if self._key else {}
         self._server = JsonServer(spec.url, headers=headers, timeout=120.0)
 
     def encode(self, texts: Sequence[str], *, query: bool) -> Vectors:
@@ -243,7 +243,13 @@ class Endpoint:
 
     def _ask(self, texts: list[str]) -> list[list[float]]:
         body = {"model": self.spec.model, "input": texts, "encoding_format": "float"}
-        reply = self._server.ask("POST", "/embeddings", body)
+        try:
+            reply = self._server.ask("POST", "/embeddings", body)
+        except SearchRefused as error:
+            wanted = "with status 401" in str(error) and not self._key
+            raise (
+                SearchRefused(f"{error} (its key is taken from SUBQUEST_EMBEDDINGS_KEY)") if wanted else error
+            ) from None
         try:
             rows = [item["embedding"] for item in sorted(reply["data"], key=lambda item: item["index"])]
         except (KeyError, TypeError) as error:
@@ -251,6 +257,16 @@ class Endpoint:
         if len(rows) != len(texts):
             raise SearchError(f"{self.spec.url}/embeddings gave {len(rows)} vectors for {len(texts)} texts")
         return rows
+
+
+def _key_for(url: str) -> str:
+    """The key of an embeddings' server. An index says itself where its server is, so the language model's key goes
+    there only where the server is the language model's own."""
+    if key := os.environ.get("SUBQUEST_EMBEDDINGS_KEY"):
+        return key
+    own = os.environ.get("OPENAI_BASE_URL") or "https://api.openai.com/v1"
+    same = urlsplit(url)[:2] == urlsplit(own)[:2]
+    return os.environ.get("OPENAI_API_KEY", "") if same else ""
 
 
 def _there(*modules: str) -> bool:
