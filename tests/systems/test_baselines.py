@@ -1,6 +1,7 @@
 """The baselines' protocols on the scripted engine."""
 
 import re
+import time
 
 import pytest
 
@@ -12,6 +13,7 @@ from subquest.record import Document, Episode
 from subquest.systems import registry
 from subquest.systems.base import System
 from subquest.systems.baselines.dialect import Action
+from subquest.systems.baselines.react import REACT
 
 from .fakes import DOCUMENTS, FakeSearch
 
@@ -179,6 +181,20 @@ def test_search_o1_survives_a_failing_reader_and_search() -> None:
 def test_search_o1_samples_as_published() -> None:
     sampling = registry.get("search-o1").sampling
     assert (sampling.temperature, sampling.top_p, sampling.top_k) == (0.7, 0.8, 20)
+
+
+def test_react_reads_a_turn_of_nothing_but_lines_in_linear_time() -> None:
+    """Small models get stuck in line breaks up to the limit of a turn."""
+
+    def seconds(n: int) -> float:
+        start = time.process_time()
+        action = REACT.action("\n" * n + " \tAction: Finish[Kestel]\n")
+        assert action is not None
+        assert action.answer == "Kestel"
+        return time.process_time() - start
+
+    least = {n: min(seconds(n) for _ in range(3)) for n in (2_000, 20_000)}
+    assert least[20_000] < 60 * max(least[2_000], 1e-4)
 
 
 def test_truncation_keeps_only_the_newest_documents() -> None:
