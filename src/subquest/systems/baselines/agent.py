@@ -108,7 +108,8 @@ class SearchAgent(System[AgentSettings]):
                     evidence = support(findings(found, action.answer, agent.id))
                     return Answer(action.answer, confidence=confidence(turn), evidence=evidence)
                 else:
-                    agent.tell(await self.observe(run, agent, action.queries[:MAX_QUERIES], found))
+                    told = await self.observe(run, agent, action.queries[:MAX_QUERIES], found)
+                    agent.tell(self.dialect.after(turn.text, told))
         except (LimitReached, EngineError) as stopped:
             return await self._conclude(run, agent, stopped, found)
 

@@ -105,6 +105,13 @@ class Dialect:
         """A text in the place of documents."""
         return self.observation.replace("$documents", fence(text, self.tags))
 
+    def after(self, turn: str, told: str) -> str:
+        """What an agent is told after a turn: where its stop string has begun it in the same message, the rest."""
+        if self.mode == "chat":
+            return told
+        begun = next((stop for stop in self.stop if turn.endswith(stop) and told.startswith(stop)), "")
+        return told.removeprefix(begun)
+
     def _listed(self, documents: Sequence[Document], tokens: int, engine: Engine) -> str:
         lines = []
         for number, document in enumerate(documents, 1):

@@ -52,7 +52,7 @@ class Truncation(SearchAgent):
     async def _open(self, run: Run, history: Sequence[tuple[str, str]]) -> Context:
         """A context with the turns so far; only the newest documents are still in it."""
         texts: list[tuple[str, str]] = [
-            (text, told if at == len(history) - 1 else self.dialect.frame(REMOVED))
+            (text, self.dialect.after(text, told if at == len(history) - 1 else self.dialect.frame(REMOVED)))
             for at, (text, told) in enumerate(history)
         ]
         messages = await self.opening(run)
