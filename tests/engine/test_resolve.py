@@ -84,6 +84,15 @@ def test_mistakes_are_named(spec: str, says: str, monkeypatch: pytest.MonkeyPatc
         resolve(spec)
 
 
+def test_a_home_folder_behind_the_kind_of_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No shell expands `gguf:~/model.gguf`."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / "replies.jsonl").write_text('"hello"\n')
+    assert isinstance(resolve("scripted:~/replies.jsonl"), ScriptedEngine)
+    with pytest.raises(UsageError, match=f"no such model file: {tmp_path}/m.gguf"):
+        resolve("gguf:~/m.gguf")
+
+
 async def test_options_arrive() -> None:
     async with Loopback(chat("hi")) as server:
         options = EngineOptions(

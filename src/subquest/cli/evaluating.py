@@ -229,7 +229,7 @@ def check_judge(args: argparse.Namespace) -> None:
     if name == "embedded":
         smollm2_path()
     elif name.startswith(("gguf:", "torch:")) and name != "torch:smollm2":
-        if not Path(name.partition(":")[2]).exists():
+        if not Path(name.partition(":")[2]).expanduser().exists():
             raise UsageError(f"--judge {name}: no such model file")
     elif name != "torch:smollm2" and isinstance(resolve(name), Mapping):
         raise UsageError("a judge is one model: --judge takes no roles")

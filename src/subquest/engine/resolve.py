@@ -131,11 +131,12 @@ class _Resolver:
         if kind == "scripted":
             from .scripted import ScriptedEngine
 
-            return ScriptedEngine.from_file(rest)
+            return ScriptedEngine.from_file(Path(rest).expanduser())
         raise _unknown(spec)
 
     def _gguf(self, path: str | None) -> Engine:
         options = self.options
+        path = path and str(Path(path).expanduser())  # no shell has done it behind `gguf:`
         if path is not None and not Path(path).is_file():
             raise UsageError(f"no such model file: {path}")
         from .embedded import EmbeddedEngine
