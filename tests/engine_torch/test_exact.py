@@ -187,7 +187,7 @@ async def test_smollm2_from_gguf() -> None:
         pytest.skip(f"the model file {path} is not here")
     source = load(path)
     model = LlamaForCausalLM.from_pretrained(None, config=source.config, state_dict=source.state).eval()
-    engine = TorchEngine(source, cache_tokens=512)
+    engine = TorchEngine(source, cache_tokens=512, dtype=torch.float32)
     questions = ("What is the capital of France?", "Name three colours.")
 
     async def ask(question: str) -> TorchSession:
