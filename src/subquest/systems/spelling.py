@@ -13,8 +13,10 @@ ALIKE_IN_FULL = 0.88
 SHORTEST = 4
 """Letters of the shortest name that is looked at."""
 
-_NAME = re.compile(rf"\b[^\W\d_a-z]\w{{{SHORTEST - 1},}}")
-_BEGINNING = re.compile(r"\w+ [a-z]")
+_CAPITALS = "".join(filter(str.isupper, map(chr, range(0x3000))))
+_NAME = re.compile(rf"\b[{_CAPITALS}]\w{{{SHORTEST - 1},}}")
+"""In scripts without capitals no word tells that it is a name, and two that are alike are two words."""
+_BEGINNING = re.compile(rf"\w+ [^\W\d_{_CAPITALS}]")
 """How a sentence begins that does not begin with a name."""
 _JOINT = re.compile(r"[ –-]")
 _FULL_NAME = re.compile(rf"{_NAME.pattern}(?:{_JOINT.pattern}{_NAME.pattern})+")
