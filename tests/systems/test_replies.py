@@ -60,6 +60,9 @@ def test_answer_in(text: str, expected: str) -> None:
         ("<think>retrieve?</think>answer", False, True),
         ("", True, True),
         ("", False, False),
+        ("Answer: retrieve", True, False),
+        ("**Answer:** Retrieve", True, False),
+        ("Answer: answer", False, True),
     ],
 )
 def test_decides(text: str, default: bool, expected: bool) -> None:

@@ -18,6 +18,7 @@ _HEDGE = re.compile(
     r"no (?:answer|information|evidence))\b",
     re.IGNORECASE,
 )
+_LABEL = re.compile(r"\W*answer\W*:\W*\w")
 _BOX = re.compile(r"\\boxed\s*\{")
 _SET_AS_TEXT = re.compile(r"\\(?:text(?:bf|it|rm|sf|tt)?|mathrm|mathbf|mbox)\s*\{([^{}]*)\}")
 _DECLINES = {"unknown", "not known", "i do not know", "i don t know", "no answer", "n a", "cannot be determined"}
@@ -66,9 +67,14 @@ def said(turn: Turn) -> str:
 
 
 def decides(turn: Turn, yes: str, no: str, *, default: bool) -> bool:
-    """A decision between two words: the first word of the reply, or the only one of both that it holds."""
+    """A decision between two words: the first word of the reply, or the only one of both that it holds.
+
+    `Answer: retrieve` is a label with the decision behind it.
+    """
     text = " ".join([turn.parsed.outside, *(b.content for b in turn.parsed.blocks if b.tag != "think")]).casefold()
     words: list[str] = _WORD.findall(text)
+    if _LABEL.match(text) and words[1] in (yes, no):
+        del words[0]
     found = {word for word in words if word in (yes, no)}
     if words and words[0] in found:
         return words[0] == yes
