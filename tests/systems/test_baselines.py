@@ -103,6 +103,18 @@ def test_ircot_stops_at_repetition_at_the_step_limit_and_at_failures() -> None:
     assert [f.message for f in episode.errors] == ["down"]
 
 
+@pytest.mark.parametrize("opening", ["\n\n", "<think>\nHm.\n</think>\n"])
+def test_ircot_waits_for_the_sentence_of_a_model_that_begins_with_something_else(opening: str) -> None:
+    thoughts = [f"{opening}{text}\nMore." for text in ("Mila Torrun designed it.", "So the answer is Kestel.")]
+    script = {"reasoner": [text for thought in thoughts for text in (thought, thought)]}
+    search = FakeSearch()
+    episode = ask("ircot", {**script, "reader": ["<answer>Kestel</answer>"]}, search)
+    assert search.queries == [QUESTION, "Mila Torrun designed it."]
+    assert [t.result for t in episode.by_role("reasoner")] == ["", search.queries[1], "", "So the answer is Kestel."]
+    episode = ask("ircot", {"reasoner": [""], "reader": ["<answer>Kestel</answer>"]})
+    assert len(episode.by_role("reasoner")) == 1  # a model that says nothing is not asked again
+
+
 def test_ircot_keeps_a_limited_number_of_documents() -> None:
     documents = [Document(f"d{i}", f"T{i}", f"Orvane text{i}") for i in range(9)]
     episode = ask(

@@ -77,15 +77,21 @@ class IRCoT(System[IRCoTSettings]):
         return list(unique.values())[: self.settings.paragraphs]
 
     async def _think(self, run: Run, hits: Sequence[Hit], thoughts: Sequence[str]) -> str:
+        """The next sentence. One line holds it; where a model begins with an empty line or with thinking, it may go on
+        to the end of its turn."""
         question = run.question.question
         messages = self._messages("reasoner", run, hits, thoughts=" ".join(thoughts) or "none")
-        reasoner = await run.open("reasoner", question, messages, stop=("\n",), limits=Limits(turns=1))
-        reasoner.read(hits)
-        text = (await reasoner.write()).parsed.outside
-        spans = sentences(text)
-        sentence = text[spans[0][0] : spans[0][1]] if spans else ""
-        await reasoner.close("thought", sentence)
-        return sentence
+        for stop in (("\n",), ()):
+            reasoner = await run.open("reasoner", question, messages, stop=stop, limits=Limits(turns=1))
+            reasoner.read(hits)
+            turn = await reasoner.write()
+            text = turn.parsed.outside
+            spans = sentences(text)
+            sentence = text[spans[0][0] : spans[0][1]] if spans else ""
+            await reasoner.close("thought", sentence)
+            if sentence or turn.generation.finish != "stop":
+                return sentence
+        return ""
 
     async def _read(self, run: Run, found: dict[str, list[Hit]]) -> Answer:
         hits = self._kept(found)
