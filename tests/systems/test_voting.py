@@ -50,6 +50,14 @@ def test_what_cannot_be_overtaken_ends_the_vote() -> None:
     assert not decided(["", ""], 3)
 
 
+def test_evidence_of_a_later_attempt_names_its_query() -> None:
+    attempt = ["<task>Where was Mila Torrun born?</task>", "<answer>Kestel</answer>"]
+    executor = ["<search>Mila Torrun born</search>", "<result>Kestel</result>"]
+    engine = ScriptedEngine({"planner": ["<answer>Torrun</answer>", *attempt, *attempt], "executor": executor * 2})
+    episode = registry.get("coda")(engine, FakeSearch(), votes=3).ask(QUESTION)
+    assert [(e.trajectory, e.query) for e in episode.evidence] == [("2.1", "Mila Torrun born")]
+
+
 def test_of_several_with_as_many_votes_the_first_counts() -> None:
     assert ask(said("Kestel", "Torrun"), votes=2).answer == "Kestel"
 

@@ -44,6 +44,7 @@ class Attempt(Run):
         """Hand over what was done here to the run of the whole episode."""
         first.contexts += self.contexts
         first.documents |= self.documents
+        first._brought |= self._brought
         first.usage += self.usage
 
 
