@@ -6,6 +6,7 @@ import pytest
 
 from subquest.engine.scripted import ScriptedEngine
 from subquest.errors import EngineUnavailable, UsageError
+from subquest.limits import Limits
 from subquest.systems.registry import get
 from subquest.tools.sandbox import SandboxUnavailable, jail
 from subquest.tools.websearch import SearXNG
@@ -114,3 +115,21 @@ async def test_plan_and_solve_over_experts_takes_the_users_prompts_and_refuses_u
     assert "Plan like a pirate." in episode.by_role("search")[0].text
     with pytest.raises(UsageError, match="nobody"):
         get("plan-experts")(engine, experts="nobody")
+
+
+@pytest.mark.parametrize(("calls", "answer"), [(3, ""), (4, "Ada"), (6, "Ada"), (7, "Kelm")])
+async def test_a_plan_that_a_limit_cuts_short_ends_with_the_newest_result(calls, answer):
+    engine = ScriptedEngine(
+        {
+            "planner": ['{"plan": ["Who is it?", "Where was she born?"]}'],
+            "coordinator": ['{"selected_agent_name": "search"}'] * 2,
+            "search": ['{"query_plan": []}', "\\boxed{Ada}", '{"query_plan": []}', "\\boxed{Kelm}"],
+        }
+    )
+    episode = await get("plan-experts")(engine, limits=Limits(calls=calls)).solve("Where was she born?")
+    cut = calls < 7
+    assert (episode.answer, episode.forced, episode.usage.model_calls) == (answer, cut, calls)
+    assert episode.stop_reason == ("no answer" if not answer else "forced" if cut else "answered")
+    assert [e.data["what"] for e in episode.events if e.kind == "limit"] == [
+        f"{calls} model calls of the episode"
+    ] * cut

@@ -7,6 +7,7 @@ import pytest
 
 from subquest.engine.scripted import ScriptedEngine
 from subquest.errors import EngineUnavailable, SearchRefused, UsageError
+from subquest.limits import Limits
 from subquest.record import Document, Hit
 from subquest.systems.coda import CoDA
 from subquest.systems.hira import Desk, Expert, HiRA, Report, SystemExpert
@@ -364,6 +365,20 @@ async def test_another_system_is_an_expert_as_it_is():
     assert "Ida Brandt is mayor." in prompts(episode, "coordinator")[0]
     assert [e.id for e in episode.evidence] == ["kelm"]
     assert set(HiRA(outer, Facts(), experts="search,coda").experts) == {"search", "coda"}
+
+
+@pytest.mark.parametrize("calls", [1, 2, 3])
+@pytest.mark.parametrize(("last", "reason"), [("\\boxed{Ida Brandt}", "forced"), ("", "no answer")])
+async def test_a_limit_is_no_failure_of_the_model(calls, last, reason):
+    """Coordinator and experts stop at a limit like the planner: nothing has failed that could be tried again."""
+    engine = script(
+        planner=[CALL.format("Mayor of Kelm?"), last],
+        coordinator=[selection("search")],
+        search=['{"query_plan": ["mayor Kelm"]}'],
+    )
+    episode = await HiRA(engine, Facts(), limits=Limits(calls=calls)).solve("Who?")
+    assert episode.stop_reason == reason
+    assert {failure.where for failure in episode.errors} == {"limit"}
 
 
 @pytest.mark.parametrize("transfer", [True, False])

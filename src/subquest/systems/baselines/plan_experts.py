@@ -19,7 +19,7 @@ from ...engine.actions import Action
 from ...errors import EngineError
 from ...retrieval.base import Search
 from ..actions import EXPERTS
-from ..evidence import Finding, support
+from ..evidence import Finding, newest, support
 from ..hira.coordinator import Coordinator
 from ..hira.expert import Desk, carried_out
 from ..hira.experts import find_experts
@@ -79,6 +79,8 @@ class PlanExperts(ToolSystem[PlanExpertsSettings]):
         known: list[str] = []
         findings: list[Finding] = []
         for number, step in enumerate(steps, 1):
+            if run.budget.exhausted():
+                break
             expert = await coordinator.select(planner, step, 10 * number + 1)
             desk = Desk(
                 run=run,
@@ -96,9 +98,14 @@ class PlanExperts(ToolSystem[PlanExpertsSettings]):
             run.events.emit("result", report.trajectory, result=report.conclusion, expert=expert.name)
             known.append(f"{step} {report.conclusion or 'no result'}")
             findings.append(Finding(step, report.conclusion, "", report.documents, report.trajectory))
-        text = findings[-1].result if findings else ""
-        await planner.close("answered" if text else "no answer", text)
-        return Answer(text, evidence=support(findings), stop_reason="answered" if text else "no answer")
+        text = findings[-1].result if len(findings) == len(steps) else ""
+        spent = "" if text else run.budget.exhausted()
+        if spent:
+            run.events.emit("limit", planner.id, what=spent, message="the newest result is the answer")
+            text = newest(findings)
+        stop_reason = ("forced" if spent else "answered") if text else "no answer"
+        await planner.close(stop_reason, text)
+        return Answer(text, forced=bool(spent), evidence=support(findings), stop_reason=stop_reason)
 
     def _steps(self, run: Run, planner: Context, text: str) -> list[str]:
         plan = first_object(text).get("plan")

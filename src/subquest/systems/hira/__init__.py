@@ -211,7 +211,8 @@ class HiRA(ToolSystem[HiRASettings]):
         else:
             run.fail("engine", stopped, planner, fatal=True)
         text = text or newest(findings)
-        stop_reason = "forced" if text else "failed" if run.errors else "no answer"
+        failed = any(failure.where != "limit" for failure in run.errors)
+        stop_reason = "forced" if text else "failed" if failed else "no answer"
         await planner.close(stop_reason, text)
         return Answer(text, forced=True, evidence=support(findings), stop_reason=stop_reason)
 

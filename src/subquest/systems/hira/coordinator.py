@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from ...errors import EngineError
 from ...limits import Limits
 from ..prompting import Prompts
-from ..replies import said
+from ..replies import note_stop, said
 from ..runtime import Context, LimitReached, Run
 from .expert import Expert, Report
 from .memory import Entry, Memory
@@ -144,7 +144,7 @@ class Coordinator:
             context = await self._run.open("coordinator", what, messages, parent=planner, limits=limits, number=number)
             turn = await context.write()
         except (EngineError, LimitReached) as error:
-            self._run.fail("engine", error, planner)
+            note_stop(self._run, error, planner)
             return ""
         await context.close("answered", turn.text)
         return said(turn)

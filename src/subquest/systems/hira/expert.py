@@ -75,7 +75,8 @@ async def carried_out(expert: Expert, desk: Desk) -> Report:
     try:
         return await expert.run(desk)
     except (OutsideError, LimitReached) as error:
-        desk.run.fail(expert.name, error, desk.planner)
+        where = "limit" if isinstance(error, LimitReached) else expert.name
+        desk.run.fail(where, error, desk.planner)
         return Report(f"The expert failed: {error}", "", failed=True)
 
 

@@ -18,7 +18,7 @@ from ...limits import Limits
 from ...protocol import fence
 from ...record import Document
 from ..rendering import cut_to_tokens
-from ..replies import boxed, said
+from ..replies import boxed, note_stop, said
 from ..runtime import Context, LimitReached
 from ..toolloop import LoopEnd, Tool, reason
 from ..tooltext import render
@@ -56,7 +56,7 @@ class SimpleSearch(Expert):
             context.tell(desk.prompts.text("search_answer", documents=documents))
             turn = await context.write()
         except (EngineError, LimitReached) as error:
-            run.fail("engine", error, context)
+            note_stop(run, error, context)
             await context.close("failed")
             return Report(chain_of(run, context), "", context.documents, context.id, failed=True)
         answer = boxed(turn.text) or turn.parsed.outside
