@@ -141,6 +141,7 @@ def test_format_errors_decide_first() -> None:
         ("how many?", "1,200", "1200 people", True),
         ("when?", "July 4, 2023", "4th of July 2023", True),
         ("when?", "2023-07-04", "July 4, 2023", True),
+        ("when?", "April 5, 1990", "5 APRıL 1990", True),
         ("when?", "November 22, 1995", "1995", False),
         ("in what year?", "November 22, 1995", "1995", True),
         ("when?", "1995", "November 22, 1995", True),

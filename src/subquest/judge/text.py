@@ -113,12 +113,17 @@ def dates(text: str) -> list[Date]:
             found.append(
                 Date(
                     int(parts["year"]) if parts.get("year") else None,
-                    (int(month) if month.isdigit() else _MONTH[month.casefold()]) if month else None,
+                    (int(month) if month.isdigit() else _MONTH[_dotted(month)]) if month else None,
                     int(parts["day"]) if parts.get("day") else None,
                 )
             )
         rest = pattern.sub(" ; ", rest)
     return found
+
+
+def _dotted(month: str) -> str:
+    """A month in small letters; patterns that ignore case also find a dotless i."""
+    return month.casefold().replace("ı", "i")
 
 
 def quantities(text: str) -> list[tuple[float, str]]:
