@@ -133,3 +133,10 @@ async def test_a_plan_that_a_limit_cuts_short_ends_with_the_newest_result(calls,
     assert [e.data["what"] for e in episode.events if e.kind == "limit"] == [
         f"{calls} model calls of the episode"
     ] * cut
+
+
+async def test_a_call_in_letters_that_only_look_like_ours_is_none():
+    engine = ScriptedEngine(["<|begin_ſearch_query|>Kelm<|end_ſearch_query|>", "\\boxed{Brunn}"])
+    episode = await get("react-tools")(engine).solve("Where was she born?")
+    assert (episode.answer, episode.usage.searches) == ("Brunn", 0)
+    assert "no action" in episode.trajectories[0].format_errors

@@ -138,6 +138,8 @@ def test_format_errors_decide_first() -> None:
         ("", "The Amber Road", '"amber road"', True),
         ("how many?", "7", "seven", True),
         ("how many?", "forty", "41", False),
+        ("how many?", "607", "ſix hundred and ſeven", True),
+        ("how many?", "26", "TWENTY-SİX", True),
         ("how many?", "1,200", "1200 people", True),
         ("when?", "July 4, 2023", "4th of July 2023", True),
         ("when?", "2023-07-04", "July 4, 2023", True),

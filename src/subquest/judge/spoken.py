@@ -30,7 +30,7 @@ def _read(run: str) -> list[float]:
     whole = part = 0.0
     room = float("inf")
     """What the next word must be below to belong to the number that is being read."""
-    for word in re.split(r"[\s-]+", run.lower()):
+    for word in re.split(r"[\s-]+", _plain(run)):
         if word == "and":
             continue
         if word in _SCALES:
@@ -48,6 +48,11 @@ def _read(run: str) -> list[float]:
         part += value
         room = 10 if 20 <= value < 100 else 1
     return [*found, whole + part]
+
+
+def _plain(run: str) -> str:
+    """In small letters: patterns that ignore case also find a long s, and an i without or with a dot of its own."""
+    return run.casefold().replace("ı", "i").replace("\u0307", "")
 
 
 def _written(value: float) -> str:

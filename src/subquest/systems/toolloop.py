@@ -68,7 +68,7 @@ def _call(tags: tuple[str, ...]) -> re.Pattern[str]:
     """A call by one of the tags, from its last opening token; tokens that mean nothing here are text."""
     begin = rf"<\|\s*begin_({'|'.join(map(re.escape, tags))})\s*\|>"
     content = r"((?:(?!<\|\s*begin_\1\s*\|>).)*?)"
-    return re.compile(rf"{begin}{content}(<\|\s*end_\1\s*\|>|\Z)", re.DOTALL | re.IGNORECASE)
+    return re.compile(rf"{begin}{content}(<\|\s*end_\1\s*\|>|\Z)", re.DOTALL | re.IGNORECASE | re.ASCII)
 
 
 def inserted(before: str, text: str, *tags: str) -> str:
