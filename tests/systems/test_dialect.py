@@ -146,3 +146,16 @@ def test_searches_from_the_cache_are_counted(tmp_path: Path) -> None:
     replies = ["<search>Orvane Bridge</search>", "<answer>Kestel</answer>"]
     counts = [ZeroSearch(ScriptedEngine(replies), cached).ask("Where?").usage.cache_hits for _ in range(2)]
     assert counts == [0, 1]
+
+
+@pytest.mark.parametrize(
+    "query", ["<Query>Orvane</Query>", "If 3 < 5: <Query>Orvane</Query>", "1 < 2 <query>Orvane</query>"]
+)
+def test_tags_with_capitals(tmp_path: Path, query: str) -> None:
+    toml = TOML.replace('"query"', '"Query"').replace("</query>", "</Query>").replace("</answer>", "</Final>")
+    (tmp_path / "dialect.toml").write_text(f'{toml}answer = "Final"\n')
+    (tmp_path / "agent.md").write_text("Search: <Query>…</Query>\n--- user\n$question")
+    search = FakeSearch()
+    engine = ScriptedEngine([query, "As 1 < 2: <Final>Kestel</Final>"])
+    episode = SearchAgent(engine, search, dialect=str(tmp_path)).ask("Where?")
+    assert (search.queries, episode.answer) == (["Orvane"], "Kestel")

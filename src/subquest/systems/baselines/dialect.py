@@ -87,12 +87,13 @@ class Dialect:
 
     def action(self, text: str) -> Action | None:
         """The first query or answer of a turn; None where it holds neither."""
-        parsed = parse(text, self.tags)
-        block = parsed.first(self.search, self.answer)
+        search, answer = self.search.lower(), self.answer.lower()  # as the parser calls them
+        parsed = parse(text, map(str.lower, self.tags))
+        block = parsed.first(search, answer)
         if block is None or not block.content:
             found = boxed(text) if self.answer == "boxed" else ""
             return Action(answer=found) if found else None
-        if block.tag == self.answer:
+        if block.tag == answer:
             return Action(answer=boxed(block.content) or block.content)
         queries = _called(block.content) if self.calls else (" ".join(block.content.split()),)
         return Action(queries) if queries else None
