@@ -56,7 +56,9 @@ from `cold-2` and are compared with it: the same fine-tuning with another seed, 
 writes on and on), BM25 with [named articles](search.md#named-articles) first. A training by reinforcement has
 {budgets}, which is short; its last weights count, whatever they
 score. HiRA's rows have an oracle in place of the model, as their notes say. `recipes/claims/` defines arms and
-trainings, `subquest study claims` lists them, and the commands below each table run them again. Questions:
+trainings, and `subquest study claims` lists them. The commands below each table run it again from nothing, into a folder
+`again` (`--use cold-2=recipes/claims/adapters/cold-2` spares that fine-tuning, `cold.toml` says how its traces are made);
+`subquest study claims --out again --write again.md` writes this page from it. Questions:
 
 {questions}
 
@@ -166,10 +168,10 @@ class Page:
         arms = [self.book.arms[name] for row in claim.row for name in row.answered_by]
         adapters = dict.fromkeys(name for arm in arms for name in arm.adapters.values())
         trained = dict.fromkeys(_pattern(t) for t in adapters if t in self.book.trainings)
-        lines = [f"    subquest study claims --run --only {claim.id}"]
+        lines = [f"    subquest study claims --run --only {claim.id} --out again"]
         if trained:
             names = " ".join(f"--only {name}" for name in trained)
-            lines.insert(0, f"    subquest study claims --train {names}")
+            lines.insert(0, f"    subquest study claims --train {names} --out again")
         return "\n".join(lines)
 
     def _table(self, claim: Claim, metric: str) -> str:
