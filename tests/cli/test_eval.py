@@ -77,6 +77,23 @@ def test_another_adapter_in_the_same_place_is_another_model(toy: Path, capsys: p
     assert "was begun with adapter_content" in capsys.readouterr().err
 
 
+def test_another_dialect_in_the_same_folder_is_another_system(toy: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (toy / "mine").mkdir()
+    (toy / "mine" / "dialect.toml").write_text("turns = 2\n")
+    (toy / "mine" / "agent.md").write_text("Answer.\n--- user\n$question")
+    command = [*EVAL, "--system", "search-agent", "--set", "dialect=mine"]
+    assert main([*command, "--limit", "2"]) == 0
+    assert main([*command, "--limit", "3"]) == 0
+    for name, text in (("dialect.toml", "turns = 3\n"), ("agent.md", "Reply.\n--- user\n$question")):
+        before = (toy / "mine" / name).read_text()
+        (toy / "mine" / name).write_text(text)
+        capsys.readouterr()
+        assert main(command) == 2
+        assert "was begun with dialect_content" in capsys.readouterr().err
+        (toy / "mine" / name).write_text(before)
+    assert main(command) == 0
+
+
 def test_a_run_that_does_not_say_its_tools_goes_on(toy: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (toy / "mine.gguf").write_bytes(b"weights")
     assert main([*EVAL, "--adapter", "mine.gguf", "--limit", "2"]) == 0

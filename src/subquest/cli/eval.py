@@ -122,9 +122,14 @@ def _questions(name: str, source: str, args: argparse.Namespace) -> list[Questio
 
 def _settings(config: Config, args: argparse.Namespace) -> dict[str, Any]:
     """What must be the same when the run is resumed. Systems and sets may be added; questions may not change."""
+    from ..evaluate import fingerprint
+
+    settings = settings_from(args)
+    dialect = fingerprint.of_dialect(str(settings.get("dialect", "")))
     return {
         **settings_of(config, args),
-        "settings": settings_from(args),
+        "settings": settings,
+        **({"dialect_content": dialect} if dialect else {}),
         **({"abstain": True} if args.abstain else {}),
         **({"votes": args.votes} if args.votes > 1 else {}),
         "preset": args.preset,

@@ -140,7 +140,7 @@ def settings_of(config: Config, args: argparse.Namespace) -> dict[str, Any]:
     }
 
 
-_KEPT_SINCE = ("tools", "prompts", "adapter_content")
+_KEPT_SINCE = ("tools", "prompts", "adapter_content", "dialect_content")
 """Settings that runs did not always keep; those of an older run are not known."""
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+from collections.abc import Iterable
 from pathlib import Path
 
 from ..retrieval import store
@@ -39,8 +40,18 @@ def of_index(folder: str | Path) -> str:
 
 def of_prompts(folder: str | Path) -> str:
     """A folder of prompts by the content of its files."""
+    return _of_files(sorted(Path(folder).glob("*.md")))
+
+
+def of_dialect(name: str) -> str:
+    """A dialect of the user's by the content of its folder; empty where it is one of ours."""
+    described = Path(name) / "dialect.toml"
+    return _of_files([described, *sorted(described.parent.glob("*.md"))]) if name and described.is_file() else ""
+
+
+def _of_files(files: Iterable[Path]) -> str:
     digest = hashlib.sha256()
-    for file in sorted(Path(folder).glob("*.md")):
+    for file in files:
         digest.update(file.name.encode() + file.read_bytes())
     return digest.hexdigest()[:16]
 
