@@ -56,9 +56,9 @@ from `cold-2` and are compared with it: the same fine-tuning with another seed, 
 writes on and on), BM25 with [named articles](search.md#named-articles) first. A training by reinforcement has
 {budgets}, which is short; its last weights count, whatever they
 score. HiRA's rows have an oracle in place of the model, as their notes say. `recipes/claims/` defines arms and
-trainings, and `subquest study claims` lists them. The commands below each table run it again from nothing, into a folder
-`again` (`--use cold-2=recipes/claims/adapters/cold-2` spares that fine-tuning, `cold.toml` says how its traces are made);
-`subquest study claims --out again --write again.md` writes this page from it. Questions:
+trainings, and `subquest study claims` lists them. The commands below each table run it again from nothing, into a
+folder `again` (`--use cold-2=recipes/claims/adapters/cold-2` spares that fine-tuning, `cold.toml` says how its traces
+are made); `subquest study claims --out again --write again.md` writes this page from it. Questions:
 
 {questions}
 
