@@ -140,3 +140,13 @@ async def test_a_call_in_letters_that_only_look_like_ours_is_none():
     episode = await get("react-tools")(engine).solve("Where was she born?")
     assert (episode.answer, episode.usage.searches) == ("Brunn", 0)
     assert "no action" in episode.trajectories[0].format_errors
+
+
+@pytest.mark.parametrize("name", ["codeact", "react-tools", "webthinker"])
+async def test_last_words_without_a_box_are_an_answer_without_its_thinking(name):
+    engine = ScriptedEngine(["It is 42."] * 2 + ["<think>Which form?</think>It is 42."])
+    episode = await get(name)(engine).solve("How many?")
+    assert (episode.answer, episode.stop_reason) == ("It is 42.", "answered")
+    assert episode.trajectories[0].format_errors == ("no action", "no action")
+    episode = await get(name)(ScriptedEngine(["<think>Hm.</think>"] * 3)).solve("How many?")
+    assert (episode.answer, episode.stop_reason) == ("", "no answer")

@@ -120,7 +120,8 @@ async def reason(
             elif answer := boxed(turn.text) if ends == "box" else turn.text.strip():
                 return await _end(context, answer, "answered", turn)
             elif silent == _REMINDERS:
-                return await _end(context, turn.text.strip(), "no answer", turn)
+                words = turn.parsed.outside
+                return await _end(context, words, "answered" if words else "no answer", turn)
             else:
                 silent += 1
                 context.format_errors.append("no action")
