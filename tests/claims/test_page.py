@@ -1,5 +1,6 @@
 """The page: what it says of a claim with and without results."""
 
+import shlex
 from dataclasses import replace
 from pathlib import Path
 
@@ -144,3 +145,17 @@ def test_the_page_of_the_papers_claims_is_written_before_anything_is_run(tmp_pat
     assert "24 steps of 32 questions with 8 rollouts each (`rl.toml`, `rl-apex.toml`)" in text
     assert all(f"### {claim.id}\n" in text for claim in book.claims)
     assert " 0 are complete" in text
+
+
+def test_the_commands_below_the_tables_begin_from_nothing_and_name_what_there_is(tmp_path: Path) -> None:
+    book = read_book(default_folder())
+    text = Page(book, Results(tmp_path), Stamps(book)).text()
+    commands = [shlex.split(line) for line in text.splitlines() if line.startswith("    subquest study claims --")]
+    told = [c for c in commands if "--only" in c]
+    assert len([c for c in told if "--run" in c]) == len(book.claims)
+    for command in told:
+        assert command[-2:] == ["--out", "again"], "stored results would leave nothing to do"
+        known = book.trained if "--train" in command else book.chosen
+        for at, word in enumerate(command):
+            if word == "--only":
+                assert known([command[at + 1]]), command

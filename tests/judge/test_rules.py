@@ -144,6 +144,7 @@ def test_format_errors_decide_first() -> None:
         ("when?", "July 4, 2023", "4th of July 2023", True),
         ("when?", "2023-07-04", "July 4, 2023", True),
         ("when?", "April 5, 1990", "5 APRıL 1990", True),
+        ("when?", "April 5, 1990", "5 APRİL 1990", True),
         ("when?", "November 22, 1995", "1995", False),
         ("in what year?", "November 22, 1995", "1995", True),
         ("when?", "1995", "November 22, 1995", True),

@@ -30,7 +30,7 @@ def _read(run: str) -> list[float]:
     whole = part = 0.0
     room = float("inf")
     """What the next word must be below to belong to the number that is being read."""
-    for word in re.split(r"[\s-]+", _plain(run)):
+    for word in re.split(r"[\s-]+", small_letters(run)):
         if word == "and":
             continue
         if word in _SCALES:
@@ -50,9 +50,9 @@ def _read(run: str) -> list[float]:
     return [*found, whole + part]
 
 
-def _plain(run: str) -> str:
-    """In small letters: patterns that ignore case also find a long s, and an i without or with a dot of its own."""
-    return run.casefold().replace("ı", "i").replace("\u0307", "")
+def small_letters(found: str) -> str:
+    """What a pattern that ignores case has found: it also finds a long s, and an i without or with a dot of its own."""
+    return found.casefold().replace("ı", "i").replace("\u0307", "")
 
 
 def _written(value: float) -> str:

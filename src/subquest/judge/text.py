@@ -6,7 +6,7 @@ import re
 from typing import NamedTuple
 
 from ..metrics import answer_tokens, normalize
-from .spoken import in_digits
+from .spoken import in_digits, small_letters
 
 
 def _words(text: str) -> list[str]:
@@ -113,17 +113,12 @@ def dates(text: str) -> list[Date]:
             found.append(
                 Date(
                     int(parts["year"]) if parts.get("year") else None,
-                    (int(month) if month.isdigit() else _MONTH[_dotted(month)]) if month else None,
+                    (int(month) if month.isdigit() else _MONTH[small_letters(month)]) if month else None,
                     int(parts["day"]) if parts.get("day") else None,
                 )
             )
         rest = pattern.sub(" ; ", rest)
     return found
-
-
-def _dotted(month: str) -> str:
-    """A month in small letters; patterns that ignore case also find a dotless i."""
-    return month.casefold().replace("ı", "i")
 
 
 def quantities(text: str) -> list[tuple[float, str]]:
