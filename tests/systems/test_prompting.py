@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from subquest import CoDA
 from subquest.engine.adapter import Lora, prompt_set_of, read_peft, write_peft
 from subquest.engine.scripted import ScriptedEngine
 from subquest.errors import UsageError
-from subquest.systems import CoDA
 from subquest.systems.prompting import COMPACT, FULL, Prompts
 
 from .fakes import FakeSearch

@@ -161,10 +161,12 @@ def build(
     args: argparse.Namespace,
     engines: Mapping[str, Engine],
     search: Search | None,
+    level: Mapping[str, Any] | None = None,
 ) -> System[Any]:
-    """One system on given engines and search."""
+    """One system on given engines and search. `level` is what systems that are compared share, unless it is set."""
     from dataclasses import fields, replace
 
+    from ..evaluate.fairness import levelled
     from ..limits import Limits
 
     settings = settings_from(args)
@@ -180,7 +182,9 @@ def build(
     elif getattr(args, "file", None):
         raise UsageError(f"--file needs a system with tools, such as hira or react-tools; {system.name} has none")
     own = roles_from(args)
-    sampling = config.sampling.over(system.sampling)
+    shared, decoding = levelled(system, level or {})
+    settings = {**shared, **settings}
+    sampling = config.sampling.over(decoding)
     samplings = {"": sampling, **{role: replace(sampling, **given.sampling) for role, given in own.items()}}
     limits = {"": replace(config.limits, turns=None)}
     for role in {*own, *(system.roles if config.limits.turns is not None else ())}:

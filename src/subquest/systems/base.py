@@ -85,7 +85,7 @@ class System(Generic[S]):
         votes: int = 1,
         **settings: Any,
     ) -> None:
-        """`prompts` is a set of prompts, `full` or `compact`, in place of the one that belongs to each model; or a folder
+        """`prompts` is a set of prompts, `full` or `compact` (in place of each model's own), or a folder
         with prompt files of one's own. `abstain` allows the answer "unknown", which then ends the episode as abstained
         and without an answer.
 
@@ -161,6 +161,12 @@ class System(Generic[S]):
             return self.engines[""].name
         return ",".join(f"{role}={e.name}" if role else e.name for role, e in sorted(self.engines.items()))
 
+    def recorded_settings(self) -> dict[str, Any]:
+        """What an episode says of how it was answered."""
+        settings = {**to_dict(self.settings), "prompts": self.prompt_set}
+        settings |= {"abstain": True} if self.abstain else {}
+        return settings | ({"votes": self.votes} if self.votes > 1 else {})
+
     def setup(self, role: str) -> RoleSetup:
         """The engine, sampling and limits of a role."""
         if role not in self._setups:
@@ -197,9 +203,7 @@ class System(Generic[S]):
         additions = {answering: self.prompts.text("abstain")} if self.abstain else {}
         limits = self._limits.get("", Limits())
         run = Run(question, self.setup, self.search, events, limits, seed, additions=additions)
-        settings = {**to_dict(self.settings), "prompts": self.prompt_set}
-        settings |= {"abstain": True} if self.abstain else {}
-        settings |= {"votes": self.votes} if self.votes > 1 else {}
+        settings = self.recorded_settings()
         events.emit(
             "start",
             question=question.question,

@@ -161,7 +161,7 @@ class Recipe:
     settings: Mapping[str, Any] = field(default_factory=dict)
     """Settings of the system."""
     prompts: Literal["", "full", "compact"] = ""
-    """The set of prompts; where empty, `compact` for the embedded model and `full` for all others."""
+    """The set of prompts; where empty, `compact` for the embedded model and for tiny random ones, `full` for others."""
     systems: tuple[str, ...] = ()
     """SFT: the systems whose protocols are taught; `system` alone where empty."""
     traces: tuple[str, ...] = ()
@@ -207,7 +207,8 @@ class Recipe:
 
     @property
     def prompt_set(self) -> str:
-        return self.prompts or ("compact" if self.model.path == "smollm2" else "full")
+        tiny = self.model.path == "smollm2" or self.model.path.startswith("random:")
+        return self.prompts or ("compact" if tiny else "full")
 
     @property
     def objective(self) -> LossSettings:
