@@ -167,6 +167,21 @@ def test_a_plan_without_tags_is_read_and_noted() -> None:
     assert len(episode.by_role("executor")) == 2
 
 
+@pytest.mark.parametrize(
+    "written",
+    [
+        "<plan>Here is the decomposition:\n1. Who designed the Orvane Bridge?\n2. Where was #1 born?</plan>",
+        "First the designer.\n<plan>1. Who designed the Orvane Bridge? 2. Where was #1 born?</plan>",
+        "<plan>\n- Who designed the Orvane Bridge?\n- Where was #1 born?\n</plan>",
+    ],
+)
+def test_what_stands_around_a_plan_is_no_step(written: str) -> None:
+    episode = run([written], EXECUTOR, SYNTHESIZER)
+    plan = next(e for e in episode.events if e.kind == "plan")
+    assert plan.data["steps"] == ["Who designed the Orvane Bridge?", "Where was #1 born?"]
+    assert not episode.errors
+
+
 def test_a_missing_query_falls_back_to_the_sub_question_and_later_ends_the_loop() -> None:
     search = FakeSearch()
     episode = single(["retrieve", "dunno", "yes", "dunno", "<answer>a</answer>"], search)
