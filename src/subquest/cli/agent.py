@@ -73,7 +73,11 @@ def add_agent_options(parser: argparse.ArgumentParser) -> None:
     agent.add_argument(
         "--egress", choices=("private", "public", "adaptive"), help="what may leave the machine (systems with tools)"
     )
-    agent.add_argument("--prompts", metavar="FOLDER", help="prompt files that replace the system's own")
+    agent.add_argument(
+        "--prompts",
+        metavar="SET|FOLDER",
+        help="full or compact (default: the model's), or a folder of prompt files",
+    )
     agent.add_argument("--protocol", choices=("tags", "tools"), help="act by tags, or by an endpoint's tool calls")
     sampling = parser.add_argument_group("sampling and limits")
     sampling.add_argument("--temperature", type=float, metavar="T")

@@ -17,9 +17,11 @@ from ..engine import Message
 from ..errors import EngineError
 from ..limits import Limits
 from ..protocol import fence
+from ..record import Document
 from .rendering import cut_to_tokens
 from .replies import boxed
 from .runtime import Context, LimitReached, Run, Turn
+from .window import Groups, Shown
 
 _TOKEN = re.compile(r"<\|\s*(?:begin|end)_")
 _REMINDERS = 2
@@ -77,6 +79,19 @@ def inserted(before: str, text: str, *tags: str) -> str:
     return f"{'' if begun else f'<|begin_{tags[0]}|>'}{fence(text)}<|end_{begun or tags[0]}|>\n\n"
 
 
+def _results(turn: str, tools: Sequence[Tool], results: Sequence[str], tokens: int) -> Shown[str]:
+    """The results of a turn's calls, each of which leaves the context as a whole where it is full."""
+
+    def render(groups: Groups, nothing: str) -> str:
+        texts = [group[0].text if group else nothing for group in groups]
+        return "".join(
+            inserted("" if number else turn, text, tool.result, *tool.also)
+            for number, (tool, text) in enumerate(zip(tools, texts, strict=True))
+        )
+
+    return Shown([[Document("", "", result)] for result in results], render, tokens)
+
+
 async def reason(
     run: Run,
     role: str,
@@ -112,11 +127,9 @@ async def reason(
             if found:
                 found = found[: turns - actions]
                 silent, actions = 0, actions + len(found)
-                told = ""
-                for tag, content in found:
-                    result = cut_to_tokens(await known[tag].handle(context, content), result_tokens, context.engine)
-                    told += inserted("" if told else turn.text, result, known[tag].result, *known[tag].also)
-                context.tell(told)
+                results = [await known[tag].handle(context, content) for tag, content in found]
+                results = [cut_to_tokens(result, result_tokens, context.engine) for result in results]
+                context.tell(_results(turn.text, [known[tag] for tag, _ in found], results, result_tokens))
             elif answer := boxed(turn.text) if ends == "box" else turn.text.strip():
                 return await _end(context, answer, "answered", turn)
             elif silent == _REMINDERS:

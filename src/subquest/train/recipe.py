@@ -165,6 +165,8 @@ class Recipe:
     system: str = "coda"
     settings: Mapping[str, Any] = field(default_factory=dict)
     """Settings of the system."""
+    prompts: Literal["", "full", "compact"] = ""
+    """The set of prompts; where empty, `compact` for the embedded model and `full` for all others."""
     systems: tuple[str, ...] = ()
     """SFT: the systems whose protocols are taught; `system` alone where empty."""
     traces: tuple[str, ...] = ()
@@ -207,6 +209,10 @@ class Recipe:
     keep: int = 3
     """Checkpoints kept beside the best."""
     seed: int = 0
+
+    @property
+    def prompt_set(self) -> str:
+        return self.prompts or ("compact" if self.model.path == "smollm2" else "full")
 
     @property
     def objective(self) -> LossSettings:

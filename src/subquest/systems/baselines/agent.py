@@ -19,8 +19,8 @@ from ...record import Hit
 from ...retrieval.base import Search
 from ..base import System
 from ..evidence import Finding, support
-from ..prompting import Prompts
 from ..runtime import Answer, Context, LimitReached, Run, Turn, confidence
+from ..window import Text
 from .dialect import SEARCH_R1, Dialect, find_dialect
 
 REPEATS_ALLOWED = 2
@@ -63,7 +63,7 @@ class SearchAgent(System[AgentSettings]):
         super().__init__(model, search, prompts=prompts, **options)
         given = self.settings.dialect
         self.dialect = find_dialect(given) if given else self.own_dialect
-        self.prompts = Prompts(self.dialect.folder, Path(prompts) if prompts else None)
+        self.prompts = self.prompts_in(self.dialect.folder)
 
     @classmethod
     def prompt_folder(cls) -> Path:
@@ -113,7 +113,7 @@ class SearchAgent(System[AgentSettings]):
         except (LimitReached, EngineError) as stopped:
             return await self._conclude(run, agent, stopped, found)
 
-    async def observe(self, run: Run, agent: Context, queries: Sequence[str], found: dict[str, Sequence[Hit]]) -> str:
+    async def observe(self, run: Run, agent: Context, queries: Sequence[str], found: dict[str, Sequence[Hit]]) -> Text:
         """Search, and what the agent is told about it."""
         if repeated := self._repeated(run, agent, queries):
             return repeated

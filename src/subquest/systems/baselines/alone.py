@@ -16,7 +16,7 @@ from ..actions import EXPERTS
 from ..evidence import Finding, support
 from ..hira.expert import Desk, Expert
 from ..hira.experts import Code, DeepSearch, Multimodal
-from ..prompting import FOLDER
+from ..prompting import COMPACT
 from ..runtime import Answer, Run, confidence
 from ..tooled import ToolSettings, ToolSystem
 from ..toolkit import Toolkit
@@ -27,7 +27,7 @@ class Alone(ToolSystem[ToolSettings]):
 
     @classmethod
     def prompt_folder(cls) -> Path:
-        return FOLDER / "hira"
+        return COMPACT / "hira"
 
     def actions(self) -> Mapping[str, Sequence[Action]]:
         return EXPERTS
@@ -48,7 +48,7 @@ class Alone(ToolSystem[ToolSettings]):
         )
         report = await self.expert().run(desk)
         root = next(context for context in run.contexts if context.id == report.trajectory)
-        reason = root.trajectory.stop_reason
+        reason = root.trajectories[-1].stop_reason
         findings = [Finding(question, report.conclusion, "", report.documents, report.trajectory)]
         return Answer(
             report.conclusion,

@@ -63,6 +63,9 @@ class HiRA(ToolSystem[HiRASettings]):
     roles: ClassVar[tuple[str, ...]] = ("planner", "coordinator", "search", "deep", "explorer", "code", "multimodal")
     stand_ins: ClassVar[Mapping[str, str]] = {"explorer": "deep"}
     Settings: ClassVar[type[HiRASettings]] = HiRASettings
+    prompt_roles: ClassVar[Mapping[str, str]] = dict.fromkeys(
+        ("select", "recall", "distil", "distil_no_memory"), "coordinator"
+    )
     presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {
         "no-transfer": {"transfer": False},
         "no-memory": {"memory": False},

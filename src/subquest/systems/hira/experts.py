@@ -113,7 +113,7 @@ class DeepSearch(Expert):
             return f"The search failed: {error}"
         if not hits:
             return "No results were found."
-        reasoning = "".join(s.text for s in deep.session.segments if s.kind != "prompt")[-_REASONING:]
+        reasoning = deep.reasoning[-_REASONING:]
         number = 1 + sum(1 for c in run.contexts if c.parent is deep)
         kit.announce(f"{deep.id}.{number}", hits)
         listing = cut_to_tokens(render(hits), desk.tokens, deep.engine)
