@@ -38,9 +38,9 @@ def index(world: World, tmp_path_factory: pytest.TempPathFactory) -> Index:
     return Index.build(tmp_path_factory.mktemp("gold") / "world.sq", world.documents)
 
 
-def traces(system: str, world: World, index: Index, vocabulary: Vocabulary) -> Traces:
+def traces(system: str, world: World, index: Index, vocabulary: Vocabulary, **settings: str) -> Traces:
     # the tiny vocabulary needs several tokens a word: documents are shown whole
-    return sync.run(make_traces(system, world.questions, index, vocabulary, CHATML, document_tokens=2000))
+    return sync.run(make_traces(system, world.questions, index, vocabulary, CHATML, document_tokens=2000, **settings))
 
 
 @pytest.mark.parametrize("system", SYSTEMS)
@@ -141,8 +141,9 @@ def decisions(found: Traces) -> list[str]:
     return [next(s.text for s in t.segments if s.kind == "agent") for t in executors]
 
 
-def test_apex_is_taught_both_decisions(index: Index, world: World, vocabulary: Vocabulary) -> None:
-    found = traces("apex", world, index, vocabulary)
+@pytest.mark.parametrize("prompts", ["compact", "full"])
+def test_apex_is_taught_both_decisions(prompts: str, index: Index, world: World, vocabulary: Vocabulary) -> None:
+    found = traces("apex", world, index, vocabulary, prompts=prompts)
     decided = decisions(found)
     assert set(decided) == {"answer", "retrieve"}
     closed = [
