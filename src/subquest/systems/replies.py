@@ -41,7 +41,7 @@ def _is_name(text: str, found: re.Match[str], title: bool) -> bool:
     if len(found[0].split()) > 1 or not found[0][0].isupper():
         return False
     before = text[max(0, found.start() - 3) : found.start()].rstrip(" \"'“‘(*_")
-    opens = not before if found.start() <= 3 else before.endswith((".", "!", "?", ";", ":", "\n"))
+    opens = (not before and found.start() <= 3) or before.endswith((".", "!", "?", ";", ":", "\n"))
     return title or not opens
 
 
