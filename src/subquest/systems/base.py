@@ -59,8 +59,8 @@ class System(Generic[S]):
     """How the paper decodes."""
     presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
     """Named variants of the settings."""
-    training: ClassVar[Mapping[str, Any]] = {}
-    """Settings that a training has unless its recipe says otherwise."""
+    removed: ClassVar[Mapping[str, str]] = {}
+    """Settings of earlier versions, and why there are none of that name any more."""
     stand_ins: ClassVar[Mapping[str, str]] = {}
     """Roles that run as another role does where they were given nothing of their own."""
     uses_tools: ClassVar[bool] = False
@@ -272,6 +272,8 @@ class System(Generic[S]):
     def _checked_settings(self, settings: Mapping[str, Any]) -> S:
         known = [f.name for f in dataclasses.fields(self.Settings)]
         for key in settings:
+            if key in self.removed:
+                raise UsageError(f"the setting {key!r} of system {self.name!r} was removed: {self.removed[key]}")
             if key not in known:
                 close = difflib.get_close_matches(key, known, 1)
                 hint = f"; did you mean {close[0]!r}?" if close else f"; it has {', '.join(known) or 'none'}"

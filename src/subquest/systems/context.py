@@ -101,11 +101,6 @@ class Context:
             raise LimitReached(spent)
         return await self._generate(self.budget.seconds_left())
 
-    async def write_again(self) -> Turn:
-        """A turn in place of the last one: it counts for tokens and calls, not as another turn."""
-        self.budget.turns -= 1
-        return await self.write()
-
     def tell(self, text: str) -> None:
         """Environment text for the next turn; several texts arrive together."""
         self._pending.append(self._cleared(text))

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from ..metrics import contains_answer
 from ..record import Question
 from .reading import Fact, facts_of, in_order, needs_lists, plan_of, query, read, titles_in
-from .reckoning import conclusion, in_both
+from .reasoning import conclusion, in_both
 from .teacher import GiveUp, Teacher, View
 
 QUERIES = 2

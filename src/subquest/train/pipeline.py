@@ -27,8 +27,8 @@ from ..record import Document, Episode, Question
 from ..retrieval.base import Search
 from ..worlds.instruct import instruct
 from ..worlds.retell import TraceRewriter
+from .reasoning import SEVERAL
 from .recipe import InstructPart
-from .reckoning import SEVERAL
 from .teacher import Traces, make_traces
 
 RULES = "rules"
