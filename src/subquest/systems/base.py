@@ -186,6 +186,7 @@ class System(Generic[S]):
             raise UsageError(f"{type(self).__name__}.answer gave {given!r}; a system returns Answer(text)")
         if self.abstain and declines(answer.text):
             answer = dataclasses.replace(answer, text="", stop_reason="abstained")
+        answer = dataclasses.replace(answer, forced=answer.forced and bool(answer.text))
         events.emit("answer", answer=answer.text, forced=answer.forced, confidence=answer.confidence, **told)
         trajectories, usage = await run.finish()
         events.emit("end", stop_reason=answer.stop_reason, usage=to_dict(usage))

@@ -185,7 +185,6 @@ class CoDA(System[CoDASettings]):
                 text = await planner.force(self.prompts.text("planner_force"), "answer")
         else:
             run.fail("engine", stopped, planner, fatal=True)
-            planner.forced = True
         if not text and self.settings.force:
             text = newest(findings)
         stop_reason = "forced" if text else "failed" if run.errors else "no answer"

@@ -125,7 +125,6 @@ class Context:
         """One last turn beyond the budget, told to conclude. Empty when the model gives nothing or fails."""
         reason = self.budget.exhausted() or "no valid action"
         self.run.events.emit("limit", self.id, what=reason, message="a final answer is forced")
-        self.forced = True
         if instruction:
             self.tell(instruction)
         try:
@@ -133,6 +132,7 @@ class Context:
         except (EngineError, LimitReached) as error:
             self.run.fail("engine", error, self)
             return ""
+        self.forced = True
         block = turn.parsed.last(*tags)
         return block.content if block else turn.parsed.outside
 
