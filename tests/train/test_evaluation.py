@@ -14,7 +14,6 @@ from subquest.train.evaluation import Evaluator
 from subquest.train.recipe import Recipe
 from tests.systems.fakes import FakeSearch
 
-
 RECIPE = from_dict(
     Recipe,
     {"name": "r", "kind": "rl", "system": "coda", "model": {"path": "m"}, "data": [{"questions": "q.jsonl"}]},
