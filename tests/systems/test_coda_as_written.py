@@ -7,7 +7,7 @@ import pytest
 from subquest.engine.scripted import ScriptedEngine
 from subquest.errors import UsageError
 from subquest.record import Document, Episode
-from subquest.systems.coda import CoDA
+from subquest.systems.coda import MAX_PARALLEL_TASKS, CoDA
 
 from .fakes import FakeSearch
 
@@ -81,3 +81,12 @@ def test_nested_executors_refine_only_where_all_do(refine: bool) -> None:
     assert ("<refine>" in outer, "<refine>" in inner) == (refine, refine)
     assert "<task>" in outer
     assert "<task>" not in inner
+
+
+def test_tasks_beyond_the_limit_of_a_turn_are_told() -> None:
+    tasks = [f"Who was number {n}?" for n in range(MAX_PARALLEL_TASKS + 2)]
+    planner = ["".join(f"<task>{task}</task>" for task in tasks), "<answer>Ana</answer>"]
+    episode = asked("Who?", planner, ["<result>Ana</result>"] * MAX_PARALLEL_TASKS)
+    assert [t.task for t in episode.by_role("executor")] == tasks[:MAX_PARALLEL_TASKS]
+    limits = [(e.data["what"], e.data["message"]) for e in episode.events if e.kind == "limit"]
+    assert limits == [("8 tasks in a turn", "Who was number 8?; Who was number 9?")]

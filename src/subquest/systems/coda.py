@@ -82,10 +82,17 @@ class CoDA(System[CoDASettings]):
                     await planner.close("answered", action.content)
                     return Answer(action.content, confidence=confidence(turn), evidence=support(findings))
                 else:
-                    results = await self._delegate(run, planner, _tasks(turn), findings, level=1)
+                    results = await self._delegate(run, planner, self._tasks(planner, turn), findings, level=1)
                     planner.tell_results(results, tokens=self.settings.result_tokens)
         except (LimitReached, EngineError) as stopped:
             return await self._conclude(run, planner, stopped, findings)
+
+    def _tasks(self, context: Context, turn: Turn) -> list[str]:
+        """The tasks of a turn, as they were written."""
+        tasks = [task.content for task in turn.parsed.all("task") if task.content]
+        if left_out := "; ".join(tasks[MAX_PARALLEL_TASKS:]):
+            context.run.events.emit("limit", context.id, what=f"{MAX_PARALLEL_TASKS} tasks in a turn", message=left_out)
+        return tasks[:MAX_PARALLEL_TASKS]
 
     async def _delegate(
         self, run: Run, context: Context, tasks: Sequence[str], findings: list[Finding], level: int
@@ -147,7 +154,8 @@ class CoDA(System[CoDASettings]):
             elif action.tag == "search":
                 await self._search(run, executor, action.content)
             elif action.tag == "task":
-                results = await self._delegate(run, executor, _tasks(turn), findings, level + 1)
+                tasks = self._tasks(executor, turn)
+                results = await self._delegate(run, executor, tasks, findings, level + 1)
                 executor.tell_results(results, tokens=self.settings.result_tokens)
             else:  # the paper's executor ends with <result>, the published code's with <answer>
                 return action.content, "answered"
@@ -190,11 +198,6 @@ class CoDA(System[CoDASettings]):
         stop_reason = "forced" if text else "failed" if run.errors else "no answer"
         await planner.close(stop_reason, text)
         return Answer(text, forced=True, evidence=support(findings), stop_reason=stop_reason)
-
-
-def _tasks(turn: Turn) -> list[str]:
-    """The tasks of a turn, as they were written."""
-    return [task.content for task in turn.parsed.all("task")[:MAX_PARALLEL_TASKS] if task.content]
 
 
 def _refined(executor: Context) -> str:
