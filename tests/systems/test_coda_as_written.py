@@ -52,13 +52,14 @@ def test_a_task_is_carried_out_as_it_stands() -> None:
     assert executor.segments[1].text == "Task: What is the capital of Austria?"
 
 
-def test_a_result_is_handed_back_as_it_stands() -> None:
-    planner = ["<task>Whose work was general relativity?</task>", "<answer>Einstein</answer>"]
-    executor = ["<search>general relativity</search>", "<result>Einstein</result>"]
+@pytest.mark.parametrize("name", ["Einstein", "Einsttien"])
+def test_a_result_is_handed_back_as_it_stands(name: str) -> None:
+    planner = ["<task>Whose work was general relativity?</task>", f"<answer>{name}</answer>"]
+    executor = ["<search>general relativity</search>", f"<result>{name}</result>"]
     episode = asked("Whose work was general relativity?", planner, executor)
     assert "Einstien" in episode.by_role("executor")[0].text
-    assert episode.by_role("executor")[0].result == "Einstein"
-    assert "<result>Einstein</result>" in episode.by_role("planner")[0].text
+    assert episode.by_role("executor")[0].result == name
+    assert f"<result>{name}</result>" in episode.by_role("planner")[0].text
 
 
 @pytest.mark.parametrize("value", [True, False])
