@@ -158,7 +158,7 @@ class Trajectory:
     result: str = ""
     """What it handed back to its parent (or, for a root, the answer it gave)."""
     forced: bool = False
-    """Its result was forced by a limit."""
+    """Its last turn was forced by a limit."""
     usage: Usage = field(default_factory=Usage)
     model: str = ""
     format_errors: tuple[str, ...] = ()
@@ -173,6 +173,12 @@ class Trajectory:
     @property
     def agent_text(self) -> str:
         return "\n".join(s.text for s in self.segments if s.kind == "agent")
+
+    @property
+    def written_turns(self) -> tuple[str, ...]:
+        """The turns that it wrote of its own accord: all but a forced last one. Rewards read these alone."""
+        turns = tuple(s.text for s in self.segments if s.kind == "agent")
+        return turns[:-1] if self.forced else turns
 
     @property
     def has_tokens(self) -> bool:
@@ -252,7 +258,8 @@ class Episode:
     stop_reason: str = ""
     """answered, forced, abstained, failed, cancelled, ..."""
     forced: bool = False
-    """The answer was forced by a limit, from what was known by then."""
+    """There is an answer, but not of the model's own accord: it was written in a forced last turn, or taken from a
+    result because the role that answers wrote none."""
     usage: Usage = field(default_factory=Usage)
     errors: tuple[Failure, ...] = ()
     events: tuple[Event, ...] = ()

@@ -5,6 +5,8 @@ from pathlib import Path
 import pytest
 
 from subquest.claims.book import default_folder, read_book
+from subquest.claims.measure import measured
+from subquest.claims.results import Results
 from subquest.errors import ConfigError, UsageError
 
 BOOK = """
@@ -162,3 +164,15 @@ def test_every_training_is_a_recipe_that_loads() -> None:
         budget = (made.optimiser.steps, made.rollout.questions, made.rollout.group, made.data)
         budgets.setdefault(made.system == "decor", set()).add(budget)
     assert [len(found) for found in budgets.values()] == [1, 1]  # the same for all that is compared
+
+
+def test_stored_rows_of_coda_still_count() -> None:
+    """The settings and prompts they were measured with are those of today."""
+    found, results = read_book(default_folder()), Results(default_folder() / "results")
+    rows = [(arm, stored) for arm in found.arms.values() if arm.system == "coda" and (stored := results.stored(arm.id))]
+    assert rows
+    for arm, stored in rows:
+        now = measured(arm)
+        assert {part: now[part] for part in ("settings", "prompts")} == {
+            part: stored.stamp.measured[part] for part in ("settings", "prompts")
+        }, arm.id

@@ -104,6 +104,7 @@ def test_a_terminal_gets_a_tree_and_no_color_is_honoured(place: Path) -> None:
         (["ask", "q", "--system", "direct", "--model", "gguf:/nowhere.gguf"], "/nowhere.gguf"),
         ([*ASK[:4], "--index", "nowhere.sq"], "nowhere.sq"),
         ([*ASK, "--set", "dept=2"], "did you mean 'depth'"),
+        ([*ASK, "--set", "check=false"], "'check' of system 'coda' was removed: it changed answers"),
         ([*ASK, "--set", "depth"], "KEY=VALUE"),
         ([*ASK, "--set", "turns=many"], "turns must be a whole number"),
         ([*ASK, "--set", "turns=-1"], "from 0"),

@@ -178,7 +178,7 @@ def test_a_task_of_the_last_planner_turn_is_still_carried_out() -> None:
 
 def test_without_force_the_planner_gives_no_answer() -> None:
     episode = run(["<task>a</task>"], ["<result>r</result>"], turns=1, force=False)
-    assert (episode.answer, episode.stop_reason) == ("", "no answer")
+    assert (episode.answer, episode.stop_reason, episode.forced) == ("", "no answer", False)
 
 
 def test_executor_out_of_turns_is_forced() -> None:
@@ -237,7 +237,9 @@ def test_a_failing_planner_falls_back_to_the_newest_result() -> None:
 
 def test_a_model_that_is_down_from_the_start_ends_with_a_reason() -> None:
     episode = run([EngineRefused("401: bad key")], [])
-    assert (episode.answer, episode.stop_reason) == ("", "failed")
+    assert (episode.answer, episode.stop_reason, episode.forced) == ("", "failed", False)
+    assert not episode.trajectories[0].forced
+    assert next(e for e in episode.events if e.kind == "answer").data["forced"] is False
     assert "401" in episode.errors[0].message
 
 

@@ -135,7 +135,8 @@ def test_a_simulator_spends_from_the_episodes_budget() -> None:
         ScriptedEngine(lambda context: f"<search>q{context.turn}</search>"), search, limits=Limits(calls=4)
     )
     episode = agent.ask("Where?")
-    assert (episode.forced, episode.usage.searches, episode.usage.model_calls) == (True, 2, 5)  # the fifth is forced
+    assert (episode.usage.searches, episode.usage.model_calls) == (2, 5)
+    assert (episode.trajectories[0].forced, episode.stop_reason) == (True, "no answer")  # the fifth gave none
 
 
 def test_searches_from_the_cache_are_counted(tmp_path: Path) -> None:

@@ -5,10 +5,13 @@ from collections.abc import Sequence
 
 import pytest
 
-from subquest.errors import SearchError
-from subquest.record import Document, Episode, Hit, Question
+from subquest.engine.scripted import ScriptedEngine
+from subquest.errors import EngineRefused, SearchError
+from subquest.record import Document, Hit, Question
+from subquest.systems.coda import CoDA
 from subquest.train import rollouts
 from subquest.train.rollouts import Remembered, episode_figures
+from tests.systems.fakes import FakeSearch
 
 
 class Counting:
@@ -114,9 +117,7 @@ async def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_what_failed_is_no_forced_answer() -> None:
     question = Question("q", "Which?", ("a",))
-    episodes = [
-        Episode("1", question, "coda", "m", answer="a", stop_reason="forced", forced=True),
-        Episode("2", question, "coda", "m", stop_reason="failed", forced=True),
-    ]
-    figures = episode_figures(episodes)
+    forced = ScriptedEngine({"planner": ["<task>b</task>", "<answer>a</answer>"], "executor": ["<result>a</result>"]})
+    failed = ScriptedEngine({"planner": [EngineRefused("401")]})
+    figures = episode_figures([CoDA(engine, FakeSearch(), turns=1).ask(question) for engine in (forced, failed)])
     assert (figures["forced"], figures["failed"]) == (0.5, 0.5)

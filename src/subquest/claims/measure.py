@@ -34,9 +34,8 @@ PLANS_VERSION = 2
 """Counts up when gold plans are put otherwise, so that what is scored or trained by them is run again."""
 TUNING = (("rollout", "concurrency"), ("rollout", "cache_tokens"), ("optimiser", "micro_tokens"))
 """Keys of a recipe that say how fast it runs and not what it learns."""
-
-LATER: Mapping[str, Any] = {"check": False}
-"""Settings that came after the first rows, at the value that changes nothing: no stamp names them."""
+LATER_PROMPTS = ("executor_nested_no_refine.md",)
+"""Prompts that came after the first rows and that none of them is asked with: no stamp counts them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +110,7 @@ def measured(arm: Arm) -> dict[str, Any]:
 
     kind: Any = get(arm.system)
     system = kind({"": ScriptedEngine([])}, None, preset=arm.preset, sampling=sampling_of(arm), **arm.settings)
-    settings = {k: v for k, v in dataclasses.asdict(system.settings).items() if (k, v) not in LATER.items()}
+    settings = dataclasses.asdict(system.settings)
     if dialect := getattr(system, "dialect", None):  # the single agents take turns, k and tags from it
         settings |= {"turns": system.turns, "k": system.k}
         settings["dialect"] = digest(repr(dialect))
@@ -119,7 +118,7 @@ def measured(arm: Arm) -> dict[str, Any]:
     return {
         "system": arm.system,
         "settings": settings,
-        "prompts": digest(of_prompts(kind.prompt_folder()), of_prompts(COMPACT)),
+        "prompts": digest(of_prompts(kind.prompt_folder(), without=LATER_PROMPTS), of_prompts(COMPACT)),
         "sampling": {name: list(v) if isinstance(v, tuple) else v for name, v in sampling.items()},
         "search": arm.search or SEARCH,
         "ranking": ranking(),
@@ -151,8 +150,6 @@ def begun(book: Book, results: Results) -> Book:
 def training_digest(training: Training, start: str) -> str:
     """What a training is: its recipe with the changes of the book, the system's settings in full, what it searches
     with, and the adapter it starts from."""
-    from ..systems.registry import get
-
     table = tomllib.loads(training.recipe.read_text(encoding="utf-8"))
     for key, value in training.set.items():
         place = table
@@ -165,7 +162,7 @@ def training_digest(training: Training, start: str) -> str:
     table.get("model", {}).pop("adapter", None)  # the start of all
     table.pop("traces", None)  # what the recipe's sources give, made beforehand
     name = table.get("system", "coda")
-    settings = {"k": table.get("k", 3), **get(name).training, **table.get("settings", {})}
+    settings = {"k": table.get("k", 3), **table.get("settings", {})}
     rolled = measured(Arm(training.id, name, {"": BARE}, settings))
     rolls = [rolled[name] for name in ("settings", "prompts", "search", "ranking")]
     rolls += [PLANS_VERSION] if training.needs_minilm else []

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from pathlib import Path
 
 from ..retrieval import store
@@ -39,11 +39,11 @@ def of_index(folder: str | Path) -> str:
     return digest.hexdigest()[:16]
 
 
-def of_prompts(folder: str | Path) -> str:
-    """A folder of prompts by the content of its files; a set of ours by its name."""
+def of_prompts(folder: str | Path, *, without: Collection[str] = ()) -> str:
+    """A folder of prompts by the content of its files, but for those named in `without`; a set of ours by its name."""
     if str(folder) in SETS:
         return str(folder)
-    return _of_files(sorted(Path(folder).glob("*.md")))
+    return _of_files(sorted(file for file in Path(folder).glob("*.md") if file.name not in without))
 
 
 def of_dialect(name: str) -> str:

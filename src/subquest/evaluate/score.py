@@ -14,7 +14,7 @@ def score(episode: Episode) -> dict[str, float]:
     failed = episode.stop_reason == "failed"
     scores: dict[str, float] = {
         **score_answer(episode.answer, episode.question.answers)._asdict(),
-        "forced": float(episode.forced and not failed),  # given at a limit; what failed was not given at all
+        "forced": float(episode.forced and not failed),  # version 0.1 marked failed episodes as forced too
         "failed": float(failed),
         "no_answer": float(not episode.answer),
         "prompt_tokens": usage.prompt_tokens,

@@ -33,7 +33,7 @@ def steps_of(episode: Episode) -> list[StepCase]:
                 trajectory=t.id,
                 question=question.question,
                 answers=question.answers,
-                output=t.agent_text,
+                output="\n".join(t.written_turns),
                 content=content,
                 query=t.task if t.role == "filter" else "",
                 queries=tuple(queries),
@@ -51,12 +51,11 @@ def steps_of(episode: Episode) -> list[StepCase]:
 
 
 def content_of(trajectory: Trajectory) -> str:
-    """What the role wrote in its tag, last turn first; empty for None and STOP."""
-    for segment in reversed(trajectory.segments):
-        if segment.kind == "agent":
-            block = parse(segment.text).last(TAG_OF_ROLE[trajectory.role])
-            if block is not None:
-                return "" if block.content.strip(" .'\"").casefold() in NOTHING else block.content
+    """What the role wrote by itself in its tag, last turn first; empty for None and STOP."""
+    for turn in reversed(trajectory.written_turns):
+        block = parse(turn).last(TAG_OF_ROLE[trajectory.role])
+        if block is not None:
+            return "" if block.content.strip(" .'\"").casefold() in NOTHING else block.content
     return ""
 
 

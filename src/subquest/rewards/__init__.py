@@ -1,6 +1,6 @@
 """Rewards: what an episode is worth, by the papers' formulas."""
 
-from .base import Reward, RewardFunction, Term
+from .base import Reward, RewardFunction, Term, written_answer
 from .baselines import AutoRefineReward, SearchR1Reward
 from .coda import CodaReward
 from .decor import DecorReward
@@ -20,4 +20,5 @@ __all__ = [
     "WithTerms",
     "find_term",
     "load",
+    "written_answer",
 ]

@@ -49,6 +49,14 @@ class RewardFunction(Protocol):
     async def score(self, episodes: Sequence[Episode]) -> list[Reward]: ...
 
 
+def written_answer(episode: Episode) -> str:
+    """The answer that the policy gave by itself; empty where it was forced or taken from a result.
+
+    Users get such answers. A reward that paid for them would teach to run out of turns.
+    """
+    return "" if episode.forced else episode.answer
+
+
 def roles_of(episode: Episode) -> tuple[str, ...]:
     """Roles that wrote at least one turn, in order of appearance."""
     acted = (t.role for t in episode.trajectories if any(s.kind == "agent" for s in t.segments))

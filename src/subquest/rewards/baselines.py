@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from ..metrics import contains_answer, is_yes_no, score_answer
 from ..record import Episode
-from .base import Reward, shared
+from .base import Reward, shared, written_answer
 from .coda import refine_text
 
 
@@ -16,7 +16,7 @@ class SearchR1Reward:
     """Search-R1: exact match and nothing else."""
 
     async def score(self, episodes: Sequence[Episode]) -> list[Reward]:
-        return [shared(e, {"em": score_answer(e.answer, e.question.answers).em}) for e in episodes]
+        return [shared(e, {"em": score_answer(written_answer(e), e.question.answers).em}) for e in episodes]
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class AutoRefineReward:
 
     def reward(self, episode: Episode) -> Reward:
         golds = episode.question.answers
-        f1 = score_answer(episode.answer, golds).f1
+        f1 = score_answer(written_answer(episode), golds).f1
         text = "\n".join(refine_text(t) for t in episode.contexts)
         found = not is_yes_no(golds) and contains_answer(text, golds)
         return shared(episode, {"f1": f1, "refine": self.refine if found and f1 == 0 else 0.0})

@@ -15,7 +15,7 @@ from ..errors import ConfigError
 from ..metrics import contains_answer, is_yes_no, score_answer
 from ..protocol import parse
 from ..record import Episode, Trajectory
-from .base import Reward, shared
+from .base import Reward, shared, written_answer
 from .format import tags_balance, well_formed
 
 
@@ -46,8 +46,8 @@ class CodaReward:
     def reward(self, episode: Episode) -> Reward:
         terms: dict[str, float] = {}
         if self.answer:
-            right: float = getattr(score_answer(episode.answer, episode.question.answers), self.match)
-            terms["answer"] = 6 * right - 3  # eq. 4, 5
+            match = score_answer(written_answer(episode), episode.question.answers)
+            terms["answer"] = 6 * getattr(match, self.match) - 3  # eq. 4, 5
         if self.format:
             terms["format_planner"], terms["format_executor"] = self.formats(episode)  # eq. 6
         if self.refine:
@@ -75,9 +75,9 @@ class CodaReward:
 
 
 def refine_text(trajectory: Trajectory) -> str:
-    """Contents of all its `<refine>` blocks, one a line."""
-    turns = (s.text for s in trajectory.segments if s.kind == "agent")
-    return "\n".join(block.content for turn in turns for block in parse(turn).all("refine") if block.content)
+    """Contents of all `<refine>` blocks that it wrote by itself, one a line."""
+    blocks = (block for turn in trajectory.written_turns for block in parse(turn).all("refine"))
+    return "\n".join(block.content for block in blocks if block.content)
 
 
 def _mean(values: Sequence[float]) -> float:

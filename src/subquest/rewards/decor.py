@@ -20,7 +20,7 @@ from ..judge.rules import RuleJudge
 from ..judge.steps import JUDGED_ROLES, steps_of
 from ..metrics import score_answer
 from ..record import Episode
-from .base import Reward, roles_of
+from .base import Reward, roles_of, written_answer
 
 FORMAT_PENALTY = -1.0
 
@@ -57,10 +57,12 @@ class DecorReward:
 
     async def _judge_answers(self, episodes: Sequence[Episode]) -> list[tuple[float, float]]:
         """Lexical match and judge's verdict for each answer; what has no weight is not asked for."""
-        matches = [getattr(score_answer(e.answer, e.question.answers), self.match) for e in episodes]
+        answers = [written_answer(e) for e in episodes]
+        golds = [e.question.answers for e in episodes]
+        matches = [getattr(score_answer(a, g), self.match) for a, g in zip(answers, golds, strict=True)]
         if self.lambda_ == 1 or self.alpha == 0:
             return [(m, 0.0) for m in matches]
-        cases = [AnswerCase(e.question.question, e.question.answers, e.answer) for e in episodes]
+        cases = [AnswerCase(e.question.question, g, a) for e, g, a in zip(episodes, golds, answers, strict=True)]
         verdicts = await self.answer_judge.judge_answers(cases)
         return [(m, float(bool(v.yes))) for m, v in zip(matches, verdicts, strict=True)]
 

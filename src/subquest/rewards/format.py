@@ -21,12 +21,13 @@ CODA_ACTIONS: Actions = {
 def well_formed(trajectory: Trajectory, actions: Actions = CODA_ACTIONS) -> bool:
     """Every turn is parsed without complaint, acts exactly one way, and the last one, and only it, ends.
 
-    Several tasks in one turn are one way to act: they are sent together.
+    Several tasks in one turn are one way to act: they are sent together. A forced turn is not the trajectory's own, so
+    one that had to be forced has not ended.
     """
     if trajectory.role not in actions or trajectory.format_errors:
         return False
     on, end = actions[trajectory.role]
-    turns = [s.text for s in trajectory.segments if s.kind == "agent"]
+    turns = trajectory.written_turns
     for number, text in enumerate(turns, 1):
         parsed = parse(text)
         acted = parsed.all(*on, *end)
@@ -44,7 +45,7 @@ def tags_balance(trajectory: Trajectory) -> bool:
 
     The code also asks for `<think>`; our prompts do not, so it only has to balance.
     """
-    text = trajectory.agent_text
+    text = "\n".join(trajectory.written_turns)
     wanted: tuple[tuple[str, ...], ...] = {
         "planner": (("task",), ("answer",)),
         "executor": (("search",), ("refine",), ("answer", "result")),

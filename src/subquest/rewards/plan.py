@@ -43,7 +43,7 @@ class PlanReward:
 def plan_of(episode: Episode) -> list[str]:
     """The sub-questions as the planner wrote them, before any repair; empty where it wrote no `<plan>`."""
     for t in episode.by_role("planner"):
-        block = parse(t.agent_text).last("plan")
+        block = parse("\n".join(t.written_turns)).last("plan")
         if block is not None:
             return lines_of(block.content)
     return []

@@ -61,8 +61,8 @@ class System(Generic[S]):
     """How the paper decodes."""
     presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
     """Named variants of the settings."""
-    training: ClassVar[Mapping[str, Any]] = {}
-    """Settings that a training has unless its recipe says otherwise."""
+    removed: ClassVar[Mapping[str, str]] = {}
+    """Settings of earlier versions, and why there are none of that name any more."""
     stand_ins: ClassVar[Mapping[str, str]] = {}
     """Roles that run as another role does where they were given nothing of their own."""
     uses_tools: ClassVar[bool] = False
@@ -232,6 +232,7 @@ class System(Generic[S]):
             raise UsageError(f"{type(self).__name__}.answer gave {given!r}; a system returns Answer(text)")
         if self.abstain and declines(answer.text):
             answer = dataclasses.replace(answer, text="", stop_reason="abstained")
+        answer = dataclasses.replace(answer, forced=answer.forced and bool(answer.text))
         events.emit("answer", answer=answer.text, forced=answer.forced, confidence=answer.confidence, **told)
         trajectories, usage = await run.finish()
         events.emit("end", stop_reason=answer.stop_reason, usage=to_dict(usage))
@@ -318,6 +319,8 @@ class System(Generic[S]):
     def _checked_settings(self, settings: Mapping[str, Any]) -> S:
         known = [f.name for f in dataclasses.fields(self.Settings)]
         for key in settings:
+            if key in self.removed:
+                raise UsageError(f"the setting {key!r} of system {self.name!r} was removed: {self.removed[key]}")
             if key not in known:
                 close = difflib.get_close_matches(key, known, 1)
                 hint = f"; did you mean {close[0]!r}?" if close else f"; it has {', '.join(known) or 'none'}"

@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from ..engine.actions import Action
 from ..errors import EngineError, OutsideError, SearchError
@@ -22,14 +22,10 @@ from ..protocol import fence
 from .actions import ANSWER, RESULT, SEARCH, TASK
 from .base import System
 from .evidence import Finding, newest, support
-from .reckoning import Slip, slips
 from .runtime import Answer, Context, LimitReached, Run, Turn, confidence
-from .spelling import as_written
 
 MAX_PARALLEL_TASKS = 8
 """Tasks of one planner turn that are run; a turn with more is a runaway."""
-CHECKS = 2
-"""Times that an answer may come back for wrong reckoning."""
 REPEATS_ALLOWED = 2
 """A task or query that comes up more often than this is not carried out again."""
 
@@ -51,15 +47,15 @@ class CoDASettings:
     """A result is cut to this before the planner sees it."""
     force: bool = True
     """Ask for a final answer when turns run out; the published code does not."""
-    check: bool = True
-    """Put right what is reckoned and names that are copied wrongly (`reckoning`, `spelling`); beyond the paper."""
 
 
 class CoDA(System[CoDASettings]):
     name: ClassVar[str] = "coda"
     roles: ClassVar[tuple[str, ...]] = ("planner", "executor")
     Settings: ClassVar[type[CoDASettings]] = CoDASettings
-    training: ClassVar[Mapping[str, Any]] = {"check": False}  # who is put right learns nothing from a slip
+    removed: ClassVar[Mapping[str, str]] = {
+        "check": "it changed answers and tasks by rule; what the planner writes is now what counts"
+    }
 
     def actions(self) -> dict[str, tuple[Action, ...]]:
         executor = (SEARCH, RESULT, TASK) if self.settings.depth > 1 else (SEARCH, RESULT)
@@ -76,7 +72,6 @@ class CoDA(System[CoDASettings]):
             shielded=True,
         )
         findings: list[Finding] = []
-        steps: list[tuple[str, str]] = []
         try:
             while True:
                 turn = await planner.write()
@@ -84,60 +79,20 @@ class CoDA(System[CoDASettings]):
                 if action is None or not action.content:
                     self._remind(planner, turn)
                 elif action.tag == "answer":
-                    answer, turn = await self._answered(planner, turn, steps)
-                    await planner.close("answered", answer)
-                    return Answer(answer, confidence=confidence(turn), evidence=support(findings))
+                    await planner.close("answered", action.content)
+                    return Answer(action.content, confidence=confidence(turn), evidence=support(findings))
                 else:
-                    tasks = self._tasks(planner, turn, steps)
-                    results = await self._delegate(run, planner, tasks, findings, level=1)
+                    results = await self._delegate(run, planner, self._tasks(planner, turn), findings, level=1)
                     planner.tell_results(results, tokens=self.settings.result_tokens)
-                    steps += zip(tasks, results, strict=True)
         except (LimitReached, EngineError) as stopped:
             return await self._conclude(run, planner, stopped, findings)
 
-    async def _answered(self, planner: Context, turn: Turn, steps: Sequence[tuple[str, str]]) -> tuple[str, Turn]:
-        """The planner's answer, with the turn that gave it. One that comes from a wrong reckoning is put right where it
-        is just the value that was reckoned, and else written again by a planner that is told what is right."""
-        answer = turn.parsed.text("answer")
-        for _ in range(CHECKS):
-            found = self._slips(planner, turn, steps)
-            if not found:
-                break
-            if put := next((slip.value for slip in found if slip.value and slip.taken == answer), ""):
-                return put, turn
-            planner.tell_results(["; ".join(slip.right for slip in found)], tokens=self.settings.result_tokens)
-            try:
-                turn = await planner.write_again()
-            except LimitReached:
-                break
-            except EngineError as error:
-                planner.run.fail("engine", error, planner)
-                break
-            answer = turn.parsed.text("answer") or answer
-        return answer, turn
-
-    def _slips(self, planner: Context, turn: Turn, steps: Sequence[tuple[str, str]]) -> list[Slip]:
-        found = slips(turn.parsed.text("think"), steps, planner.task) if self.settings.check else []
-        if found:
-            right = "; ".join(slip.right for slip in found)
-            planner.run.events.emit("error", planner.id, where="reckoning", message=right, text=turn.text)
-        return found
-
-    def _tasks(self, planner: Context, turn: Turn, steps: Sequence[tuple[str, str]]) -> list[str]:
-        """The tasks of a planner's turn; one about an item that was reckoned wrongly is about the right one."""
-        texts = [task.content for task in turn.parsed.all("task")[:MAX_PARALLEL_TASKS] if task.content]
-        for slip in self._slips(planner, turn, steps):
-            if slip.value:
-                texts = [slip.replaced(text) for text in texts]
-        known = [planner.task, *(result for _, result in steps)]
-        return [self._spelt(planner, text, known) for text in texts]
-
-    def _spelt(self, context: Context, text: str, sources: Sequence[str]) -> str:
-        """Names as the context has read them."""
-        spelt = as_written(text, sources) if self.settings.check else text
-        if spelt != text:
-            context.run.events.emit("error", context.id, where="spelling", message=f"{text} is {spelt}")
-        return spelt
+    def _tasks(self, context: Context, turn: Turn) -> list[str]:
+        """The tasks of a turn, as they were written."""
+        tasks = [task.content for task in turn.parsed.all("task") if task.content]
+        if left_out := "; ".join(tasks[MAX_PARALLEL_TASKS:]):
+            context.run.events.emit("limit", context.id, what=f"{MAX_PARALLEL_TASKS} tasks in a turn", message=left_out)
+        return tasks[:MAX_PARALLEL_TASKS]
 
     async def _delegate(
         self, run: Run, context: Context, tasks: Sequence[str], findings: list[Finding], level: int
@@ -158,7 +113,7 @@ class CoDA(System[CoDASettings]):
             run.events.emit("limit", parent.id, what="repeated task", message=task)
             return "This task was already given; use its result or ask something else."
         nested = level < self.settings.depth
-        prompt = "executor_nested" if nested else "executor" if self.settings.refine else "executor_no_refine"
+        prompt = f"executor{'_nested' * nested}{'_no_refine' * (not self.settings.refine)}"
         try:
             executor = await run.open(
                 "executor",
@@ -179,8 +134,6 @@ class CoDA(System[CoDASettings]):
         except EngineError as error:
             run.fail("engine", error, executor)
             result, stop_reason = "", "failed"
-        read = [text for document in executor.documents for text in (document.title, document.text)]
-        result = self._spelt(executor, result, [task, *read])
         findings.append(Finding(task, result, _refined(executor), executor.documents, executor.id))
         result = result or "No result was found."
         await executor.close(stop_reason, result)
@@ -201,7 +154,7 @@ class CoDA(System[CoDASettings]):
             elif action.tag == "search":
                 await self._search(run, executor, action.content)
             elif action.tag == "task":
-                tasks = [task.content for task in turn.parsed.all("task")[:MAX_PARALLEL_TASKS] if task.content]
+                tasks = self._tasks(executor, turn)
                 results = await self._delegate(run, executor, tasks, findings, level + 1)
                 executor.tell_results(results, tokens=self.settings.result_tokens)
             else:  # the paper's executor ends with <result>, the published code's with <answer>
@@ -240,7 +193,6 @@ class CoDA(System[CoDASettings]):
                 text = await planner.force(self.prompts.text("planner_force"), "answer")
         else:
             run.fail("engine", stopped, planner, fatal=True)
-            planner.forced = True
         if not text and self.settings.force:
             text = newest(findings)
         stop_reason = "forced" if text else "failed" if run.errors else "no answer"

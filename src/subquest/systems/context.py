@@ -91,6 +91,8 @@ class Context:
         self._sampling = _stopping(setup.sampling, stop)
         self._transcript = transcript
         self._pending: list[Text] = []
+        self._concluding = False
+        """Its last turn is being forced, for which earlier ones may leave."""
         self._full = ""
         """Why no further turn fits the window; empty while one does."""
         self._earlier: list[Trajectory] = []
@@ -113,11 +115,6 @@ class Context:
         if spent := self.budget.exhausted():
             raise LimitReached(spent)
         return await self._generate(self.budget.seconds_left())
-
-    async def write_again(self) -> Turn:
-        """A turn in place of the last one: it counts for tokens and calls, not as another turn."""
-        self.budget.turns -= 1
-        return await self.write()
 
     def tell(self, text: Text) -> None:
         """Environment text for the next turn; several texts arrive together."""
@@ -149,7 +146,7 @@ class Context:
         """One last turn beyond the budget, told to conclude. Empty when the model gives nothing or fails."""
         reason = self.budget.exhausted() or self._full or "no valid action"
         self.run.events.emit("limit", self.id, what=reason, message="a final answer is forced")
-        self.forced = True
+        self._concluding = True
         if instruction:
             self.tell(instruction)
         try:
@@ -157,6 +154,7 @@ class Context:
         except (EngineError, LimitReached) as error:
             self.run.fail("engine", error, self)
             return ""
+        self.forced = True
         block = turn.parsed.last(*tags)
         return block.content if block else turn.parsed.outside
 
@@ -253,7 +251,7 @@ class Context:
         while short > 0:
             left, freed = leave(self._transcript.shown(), short, self.engine)
             turns = 0
-            while self.forced and freed < short and (length := self._transcript.forget_turn()):
+            while self._concluding and freed < short and (length := self._transcript.forget_turn()):
                 turns, freed = turns + 1, freed + max(1, length // 4)
             if not left and not turns:
                 break

@@ -37,6 +37,7 @@ class Answer:
 
     text: str
     forced: bool = False
+    """Written in a forced last turn, or taken from a result; without a text there is nothing that was forced."""
     confidence: float | None = None
     evidence: tuple[Evidence, ...] = ()
     stop_reason: str = "answered"

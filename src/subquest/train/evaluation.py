@@ -6,8 +6,9 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from ..evaluate.score import score
-from ..record import Question
-from ..rewards.base import RewardFunction
+from ..metrics import score_answer
+from ..record import Episode, Question
+from ..rewards.base import RewardFunction, written_answer
 from ..systems.base import System
 from .guards import Guards
 from .policy import Policy
@@ -15,11 +16,13 @@ from .ranks import ALONE, Ranks
 from .rollouts import Place, place_seed, roll_out, searches_of
 from .run import TrainRun
 
-REPORTED: tuple[str, ...] = ("em", "f1", "forced", "searches", "completion_tokens")
+ANSWERS: tuple[str, ...] = ("em", "f1", "f1_written")
+"""Figures about answers; `f1_written` counts forced ones as empty, as rewards do (`rewards.written_answer`)."""
+REPORTED: tuple[str, ...] = ("forced", "searches", "completion_tokens")
 
 
 class Evaluator:
-    """Runs the dev questions greedily and keeps the weights that do best by F1.
+    """Runs the dev questions greedily and keeps the weights that do best by the F1 of the answers they gave unforced.
 
     With a `reward`, what the system writes is no answer but a plan: the reward takes the place of EM and F1.
     """
@@ -53,10 +56,10 @@ class Evaluator:
         searched = self.ranks.gather(searches_of(episodes))
         failed, searches = (sum(counts) for counts in zip(*searched, strict=True))
         Guards(recipe.guards).check(step, {"failed_searches": failed / max(searches, 1)}, episodes)
-        mine = [(_labels(e.question), score(e)) for e in episodes]
-        reported, told, decisive = REPORTED, "em", "f1"
+        mine = [(_labels(e.question), {**score(e), "f1_written": _written_f1(e)}) for e in episodes]
+        reported, told, decisive = (*ANSWERS, *REPORTED), "em", "f1_written"
         if self.reward is not None:
-            reported, told, decisive = ("reward", *REPORTED[2:]), "reward", "reward"
+            reported, told, decisive = ("reward", *REPORTED), "reward", "reward"
             for (_, scores), reward in zip(mine, await self.reward.score(episodes), strict=True):
                 scores["reward"] = reward.total
         scored = [one for part in self.ranks.gather(mine) for one in part]
@@ -80,6 +83,10 @@ def asked_of(dev: Sequence[Question], most: int, *, sources: int) -> list[Questi
 def _labels(question: Question) -> set[str]:
     """What a question's score counts for, apart from all: its hops, type and set."""
     return {f"{question.hops}hop" if question.hops else "", question.type, question.dataset} - {""}
+
+
+def _written_f1(episode: Episode) -> float:
+    return score_answer(written_answer(episode), episode.question.answers).f1
 
 
 def _mean(values: Iterable[float]) -> float:

@@ -14,7 +14,7 @@ from ..record import Episode, Question
 from ..systems.plan import lines_of
 from ..systems.rendering import one_line
 from .reading import Fact, facts_of, in_order, needs_lists, plan_of, query, read, titles_in
-from .reckoning import conclusion, in_both
+from .reasoning import conclusion, in_both
 from .teacher import GiveUp, Teacher, View
 
 QUERIES = 2

@@ -29,8 +29,8 @@ from ..retrieval.base import Search
 from ..systems.registry import get
 from ..worlds.instruct import instruct
 from ..worlds.retell import TraceRewriter
+from .reasoning import SEVERAL
 from .recipe import InstructPart
-from .reckoning import SEVERAL
 from .teacher import Player, Traces, make_traces
 
 RULES = "rules"

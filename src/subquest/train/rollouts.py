@@ -130,7 +130,7 @@ def episode_figures(episodes: Sequence[Episode]) -> dict[str, float]:
     figures = {
         "em": sum(s.em for s in scores) / n,
         "f1": sum(s.f1 for s in scores) / n,
-        "forced": sum(e.forced and e.stop_reason != "failed" for e in episodes) / n,
+        "forced": sum(e.forced for e in episodes) / n,
         "failed": sum(e.stop_reason == "failed" for e in episodes) / n,
         "turns": len(turns) / n,
         "cut_turns": turns.count("length") / max(len(turns), 1),

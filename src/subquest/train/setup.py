@@ -116,7 +116,7 @@ def make_system(recipe: Recipe, engine: Any, search: Search | None, *, temperatu
 
 
 def in_training(kind: type[System[Any]], k: int, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings of a system that is trained: `k` documents a search where it searches, its own ways in training, and
-    before both what the user says."""
+    """The settings of a system that is trained: `k` documents a search where it searches, unless the user says
+    otherwise."""
     searching = {"k": k} if any(f.name == "k" for f in fields(kind.Settings)) else {}
-    return {**searching, **kind.training, **settings}
+    return {**searching, **settings}

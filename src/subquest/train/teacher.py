@@ -258,7 +258,7 @@ def _rejection(episode: Episode) -> str:
     """Why a trace must not be learnt from; empty where it may be."""
     if episode.errors:
         return episode.errors[0].message
-    if episode.forced:
+    if episode.forced or episode.stop_reason == "no answer":
         return "ran out of turns"
     if any(t.format_errors for t in episode.trajectories):
         return "malformed"

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from subquest.record import Question, Step
 from subquest.train.reading import facts_of
-from subquest.train.reckoning import conclusion, count_up, in_both, measure
+from subquest.train.reasoning import conclusion, count_up, in_both, measure
 
 
 def thought(kind: str, answer: str, results: tuple[str, ...], operation: list[object] | None, tasks: str = "") -> str:
@@ -20,7 +20,7 @@ def thought(kind: str, answer: str, results: tuple[str, ...], operation: list[ob
 
 
 @pytest.mark.parametrize(
-    ("answer", "results", "operation", "reckoned"),
+    ("answer", "results", "operation", "said"),
     [
         ("21", ("1961", "1982"), ["years", 1, 2], "1961 to 1970 9, 1980 19, 1982 21"),
         ("21", ("1982", "1961"), ["years", 1, 2], "1961 to 1970 9, 1980 19, 1982 21"),
@@ -42,15 +42,15 @@ def thought(kind: str, answer: str, results: tuple[str, ...], operation: list[ob
         ("Bee", ("Ant and Bee", "Bee and Cow"), ["both", 1, 2], "in both: Bee"),
     ],
 )  # fmt: skip
-def test_operations_of_worlds(answer: str, results: tuple[str, ...], operation: list[object], reckoned: str) -> None:
+def test_operations_of_worlds(answer: str, results: tuple[str, ...], operation: list[object], said: str) -> None:
     told = thought("temporal", answer, results, operation)
     assert told.removeprefix("; ".join(f"Step {'abcd'[n]}: {r}" for n, r in enumerate(results))) == (
-        f"; {reckoned}" if reckoned else ""
+        f"; {said}" if said else ""
     )
 
 
 @pytest.mark.parametrize(
-    ("answer", "tasks", "results", "reckoned"),
+    ("answer", "tasks", "results", "said"),
     [
         ("full moon", "When was Full Moon out?|When was Eight out?", ("1981", "1967"), "of 1981 and 1967 is 1981"),
         (
@@ -63,12 +63,12 @@ def test_operations_of_worlds(answer: str, results: tuple[str, ...], operation: 
         ("Else", "When was A out?|When was B out?", ("1981", "1967"), ""),
     ],
 )  # fmt: skip
-def test_operations_are_found_from_the_answer(answer: str, tasks: str, results: tuple[str, ...], reckoned: str) -> None:
+def test_operations_are_found_from_the_answer(answer: str, tasks: str, results: tuple[str, ...], said: str) -> None:
     told = thought("bridge_comparison", answer, results, None, tasks)
-    assert reckoned in told if reckoned else told.endswith(results[-1])
+    assert said in told if said else told.endswith(results[-1])
 
 
-def test_a_chain_needs_no_reckoning() -> None:
+def test_a_chain_has_nothing_to_work_out() -> None:
     assert thought("compositional", "B", ("A", "B"), ["last"]) == ""
 
 

@@ -1,4 +1,4 @@
-"""Reckoning: how an answer is worked out of several results, written out step by step.
+"""Gold thoughts: how an answer is worked out of several results, written out step by step.
 
 A small model that must jump from the results to the answer guesses. So the thought before it says which number is the
 smaller with as many digits in both, counts years up decade by decade, and looks items up in the other list.
@@ -6,14 +6,31 @@ smaller with as many digits in both, counts years up decade by decade, and looks
 
 from __future__ import annotations
 
+import calendar
+import re
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from ..record import Question
-from ..systems.reckoning import Measure, count_up, measure
 from .reading import Fact, in_order
+
+_MONTHS = {name.lower(): number for number, name in enumerate(calendar.month_name) if name}
+_MONTH = "|".join(_MONTHS)
+_DATE = re.compile(rf"\b(?:(\d{{1,2}}) ({_MONTH})|({_MONTH}) (\d{{1,2}}),) (\d{{4}})\b", re.IGNORECASE)
+_YEAR = re.compile(r"(?<![\d,.])\d{4}(?![\d,.]\d)\b")
+_NUMBER = re.compile(r"(\d[\d,]*(?:\.\d+)?)(?: (thousand|million|billion))?")
+_SCALE = {"": 1, "thousand": 10**3, "million": 10**6, "billion": 10**9}
 
 SEVERAL = frozenset({"comparison", "bridge-comparison", "temporal", "superlative", "intersection"})
 """Question types whose answer is worked out from several results rather than being the last of them."""
+
+
+class Measure(NamedTuple):
+    """A value that can be compared: a date (year, month, day as far as known) or a number."""
+
+    key: tuple[float, ...]
+    shown: str
+    dated: bool
 
 
 def conclusion(question: Question, facts: Sequence[Fact], results: Sequence[str]) -> str:
@@ -21,10 +38,10 @@ def conclusion(question: Question, facts: Sequence[Fact], results: Sequence[str]
     if question.type.replace("_", "-") not in SEVERAL:
         return ""
     told = [f"{fact.task.rstrip('?')}: {result}" for fact, result in zip(facts, results, strict=True)]
-    return "; ".join(filter(None, [*told, _reckoned(question, facts, results)]))
+    return "; ".join(filter(None, [*told, _worked_out(question, facts, results)]))
 
 
-def _reckoned(question: Question, facts: Sequence[Fact], results: Sequence[str]) -> str:
+def _worked_out(question: Question, facts: Sequence[Fact], results: Sequence[str]) -> str:
     answer = question.answers[0]
     name, *rest = question.meta.get("operation") or _operation(question, facts)
     if name == "both":
@@ -124,6 +141,26 @@ def _passed(found: Sequence[Measure | None], birthdays: bool) -> str:
     early = end.key[1:] < start.key[1:]
     reached = f"{end.shown[5:]} is {'before' if early else 'not before'} {start.shown[5:]}"
     return f"{told}; {reached}: {f'{gap} - 1 = {gap - 1}' if early else gap}"
+
+
+def measure(text: str) -> Measure | None:
+    """The first date of a text, else its first year, else its first number."""
+    if found := _DATE.search(text):
+        day, month = found[1] or found[4], _MONTHS[(found[2] or found[3]).lower()]
+        return Measure((int(found[5]), month, int(day)), f"{found[5]}-{month:02}-{int(day):02}", True)
+    if found := _YEAR.search(text):
+        return Measure((int(found[0]),), found[0], True)
+    if found := _NUMBER.search(text):
+        digits = found[1].replace(",", "")
+        value = float(digits) * _SCALE[found[2] or ""]
+        return Measure((value,), f"{value:.0f}" if value.is_integer() else digits, False)
+    return None
+
+
+def count_up(start: int, end: int) -> str:
+    """`1871 to 1880 9, 1890 19, 1900 29, 1910 39, 1920 49, 1925 54`: years reached and years passed, ten by ten."""
+    reached = [*range(start - start % 10 + 10, end, 10), end]
+    return f"{start} to " + ", ".join(f"{year} {year - start}" for year in reached)
 
 
 def in_both(items: Sequence[str], shared: str) -> str:
