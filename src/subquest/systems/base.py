@@ -120,6 +120,10 @@ class System(Generic[S]):
             return self.engines[""].name
         return ",".join(f"{role}={e.name}" if role else e.name for role, e in sorted(self.engines.items()))
 
+    def for_all_roles(self) -> tuple[Sampling, Limits]:
+        """How roles run that were given nothing of their own; a system inside this one runs like them."""
+        return self._samplings.get("") or type(self).sampling, self._limits.get("", Limits())
+
     def setup(self, role: str) -> RoleSetup:
         """The engine, sampling and limits of a role."""
         if role not in self._setups:
