@@ -24,6 +24,7 @@ from .runtime import Context, LimitReached, Run, Turn
 _TOKEN = re.compile(r"<\|\s*(?:begin|end)_")
 _REMINDERS = 2
 """Turns in a row without an action that are reminded; then the loop ends with what was written."""
+_REPEATED = "This was already sent; its result stands above. Change it or conclude."
 Handler = Callable[[Context, str], Awaitable[str]]
 
 
@@ -38,6 +39,8 @@ class Tool:
     handle: Handler
     also: tuple[str, ...] = ()
     """Other tags that models know for the result."""
+    once: bool = False
+    """Whether the same call, made again in the same context, is refused: its result stands above."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +64,11 @@ def calls(turn: Turn, *tags: str) -> list[tuple[str, str]]:
     found = [m for m in _call(tags).finditer(turn.text) if m[3] or not cut]
     contents = [m[2] if m[3] else _TOKEN.split(m[2])[0] for m in found]
     return [(m[1].lower(), content.strip()) for m, content in zip(found, contents, strict=True) if content.strip()]
+
+
+def same_call(content: str) -> str:
+    """A call's content without what two wordings of the same call differ in: case and blanks."""
+    return " ".join(content.casefold().split())
 
 
 @functools.cache
@@ -103,6 +111,7 @@ async def reason(
     if parent is not None:
         run.events.emit("task", parent.id, task=task, child=context.id)
     silent = actions = 0
+    made: set[tuple[str, str]] = set()
     try:
         while True:
             turn = await context.write()
@@ -114,8 +123,14 @@ async def reason(
                 silent, actions = 0, actions + len(found)
                 told = ""
                 for tag, content in found:
-                    result = cut_to_tokens(await known[tag].handle(context, content), result_tokens, context.engine)
-                    told += inserted("" if told else turn.text, result, known[tag].result, *known[tag].also)
+                    tool, call = known[tag], (tag, same_call(content))
+                    if tool.once and call in made:
+                        run.events.emit("limit", context.id, what=f"repeated {tag}", message=content)
+                        result = _REPEATED
+                    else:
+                        made.add(call)
+                        result = cut_to_tokens(await tool.handle(context, content), result_tokens, context.engine)
+                    told += inserted("" if told else turn.text, result, tool.result, *tool.also)
                 context.tell(told)
             elif answer := boxed(turn.text) if ends == "box" else turn.text.strip():
                 return await _end(context, answer, "answered", turn)

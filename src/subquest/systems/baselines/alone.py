@@ -61,8 +61,8 @@ class Alone(ToolSystem[ToolSettings]):
 
 class WebThinker(Alone):
     name: ClassVar[str] = "webthinker"
-    roles: ClassVar[tuple[str, ...]] = ("deep", "explorer")
-    stand_ins: ClassVar[Mapping[str, str]] = {"explorer": "deep"}
+    roles: ClassVar[tuple[str, ...]] = DeepSearch.roles
+    stand_ins: ClassVar[Mapping[str, str]] = dict.fromkeys(DeepSearch.roles[1:], "deep")
     expert: ClassVar[type[Expert]] = DeepSearch
 
 

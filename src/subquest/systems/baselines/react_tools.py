@@ -39,7 +39,7 @@ class ReActTools(ToolSystem[ToolSettings]):
             return await look_at(kit.look, context, call)
 
         tools = [
-            Tool("search_query", "search_result", search),
+            Tool("search_query", "search_result", search, once=True),
             Tool("click_link", "click_result", kit.open),
             Tool("code_call", "code_call_result", code, ("code_result",)),
             Tool("read_file", "file_result", kit.read),
