@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Sequence
 from itertools import zip_longest
 from typing import NamedTuple
@@ -45,6 +46,11 @@ def interleaved(found: Sequence[Sequence[Hit]]) -> list[Hit]:
     for hit in rounds:
         kept.setdefault(hit.document.id, hit)
     return list(kept.values())
+
+
+def today() -> str:
+    """The date, for prompts of roles that search: "this year" means nothing to a model without it."""
+    return datetime.date.today().isoformat()
 
 
 def plain_name(name: str) -> str:

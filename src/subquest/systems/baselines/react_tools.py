@@ -17,6 +17,7 @@ from ..runtime import Answer, Context, Run, confidence
 from ..tooled import ToolSettings, ToolSystem
 from ..toolkit import Toolkit
 from ..toolloop import Tool, reason
+from ..tooltext import today
 
 
 class ReActTools(ToolSystem[ToolSettings]):
@@ -45,11 +46,12 @@ class ReActTools(ToolSystem[ToolSettings]):
             Tool("read_file", "file_result", kit.read),
             Tool("multimodal_call", "multimodal_result", look),
         ]
+        fields = {"question": question, "files": kit.inventory(), "actions": str(settings.actions), "date": today()}
         end = await reason(
             run,
             "agent",
             question,
-            self.prompts.messages("agent", question=question, files=kit.inventory(), actions=str(settings.actions)),
+            self.prompts.messages("agent", **fields),
             tools,
             parent=None,
             turns=settings.actions,

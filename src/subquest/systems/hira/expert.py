@@ -19,6 +19,7 @@ from ..runtime import Context, LimitReached, Run
 from ..tooled import ToolSystem
 from ..toolkit import Toolkit
 from ..toolloop import Tool, reason
+from ..tooltext import today
 
 if TYPE_CHECKING:
     from ..base import System
@@ -87,6 +88,7 @@ async def carried_out(expert: Expert, desk: Desk) -> Report:
 async def worked_out(desk: Desk, role: str, *tools: Tool) -> Report:
     """An expert's reasoning on the task of its desk, in the prompt of its role, with its tools."""
     fields = {"task": desk.task, "memory": desk.memory, "actions": str(desk.actions), "files": desk.kit.inventory()}
+    fields["date"] = today()
     end = await reason(
         desk.run,
         role,

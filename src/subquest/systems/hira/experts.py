@@ -19,7 +19,7 @@ from ..rendering import cut_to_tokens
 from ..replies import boxed, note_stop, said
 from ..runtime import Context, LimitReached
 from ..toolloop import Tool
-from ..tooltext import interleaved
+from ..tooltext import interleaved, today
 from .deep import DeepSearch
 from .expert import Desk, Expert, Report, SystemExpert, chain_of, worked_out
 from .tolerant import first_object
@@ -42,7 +42,7 @@ class SimpleSearch(Expert):
 
     async def run(self, desk: Desk) -> Report:
         run = desk.run
-        messages = desk.prompts.messages("search", task=desk.task, memory=desk.memory)
+        messages = desk.prompts.messages("search", task=desk.task, memory=desk.memory, date=today())
         limits = Limits(turns=2)
         context = await run.open("search", desk.task, messages, parent=desk.planner, limits=limits, number=desk.number)
         if desk.planner is not None:
