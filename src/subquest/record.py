@@ -163,6 +163,8 @@ class Trajectory:
     model: str = ""
     format_errors: tuple[str, ...] = ()
     """What the tag parser found malformed in its agent turns, in order."""
+    part_of: str = ""
+    """Id of the trajectory that goes on, with fewer documents, where this one's window was full."""
 
     @property
     def text(self) -> str:
@@ -243,7 +245,7 @@ class Episode:
     system: str
     model: str
     trajectories: tuple[Trajectory, ...] = ()
-    """Roots before their descendants, siblings in the order they began."""
+    """What models saw and wrote, roots before their descendants, siblings in the order they began (see `contexts`)."""
     answer: str = ""
     evidence: tuple[Evidence, ...] = ()
     confidence: float | None = None
@@ -261,15 +263,29 @@ class Episode:
     seed: int | None = None
 
     @property
+    def contexts(self) -> tuple[Trajectory, ...]:
+        """One trajectory a context: of one whose window was full, what its turns before and after that come to."""
+        if not any(t.part_of for t in self.trajectories):
+            return self.trajectories
+        return tuple(self._whole(t) for t in self.trajectories if not t.part_of)
+
+    def _whole(self, trajectory: Trajectory) -> Trajectory:
+        parts = [t for t in self.trajectories if t.part_of == trajectory.id]
+        if not parts:
+            return trajectory
+        later = [s for t in (*parts[1:], trajectory) for s in t.segments if s.kind != "prompt"]
+        return replace(trajectory, segments=(*parts[0].segments, *later))
+
+    @property
     def roots(self) -> tuple[Trajectory, ...]:
-        return tuple(t for t in self.trajectories if t.parent is None)
+        return tuple(t for t in self.contexts if t.parent is None)
 
     def children(self, trajectory: Trajectory | str) -> tuple[Trajectory, ...]:
         parent = trajectory if isinstance(trajectory, str) else trajectory.id
-        return tuple(t for t in self.trajectories if t.parent == parent)
+        return tuple(t for t in self.contexts if t.parent == parent)
 
     def by_role(self, role: str) -> tuple[Trajectory, ...]:
-        return tuple(t for t in self.trajectories if t.role == role)
+        return tuple(t for t in self.contexts if t.role == role)
 
     def walk(self) -> Iterator[tuple[int, Trajectory]]:
         """Depth and trajectory, parents before children; one whose parent is not in the episode counts as a root."""

@@ -70,7 +70,7 @@ def test_a_failed_search_leaves_the_model_without_documents(name: str) -> None:
     script = {"answerer": ["<answer>x</answer>"], "reasoner": ["So the answer is x."], "reader": ["<answer>x</answer>"]}
     episode = ask(name, script, FakeSearch(failures=99))
     assert episode.answer == "x"
-    assert "<documents>none were found</documents>" in episode.trajectories[0].text
+    assert "<documents>No documents were found.</documents>" in episode.trajectories[0].text
     assert [f.where for f in episode.errors] == ["search"]
 
 

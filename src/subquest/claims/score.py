@@ -30,7 +30,7 @@ def scores_of(episode: Episode) -> tuple[dict[str, float], list[str]]:
     kept = {m: every[m] for m in ("em", "f1", "cem")}
     kept |= {m: v for m, v in every.items() if m in COSTS or m.startswith(("peak_", "tokens_"))}
     verdict = judge_answer(AnswerCase(question.question, question.answers, episode.answer))
-    tasks = sum(1 for t in episode.trajectories if t.parent is not None and t.role not in HELPERS)
+    tasks = sum(1 for t in episode.contexts if t.parent is not None and t.role not in HELPERS)
     written = episode.by_role("planner")
     kept |= {
         "judge": float(bool(verdict.yes)),

@@ -26,7 +26,7 @@ def score(episode: Episode) -> dict[str, float]:
         "tool_calls": usage.tool_calls,
         "seconds": usage.seconds,
         "cost": usage.cost,
-        "trajectories": len(episode.trajectories),
+        "trajectories": len(episode.contexts),
     }
     for trajectory in episode.trajectories:
         role, spent = trajectory.role, trajectory.usage

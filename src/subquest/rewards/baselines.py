@@ -31,6 +31,6 @@ class AutoRefineReward:
     def reward(self, episode: Episode) -> Reward:
         golds = episode.question.answers
         f1 = score_answer(episode.answer, golds).f1
-        text = "\n".join(refine_text(t) for t in episode.trajectories)
+        text = "\n".join(refine_text(t) for t in episode.contexts)
         found = not is_yes_no(golds) and contains_answer(text, golds)
         return shared(episode, {"f1": f1, "refine": self.refine if found and f1 == 0 else 0.0})

@@ -20,17 +20,19 @@ from typing import Any, ClassVar, Generic, TypeVar
 
 from .. import sync
 from ..codec import to_dict
-from ..engine import Engine, RoleAware, Sampling
+from ..engine import Engine, Message, RoleAware, Sampling
 from ..engine.actions import Acting, Action
 from ..errors import OutsideError, UsageError
 from ..events import SCHEMA_VERSION, Event, EventLog, Listener
 from ..limits import Limits
-from ..record import Episode, Question
+from ..record import Document, Episode, Question
 from ..retrieval.base import Search
 from .prompting import FOLDER, Prompts
+from .rendering import render_documents
 from .replies import declines
 from .runtime import Answer, LimitReached, RoleSetup, Run
 from .voting import agreed
+from .window import Groups, Shown
 
 MAX_QUESTION = 32_768
 """Characters; a longer question is a document and belongs into an index."""
@@ -107,6 +109,16 @@ class System(Generic[S]):
     def actions(self) -> Mapping[str, Sequence[Action]]:
         """What each role can do, for `--protocol tools`; a role that is not in the table acts by its text alone."""
         return {}
+
+    def shown(self, role: str, documents: Sequence[Document], tokens: int, **fields: str) -> Shown[list[Message]]:
+        """The prompt of a role that reads documents, each cut to `tokens`; as many as its window has room for."""
+        engine = self.setup(role).engine
+
+        def opening(groups: Groups, nothing: str) -> list[Message]:
+            listed = render_documents(groups[0], tokens, engine) or nothing
+            return self.prompts.messages(role, documents=listed, **fields)
+
+        return Shown([list(documents)], opening, tokens)
 
     @classmethod
     def prompt_folder(cls) -> Path:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from ..engine.actions import Action
-from ..errors import ContextOverflow, EngineError, OutsideError, SearchError
+from ..errors import EngineError, OutsideError, SearchError
 from ..limits import Limits
 from ..protocol import fence
 from .actions import ANSWER, RESULT, SEARCH, TASK
@@ -178,7 +178,7 @@ class CoDA(System[CoDASettings]):
             result, stop_reason = await self._force_result(executor), "forced"
         except EngineError as error:
             run.fail("engine", error, executor)
-            result, stop_reason = "", "context overflow" if isinstance(error, ContextOverflow) else "failed"
+            result, stop_reason = "", "failed"
         read = [text for document in executor.documents for text in (document.title, document.text)]
         result = self._spelt(executor, result, [task, *read])
         findings.append(Finding(task, result, _refined(executor), executor.documents, executor.id))

@@ -21,6 +21,7 @@ from ..protocol import Parsed, parse, wrap
 from ..record import Document, Hit, Trajectory, Usage
 from .barrier import BarrierError
 from .rendering import cut_to_tokens, render_documents
+from .window import Shown, Text, Transcript, leave, short_of
 
 if TYPE_CHECKING:
     from .runtime import Run
@@ -68,6 +69,7 @@ class Context:
         budget: Budget,
         stop: tuple[str, ...],
         shielded: bool,
+        transcript: Transcript,
     ) -> None:
         self.run = run
         self.id = identifier
@@ -87,13 +89,24 @@ class Context:
         self.last_turn: Turn | None = None
         self._setup = setup
         self._sampling = _stopping(setup.sampling, stop)
-        self._pending: list[str] = []
+        self._transcript = transcript
+        self._pending: list[Text] = []
+        self._full = ""
+        """Why no further turn fits the window; empty while one does."""
+        self._earlier: list[Trajectory] = []
+        """Its sessions up to the last one, each ended by a full window."""
         self._began = run.events.seconds
         self._closed: Trajectory | None = None
 
     @property
     def engine(self) -> Engine:
         return self._setup.engine
+
+    @property
+    def reasoning(self) -> str:
+        """All that it was told and wrote, its prompt left out."""
+        sessions = [*(t.segments for t in self._earlier), self.session.segments]
+        return "".join(s.text for segments in sessions for s in segments if s.kind != "prompt")
 
     async def write(self) -> Turn:
         """Let the model write one turn. Raises LimitReached when a budget has run out, EngineError when it fails."""
@@ -106,9 +119,11 @@ class Context:
         self.budget.turns -= 1
         return await self.write()
 
-    def tell(self, text: str) -> None:
+    def tell(self, text: Text) -> None:
         """Environment text for the next turn; several texts arrive together."""
-        self._pending.append(self._cleared(text))
+        if isinstance(text, Shown):
+            self._must_not_be_shielded()
+        self._pending.append(text if isinstance(text, Shown) else self._cleared(text))
 
     def tell_results(self, results: Sequence[str], *, tokens: int) -> None:
         """Sub-task results, each in `<result>`, cut to a length."""
@@ -118,17 +133,21 @@ class Context:
     def show(self, hits: Sequence[Hit], *, tag: str = "documents", tokens: int) -> None:
         """Raw documents in a tag, each cut to `tokens`. Never for a shielded context."""
         self.read(hits)
-        self.tell(wrap(tag, render_documents([hit.document for hit in hits], tokens, self.engine)))
+        engine, documents = self.engine, [hit.document for hit in hits]  # a circle through `self` would be garbage
+        self.tell(Shown([documents], lambda g, n: wrap(tag, render_documents(g[0], tokens, engine) or n), tokens))
 
     def read(self, hits: Sequence[Hit]) -> None:
         """Note that the context sees these documents, for systems that word them themselves."""
+        self._must_not_be_shielded()
+        self.documents.extend(hit.document for hit in hits)
+
+    def _must_not_be_shielded(self) -> None:
         if self.shielded:
             raise BarrierError(f"documents must not enter the context of {self.role} {self.id}")
-        self.documents.extend(hit.document for hit in hits)
 
     async def force(self, instruction: str, *tags: str) -> str:
         """One last turn beyond the budget, told to conclude. Empty when the model gives nothing or fails."""
-        reason = self.budget.exhausted() or "no valid action"
+        reason = self.budget.exhausted() or self._full or "no valid action"
         self.run.events.emit("limit", self.id, what=reason, message="a final answer is forced")
         self.forced = True
         if instruction:
@@ -146,27 +165,34 @@ class Context:
         if self._closed is not None:
             return
         usage = replace(self.usage, seconds=round(self.run.events.seconds - self._began, 6))
-        self._closed = Trajectory(
-            id=self.id,
-            role=self.role,
-            task=self.task,
-            parent=self.parent.id if self.parent else None,
-            segments=self.session.segments,
+        self._closed = replace(
+            self._recorded(self.id),
             stop_reason=stop_reason,
             result=result,
             forced=self.forced,
             usage=usage,
-            model=self.engine.name,
             format_errors=tuple(self.format_errors),
         )
         await self.session.close()
         self.run.events.emit("close", self.id, stop_reason=stop_reason, usage=to_dict(usage))
 
+    def _recorded(self, identifier: str) -> Trajectory:
+        """The session as it stands."""
+        return Trajectory(
+            id=identifier,
+            role=self.role,
+            task=self.task,
+            parent=self.parent.id if self.parent else None,
+            segments=self.session.segments,
+            model=self.engine.name,
+        )
+
     @property
-    def trajectory(self) -> Trajectory:
+    def trajectories(self) -> tuple[Trajectory, ...]:
+        """One, or as many as it took sessions: the last has the context's id and what it came to."""
         if self._closed is None:
             raise RuntimeError("the context is still open")
-        return self._closed
+        return (*self._earlier, self._closed)
 
     def _cleared(self, text: str) -> str:
         return self.run.without_raw_runs(text, self.id) if self.shielded else text
@@ -182,9 +208,6 @@ class Context:
                     generation = await self._continued(sampling)
         except TimeoutError:
             raise LimitReached(f"{seconds:.3g} seconds left of the time limit") from None
-        except ContextOverflow as error:
-            self.run.events.emit("limit", self.id, what="context window", message=str(error))
-            raise
         self.budget.spend(generation.usage)
         self.usage += generation.usage
         turn = Turn(generation.text, parse(generation.text), generation)
@@ -198,10 +221,62 @@ class Context:
         return turn
 
     async def _continued(self, sampling: Sampling) -> Generation:
-        if self._pending:
-            text, self._pending = "\n".join(self._pending), []
-            await self.session.append(text)
-        return await self.session.generate(sampling)
+        self._transcript.tell(self._pending)
+        self._pending = []
+        text = self._transcript.unsent
+        if short := short_of(self.engine, self.session.context_tokens, text, sampling.max_tokens):
+            text = "" if await self._make_room(short) else text
+        while True:
+            try:
+                if text:
+                    await self.session.append(text)
+                    self._transcript.sent()
+                    text = ""
+                generation = await self.session.generate(sampling)
+            except ContextOverflow as error:
+                window = self.engine.context_window
+                if not await self._make_room(self.session.context_tokens // 4 if window is None else 1):
+                    self._full = f"the context window is full ({error})"
+                    self.run.events.emit("limit", self.id, what="context window", message=str(error))
+                    raise LimitReached(self._full) from error
+                text = ""
+            else:
+                self._transcript.wrote(generation.text)
+                return generation
+
+    async def _make_room(self, short: int) -> bool:
+        """Open the context again with so many tokens fewer; False where it has nothing to lose.
+
+        Documents leave. Of a context that is being forced to conclude, turns leave as well.
+        """
+        reopened = False
+        while short > 0:
+            left, freed = leave(self._transcript.shown(), short, self.engine)
+            turns = 0
+            while self.forced and freed < short and (length := self._transcript.forget_turn()):
+                turns, freed = turns + 1, freed + max(1, length // 4)
+            if not left and not turns:
+                break
+            message = f"the oldest leave the context: {left} documents" + (f" and {turns} turns" if turns else "")
+            self.run.events.emit("limit", self.id, what="context window", message=message)
+            try:
+                messages = self._transcript.messages()
+                session = await self.run.session(self.engine, self.id, messages, self._transcript.mode)
+            except ContextOverflow:
+                continue
+            await self._go_on_in(session)
+            reopened = True
+            short = short_of(self.engine, session.context_tokens, "", self._sampling.max_tokens)
+        return reopened
+
+    async def _go_on_in(self, session: Session) -> None:
+        """Take up a session that holds the transcript; what the one before it saw and wrote is kept."""
+        if any(segment.kind == "agent" for segment in self.session.segments):
+            part = self._recorded(f"{self.id}~{len(self._earlier) + 1}")
+            self._earlier.append(replace(part, stop_reason="context window", part_of=self.id))
+        await self.session.close()
+        self.session = session
+        self._transcript.sent()
 
 
 @functools.lru_cache(maxsize=256)

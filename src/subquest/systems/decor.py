@@ -131,9 +131,9 @@ class Decor(System[DecorSettings]):
 
     async def _filter(self, run: Run, planner: Context, query: str, hits: list[Hit], findings: list[Finding]) -> str:
         """The filter's paragraph about the documents; empty where nothing helped."""
-        documents = render_documents([hit.document for hit in hits], self.settings.document_tokens, self._engine)
-        messages = self.prompts.messages("filter", query=query, documents=documents)
-        filter_ = await run.open("filter", query, messages, parent=planner, stop=("</filter>",), limits=Limits(turns=1))
+        documents = [hit.document for hit in hits]
+        opening = self.shown("filter", documents, self.settings.document_tokens, query=query)
+        filter_ = await run.open("filter", query, opening, parent=planner, stop=("</filter>",), limits=Limits(turns=1))
         filter_.read(hits)
         run.events.emit("task", planner.id, task=query, child=filter_.id)
         try:

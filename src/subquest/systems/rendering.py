@@ -37,7 +37,7 @@ def cut_to_tokens(text: str, tokens: int, engine: Engine) -> str:
     return f"{words[0]} …" if words and " " in kept else f"{kept}…"
 
 
-def shown(hit: Hit) -> dict[str, Any]:
+def hit_data(hit: Hit) -> dict[str, Any]:
     """A hit as events tell it; with the page and the words to cite it by where it comes from a file."""
     document = hit.document
     told = {"id": document.id, "title": document.title, "text": document.text, "score": round(hit.score, 6)}

@@ -14,16 +14,17 @@ import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from ..engine import Message, Mode
+from ..engine import Engine, Message, Mode, Session
 from ..engine.base import Retry
-from ..errors import SearchError, SearchRefused
+from ..errors import ContextOverflow, SearchError, SearchRefused
 from ..events import EventLog
 from ..limits import Budget, Limits
 from ..record import Document, Evidence, Failure, Hit, Question, Trajectory, Usage
 from ..retrieval.base import Search
 from .barrier import RAW_RUN, Barrier, BarrierError
 from .context import Context, LimitReached, RoleSetup, Turn, confidence
-from .rendering import shown
+from .rendering import hit_data
+from .window import Opening, Shown, Transcript, leave, short_of
 
 SEARCH_ATTEMPTS = 3
 SEARCH_WAIT = 0.2
@@ -79,7 +80,7 @@ class Run:
         self,
         role: str,
         task: str,
-        messages: Sequence[Message],
+        opening: Opening,
         *,
         parent: Context | None = None,
         mode: Mode = "chat",
@@ -98,15 +99,20 @@ class Run:
         above_id = parent.id if parent else ""
         self._begun[above_id] = self._begun.get(above_id, 0) + 1  # before any wait: siblings may open at the same time
         name = self.place(parent, number or self._begun[above_id])
-        for addition in (setup.addition, self._additions.get(role)):
-            if addition:
-                messages = [replace(messages[0], content=f"{messages[0].content}\n{addition}"), *messages[1:]]
-        if shielded and self.documents:
-            messages = [replace(m, content=self.without_raw_runs(m.content, name)) for m in messages]
-        session = await setup.engine.open(messages, mode=mode)
-        if hasattr(session, "on_retry"):  # as `Retrying` says; a check against a protocol costs twenty times as much
-            session.on_retry = lambda retry: self._note_retry(name, retry)
-        context = Context(self, name, role, task, parent, session, setup, budget, tuple(stop), shielded)
+        additions = [addition for addition in (setup.addition, self._additions.get(role)) if addition]
+        shown = opening if isinstance(opening, Shown) else None
+
+        def opened() -> list[Message]:
+            messages = list(opening.content if isinstance(opening, Shown) else opening)
+            if additions:
+                messages[0] = replace(messages[0], content="\n".join([messages[0].content, *additions]))
+            if shielded and self.documents:
+                messages = [replace(m, content=self.without_raw_runs(m.content, name)) for m in messages]
+            return messages
+
+        transcript = Transcript(opened, mode, shown)
+        messages, session = await self._fitted(setup, name, transcript)
+        context = Context(self, name, role, task, parent, session, setup, budget, tuple(stop), shielded, transcript)
         self.contexts.append(context)
         prompt = [{"role": m.role, "content": m.content} for m in messages]
         self.events.emit(
@@ -119,6 +125,31 @@ class Run:
             prompt=prompt,
         )
         return context
+
+    async def _fitted(self, setup: RoleSetup, place: str, transcript: Transcript) -> tuple[list[Message], Session]:
+        """A session with the opening; documents leave it where they do not fit."""
+        engine = setup.engine
+        while True:
+            messages = transcript.messages()
+            text = "".join(m.content for m in messages) if transcript.documents else ""
+            short = short_of(engine, 0, text, setup.sampling.max_tokens)
+            try:
+                if not short:
+                    return messages, await self.session(engine, place, messages, transcript.mode)
+            except ContextOverflow:
+                short = 1
+            left, _ = leave(transcript.shown(), short, engine)
+            if not left:
+                return messages, await self.session(engine, place, messages, transcript.mode)
+            message = f"{left} documents, the lowest ranked, are left out"
+            self.events.emit("limit", place, what="context window", message=message)
+
+    async def session(self, engine: Engine, place: str, messages: Sequence[Message], mode: Mode) -> Session:
+        """A session of an engine for the context of a name."""
+        session = await engine.open(messages, mode=mode)
+        if hasattr(session, "on_retry"):  # as `Retrying` says; a check against a protocol costs twenty times as much
+            session.on_retry = lambda retry: self._note_retry(place, retry)
+        return session
 
     def _note_retry(self, place: str, retry: Retry) -> None:
         wait = round(retry.wait, 3)
@@ -159,7 +190,7 @@ class Run:
             for hit in hits:
                 self.note(hit.document, hit.document.id)
                 self._brought.setdefault((place, hit.document.id), query)
-            self.events.emit("documents", place, query=query, hits=[shown(hit) for hit in hits])
+            self.events.emit("documents", place, query=query, hits=[hit_data(hit) for hit in hits])
         return results
 
     def with_queries(self, evidence: Iterable[Evidence]) -> tuple[Evidence, ...]:
@@ -222,7 +253,7 @@ class Run:
         """Close what is open and hand over the trajectories and what they cost together."""
         for context in self.contexts:
             await context.close("aborted")
-        trajectories = tuple(c.trajectory for c in self.contexts)
+        trajectories = tuple(t for c in self.contexts for t in c.trajectories)
         self.contexts.clear()  # they know the run: without the circle, an episode's memory is free at once
         usage = sum((t.usage for t in trajectories), self.usage)
         return trajectories, replace(usage, seconds=round(self.events.seconds, 6))

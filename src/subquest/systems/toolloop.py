@@ -17,15 +17,19 @@ from ..engine import Message
 from ..errors import EngineError
 from ..limits import Limits
 from ..protocol import fence
+from ..record import Document
 from .rendering import cut_to_tokens
 from .replies import boxed
 from .runtime import Context, LimitReached, Run, Turn
+from .window import Groups, Shown
 
 _TOKEN = re.compile(r"<\|\s*(?:begin|end)_")
 _REMINDERS = 2
 """Turns in a row without an action that are reminded; then the loop ends with what was written."""
 _REPEATED = "This was already sent; its result stands above. Change it or conclude."
 Handler = Callable[[Context, str], Awaitable[str]]
+Made = dict[tuple[str, str], list[Document]]
+"""What each call of a context brought, by tag and content; empty once it has left a full context."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +89,36 @@ def inserted(before: str, text: str, *tags: str) -> str:
     return f"{'' if begun else f'<|begin_{tags[0]}|>'}{fence(text)}<|end_{begun or tags[0]}|>\n\n"
 
 
+def _results(turn: str, tools: Sequence[Tool], results: list[list[Document]], tokens: int) -> Shown[str]:
+    """The results of a turn's calls, each of which leaves the context as a whole where it is full."""
+
+    def render(groups: Groups, nothing: str) -> str:
+        texts = [group[0].text if group else nothing for group in groups]
+        return "".join(
+            inserted("" if number else turn, text, tool.result, *tool.also)
+            for number, (tool, text) in enumerate(zip(tools, texts, strict=True))
+        )
+
+    return Shown(results, render, tokens)
+
+
+async def _carried_out(
+    context: Context, tools: Sequence[Tool], contents: Sequence[str], made: Made, tokens: int
+) -> list[list[Document]]:
+    """What the calls of a turn bring. One that was made before is refused while its result stands in the context."""
+    results: list[list[Document]] = []
+    for tool, content in zip(tools, contents, strict=True):
+        call = (tool.tag, same_call(content))
+        if tool.once and made.get(call):
+            context.run.events.emit("limit", context.id, what=f"repeated {tool.tag}", message=content)
+            results.append([Document("", "", _REPEATED)])
+            continue
+        result = cut_to_tokens(await tool.handle(context, content), tokens, context.engine)
+        results.append([Document("", "", result)])
+        made[call] = results[-1]
+    return results
+
+
 async def reason(
     run: Run,
     role: str,
@@ -111,7 +145,7 @@ async def reason(
     if parent is not None:
         run.events.emit("task", parent.id, task=task, child=context.id)
     silent = actions = 0
-    made: set[tuple[str, str]] = set()
+    made: Made = {}
     try:
         while True:
             turn = await context.write()
@@ -121,17 +155,9 @@ async def reason(
             if found:
                 found = found[: turns - actions]
                 silent, actions = 0, actions + len(found)
-                told = ""
-                for tag, content in found:
-                    tool, call = known[tag], (tag, same_call(content))
-                    if tool.once and call in made:
-                        run.events.emit("limit", context.id, what=f"repeated {tag}", message=content)
-                        result = _REPEATED
-                    else:
-                        made.add(call)
-                        result = cut_to_tokens(await tool.handle(context, content), result_tokens, context.engine)
-                    told += inserted("" if told else turn.text, result, tool.result, *tool.also)
-                context.tell(told)
+                called = [known[tag] for tag, _ in found]
+                results = await _carried_out(context, called, [text for _, text in found], made, result_tokens)
+                context.tell(_results(turn.text, called, results, result_tokens))
             elif answer := boxed(turn.text) if ends == "box" else turn.text.strip():
                 return await _end(context, answer, "answered", turn)
             elif silent == _REMINDERS:

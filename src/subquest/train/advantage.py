@@ -104,8 +104,9 @@ def trajectory_advantages(
             statistics[key] = _statistics([rewards[i].roles[role] for i in having if keys[i] == key], baseline.std)
         for i in having:
             mean, std = statistics[keys[i]]
-            for t in episodes[i].by_role(role):
-                value = rewards[i].steps.get(t.id, rewards[i].roles[role]) if by == "step" else rewards[i].roles[role]
+            for t in (t for t in episodes[i].trajectories if t.role == role):
+                step = rewards[i].steps.get(t.part_of or t.id) if by == "step" else None
+                value = rewards[i].roles[role] if step is None else step
                 out[i][t.id] = 0.0 if std is None else (value - mean) / (std + baseline.epsilon)
     return out
 

@@ -126,7 +126,7 @@ def episode_figures(episodes: Sequence[Episode]) -> dict[str, float]:
     trajectories = [t for e in episodes for t in e.trajectories]
     turns = [event.data["finish"] for e in episodes for event in e.events if event.kind == "turn"]
     failed_searches, searches = searches_of(episodes)
-    below = [sum(1 for t in e.trajectories if t.parent is not None) for e in episodes]
+    below = [sum(1 for t in e.contexts if t.parent is not None) for e in episodes]
     figures = {
         "em": sum(s.em for s in scores) / n,
         "f1": sum(s.f1 for s in scores) / n,

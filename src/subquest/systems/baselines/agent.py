@@ -21,6 +21,7 @@ from ..base import System
 from ..evidence import Finding, support
 from ..prompting import Prompts
 from ..runtime import Answer, Context, LimitReached, Run, Turn, confidence
+from ..window import Text
 from .dialect import SEARCH_R1, Dialect, find_dialect
 
 REPEATS_ALLOWED = 2
@@ -113,7 +114,7 @@ class SearchAgent(System[AgentSettings]):
         except (LimitReached, EngineError) as stopped:
             return await self._conclude(run, agent, stopped, found)
 
-    async def observe(self, run: Run, agent: Context, queries: Sequence[str], found: dict[str, Sequence[Hit]]) -> str:
+    async def observe(self, run: Run, agent: Context, queries: Sequence[str], found: dict[str, Sequence[Hit]]) -> Text:
         """Search, and what the agent is told about it."""
         if repeated := self._repeated(run, agent, queries):
             return repeated

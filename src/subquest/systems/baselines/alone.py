@@ -48,7 +48,7 @@ class Alone(ToolSystem[ToolSettings]):
         )
         report = await self.expert().run(desk)
         root = next(context for context in run.contexts if context.id == report.trajectory)
-        reason = root.trajectory.stop_reason
+        reason = root.trajectories[-1].stop_reason
         findings = [Finding(question, report.conclusion, "", report.documents, report.trajectory)]
         return Answer(
             report.conclusion,

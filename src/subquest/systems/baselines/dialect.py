@@ -30,6 +30,7 @@ from ..actions import ANSWER, BOXED, SEARCH
 from ..prompting import FOLDER
 from ..rendering import cut_to_tokens, one_line
 from ..replies import boxed
+from ..window import Groups, Shown, Text
 
 
 class Action(NamedTuple):
@@ -98,16 +99,26 @@ class Dialect:
         queries = _called(block.content) if self.calls else (" ".join(block.content.split()),)
         return Action(queries) if queries else None
 
-    def observe(self, found: Sequence[Sequence[Document]], tokens: int, engine: Engine) -> str:
+    def observe(self, found: Sequence[Sequence[Document]], tokens: int, engine: Engine) -> Shown[str]:
         """Documents as this dialect shows them, fenced; several queries give several blocks."""
-        return "".join(self.frame(self._listed(documents, tokens, engine)) for documents in found)
+
+        def render(groups: Groups, nothing: str) -> str:
+            return "".join(self.frame(self._listed(documents, tokens, engine) or nothing) for documents in groups)
+
+        return Shown([list(documents) for documents in found], render, tokens)
 
     def frame(self, text: str) -> str:
         """A text in the place of documents."""
         return self.observation.replace("$documents", fence(text, self.tags))
 
-    def after(self, turn: str, told: str) -> str:
+    def after(self, turn: str, told: Text) -> Text:
         """What an agent is told after a turn: where its stop string has begun it in the same message, the rest."""
+        if isinstance(told, Shown):
+            render = told.render
+            return replace(told, render=lambda groups, nothing: self._after(turn, render(groups, nothing)))
+        return self._after(turn, told)
+
+    def _after(self, turn: str, told: str) -> str:
         if self.mode == "chat":
             return told
         begun = next((stop for stop in self.stop if turn.endswith(stop) and told.startswith(stop)), "")
@@ -119,7 +130,7 @@ class Dialect:
             text = cut_to_tokens(one_line(document.text), tokens, engine)
             fields = {"number": str(number), "title": one_line(document.title), "text": text}
             lines.append(re.sub(r"\$(number|title|text)", lambda m, f=fields: f[m[1]], self.document))  # type: ignore[misc]
-        return "".join(lines) or "No documents were found."
+        return "".join(lines)
 
 
 def _called(content: str) -> tuple[str, ...]:

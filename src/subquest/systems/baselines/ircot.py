@@ -10,17 +10,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from ...engine import Message
 from ...engine.actions import Action
 from ...errors import EngineError, SearchError
 from ...limits import Limits, Repeats
-from ...record import Document, Hit
+from ...record import Hit
 from ..actions import ANSWER
 from ..base import System
 from ..evidence import sentences, support
-from ..rendering import render_documents
 from ..replies import conclude, note_stop
 from ..runtime import Answer, LimitReached, Run
+from ..window import Opening
 from .agent import findings
 
 CONCLUSION = "answer is"
@@ -80,9 +79,9 @@ class IRCoT(System[IRCoTSettings]):
         """The next sentence. One line holds it; where a model begins with an empty line or with thinking, it may go on
         to the end of its turn."""
         question = run.question.question
-        messages = self._messages("reasoner", run, hits, thoughts=" ".join(thoughts) or "none")
+        opening = self._opening("reasoner", run, hits, thoughts=" ".join(thoughts) or "none")
         for stop in (("\n",), ()):
-            reasoner = await run.open("reasoner", question, messages, stop=stop, limits=Limits(turns=1))
+            reasoner = await run.open("reasoner", question, opening, stop=stop, limits=Limits(turns=1))
             reasoner.read(hits)
             turn = await reasoner.write()
             text = turn.parsed.outside
@@ -96,15 +95,12 @@ class IRCoT(System[IRCoTSettings]):
     async def _read(self, run: Run, found: dict[str, list[Hit]]) -> Answer:
         hits = self._kept(found)
         reader = await run.open(
-            "reader", run.question.question, self._messages("reader", run, hits), stop=("</answer>",)
+            "reader", run.question.question, self._opening("reader", run, hits), stop=("</answer>",)
         )
         reader.read(hits)
         answer = await conclude(reader)
         return replace(answer, evidence=support(findings(found, answer.text, reader.id)))
 
-    def _messages(self, name: str, run: Run, hits: Sequence[Hit], **fields: str) -> list[Message]:
-        documents: list[Document] = [hit.document for hit in hits]
-        listed = render_documents(documents, self.settings.document_tokens, self.setup(name).engine)
-        return self.prompts.messages(
-            name, question=run.question.question, documents=listed or "none were found", **fields
-        )
+    def _opening(self, name: str, run: Run, hits: Sequence[Hit], **fields: str) -> Opening:
+        documents = [hit.document for hit in hits]
+        return self.shown(name, documents, self.settings.document_tokens, question=run.question.question, **fields)

@@ -16,7 +16,6 @@ from ...record import Hit
 from ..actions import ANSWER
 from ..base import System
 from ..evidence import Finding, support
-from ..rendering import render_documents
 from ..replies import conclude
 from ..runtime import Answer, Run
 
@@ -41,9 +40,8 @@ class NaiveRag(System[RagSettings]):
         with contextlib.suppress(SearchError):  # recorded by the runtime; the model still answers
             hits = (await run.search(None, [question], self.settings.k))[0]
         documents = [hit.document for hit in hits]
-        listed = render_documents(documents, self.settings.document_tokens, self.setup("answerer").engine)
-        messages = self.prompts.messages("answerer", question=question, documents=listed or "none were found")
-        answerer = await run.open("answerer", question, messages, stop=("</answer>",))
+        opening = self.shown("answerer", documents, self.settings.document_tokens, question=question)
+        answerer = await run.open("answerer", question, opening, stop=("</answer>",))
         answerer.read(hits)
         answer = await conclude(answerer)
         return replace(answer, evidence=support([Finding(question, answer.text, "", documents, answerer.id, question)]))

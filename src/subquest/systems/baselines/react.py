@@ -6,14 +6,11 @@ agent  {question, thoughts, observations}  →  Thought: ... Action: Search[quer
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from ...engine import Engine
 from ...engine.actions import Action as Tool
 from ...protocol import fence
-from ...record import Document
 from ..actions import ANSWER, SEARCH
 from .agent import SearchAgent
 from .dialect import Action, Dialect
@@ -37,9 +34,6 @@ class ReActDialect(Dialect):
             return None
         content = match[2].strip()
         return Action((content,)) if match[1].lower() == "search" else Action(answer=content)
-
-    def observe(self, found: Sequence[Sequence[Document]], tokens: int, engine: Engine) -> str:
-        return self.frame(" ".join(self._listed(documents, tokens, engine) for documents in found))
 
     def frame(self, text: str) -> str:
         return self.observation.replace("$documents", " ".join(fence(text, self.tags).split()))

@@ -14,8 +14,9 @@ from ...engine import Sampling
 from ...errors import EngineError, SearchError
 from ...limits import Limits
 from ...record import Hit
-from ..rendering import cut_to_tokens, render_documents
+from ..rendering import cut_to_tokens
 from ..runtime import Context, Run
+from ..window import Text
 from .agent import SearchAgent
 from .dialect import SIMPLE_DEEP_SEARCHER, Dialect
 
@@ -33,7 +34,7 @@ class SearchO1(SearchAgent):
     own_dialect: ClassVar[Dialect] = SEARCH_O1
     shielded: ClassVar[bool] = True
 
-    async def observe(self, run: Run, agent: Context, queries: Sequence[str], found: dict[str, Sequence[Hit]]) -> str:
+    async def observe(self, run: Run, agent: Context, queries: Sequence[str], found: dict[str, Sequence[Hit]]) -> Text:
         query = queries[0]
         if repeated := self._repeated(run, agent, [query]):
             return repeated
@@ -45,16 +46,11 @@ class SearchO1(SearchAgent):
         return self.dialect.frame(await self._read(run, agent, query, hits) if hits else "No documents were found.")
 
     async def _read(self, run: Run, agent: Context, query: str, hits: Sequence[Hit]) -> str:
-        written = "".join(s.text for s in agent.session.segments if s.kind != "prompt")
-        engine = self.setup("reader").engine
-        fields = {
-            "reasoning": cut_to_tokens(written[::-1], REASONING_TOKENS, engine)[::-1] or "none",
-            "query": query,
-            "documents": render_documents([hit.document for hit in hits], self.settings.document_tokens, engine),
-        }
-        messages = self.prompts.messages("reader", **fields)
+        engine, documents = self.setup("reader").engine, [hit.document for hit in hits]
+        reasoning = cut_to_tokens(agent.reasoning[::-1], REASONING_TOKENS, engine)[::-1] or "none"
+        opening = self.shown("reader", documents, self.settings.document_tokens, reasoning=reasoning, query=query)
         try:
-            reader = await run.open("reader", query, messages, parent=agent, limits=Limits(turns=1))
+            reader = await run.open("reader", query, opening, parent=agent, limits=Limits(turns=1))
             run.events.emit("task", agent.id, task=query, child=reader.id)
             reader.read(hits)
             turn = await reader.write()

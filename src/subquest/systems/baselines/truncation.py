@@ -15,6 +15,7 @@ from ...limits import Limits, Repeats
 from ...record import Hit
 from ..evidence import support
 from ..runtime import Answer, Context, LimitReached, Run, confidence
+from ..window import Groups, Shown, Text
 from .agent import SearchAgent, findings
 
 REMOVED = "(removed)"
@@ -24,7 +25,7 @@ class Truncation(SearchAgent):
     name: ClassVar[str] = "truncation"
 
     async def answer(self, run: Run) -> Answer:
-        history: list[tuple[str, str]] = []
+        history: list[tuple[str, Text]] = []
         found: dict[str, Sequence[Hit]] = {}
         queries = Repeats()
         for _ in range(self.turns):
@@ -41,7 +42,7 @@ class Truncation(SearchAgent):
                 return Answer(action.answer, confidence=confidence(turn), evidence=evidence)
             if action is None:
                 agent.format_errors.append("no action")
-                told = self.aside("remind") + "\n"
+                told: Text = self.aside("remind") + "\n"
             else:
                 told = await self.observe(run, agent, action.queries[:1], found)
             history.append((turn.text, told))
@@ -49,21 +50,27 @@ class Truncation(SearchAgent):
         agent = await self._open(run, history)
         return await self._conclude(run, agent, LimitReached(f"{self.turns} turns of agent"), found)
 
-    async def _open(self, run: Run, history: Sequence[tuple[str, str]]) -> Context:
+    async def _open(self, run: Run, history: Sequence[tuple[str, Text]]) -> Context:
         """A context with the turns so far; only the newest documents are still in it."""
-        texts: list[tuple[str, str]] = [
-            (text, self.dialect.after(text, told if at == len(history) - 1 else self.dialect.frame(REMOVED)))
-            for at, (text, told) in enumerate(history)
-        ]
-        messages = await self.opening(run)
-        if self.dialect.mode == "completion" and texts:
-            messages.append(Message("assistant", "".join(text + told for text, told in texts)))
-        else:
-            messages += [m for text, told in texts for m in (Message("assistant", text), Message("user", told))]
+        opening = await self.opening(run)
+        newest = history[-1][1] if history else ""
+        removed = self.dialect.frame(REMOVED)
+
+        def messages(told: str) -> list[Message]:
+            texts = [(text, removed) for text, _ in history[:-1]] + [(text, told) for text, _ in history[-1:]]
+            pairs = [(text, str(self.dialect.after(text, told))) for text, told in texts]
+            if self.dialect.mode == "completion" and pairs:
+                return [*opening, Message("assistant", "".join(text + told for text, told in pairs))]
+            return [*opening, *(m for text, told in pairs for m in (Message("assistant", text), Message("user", told)))]
+
+        def shown(groups: Groups, nothing: str) -> list[Message]:
+            assert isinstance(newest, Shown)
+            return messages(newest.render(groups, nothing))
+
         return await run.open(
             "agent",
             run.question.question,
-            messages,
+            Shown(newest.groups, shown, newest.tokens) if isinstance(newest, Shown) else messages(newest),
             mode=self.dialect.mode,
             stop=self.dialect.stop,
             limits=Limits(turns=1),

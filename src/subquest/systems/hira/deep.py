@@ -83,7 +83,7 @@ class DeepSearch(Expert):
 
     async def _intent(self, desk: Desk, deep: Context, query: str) -> str:
         """What a search is for, in the model's words; the newest reasoning itself where it finds none."""
-        reasoning = "".join(s.text for s in deep.session.segments if s.kind != "prompt")[-_REASONING:]
+        reasoning = deep.reasoning[-_REASONING:]
         told = await _one_turn(desk, "intent", deep, query, task=desk.task, reasoning=reasoning, query=query)
         return told or reasoning
 

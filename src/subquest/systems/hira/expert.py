@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from ...engine import Message
 from ...errors import OutsideError
 from ...limits import Limits
 from ...record import Document, Question
@@ -20,6 +19,7 @@ from ..tooled import ToolSystem
 from ..toolkit import Toolkit
 from ..toolloop import Tool, reason
 from ..tooltext import today
+from ..window import Opening
 
 if TYPE_CHECKING:
     from ..base import System
@@ -115,7 +115,7 @@ def chain_of(run: Run, root: Context) -> str:
     below = [c for c in run.contexts if c is root or (c.id.startswith(f"{root.id}.") and c.role not in READERS)]
     parts = []
     for context in below:
-        text = "".join(s.text for s in context.session.segments if s.kind != "prompt").strip()
+        text = context.reasoning.strip()
         parts.append(text if context is root else f"({context.role} on {context.task!r}: {text})")
     return "\n\n".join(parts)
 
@@ -164,11 +164,11 @@ class _Below(Run):
         self._planner, self._number = desk.planner, desk.number
 
     async def open(
-        self, role: str, task: str, messages: Sequence[Message], *, parent: Context | None = None, **options: Any
+        self, role: str, task: str, opening: Opening, *, parent: Context | None = None, **options: Any
     ) -> Context:
         if parent is None:
             parent, options["number"] = self._planner, self._next_number()
-        context = await super().open(role, task, messages, parent=parent, **options)
+        context = await super().open(role, task, opening, parent=parent, **options)
         self.opened.append(context)
         return context
 

@@ -1,0 +1,213 @@
+"""A full window, in every system alike: the oldest documents leave, then one answer is forced."""
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from subquest.engine.scripted import Context, ScriptedEngine
+from subquest.errors import ContextOverflow
+from subquest.record import Document, Episode, Hit
+from subquest.rewards.base import Reward
+from subquest.systems import registry
+from subquest.train.advantage import trajectory_advantages
+
+WINDOW = 2000
+FILLING = " ".join(f"word{n}" for n in range(60))
+
+
+class Library:
+    """Ten documents for any query, each with a mark that names the query and its rank."""
+
+    name = "library"
+
+    async def retrieve(self, queries: Sequence[str], k: int) -> list[list[Hit]]:
+        return [[Hit(self.document(query, rank), 1.0) for rank in range(1, k + 1)] for query in queries]
+
+    def document(self, query: str, rank: int) -> Document:
+        mark = f"MARK-{re.sub('[^a-z0-9]', '', query.lower())}-{rank}-END"
+        return Document(f"{query}/{rank}", f"{query} {rank}", f"{mark} {FILLING}")
+
+
+def searches(action: str, answer: str, turns: int = 4):  # type: ignore[no-untyped-def]
+    """A model that searches a few times, each time for something else, and then answers."""
+
+    def reply(context: Context) -> str:
+        begun = [int(n) for m in context.messages for n in re.findall(r"query(\d)", m.content)]
+        following = max(begun, default=-1) + 1
+        return answer if following >= turns else action.format(f"query{following}")
+
+    return reply
+
+
+def apex_executor(context: Context) -> str:
+    said = context.messages[-1].content
+    if "query" in said.lower():
+        return f"<search>query{context.turn}</search>"
+    if "<answer>" in said:
+        return "<answer>x</answer>"
+    return "yes retrieve" if context.turn else "retrieve"
+
+
+AGENTS = {
+    "autorefine": searches("<search>{}</search>", "<answer>x</answer>"),
+    "search-r1": searches("<search>{}</search>", "<answer>x</answer>", 3),
+    "zerosearch": searches("<search>{}</search>", "<answer>x</answer>", 3),
+    "research": searches("<search>{}</search>", "<answer>\\boxed{{x}}</answer>".replace("{{", "{").replace("}}", "}")),
+    "recall": searches(
+        '<tool_call>{{"name": "search", "arguments": {{"query": "{}"}}}}</tool_call>', "<answer>x</answer>"
+    ),
+    "r1-searcher": searches("<|begin_of_query|>{}<|end_of_query|>", "<answer>x</answer>"),
+    "simpledeepsearcher": searches("<|begin_search_query|>{}<|end_search_query|>", "\\boxed{x}"),
+    "react": searches("Action: Search[{}]", "Action: Finish[x]"),
+}
+
+
+def ask(name: str, replies: Any, window: int | None = WINDOW, **settings: Any) -> Episode:
+    engine = ScriptedEngine(replies, context_window=window, token_ids=True)
+    return registry.get(name)(engine, Library(), **settings).ask("Who?")
+
+
+def limits_of(episode: Episode) -> list[str]:
+    return [e.data["message"] for e in episode.events if e.kind == "limit" and e.data["what"] == "context window"]
+
+
+@pytest.mark.parametrize("name", AGENTS)
+def test_a_single_context_goes_on_without_its_oldest_documents(name: str) -> None:
+    episode = ask(name, AGENTS[name], k=10, turns=6)
+    assert (episode.answer, episode.stop_reason, episode.forced) == ("x", "answered", False)
+    assert all("oldest leave" in message for message in limits_of(episode))
+    assert limits_of(episode)
+    last = episode.trajectories[-1]
+    assert "MARK-query0-10-END" not in last.text
+    newest = max(re.findall(r"MARK-(query\d)-\d+-END", last.text))
+    assert f"MARK-{newest}-10-END" in last.text  # what came last is whole
+    assert len(last.token_ids) <= WINDOW
+
+
+def test_documents_leave_from_the_oldest_search_and_from_its_lowest_rank() -> None:
+    episode = ask("autorefine", AGENTS["autorefine"], k=10)
+    shown = re.findall(r"MARK-(query\d)-(\d+)-END", episode.trajectories[-1].text)
+    of_first_kept = [int(rank) for query, rank in shown if query == min(q for q, _ in shown)]
+    assert of_first_kept == list(range(1, len(of_first_kept) + 1))
+    assert "(left out: the context was full)" in episode.trajectories[-1].text
+
+
+def test_every_session_is_kept_and_rewarded_as_one_context() -> None:
+    episode = ask("autorefine", AGENTS["autorefine"], k=10)
+    *parts, last = episode.trajectories
+    assert parts
+    assert {t.part_of for t in parts} == {last.id}
+    assert [t.id for t in parts] == [f"{last.id}~{n}" for n in range(1, len(parts) + 1)]
+    assert "MARK-query0-10-END" in parts[0].text
+    (whole,) = episode.by_role("agent")
+    assert episode.roots == (whole,)
+    turns = [s.text for s in whole.segments if s.kind == "agent"]
+    assert turns == [*(f"<search>query{n}</search>" for n in range(4)), "<answer>x</answer>"]
+    written = sum(t.action_mask.count(1) for t in episode.trajectories)
+    assert whole.action_mask.count(1) == written  # each token that was sampled is trained on once
+    other = ask("autorefine", ["<answer>y</answer>"])
+    (advantages, _) = trajectory_advantages(
+        [episode, other], [Reward(1.0, roles={"agent": 1.0}), Reward(0.0, roles={"agent": 0.0})], by="role"
+    )
+    assert set(advantages) == {t.id for t in episode.trajectories}
+    assert len(set(advantages.values())) == 1
+
+
+def test_a_round_trip_keeps_the_parts() -> None:
+    episode = ask("autorefine", AGENTS["autorefine"], k=10)
+    assert Episode.from_json(episode.to_json()).contexts == episode.contexts
+
+
+def test_an_executor_of_coda_goes_on_too() -> None:
+    script = {"planner": ["<task>t</task>", "<answer>x</answer>"], "executor": []}
+
+    def reply(context: Context) -> str:
+        if context.role == "planner":
+            return script["planner"][context.turn]
+        return AGENTS["autorefine"](context).replace("answer>", "result>")
+
+    episode = ask("coda", reply, k=10)
+    assert (episode.answer, episode.forced) == ("x", False)
+    assert limits_of(episode)
+    assert len(episode.by_role("executor")) == 1
+    assert episode.by_role("executor")[0].result == "x"
+
+
+def test_apex_and_its_executor() -> None:
+    replies = {"planner": lambda c: "<plan>1. Who?</plan>", "executor": apex_executor}
+
+    def reply(context: Context) -> str:
+        return replies.get(context.role, lambda c: "<answer>x</answer>")(context)
+
+    episode = ask("apex", reply, k=10)
+    assert episode.answer == "x"
+    assert limits_of(episode)
+
+
+@pytest.mark.parametrize(
+    ("name", "replies", "settings"),
+    [
+        ("rag", {"answerer": ["<answer>x</answer>"]}, {}),
+        ("ircot", {"reasoner": ["So the answer is x."], "reader": ["<answer>x</answer>"]}, {"paragraphs": 30}),
+        (
+            "decor",
+            {
+                "planner": ["<search>q</search>", "<search>None</search>"],
+                "filter": ["<filter>f</filter>"],
+                "answerer": ["<answer>x</answer>"],
+            },
+            {},
+        ),
+        ("search-o1", {"agent": ["<|begin_search_query|>q<|end_search_query|>", "\\boxed{x}"], "reader": ["f"]}, {}),
+        ("truncation", ["<search>q</search>", "<answer>x</answer>"], {}),
+    ],
+)
+def test_documents_in_a_prompt_that_does_not_fit_are_left_out_from_the_lowest_rank(
+    name: str, replies: Any, settings: dict[str, int]
+) -> None:
+    episode = ask(name, replies, k=30, **settings)
+    assert (episode.answer, episode.stop_reason) == ("x", "answered")
+    assert any("lowest ranked" in message for message in limits_of(episode))
+    (reading,) = [t for t in episode.trajectories if "-1-END" in t.text][-1:]
+    ranks = [int(rank) for rank in re.findall(r"MARK-\w+-(\d+)-END", reading.text)]
+    assert ranks == list(range(1, len(ranks) + 1))
+    assert 5 < len(ranks) < 30
+
+
+def test_a_context_with_nothing_left_to_lose_is_forced_to_answer() -> None:
+    """A planner reads no documents: its own turns fill the window, and the oldest of them leave for the last word."""
+
+    def reply(context: Context) -> str:
+        if context.role == "executor":
+            return "<result>" + "r " * 150 + "</result>"
+        if "No turns are left" in context.messages[-1].content:
+            return "<answer>x</answer>"
+        return f"<think>{'t ' * 200}</think><task>task {context.turn}</task>"
+
+    episode = ask("coda", reply, window=1200, turns=50)
+    assert (episode.answer, episode.stop_reason, episode.forced) == ("x", "forced", True)
+    assert not episode.errors
+    assert "task 0" not in episode.trajectories[-1].text
+    assert episode.roots[0].forced
+    assert any("turns" in message for message in limits_of(episode))
+
+
+def test_an_endpoint_that_only_says_that_it_is_full_is_tried_with_less() -> None:
+    """Where the window is not known, the server's refusal is the sign."""
+
+    def reply(context: Context) -> Any:
+        if sum(len(m.content.split()) for m in context.messages) > 1500:
+            return ContextOverflow("maximum context length is 1500")
+        return AGENTS["autorefine"](context)
+
+    episode = ask("autorefine", reply, window=None, k=10)
+    assert (episode.answer, episode.stop_reason) == ("x", "answered")
+    assert limits_of(episode)
+
+
+def test_an_opening_that_can_never_fit_fails_with_its_reason() -> None:
+    episode = ask("autorefine", AGENTS["autorefine"], window=10)
+    assert (episode.answer, episode.stop_reason) == ("", "no answer")
+    assert "do not fit a window of 10" in limits_of(episode)[0]
