@@ -310,6 +310,24 @@ async def test_the_explorer_and_react_do_not_send_a_query_twice_either(site, sys
     assert "already sent" in episode.by_role(role)[0].text
 
 
+async def test_a_query_whose_result_has_left_a_full_context_may_be_sent_again():
+    class Long:
+        name = "long"
+
+        def __init__(self):
+            self.queries = []
+
+        async def retrieve(self, queries, k):
+            self.queries += queries
+            return [[Hit(Document(query, query, f"{query} " + "word " * 140), 1.0)] for query in queries]
+
+    wanted = ["one", "two", "three", "one", "three"]
+    script = [*(f"<|begin_search_query|>{query}<|end_search_query|>" for query in wanted), "\\boxed{x}"]
+    search = Long()
+    await ReActTools(ScriptedEngine(script, context_window=640), search).solve("?")
+    assert search.queries == ["one", "two", "three", "one"]
+
+
 async def test_code_may_be_run_again_because_its_variables_change(sandbox):
     step = "<|begin_code_call|>n = globals().get('n', 0) + 1\nprint('n is', n)<|end_code_call|>"
     episode = await CodeAct(ScriptedEngine([step, step, "\\boxed{2}"])).solve("?")
