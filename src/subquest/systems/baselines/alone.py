@@ -14,8 +14,9 @@ from typing import ClassVar
 from ...engine.actions import Action
 from ..actions import EXPERTS
 from ..evidence import Finding, support
+from ..hira.deep import DeepSearch
 from ..hira.expert import Desk, Expert
-from ..hira.experts import Code, DeepSearch, Multimodal
+from ..hira.experts import Code, Multimodal
 from ..prompting import FOLDER
 from ..runtime import Answer, Run, confidence
 from ..tooled import ToolSettings, ToolSystem
