@@ -82,7 +82,10 @@ class DeepSearch(Expert):
         return _information(end.text) or "No helpful information was found."
 
     async def _intent(self, desk: Desk, deep: Context, query: str) -> str:
-        """What a search is for, in the model's words; the newest reasoning itself where it finds none."""
+        """What a search is for, in the model's words; the newest reasoning itself where it finds none.
+
+        The explorer's prompt knows it as `$reasoning`, in whose place it stands.
+        """
         reasoning = deep.reasoning[-_REASONING:]
         told = await _one_turn(desk, "intent", deep, query, task=desk.task, reasoning=reasoning, query=query)
         return told or reasoning
