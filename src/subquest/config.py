@@ -239,9 +239,12 @@ def _from_file(file: Path) -> dict[str, _Given]:
     return out
 
 
+_NAMES = {("engine.adapter", "none"), ("prompts", "full"), ("prompts", "compact")}
+
+
 def _names_no_file(key: str, place: str) -> bool:
     """Whether a setting that is usually a path names something else: a URL, a model that writes documents, nothing."""
-    return "://" in place or place.startswith("simulated:") or (key, place) == ("engine.adapter", "none")
+    return "://" in place or place.startswith("simulated:") or (key, place) in _NAMES
 
 
 def _models_located(models: str, folder: Path) -> str:

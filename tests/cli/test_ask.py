@@ -110,7 +110,7 @@ def test_a_terminal_gets_a_tree_and_no_color_is_honoured(place: Path) -> None:
         ([*ASK, "--set", "force=maybe"], "true or false"),
         (["ask", "\udcff\udcfe"], "not valid UTF-8"),
         ([*ASK, "--depth", "0"], "1 or more"),
-        ([*ASK, "--prompts", "nowhere"], "does not exist"),
+        ([*ASK, "--prompts", "nowhere"], "no prompt set and no folder"),
         ([*ASK, "--role", "planner.temprature=1"], "ROLE.KEY=VALUE"),
         ([*ASK, "--role", "planner.turns=x"], "needs a number"),
         ([*ASK, "--role", "planner.temperature=-1"], "sampling.temperature must be at least 0"),

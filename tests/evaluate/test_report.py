@@ -208,6 +208,35 @@ def test_every_figure_is_on_the_page(tmp_path: Path) -> None:
     assert re.search(r'<details id="t-\d+"', text)
 
 
+def test_calibration_is_shown_with_intervals(tmp_path: Path) -> None:
+    with RunStore.create(tmp_path / "run") as run:
+        for i in range(20):
+            right = i < 8 or i >= 18
+            question = Question(f"q{i}", f"Which {i}?", ("a",), dataset="toy")
+            confidence = 0.95 if i < 10 else 0.25
+            episode = Episode(f"e{i}", question, "one", "m", answer="a" if right else "b", confidence=confidence)
+            run.add_episode(episode, scores=score(episode))
+    content = load([tmp_path / "run"])
+    cell = content.to_json()["toy"]["one"]
+    assert cell["ece"] == pytest.approx((10 * 0.15 + 10 * 0.05) / 20)  # 8 of 10 right at 0.95, 2 of 10 at 0.25
+    assert cell["auroc"] == pytest.approx((8 * 8 + 8 * 2 / 2 + 2 * 8 / 2) / 100)
+    assert cell["ece_low"] < cell["ece"] < cell["ece_high"]
+    assert cell["auroc_low"] < cell["auroc"] < cell["auroc_high"]
+    assert [(b["n"], b["right"]) for b in cell["calibration"]] == [(10, 0.2), (10, 0.8)]
+    text = page(content, traces=0)
+    assert "How far its confidence can be trusted" in text
+    assert '0.800<span class="span">0.490–0.943</span>' in text
+    assert f'{cell["ece"]:.3f}<span class="span">{cell["ece_low"]:.3f}–' in text
+    assert f"{cell['auroc']:.3f} ({cell['auroc_low']:.3f}-{cell['auroc_high']:.3f})" in markdown(content)
+    assert "AUROC" in latex(content)
+
+
+def test_without_confidences_nothing_is_said_of_calibration(runs: list[Path]) -> None:
+    content = load(runs[:1])
+    assert "How far its confidence" not in page(content, traces=0)
+    assert "ECE" not in markdown(content)
+
+
 def test_traces_show_what_went_wrong(runs: list[Path]) -> None:
     chosen = list(traced(load(runs[:1]), 2))
     assert {e.row.system for e, _ in chosen} == set(SKILLS)

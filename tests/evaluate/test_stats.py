@@ -4,10 +4,8 @@ import math
 import random
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
-from subquest.evaluate.stats import auroc, calibration_error, compare, interval, mcnemar
+from subquest.evaluate.stats import compare, interval, mcnemar
 
 
 def test_interval_covers_the_mean_at_the_expected_width() -> None:
@@ -87,28 +85,3 @@ def test_p_values_are_uniform_where_there_is_no_difference(monkeypatch: pytest.M
     found = [compare(a, b, seed=n) for n, (a, b) in enumerate(pairs)]
     assert 0.05 <= sum(c.p < 0.1 for c in found) / 200 <= 0.16
     assert sum((c.mcnemar or 0) < 0.1 for c in found) / 200 <= 0.11  # the exact test is careful
-
-
-def test_auroc_by_hand_and_ties() -> None:
-    assert auroc([0.9, 0.8, 0.3, 0.1], [1, 0, 1, 0]) == pytest.approx(0.75)
-    assert auroc([0.5, 0.5, 0.5], [1, 0, 1]) == pytest.approx(0.5)
-    assert math.isnan(auroc([0.5], [1]))
-
-
-@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(st.lists(st.tuples(st.sampled_from([0.1, 0.4, 0.4, 0.9]), st.booleans()), min_size=2, max_size=30))
-def test_auroc_is_the_pair_probability(pairs: list[tuple[float, bool]]) -> None:
-    positive = [c for c, r in pairs if r]
-    negative = [c for c, r in pairs if not r]
-    found = auroc([c for c, _ in pairs], [float(r) for _, r in pairs])
-    if not positive or not negative:
-        assert math.isnan(found)
-    else:
-        wins = sum((p > n) + 0.5 * (p == n) for p in positive for n in negative)
-        assert found == pytest.approx(wins / (len(positive) * len(negative)))
-
-
-def test_calibration_error_by_hand() -> None:
-    # bin 0.9: confidence 0.95, accuracy 0.5, 2 values; bin 0.1: confidence 0.15, accuracy 0, 2 values
-    assert calibration_error([0.95, 0.95, 0.15, 0.15], [1, 0, 0, 0]) == pytest.approx((2 * 0.45 + 2 * 0.15) / 4)
-    assert calibration_error([1.0], [1]) == 0.0

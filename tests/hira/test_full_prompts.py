@@ -9,13 +9,12 @@ from subquest.engine.scripted import ScriptedEngine
 from subquest.systems.baselines.react_tools import ReActTools
 from subquest.systems.hira import HiRA
 from subquest.systems.hira.tolerant import first_object
-from subquest.systems.prompting import FOLDER
+from subquest.systems.prompting import COMPACT, FULL
 from subquest.systems.replies import boxed
 
 from .test_hira import CALL, Facts, distilled, prompts, selection
 
-FULL = FOLDER / "full"
-FILES = [path for name in ("hira", "plan-experts", "react-tools") for path in sorted((FOLDER / name).glob("*.md"))]
+FILES = [path for name in ("hira", "plan-experts", "react-tools") for path in sorted((COMPACT / name).glob("*.md"))]
 GIVEN = {"date"}
 """Fields that the code gives and only full prompts use."""
 
@@ -25,15 +24,15 @@ def fields(path):
 
 
 def test_there_is_a_full_prompt_for_every_compact_one_and_no_other():
-    ours = {path.relative_to(FOLDER) for path in FILES}
+    ours = {path.relative_to(COMPACT) for path in FILES}
     assert {
-        p.relative_to(FULL) for p in FULL.glob("*/*.md") if FOLDER / p.parent.name in {f.parent for f in FILES}
+        p.relative_to(FULL) for p in FULL.glob("*/*.md") if COMPACT / p.parent.name in {f.parent for f in FILES}
     } == ours
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: f"{path.parent.name}/{path.stem}")
 def test_a_full_prompt_has_the_fields_and_the_parts_of_the_compact_one(path):
-    full = FULL / path.relative_to(FOLDER)
+    full = FULL / path.relative_to(COMPACT)
     assert fields(full) - GIVEN == fields(path)
     assert ("--- user\n" in full.read_text()) == ("--- user\n" in path.read_text())
 
@@ -41,7 +40,7 @@ def test_a_full_prompt_has_the_fields_and_the_parts_of_the_compact_one(path):
 @pytest.mark.parametrize("path", FILES, ids=lambda path: f"{path.parent.name}/{path.stem}")
 def test_nothing_stands_between_tags_that_a_model_could_copy_for_an_action(path):
     """Concrete examples: a model copies `<|begin_x|>query<|end_x|>` as it is."""
-    text = (FULL / path.relative_to(FOLDER)).read_text()
+    text = (FULL / path.relative_to(COMPACT)).read_text()
     inside = [m[2].strip() for m in re.finditer(r"<\|begin_(\w+)\|>(.*?)<\|end_\1\|>", text, re.DOTALL)]
     generic = {"and", "query", "code", "name", "result", "sub-task", "output", "page", "answer", "findings", "text"}
     assert not [content for content in inside if "…" in content or content.casefold() in generic]
@@ -69,9 +68,9 @@ async def test_hira_runs_on_the_full_prompts_and_tells_the_searcher_the_date():
         "coordinator": [selection("search"), distilled("Ida Brandt")],
         "search": ['{"query_plan": ["mayor Kelm"]}', "\\boxed{Ida Brandt}"],
     }
-    episode = await HiRA(ScriptedEngine(replies), Facts(), prompts=FULL / "hira").solve("Who is the mayor of Kelm?")
+    episode = await HiRA(ScriptedEngine(replies), Facts(), prompts="full").solve("Who is the mayor of Kelm?")
     assert (episode.answer, episode.errors) == ("Ida Brandt", ())
     today = datetime.date.today().year
     assert f"Today is {today}" in prompts(episode, "search")[0]
-    react = await ReActTools(ScriptedEngine(["\\boxed{x}"]), prompts=FULL / "react-tools").solve("q")
+    react = await ReActTools(ScriptedEngine(["\\boxed{x}"]), prompts="full").solve("q")
     assert f"Today is {today}" in prompts(react, "agent")[0]

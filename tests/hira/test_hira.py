@@ -466,6 +466,7 @@ def test_a_system_as_an_expert_samples_and_stops_as_the_run_does(given):
     executor = hira.experts["coda"]._system.setup("executor")
     assert executor.sampling == (given or HiRA.sampling)
     assert executor.limits.turns == 2
+    assert HiRA(script(planner=[]), experts="coda", prompts="full").experts["coda"]._system.prompt_set == "full"
     own = CoDA(script(planner=[]), Facts(), sampling=Sampling(temperature=0.9))
     assert SystemExpert(own)._system.setup("executor").sampling.temperature == 0.9
 

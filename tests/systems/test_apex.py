@@ -1,6 +1,8 @@
 """APEX-Searcher's control flow on the scripted engine, its barriers, its plan graph and its confidence."""
 
 import asyncio
+import re
+from pathlib import Path
 
 import pytest
 
@@ -10,6 +12,7 @@ from subquest.limits import Limits
 from subquest.record import Document, Episode
 from subquest.systems.apex import Apex, Known, apex_confidence
 from subquest.systems.evidence import Finding
+from subquest.systems.prompting import COMPACT, FULL
 
 from .fakes import DOCUMENTS, FakeSearch
 
@@ -167,6 +170,21 @@ def test_a_plan_without_tags_is_read_and_noted() -> None:
     assert len(episode.by_role("executor")) == 2
 
 
+@pytest.mark.parametrize(
+    "written",
+    [
+        "<plan>Here is the decomposition:\n1. Who designed the Orvane Bridge?\n2. Where was #1 born?</plan>",
+        "First the designer.\n<plan>1. Who designed the Orvane Bridge? 2. Where was #1 born?</plan>",
+        "<plan>\n- Who designed the Orvane Bridge?\n- Where was #1 born?\n</plan>",
+    ],
+)
+def test_what_stands_around_a_plan_is_no_step(written: str) -> None:
+    episode = run([written], EXECUTOR, SYNTHESIZER)
+    plan = next(e for e in episode.events if e.kind == "plan")
+    assert plan.data["steps"] == ["Who designed the Orvane Bridge?", "Where was #1 born?"]
+    assert not episode.errors
+
+
 def test_a_missing_query_falls_back_to_the_sub_question_and_later_ends_the_loop() -> None:
     search = FakeSearch()
     episode = single(["retrieve", "dunno", "yes", "dunno", "<answer>a</answer>"], search)
@@ -312,3 +330,24 @@ def test_a_list_in_thinking_is_no_plan() -> None:
         "Who designed the Orvane Bridge?",
         "Where was Mila Torrun born?",
     ]
+
+
+@pytest.mark.parametrize("path", sorted((FULL / "apex").iterdir()), ids=lambda path: path.stem)
+def test_a_full_prompt_fills_the_same_fields_and_shows_no_placeholder(path: Path) -> None:
+    text, compact = path.read_text(), (COMPACT / "apex" / path.name).read_text()
+    fields = [set(re.findall(r"\$([a-z_]+)", t)) for t in (text, compact)]
+    assert fields[0] == fields[1]
+    assert ("--- user" in text) == ("--- user" in compact)
+    inside = re.findall(r"<(answer|search|plan)>(.*?)</\1>", text, re.DOTALL)
+    assert not {"query", "answer", "sub-question", "your answer", "..."} & {found.strip() for _, found in inside}
+    assert len(text) / 4 < 700  # about so many tokens
+
+
+def test_full_prompts_are_there_for_every_moment_and_work() -> None:
+    names = [{path.name for path in (folder / "apex").iterdir()} for folder in (FULL, COMPACT)]
+    assert names[0] == names[1]
+    episode = run([PLAN], EXECUTOR, SYNTHESIZER, prompts="full")
+    planner, executor = episode.trajectories[:2]
+    assert "Never hand on the whole question" in planner.text
+    assert executor.segments[1].text.endswith("Reply with one word: answer or retrieve")
+    assert episode.answer == "Kestel"

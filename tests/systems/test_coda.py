@@ -376,7 +376,7 @@ def test_user_prompts_override(tmp_path) -> None:  # type: ignore[no-untyped-def
     engine = ScriptedEngine({"planner": ["<answer>a</answer>"]})
     episode = CoDA(engine, FakeSearch(), prompts=tmp_path).ask("why <answer>?")
     assert [s.text for s in episode.trajectories[0].segments[:2]] == ["MY OWN SYSTEM", "Q=why ‹answer›?"]
-    with pytest.raises(UsageError, match="does not exist"):
+    with pytest.raises(UsageError, match="no prompt set and no folder"):
         CoDA(engine, prompts=tmp_path / "nowhere")
 
 

@@ -75,12 +75,31 @@ def test_declines(text: str) -> None:
     assert not declines(f"{text} Kestel")
 
 
-@pytest.mark.parametrize("text", ["perhaps Kestel", "It is not specified.", "The text does not say", "probably 1889"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("perhaps Kestel", "It is not specified.", "The text does not say", "probably 1889", "Probably 1889"),
+        *(
+            "Maybe it was Kestel.",
+            "Kestel. Possibly Orvane, as some say.",
+            "Unknown",
+            "Not Specified",
+            "No Information",
+        ),
+        *("The Likely Lads, perhaps", "A. Maybe not him", "(Maybe it was Kestel)"),
+    ],
+)
 def test_hedges(text: str) -> None:
     assert hedges(text)
 
 
-@pytest.mark.parametrize("text", ["Kestel", "May 1889", "The Unknowable Mountain", "Knowles"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("Kestel", "May 1889", "The Unknowable Mountain", "Knowles", "The Likely Lads", "Maybe", "Perhaps Love", ""),
+        *("It was made for The Likely Lads.", "Tomb of the Unknown Soldier", "“Maybe” by The Ink Spots"),
+    ],
+)
 def test_plain_answers_do_not_hedge(text: str) -> None:
     assert not hedges(text)
 

@@ -11,7 +11,7 @@ from subquest.metrics import exact_match
 from subquest.record import Question, Segment, Step
 from subquest.retrieval import Index
 from subquest.train.data import load_material, open_search
-from subquest.train.gold import CodaTeacher, Reader, teacher_for
+from subquest.train.gold import CodaTeacher, Reader, closing_step, teacher_for
 from subquest.train.reading import Fact, facts_of, plan_of, query
 from subquest.train.recipe import DataPart
 from subquest.train.teacher import Traces, View, make_traces
@@ -38,9 +38,9 @@ def index(world: World, tmp_path_factory: pytest.TempPathFactory) -> Index:
     return Index.build(tmp_path_factory.mktemp("gold") / "world.sq", world.documents)
 
 
-def traces(system: str, world: World, index: Index, vocabulary: Vocabulary) -> Traces:
+def traces(system: str, world: World, index: Index, vocabulary: Vocabulary, **settings: str) -> Traces:
     # the tiny vocabulary needs several tokens a word: documents are shown whole
-    return sync.run(make_traces(system, world.questions, index, vocabulary, CHATML, document_tokens=2000))
+    return sync.run(make_traces(system, world.questions, index, vocabulary, CHATML, document_tokens=2000, **settings))
 
 
 @pytest.mark.parametrize("system", SYSTEMS)
@@ -133,6 +133,71 @@ def test_real_plans_give_traces(name: str, least: int, vocabulary: Vocabulary, t
     with open_search(material.documents, tmp_path) as search:
         found = sync.run(make_traces("coda", material.questions, search, vocabulary, CHATML))
     assert len(found.episodes) >= least, found.rejected
+
+
+def decisions(found: Traces) -> list[str]:
+    """What the executors of traces decided before anything was searched for."""
+    executors = [t for e in found.episodes for t in e.by_role("executor")]
+    return [next(s.text for s in t.segments if s.kind == "agent") for t in executors]
+
+
+@pytest.mark.parametrize("prompts", ["compact", "full"])
+def test_apex_is_taught_both_decisions(prompts: str, index: Index, world: World, vocabulary: Vocabulary) -> None:
+    found = traces("apex", world, index, vocabulary, prompts=prompts)
+    decided = decisions(found)
+    assert set(decided) == {"answer", "retrieve"}
+    closed = [
+        e for e in found.episodes if e.by_role("executor")[-1].task == e.question.question and e.question.hops > 1
+    ]
+    assert len(closed) == decided.count("answer")
+    for episode in closed:
+        executor = episode.by_role("executor")[-1]
+        assert not executor.usage.searches
+        assert exact_match(executor.result, episode.question.answers)
+        assert all(f"- {t.task} {t.result}" in executor.text for t in episode.by_role("executor")[:-1])
+        assert not episode.by_role("planner")  # a plan that asks the whole question is nothing to learn
+    assert all(e.by_role("planner") for e in found.episodes if e not in closed)
+
+
+@pytest.mark.parametrize(
+    ("question", "steps"),
+    [
+        ("Where was the maker of Blue born?\nSay it in a word.", 2),
+        ("Which #5 hit did the maker of Blue write?", 2),
+        ("Who made Blue:", 2),
+        ("Who made Blue?", 1),
+        ("Who made Blue?", 5),
+    ],
+)
+def test_a_question_that_cannot_close_its_plan_does_not(question: str, steps: int) -> None:
+    facts = [Fact(f"{n}?", "a", "") for n in range(steps)]
+    closed = [closing_step(Question(str(n), question, ("a",)), facts) for n in range(30)]
+    assert set(closed) <= {"", " ".join(question.split())}
+    assert any(closed) == ("Say it" in question)
+
+
+def test_a_repeated_step_is_answered_from_what_is_known() -> None:
+    steps = (Step("Who made Blue?", "Ada", "Blue"), Step("Who made Blue?", "Ada", "Blue"))
+    teacher = teacher_for("apex", Question("q", "Who made Blue and Red?", ("Ada",), decomposition=steps))
+    prompt = "Known:\n- Who made Blue? Ada\nSub-question: Who made Blue?\nanswer or retrieve"
+    assert not isinstance(teacher, str)
+    assert teacher.reply(View("executor", (Segment("prompt", prompt),))) == "answer"
+    nothing = Segment("prompt", "Known: nothing yet\nSub-question: Who made Blue?\nanswer or retrieve")
+    assert teacher.reply(View("executor", (nothing,))) == "retrieve"
+    asked = (Segment("prompt", prompt), Segment("agent", "answer"), Segment("env", "Answer now"))
+    assert teacher.reply(View("executor", asked)) == "<answer>Ada</answer>"
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not REAL.is_dir(), reason="the real question sets are not beside the checkout")
+@pytest.mark.parametrize("name", ["2wikimultihopqa", "musique"])
+def test_real_plans_teach_both_decisions(name: str, vocabulary: Vocabulary, tmp_path: Path) -> None:
+    part = DataPart(str(REAL / f"{name}_train.jsonl.gz"), (str(REAL / f"{name}_train_corpus.jsonl.gz"),))
+    material = load_material([part])
+    with open_search(material.documents, tmp_path) as search:
+        found = sync.run(make_traces("apex", material.questions, search, vocabulary, CHATML, document_tokens=2000))
+    decided = decisions(found)
+    assert 0.05 < decided.count("answer") / len(decided) < 0.3, (decided.count("answer"), len(decided))
 
 
 def test_a_count_is_read_from_the_list_it_counts() -> None:

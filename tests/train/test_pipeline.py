@@ -137,3 +137,20 @@ def test_the_recipe_runs_the_pipeline() -> None:
     assert len(traces) > 5
     assert any(reason.startswith(("generation:", "trace:")) for reason in traces.rejected)
     assert 0 < traces.actions.sum() < len(traces.ids) // 2  # what the environment said is masked
+
+
+def test_the_recipe_learns_no_planner_turn() -> None:
+    recipe = load_recipe(RECIPES / "apex-exec-smoke.toml")
+    source = tiny_source("llama", ["text"])
+    vocabulary = Vocabulary(source.tokenizer, source.architecture.vocabulary)
+    everyone = replace(recipe, data=tuple(replace(part, roles=()) for part in recipe.data))
+    plans, roles = [], []
+    for learnt in (everyone, recipe):
+        traces = gold_traces(learnt, source)
+        batch = traces.batch(range(len(traces)))
+        plans.append("<plan>" in vocabulary.decode(batch.targets.tolist()))
+        starts = [0, *traces.lengths.cumsum().tolist()[:-1]]
+        openings = [vocabulary.decode(traces.ids[at : at + 300].tolist()) for at in starts]
+        roles.append({"planner" if "split a question" in text else "other" for text in openings})
+    assert plans == [True, False]
+    assert roles == [{"planner", "other"}, {"other"}]

@@ -14,6 +14,7 @@ from subquest.errors import ConfigError, DataError, UsageError
 from subquest.rewards import load as load_reward
 from subquest.systems.registry import get
 from subquest.train.advantage import BASELINES
+from subquest.train.batch import minibatches
 from subquest.train.loss import LOSSES, LossSettings
 from subquest.train.optimise import Schedule
 from subquest.train.recipe import OptimiserPart, Recipe, load_recipe
@@ -57,7 +58,7 @@ PAPERS: dict[str, tuple[str, int, int, int, int, float, int, int]] = {
     "autorefine": ("Qwen2.5-3B", 256, 5, 1, 300, 1e-6, 512, 3),
     "search-r1": ("Qwen2.5-3B", 512, 5, 2, 1005, 1e-6, 500, 3),
     "decor-marl": ("Qwen3-8B", 64, 8, 1, 200, 2e-6, 4096, 5),
-    "apex-plan": ("Qwen2.5-7B-Instruct", 512, 8, 4, 3 * 10_473 // 512, 5e-6, 1024, 3),
+    "apex-plan": ("Qwen2.5-7B-Instruct", 512, 8, 4, 3 * (10_473 // 512), 5e-6, 1024, 3),
 }
 
 
@@ -97,6 +98,24 @@ def test_the_papers_other_settings() -> None:
     executor, _ = settings("apex-exec")
     o = executor.optimiser
     assert (executor.sample, o.epochs, o.learning_rate, o.schedule, o.warmup) == (14_604, 2.0, 5e-6, "cosine", 0.03)
+    assert o.batch == 1 * 2 * 8 // 2  # a device, accumulated, devices, devices that share a sequence
+    assert executor.instruct.plays == ("executor", "synthesizer")
+
+
+@pytest.mark.parametrize("objective", PAPERS)
+def test_a_minibatch_has_as_many_questions_as_in_the_papers(objective: str) -> None:
+    """verl counts questions in both, and multiplies by the group itself."""
+    r = load_recipe(RECIPES / f"{objective}-paper.toml")
+    questions = {"coda-peco": 256, "autorefine": 256, "search-r1": 256, "decor-marl": 64, "apex-plan": 128}
+    rollouts = list(range(r.rollout.questions * r.rollout.group))
+    sizes = {len(part) for part in minibatches(rollouts, r.optimiser.minibatches)}
+    assert sizes == {questions[objective] * r.rollout.group}
+
+
+@pytest.mark.parametrize("size", ["smoke", "small", "paper"])
+def test_apex_exec_trains_the_executor_alone(size: str) -> None:
+    recipe = load_recipe(RECIPES / f"apex-exec-{size}.toml")
+    assert {part.roles for part in recipe.data} == {("executor", "synthesizer")}
 
 
 def test_a_range_of_seeds_is_one_source_a_seed(tmp_path: Path) -> None:

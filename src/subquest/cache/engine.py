@@ -10,7 +10,19 @@ from typing import Any, Protocol, runtime_checkable
 
 from ..codec import from_dict, to_dict
 from ..engine.actions import Acting, Actions
-from ..engine.base import Adapted, Engine, Generation, Message, Mode, OnRetry, Retrying, RoleAware, Sampling, Session
+from ..engine.base import (
+    Adapted,
+    Engine,
+    Generation,
+    Message,
+    Mode,
+    OnRetry,
+    Prompted,
+    Retrying,
+    RoleAware,
+    Sampling,
+    Session,
+)
 from ..record import Segment
 from .store import Cache, Identified, digest
 
@@ -42,6 +54,10 @@ class CachedEngine:
     @property
     def name(self) -> str:
         return self.engine.name
+
+    @property
+    def prompt_set(self) -> str:
+        return self.engine.prompt_set if isinstance(self.engine, Prompted) else ""
 
     @property
     def context_window(self) -> int | None:

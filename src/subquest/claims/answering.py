@@ -139,7 +139,7 @@ class _Worker:
             search = self._engines.reranked(search)
         given = self._engines.of(arm, questions)
         kind: Any = get(arm.system)
-        return kind(given, search, preset=arm.preset, sampling=sampling_of(arm), **arm.settings)
+        return kind(given, search, preset=arm.preset, sampling=sampling_of(arm), prompts="compact", **arm.settings)
 
     async def _answer(self, system: Any, arm: Arm, question: Question, n: int, answers: _Answers) -> None:
         from .score import scores_of

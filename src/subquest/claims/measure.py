@@ -106,7 +106,7 @@ def measured(arm: Arm) -> dict[str, Any]:
     """The arm's system as it really runs: settings with every default filled in, prompts, decoding, search."""
     from ..engine.scripted import ScriptedEngine
     from ..evaluate.fingerprint import of_prompts
-    from ..systems.prompting import FOLDER
+    from ..systems.prompting import COMPACT
     from ..systems.registry import get
 
     kind: Any = get(arm.system)
@@ -119,7 +119,7 @@ def measured(arm: Arm) -> dict[str, Any]:
     return {
         "system": arm.system,
         "settings": settings,
-        "prompts": digest(of_prompts(kind.prompt_folder()), of_prompts(FOLDER)),
+        "prompts": digest(of_prompts(kind.prompt_folder()), of_prompts(COMPACT)),
         "sampling": {name: list(v) if isinstance(v, tuple) else v for name, v in sampling.items()},
         "search": arm.search or SEARCH,
         "ranking": ranking(),

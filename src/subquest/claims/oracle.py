@@ -17,7 +17,7 @@ from typing import NamedTuple
 from ..engine.scripted import Context
 from ..metrics import contains_answer
 from ..record import Question
-from ..systems.prompting import FOLDER
+from ..systems.prompting import COMPACT
 from ..train.reading import Fact, facts_of
 from .pictures import ASKED
 
@@ -30,7 +30,7 @@ CUT = 800
 _NUMBERED = re.compile(r"\[(\d+)\] ")
 _YEAR = re.compile(r"\b\d{4}\b")
 _NAME = re.compile(r"[A-Z][\w’'-]+")
-_FORCES = tuple((FOLDER / place).read_text(encoding="utf-8").strip()
+_FORCES = tuple((COMPACT / place).read_text(encoding="utf-8").strip()
                 for place in ("hira/planner_force.md", "hira/deep_force.md", "react-tools/force.md"))  # fmt: skip
 
 

@@ -73,7 +73,11 @@ def add_agent_options(parser: argparse.ArgumentParser) -> None:
     agent.add_argument(
         "--egress", choices=("private", "public", "adaptive"), help="what may leave the machine (systems with tools)"
     )
-    agent.add_argument("--prompts", metavar="FOLDER", help="prompt files that replace the system's own")
+    agent.add_argument(
+        "--prompts",
+        metavar="SET|FOLDER",
+        help="full or compact (default: the model's), or a folder of prompt files",
+    )
     agent.add_argument("--protocol", choices=("tags", "tools"), help="act by tags, or by an endpoint's tool calls")
     sampling = parser.add_argument_group("sampling and limits")
     sampling.add_argument("--temperature", type=float, metavar="T")
@@ -157,10 +161,12 @@ def build(
     args: argparse.Namespace,
     engines: Mapping[str, Engine],
     search: Search | None,
+    level: Mapping[str, Any] | None = None,
 ) -> System[Any]:
-    """One system on given engines and search."""
+    """One system on given engines and search. `level` is what systems that are compared share, unless it is set."""
     from dataclasses import fields, replace
 
+    from ..evaluate.fairness import levelled
     from ..limits import Limits
 
     settings = settings_from(args)
@@ -176,7 +182,9 @@ def build(
     elif getattr(args, "file", None):
         raise UsageError(f"--file needs a system with tools, such as hira or react-tools; {system.name} has none")
     own = roles_from(args)
-    sampling = config.sampling.over(system.sampling)
+    shared, decoding = levelled(system, level or {})
+    settings = {**shared, **settings}
+    sampling = config.sampling.over(decoding)
     samplings = {"": sampling, **{role: replace(sampling, **given.sampling) for role, given in own.items()}}
     limits = {"": config.limits, **{role: Limits(**given.limits) for role, given in own.items()}}
     return system(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import sys
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from functools import partial
@@ -58,6 +59,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--ray", metavar="ADDRESS", help="run the episodes on a Ray cluster (auto: the one started here)"
     )
+    parser.add_argument(
+        "--own-settings", action="store_true", help="several systems: each with its paper's settings, not the first's"
+    )
     parser.add_argument("--plan-score", action="store_true", help="SEPR against gold decompositions, by MiniLM")
     add_run_options(parser)
     add_agent_options(parser)
@@ -76,6 +80,7 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError("--system names no system; write one, or several with commas between them")
     for name in names:
         check(get(name), config, args)
+    shared = _shared(names, config, args)
     warn_of_no_index(names, config)
     warn_of_untaught(names, config)
     if not args.ray:  # else the index is where the workers are
@@ -84,8 +89,8 @@ def run(args: argparse.Namespace) -> int:
         from ..metrics.embed import check_embedder
 
         check_embedder()
-    with run_at(args.out, _settings(config, args)) as store:
-        asyncio.run(_evaluate(store, config, args, names, datasets))
+    with run_at(args.out, {**_settings(config, args), **({"shared": shared} if shared else {})}) as store:
+        asyncio.run(_evaluate(store, config, args, names, datasets, shared))
         result = table(scored(store))
     if args.json:
         print(json.dumps(result))
@@ -143,9 +148,10 @@ async def _evaluate(
     args: argparse.Namespace,
     names: list[str],
     datasets: Mapping[str, Sequence[Question]],
+    shared: Mapping[str, Any],
 ) -> None:
     async with AsyncExitStack() as stack:
-        systems: Mapping[str, Solver] = await (_on_cluster if args.ray else _here)(stack, config, args, names)
+        systems: Mapping[str, Solver] = await (_on_cluster if args.ray else _here)(stack, config, args, names, shared)
         await answer_all(store, systems, datasets, args)
     if args.plan_score:
         from ..evaluate.afterwards import judge_plans
@@ -154,23 +160,53 @@ async def _evaluate(
     await judged(store, args)
 
 
+def _shared(names: Sequence[str], config: Config, args: argparse.Namespace) -> dict[str, Any]:
+    """What systems that are compared share, where the user does not say it: the settings of the first of them."""
+    from ..engine.scripted import ScriptedEngine
+    from ..evaluate.fairness import differences, effective, level
+    from ..systems.registry import get
+
+    if len(names) < 2 or args.own_settings:
+        return {}
+    engines = {"": ScriptedEngine([])}
+    own = {name: build(get(name), config, args, engines, None) for name in names}
+    shared = level(own[names[0]])
+    alike = {name: build(get(name), config, args, engines, None, shared) for name in names}
+    changed = [
+        f"{name} {key}={effective(alike[name])[key]!r} (its own: {value!r})"
+        for name, system in own.items()
+        for key, value in effective(system).items()
+        if effective(alike[name])[key] != value
+    ]
+    if changed:
+        print(
+            f"subquest: compared with the settings of {names[0]}: {'; '.join(changed)} "
+            "(--own-settings leaves each its own)",
+            file=sys.stderr,
+        )
+    for line in differences(alike, {}):
+        print(f"subquest: the systems still differ in {line}", file=sys.stderr)
+    return shared
+
+
 async def _here(
-    stack: AsyncExitStack, config: Config, args: argparse.Namespace, names: Sequence[str]
+    stack: AsyncExitStack, config: Config, args: argparse.Namespace, names: Sequence[str], shared: Mapping[str, Any]
 ) -> dict[str, System[Any]]:
     """The systems on engines and a search of this process, which close with the stack."""
     from ..systems.registry import get
 
     engines, search = await stack.enter_async_context(resources(config, cache=not args.no_cache))
-    return {name: build(get(name), config, args, engines, search) for name in names}
+    return {name: build(get(name), config, args, engines, search, shared) for name in names}
 
 
 async def _on_cluster(
-    stack: AsyncExitStack, config: Config, args: argparse.Namespace, names: Sequence[str]
+    stack: AsyncExitStack, config: Config, args: argparse.Namespace, names: Sequence[str], shared: Mapping[str, Any]
 ) -> dict[str, Remote]:
     """The systems on a Ray cluster; each worker opens engines and the index of its own, at the same paths."""
     from ..evaluate.cluster import Cluster
 
-    cluster = Cluster(args.ray, partial(_here, config=config, args=args, names=names), at_once=args.concurrency)
+    here = partial(_here, config=config, args=args, names=names, shared=shared)
+    cluster = Cluster(args.ray, here, at_once=args.concurrency)
     stack.push_async_callback(cluster.close)
     return await cluster.systems()
 

@@ -104,10 +104,18 @@ def _check(study: Study, config: Config) -> None:
     """Refuse an index or settings that will not do, before a run is begun and a model loaded."""
     from ..engine.scripted import ScriptedEngine
 
-    for variant in study.variants:
-        _system(variant, config, {"": ScriptedEngine([])}, None)
+    systems = {v.name: _system(v, config, {"": ScriptedEngine([])}, None) for v in study.variants}
+    for line in unnamed_differences(study, systems):
+        print(f"subquest: the study does not name a difference of its variants: {line}", file=sys.stderr)
     warn_of_no_index([variant.system for variant in study.variants if not variant.search], config)
     check_index(config)
+
+
+def unnamed_differences(study: Study, systems: Mapping[str, System[Any]]) -> list[str]:
+    """In what variants differ that share it, beyond what the recipe says of each or of all."""
+    from ..evaluate.fairness import differences
+
+    return differences(systems, {v.name: {*v.named, *study.differs} for v in study.variants})
 
 
 def _questions(study: Study, args: argparse.Namespace) -> dict[str, list[Question]]:
@@ -177,13 +185,13 @@ async def _run(
 
 def _check_unchanged(store: RunStore, systems: Mapping[str, System[Any]]) -> None:
     """Refuse a variant that the recipe describes otherwise than when the run answered questions with it."""
-    from ..codec import to_dict
-
     for name, system in systems.items():
         known = next((s.id for s in store.summaries(system=name) if s.stop_reason != "failed"), None)
         begun = next((event.data for event in store.events(known)), {}) if known else {}
-        now = {"system": system.name, "settings": to_dict(system.settings)}
+        now: dict[str, Any] = {"system": system.name, "settings": system.recorded_settings()}
         before = {key: begun.get(key, now[key]) for key in now}
+        before["settings"] = dict(before["settings"])
+        before["settings"].setdefault("prompts", now["settings"]["prompts"])  # older runs do not say it
         if before != now:
             raise UsageError(
                 f"the run {store.path} has answers of the variant {name!r} as {_told(before)}, not {_told(now)}; "
@@ -197,14 +205,10 @@ def _told(variant: Mapping[str, Any]) -> str:
 
 
 def _system(variant: Variant, config: Config, engines: Mapping[str, Engine], search: Search | None) -> System[Any]:
-    """The variant's system; shared settings that it does not know are left out."""
-    from dataclasses import fields
-
     from ..systems.registry import get
 
     system = get(variant.system)
-    known = {f.name for f in fields(system.Settings)}
-    given = [f"{key}={json.dumps(value)}" for key, value in variant.settings.items() if key in known or key != "k"]
+    given = [f"{key}={json.dumps(value)}" for key, value in variant.settings.items()]
     parser = argparse.ArgumentParser()
     add_agent_options(parser)
     options = parser.parse_args([f"--preset={variant.preset}", *(f"--set={pair}" for pair in given)])

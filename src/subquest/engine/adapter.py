@@ -37,6 +37,12 @@ _REORDERED = {"llama": True, "qwen2": False, "qwen3": False}
 """Architectures (GGUF's names) that we convert, and whether query and key rows are reordered."""
 
 
+PROMPTS = "subquest.prompts"
+"""Where an adapter says which set of prompts it was trained on (`systems.prompting`)."""
+UNSAID = "compact"
+"""What adapters were trained on that do not say it: they are older than the full prompts."""
+
+
 @dataclass(frozen=True, slots=True)
 class Shape:
     """What the conversion must know of the base model."""
@@ -60,6 +66,8 @@ class Lora:
     pairs: dict[str, tuple[Array, Array]]
     """A is [rank, in], B is [out, rank]."""
     alpha: float
+    prompts: str = UNSAID
+    """The set of prompts it was trained on."""
 
     @property
     def rank(self) -> int:
@@ -84,7 +92,7 @@ def mixed(one: Lora, two: Lora, share: float) -> Lora:
             for x, y in zip(pair, two.pairs[module], strict=True)
         )
         pairs[module] = (a, b)
-    return Lora(pairs, one.alpha)
+    return Lora(pairs, one.alpha, one.prompts)
 
 
 def reorder(rows: Array, heads: int) -> Array:
@@ -151,7 +159,8 @@ def read_peft(folder: Path) -> Lora:
         pairs[module] = (half["lora_A"], half["lora_B"])
     if not pairs:
         raise DataError(f"{folder}: the adapter is empty")
-    return Lora(pairs, alpha * math.sqrt(rank) if config.get("use_rslora") else alpha)
+    alpha = alpha * math.sqrt(rank) if config.get("use_rslora") else alpha
+    return Lora(pairs, alpha, str(config.get(PROMPTS, UNSAID)))
 
 
 def write_peft(lora: Lora, folder: Path, *, base: str = "") -> None:
@@ -172,6 +181,7 @@ def write_peft(lora: Lora, folder: Path, *, base: str = "") -> None:
         "bias": "none",
         "target_modules": sorted({module.rpartition(".")[2] for module in lora.pairs}),
         "inference_mode": True,
+        PROMPTS: lora.prompts,
     }
     (folder / "adapter_config.json").write_text(json.dumps(config, indent=2), encoding="utf-8")
 
@@ -186,6 +196,7 @@ def write_gguf(lora: Lora, path: Path, shape: Shape, *, name: str = "", reordere
         writer.add_type("adapter")
         writer.add_string("adapter.type", "lora")
         writer.add_float32("adapter.lora.alpha", float(lora.alpha))
+        writer.add_string(PROMPTS, lora.prompts)
         if name:
             writer.add_name(name)
         for module, (a, b) in sorted(lora.pairs.items()):
@@ -217,9 +228,18 @@ def read_gguf(path: Path, shape: Shape) -> Lora:
         halves.setdefault(module_name(target), {})[part] = (
             restore(values, heads) if heads and part == "lora_b" else values
         )
-    return Lora(
-        {m: (half["lora_a"].copy(), half["lora_b"].copy()) for m, half in halves.items()}, float(field.contents())
-    )
+    pairs = {m: (half["lora_a"].copy(), half["lora_b"].copy()) for m, half in halves.items()}
+    return Lora(pairs, float(field.contents()), prompt_set_of(path))
+
+
+def prompt_set_of(place: Path) -> str:
+    """The set of prompts that an adapter was trained on, by its file or folder."""
+    if place.is_dir():
+        try:
+            return str(json.loads((place / "adapter_config.json").read_text(encoding="utf-8")).get(PROMPTS, UNSAID))
+        except (OSError, ValueError, AttributeError) as error:
+            raise DataError(f"{place} is not a LoRA adapter in PEFT's format: {error}") from None
+    return str(read_gguf_file(place).fields.get(PROMPTS, UNSAID))
 
 
 def gguf_name(module: str) -> str:

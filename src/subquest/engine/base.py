@@ -159,6 +159,13 @@ class Adapted(Protocol):
         ...
 
 
+@runtime_checkable
+class Prompted(Protocol):
+    """An engine whose model was trained on one of the sets of prompts (`systems.prompting`)."""
+
+    prompt_set: str
+
+
 @dataclass(frozen=True, slots=True)
 class Retry:
     """A failed call to a model that will be tried again."""

@@ -77,6 +77,9 @@ class ScriptedEngine:
     the text of its opening messages.
     """
 
+    prompt_set = "compact"
+    """A script does not read its prompts."""
+
     def __init__(
         self,
         replies: Script,

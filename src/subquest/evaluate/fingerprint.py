@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from ..retrieval import store
+from ..systems.prompting import SETS
 
 SAMPLES = 1000
 """Documents of an index that are looked at; its size and settings always count."""
@@ -39,7 +40,9 @@ def of_index(folder: str | Path) -> str:
 
 
 def of_prompts(folder: str | Path) -> str:
-    """A folder of prompts by the content of its files."""
+    """A folder of prompts by the content of its files; a set of ours by its name."""
+    if str(folder) in SETS:
+        return str(folder)
     return _of_files(sorted(Path(folder).glob("*.md")))
 
 

@@ -1,4 +1,4 @@
-"""Statistics for comparisons: intervals, paired tests and calibration.
+"""Statistics for comparisons: intervals and paired tests.
 
 500 questions cannot tell two points apart; every mean comes with an interval, every comparison with a p-value.
 """
@@ -74,35 +74,6 @@ def mcnemar(a: Sequence[float], b: Sequence[float]) -> float:
         ways = ways * (n - i) // (i + 1)
         tail += ways
     return min(1.0, float(2 * tail / 2**n))
-
-
-def calibration_error(confidences: Sequence[float], right: Sequence[float], *, bins: int = 10) -> float:
-    """Expected calibration error: mean gap between confidence and accuracy over equal-width bins, by their size."""
-    if not confidences:
-        return math.nan
-    groups: dict[int, list[tuple[float, float]]] = {}
-    for c, r in zip(confidences, right, strict=True):
-        groups.setdefault(min(int(c * bins), bins - 1), []).append((c, r))
-    gaps = (len(g) * abs(mean([c for c, _ in g]) - mean([r for _, r in g])) for g in groups.values())
-    return math.fsum(gaps) / len(confidences)
-
-
-def auroc(confidences: Sequence[float], right: Sequence[float]) -> float:
-    """Chance that a right answer has a higher confidence than a wrong one; ties count half. nan without both kinds."""
-    positives = sum(1 for r in right if r > 0.5)
-    negatives = len(right) - positives
-    if not positives or not negatives:
-        return math.nan
-    order = sorted(range(len(confidences)), key=confidences.__getitem__)
-    rank_sum, at = 0.0, 0
-    while at < len(order):
-        end = at
-        while end < len(order) and confidences[order[end]] == confidences[order[at]]:
-            end += 1
-        rank = (at + 1 + end) / 2
-        rank_sum += rank * sum(1 for i in order[at:end] if right[i] > 0.5)
-        at = end
-    return (rank_sum - positives * (positives + 1) / 2) / (positives * negatives)
 
 
 def _percentiles(values: Sequence[float], level: float) -> tuple[float, float]:

@@ -6,12 +6,14 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
+from ..metrics import Calibration, calibration
 from ..record import Question
 from ..runs import RunStore
 from ..runs.reader import Summary
-from .stats import auroc, calibration_error, interval, mean
+from .stats import interval, mean
 
 WITH_INTERVALS = ("em", "f1", "cem", "judge", "sepr")
+CALIBRATION = ("ece", "ece_low", "ece_high", "auroc", "auroc_low", "auroc_high")
 SHARES = ("forced", "failed", "no_answer")
 _LESS = (
     *("forced", "failed", "no_answer", "judge_undecided", "ece", "seconds", "cost", "model_calls", "tool_calls"),
@@ -85,12 +87,17 @@ def cell(rows: list[Scored], *, metric: str = "em") -> dict[str, Any]:
             out |= {name: _round(found.mean), f"{name}_low": _round(found.low), f"{name}_high": _round(found.high)}
         else:
             out[name] = _round(mean(values))
-    confident = [row for row in rows if "confidence" in row.scores and "em" in row.scores]
-    if confident:
-        confidences = [row.scores["confidence"] for row in confident]
-        right = [row.scores["em"] for row in confident]
-        out |= {"ece": _round(calibration_error(confidences, right)), "auroc": _round(auroc(confidences, right))}
+    if (calibrated := calibration_of(rows)) is not None:
+        out |= {name: _round(getattr(calibrated, name)) for name in CALIBRATION}
     return out
+
+
+def calibration_of(rows: Iterable[Scored]) -> Calibration | None:
+    """How far confidences can be trusted, where answers have any: against exact match."""
+    confident = [row.scores for row in rows if "confidence" in row.scores and "em" in row.scores]
+    if not confident:
+        return None
+    return calibration([scores["confidence"] for scores in confident], [scores["em"] for scores in confident])
 
 
 def broken_down(rows: Iterable[Scored], field: str) -> dict[str, list[Scored]]:

@@ -12,14 +12,19 @@ from .answers import (
     normalize,
     score_answer,
 )
+from .confidence import Calibration, auroc, calibration, calibration_error
 from .plans import MINILM_TAU, PAPER_TAU, PlanScore, score_plans
 
 __all__ = [
     "MINILM_TAU",
     "PAPER_TAU",
     "AnswerScores",
+    "Calibration",
     "PlanScore",
     "answer_tokens",
+    "auroc",
+    "calibration",
+    "calibration_error",
     "contains_answer",
     "cover_exact_match",
     "exact_match",

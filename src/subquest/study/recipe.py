@@ -3,7 +3,9 @@
 title = "CoDA, table 2: hierarchy"
 paper = "Qwen2.5-3B-Base trained by each method, ..."     the setting of the paper's numbers
 metrics = ["em"]
-k = 3                                                     shared settings of the variants, where they know them
+k = 3                                                     documents a search, of all variants
+settings = { turns = 6 }                                  more that all variants share, where they know it
+differs = ["turns"]                                       what they share and may differ in; the note says why
 
 [[source]]
 name = "hotpotqa"                                         with filter, sample, from where they differ
@@ -22,6 +24,7 @@ em = 0.407
 
 from __future__ import annotations
 
+import dataclasses
 import difflib
 import itertools
 import tomllib
@@ -33,6 +36,7 @@ from typing import Any
 from ..errors import ConfigError, UsageError
 from ..evaluate.score import score
 from ..record import Episode, Question
+from ..systems.registry import get
 
 AVERAGE = "average"
 SEARCHES = ("", "rerank", "web")
@@ -58,6 +62,8 @@ class Variant:
     system: str
     preset: str = ""
     settings: Mapping[str, Any] = field(default_factory=dict)
+    named: tuple[str, ...] = ()
+    """Settings that the recipe gives to this variant for itself."""
     search: str = ""
     """`rerank`: the run's model reorders what the index finds; `web`: the web instead of the index."""
 
@@ -83,6 +89,8 @@ class Study:
     note: str = ""
     filter: tuple[str, ...] = ()
     """Holds for every source, also for those a user puts in their place."""
+    differs: tuple[str, ...] = ()
+    """Settings that variants share and in which they may differ (`evaluate.fairness`)."""
 
     def number(self, variant: str, source: str) -> Mapping[str, float]:
         return next((n.values for n in self.numbers if (n.variant, n.source) == (variant, source)), {})
@@ -117,7 +125,7 @@ def read_study(path: Path) -> Study:
         raise UsageError(f"cannot read the study {path}: {error.strerror}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path}: {error}") from None
-    known = {"title", "paper", "note", "metrics", "filter", "k", "source", "variant", "number"}
+    known = {"title", "paper", "note", "metrics", "filter", "differs", "k", "settings", "source", "variant", "number"}
     for key in data:
         if key not in known:
             raise ConfigError(f"{path}: unknown key {key!r}; there are {', '.join(sorted(known))}")
@@ -129,10 +137,11 @@ def read_study(path: Path) -> Study:
             paper=data["paper"],
             metrics=tuple(data["metrics"]),
             sources=tuple(_source(row) for row in data["source"]),
-            variants=tuple(v for row in data["variant"] for v in _variants(row, data.get("k"))),
+            variants=tuple(v for row in data["variant"] for v in _variants(row, _shared(data))),
             numbers=tuple(_number(row) for row in data.get("number", ())),
             note=data.get("note", ""),
             filter=tuple(data.get("filter", ())),
+            differs=tuple(data.get("differs", ())),
         )
     except KeyError as error:
         raise ConfigError(f"{path}: {error.args[0]!r} is missing") from None
@@ -144,7 +153,7 @@ def read_study(path: Path) -> Study:
 
 _KINDS: Mapping[str, tuple[type, str]] = {
     **dict.fromkeys(("title", "paper", "note", "name", "dataset", "system", "preset", "search"), (str, "a text")),
-    **dict.fromkeys(("metrics", "filter"), (list, "a list of texts")),
+    **dict.fromkeys(("metrics", "filter", "differs"), (list, "a list of texts")),
     **dict.fromkeys(("source", "variant", "number"), (list, "given as [[...]]")),
     **dict.fromkeys(("settings", "grid"), (dict, "a table")),
     **dict.fromkeys(("k", "sample"), (int, "a whole number from 1")),
@@ -156,7 +165,7 @@ def _check_kinds(table: Mapping[str, Any], place: str) -> None:
     for key, value in table.items():
         kind, words = _KINDS.get(key, (object, ""))
         fits = isinstance(value, kind) and not isinstance(value, bool)
-        if key in ("metrics", "filter"):
+        if key in ("metrics", "filter", "differs"):
             fits = fits and all(isinstance(text, str) for text in value)
         elif key == "sample":
             fits = fits and value >= 1
@@ -176,11 +185,17 @@ def _source(row: Mapping[str, Any]) -> Source:
     return Source(**given)
 
 
-def _variants(row: Mapping[str, Any], k: int | None) -> list[Variant]:
+def _shared(data: Mapping[str, Any]) -> dict[str, Any]:
+    return {**data.get("settings", {}), **({"k": data["k"]} if "k" in data else {})}
+
+
+def _variants(row: Mapping[str, Any], shared: Mapping[str, Any]) -> list[Variant]:
     given = {key: value for key, value in row.items() if key != "grid"}
-    shared = {} if k is None else {"k": k}
-    given["settings"] = {**shared, **given.get("settings", {})}
     grid = row.get("grid", {})
+    known = {field.name for field in dataclasses.fields(get(row["system"]).Settings)}
+    own = given.get("settings", {})
+    given["settings"] = {**{key: value for key, value in shared.items() if key in known}, **own}
+    given["named"] = tuple(dict.fromkeys([*own, *grid]))
     out = []
     for values in itertools.product(*grid.values()):
         chosen = dict(zip(grid, values, strict=True))

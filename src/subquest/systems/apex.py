@@ -75,6 +75,9 @@ class Apex(System[ApexSettings]):
     stand_ins: ClassVar[Mapping[str, str]] = {"synthesizer": "executor"}
     answering: ClassVar[str] = "synthesizer"
     Settings: ClassVar[type[ApexSettings]] = ApexSettings
+    prompt_roles: ClassVar[Mapping[str, str]] = dict.fromkeys(
+        ("answer", "answer_known", "continue", "query_first", "query_next"), "executor"
+    )
     presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {"003": {}, "004": {"dedupe": "episode"}}
 
     def actions(self) -> Mapping[str, Sequence[Action]]:

@@ -27,7 +27,7 @@ from ..events import SCHEMA_VERSION, Event, EventLog, Listener
 from ..limits import Limits
 from ..record import Document, Episode, Question
 from ..retrieval.base import Search
-from .prompting import FOLDER, Prompts
+from .prompting import COMPACT, SETS, Prompts, PromptSet, prompt_set_of
 from .rendering import render_documents
 from .replies import declines
 from .runtime import Answer, LimitReached, RoleSetup, Run
@@ -67,6 +67,8 @@ class System(Generic[S]):
     """Roles that run as another role does where they were given nothing of their own."""
     uses_tools: ClassVar[bool] = False
     """Whether it takes `tools` and a `cache` for them (`tooled.ToolSystem`)."""
+    prompt_roles: ClassVar[Mapping[str, str]] = {}
+    """Who reads a prompt whose name does not begin with the role's."""
     answering: ClassVar[str] = ""
     """The role that writes the final answer; the first of `roles` where empty."""
 
@@ -83,7 +85,9 @@ class System(Generic[S]):
         votes: int = 1,
         **settings: Any,
     ) -> None:
-        """`abstain` allows the answer "unknown", which then ends the episode as abstained and without an answer.
+        """`prompts` is a set of prompts, `full` or `compact` (in place of each model's own), or a folder
+        with prompt files of one's own. `abstain` allows the answer "unknown", which then ends the episode as abstained
+        and without an answer.
 
         `votes` above 1 lets a question be answered up to so many times, and most attempts decide (`voting`).
         """
@@ -99,7 +103,8 @@ class System(Generic[S]):
         self._limits = limits if isinstance(limits, Mapping) else {"": limits or Limits()}
         for what, given in (("model", self.engines), ("sampling", self._samplings), ("limits", self._limits)):
             self._check_roles(what, given)
-        self.prompts = Prompts(self.prompt_folder(), Path(prompts) if prompts else None)
+        self._prompts_given = str(prompts or "")
+        self.prompts = self.prompts_in(self.prompt_folder())
         self._setups: dict[str, RoleSetup] = {}
 
     async def answer(self, run: Run) -> Answer:
@@ -120,10 +125,34 @@ class System(Generic[S]):
 
         return Shown([list(documents)], opening, tokens)
 
+    def prompts_in(self, folder: Path) -> Prompts:
+        """The prompts of a folder, in the sets of the models that read them, with the user's own before them."""
+        given = self._prompts_given
+        override = Path(given) if given and given not in SETS else None
+        return Prompts(folder, override, self._prompt_set)
+
+    def _prompt_set(self, prompt: str) -> PromptSet:
+        """The set that a prompt is taken from: that of the model of the role that reads it."""
+        if self._prompts_given in SETS:
+            return SETS[self._prompts_given]
+        role = self.prompt_roles.get(prompt) or max(
+            (role for role in self.roles if prompt == role or prompt.startswith(f"{role}_")), key=len, default=""
+        )
+        engine = _first(self.engines, (role, self.stand_ins.get(role, role), "", *self.engines))
+        return prompt_set_of(engine) if engine is not None else "full"
+
+    @property
+    def prompt_set(self) -> str:
+        """What is recorded of the prompts: the set, or one a role, and the user's folder."""
+        sets = {role: self._prompt_set(role) for role in self.roles or ("",)}
+        by_role = ",".join(f"{role}={name}" for role, name in sets.items())
+        named = by_role if len(set(sets.values())) > 1 else min(sets.values())
+        return named if self._prompts_given in ("", *SETS) else f"{self._prompts_given} over {named}"
+
     @classmethod
     def prompt_folder(cls) -> Path:
         """Where its prompts are: ours by the system's name, a user's in `prompts` beside the file of the class."""
-        ours = FOLDER / cls.name
+        ours = COMPACT / cls.name
         return ours if ours.is_dir() else Path(inspect.getfile(cls)).parent / "prompts"
 
     @property
@@ -132,9 +161,17 @@ class System(Generic[S]):
             return self.engines[""].name
         return ",".join(f"{role}={e.name}" if role else e.name for role, e in sorted(self.engines.items()))
 
-    def for_all_roles(self) -> tuple[Sampling, Limits]:
-        """How roles run that were given nothing of their own; a system inside this one runs like them."""
-        return self._samplings.get("") or type(self).sampling, self._limits.get("", Limits())
+    def for_all_roles(self) -> dict[str, Any]:
+        """What roles run with that were given nothing of their own, as options: a system inside this one takes them."""
+        prompts = self._prompts_given if self._prompts_given in SETS else None
+        sampling = self._samplings.get("") or type(self).sampling
+        return {"sampling": sampling, "limits": self._limits.get("", Limits()), "prompts": prompts}
+
+    def recorded_settings(self) -> dict[str, Any]:
+        """What an episode says of how it was answered."""
+        settings = {**to_dict(self.settings), "prompts": self.prompt_set}
+        settings |= {"abstain": True} if self.abstain else {}
+        return settings | ({"votes": self.votes} if self.votes > 1 else {})
 
     def setup(self, role: str) -> RoleSetup:
         """The engine, sampling and limits of a role."""
@@ -172,8 +209,7 @@ class System(Generic[S]):
         additions = {answering: self.prompts.text("abstain")} if self.abstain else {}
         limits = self._limits.get("", Limits())
         run = Run(question, self.setup, self.search, events, limits, seed, additions=additions)
-        settings = {**to_dict(self.settings), **({"abstain": True} if self.abstain else {})}
-        settings |= {"votes": self.votes} if self.votes > 1 else {}
+        settings = self.recorded_settings()
         events.emit(
             "start",
             question=question.question,

@@ -11,7 +11,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 _REFERENCE = re.compile(r"#(\d{1,4})")
-_NUMBER = re.compile(r"^\s*(?:(?:step\s*)?(\d+)\s*[.):]|[-*•])\s*", re.IGNORECASE)
+_MARK = r"(?:step\s*)?[(#]?(\d{1,2})\s*[.):](?!\d)"
+_FIRST = re.compile(rf"[\s*>]*{_MARK}", re.IGNORECASE)
+_NEXT = re.compile(rf"(?:(?<=[?!;:])|(?<=\w{{4}}\.)|(?<=#\d\.))\s+{_MARK}\s", re.IGNORECASE)
+"""A number inside a line: after the end of a sentence, and not after a short word with a full stop, as in "Vol. 2."."""
+_BULLET = re.compile(r"\s*[-*•–]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,13 +58,39 @@ class Plan:
 
 
 def lines_of(text: str) -> list[str]:
-    """The sub-questions of a written plan, one a line, without their numbers."""
-    return [line for raw in text.splitlines() if (line := _NUMBER.sub("", raw).strip())]
+    """The sub-questions of a plan in tags: its numbered lines, or its bullets, or else every line but headings."""
+    return numbered_lines(text) or _cleaned(text.splitlines())
 
 
 def numbered_lines(text: str) -> list[str]:
-    """Only the lines that carry a number or a bullet, for plans without tags."""
-    return [line for raw in text.splitlines() if _NUMBER.match(raw) and (line := _NUMBER.sub("", raw).strip())]
+    """The numbered lines alone, whatever stands around them; where there are none, those with a bullet.
+
+    Bullets below a number are remarks: were they steps, `#n` would no longer mean the step with the number n.
+    """
+    lines = text.splitlines()
+    numbered = [step for line in lines for step in _numbered(line)]
+    return numbered or _cleaned([line[found.end() :] for line in lines if (found := _BULLET.match(line))])
+
+
+def _numbered(line: str) -> list[str]:
+    """The steps of a line: none without a number, several where the numbers go on in it ("1. Who? 2. Where?")."""
+    first = _FIRST.match(line)
+    number, begin = (int(first[1]), first.end()) if first else (0, -1)
+    steps = []
+    for mark in _NEXT.finditer(line, max(begin, 0)):
+        if int(mark[1]) == number + 1:
+            if begin >= 0:
+                steps.append(line[begin : mark.start()])
+            number, begin = number + 1, mark.end()
+    if begin >= 0:
+        steps.append(line[begin:])
+    return _cleaned(steps) if first or len(steps) > 1 else []
+
+
+def _cleaned(lines: Sequence[str]) -> list[str]:
+    """Without emphasis, empty lines, rules and headings ("Here is the plan:")."""
+    bare = (line.strip("* \t\r\n") for line in lines)
+    return [line for line in bare if not line.endswith(":") and any(c.isalnum() for c in line)]
 
 
 def make_plan(lines: Sequence[str], question: str, limit: int) -> Plan:

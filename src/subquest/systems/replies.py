@@ -21,6 +21,7 @@ _HEDGE = re.compile(
 _LABEL = re.compile(r"\W*answer\W*:\W*\w")
 _BOX = re.compile(r"\\boxed\s*\{")
 _SET_AS_TEXT = re.compile(r"\\(?:text(?:bf|it|rm|sf|tt)?|mathrm|mathbf|mbox)\s*\{([^{}]*)\}")
+_SMALL = frozenset({"a", "an", "and", "by", "for", "in", "of", "on", "or", "s", "the", "to"})
 _DECLINES = {"unknown", "not known", "i do not know", "i don t know", "no answer", "n a", "cannot be determined"}
 
 
@@ -30,8 +31,24 @@ def declines(text: str) -> bool:
 
 
 def hedges(text: str) -> bool:
-    """Whether a text carries a marker of uncertainty ("perhaps", "not specified", ...)."""
-    return _HEDGE.search(text) is not None
+    """Whether a text carries a marker of uncertainty ("perhaps", "not specified", ...) that is not part of a name."""
+    title = _is_title(text)
+    return declines(text) or any(not _is_name(text, found, title) for found in _HEDGE.finditer(text))
+
+
+def _is_name(text: str, found: re.Match[str], title: bool) -> bool:
+    """Whether a marker is one capitalised word of a name: inside a sentence, or where the whole answer is a title."""
+    if len(found[0].split()) > 1 or not found[0][0].isupper():
+        return False
+    before = text[max(0, found.start() - 3) : found.start()].rstrip(" \"'“‘(*_")
+    opens = (not before and found.start() <= 3) or before.endswith((".", "!", "?", ";", ":", "\n"))
+    return title or not opens
+
+
+def _is_title(text: str) -> bool:
+    """Whether every word but small ones has a capital and there are no numbers: "The Likely Lads"."""
+    words = _WORD.findall(text)
+    return all(word[0].isupper() or word in _SMALL for word in words)
 
 
 def boxed(text: str) -> str:

@@ -7,18 +7,19 @@ from pathlib import Path
 
 import torch
 
+from ..engine.adapter import UNSAID
 from .lora import save_adapter
 from .policy import Policy
 from .sharding import whole
 
 
-def save_trained(policy: Policy, folder: Path, *, base: str = "", write: bool = True) -> None:
+def save_trained(policy: Policy, folder: Path, *, base: str = "", prompts: str = UNSAID, write: bool = True) -> None:
     """The adapter where there is one, else a whole model: weights in bfloat16, configuration, tokenizer and end tokens.
 
     Where the policy is sharded every process takes part, and the one that is to `write` does.
     """
     if policy.lora is not None:
-        save_adapter(policy, policy.lora, folder, base=base, write=write)
+        save_adapter(policy, policy.lora, folder, base=base, prompts=prompts, write=write)
         return
     from safetensors.torch import save_file
 

@@ -5,10 +5,14 @@ A teacher sees what the model would see and knows the plan besides.
 
 from __future__ import annotations
 
+import re
+import zlib
 from collections.abc import Callable
 
-from ..metrics import contains_answer
-from ..record import Question
+from ..metrics import contains_answer, exact_match
+from ..record import Episode, Question
+from ..systems.plan import lines_of
+from ..systems.rendering import one_line
 from .reading import Fact, facts_of, in_order, needs_lists, plan_of, query, read, titles_in
 from .reckoning import conclusion, in_both
 from .teacher import GiveUp, Teacher, View
@@ -16,6 +20,10 @@ from .teacher import GiveUp, Teacher, View
 QUERIES = 2
 """Queries a teacher tries for one fact."""
 NOTHING = "The documents do not say."
+STEPS = 5
+"""Sub-questions of an APEX plan at most."""
+CLOSED = 3
+"""Of so many APEX plans of several steps, one ends with the question itself, which the known answers then answer."""
 
 
 def teacher_for(system: str, question: Question) -> Teacher | str:
@@ -37,15 +45,29 @@ def teacher_for(system: str, question: Question) -> Teacher | str:
         return "no gold plan"
     if system == "apex" and needs_lists(question):
         return "the plan cannot be known beforehand"
-    if system == "apex" and len(facts) > 5:
+    if system == "apex" and len(facts) > STEPS:
         return "plan too long"
     if system == "decor" and len(facts) > 4:
         return "plan too long"
     return kinds[system](question, facts)
 
 
+class Unaided:
+    """Stands by where a model plays every role: then no gold plan is needed, and only the answer is checked."""
+
+    untaught: frozenset[str] = frozenset()
+
+    def reply(self, view: View) -> str:
+        raise GiveUp(f"nobody plays {view.role}")
+
+    def objection(self, episode: Episode) -> str:
+        return ""
+
+
 class Reader:
     """What all teachers have: the plan, and what was found of it so far."""
+
+    untaught: frozenset[str] = frozenset()
 
     def __init__(self, question: Question, facts: list[Fact]) -> None:
         self.question, self.facts = question, facts
@@ -53,6 +75,10 @@ class Reader:
         plan = plan_of(question) or [fact.task for fact in facts]
         self.steps = [f"{n}. {task}" for n, task in enumerate(plan, 1)]
         self._results: dict[str, str] = {}
+
+    def objection(self, episode: Episode) -> str:
+        """Nothing: gold turns state what was read."""
+        return ""
 
     def read(self, fact: Fact, text: str) -> str | None:
         """The note to take of the fact; None where the documents do not show it."""
@@ -165,6 +191,16 @@ class DecorTeacher(Reader):
 
 
 class ApexTeacher(Reader):
+    """Both decisions of the sufficiency check are taught: plans that end with the question itself, as planners often
+    write them, have a last step that follows from the known answers. Such plans are nothing for a planner to learn."""
+
+    def __init__(self, question: Question, facts: list[Fact]) -> None:
+        super().__init__(question, facts)
+        self.closing = closing_step(question, facts)
+        if self.closing:
+            self.steps.append(f"{len(self.steps) + 1}. {self.closing}")
+            self.untaught = frozenset({"planner"})
+
     def reply(self, view: View) -> str:
         if view.role == "planner":
             plan = "\n".join(self.steps)
@@ -173,8 +209,31 @@ class ApexTeacher(Reader):
             return f"{self.conclusion()}<answer>{self.answer}</answer>"
         return self._execute(view)
 
+    def objection(self, episode: Episode) -> str:
+        """Whether a sub-answer is wrong, where the plan is the gold one: a model may have played its executor."""
+        plan = next((e.data["steps"] for e in episode.events if e.kind == "plan"), ())
+        if list(plan) != lines_of("\n".join(self.steps)):
+            return ""
+        gold = [(fact.answer, self.result(fact)) for fact in self.facts] + [self.question.answers] * bool(self.closing)
+        given = (t.result for t in episode.by_role("executor"))
+        right = all(exact_match(answer, golds) for answer, golds in zip(given, gold, strict=True))
+        return "" if right else "wrong sub-answer"
+
+    def _known(self, view: View, task: str) -> str:
+        """The answer to a task, where it follows from the known answers that stand in the prompt."""
+        listed = view.prompt
+        told = [fact for fact in self.facts if f"\n- {one_line(fact.task)} {one_line(self.result(fact))}\n" in listed]
+        if task == self.closing and len(told) == len(self.facts):
+            return f"{self.conclusion()}<answer>{self.answer}</answer>"
+        return next((f"<answer>{self.result(fact)}</answer>" for fact in told if fact.task == task), "")
+
     def _execute(self, view: View) -> str:
         task = view.prompt.rpartition("Sub-question: ")[2].partition("\n")[0].strip()
+        known = self._known(view, task)
+        if known or task == self.closing:
+            if not known:
+                raise GiveUp("the known answers do not suffice")
+            return known if view.turn else "answer"
         fact = self.fact_for(task)
         if view.turn == 0:
             return "retrieve"
@@ -191,6 +250,15 @@ class ApexTeacher(Reader):
         if found is None:
             raise GiveUp("the fact was not retrieved")
         return f"<answer>{self.result(fact)}</answer>"
+
+
+def closing_step(question: Question, facts: list[Fact]) -> str:
+    """The question as the last step of its own plan, for one plan in `CLOSED`; empty for the others, and where it
+    could not be read back as one step."""
+    if zlib.crc32(question.id.encode()) % CLOSED or not 1 < len(facts) < STEPS:
+        return ""
+    text = one_line(question.question)
+    return text if lines_of(f"1. {text}") == [text] and not re.search(r"#\d", text) else ""
 
 
 class RagTeacher(Reader):

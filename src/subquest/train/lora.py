@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from ..engine.adapter import PROMPTS, UNSAID
 from ..engine.torch.weights import Adapter
 from ..errors import DataError
 from .sharding import whole
@@ -97,7 +98,14 @@ def adapter_of(model: nn.Module) -> Adapter:
 
 
 def save_adapter(
-    model: nn.Module, settings: LoraSettings, folder: Path, *, base: str = "", half: bool = True, write: bool = True
+    model: nn.Module,
+    settings: LoraSettings,
+    folder: Path,
+    *,
+    base: str = "",
+    half: bool = True,
+    write: bool = True,
+    prompts: str = UNSAID,
 ) -> None:
     """Write the adapter in PEFT's format; `half` stores bfloat16, which is all the rollouts see.
 
@@ -124,6 +132,7 @@ def save_adapter(
         "bias": "none",
         "target_modules": list(settings.targets),
         "inference_mode": True,
+        PROMPTS: prompts,
     }
     (folder / "adapter_config.json").write_text(json.dumps(config, indent=2), encoding="utf-8")
 

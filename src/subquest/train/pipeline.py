@@ -1,7 +1,8 @@
 """APEX's pipeline of fine-tuning data: seed tasks, generation, filtering, validation, traces (seed 004, section 3.4).
 
     seed tasks   the questions of a source whose answers are known
-    generation   a teacher words each question and its plan anew (and each turn of the traces, where asked for)
+    generation   a teacher words each question and its plan anew (and each turn of the traces, where asked for), or
+                 plays roles of the system itself
     filtering    what became trivial, flawed or wrong is left out
     validation   the teacher must find each gold sub-answer in its article when asked the new sub-question
     traces       the system itself runs with the plan in the model's place, on a real search; what is trivial, flawed or
@@ -25,11 +26,12 @@ from ..errors import ConfigError
 from ..metrics import contains_answer
 from ..record import Document, Episode, Question
 from ..retrieval.base import Search
+from ..systems.registry import get
 from ..worlds.instruct import instruct
 from ..worlds.retell import TraceRewriter
 from .recipe import InstructPart
 from .reckoning import SEVERAL
-from .teacher import Traces, make_traces
+from .teacher import Player, Traces, make_traces
 
 RULES = "rules"
 """The teacher that needs no model."""
@@ -51,11 +53,16 @@ async def run_pipeline(
     left_out: Counter[str] = Counter()
     seeds = [q for q in questions if q.answers]
     left_out["seed: no gold answer"] += len(questions) - len(seeds)
+    _refuse_unknown_players(part, system)
     teacher = _teacher(part, seeds)
+    player = Player(teacher, frozenset(part.plays), part.attempts) if part.plays else None
+    asked = {"concurrency": part.concurrency} if player else {}
     try:
         generated = await _generate(part, teacher, seeds, Articles(documents, search), left_out)
         rewriter = TraceRewriter(teacher, Sampling(max_tokens=part.max_tokens)) if part.turns else None
-        made = await make_traces(system, generated, search, vocabulary, chat, rewriter=rewriter, **settings)
+        made = await make_traces(
+            system, generated, search, vocabulary, chat, rewriter=rewriter, player=player, **asked, **settings
+        )
     finally:
         await teacher.close()
     left_out.update({f"trace: {_class(reason)}": count for reason, count in made.rejected.items()})
@@ -113,6 +120,14 @@ class Articles:
         return {title: self._texts[title] for title in titles if self._texts[title]}
 
 
+def _refuse_unknown_players(part: InstructPart, system: str) -> None:
+    """A misspelt role would quietly be played by the gold plan."""
+    known = get(system).roles
+    for role in part.plays:
+        if role not in known:
+            raise ConfigError(f"instruct.plays: no role {role!r} in {system}; there are {', '.join(known)}")
+
+
 def _teacher(part: InstructPart, seeds: Sequence[Question]) -> Engine:
     if part.teacher == RULES:
         from .rules import RuleTeacher
@@ -139,4 +154,4 @@ def trivial(episode: Episode) -> str:
 
 def _class(reason: str) -> str:
     """A rejected trace's reason with its class in front."""
-    return f"wrong: {reason}" if reason == "wrong answer" else f"flawed: {reason}"
+    return f"wrong: {reason}" if reason.startswith("wrong") else f"flawed: {reason}"

@@ -145,6 +145,11 @@ class InstructPart:
     """Word questions and plans anew; those that do not survive the filters are left out."""
     turns: bool = False
     """Word the turns of traces anew; those that do not survive the filters stay as they were."""
+    plays: tuple[str, ...] = ()
+    """Roles that the teacher plays itself, as `["executor", "synthesizer"]`: its own turns are learnt, where the answer
+    is right and, under a gold plan, every sub-answer too."""
+    attempts: int = 1
+    """Times that it plays a question until that is so."""
     max_tokens: int = 512
     """Longest reply of the teacher."""
     concurrency: int = 16
@@ -160,6 +165,8 @@ class Recipe:
     system: str = "coda"
     settings: Mapping[str, Any] = field(default_factory=dict)
     """Settings of the system."""
+    prompts: Literal["", "full", "compact"] = ""
+    """The set of prompts; where empty, `compact` for the embedded model and for tiny random ones, `full` for others."""
     systems: tuple[str, ...] = ()
     """SFT: the systems whose protocols are taught; `system` alone where empty."""
     traces: tuple[str, ...] = ()
@@ -202,6 +209,11 @@ class Recipe:
     keep: int = 3
     """Checkpoints kept beside the best."""
     seed: int = 0
+
+    @property
+    def prompt_set(self) -> str:
+        tiny = self.model.path == "smollm2" or self.model.path.startswith("random:")
+        return self.prompts or ("compact" if tiny else "full")
 
     @property
     def objective(self) -> LossSettings:
@@ -255,7 +267,8 @@ def _override(table: dict[str, Any], key: str, value: Any) -> None:
 _ABOVE_0 = (
     "rollout.questions", "rollout.group", "rollout.max_tokens", "rollout.concurrency", "rollout.importance_cap",
     "optimiser.steps", "optimiser.minibatches", "optimiser.batch", "optimiser.epochs", "optimiser.micro_tokens",
-    "instruct.max_tokens", "instruct.concurrency", "k", "evaluate_every", "checkpoint_every", "keep",
+    "instruct.max_tokens", "instruct.concurrency", "instruct.attempts", "k", "evaluate_every", "checkpoint_every",
+    "keep",
 )  # fmt: skip
 """Numbers that mean nothing at 0 or below."""
 _FROM_0 = (
@@ -307,6 +320,10 @@ def _refuse_impossible(recipe: Recipe, place: str) -> None:
     if recipe.kind == "rl" and recipe.rollout.group == 1:
         raise ConfigError(
             f"{place}: rollout.group = 1: rollouts are compared with others of their question; give 2 or more"
+        )
+    if recipe.instruct.plays and recipe.instruct.teacher in ("", "rules"):
+        raise ConfigError(
+            f"{place}: instruct.plays: roles are played by a model; name it, as instruct.teacher = 'openai:…'"
         )
     rollouts = recipe.rollout.questions * recipe.rollout.group
     if recipe.kind == "rl" and recipe.optimiser.minibatches > rollouts:

@@ -149,7 +149,8 @@ class TrainRun:
 
         folder, building = self.folder / name, self.folder / f"{name}.tmp"
         with self.pace.timed("export"):
-            save_trained(policy, building, base=self.recipe.model.path, write=self.ranks.first)
+            base, prompts = self.recipe.model.path, self.recipe.prompt_set
+            save_trained(policy, building, base=base, prompts=prompts, write=self.ranks.first)
         if self.ranks.first:
             (building / note).write_text(json.dumps(dict(content)), encoding="utf-8")
             folder.mkdir(exist_ok=True)

@@ -111,7 +111,8 @@ def make_system(recipe: Recipe, engine: Any, search: Search | None, *, temperatu
     """The system that rolls out; the same class that users run."""
     sampling = Sampling(max_tokens=recipe.rollout.max_tokens, temperature=temperature, logprobs=True)
     kind = get(recipe.system)
-    return kind(engine, search, sampling=sampling, **in_training(kind, recipe.k, recipe.settings))
+    settings = in_training(kind, recipe.k, recipe.settings)
+    return kind(engine, search, sampling=sampling, prompts=recipe.prompt_set, **settings)
 
 
 def in_training(kind: type[System[Any]], k: int, settings: Mapping[str, Any]) -> dict[str, Any]:

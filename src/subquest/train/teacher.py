@@ -9,9 +9,10 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple, Protocol
 
-from ..engine.base import Generation, Message, Mode, Sampling
+from ..engine.base import Engine, Generation, Message, Mode, RoleAware, Sampling, Session
 from ..engine.chat import ChatFormat, Piece, encode_pieces, text_of
 from ..engine.torch.session import opening
 from ..engine.torch.tokens import Vocabulary
@@ -46,8 +47,17 @@ class View(NamedTuple):
 class Teacher(Protocol):
     """Knows how one question is answered."""
 
+    @property
+    def untaught(self) -> frozenset[str]:
+        """Roles whose turns a trace needs but nobody should learn."""
+        ...
+
     def reply(self, view: View) -> str:
         """What a good model would write next. Raises GiveUp where it cannot know."""
+        ...
+
+    def objection(self, episode: Episode) -> str:
+        """What is wrong on the way to a right answer; empty where nothing is known to be."""
         ...
 
 
@@ -55,8 +65,30 @@ class GiveUp(EngineRefused):
     """The teacher cannot go on: the fact was not found. The trace is then left out, and the reason counted."""
 
 
+TEMPERATURE = 0.8
+"""Of a player's attempts after the first."""
+
 Rewriter = Callable[[str, str, str], Awaitable[str]]
 """Writes a gold turn in other words, given what was seen and asked (`worlds.retell.TraceRewriter`)."""
+
+
+class Player(NamedTuple):
+    """A model that plays roles itself: its turns take the place of gold ones, and what comes of them is checked."""
+
+    engine: Engine
+    roles: frozenset[str]
+    attempts: int = 1
+    """Times that it plays a question at most; the first time as the system decodes, then at `TEMPERATURE`."""
+    temperature: float = 0.0
+
+    def at(self, attempt: int) -> Player:
+        return self._replace(temperature=TEMPERATURE if attempt else 0.0)
+
+    async def open(self, role: str, messages: Sequence[Message], mode: Mode) -> Session | None:
+        if role not in self.roles:
+            return None
+        engine = self.engine.for_role(role) if isinstance(self.engine, RoleAware) else self.engine
+        return await engine.open(messages, mode=mode)
 
 
 class TeacherEngine:
@@ -69,18 +101,21 @@ class TeacherEngine:
         teacher: Teacher,
         role: str = "",
         rewriter: Rewriter | None = None,
+        player: Player | None = None,
     ) -> None:
         self.name = "teacher"
         self.context_window: int | None = None
         self.vocabulary, self.chat, self.teacher, self.role = vocabulary, chat, teacher, role
         self.rewriter = rewriter
+        self.player = player
 
     def for_role(self, role: str) -> TeacherEngine:
-        return TeacherEngine(self.vocabulary, self.chat, self.teacher, role, self.rewriter)
+        return TeacherEngine(self.vocabulary, self.chat, self.teacher, role, self.rewriter, self.player)
 
     async def open(self, messages: Sequence[Message], *, mode: Mode = "chat") -> TeacherSession:
         task = messages[-1].content.rpartition(": ")[2]
-        return TeacherSession(self, tuple(opening(self.chat, self.vocabulary, messages)), mode, task)
+        played = await self.player.open(self.role, messages, mode) if self.player else None
+        return TeacherSession(self, tuple(opening(self.chat, self.vocabulary, messages)), mode, task, played)
 
     def count_tokens(self, text: str) -> int:
         return len(self.vocabulary.encode(text, False))
@@ -90,8 +125,16 @@ class TeacherEngine:
 
 
 class TeacherSession:
-    def __init__(self, engine: TeacherEngine, segments: tuple[Segment, ...], mode: Mode, task: str) -> None:
+    def __init__(
+        self,
+        engine: TeacherEngine,
+        segments: tuple[Segment, ...],
+        mode: Mode,
+        task: str,
+        played: Session | None = None,
+    ) -> None:
         self._engine = engine
+        self._played = played
         self._task = task
         self._mode = mode
         self._ended = False
@@ -103,9 +146,7 @@ class TeacherSession:
 
     async def generate(self, sampling: Sampling) -> Generation:
         engine = self._engine
-        text = engine.teacher.reply(View(engine.role, self.segments))
-        if engine.rewriter is not None:
-            text = await engine.rewriter(text, "".join(s.text for s in self.segments), self._task)
+        text = await (self._gold() if self._played is None else self._own(self._played, sampling))
         ids = list(engine.vocabulary.encode(text, False))
         self._ended = self._mode == "chat"
         if self._ended:
@@ -115,8 +156,25 @@ class TeacherSession:
         usage = Usage(prompt_tokens=before, completion_tokens=len(ids), peak_context=before + len(ids), model_calls=1)
         return Generation(text, "end" if self._ended else "stop", tuple(ids), usage=usage)
 
+    async def _gold(self) -> str:
+        engine = self._engine
+        text = engine.teacher.reply(View(engine.role, self.segments))
+        if engine.rewriter is None:
+            return text
+        return await engine.rewriter(text, "".join(s.text for s in self.segments), self._task)
+
+    async def _own(self, played: Session, sampling: Sampling) -> str:
+        """The model's own turn; one that was cut off is nothing to learn."""
+        warm = self._engine.player.temperature if self._engine.player else 0.0
+        turn = await played.generate(replace(sampling, temperature=sampling.temperature or warm, logprobs=False))
+        if turn.finish == "length":
+            raise GiveUp("a turn was cut off")
+        return turn.text
+
     async def append(self, text: str) -> None:
         engine = self._engine
+        if self._played is not None:
+            await self._played.append(text)
         if self._mode == "chat":
             pieces = engine.chat.user_turn(text, ended=self._ended)
         else:
@@ -126,12 +184,14 @@ class TeacherSession:
         self.segments = (*self.segments, Segment("env", text_of(pieces), ids, role="user"))
 
     def fork(self) -> TeacherSession:
-        twin = TeacherSession(self._engine, self.segments, self._mode, self._task)
+        played = self._played.fork() if self._played is not None else None
+        twin = TeacherSession(self._engine, self.segments, self._mode, self._task, played)
         twin._ended = self._ended
         return twin
 
     async def close(self) -> None:
-        """Nothing is held."""
+        if self._played is not None:
+            await self._played.close()
 
 
 class Traces(NamedTuple):
@@ -149,25 +209,36 @@ async def make_traces(
     *,
     concurrency: int = 64,
     rewriter: Rewriter | None = None,
+    player: Player | None = None,
     **settings: Any,
 ) -> Traces:
     """Gold traces of a system, kept only where search really found the facts and the answer is the gold one.
 
-    `rewriter` puts the turns into other words while the system runs.
+    `rewriter` puts the turns into other words while the system runs. `player` plays some roles itself; of its attempts
+    at a question the first is kept whose answer is right, and its sub-answers too where a gold plan tells them.
     """
-    from .gold import teacher_for
+    from .gold import Unaided, teacher_for
 
     gate = asyncio.Semaphore(concurrency)
     kind = get(system)
+    alone = player is not None and player.roles >= set(kind.roles)
 
     async def trace(question: Question) -> Episode | str:
-        teacher = teacher_for(system, question)
-        if isinstance(teacher, str):
-            return teacher
-        async with gate:
-            engine = TeacherEngine(vocabulary, chat, teacher, rewriter=rewriter)
-            episode = await kind(engine, search, **settings).solve(question)
-        return _rejection(episode) or episode
+        reason = ""
+        for attempt in range(player.attempts if player else 1):
+            teacher = teacher_for(system, question)
+            if isinstance(teacher, str):
+                if not (alone and question.answers):
+                    return teacher
+                teacher = Unaided()
+            async with gate:
+                playing = player.at(attempt) if player else None
+                engine = TeacherEngine(vocabulary, chat, teacher, rewriter=rewriter, player=playing)
+                episode = await kind(engine, search, **settings).solve(question, seed=attempt or None)
+            reason = _rejection(episode) or teacher.objection(episode)
+            if not reason:
+                return _without(episode, teacher.untaught)
+        return reason
 
     episodes: list[Episode] = []
     rejected: Counter[str] = Counter()
@@ -177,6 +248,10 @@ async def make_traces(
         else:
             episodes.append(found)
     return Traces(episodes, rejected)
+
+
+def _without(episode: Episode, roles: frozenset[str]) -> Episode:
+    return replace(episode, trajectories=tuple(t for t in episode.trajectories if t.role not in roles))
 
 
 def _rejection(episode: Episode) -> str:

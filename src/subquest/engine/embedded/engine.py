@@ -14,6 +14,7 @@ from typing import Any, Literal
 from ...errors import ContextOverflow, EngineError, EngineRefused, UsageError
 from ...models import default_adapter, embedded_model
 from ...record import Segment, Usage
+from ..adapter import prompt_set_of
 from ..base import FinishReason, Generation, Message, Mode, Sampling
 from ..chat import ChatFormat, Piece, chat_format, encode_pieces, text_of
 from ..choosing import shared_beginning
@@ -84,6 +85,7 @@ class EmbeddedEngine:
         )
         self.path = file
         self.adapter = lora
+        self.prompt_set = prompt_set_of(lora) if lora is not None else "compact" if path is None else "full"
         self._window = min(context, model.trained_context)
         self._name = f"{'embedded' if path is None else 'gguf:' + file.name}{'+' + lora.stem if lora else ''}"
         self.vocabulary = model.vocabulary

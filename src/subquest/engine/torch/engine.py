@@ -80,6 +80,8 @@ class TorchEngine:
         self.context_window = min(window or a.window, a.window)
         self.name = source.name
         self.policy: int | None = None
+        self.prompt_set = "full"
+        """The prompts that its weights were trained on."""
         self.weights = Weights(a, dtype=dtype, device=self.device)
         self.weights.load(source.state)
         self.vocabulary = Vocabulary(source.tokenizer, a.vocabulary)

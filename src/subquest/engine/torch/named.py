@@ -8,6 +8,7 @@ import torch
 
 from ...errors import UsageError
 from ...models import default_adapter, embedded_model
+from ..adapter import prompt_set_of
 from .engine import TorchEngine
 from .loader import load, load_adapter
 from .weights import Adapter
@@ -26,10 +27,12 @@ def named_engine(
     if not path.exists():
         raise UsageError(f"no such model: {path} (a folder with safetensors, a GGUF file, or {EMBEDDED})")
     engine = TorchEngine(load(path), window=window, device=device)
+    engine.prompt_set = "compact" if name == EMBEDDED else "full"
     if adapter is not None:
         file = default_adapter() if adapter == "default" else Path(adapter).expanduser()
         if file is not None:
             engine.refresh(adapter=read_adapter(file, path))
+            engine.prompt_set = prompt_set_of(file)
     return engine
 
 

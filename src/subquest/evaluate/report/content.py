@@ -12,11 +12,12 @@ from typing import Any, NamedTuple
 
 from ...data.registry import find
 from ...errors import UsageError
+from ...metrics import Calibration
 from ...record import Episode
 from ...runs import RunStore
 from ...runs.schema import run_path
 from ..stats import Comparison, compare
-from ..table import Scored, field_of, less_is_better, scored, table, values_of
+from ..table import Scored, calibration_of, field_of, less_is_better, scored, table, values_of
 
 OUTCOMES = ("right", "nearly", "misread", "not found", "wrong", "no answer", "failed")
 OUTCOME_NOTES = {
@@ -94,9 +95,12 @@ class Content:
         return mean if less_is_better(self.metric) else -mean
 
     def to_json(self) -> dict[str, dict[str, dict[str, Any]]]:
-        """The table, with how each system compares with the reference."""
+        """The table, with how each system compares with the reference, and how far its confidence can be trusted."""
         out = self.table()
         for dataset, cells in out.items():
+            for system, cell in cells.items():
+                if (found := self.calibration(dataset, system)) is not None:
+                    cell["calibration"] = [bin._asdict() for bin in found.bins]
             for versus in self.comparisons(dataset):
                 cells[versus.system]["against"] = {
                     "system": versus.reference,
@@ -130,6 +134,9 @@ class Content:
                 found.append((system, result, result.p if result.mcnemar is None else result.mcnemar))
         adjusted = holm([p for _, _, p in found])
         return [Versus(s, reference, r, p) for (s, r, _), p in zip(found, adjusted, strict=True)]
+
+    def calibration(self, dataset: str, system: str) -> Calibration | None:
+        return calibration_of(e.row for e in self.of(dataset, system))
 
     def breakdowns(self, dataset: str) -> dict[str, dict[str, list[Entry]]]:
         """Entries by the fields the papers report by, where they really divide the set."""

@@ -9,8 +9,6 @@ from ...plots import Point, Series, Whisker, chart, whiskers
 from ..stats import interval, mean
 from .content import Content, Entry
 
-BINS = 10
-
 
 def intervals(content: Content, dataset: str, colours: Mapping[str, int]) -> str:
     """Systems, or ablations of one, best first, with their intervals."""
@@ -83,16 +81,10 @@ def calibration(content: Content, dataset: str, colours: Mapping[str, int]) -> s
     """Confidence against how often it was right; on the dashed line a system knows what it knows."""
     series = []
     for system in content.systems:
-        bins: dict[int, list[tuple[float, float]]] = {}
-        for e in content.of(dataset, system):
-            if "confidence" in e.row.scores and "em" in e.row.scores:
-                confidence = e.row.scores["confidence"]
-                bins.setdefault(min(int(confidence * BINS), BINS - 1), []).append((confidence, e.row.scores["em"]))
-        points = [
-            Point(mean([c for c, _ in found]), mean([r for _, r in found]), note=f"{system}: {len(found)} answers")
-            for found in bins.values()
-        ]
-        if points:
+        if (found := content.calibration(dataset, system)) is not None:
+            points = [
+                Point(b.confidence, b.right, b.right_low, b.right_high, f"{system}: {b.n} answers") for b in found.bins
+            ]
             series.append(Series(system, points, colours[system]))
     if not series:
         return ""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from importlib.resources import files
 from typing import Any
@@ -75,6 +75,7 @@ def _section(content: Content, dataset: str, colours: Mapping[str, int]) -> str:
         f"<h2>{escape(dataset)}</h2>"
         + _results(content, dataset, cells, colours)
         + f'<div class="grid-2">{drawn}</div>'
+        + _reliability(content, dataset, cells, colours)
         + "<h3>What became of the questions</h3>"
         + _outcomes(content, dataset, cells)
         + "".join(_breakdown(content, name, groups, colours) for name, groups in breakdowns.items())
@@ -108,7 +109,7 @@ def _results(content: Content, dataset: str, cells: Mapping[str, Mapping[str, An
             mark = versus[system].mark if key == content.metric and system in versus else ""
             kind = ' class="best"' if cell.get(key) == best[key] and len(cells) > 1 else ""
             row.append(f"<td{kind}>{_value(cell.get(key))}{mark}{_span(cell, key)}</td>")
-        row += [f"<td>{_value(cell.get(key))}</td>" for key, _ in extra]
+        row += [f"<td>{_value(cell.get(key))}{_span(cell, key)}</td>" for key, _ in extra]
         row += [f"<td>{_share(cell.get(key))}</td>" for key in ("forced", "failed")]
         if versus:
             v = versus.get(system)
@@ -132,6 +133,27 @@ def _results(content: Content, dataset: str, cells: Mapping[str, Mapping[str, An
     return (
         f'<div class="card scroll"><table><thead><tr><th>system</th><th>n</th>{head}<th>forced</th><th>failed</th>'
         f'{against}</tr></thead><tbody>{"".join(rows)}</tbody></table></div><p class="note">{note}</p>'
+    )
+
+
+def _reliability(content: Content, dataset: str, systems: Iterable[str], colours: Mapping[str, int]) -> str:
+    """How often answers of a confidence were right; nothing where no system tells any."""
+    rows = [
+        f"<tr><td>{_name(system, colours)}</td><td>{b.low:.1f}–{b.high:.1f}</td><td>{b.n}</td>"
+        f"<td>{b.confidence:.3f}</td><td>{b.right:.3f}"
+        f'<span class="span">{b.right_low:.3f}–{b.right_high:.3f}</span></td></tr>'
+        for system in systems
+        if (found := content.calibration(dataset, system)) is not None
+        for b in found.bins
+    ]
+    if not rows:
+        return ""
+    return (
+        '<h3>How far its confidence can be trusted</h3><div class="card scroll"><table><thead><tr><th>system</th>'
+        "<th>confidence</th><th>answers</th><th>mean</th><th>right</th></tr></thead>"
+        f"<tbody>{''.join(rows)}</tbody></table></div>"
+        '<p class="note">Exact match with Wilson\'s 95% intervals. ECE is the mean gap between the two columns, AUROC '
+        "the chance that a right answer has the higher confidence than a wrong one.</p>"
     )
 
 

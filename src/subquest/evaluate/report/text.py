@@ -7,7 +7,15 @@ from typing import Any
 from ..table import less_is_better
 from .content import Content, number, shown
 
-COLUMNS = (("em", "EM"), ("f1", "F1"), ("cem", "CEM"), ("judge", "judge"), ("sepr", "plan"))
+COLUMNS = (
+    ("em", "EM"),
+    ("f1", "F1"),
+    ("cem", "CEM"),
+    ("judge", "judge"),
+    ("sepr", "plan"),
+    ("ece", "ECE"),
+    ("auroc", "AUROC"),
+)
 
 
 def markdown(content: Content) -> str:

@@ -19,7 +19,6 @@ from ...record import Hit
 from ...retrieval.base import Search
 from ..base import System
 from ..evidence import Finding, support
-from ..prompting import Prompts
 from ..runtime import Answer, Context, LimitReached, Run, Turn, confidence
 from ..window import Text
 from .dialect import SEARCH_R1, Dialect, find_dialect
@@ -64,7 +63,7 @@ class SearchAgent(System[AgentSettings]):
         super().__init__(model, search, prompts=prompts, **options)
         given = self.settings.dialect
         self.dialect = find_dialect(given) if given else self.own_dialect
-        self.prompts = Prompts(self.dialect.folder, Path(prompts) if prompts else None)
+        self.prompts = self.prompts_in(self.dialect.folder)
 
     @classmethod
     def prompt_folder(cls) -> Path:

@@ -17,7 +17,7 @@ from ..evidence import Finding, support
 from ..hira.deep import DeepSearch
 from ..hira.expert import Desk, Expert
 from ..hira.experts import Code, Multimodal
-from ..prompting import FOLDER
+from ..prompting import COMPACT
 from ..runtime import Answer, Run, confidence
 from ..tooled import ToolSettings, ToolSystem
 from ..toolkit import Toolkit
@@ -28,7 +28,7 @@ class Alone(ToolSystem[ToolSettings]):
 
     @classmethod
     def prompt_folder(cls) -> Path:
-        return FOLDER / "hira"
+        return COMPACT / "hira"
 
     def actions(self) -> Mapping[str, Sequence[Action]]:
         return EXPERTS

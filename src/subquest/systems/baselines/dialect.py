@@ -27,7 +27,7 @@ from ...errors import UsageError
 from ...protocol import fence, parse, tags_of
 from ...record import Document
 from ..actions import ANSWER, BOXED, SEARCH
-from ..prompting import FOLDER
+from ..prompting import COMPACT
 from ..rendering import cut_to_tokens, one_line
 from ..replies import boxed
 from ..window import Groups, Shown, Text
@@ -62,7 +62,7 @@ class Dialect:
     @property
     def folder(self) -> Path:
         given = Path(self.prompts or self.name)
-        return given if given.is_absolute() else FOLDER / given
+        return given if given.is_absolute() else COMPACT / given
 
     @property
     def tags(self) -> tuple[str, ...]:

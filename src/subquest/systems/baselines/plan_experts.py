@@ -24,7 +24,7 @@ from ..hira.coordinator import Coordinator
 from ..hira.expert import Desk, carried_out
 from ..hira.experts import ROLES, STAND_INS, find_experts
 from ..hira.tolerant import first_object
-from ..prompting import FOLDER, Prompts
+from ..prompting import COMPACT
 from ..replies import boxed, said
 from ..runtime import Answer, Context, LimitReached, Run
 from ..tooled import ToolSettings, ToolSystem
@@ -55,7 +55,7 @@ class PlanExperts(ToolSystem[PlanExpertsSettings]):
     ) -> None:
         super().__init__(model, search, prompts=prompts, **options)
         self.experts = find_experts(self.settings.experts, self)
-        self.expert_prompts = Prompts(FOLDER / "hira", Path(prompts) if prompts else None)
+        self.expert_prompts = self.prompts_in(COMPACT / "hira")
 
     def actions(self) -> Mapping[str, Sequence[Action]]:
         return EXPERTS

@@ -18,7 +18,7 @@ from ...engine import Engine, Sampling
 from ...errors import EngineError, SearchError, UsageError
 from ...protocol import parse
 from ...record import Document, Hit, Usage
-from ..prompting import FOLDER, Prompts
+from ..prompting import COMPACT, Prompts
 from .agent import SearchAgent
 from .dialect import ZEROSEARCH, Dialect
 
@@ -58,7 +58,7 @@ class SimulatedSearch:
         self._noise = noise
         self._seed = seed
         self._sampling = sampling or Sampling(max_tokens=512, temperature=0.8)
-        self._prompts = Prompts(FOLDER / "zerosearch", Path(prompts) if prompts else None)
+        self._prompts = Prompts(COMPACT / "zerosearch", Path(prompts) if prompts else None)
 
     async def retrieve(self, queries: Sequence[str], k: int) -> list[list[Hit]]:
         return list(await asyncio.gather(*(self._write(query, k) for query in queries)))

@@ -67,6 +67,9 @@ class HiRA(ToolSystem[HiRASettings]):
     roles: ClassVar[tuple[str, ...]] = ("planner", "coordinator", *ROLES)
     stand_ins: ClassVar[Mapping[str, str]] = STAND_INS
     Settings: ClassVar[type[HiRASettings]] = HiRASettings
+    prompt_roles: ClassVar[Mapping[str, str]] = dict.fromkeys(
+        ("select", "recall", "distil", "distil_no_memory"), "coordinator"
+    )
     presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {
         "no-transfer": {"transfer": False},
         "no-memory": {"memory": False},

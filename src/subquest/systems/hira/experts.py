@@ -136,7 +136,8 @@ STAND_INS = {"explorer": "deep", "intent": "coordinator", "reader": "coordinator
 def find_experts(names: str, system: System[Any], plug_ins: Sequence[Expert] = ()) -> dict[str, Expert]:
     """Experts by name: ours, `path.py:Class`, or another system on the same models and index.
 
-    A whole system samples, and is limited, as the roles of this one that were given nothing of their own.
+    A whole system samples, is limited and reads the set of prompts as the roles of this one that were given nothing of
+    their own.
     """
     from .. import registry
 
@@ -148,9 +149,8 @@ def find_experts(names: str, system: System[Any], plug_ins: Sequence[Expert] = (
             found[kind.name] = kind()
         elif name:
             engine = system.engines.get("", next(iter(system.engines.values())))
-            sampling, limits = system.for_all_roles()
             search = system.search or getattr(system, "web", None)
-            expert = SystemExpert(registry.get(name)(engine, search, sampling=sampling, limits=limits))
+            expert = SystemExpert(registry.get(name)(engine, search, **system.for_all_roles()))
             found[expert.name] = expert
     found.update((expert.name, expert) for expert in plug_ins)
     if not found:

@@ -1,0 +1,65 @@
+"""Variants of a study, and systems of an evaluation, differ in nothing that is not named."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from subquest.cli import main
+from subquest.cli.study import _system, unnamed_differences
+from subquest.config import Config
+from subquest.engine.scripted import ScriptedEngine
+from subquest.evaluate.fairness import differences, effective
+from subquest.study import Study, find_study, read_study, studies
+from subquest.systems import registry
+
+
+def built(study: Study) -> dict[str, Any]:
+    return {v.name: _system(v, Config(), {"": ScriptedEngine([])}, None) for v in study.variants}
+
+
+@pytest.mark.parametrize("name", sorted(studies()))
+def test_the_variants_of_every_study_differ_only_in_what_the_study_names(name: str) -> None:
+    study = find_study(name)
+    assert unnamed_differences(study, built(study)) == []
+
+
+def test_a_difference_that_is_not_named_is_found(tmp_path: Path) -> None:
+    recipe = tmp_path / "unfair.toml"
+    head = 'title = "t"\npaper = "p"\nmetrics = ["em"]\n'
+    rows = '[[source]]\nname = "x"\n'
+    rows += "".join(f'[[variant]]\nname = "{n}"\nsystem = "{s}"\n' for n, s in (("A", "coda"), ("B", "search-o1")))
+    recipe.write_text(head + rows)
+    study = read_study(recipe)
+    found = unnamed_differences(study, built(study))
+    keys = {line.partition(":")[0] for line in found}
+    assert keys == {"k", "temperature", "top_k", "top_p", "turns"}
+    assert "k: A has 3, B has 10" in found
+    recipe.write_text(head + 'differs = ["temperature", "top_k", "top_p"]\nsettings = { k = 3, turns = 6 }\n' + rows)
+    study = read_study(recipe)
+    assert unnamed_differences(study, built(study)) == []
+
+
+def test_effective_settings_are_those_of_the_dialect_where_nothing_is_given() -> None:
+    engine = ScriptedEngine([])
+    agent, coda = registry.get("autorefine")(engine), registry.get("coda")(engine)
+    assert effective(agent)["turns"] == 5
+    assert differences({"a": agent, "c": coda}, {}) == ["turns: a has 5, c has 6"]
+    assert differences({"a": agent, "c": coda}, {"a": ["turns"]}) == []
+
+
+def test_systems_that_are_evaluated_together_share_the_settings_of_the_first(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    questions, script = tmp_path / "q.jsonl", tmp_path / "script.jsonl"
+    questions.write_text('{"id": "1", "question": "Who?", "answers": ["x"]}\n')
+    script.write_text('{"reply": "<answer>x</answer>"}\n{"reply": "<answer>x</answer>"}\n')
+    command = ["eval", str(questions), "--system", "autorefine,search-o1", "--model", f"scripted:{script}"]
+    assert main([*command, "--out", str(tmp_path / "run.sqlite"), "--json"]) == 0
+    told = capsys.readouterr().err
+    assert "compared with the settings of autorefine" in told
+    assert "search-o1 temperature=0.0 (its own: 0.7)" in told
+    assert "search-o1 k=3 (its own: 10)" in told
+    script.write_text('{"reply": "<answer>x</answer>"}\n{"reply": "<answer>x</answer>"}\n')
+    assert main([*command, "--out", str(tmp_path / "own.sqlite"), "--own-settings", "--json"]) == 0
+    assert "compared" not in capsys.readouterr().err

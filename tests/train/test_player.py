@@ -1,0 +1,164 @@
+"""A model plays roles in gold traces: its own turns are learnt, and only where what comes of them is right."""
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from subquest.engine import Message, Sampling
+from subquest.engine.chat import CHATML
+from subquest.engine.scripted import Context, ScriptedEngine
+from subquest.engine.torch.tokens import Vocabulary
+from subquest.errors import ConfigError, EngineUnavailable
+from subquest.record import Document, Question, Step
+from subquest.train import pipeline
+from subquest.train.data import Material, open_search
+from subquest.train.pipeline import run_pipeline
+from subquest.train.recipe import InstructPart, load_recipe
+from subquest.train.teacher import TEMPERATURE, Traces
+from subquest.train.tiny import tiny_source
+
+RECIPES = Path(__file__).resolve().parents[2] / "recipes"
+EXECUTES = ("executor", "synthesizer")
+DOCUMENTS = [
+    Document("1", "Blue", "Blue is a painting. Ada Vale made Blue in Kestel."),
+    Document("2", "Ada Vale", "Ada Vale, a painter, was born in 1901."),
+]
+STEPS = (Step("Who made Blue?", "Ada Vale", "Blue"), Step("When was #1 born?", "1901", "Ada Vale"))
+QUESTION = Question("q", "When was the maker of Blue born?", ("1901",), decomposition=STEPS)
+ANSWERS = {"Who made Blue?": "Ada Vale", "When was Ada Vale born?": "1901", QUESTION.question: "1901"}
+Reply = Callable[[Context], str | Exception]
+
+
+def asked(context: Context) -> str:
+    return context.text.rpartition("Sub-question: ")[2].partition("\n")[0]
+
+
+def executor(answers: dict[str, str]) -> Reply:
+    """An executor with words of its own."""
+
+    def reply(context: Context) -> str:
+        if context.role == "planner":
+            return "<plan>\n1. Who painted Blue?\n2. Which year saw #1 come into the world?\n</plan>"
+        if context.role == "synthesizer":
+            return "<think>It is all there.</think><answer>1901</answer>"
+        if context.turn == 0:
+            return "retrieve"
+        if "search query" in context.last:
+            return f"<search>in my own words: {asked(context)}</search>"
+        return "no" if "more documents" in context.last else f"<answer>{answers.get(asked(context), '?')}</answer>"
+
+    return reply
+
+
+async def played(
+    reply: Reply, folder: Path, monkeypatch: pytest.MonkeyPatch, *, question: Question = QUESTION, **options: object
+) -> Traces:
+    monkeypatch.setattr(pipeline, "_teacher", lambda part, seeds: ScriptedEngine(reply))
+    source = tiny_source("llama", [d.text for d in DOCUMENTS])
+    vocabulary = Vocabulary(source.tokenizer, source.architecture.vocabulary)
+    part = replace(InstructPart("any", plans=False, plays=EXECUTES), **options)  # type: ignore[arg-type]
+    material = Material([question], DOCUMENTS)
+    with open_search(DOCUMENTS, folder) as search:
+        return await run_pipeline(part, "apex", *material, search, vocabulary, CHATML)
+
+
+async def test_its_own_turns_are_learnt_in_the_students_tokens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (episode,) = (await played(executor(ANSWERS), tmp_path, monkeypatch)).episodes
+    source = tiny_source("llama", [d.text for d in DOCUMENTS])
+    vocabulary = Vocabulary(source.tokenizer, source.architecture.vocabulary)
+    first = episode.by_role("executor")[0]
+    turns = [s for s in first.segments if s.kind == "agent"]
+    assert turns[1].text == "<search>in my own words: Who made Blue?</search>"
+    assert vocabulary.decode(list(turns[1].token_ids[:-1])) == turns[1].text
+    assert "Ada Vale made Blue" in first.text  # the query went to the real search
+    assert sum(first.action_mask) == sum(len(s.token_ids) for s in turns)
+    assert "It is all there." in episode.by_role("synthesizer")[0].text
+
+
+@pytest.mark.parametrize(
+    ("answers", "reason"),
+    [
+        ({**ANSWERS, "Who made Blue?": "Kestel"}, "trace: wrong: wrong sub-answer"),
+        ({"Who made Blue?": "Ada Vale"}, "trace: wrong: wrong sub-answer"),
+    ],
+)
+async def test_a_wrong_sub_answer_leaves_the_trace_out(
+    answers: dict[str, str], reason: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The final answer is right all the same: the trace would teach a wrong way to it."""
+    found = await played(executor(answers), tmp_path, monkeypatch)
+    assert not found.episodes
+    assert found.rejected == Counter({reason: 1})
+
+
+async def test_further_attempts_are_sampled_until_one_is_right(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tried: list[int] = []
+
+    def reply(context: Context) -> str | Exception:
+        if context.role == "executor" and context.turn == 0 and asked(context) == "Who made Blue?":
+            tried.append(len(tried))
+        return executor(ANSWERS if len(tried) == 3 else {})(context)
+
+    assert not (await played(reply, tmp_path, monkeypatch, attempts=2)).episodes
+    tried.clear()
+    assert len((await played(reply, tmp_path, monkeypatch, attempts=4)).episodes) == 1
+    assert len(tried) == 3
+
+
+async def test_the_first_attempt_decodes_as_the_system_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = ScriptedEngine(executor({}))
+    warmth: list[float] = []
+    session = type(await engine.open([Message("user", "x")]))
+    generate = session.generate
+
+    async def spy(self: object, sampling: Sampling) -> object:
+        warmth.append(sampling.temperature)
+        return await generate(self, sampling)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(session, "generate", spy)
+    await played(executor({}), tmp_path, monkeypatch, attempts=2)
+    half = len(warmth) // 2
+    assert warmth == [0.0] * half + [TEMPERATURE] * half
+
+
+async def test_under_a_plan_of_its_own_the_answer_alone_is_checked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    everything = ("planner", *EXECUTES)
+    plain = replace(QUESTION, decomposition=())  # no gold plan is needed then
+    for question in (QUESTION, plain):
+        found = await played(executor({}), tmp_path, monkeypatch, question=question, plays=everything)
+        assert [e.by_role("planner")[0].result.splitlines()[0] for e in found.episodes] == ["Who painted Blue?"]
+    wrong = replace(plain, answers=("1902",))
+    found = await played(executor({}), tmp_path, monkeypatch, question=wrong, plays=everything)
+    assert found.rejected == Counter({"trace: wrong: wrong answer": 1})
+
+
+@pytest.mark.parametrize(
+    ("reply", "reason"),
+    [
+        (lambda context: EngineUnavailable("down"), "trace: flawed: down"),
+        (lambda context: "word " * 2000, "trace: flawed: a turn was cut off"),
+        (lambda context: "dunno", "trace: flawed: malformed"),
+    ],
+)
+async def test_what_goes_wrong_while_it_plays_is_counted(
+    reply: Reply, reason: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = await played(reply, tmp_path, monkeypatch)
+    assert not found.episodes
+    assert found.rejected == Counter({reason: 1})
+
+
+async def test_roles_that_are_none_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ConfigError, match="no role 'exekutor' in apex; there are planner, executor, synthesizer"):
+        await played(executor({}), tmp_path, monkeypatch, plays=("exekutor",))
+    for teacher in ("", "rules"):
+        slip = {"instruct.plays": ["executor"], "instruct.teacher": teacher}
+        with pytest.raises(ConfigError, match="roles are played by a model"):
+            load_recipe(RECIPES / "apex-exec-smoke.toml", slip)
+    with pytest.raises(ConfigError, match=r"instruct\.attempts = 0"):
+        load_recipe(RECIPES / "apex-exec-smoke.toml", {"instruct.attempts": 0})
