@@ -43,6 +43,7 @@ class PlanExperts(ToolSystem[PlanExpertsSettings]):
     name: ClassVar[str] = "plan-experts"
     roles: ClassVar[tuple[str, ...]] = ("planner", "coordinator", *ROLES)
     stand_ins: ClassVar[Mapping[str, str]] = STAND_INS
+    prompt_roles: ClassVar[Mapping[str, str]] = {"select": "coordinator"}
     Settings: ClassVar[type[PlanExpertsSettings]] = PlanExpertsSettings
 
     def __init__(
