@@ -78,6 +78,10 @@ def _snippet(page: Document) -> str:
 def oracle(context: Context) -> str:
     """The next step of whoever sees this context."""
     rules, asked = context.messages[0].content, context.messages[1].content
+    if context.role == "intent":
+        return f"The search is to find the {asked.partition('Query: ')[2]}."
+    if context.role == "reader":
+        return " ".join(f"{m[0]}." for m in _FACT.finditer(asked.partition("Page:")[2])) or "It says nothing about it."
     found = list(_QUESTION.finditer(asked.partition("Expert's reasoning:")[0])) or list(_QUESTION.finditer(asked))
     text = context.text
     facts = {(m[1], m[2]): m[3] for m in _FACT.finditer(text.replace(" [1]", ""))}

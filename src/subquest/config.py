@@ -107,7 +107,7 @@ class ToolsConfig:
     code_disk_mb: int | None = None
     code_processes: int | None = None
     code_fetches: int | None = None
-    """Pages and files that code of one task may fetch."""
+    """Pages and files that code of one question may fetch."""
 
 
 @dataclass(frozen=True, slots=True)

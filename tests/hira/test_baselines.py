@@ -11,7 +11,7 @@ from subquest.systems.registry import get
 from subquest.tools.sandbox import SandboxUnavailable, jail
 from subquest.tools.websearch import SearXNG
 
-from .site import serve
+from .site import Reading, serve
 
 
 @pytest.fixture
@@ -23,7 +23,7 @@ def site(monkeypatch):
 
 
 async def test_webthinker_alone(site):
-    engine = ScriptedEngine(
+    engine = Reading(
         {
             "deep": ["<|begin_search_query|>mayor Brunn<|end_search_query|>", "So \\boxed{Ida Brandt}"],
             "explorer": ["<|begin_click_link|>1<|end_click_link|>", "Final Information: the mayor is Ida Brandt"],
@@ -31,7 +31,7 @@ async def test_webthinker_alone(site):
     )
     episode = await get("webthinker")(engine).solve("Who is the mayor of Brunn?")
     assert (episode.answer, episode.stop_reason, episode.errors) == ("Ida Brandt", "answered", ())
-    assert [t.role for t in episode.trajectories] == ["deep", "explorer"]
+    assert [t.role for t in episode.trajectories] == ["deep", "intent", "explorer", "reader"]
     assert "the mayor is Ida Brandt<|end_search_result|>" in episode.by_role("deep")[0].text
     assert [e.id for e in episode.evidence] == [f"{site.url}/brunn"]
 

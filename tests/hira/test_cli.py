@@ -38,6 +38,28 @@ def test_on_the_web(tmp_path, monkeypatch, capsys):
     assert document["errors"] == []
 
 
+def test_options_for_all_roles_reach_a_system_as_an_expert(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "script.jsonl").write_text(
+        lines(
+            ("planner", CALL.format("Who is the mayor of Brunn?")),
+            ("planner", "<task>Who is the mayor of Brunn?</task>"),
+            ("executor", "<search>mayor Brunn</search>"),
+            ("executor", "<result>Ida Brandt</result>"),
+            ("planner", "<answer>Ida Brandt</answer>"),
+            ("coordinator", '{"conclusion": {"final_conclusion": "Ida Brandt"}}'),
+            ("planner", "\\boxed{Ida Brandt}"),
+        )
+    )
+    options = ["--set", "experts=coda", "--max-turns", "1", "--model", "scripted:script.jsonl", "--trace", "t.json"]
+    with serve() as site:
+        monkeypatch.setenv("SEARXNG_URL", site.url)
+        assert main(["ask", "Who is the mayor of Brunn?", "--system", "hira", *options]) == 0
+    trace = json.loads((tmp_path / "t.json").read_text())
+    executors = [t for t in trace["trajectories"] if t["role"] == "executor"]
+    assert [(t["forced"], t["result"]) for t in executors] == [(True, "Ida Brandt")]
+
+
 def test_any_system_searches_the_web_in_the_place_of_an_index(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "script.jsonl").write_text(lines(("answerer", "<answer>Ida Brandt</answer>")))

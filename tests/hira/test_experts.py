@@ -8,10 +8,10 @@ import re
 import pytest
 
 from subquest.engine.scripted import ScriptedEngine
-from subquest.errors import UsageError
+from subquest.errors import EngineUnavailable, UsageError
 from subquest.limits import Limits
 from subquest.record import Document, Hit, Question
-from subquest.systems.baselines.alone import CodeAct
+from subquest.systems.baselines.alone import CodeAct, WebThinker
 from subquest.systems.baselines.react_tools import ReActTools
 from subquest.systems.hira import HiRA
 from subquest.systems.hira.experts import look_at
@@ -22,7 +22,7 @@ from subquest.tools.sandbox import SandboxLimits, SandboxUnavailable, jail
 from subquest.tools.websearch import SearXNG
 from subquest.worlds.media import can_draw, draw
 
-from .site import serve
+from .site import Reading, serve
 
 CALL = "<|begin_call_subtask|>{}<|end_call_subtask|>"
 DISTIL = json.dumps({"conclusion": {"reasoning_process": "", "final_conclusion": "ok"}, "memory": {}})
@@ -51,7 +51,7 @@ def engine(expert, replies, explorer=(), tasks=("Do it",)):
     """A planner with fixed tasks for one expert whose turns are scripted."""
     coordinator = [json.dumps({"selected_agent_name": expert}), DISTIL] * len(tasks)
     planner = [*(CALL.format(t) for t in tasks), "\\boxed{done}"]
-    return ScriptedEngine({"planner": planner, "coordinator": coordinator, expert: replies, "explorer": list(explorer)})
+    return Reading({"planner": planner, "coordinator": coordinator, expert: replies, "explorer": list(explorer)})
 
 
 async def test_the_deep_searcher_finds_an_answer_two_clicks_away(site):
@@ -77,7 +77,7 @@ async def test_the_deep_searcher_finds_an_answer_two_clicks_away(site):
                 return f"<|begin_click_link|>{link[-1]}<|end_click_link|>"
         return "<|begin_click_link|>1<|end_click_link|>"
 
-    episode = await HiRA(ScriptedEngine(reply), web=web(site)).solve("What was the highest level of the Ostel?")
+    episode = await HiRA(Reading(reply), web=web(site)).solve("What was the highest level of the Ostel?")
     assert episode.answer == "7.31 m"
     assert [p for p in site.asked if not p.startswith(("/search", "/robots"))] == ["/ostel", "/society", "/gauge"]
     deep, explorer = episode.by_role("deep")[0], episode.by_role("explorer")[0]
@@ -134,7 +134,7 @@ async def test_pages_that_fail_are_told_and_kept_out_of_memory(site):
         "deep": ["<|begin_search_query|>Ostel<|end_search_query|>", "\\boxed{nothing}"],
         "explorer": [f"<|begin_click_link|>{dead}<|end_click_link|>", "Final Information: nothing"],
     }
-    episode = await HiRA(ScriptedEngine(replies), web=web(site)).solve("?")
+    episode = await HiRA(Reading(replies), web=web(site)).solve("?")
     assert "status 404" in episode.by_role("explorer")[0].text
     assert [f.where for f in episode.errors] == ["page"]
     assert not [e for e in episode.events if e.kind == "memory"]
@@ -289,12 +289,142 @@ async def test_code_cannot_carry_private_documents_out(site, tmp_path, sandbox):
 
 
 async def test_a_repeated_query_is_not_sent_again(site):
-    query = "<|begin_search_query|>Ostel<|end_search_query|>"
-    episode = await HiRA(engine("deep", [query, query, "\\boxed{x}"], ["Final Information: a"]), web=web(site)).solve(
-        "?"
-    )
+    replies = [f"<|begin_search_query|>{q}<|end_search_query|>" for q in ("Ostel", " OSTEL")]
+    episode = await HiRA(engine("deep", [*replies, "\\boxed{x}"], ["Final Information: a"]), web=web(site)).solve("?")
     assert sum(p.startswith("/search") for p in site.asked) == 1
     assert "already sent" in episode.by_role("deep")[0].text
+    assert [e.data["what"] for e in episode.events if e.kind == "limit"] == ["repeated search_query"]
+
+
+@pytest.mark.parametrize("system", [WebThinker, ReActTools])
+async def test_the_explorer_and_react_do_not_send_a_query_twice_either(site, system):
+    query = "<|begin_search_query|>gauge{}<|end_search_query|>"
+    script = {
+        "deep": ["<|begin_search_query|>Ostel<|end_search_query|>", "\\boxed{x}"],
+        "explorer": [query.format(""), query.format(" "), "Final Information: a"],
+        "agent": [query.format(""), query.format(" "), "\\boxed{x}"],
+    }
+    episode = await system(Reading(script), web=web(site)).solve("?")
+    role = "agent" if system is ReActTools else "explorer"
+    assert sum("q=gauge" in p for p in site.asked) == 1
+    assert "already sent" in episode.by_role(role)[0].text
+
+
+async def test_a_query_whose_result_has_left_a_full_context_may_be_sent_again():
+    class Long:
+        name = "long"
+
+        def __init__(self):
+            self.queries = []
+
+        async def retrieve(self, queries, k):
+            self.queries += queries
+            return [[Hit(Document(query, query, f"{query} " + "word " * 140), 1.0)] for query in queries]
+
+    wanted = ["one", "two", "three", "one", "three"]
+    script = [*(f"<|begin_search_query|>{query}<|end_search_query|>" for query in wanted), "\\boxed{x}"]
+    search = Long()
+    await ReActTools(ScriptedEngine(script, context_window=640), search).solve("?")
+    assert search.queries == ["one", "two", "three", "one"]
+
+
+async def test_code_may_be_run_again_because_its_variables_change(sandbox):
+    step = "<|begin_code_call|>n = globals().get('n', 0) + 1\nprint('n is', n)<|end_code_call|>"
+    episode = await CodeAct(ScriptedEngine([step, step, "\\boxed{2}"])).solve("?")
+    assert "n is 2" in episode.trajectories[0].text
+
+
+async def test_variables_live_on_between_the_code_tasks_of_one_question(sandbox):
+    """A resource of memory may be a variable: the expert that is told of it finds it."""
+    distil = {"final_conclusion": "ok"}
+    memory = {"fact_memory": [], "resource_memory": {"Rows of the table": "rows"}}
+    replies = {
+        "planner": [CALL.format("Load it"), CALL.format("Add it up"), "\\boxed{6}"],
+        "coordinator": [
+            json.dumps({"conclusion": distil, "memory": memory}),
+            "Memory Fact 1",
+            json.dumps({"conclusion": distil}),
+        ],
+        "code": [
+            "<|begin_code_call|>rows = [1, 2, 3]<|end_code_call|>",
+            "\\boxed{loaded}",
+            "<|begin_code_call|>print('sum', sum(rows))<|end_code_call|>",
+            "\\boxed{6}",
+        ],
+    }
+    system = HiRA(ScriptedEngine(replies), experts="code")
+    episode = await system.solve("What is the sum?")
+    _, second = episode.by_role("code")
+    assert "Memory Fact 1: Rows of the table: rows" in second.text
+    assert "<|begin_code_call_result|>sum 6<|end_code_call_result|>" in second.text
+
+
+async def test_variables_of_one_question_are_not_seen_by_another(sandbox):
+    script = ["<|begin_code_call|>rows = [1]<|end_code_call|>", "\\boxed{x}"]
+    script += ["<|begin_code_call|>print('rows' in globals())<|end_code_call|>", "\\boxed{x}"]
+    system = CodeAct(ScriptedEngine(script))
+    await system.solve("one?")
+    assert "False<|end_code_call_result|>" in (await system.solve("two?")).trajectories[0].text
+
+
+async def test_a_search_has_an_intent_and_a_page_a_reader(site):
+    replies = {
+        "deep": ["The gauge may tell. <|begin_search_query|>Ostel<|end_search_query|>", "\\boxed{7.31 m}"],
+        "intent": ["Find the highest level that was ever measured."],
+        "explorer": [f"<|begin_click_link|>{site.url}/gauge<|end_click_link|>", "Final Information: 7.31 m"],
+        "reader": ["It was 7.31 m in 1954. [1] leads back to the river."],
+    }
+    episode = await WebThinker(ScriptedEngine(replies), web=web(site)).solve("How high was the Ostel?")
+    assert (episode.answer, episode.errors) == ("7.31 m", ())
+    (intent,), (explorer,), (reader,) = map(episode.by_role, ("intent", "explorer", "reader"))
+    deep = episode.by_role("deep")[0]
+    assert (intent.parent, explorer.parent, reader.parent) == (deep.id, deep.id, explorer.id)
+    assert "The gauge may tell." in intent.text
+    assert "How high was the Ostel?" in intent.text
+    for role in (explorer, reader):
+        assert "Find the highest level that was ever measured." in role.segments[0].text + role.segments[1].text
+        assert "The gauge may tell." not in role.text
+    assert "of the Ostel was 7.31 m" in reader.text
+    assert "of the Ostel was 7.31 m" not in explorer.text
+    told = next(s.text for s in explorer.segments if s.kind == "env")
+    assert f"Gauge log ({site.url}/gauge)\nIt was 7.31 m in 1954." in told
+    assert f"Links:\n[1] {site.url}/ostel" in told
+
+
+@pytest.mark.parametrize("reply", ["", EngineUnavailable("down")])
+async def test_without_an_intent_or_a_reader_the_reasoning_and_the_page_are_passed_on(site, reply):
+    replies = {
+        "deep": ["The gauge may tell. <|begin_search_query|>Ostel<|end_search_query|>", "\\boxed{7.31 m}"],
+        "intent": [reply],
+        "explorer": [f"<|begin_click_link|>{site.url}/gauge<|end_click_link|>", "Final Information: 7.31 m"],
+        "reader": [reply],
+    }
+    episode = await WebThinker(ScriptedEngine(replies), web=web(site)).solve("How high was the Ostel?")
+    assert episode.answer == "7.31 m"
+    explorer = episode.by_role("explorer")[0].text
+    assert "The gauge may tell." in explorer
+    assert "The highest level of the Ostel was 7.31 m" in explorer
+    assert sum(e.kind == "error" for e in episode.events) == 2
+
+
+async def test_every_query_of_a_plan_reaches_the_expert_before_the_cut():
+    class Long:
+        name = "long"
+
+        async def retrieve(self, queries, k):
+            return [
+                [
+                    Hit(Document("shared" if n == 1 else f"{q}{n}", q, f"{q} {n} " + "word " * 100), 1.0)
+                    for n in range(k)
+                ]
+                for q in queries
+            ]
+
+    replies = ['{"query_plan": ["alpha", "beta", "gamma"]}', "\\boxed{x}"]
+    episode = await HiRA(engine("search", replies), Long(), tool_tokens=500).solve("?")
+    told = next(s.text for s in episode.by_role("search")[0].segments if s.kind == "env")
+    assert re.findall(r"\((\w+)\)\n", told)[:4] == ["alpha0", "beta0", "gamma0", "shared"]
+    assert told.count("(shared)") == 1
 
 
 async def test_an_expert_that_never_concludes_is_forced(site):
@@ -309,7 +439,7 @@ async def test_an_expert_that_never_concludes_is_forced(site):
             return f"<|begin_search_query|>Ostel {context.turn}<|end_search_query|>"
         return "Final Information: x"
 
-    episode = await HiRA(ScriptedEngine(reply), web=web(site), actions=2).solve("?")
+    episode = await HiRA(Reading(reply), web=web(site), actions=2).solve("?")
     deep = episode.by_role("deep")[0]
     assert (deep.result, deep.forced, len(episode.by_role("explorer"))) == ("enough", True, 2)
 
@@ -453,7 +583,7 @@ async def test_a_part_that_a_page_does_not_have_makes_it_no_dead_page(site):
         "deep": ["<|begin_search_query|>Ostel<|end_search_query|>", "\\boxed{a river}"],
         "explorer": [f"<|begin_click_link|>{page} part 9<|end_click_link|>", "Final Information: a river"],
     }
-    episode = await HiRA(ScriptedEngine(replies), web=web(site)).solve("?")
+    episode = await HiRA(Reading(replies), web=web(site)).solve("?")
     assert "there is no part 9" in episode.by_role("explorer")[0].text
     remembered = [e.data["entries"] for e in episode.events if e.kind == "memory"]
     assert remembered == [memory["fact_memory"]]
@@ -476,7 +606,7 @@ async def test_addresses_that_code_or_a_look_cannot_open_are_kept_out_of_memory(
             "\\boxed{nothing}",
         ],
     }
-    episode = await HiRA(ScriptedEngine(replies), web=web(site)).solve("?")
+    episode = await HiRA(Reading(replies), web=web(site)).solve("?")
     assert "status 404" in episode.by_role("multimodal")[0].text
     assert not [e for e in episode.events if e.kind == "memory"]
 

@@ -1,10 +1,10 @@
 """HiRA's control flow, driven by a scripted model: who is asked what, and what each role sees."""
 
-import asyncio
 import json
 
 import pytest
 
+from subquest.engine import Sampling
 from subquest.engine.scripted import ScriptedEngine
 from subquest.errors import EngineUnavailable, SearchRefused, UsageError
 from subquest.limits import Limits
@@ -112,37 +112,57 @@ async def test_the_planner_sees_no_document():
     assert any(e.kind == "limit" and "raw document" in e.data["what"] for e in episode.events)
 
 
-async def test_subtasks_issued_together_run_concurrently_and_come_back_in_order():
-    running, most = 0, 0
-    second = asyncio.Event()
-
-    class Slow(Expert):
-        name = "slow"
-        description = "waits"
-
-        async def run(self, desk):
-            nonlocal running, most
-            running, most = running + 1, max(most, running + 1)
-            if "one" in desk.task:
-                await asyncio.wait_for(second.wait(), 120)  # ends after the second, and is told before it
-            second.set()
-            running -= 1
-            return Report(f"did {desk.task}", f"done {desk.task}")
-
-    engine = ScriptedEngine(
-        lambda c: (
-            (CALL.format("one") + "\n" + CALL.format("two") if c.turn == 0 else "\\boxed{both}")
-            if c.role == "planner"
-            else distilled("done " + ("one" if "Task: one" in c.text else "two"))
-        )
+@pytest.mark.parametrize("between", [" It is Ida. ", "\n", ""])
+async def test_a_turn_of_the_planner_ends_with_its_call(between):
+    """What it would write after the call, a made-up result or the next sub-task, it writes after the real result."""
+    engine = script(
+        planner=[CALL.format("Mayor of Kelm?") + between + CALL.format("River of Kelm?"), "\\boxed{Ida Brandt}"],
+        coordinator=[selection("search"), distilled("Ida Brandt")],
+        search=['{"query_plan": []}', "\\boxed{Ida Brandt}"],
     )
-    episode = await HiRA(engine, experts="", plug_ins=[Slow()]).solve("Both?")
-    assert (episode.answer, most) == ("both", 2)
-    told = next(s.text for s in episode.by_role("planner")[0].segments if s.kind == "env")
-    assert told.index("done one") < told.index("done two")
-    assert told.count("<|begin_subtask_result|>") == 2
-    ids = [t.id for t in episode.trajectories]
-    assert len(ids) == len(set(ids))
+    episode = await HiRA(engine, Facts()).solve("Who?")
+    first, told, *_ = (s.text for s in episode.by_role("planner")[0].segments if s.kind != "prompt")
+    assert first == CALL.format("Mayor of Kelm?")
+    assert told.startswith("<|begin_subtask_result|>Result of the search expert")
+    assert [t.task for t in episode.by_role("search")] == ["Mayor of Kelm?"]
+
+
+async def test_a_repeated_subtask_is_refused_and_costs_none_of_the_subtasks():
+    turns = ["Mayor of Kelm?", " mayor  of KELM?\n", "River of Kelm?", "Mayor of Kelm?"]
+    engine = script(
+        planner=[*map(CALL.format, turns), "\\boxed{Ida Brandt}"],
+        coordinator=[distilled("Ida Brandt"), "none", distilled("the Ostel")],
+        search=['{"query_plan": []}', "\\boxed{Ida Brandt}", '{"query_plan": []}', "\\boxed{the Ostel}"],
+    )
+    episode = await HiRA(engine, Facts(), experts="search", subtasks=2).solve("Who?")
+    assert (episode.answer, episode.forced) == ("Ida Brandt", False)
+    assert [t.task for t in episode.by_role("search")] == ["Mayor of Kelm?", "River of Kelm?"]
+    told = [s.text for s in episode.by_role("planner")[0].segments if s.kind == "env"]
+    assert ["already carried out" in text for text in told] == [False, True, False, True]
+    refused = [e.data["message"] for e in episode.events if e.kind == "limit"]
+    assert refused == ["mayor  of KELM?", "Mayor of Kelm?"]
+    assert [e.data["steps"] for e in episode.events if e.kind == "plan"] == [["Mayor of Kelm?"], ["River of Kelm?"]]
+
+
+async def test_subtasks_that_differ_in_a_sign_are_not_the_same():
+    engine = script(
+        planner=[CALL.format("Compute 7 - 2"), CALL.format("Compute 7 + 2"), "\\boxed{9}"],
+        coordinator=[distilled("5"), distilled("9")],
+        code=["\\boxed{5}", "\\boxed{9}"],
+    )
+    episode = await HiRA(engine, experts="code", memory=False).solve("?")
+    assert len(episode.by_role("code")) == 2
+
+
+async def test_a_planner_that_only_repeats_itself_must_answer():
+    engine = script(
+        planner=[*[CALL.format("Mayor of Kelm?")] * 5, "\\boxed{Ida Brandt}"],
+        coordinator=[distilled("Ida Brandt")],
+        search=['{"query_plan": []}', "\\boxed{Ida Brandt}"],
+    )
+    episode = await HiRA(engine, Facts(), experts="search").solve("Who?")
+    assert (episode.answer, episode.forced) == ("Ida Brandt", True)
+    assert len(episode.by_role("search")) == 1
 
 
 async def test_a_result_that_the_model_has_begun_is_only_continued():
@@ -426,6 +446,7 @@ async def test_a_system_as_an_expert_keeps_to_the_scope_of_the_run(name, egress)
         "webthinker": {
             "planner": [],
             "deep": ["<|begin_search_query|>mayor Kelm<|end_search_query|>", "\\boxed{Ida}"],
+            "intent": ["Who the mayor is."],
             "explorer": ["Final Information: Ida"],
         },
     }[name]
@@ -437,6 +458,28 @@ async def test_a_system_as_an_expert_keeps_to_the_scope_of_the_run(name, egress)
     assert [f.message for f in episode.errors] == (
         ["web searches cannot leave this run: its egress scope is private"] if egress == "private" else []
     )
+
+
+@pytest.mark.parametrize("given", [Sampling(temperature=0.3, max_tokens=77), None])
+def test_a_system_as_an_expert_samples_and_stops_as_the_run_does(given):
+    hira = HiRA(script(planner=[]), Facts(), experts="coda", sampling=given, limits=Limits(turns=2))
+    executor = hira.experts["coda"]._system.setup("executor")
+    assert executor.sampling == (given or HiRA.sampling)
+    assert executor.limits.turns == 2
+    assert HiRA(script(planner=[]), experts="coda", prompts="full").experts["coda"]._system.prompt_set == "full"
+    own = CoDA(script(planner=[]), Facts(), sampling=Sampling(temperature=0.9))
+    assert SystemExpert(own)._system.setup("executor").sampling.temperature == 0.9
+
+
+async def test_a_limit_of_turns_reaches_a_system_as_an_expert():
+    search = "<search>mayor Kelm</search>"
+    engine = script(
+        planner=[CALL.format("Mayor of Kelm?"), "<task>Mayor of Kelm?</task>", "<answer>Ida</answer>", "\\boxed{Ida}"],
+        coordinator=[distilled("Ida")],
+        executor=[search, "<result>Ida</result>"],
+    )
+    episode = await HiRA(engine, Facts(), experts="coda", limits=Limits(turns=1)).solve("Who?")
+    assert episode.by_role("executor")[0].forced
 
 
 async def test_an_expert_from_a_file(tmp_path):

@@ -47,31 +47,32 @@ def test_facts_of_one_page_that_are_worded_alike_are_all_kept():
     assert memory.add_fact("Mila Torrun designed the Orvane Bridge [Source: http://a.test/]") is None
 
 
-@pytest.mark.parametrize(
-    "fact",
-    [
-        "The search for the mayor failed [Source: http://a.test/]",
-        "No information about Kelm was found [Source: http://a.test/]",
-        "The page about Kelm could not be opened [Source: http://a.test/]",
-        "The mayor is probably Ida Brandt [Source: http://a.test/]",
-        "Kelm might lie on the Ostel [Source: Model Inference]",
-        "Kelm lies on the Ostel [Source: http:///nowhere]",
-        "Kelm lies on the Ostel [Source: http://a b.test/]",
-        "Kelm lies on the Ostel [Source: http://dead.test/]",
-        "",
-    ],
-)
-def test_failures_speculation_and_invalid_urls_are_kept_out(fact):
+@pytest.mark.parametrize("place", ["http:///nowhere", "http://a b.test/", "http://dead.test/"])
+def test_facts_from_invalid_urls_are_kept_out(place):
     memory = Memory(lambda url: "dead" in url)
-    assert memory.add_fact(fact) is None
+    assert memory.add_fact(f"Kelm lies on the Ostel [Source: {place}]") is None
+    assert memory.add_fact("") is None
     assert memory.entries == []
 
 
 @pytest.mark.parametrize(
-    "fact", ["The bridge failed in 1940", "Ida Brandt appears in the film", "The error rate is 5%", "In May Berta won"]
+    "fact",
+    [
+        "The first attempts to climb Everest failed in 1922",
+        "Maybe is a musical film of 1930",
+        "The Likely Lads was first shown in 1964",
+        "The album was not available outside Japan until 1998",
+        "The code of the first Ariane 5 failed because of an overflow",
+        "The bridge failed in 1940",
+        "The error rate is 5%",
+    ],
 )
-def test_facts_that_only_sound_like_failures_are_kept(fact):
-    assert Memory().add_fact(f"{fact} [Source: https://example.com/a]") is not None
+def test_no_rule_looks_into_a_fact(fact):
+    """What is a fact and what the expert's own failure or guess is for the coordinator's model to tell."""
+    memory = Memory()
+    assert memory.add_fact(f"{fact} [Source: https://example.com/a]") is not None
+    assert memory.chosen("Memory Fact 1", 5) == memory.entries
+    assert memory.relevant(fact, 5) == memory.entries
 
 
 def test_invalid_resources_are_kept_out():

@@ -5,13 +5,14 @@ import re
 
 import pytest
 
-from subquest.engine.scripted import ScriptedEngine
 from subquest.systems.hira import HiRA
 from subquest.tools.sandbox import SandboxUnavailable, jail
 from subquest.tools.websearch import SearXNG
 from subquest.worlds import make_world
 from subquest.worlds.site import Site
 from subquest.worlds.site_server import serve
+
+from .site import Reading
 
 CALL = "<|begin_call_subtask|>{}<|end_call_subtask|>"
 
@@ -43,7 +44,7 @@ def driven(expert, work):
             return json.dumps({"conclusion": {"reasoning_process": "worked", "final_conclusion": box}})
         return work(context)
 
-    return ScriptedEngine(reply)
+    return Reading(reply)
 
 
 def linked(site):

@@ -161,3 +161,28 @@ async def test_two_calls_of_one_turn_get_a_result_each(index: Index) -> None:
         {("a", "<result>first</result>"), ("b", "<result>second</result>")},
         {("a", "<result>second</result>"), ("b", "<result>first</result>")},
     )
+
+
+async def test_sub_tasks_of_hira_that_one_turn_calls_together_come_back_in_order(index: Index) -> None:
+    """The repeated one is refused, and has its place among the results all the same."""
+    tasks = ("one", "two", "one")
+    calls = [
+        {"id": i, "type": "function", "function": {"name": "call_subtask", "arguments": json.dumps({"task": t})}}
+        for i, t in zip("abc", tasks, strict=True)
+    ]
+    final = chat(json.dumps({"conclusion": {"final_conclusion": "found"}}))
+
+    def reply(request: Any) -> Any:
+        said = " ".join(str(m.get("content")) for m in request.body["messages"])
+        if "tools" not in request.body:
+            return Answer(chat('{"query_plan": []}') if "query_plan" in said and "Documents:" not in said else final)
+        done = any(m["role"] == "tool" for m in request.body["messages"])
+        return Answer(chat("\\boxed{done}") if done else chat(None, "tool_calls", message={"tool_calls": calls}))
+
+    async with Loopback(reply) as loopback:
+        engine = OpenAIEngine("m", base_url=loopback.url, protocol="tools")
+        episode = await registry.get("hira")(engine, index, experts="search", memory=False).solve(QUESTION)
+        await engine.close()
+        results = [m["content"] for m in loopback.posts[-1]["messages"] if m["role"] == "tool"]
+    assert ["already carried out" in text for text in results] == [False, False, True]
+    assert [t.task for t in episode.by_role("search")] == ["one", "two"]

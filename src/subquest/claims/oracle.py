@@ -63,6 +63,10 @@ class HiraOracle:
             return self._coordinate(context.messages[0].content, asked)
         if context.role == "explorer":
             return self._explore(asked, text)
+        if context.role == "intent":
+            return f"The search is to answer: {_line(asked, 'Query: ')}"
+        if context.role == "reader":
+            return self._read(asked)
         if context.role in ("search", "code", "multimodal"):
             return self._work(context, asked, text)
         return self._search_on(asked, text)
@@ -156,6 +160,12 @@ class HiraOracle:
             return f"Final Information: {fact.note}"
         link = _unread(fact, text) if fact is not None else ""
         return f"<|begin_click_link|>{link}<|end_click_link|>" if link else f"Final Information: {UNKNOWN}"
+
+    def _read(self, asked: str) -> str:
+        """The explorer's reader: notes the fact where the page is the article that states it."""
+        fact = self._facts.get(_line(asked.partition("\nPage:\n")[0], "Query: "))
+        found = fact is not None and asked.partition("\nPage:\n")[2].lstrip().startswith(fact.support)
+        return fact.note if fact is not None and found else UNKNOWN
 
 
 def _known(question: Question) -> Known:

@@ -19,7 +19,7 @@ COSTS = (
 )  # fmt: skip
 
 
-HELPERS = ("coordinator", "explorer")
+HELPERS = ("coordinator", "explorer", "intent", "reader")
 """Roles that help with a sub-task which another context carries out."""
 
 

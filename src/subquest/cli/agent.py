@@ -186,10 +186,7 @@ def build(
     settings = {**shared, **settings}
     sampling = config.sampling.over(decoding)
     samplings = {"": sampling, **{role: replace(sampling, **given.sampling) for role, given in own.items()}}
-    limits = {"": replace(config.limits, turns=None)}
-    for role in {*own, *(system.roles if config.limits.turns is not None else ())}:
-        given = own[role].limits if role in own else {}
-        limits[role] = Limits(**{"turns": config.limits.turns, **given})
+    limits = {"": config.limits, **{role: Limits(**given.limits) for role, given in own.items()}}
     return system(
         engines,
         search,

@@ -161,6 +161,12 @@ class System(Generic[S]):
             return self.engines[""].name
         return ",".join(f"{role}={e.name}" if role else e.name for role, e in sorted(self.engines.items()))
 
+    def for_all_roles(self) -> dict[str, Any]:
+        """What roles run with that were given nothing of their own, as options: a system inside this one takes them."""
+        prompts = self._prompts_given if self._prompts_given in SETS else None
+        sampling = self._samplings.get("") or type(self).sampling
+        return {"sampling": sampling, "limits": self._limits.get("", Limits()), "prompts": prompts}
+
     def recorded_settings(self) -> dict[str, Any]:
         """What an episode says of how it was answered."""
         settings = {**to_dict(self.settings), "prompts": self.prompt_set}

@@ -10,7 +10,6 @@ import asyncio
 import shutil
 import tempfile
 from collections.abc import Awaitable, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -24,10 +23,11 @@ from ..tools import media
 from ..tools.egress import Egress, EgressRefused, elsewhere, urls_in
 from ..tools.options import ToolOptions
 from ..tools.pages import Page, PageReader
-from ..tools.sandbox import CodeResult, Fetched, Interpreter, RemoteSandbox, Sandbox, WorkFile
+from ..tools.sandbox import CodeResult, Fetched, Interpreter, RemoteSandbox, Sandbox
 from ..tools.websearch import is_web
 from .runtime import Context, Run
-from .tooltext import QUOTES, bare_code, plain_name, render, with_part
+from .toolcode import CodeSession
+from .tooltext import QUOTES, Opened, interleaved, plain_name, render, with_part
 
 if TYPE_CHECKING:
     from ..cache import Cache
@@ -36,8 +36,6 @@ T = TypeVar("T")
 
 LINKS = 40
 """Links that are listed behind one part of a page."""
-COLLECTED = 200
-"""Files of one run at most."""
 
 
 class Toolkit:
@@ -61,8 +59,6 @@ class Toolkit:
         self.files: dict[str, Path] = {}
         """Files of the run by name: attached ones, and those that code has written."""
         self._attach(files)
-        self._written: dict[tuple[str, str], WorkFile] = {}
-        self._kept = 0
         for place in run.question.files:
             try:
                 self._attach([place])
@@ -76,8 +72,8 @@ class Toolkit:
         self._fetcher = self._tools.fetcher(robots=robots, cache=cache)
         self._reader = PageReader(self._fetcher)
         self._limits = replace(self._tools.code, seconds=code_seconds)
-        self._sandboxes: dict[str, Interpreter] = {}
         self._folder = Path(tempfile.mkdtemp(prefix="subquest-files-"))
+        self._python = CodeSession(self._new_sandbox, self.files, self._folder, self._limits.disk)
         self._shown: dict[str, dict[int, str]] = {}
         """URLs by the number under which a context last saw them."""
 
@@ -117,7 +113,7 @@ class Toolkit:
                     raise
                 fresh = [[] for _ in queries]
             self.egress.offer(hit.document.id for hits in fresh for hit in hits)
-            found = [_alternating(a, b)[:k] for a, b in zip(found, fresh, strict=True)]
+            found = [interleaved(both)[:k] for both in zip(found, fresh, strict=True)]
         elif self._index is None:
             missing = (
                 "no search is configured: pass --index PATH, or set SEARXNG_URL, SERPER_API_KEY, TAVILY_API_KEY or "
@@ -165,26 +161,32 @@ class Toolkit:
 
     async def open(self, context: Context, reference: str) -> str:
         """A page by URL, or by the number of a link; `URL part 2` for a later part. What the model is told."""
+        return (await self.page(context, reference)).told
+
+    async def page(self, context: Context, reference: str) -> Opened:
+        """The same in parts, for a reader that reports about the page."""
         reference, part = with_part(reference)
         url = self._resolve(context, reference)
         document = self.run.documents.get(url)
         if document is not None and not self._may_leave_for(url):
-            return f"{document.title}\n{document.text}"
+            return Opened(f"{document.title}\n{document.text}")
         try:
             self.egress.check_url(url)
             page = await _in_time(context, self._reader.read(url))
         except (ToolError, MissingDependency) as error:
             self.failed_urls.add(url)
-            self.run.fail("page", error, context)
-            return f"The page could not be opened: {error}"
+            return self._unopened(context, error)
         self.failed_urls.discard(url)
         try:
             text = page.part(part)
         except ToolError as error:
-            self.run.fail("page", error, context)
-            return f"The page could not be opened: {error}"
+            return self._unopened(context, error)
         self._note(context, page, text, part)
-        return self._told(context, page, text, part)
+        return self._opened(page, text, part)
+
+    def _unopened(self, context: Context, error: Exception) -> Opened:
+        self.run.fail("page", error, context)
+        return Opened(f"The page could not be opened: {error}", failed=True)
 
     def _may_leave_for(self, url: str) -> bool:
         """Whether a result is a page that may be fetched; documents of an index may be called by their URLs as well."""
@@ -209,7 +211,7 @@ class Toolkit:
         self._shown[context.id] = dict(page.links)
         self.run.events.emit("page", context.id, url=page.url, title=page.title, part=part, parts=page.parts)
 
-    def _told(self, context: Context, page: Page, text: str, part: int) -> str:
+    def _opened(self, page: Page, text: str, part: int) -> Opened:
         here = [n for n in page.links if f"[{n}]" in text][:LINKS]
         links = "\n".join(f"[{n}] {page.links[n]}" for n in here)
         head = (
@@ -217,38 +219,29 @@ class Toolkit:
             if page.parts > 1
             else f"{page.title} ({page.url})"
         )
-        return f"{head}\n{text}" + (f"\nLinks:\n{links}" if links else "")
+        return Opened(f"{head}\n{text}", links)
 
     # ---- code
 
     async def code(self, context: Context, source: str) -> CodeResult:
-        """Run Python for a context; variables stay for its later calls, files for the whole run."""
+        """Run Python for a context; variables and files stay for the whole run."""
         context.usage += Usage(tool_calls=1)
         try:
-            box = self._sandboxes.get(context.id) or self._new_sandbox(context)
-            result = await _in_time(context, box.run(bare_code(source)))
+            remote = self._tools.sandbox_url
+            if remote and self.egress.closed:
+                raise EgressRefused(f"code cannot be sent to {remote} in this run: its egress scope is closed")
+            result = await _in_time(context, self._python.run(source))
         except ToolError as error:
             self.run.fail("code", error, context)
             result = CodeResult("", str(error))
         self.run.events.emit("code", context.id, source=source, output=result.output, error=result.error)
-        self._collect(context)
+        if lost := self._python.collect():
+            self.run.events.emit("limit", context.id, what="files of code", message=f"{lost} was not kept")
         return result
 
-    async def end_code(self, context: Context) -> None:
-        """Give up a context's sandbox; the files that its code has written stay."""
-        if box := self._sandboxes.pop(context.id, None):
-            await box.close()
-
-    def _new_sandbox(self, context: Context) -> Interpreter:
+    def _new_sandbox(self) -> Interpreter:
         remote = self._tools.sandbox_url
-        if remote and self.egress.closed:
-            raise EgressRefused(f"code cannot be sent to {remote} in this run: its egress scope is closed")
-        box: Interpreter = RemoteSandbox(remote, self._limits) if remote else Sandbox(self._limits, self._fetch)
-        self._sandboxes[context.id] = box
-        for name, path in self.files.items():
-            with suppress(ToolError):
-                box.add_file(path, name)
-        return box
+        return RemoteSandbox(remote, self._limits) if remote else Sandbox(self._limits, self._fetch)
 
     async def _fetch(self, url: str) -> Fetched:
         """What code in the sandbox fetches goes through the same scope and guard as pages."""
@@ -264,29 +257,6 @@ class Toolkit:
         if answer.status < 400:
             self.failed_urls.discard(url)
         return answer
-
-    def _collect(self, context: Context) -> None:
-        """Files that the code has written become files of the run, in their newest form; attached ones stay as given.
-
-        What is kept on the host is bounded, however large the files claim to be.
-        """
-        box = self._sandboxes.get(context.id)
-        if not isinstance(box, Sandbox):
-            return
-        for file in box.files():
-            target = self._folder / plain_name(file.name)
-            ours = self.files.get(target.name, target) == target
-            if not file.size or not ours or self._written.get((context.id, file.name)) == file:
-                continue
-            if self._kept + file.size > self._limits.disk or len(self.files) >= COLLECTED:
-                self.run.events.emit("limit", context.id, what="files of code", message=f"{target.name} was not kept")
-                return
-            with suppress(ToolError, OSError):
-                content = box.read(file.name)
-                target.write_bytes(content)
-                self._kept += len(content)
-                self.files[target.name] = target
-                self._written[context.id, file.name] = file
 
     # ---- files and media
 
@@ -350,8 +320,7 @@ class Toolkit:
         return ", ".join(f"{name} ({path.stat().st_size:,} bytes)" for name, path in self.files.items()) or "none"
 
     async def close(self) -> None:
-        for box in self._sandboxes.values():
-            await box.close()
+        await self._python.close()
         await self._fetcher.close()
         shutil.rmtree(self._folder, ignore_errors=True)
 
@@ -385,10 +354,3 @@ class _Guarded:
         if is_web(self._inner):
             self._kit.egress.offer(hit.document.id for hits in found for hit in hits)
         return found
-
-
-def _alternating(first: Sequence[Hit], second: Sequence[Hit]) -> list[Hit]:
-    merged: list[Hit] = []
-    for n in range(max(len(first), len(second))):
-        merged += [hits[n] for hits in (first, second) if n < len(hits)]
-    return merged

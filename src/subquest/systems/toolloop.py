@@ -26,7 +26,10 @@ from .window import Groups, Shown
 _TOKEN = re.compile(r"<\|\s*(?:begin|end)_")
 _REMINDERS = 2
 """Turns in a row without an action that are reminded; then the loop ends with what was written."""
+_REPEATED = "This was already sent; its result stands above. Change it or conclude."
 Handler = Callable[[Context, str], Awaitable[str]]
+Made = dict[tuple[str, str], list[Document]]
+"""What each call of a context brought, by tag and content; empty once it has left a full context."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +43,8 @@ class Tool:
     handle: Handler
     also: tuple[str, ...] = ()
     """Other tags that models know for the result."""
+    once: bool = False
+    """Whether the same call, made again in the same context, is refused: its result stands above."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +70,11 @@ def calls(turn: Turn, *tags: str) -> list[tuple[str, str]]:
     return [(m[1].lower(), content.strip()) for m, content in zip(found, contents, strict=True) if content.strip()]
 
 
+def same_call(content: str) -> str:
+    """A call's content without what two wordings of the same call differ in: case and blanks."""
+    return " ".join(content.casefold().split())
+
+
 @functools.cache
 def _call(tags: tuple[str, ...]) -> re.Pattern[str]:
     """A call by one of the tags, from its last opening token; tokens that mean nothing here are text."""
@@ -79,7 +89,7 @@ def inserted(before: str, text: str, *tags: str) -> str:
     return f"{'' if begun else f'<|begin_{tags[0]}|>'}{fence(text)}<|end_{begun or tags[0]}|>\n\n"
 
 
-def _results(turn: str, tools: Sequence[Tool], results: Sequence[str], tokens: int) -> Shown[str]:
+def _results(turn: str, tools: Sequence[Tool], results: list[list[Document]], tokens: int) -> Shown[str]:
     """The results of a turn's calls, each of which leaves the context as a whole where it is full."""
 
     def render(groups: Groups, nothing: str) -> str:
@@ -89,7 +99,24 @@ def _results(turn: str, tools: Sequence[Tool], results: Sequence[str], tokens: i
             for number, (tool, text) in enumerate(zip(tools, texts, strict=True))
         )
 
-    return Shown([[Document("", "", result)] for result in results], render, tokens)
+    return Shown(results, render, tokens)
+
+
+async def _carried_out(
+    context: Context, tools: Sequence[Tool], contents: Sequence[str], made: Made, tokens: int
+) -> list[list[Document]]:
+    """What the calls of a turn bring. One that was made before is refused while its result stands in the context."""
+    results: list[list[Document]] = []
+    for tool, content in zip(tools, contents, strict=True):
+        call = (tool.tag, same_call(content))
+        if tool.once and made.get(call):
+            context.run.events.emit("limit", context.id, what=f"repeated {tool.tag}", message=content)
+            results.append([Document("", "", _REPEATED)])
+            continue
+        result = cut_to_tokens(await tool.handle(context, content), tokens, context.engine)
+        results.append([Document("", "", result)])
+        made[call] = results[-1]
+    return results
 
 
 async def reason(
@@ -118,6 +145,7 @@ async def reason(
     if parent is not None:
         run.events.emit("task", parent.id, task=task, child=context.id)
     silent = actions = 0
+    made: Made = {}
     try:
         while True:
             turn = await context.write()
@@ -127,9 +155,9 @@ async def reason(
             if found:
                 found = found[: turns - actions]
                 silent, actions = 0, actions + len(found)
-                results = [await known[tag].handle(context, content) for tag, content in found]
-                results = [cut_to_tokens(result, result_tokens, context.engine) for result in results]
-                context.tell(_results(turn.text, [known[tag] for tag, _ in found], results, result_tokens))
+                called = [known[tag] for tag, _ in found]
+                results = await _carried_out(context, called, [text for _, text in found], made, result_tokens)
+                context.tell(_results(turn.text, called, results, result_tokens))
             elif answer := boxed(turn.text) if ends == "box" else turn.text.strip():
                 return await _end(context, answer, "answered", turn)
             elif silent == _REMINDERS:

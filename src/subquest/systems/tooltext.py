@@ -2,12 +2,29 @@
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Sequence
+from itertools import zip_longest
+from typing import NamedTuple
 
 from ..record import Hit
 
 QUOTES = " \t\n<>[]\"'`"
 """What models put around the name of a file."""
+
+
+class Opened(NamedTuple):
+    """A page as a model reads it."""
+
+    text: str
+    """Title, address and one part of the text, or why it did not open."""
+    links: str = ""
+    """The links of this part, numbered as in the text."""
+    failed: bool = False
+
+    @property
+    def told(self) -> str:
+        return f"{self.text}\nLinks:\n{self.links}" if self.links else self.text
 
 
 def render(hits: Sequence[Hit], characters: int = 800) -> str:
@@ -17,6 +34,23 @@ def render(hits: Sequence[Hit], characters: int = 800) -> str:
         for n, hit in enumerate(hits, 1)
     ]
     return "\n".join(lines) or "No results were found."
+
+
+def interleaved(found: Sequence[Sequence[Hit]]) -> list[Hit]:
+    """Results of several searches, the first of each, then the second of each; no document twice.
+
+    A list that is cut at a length then holds something of every search.
+    """
+    rounds = (hit for hits in zip_longest(*found) for hit in hits if hit is not None)
+    kept: dict[str, Hit] = {}
+    for hit in rounds:
+        kept.setdefault(hit.document.id, hit)
+    return list(kept.values())
+
+
+def today() -> str:
+    """The date, for prompts of roles that search: "this year" means nothing to a model without it."""
+    return datetime.date.today().isoformat()
 
 
 def plain_name(name: str) -> str:

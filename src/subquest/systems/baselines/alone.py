@@ -14,8 +14,9 @@ from typing import ClassVar
 from ...engine.actions import Action
 from ..actions import EXPERTS
 from ..evidence import Finding, support
+from ..hira.deep import DeepSearch
 from ..hira.expert import Desk, Expert
-from ..hira.experts import Code, DeepSearch, Multimodal
+from ..hira.experts import Code, Multimodal
 from ..prompting import COMPACT
 from ..runtime import Answer, Run, confidence
 from ..tooled import ToolSettings, ToolSystem
@@ -61,8 +62,8 @@ class Alone(ToolSystem[ToolSettings]):
 
 class WebThinker(Alone):
     name: ClassVar[str] = "webthinker"
-    roles: ClassVar[tuple[str, ...]] = ("deep", "explorer")
-    stand_ins: ClassVar[Mapping[str, str]] = {"explorer": "deep"}
+    roles: ClassVar[tuple[str, ...]] = DeepSearch.roles
+    stand_ins: ClassVar[Mapping[str, str]] = dict.fromkeys(DeepSearch.roles[1:], "deep")
     expert: ClassVar[type[Expert]] = DeepSearch
 
 

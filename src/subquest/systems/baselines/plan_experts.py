@@ -22,7 +22,7 @@ from ..actions import EXPERTS
 from ..evidence import Finding, newest, support
 from ..hira.coordinator import Coordinator
 from ..hira.expert import Desk, carried_out
-from ..hira.experts import find_experts
+from ..hira.experts import ROLES, STAND_INS, find_experts
 from ..hira.tolerant import first_object
 from ..prompting import COMPACT
 from ..replies import boxed, said
@@ -41,8 +41,9 @@ class PlanExpertsSettings(ToolSettings):
 
 class PlanExperts(ToolSystem[PlanExpertsSettings]):
     name: ClassVar[str] = "plan-experts"
-    roles: ClassVar[tuple[str, ...]] = ("planner", "coordinator", "search", "deep", "explorer", "code", "multimodal")
-    stand_ins: ClassVar[Mapping[str, str]] = {"explorer": "deep"}
+    roles: ClassVar[tuple[str, ...]] = ("planner", "coordinator", *ROLES)
+    stand_ins: ClassVar[Mapping[str, str]] = STAND_INS
+    prompt_roles: ClassVar[Mapping[str, str]] = {"select": "coordinator"}
     Settings: ClassVar[type[PlanExpertsSettings]] = PlanExpertsSettings
 
     def __init__(

@@ -17,6 +17,7 @@ from ..runtime import Answer, Context, Run, confidence
 from ..tooled import ToolSettings, ToolSystem
 from ..toolkit import Toolkit
 from ..toolloop import Tool, reason
+from ..tooltext import today
 
 
 class ReActTools(ToolSystem[ToolSettings]):
@@ -39,17 +40,18 @@ class ReActTools(ToolSystem[ToolSettings]):
             return await look_at(kit.look, context, call)
 
         tools = [
-            Tool("search_query", "search_result", search),
+            Tool("search_query", "search_result", search, once=True),
             Tool("click_link", "click_result", kit.open),
             Tool("code_call", "code_call_result", code, ("code_result",)),
             Tool("read_file", "file_result", kit.read),
             Tool("multimodal_call", "multimodal_result", look),
         ]
+        fields = {"question": question, "files": kit.inventory(), "actions": str(settings.actions), "date": today()}
         end = await reason(
             run,
             "agent",
             question,
-            self.prompts.messages("agent", question=question, files=kit.inventory(), actions=str(settings.actions)),
+            self.prompts.messages("agent", **fields),
             tools,
             parent=None,
             turns=settings.actions,

@@ -5,14 +5,15 @@
     experts      search, deep (with an explorer), code, multimodal; or any class or system of yours
 
 Results are inserted into the planner's own reasoning (completion mode); the planner never sees a page, a document or a
-tool. Sub-tasks that it issues together run at the same time.
+tool. Its turn ends with the call, so that it cannot write the result itself. An endpoint with native tool calls may
+call several sub-tasks in one turn: they run at the same time.
 """
 
 from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -28,14 +29,17 @@ from ..replies import boxed
 from ..runtime import Answer, Context, LimitReached, Run, Turn, confidence
 from ..tooled import ToolSettings, ToolSystem
 from ..toolkit import Toolkit
-from ..toolloop import calls, inserted
+from ..toolloop import calls, inserted, same_call
 from .coordinator import Coordinator, named_in
 from .expert import Desk, Expert, Report, SystemExpert, carried_out
-from .experts import find_experts
+from .experts import ROLES, STAND_INS, find_experts
 from .memory import Memory, rendered
 
 CALL, RESULT = "call_subtask", "subtask_result"
 _REMINDERS = 2
+_REPEATS = 3
+"""Turns that only repeat sub-tasks before an answer is forced (the published code)."""
+_REPEATED = "This sub-task was already carried out; its result stands above. I use it, or hand out another one."
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +64,8 @@ class HiRASettings(ToolSettings):
 
 class HiRA(ToolSystem[HiRASettings]):
     name: ClassVar[str] = "hira"
-    roles: ClassVar[tuple[str, ...]] = ("planner", "coordinator", "search", "deep", "explorer", "code", "multimodal")
-    stand_ins: ClassVar[Mapping[str, str]] = {"explorer": "deep"}
+    roles: ClassVar[tuple[str, ...]] = ("planner", "coordinator", *ROLES)
+    stand_ins: ClassVar[Mapping[str, str]] = STAND_INS
     Settings: ClassVar[type[HiRASettings]] = HiRASettings
     prompt_roles: ClassVar[Mapping[str, str]] = dict.fromkeys(
         ("select", "recall", "distil", "distil_no_memory"), "coordinator"
@@ -98,24 +102,23 @@ class HiRA(ToolSystem[HiRASettings]):
         memory = Memory(lambda url: url in kit.failed_urls) if settings.memory else None
         coordinator = Coordinator(run, self.prompts, self.experts, memory, settings.chain_tokens)
         findings: list[Finding] = []
-        given = silent = 0
+        given: set[str] = set()
+        silent = repeats = 0
         try:
             while True:
                 turn = await planner.write()
                 tasks = [content for _, content in calls(turn, CALL)]
-                if tasks and given >= settings.subtasks:
+                jobs = self._jobs(run, planner, coordinator, kit, tasks, given)
+                if tasks and not jobs:
                     raise LimitReached(f"{settings.subtasks} sub-tasks")
-                if tasks:
-                    silent, tasks = 0, tasks[: settings.subtasks - given]
-                    given += len(tasks)
-                    run.events.emit("plan", planner.id, steps=tasks)
-                    jobs = (
-                        self._subtask(run, planner, coordinator, kit, task, given - len(tasks) + n)
-                        for n, task in enumerate(tasks, 1)
-                    )
+                if jobs:
                     done = await asyncio.gather(*jobs)
-                    findings += [finding for _, finding in done]
+                    found = [finding for _, finding in done if finding is not None]
+                    findings += found
+                    silent, repeats = 0, repeats + (not found)
                     self._insert(planner, turn, [text for text, _ in done])
+                    if repeats > _REPEATS:
+                        raise LimitReached(f"{repeats} repeated sub-tasks")
                 elif answer := boxed(turn.text):
                     await planner.close("answered", answer)
                     return Answer(answer, confidence=confidence(turn), evidence=support(findings))
@@ -136,11 +139,38 @@ class HiRA(ToolSystem[HiRASettings]):
         messages = self.prompts.messages(
             prompt, question=question, experts=info, subtasks=str(settings.subtasks), files=kit.inventory()
         )
-        stop = (f"<|begin_{RESULT}|>", f"<|end_{CALL}|>\n\n")
+        stop = (f"<|begin_{RESULT}|>", f"<|end_{CALL}|>")
         limits = Limits(turns=(settings.subtasks + 1) * (_REMINDERS + 1) + 1)
         return await run.open(
             "planner", question, messages, mode="completion", stop=stop, limits=limits, shielded=settings.transfer
         )
+
+    def _jobs(
+        self,
+        run: Run,
+        planner: Context,
+        coordinator: Coordinator,
+        kit: Toolkit,
+        tasks: Sequence[str],
+        given: set[str],
+    ) -> list[Awaitable[tuple[str, Finding | None]]]:
+        """What each sub-task of a turn comes to, as far as sub-tasks are left; one that was given before is refused."""
+        jobs: list[Awaitable[tuple[str, Finding | None]]] = []
+        fresh: list[str] = []
+        for task in tasks:
+            if same_call(task) in given:
+                jobs.append(self._refused(planner, task))
+            elif len(given) < self.settings.subtasks:
+                given.add(same_call(task))
+                fresh.append(task)
+                jobs.append(self._subtask(run, planner, coordinator, kit, task, len(given)))
+        if fresh:
+            run.events.emit("plan", planner.id, steps=fresh)
+        return jobs
+
+    async def _refused(self, planner: Context, task: str) -> tuple[str, None]:
+        planner.run.events.emit("limit", planner.id, what="repeated sub-task", message=task)
+        return _REPEATED, None
 
     async def _subtask(
         self,

@@ -17,11 +17,16 @@ from ...record import Document, Question
 from ..runtime import Context, LimitReached, Run
 from ..tooled import ToolSystem
 from ..toolkit import Toolkit
+from ..toolloop import Tool, reason
+from ..tooltext import today
 from ..window import Opening
 
 if TYPE_CHECKING:
     from ..base import System
     from ..prompting import Prompts
+
+READERS = ("intent", "reader")
+"""Roles of one turn that read for another (`deep`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,9 +85,34 @@ async def carried_out(expert: Expert, desk: Desk) -> Report:
         return Report(f"The expert failed: {error}", "", failed=True)
 
 
+async def worked_out(desk: Desk, role: str, *tools: Tool) -> Report:
+    """An expert's reasoning on the task of its desk, in the prompt of its role, with its tools."""
+    fields = {"task": desk.task, "memory": desk.memory, "actions": str(desk.actions), "files": desk.kit.inventory()}
+    fields["date"] = today()
+    end = await reason(
+        desk.run,
+        role,
+        desk.task,
+        desk.prompts.messages(role, **fields),
+        tools,
+        parent=desk.planner,
+        turns=desk.actions,
+        remind=desk.prompts.text(f"{role}_remind"),
+        force=desk.prompts.text("deep_force"),
+        result_tokens=desk.tokens,
+        number=desk.number,
+    )
+    root = end.context
+    documents = documents_of(desk.run, root)
+    return Report(chain_of(desk.run, root), end.text, documents, root.id, failed=not end.text)
+
+
 def chain_of(run: Run, root: Context) -> str:
-    """All that a context and those below it wrote and were told, prompts left out, in the order of their names."""
-    below = [c for c in run.contexts if c is root or c.id.startswith(f"{root.id}.")]
+    """All that a context and those below it wrote and were told, prompts left out, in the order of their names.
+
+    What readers write is told to someone else in the chain, and would stand there twice.
+    """
+    below = [c for c in run.contexts if c is root or (c.id.startswith(f"{root.id}.") and c.role not in READERS)]
     parts = []
     for context in below:
         text = context.reasoning.strip()

@@ -3,8 +3,8 @@
 search      plans queries, retrieves them all at once, answers with citations                     cheapest
 code        reasons with Python in the sandbox: computes, reads files and tables, fetches data
 multimodal  reasons with a tool that reads images, sound and video
-deep        WebThinker: searches inside its reasoning; an explorer of its own reads results, opens pages,
-            follows links and reports what helps                                                  dearest
+deep        WebThinker (`deep`): searches inside its reasoning; an explorer of its own reads results,
+            opens pages, follows links and reports what helps                                     dearest
 """
 
 from __future__ import annotations
@@ -15,14 +15,13 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from ...errors import EngineError, SearchError, UsageError
 from ...limits import Limits
-from ...protocol import fence
-from ...record import Document
 from ..rendering import cut_to_tokens
 from ..replies import boxed, note_stop, said
 from ..runtime import Context, LimitReached
-from ..toolloop import LoopEnd, Tool, reason
-from ..tooltext import render
-from .expert import Desk, Expert, Report, SystemExpert, chain_of, documents_of
+from ..toolloop import Tool
+from ..tooltext import interleaved, today
+from .deep import DeepSearch
+from .expert import Desk, Expert, Report, SystemExpert, chain_of, worked_out
 from .tolerant import first_object
 
 if TYPE_CHECKING:
@@ -30,8 +29,6 @@ if TYPE_CHECKING:
 
 QUERIES = 5
 """Queries of one plan that are sent."""
-_REASONING = 1500
-"""Characters of the deep searcher's newest reasoning that its explorer sees."""
 
 
 class SimpleSearch(Expert):
@@ -45,7 +42,7 @@ class SimpleSearch(Expert):
 
     async def run(self, desk: Desk) -> Report:
         run = desk.run
-        messages = desk.prompts.messages("search", task=desk.task, memory=desk.memory)
+        messages = desk.prompts.messages("search", task=desk.task, memory=desk.memory, date=today())
         limits = Limits(turns=2)
         context = await run.open("search", desk.task, messages, parent=desk.planner, limits=limits, number=desk.number)
         if desk.planner is not None:
@@ -78,61 +75,7 @@ class SimpleSearch(Expert):
             found = await desk.kit.search(context, queries, desk.k)
         except SearchError as error:
             return f"The search failed: {error}"
-        hits = list({hit.document.id: hit for hits in found for hit in hits}.values())
-        return cut_to_tokens(desk.kit.listing(context, hits), desk.tokens, context.engine)
-
-
-class DeepSearch(Expert):
-    name: ClassVar[str] = "deep"
-    description: ClassVar[str] = (
-        "Explores the web: searches again and again, opens pages, follows links over several steps and digs out what "
-        "no search result shows. Thorough and expensive; for what cannot be found by a simple search."
-    )
-    cost: ClassVar[int] = 4
-    roles: ClassVar[tuple[str, ...]] = ("deep", "explorer")
-
-    async def run(self, desk: Desk) -> Report:
-        async def search(context: Context, query: str) -> str:
-            return await self._explore(desk, context, query)
-
-        return reported(desk, await _at(desk, "deep", Tool("search_query", "search_result", search)))
-
-    async def _explore(self, desk: Desk, deep: Context, query: str) -> str:
-        """Search, and let the explorer read the results, click and search further; what it reports comes back."""
-        run, kit = desk.run, desk.kit
-        if deep.queries.count(query) > 1:
-            run.events.emit("limit", deep.id, what="repeated query", message=query)
-            return "This query was already sent; its result stands above. Change it or conclude."
-
-        async def search(context: Context, again: str) -> str:
-            return await kit.find(context, again, desk.k)
-
-        try:
-            hits = (await kit.search(deep, [query], desk.k))[0]
-        except SearchError as error:
-            return f"The search failed: {error}"
-        if not hits:
-            return "No results were found."
-        reasoning = deep.reasoning[-_REASONING:]
-        number = 1 + sum(1 for c in run.contexts if c.parent is deep)
-        kit.announce(f"{deep.id}.{number}", hits)
-        listing = cut_to_tokens(render(hits), desk.tokens, deep.engine)
-        end = await reason(
-            run,
-            "explorer",
-            query,
-            desk.prompts.messages("explorer", reasoning=reasoning or "none", query=query, results=listing),
-            [Tool("search_query", "search_result", search), Tool("click_link", "click_result", kit.open)],
-            parent=deep,
-            turns=desk.actions,
-            remind="",
-            force=desk.prompts.text("explorer_force"),
-            result_tokens=desk.tokens,
-            ends="text",
-            number=number,
-        )
-        run.events.emit("refine", end.context.id, text=end.text)
-        return _information(end.text) or "No helpful information was found."
+        return cut_to_tokens(desk.kit.listing(context, interleaved(found)), desk.tokens, context.engine)
 
 
 class Code(Expert):
@@ -149,9 +92,7 @@ class Code(Expert):
             return (await desk.kit.code(context, source)).text
 
         python = Tool("code_call", "code_call_result", execute, ("code_result",))
-        end = await _at(desk, "code", python, Tool("read_file", "file_result", desk.kit.read))
-        await desk.kit.end_code(end.context)
-        return reported(desk, end)
+        return await worked_out(desk, "code", python, Tool("read_file", "file_result", desk.kit.read))
 
 
 _DATA = re.compile(r"data\s*:[^\S\n]*([^\n]+?)\s*(?:\n|(?=\bquestion\s*:)|\Z)(.*)", re.IGNORECASE | re.DOTALL)
@@ -171,25 +112,7 @@ class Multimodal(Expert):
         async def look(context: Context, call: str) -> str:
             return await look_at(desk.kit.look, context, call)
 
-        return reported(desk, await _at(desk, "multimodal", Tool("multimodal_call", "multimodal_result", look)))
-
-
-async def _at(desk: Desk, role: str, *tools: Tool) -> LoopEnd:
-    """An expert's reasoning on the task of its desk, in the prompt of its role."""
-    fields = {"task": desk.task, "memory": desk.memory, "actions": str(desk.actions), "files": desk.kit.inventory()}
-    return await reason(
-        desk.run,
-        role,
-        desk.task,
-        desk.prompts.messages(role, **fields),
-        tools,
-        parent=desk.planner,
-        turns=desk.actions,
-        remind=desk.prompts.text(f"{role}_remind"),
-        force=desk.prompts.text("deep_force"),
-        result_tokens=desk.tokens,
-        number=desk.number,
-    )
+        return await worked_out(desk, "multimodal", Tool("multimodal_call", "multimodal_result", look))
 
 
 async def look_at(look: Callable[[Context, str, str], Awaitable[str]], context: Context, call: str) -> str:
@@ -204,24 +127,18 @@ async def look_at(look: Callable[[Context, str, str], Awaitable[str]], context: 
     return await look(context, data[1].strip().strip("[],"), question[1].strip() if question else "What is this?")
 
 
-def reported(desk: Desk, end: LoopEnd) -> Report:
-    """A finished loop as an expert's report."""
-    root = end.context
-    documents: list[Document] = documents_of(desk.run, root)
-    return Report(chain_of(desk.run, root), end.text, documents, root.id, failed=not end.text)
-
-
-def _information(text: str) -> str:
-    """What an explorer reports: the part behind "Final Information" where it marks one."""
-    _, mark, rest = text.rpartition("Final Information")
-    return fence((rest if mark else text).strip(" *:\n"))
-
-
-EXPERTS: dict[str, type[Expert]] = {e.name: e for e in (SimpleSearch, Code, Multimodal, DeepSearch)}
+EXPERTS: dict[str, type[Expert]] = {e.name: e for e in (SimpleSearch, DeepSearch, Code, Multimodal)}
+ROLES = tuple(role for expert in EXPERTS.values() for role in expert.roles)
+STAND_INS = {"explorer": "deep", "intent": "coordinator", "reader": "coordinator"}
+"""Roles that run on another's model: the published code reads with the coordinator's."""
 
 
 def find_experts(names: str, system: System[Any], plug_ins: Sequence[Expert] = ()) -> dict[str, Expert]:
-    """Experts by name: ours, `path.py:Class`, or another system on the same models and index."""
+    """Experts by name: ours, `path.py:Class`, or another system on the same models and index.
+
+    A whole system samples, is limited and reads the set of prompts as the roles of this one that were given nothing of
+    their own.
+    """
     from .. import registry
 
     found: dict[str, Expert] = {}
@@ -232,7 +149,8 @@ def find_experts(names: str, system: System[Any], plug_ins: Sequence[Expert] = (
             found[kind.name] = kind()
         elif name:
             engine = system.engines.get("", next(iter(system.engines.values())))
-            expert = SystemExpert(registry.get(name)(engine, system.search or getattr(system, "web", None)))
+            search = system.search or getattr(system, "web", None)
+            expert = SystemExpert(registry.get(name)(engine, search, **system.for_all_roles()))
             found[expert.name] = expert
     found.update((expert.name, expert) for expert in plug_ins)
     if not found:

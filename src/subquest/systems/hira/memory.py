@@ -3,7 +3,9 @@
     fact memory       statements with their source; statements that say the same and have the same source are merged
     resource memory   what can be read or used again: a description and a path (URL, file or variable)
 
-Failed attempts, speculation and invalid URLs are kept out: memory is read by experts that cannot check it.
+What is worth remembering is the coordinator's decision: its prompts ask it to leave out failed attempts and guesses. No
+rule looks into a fact: "the first attempts failed in 1922" is one. Code keeps out what it can know to be useless: empty
+entries, repetitions, and addresses that are none or did not open.
 """
 
 from __future__ import annotations
@@ -15,20 +17,6 @@ from urllib.parse import urlsplit
 
 _WORD = re.compile(r"\w+")
 _SOURCE = re.compile(r"\s*\[\s*sources?\s*:\s*([^\]]*)\]\s*\.?\s*$", re.IGNORECASE)
-_FAILED = re.compile(
-    r"\b(?:attempts?|search(?:es)?|quer(?:y|ies)|pages?|urls?|links?|requests?|fetch\w*|downloads?|access|code|tools?|calls?)"
-    r"\b[^.]{0,60}\b(?:fail\w*|unsuccessful|timed out|errors?)\b"
-    r"|\b(?:could(?:n't| not)|can(?:not|'t)) (?:be )?"
-    r"(?:f[io]u?nd|open|access|retriev|determin|verif|confirm|load|read)\w*"
-    r"|\bunable to\b|\bnot (?:found|available|accessible|specified|mentioned)\b"
-    r"|\bno (?:information|results?|data|answer|evidence|valid|mention|relevant)\b",
-    re.IGNORECASE,
-)
-_SPECULATION = re.compile(
-    r"\b(?:might|may be|maybe|perhaps|possibly|probably|presumably|likely|seems?|appears? to|suggests? that|"
-    r"assum(?:e|ed|ing)|unverified|speculat\w*|guess\w*|i think|uncertain|unclear)\b",
-    re.IGNORECASE,
-)
 SAME = 0.7
 """Share of words from which a line of a reply is taken for an entry of memory."""
 _LITTLE = frozenset(
@@ -85,15 +73,10 @@ class Memory:
         return entry
 
     def is_poor(self, entry: Entry) -> bool:
-        """Whether an entry tells of a failure, is speculation, or points to a URL that is none or did not open."""
-        if _FAILED.search(entry.text) or _SPECULATION.search(entry.text):
-            return True
+        """Whether an entry points to a URL that is none or did not open."""
         place = entry.source
-        if entry.kind == "resource" or "://" in place:
-            looks_like_url = "://" in place or place.startswith("www.")
-            if looks_like_url and (not _valid(place) or self._url_is_bad(place)):
-                return True
-        return False
+        looks_like_url = "://" in place or (entry.kind == "resource" and place.startswith("www."))
+        return looks_like_url and (not _valid(place) or self._url_is_bad(place))
 
     def relevant(self, task: str, limit: int) -> list[Entry]:
         """The entries that share most words with a task, in the order of memory; the rule behind a model's choice."""

@@ -1,4 +1,4 @@
-"""What code execution is to the rest of the package: code in, output out, state kept between the calls of one task."""
+"""What code execution is to the rest of the package: code in, output out, state kept between calls."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ...errors import ToolError
 
 @dataclass(frozen=True, slots=True)
 class SandboxLimits:
-    """What the code of one task may use; all of it is counted over the whole process tree."""
+    """What the code of one question may use; all of it is counted over the whole process tree."""
 
     seconds: float = 60.0
     """Wall-clock time of one call."""
@@ -65,7 +65,7 @@ Fetch = Callable[[str], Awaitable[Fetched]]
 
 
 class Interpreter(Protocol):
-    """Anything that runs Python code for one task, with state between its calls."""
+    """Anything that runs Python code, with state between its calls."""
 
     async def run(self, code: str) -> CodeResult: ...
 

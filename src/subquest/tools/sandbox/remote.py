@@ -13,7 +13,7 @@ from .base import CodeResult, SandboxLimits
 
 
 class RemoteSandbox:
-    """Python for one task on a remote `/execute` server."""
+    """Python for one question on a remote `/execute` server."""
 
     def __init__(self, url: str, limits: SandboxLimits | None = None) -> None:
         self.url = f"{url.rstrip('/').removesuffix('/execute')}/execute"

@@ -39,7 +39,7 @@ _WHY = {
 
 
 class Sandbox:
-    """Python for one task. Variables persist between calls; a call that is stopped loses them, files stay."""
+    """Python for one question. Variables persist between calls; a call that is stopped loses them, files stay."""
 
     def __init__(self, limits: SandboxLimits | None = None, fetch: Fetch | None = None) -> None:
         self.limits = limits or SandboxLimits()
@@ -73,6 +73,7 @@ class Sandbox:
             try:
                 result = await self._call(live, code)
             except BaseException:
+                self._lost = True
                 await self._end()
                 raise
             if result.stopped:
