@@ -36,7 +36,7 @@ class Rows:
         self.min_p = np.zeros(n, np.float32)
         self.filtered = np.zeros(n, np.bool_)
         self.bare = np.zeros(n, np.bool_)
-        """Whether the slot's context is computed without the adapter."""
+        """Whether the slot's context is computed without the adapter; false for slots that nobody uses."""
         self.left = np.zeros(n, np.int32)
         """Tokens that may still be asked of the device; 0 for slots that do not decode."""
         self.limit = np.zeros(n, np.int32)
@@ -71,16 +71,7 @@ class Rows:
         self.changed.append(places)
 
     def begin(
-        self,
-        slot: int,
-        *,
-        token: int,
-        position: int,
-        left: int,
-        sampling: Sampling,
-        seed: int,
-        kind: int,
-        bare: bool = False,
+        self, slot: int, *, token: int, position: int, left: int, sampling: Sampling, seed: int, kind: int
     ) -> None:
         """Let a slot decode: feed `token` at `position`, then what the device draws."""
         self.position[slot] = position
@@ -94,11 +85,11 @@ class Rows:
         self.min_p[slot] = sampling.min_p
         self.filtered[slot] = is_filtered(sampling)
         self.stop_kind[slot] = kind
-        self.bare[slot] = bare
 
     def end(self, slot: int) -> None:
         """Nobody uses the slot any more; what is still under way for it will be ignored."""
         self.left[slot] = 0
+        self.bare[slot] = False
         self.epoch[slot] += 1
 
     def ready(self) -> Array:

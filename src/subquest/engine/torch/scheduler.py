@@ -153,13 +153,15 @@ class Scheduler:
         self._bare = self._kind()
         chunks = list(self._fill())
         slots = self.rows.ready()
-        return Plan(chunks, slots[self.rows.bare[slots] == self._bare], self._bare)
+        if self.rows.bare.any():
+            slots = slots[self.rows.bare[slots] == self._bare]
+        return Plan(chunks, slots, self._bare)
 
     def _kind(self) -> bool:
         """Whether the next step goes without the adapter: the other kind's turn, where that has work."""
-        other, rows = not self._bare, self.rows
-        begun = bool((rows.bare[rows.ready()] == other).any()) or any(t.context.bare == other for t in self.filling)
-        begins = bool(self.waiting) and not self.held and self.waiting[0].context.bare == other
+        other, bare = not self._bare, int(np.count_nonzero(self.rows.bare))
+        begun = bare if other else len(self.decoding) + len(self.filling) - bare
+        begins = bool(self.waiting) and not self.held and not self._is_next(self.waiting[0])
         return other if begun or begins else self._bare
 
     def commit(self, slots: Array, epochs: Array, ids: Array, logprobs: Array) -> None:
@@ -248,6 +250,7 @@ class Scheduler:
         self._order += 1
         turn.slot, turn.order = self._slots.pop(), self._order
         context.blocks += pool.take(missing)
+        self.rows.bare[turn.slot] = context.bare
         self.rows.set_blocks(turn.slot, context.blocks)
         return True
 
@@ -273,7 +276,6 @@ class Scheduler:
             left=turn.limit - (len(ids) - turn.base),
             sampling=turn.sampling,
             seed=turn.seed,
-            bare=turn.context.bare,
             kind=self.stops.kind(turn.sampling.stop),
         )
 
