@@ -90,8 +90,10 @@ def _model(part: str, spec: str) -> Engine:
 
 
 def outputs_of(episode: Episode, reward: Reward, *, response_length: int) -> list[AgentLoopOutput]:
-    """An episode in verl's form, its root last; trajectories that wrote nothing are left out."""
+    """An episode in verl's form, its root last; trajectories that wrote nothing, or whose role is not trained (DECOR's
+    compressor, which may be another model), are left out."""
     acted = [t for t in episode.trajectories if any(s.kind == "agent" and s.token_ids for s in t.segments)]
+    acted = [t for t in acted if t.role in reward.roles] or acted
     ordered = [t for t in acted if t.parent is not None] + [t for t in acted if t.parent is None]
     return [_output(t, reward, response_length) for t in ordered]
 
