@@ -26,7 +26,7 @@ EventKind = Literal[
     "documents",  # what a search brought back: hits
     "refine",  # documents were distilled: text
     "result",  # a sub-task came back: result
-    "memory",  # a shared memory changed: entries, action
+    "memory",  # a shared memory changed: entries, action (DECOR's: add, nothing, cut, compress, drop)
     "code",  # code ran in the sandbox: source, output
     "page",  # a page or file was read: url or path, title
     "error",  # the outside world or a model's format failed: where, message

@@ -177,9 +177,9 @@ async def test_more_sessions_than_slots_wait_for_their_turn(make_engine: Make) -
     widths: list[int] = []
     decode = engine.runner.decode
 
-    def watched(slots: Any) -> Any:
+    def watched(slots: Any, **kind: Any) -> Any:
         widths.append(len(slots))
-        return decode(slots)
+        return decode(slots, **kind)
 
     engine.runner.decode = watched  # type: ignore[method-assign]
     sessions = [await engine.open([Message("user", f"question {n}")]) for n in range(9)]
@@ -246,7 +246,7 @@ async def test_the_window_bounds_a_turn(make_engine: Make) -> None:
 async def test_a_failure_of_the_device_reaches_every_waiting_turn(make_engine: Make) -> None:
     engine = make_engine(tiny_model())
 
-    def broken(slots: Any) -> Any:
+    def broken(slots: Any, **kind: Any) -> Any:
         raise RuntimeError("out of luck")
 
     engine.runner.decode = broken  # type: ignore[method-assign]
@@ -260,7 +260,7 @@ async def test_a_failure_of_the_device_reaches_every_waiting_turn(make_engine: M
 async def test_turns_that_ask_while_the_device_fails_are_told_too(make_engine: Make) -> None:
     engine = make_engine(tiny_model())
 
-    def broken(slots: Any) -> Any:
+    def broken(slots: Any, **kind: Any) -> Any:
         while engine._inbox.qsize() < 2:
             time.sleep(0.001)
         raise RuntimeError("out of luck")

@@ -153,6 +153,18 @@ def test_steps_are_read_from_the_trajectories() -> None:
     assert (last.content, last.memory, last.sub_answers) == ("1931", (FILTER.content,), ("Mara Quill", "1931"))
 
 
+async def test_a_judge_reads_memory_as_the_role_did() -> None:
+    seen: list[str] = []
+
+    def reply(context: Context) -> str:
+        seen.append(context.text)
+        return "yes"
+
+    case = replace(ANSWERER, output="A", memory=("old facts", "born in 1931"), memory_queries=("", "Mara Quill born"))
+    await ModelJudge(ScriptedEngine(reply)).judge_steps([case])
+    assert "Memory: 1. old facts 2. Mara Quill born: born in 1931" in seen[0]
+
+
 def test_kappa_by_hand() -> None:
     yes, no, open_ = Verdict(True), Verdict(False), Verdict(None)
     # 20 yes-yes, 5 yes-no, 10 no-yes, 15 no-no: share 0.7, chance 0.5 * 0.6 + 0.5 * 0.4 = 0.5, kappa 0.4

@@ -62,7 +62,11 @@ OBJECTIONS = [
         rules.repeats_a_query,
         "repeats the query 'the film Silver Harbour director'",
     ),
-    (replace(PLANNER, content=PLANNER.question.lower()), rules.copies_the_question, "copies the question"),
+    (
+        replace(PLANNER, content=PLANNER.question.lower(), queries=("films of Mara Quill",)),
+        rules.copies_the_question,
+        "copies the question",
+    ),
     (replace(PLANNER, content="best holiday islands"), rules.misses_the_constraints, "names nothing"),
     (replace(PLANNER, content="Silver Harbour film 1987"), rules.misses_the_constraints, "the number 1987"),
     (
@@ -106,7 +110,8 @@ def test_objections(case: StepCase, rule: rules.Rule, words: str) -> None:
     [
         (replace(PLANNER, content="", memory=("something",)), rules.stops_too_early),
         (replace(PLANNER, queries=("who is Mara Quill",)), rules.repeats_a_query),
-        (replace(PLANNER, content=PLANNER.question, sub_answers=("1931",)), rules.copies_the_question),
+        (replace(PLANNER, content=PLANNER.question), rules.copies_the_question),
+        (replace(PLANNER, content=PLANNER.question, queries=("x",), sub_answers=("1931",)), rules.copies_the_question),
         (
             replace(PLANNER, content="birth year of Mara Quill", memory=FILTER.content.split("|")[:1]),
             rules.misses_the_constraints,
@@ -165,6 +170,29 @@ def test_format_errors_decide_first() -> None:
         ("who?", "Newton", "Einstein", False),
         ("who?", "Newton", "", False),
         ("where?", "北京", "中国北京", True),
+        ("which day?", "4 July", "July 4th", True),
+        ("which day?", "July 4", "the 4th of July", True),
+        ("which day?", "July 4", "4 July 1776", True),
+        ("which day?", "4 July", "5 July", False),
+        ("which day?", "4 July 1776", "4 July", False),
+        ("when?", "500 BC", "500 BCE", True),
+        ("when?", "500 B.C.", "in 500 B.C.E.", True),
+        ("when?", "500 BC", "AD 500", False),
+        ("when?", "500 BC", "500", False),
+        ("when?", "15 March 44 BC", "March 15, 44 BCE", True),
+        ("when?", "44 BC", "15 March 44 BC", True),
+        ("when?", "79 CE", "A.D. 79", True),
+        ("when?", "1066", "1066 AD", True),
+        ("when?", "5th century BC", "the 5th century BCE", True),
+        ("how much?", "$5", "5 euros", False),
+        ("how much?", "$5", "5 US dollars", True),
+        ("how much?", "US$5 million", "5,000,000 dollars", True),
+        ("how much?", "€5", "5 Euros", True),
+        ("how much?", "5 EUR", "€5", True),
+        ("how much?", "£5", "$5", False),
+        ("how much?", "$5", "5%", False),
+        ("how much?", "$5", "5", True),
+        ("how much?", "-$5", "$5", False),
     ],
 )
 def test_answers(question: str, gold: str, prediction: str, right: bool) -> None:
@@ -177,7 +205,25 @@ def test_any_gold_answer_will_do() -> None:
     assert judge_answer(AnswerCase("how far?", (), "8.6")).yes is False
 
 
-_PIECES = ["ſep 3 1999", "May", "12", "١٢", "km", "The", "X.", "or", "Mara Quill", "\n", "-", "a", "9" * 400]
+_PIECES = [
+    "ſep 3 1999",
+    "5 İNR",
+    "5 dollarſ",
+    "44 BCE",
+    "$5",
+    "May",
+    "12",
+    "١٢",
+    "km",
+    "The",
+    "X.",
+    "or",
+    "Mara Quill",
+    "\n",
+    "-",
+    "a",
+    "9" * 400,
+]
 _text = st.one_of(st.text(max_size=60), st.lists(st.sampled_from(_PIECES)).map(" ".join))
 
 

@@ -196,7 +196,12 @@ def decor(ledger: Ledger) -> None:
         mine = {
             t: a for e in trajectory_advantages(episodes, rewards, BASELINES["decor"], by="role") for t, a in e.items()
         }
-        expected = in_order(episodes, mine)[:, None] * mask.to_padded_tensor(0)
+        tokens = [sum(o.response_mask) for o in rows]
+        places = [(*key.rsplit("_", 2)[:2], o.extra_fields["role"]) for key, o in zip(keys, rows, strict=True)]
+        pooled = {place: sum(t for t, p in zip(tokens, places, strict=True) if p == place) for place in places}
+        rollouts = len({place[:2] for place in places})
+        share = torch.tensor([t / pooled[p] * len(rows) / rollouts for t, p in zip(tokens, places, strict=True)])
+        expected = (in_order(episodes, mine) * share)[:, None] * mask.to_padded_tensor(0)
         ledger.compare("DECOR's role advantage through the loop and our trainer", theirs, expected)
 
 

@@ -4,6 +4,7 @@ import pytest
 
 from subquest.engine.scripted import ScriptedEngine, ScriptedRole
 from subquest.errors import EngineRefused, EngineUnavailable
+from subquest.judge import steps_of
 from subquest.limits import Limits
 from subquest.record import Document, Episode
 from subquest.systems.decor import Decor
@@ -149,6 +150,49 @@ def test_what_cannot_be_compressed_is_dropped_visibly(compressor: list) -> None:
     assert memory_events(episode)[1]["action"] == "drop"
     assert memory_events(episode)[1]["replaced"] == [f"Orvane one: {long}"]
     assert episode.answer == "Kestel"
+
+
+def test_a_compressor_that_hardly_shortens_is_asked_three_times_and_no_more() -> None:
+    long = " ".join(f"fact{i}" for i in range(28))
+    planner = ["<search>Orvane one</search>", "<search>Orvane two</search>", "<search>None</search>"]
+    filter = [f"<filter>{long}</filter>", f"<filter>{long}</filter>"]
+    shorter = [" ".join(f"fact{i}" for i in range(n)) for n in range(20, 0, -1)]
+    episode = run(planner, filter, ANSWERER, compressor=shorter, memory_tokens=40)
+    assert len(episode.by_role("compressor")) == 3
+    actions = [e["action"] for e in memory_events(episode)]
+    assert actions == ["cut", "add", "cut", "compress", "compress", "compress", "drop", "add"]
+    dropped, added = memory_events(episode)[-2:]
+    assert (dropped["entries"], dropped["replaced"]) == ([], [shorter[2]])
+    assert added["tokens"] <= 40
+
+
+def test_evidence_that_is_cut_is_on_the_trace_whole() -> None:
+    long = " ".join(f"fact{i}" for i in range(60))
+    planner = ["<search>Orvane one</search>", "<search>None</search>"]
+    episode = run(planner, [f"<filter>{long}</filter>"], ANSWERER, memory_tokens=60)
+    cut, added = memory_events(episode)
+    assert (cut["action"], cut["query"], cut["evidence"], cut["entries"]) == ("cut", "Orvane one", long, [])
+    assert added["evidence"] == cut["kept"]
+    assert cut["kept"].startswith("fact0 fact1")
+    assert cut["kept"].endswith("…")
+
+
+def test_judges_see_the_memory_that_each_role_saw() -> None:
+    """After compression, cuts and drops: not what the filters once wrote."""
+    long = " ".join(f"fact{i}" for i in range(30))
+    planner = ["<search>Orvane one</search>", "<search>Orvane two</search>", "<search>None</search>"]
+    filter = [f"<filter>{long}</filter>", f"<filter>{long.replace('fact', 'more')}</filter>"]
+    for compressor, kept in ((["fact0 and fact29"], ("fact0 and fact29",)), ([""], ())):
+        episode = run(planner, filter, ANSWERER, compressor=compressor, memory_tokens=60)
+        cases = {case.trajectory: case for case in steps_of(episode)}
+        (answerer,) = episode.by_role("answerer")
+        seen = cases[answerer.id]
+        assert seen.memory == (*kept, long.replace("fact", "more"))
+        assert seen.memory_queries == (*[""] * len(kept), "Orvane two")
+        for t in (*episode.by_role("planner"), answerer):
+            lines = zip(cases[t.id].memory_queries, cases[t.id].memory, strict=True)
+            shown = "".join(f"\n{n}. {q}: {e}" if q else f"\n{n}. {e}" for n, (q, e) in enumerate(lines, 1))
+            assert f"Memory: {shown or 'empty'}" in t.segments[1].text
 
 
 def test_evidence_is_not_lost_where_no_call_is_left_to_condense_with() -> None:

@@ -343,6 +343,16 @@ def test_several_minibatches_use_the_old_policy(tmp_path: Path) -> None:
     assert figures["mismatch"] < 1e-3  # the rollout engine and the training forward agree on the CPU
 
 
+@pytest.mark.parametrize(("minibatches", "bites"), [(1, False), (2, True)])
+def test_decors_clip_bites_from_the_second_step_on_a_batch(minibatches: int, bites: bool, tmp_path: Path) -> None:
+    recipe = replace(RECIPE, loss="decor", optimiser=replace(RECIPE.optimiser, minibatches=minibatches, steps=1))
+    t = trainer(tmp_path, recipe)
+    figures, _ = asyncio.run(t.one_step())
+    asyncio.run(t.engine.close())
+    t.run.close()
+    assert (figures["clip_fraction"] > 0) is bites
+
+
 def test_full_fine_tuning_trains_all_weights(tmp_path: Path) -> None:
     recipe = replace(RECIPE, model=ModelPart("random:llama", rank=0), optimiser=replace(RECIPE.optimiser, steps=1))
     t = trainer(tmp_path, recipe)

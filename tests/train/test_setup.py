@@ -8,6 +8,7 @@ import torch
 
 from subquest.engine.adapter import Shape, read_peft, write_gguf
 from subquest.engine.scripted import ScriptedEngine
+from subquest.engine.torch import TorchEngine
 from subquest.errors import ConfigError, DataError
 from subquest.judge.model import ModelJudge
 from subquest.judge.rules import RuleJudge
@@ -18,8 +19,8 @@ from subquest.retrieval.remote import RemoteSearch
 from subquest.rewards.decor import DecorReward
 from subquest.train.lora import LoraSettings, save_adapter
 from subquest.train.policy import Policy
-from subquest.train.recipe import ModelPart
-from subquest.train.setup import make_policy, make_reward, make_system, open_place
+from subquest.train.recipe import ModelPart, load_recipe
+from subquest.train.setup import make_engine, make_frozen, make_policy, make_reward, make_system, open_place
 from subquest.train.tiny import tiny_source
 
 from .episodes import rollouts_of
@@ -37,6 +38,7 @@ async def test_a_judge_is_a_model_or_rules(tmp_path: Path) -> None:
     reward, engine = make_reward(replace(decor, judge=f"scripted:{script}"), tmp_path / "verdicts.sqlite")
     assert isinstance(reward, DecorReward)
     assert isinstance(reward.answer_judge, ModelJudge)
+    assert reward.answer_judge.instruction == "decor"  # appendix B.1
     assert engine is not None
     await engine.close()
     with pytest.raises(ConfigError, match="a judge is one model"):
@@ -116,3 +118,35 @@ def test_a_system_that_does_not_search_is_trained_too(name: str) -> None:
     assert getattr(system.settings, "k", None) == (7 if name == "coda" else None)
     given = replace(RECIPE, system="coda", settings={"k": 2})
     assert make_system(given, ScriptedEngine(["x"]), None, temperature=1.0).settings.k == 2
+
+
+@pytest.mark.parametrize("name", ["decor-marl-paper", "decor-marl-small", "decor-marl-smoke"])
+def test_decors_recipes_judge_answers_by_its_own_instruction(name: str) -> None:
+    assert load_recipe(Path(__file__).parents[2] / "recipes" / f"{name}.toml").judge_instruction == "decor"
+
+
+async def test_what_compresses_memory_is_never_what_is_trained(tmp_path: Path) -> None:
+    source = tiny_source("llama", vocabulary=260)
+    recipe = replace(RECIPE, system="decor", settings={})
+    engine = make_engine(recipe, source, device=torch.device("cpu"))
+    assert make_frozen(recipe, source, engine) is None  # the adapter is switched off
+    whole = replace(recipe, model=replace(recipe.model, rank=0))
+    frozen = make_frozen(whole, source, engine)
+    assert isinstance(frozen, TorchEngine)
+    engine.refresh({name: torch.zeros_like(tensor) for name, tensor in source.state.items()})
+    assert all(torch.equal(frozen.weights.parts[name], source.state[name]) for name in frozen.weights.parts)
+    script = tmp_path / "facts.jsonl"
+    script.write_text('{"reply": "facts"}\n')
+    named = make_frozen(replace(whole, compressor=f"scripted:{script}"), source, engine)
+    system = make_system(recipe, {"": engine, "compressor": named}, None, temperature=1.0)
+    assert system.setup("compressor").engine.name == getattr(named, "name", "")
+    assert system.setup("planner").engine is engine
+    assert make_frozen(replace(whole, system="coda"), source, engine) is None
+    for one in (engine, frozen):
+        await one.close()
+
+
+def test_a_compressor_is_decors_alone(tmp_path: Path) -> None:
+    recipe = Path(__file__).parents[2] / "recipes" / "coda-peco-smoke.toml"
+    with pytest.raises(ConfigError, match="coda has no memory to compress"):
+        load_recipe(recipe, {"compressor": "embedded"})

@@ -1,19 +1,28 @@
 """The parts of the verl adapter that need no verl; the rest is held to verl itself in `make parity`."""
 
+import importlib
 import json
+import sys
 from pathlib import Path
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
 
 from subquest.engine.base import Message, Sampling
 from subquest.errors import ContextOverflow
 from subquest.record import Question, Step
+from subquest.train.batch import Batch, Rollout, pack
+from subquest.train.loss import LOSSES, policy_loss
 from subquest.train.tiny import tiny_source
+from subquest.train.verl.advantages import role_advantages, role_weights
 from subquest.train.verl.data import question_of, to_row, write_rows
 from subquest.train.verl.engine import ServerEngine
 from subquest.train.verl.reward import compute_score
+
+from ..systems.fakes import FakeSearch
+from .episodes import episode, trajectory
 
 QUESTION = Question("q1", "Who wrote it?", ("Ada Vale", "A. Vale"), "toy", "train", 2, decomposition=(Step("a", "b"),))
 
@@ -99,3 +108,107 @@ def test_questions_survive_verls_rows(tmp_path: Path) -> None:
 def test_the_reward_function_reads_the_answer(text: str, score: float) -> None:
     assert compute_score("toy", text, {"target": ["Ada Vale", "A. Vale"]})["score"] == score
     assert compute_score("toy", text, ["Ada Vale", "A. Vale"], {"index": 1})["em"] == score
+
+
+def sessions(turns: int) -> tuple[Batch, list[str], list[dict[str, Any]]]:
+    """Three rollouts of one question in which planner and filter have so many turns, of all lengths; verl's rows."""
+    rewards = {"planner": (1.0, 0.2, -1.0), "filter": (0.5, 0.6, 0.1), "answerer": (1.0, -1.0, -1.0)}
+    episodes, keys, fields = [], [], []
+    for session in range(3):
+        roles = [*["planner", "filter"] * turns, "answerer"]
+        lengths = [1 + (5 * n + 3 * session) % 7 for n in range(len(roles))]
+        made = [trajectory(f"{session}-{n}", role, ("prompt", [1]), ("agent", [2] * lengths[n]))
+                for n, role in enumerate(roles)]  # fmt: skip
+        episodes.append(episode(str(session), *made))
+        keys += [f"u_{session}_{n}" for n in range(len(made))]
+        fields += [{"role": role, "role_reward": rewards[role][session]} for role in roles]
+    advantages = iter(role_advantages(keys, fields))
+    rollouts = [Rollout(e, {t.id: next(advantages) for t in e.trajectories}) for e in episodes]
+    return pack(rollouts, aggregation="role-mean"), keys, fields
+
+
+def verls(batch: Batch, keys: list[str], fields: list[dict[str, Any]], new: torch.Tensor) -> torch.Tensor:
+    """verl's `gspo`, written out: one ratio a row, the mean over rows of the mean over tokens."""
+    rows = batch.layout.trajectory
+    tokens = torch.bincount(rows)
+    weights = torch.tensor(role_weights(keys, fields, tokens.tolist()))
+    total = torch.zeros(())
+    for row in range(len(tokens)):
+        own = rows == row
+        ratio = (new[own] - OLD[: new.numel()][own]).mean().exp()
+        advantage = (batch.advantages[own][0] * weights[row]).float()
+        total = total - torch.minimum(ratio * advantage, ratio.clamp(1 - 3e-4, 1 + 4e-4) * advantage) / len(tokens)
+    return total
+
+
+def ours(batch: Batch, new: torch.Tensor) -> torch.Tensor:
+    settings = LOSSES["decor"]
+    units = batch.layout.units(settings.level)
+    return policy_loss(new, OLD[: new.numel()], batch.advantages, batch.weights, settings, units=units).total
+
+
+OLD = -torch.rand(200, generator=torch.Generator().manual_seed(1))
+
+
+@pytest.mark.parametrize(("turns", "moved", "same"), [(3, 0.0, True), (1, 0.2, True), (3, 0.2, False)])
+def test_decors_objective_on_verl(turns: int, moved: float, same: bool) -> None:
+    """Eq. 4 and 5 where the weights have not moved, or a role has one turn. Else verl's ratios are a turn's each."""
+    batch, keys, fields = sessions(turns)
+    noise = torch.randn(batch.rows.numel(), generator=torch.Generator().manual_seed(2))
+    gradients = []
+    for loss in (lambda new: verls(batch, keys, fields, new), lambda new: ours(batch, new)):
+        new = (OLD[: batch.rows.numel()] + moved * noise).requires_grad_()
+        (gradient,) = torch.autograd.grad(loss(new), new)
+        gradients.append(gradient)
+    assert gradients[1].abs().sum() > 0
+    assert torch.allclose(*gradients, atol=1e-6) is same
+
+
+@pytest.fixture
+def loop(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Our loop on a stand-in for the two classes it takes from verl."""
+    stand_in: Any = ModuleType("verl.experimental.agent_loop.agent_loop")
+    stand_in.AgentLoopBase, stand_in.AgentLoopOutput = object, SimpleNamespace
+    stand_in.register = lambda name: lambda kind: kind
+    for name in ("verl", "verl.experimental", "verl.experimental.agent_loop"):
+        monkeypatch.setitem(sys.modules, name, ModuleType(name))
+    monkeypatch.setitem(sys.modules, stand_in.__name__, stand_in)
+    monkeypatch.delitem(sys.modules, "subquest.train.verl.loop", raising=False)
+    yield importlib.import_module("subquest.train.verl.loop")
+    sys.modules.pop("subquest.train.verl.loop", None)
+
+
+async def test_on_verl_decor_may_have_a_compressor_and_a_judge_of_its_own(loop: Any, tmp_path: Path) -> None:
+    """What the compressor writes never becomes a row: it is another model's."""
+    for name, reply in (("facts", "facts"), ("judge", "yes")):
+        (tmp_path / f"{name}.jsonl").write_text((json.dumps({"reply": reply}) + "\n") * 20)
+    long = " ".join(f"fact{n}" for n in range(60))
+    replies = ["<search>Orvane one</search>", f"<filter>{long}</filter>", "<search>Orvane two</search>",
+               f"<filter>{long}</filter>", "<search>None</search>", "<answer>Ada Vale</answer>"]  # fmt: skip
+    made = loop.SubquestLoop(
+        system="decor",
+        judge=f"scripted:{tmp_path / 'judge.jsonl'}",
+        compressor=f"scripted:{tmp_path / 'facts.jsonl'}",
+        settings={"memory_tokens": 200},
+        max_tokens=500,
+    )
+    assert made.reward.answer_judge.instruction == "decor"
+    made.search = FakeSearch()
+    made.tokenizer = tiny_source("qwen2").tokenizer
+    made.server_manager = Servers(made.tokenizer, replies)
+    made.rollout_config = SimpleNamespace(prompt_length=4000, response_length=2000)
+    seen: list[Any] = []
+    score = made.reward.score
+
+    class Reward:
+        async def score(self, episodes: Any) -> Any:
+            seen.extend(episodes)
+            return await score(episodes)
+
+    made.reward = Reward()
+    row = {**to_row(QUESTION, 0), "raw_prompt": ""}
+    outputs = await made.run({"temperature": 1.0}, **row)
+    assert [t.model for t in seen[0].by_role("compressor")] == [f"scripted:{tmp_path / 'facts.jsonl'}"]
+    roles = [o.extra_fields["role"] for o in outputs]
+    assert roles == ["filter", "filter", "planner", "planner", "planner", "answerer"]
+    assert all(o.extra_fields["role_reward"] is not None for o in outputs)

@@ -41,7 +41,9 @@ class StepCase:
     queries: tuple[str, ...] = ()
     """Queries sent before this step."""
     memory: tuple[str, ...] = ()
-    """Evidence kept before this step."""
+    """Evidence that planner and answerer read in memory at this step: after compression, cuts and drops."""
+    memory_queries: tuple[str, ...] = ()
+    """The query that each entry of memory answers; empty for compressed facts."""
     documents: str = ""
     """What the filter had to read."""
     sub_answers: tuple[str, ...] = ()

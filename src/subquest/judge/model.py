@@ -162,9 +162,15 @@ def _step_fields(case: StepCase) -> dict[str, str]:
         "output": _cut(" ⏎ ".join(map(one_line, case.output.strip().splitlines()))),
         "query": one_line(case.query),
         "queries": one_line("; ".join(case.queries)) or "none",
-        "memory": _cut(" ".join(f"{n}. {one_line(entry)}" for n, entry in enumerate(case.memory, 1)) or "empty"),
+        "memory": _cut(" ".join(f"{n}. {entry}" for n, entry in enumerate(_entries(case), 1)) or "empty"),
         "documents": _cut(case.documents),
     }
+
+
+def _entries(case: StepCase) -> list[str]:
+    """Memory as the role read it: each piece of evidence after the query it answers."""
+    pairs = zip(case.memory_queries or ("",) * len(case.memory), case.memory, strict=True)
+    return [one_line(f"{query}: {evidence}" if query else evidence) for query, evidence in pairs]
 
 
 def _listed(answers: Sequence[str]) -> str:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from ..metrics import answer_tokens, contains_answer, is_yes_no, normalize
 from .base import AnswerCase, StepCase, Verdict
 from .spoken import in_digits
-from .text import content_words, dates, is_date_only, names, numbers, quantities
+from .text import content_words, dates, is_date_only, names, numbers, one_spelling, quantities
 
 Rule = Callable[[StepCase], str]
 """Names what is wrong with a step; empty where nothing is."""
@@ -57,8 +57,9 @@ def repeats_a_query(case: StepCase) -> str:
 
 
 def copies_the_question(case: StepCase) -> str:
-    """Passing on a question of several hops whole is no plan."""
-    several = len(case.sub_answers) > 1
+    """Passing on a question of several hops whole is no plan, except at first: with nothing known, the planner is to
+    search with all that the question says (appendix A.1, rule 6)."""
+    several = len(case.sub_answers) > 1 and bool(case.queries or case.memory)
     return "copies the question" if several and normalize(case.content) == normalize(case.question) else ""
 
 
@@ -203,7 +204,7 @@ def judge_answer(case: AnswerCase) -> Verdict:
 
 
 def _same(question: str, gold: str, prediction: str) -> tuple[bool, str]:
-    gold, prediction = in_digits(gold), in_digits(prediction)
+    gold, prediction = one_spelling(in_digits(gold)), one_spelling(in_digits(prediction))
     wanted, given = normalize(gold), normalize(prediction)
     wanted_amounts, given_amounts = quantities(gold), quantities(prediction)
     if wanted == given:

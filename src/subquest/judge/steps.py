@@ -1,10 +1,15 @@
-"""DECOR's steps as cases for the role judges, read from the trajectories alone.
+"""DECOR's steps as cases for the role judges.
 
 Each step of each role is a context of its own, in the order they were opened: planner, filter, planner, filter, ...,
-answerer. So what a step could see follows from the steps before it, and events are not needed.
+answerer. What memory held when a step began stands in the events, under the planner whose search changed it last:
+compressed, cut and dropped as the role saw it, not as filters once wrote it. Episodes that came without events are
+judged by what their filters wrote.
 """
 
 from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
 
 from ..protocol import parse
 from ..record import Episode, Trajectory
@@ -22,7 +27,8 @@ def steps_of(episode: Episode) -> list[StepCase]:
     sub_answers = tuple(step.answer for step in question.decomposition if step.answer)
     cases: list[StepCase] = []
     queries: list[str] = []
-    memory: list[str] = []
+    changes = memory_changes(episode)
+    memory: list[tuple[str, str]] = []
     for t in episode.trajectories:
         if t.role not in JUDGED_ROLES or not any(s.kind == "agent" for s in t.segments):
             continue
@@ -37,17 +43,29 @@ def steps_of(episode: Episode) -> list[StepCase]:
                 content=content,
                 query=t.task if t.role == "filter" else "",
                 queries=tuple(queries),
-                memory=tuple(memory),
+                memory=tuple(evidence for _, evidence in memory),
+                memory_queries=tuple(query for query, _ in memory),
                 documents=documents_of(t) if t.role == "filter" else "",
                 sub_answers=sub_answers,
                 format_errors=t.format_errors,
             )
         )
-        if t.role == "planner" and content:
-            queries.append(content)
-        elif t.role == "filter" and content:
-            memory.append(content)
+        if t.role == "planner":
+            memory = changes.get(t.id, memory)  # from the next step on
+            queries += [content] if content else []
+        elif t.role == "filter" and content and not changes:
+            memory.append((t.task, content))
     return cases
+
+
+def memory_changes(episode: Episode) -> dict[str, list[tuple[str, str]]]:
+    """By planner context, the queries and evidence in memory after what its search brought."""
+    found: dict[str, list[tuple[str, str]]] = {}
+    for event in episode.events:
+        if event.kind == "memory":
+            entries: list[Mapping[str, Any]] = event.data["entries"]
+            found[event.trajectory] = [(str(e["query"]), str(e["evidence"])) for e in entries]
+    return found
 
 
 def content_of(trajectory: Trajectory) -> str:

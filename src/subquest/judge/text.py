@@ -27,19 +27,33 @@ _STOP = frozenset(
 _MONTHS = _words("january february march april may june july august september october november december")
 _MONTH = {name[:n]: at for at, name in enumerate(_MONTHS, 1) for n in (3, 4, len(name)) if len(name) >= n}
 _MONTH_PATTERN = "|".join(sorted(_MONTH, key=len, reverse=True))
+_DAY, _NAMED = r"(?P<day>\d{1,2})(?:st|nd|rd|th)?", rf"(?P<month>{_MONTH_PATTERN})\.?"
+_YEAR = r"(?P<year>(?:bc|ad)\d{4}|\d{3,4})"
+"""As digits, after `_marked` with its era before four of them."""
 _DATES = (
-    re.compile(
-        rf"\b(?P<month>{_MONTH_PATTERN})\.?\s+(?P<day>\d{{1,2}})(?:st|nd|rd|th)?,?\s+(?P<year>\d{{3,4}})\b", re.I
-    ),
-    re.compile(
-        rf"\b(?P<day>\d{{1,2}})(?:st|nd|rd|th)?\s+(?:of\s+)?(?P<month>{_MONTH_PATTERN})\.?,?\s+(?P<year>\d{{3,4}})\b",
-        re.I,
-    ),
+    re.compile(rf"\b{_NAMED}\s+{_DAY},?\s+{_YEAR}\b", re.I),
+    re.compile(rf"\b{_DAY}\s+(?:of\s+)?{_NAMED},?\s+{_YEAR}\b", re.I),
     re.compile(r"\b(?P<year>\d{4})-(?P<month>\d{2})-(?P<day>\d{2})\b"),
-    re.compile(rf"\b(?P<month>{_MONTH_PATTERN})\.?,?\s+(?P<year>\d{{4}})\b", re.I),
-    re.compile(rf"\b(?P<month>{_MONTH_PATTERN})\.?\s+(?P<day>\d{{1,2}})(?:st|nd|rd|th)?\b", re.I),
-    re.compile(r"\b(?P<year>1\d{3}|20\d{2})\b"),
+    re.compile(rf"\b{_NAMED},?\s+(?P<year>(?:bc|ad)?\d{{4}})\b", re.I),
+    re.compile(rf"\b{_NAMED}\s+{_DAY}\b", re.I),
+    re.compile(rf"\b{_DAY}\s+(?:of\s+)?{_NAMED}(?!\w)", re.I),
+    re.compile(r"\b(?P<year>(?:bc|ad)\d{4}|1\d{3}|20\d{2})\b"),
 )
+_COUNTED = r"(\d(?:st|nd|rd|th)?(?:\s+(?:century|millennium))?)\s*"
+_BEFORE = re.compile(rf"{_COUNTED}(?:BC|bc|b\.\s?c\.?|B\.\s?C\.?)(?:[Ee]\b\.?|\s?[Ee]\.)?(?!\w)")
+_AFTER = re.compile(rf"{_COUNTED}(?:AD|CE|[Aa]\.\s?[Dd]\.?|[Cc]\.\s?[Ee]\.?)(?!\w)")
+_AFTER_FIRST = re.compile(r"\b(?:AD|A\.\s?D\.)\s*(\d{1,4})\b")
+_ERA = re.compile(r"\b(\d{1,4}) (BC|AD)\b")
+_NUMBER = r"\d[\d,]*(?:\.\d+)?"
+_CURRENCIES = dict(
+    pair.split(":")
+    for pair in _words(
+        "$:dollars US$:dollars USD:dollars €:euros EUR:euros £:pounds GBP:pounds ¥:yen JPY:yen ₹:rupees INR:rupees"
+    )
+)
+_SIGN = "|".join(re.escape(sign) if not sign.isalpha() else rf"\b{sign}\b" for sign in _CURRENCIES)
+_MONEY_FIRST = re.compile(rf"(?<!\w)({_SIGN})\s*({_NUMBER})")
+_MONEY_AFTER = re.compile(rf"({_NUMBER})\s*(?:({_SIGN})|(?i:(?:U\.?S\.?\s+)?(dollars?|euros?|pounds?|rupees?|yen)\b))")
 _UNITS = dict(
     pair.split(":")
     for pair in _words(
@@ -102,17 +116,34 @@ def _reads_as_name(word: str, text: str) -> bool:
     return (word.isupper() and len(word) > 1) or len(re.findall(rf"\b{re.escape(word)}\b", text)) > 1
 
 
+def one_spelling(text: str) -> str:
+    """Eras as BC and AD after the number, and amounts of money with the currency's name after them."""
+    text = _AFTER.sub(r"\1 AD", _BEFORE.sub(r"\1 BC", text))
+    text = _AFTER_FIRST.sub(r"\1 AD", text)
+    text = _MONEY_FIRST.sub(lambda found: f"{found[2]} {_CURRENCIES[found[1]]}", text)
+    return _MONEY_AFTER.sub(lambda found: f"{found[1]} {_CURRENCIES[found[2]] if found[2] else found[3].lower()}", text)
+
+
+def _marked(text: str) -> str:
+    """Years with their era as one word, so that `44 BC` is neither the year nor the day 44."""
+    return _ERA.sub(lambda found: f"{found[2].lower()}{int(found[1]):04}", one_spelling(text))
+
+
+def _year(found: str) -> int:
+    return -int(found[2:]) if found.lower().startswith("bc") else int(found.lower().removeprefix("ad"))
+
+
 def dates(text: str) -> list[Date]:
-    """Dates in a text, each as precise as it is written."""
+    """Dates in a text, each as precise as it is written; years before our era are negative."""
     found: list[Date] = []
-    rest = text
+    rest = _marked(text)
     for pattern in _DATES:
         for match in pattern.finditer(rest):
             parts = match.groupdict()
             month = parts.get("month")
             found.append(
                 Date(
-                    int(parts["year"]) if parts.get("year") else None,
+                    _year(parts["year"]) if parts.get("year") else None,
                     (int(month) if month.isdigit() else _MONTH[small_letters(month)]) if month else None,
                     int(parts["day"]) if parts.get("day") else None,
                 )
@@ -133,7 +164,7 @@ def quantities(text: str) -> list[tuple[float, str]]:
 
 def is_date_only(text: str) -> bool:
     """Whether a text is a date and nothing besides."""
-    rest = text
+    rest = _marked(text)
     for pattern in _DATES:
         rest = pattern.sub(" ", rest)
     return bool(dates(text)) and not content_words(rest) and not re.search(r"\d", rest)

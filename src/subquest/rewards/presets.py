@@ -2,7 +2,8 @@
 
     reward = load("coda")
     reward = load("coda", terms={"brief.py:brevity": 0.2})      # a function of the episode in a file
-    reward = load("decor", judge=ModelJudge(engine), terms={"my-term": 1.0})   # entry point group subquest.rewards
+    reward = load("decor", judge=ModelJudge(engine, instruction="decor"))
+    reward = load("decor", terms={"my-term": 1.0})              # entry point group subquest.rewards
     reward = load("decor", options={"alpha": 0.4})              # a preset with some of its own settings changed
     rewards = await reward.score(episodes)
 

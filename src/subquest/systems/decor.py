@@ -29,6 +29,8 @@ from .runtime import Answer, Context, LimitReached, RoleSetup, Run
 
 NONE = ("none", "stop", "")
 """What a planner writes to stop, and a filter where nothing helps."""
+COMPRESSIONS = 3
+"""Calls of the compressor for one piece of evidence; what is still too long then is dropped, oldest first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,12 +219,28 @@ class Memory:
         if not entry.evidence:
             self._emit("nothing", planner, query=entry.query)
             return
-        engine = self._system.setup("planner").engine
-        entry = Entry(entry.query, cut_to_tokens(entry.evidence, self._limit // 2, engine))
+        entry = self._cut(entry, planner)
+        calls = 0
         while self.entries and self.tokens(entry) > self._limit:
-            await self._compress(planner)
+            if calls < COMPRESSIONS:
+                await self._compress(planner)
+            else:
+                self._drop(planner)
+            calls += 1
         self.entries.append(entry)
         self._emit("add", planner, query=entry.query, evidence=entry.evidence)
+
+    def _cut(self, entry: Entry, planner: Context) -> Entry:
+        """Evidence fills at most half of memory, so that earlier entries have a place beside it."""
+        engine = self._system.setup("planner").engine
+        kept = cut_to_tokens(entry.evidence, self._limit // 2, engine)
+        if kept != entry.evidence:
+            self._emit("cut", planner, query=entry.query, evidence=entry.evidence, kept=kept)
+        return Entry(entry.query, kept)
+
+    def _drop(self, planner: Context) -> None:
+        before, old = self.tokens(), self.entries.pop(0)
+        self._emit("drop", planner, before=before, replaced=[str(old)])
 
     async def _compress(self, planner: Context) -> None:
         """Condense the earliest entries into atomic facts; what a model cannot shorten is dropped, visibly."""

@@ -100,7 +100,8 @@ class Cost:
     weights: float
     """Bytes of the policy, its gradients, Adam's moments and the reference."""
     engine: float
-    """Bytes of the rollout engine's weights; its cache comes on top and is a setting."""
+    """Bytes of the rollout engine's weights, and of DECOR's frozen compressor where all are trained; the cache
+    comes on top and is a setting."""
     activations: float
     """Bytes of one micro-batch."""
     rollout_s: float
@@ -139,7 +140,7 @@ def estimate(recipe: Recipe, machine: Machine | None = None, workload: Workload 
         tokens=tokens,
         written=written,
         weights=weights,
-        engine=2 * shape.parameters,
+        engine=2 * shape.parameters * (2 if part.rank == 0 and recipe.system == "decor" else 1),
         activations=kept * micro,
         rollout_s=_rollout_seconds(recipe, shape, load, written, machine),
         update_s=_update_operations(recipe, shape, load, tokens, written)

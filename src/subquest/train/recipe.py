@@ -186,6 +186,10 @@ class Recipe:
     of an entry point."""
     judge: str = ""
     """The model that judges answers and steps (DECOR), as `ask --model` takes it; rules judge where empty."""
+    judge_instruction: Literal["decor", "equivalence", "core"] = "decor"
+    """What the model is told to judge answers by (`judge/prompts/`); `decor` follows DECOR's appendix B.1."""
+    compressor: str = ""
+    """The frozen model that compresses DECOR's memory, as `ask --model` takes it; where empty, the base model."""
     loss: str = ""
     """Loss preset; the system's own where empty."""
     loss_options: Mapping[str, Any] = field(default_factory=dict)
@@ -317,6 +321,8 @@ def _refuse_impossible(recipe: Recipe, place: str) -> None:
             _ = recipe.objective, recipe.baseline
         except (ConfigError, UsageError, DataError) as error:
             raise ConfigError(f"{place}: {error}") from None
+    if recipe.compressor and recipe.system != "decor":
+        raise ConfigError(f"{place}: compressor: {recipe.system} has no memory to compress; decor has")
     if recipe.kind == "rl" and recipe.rollout.group == 1:
         raise ConfigError(
             f"{place}: rollout.group = 1: rollouts are compared with others of their question; give 2 or more"

@@ -91,20 +91,41 @@ def make_reward(recipe: Recipe, verdicts: Path) -> tuple[RewardFunction, Engine 
     name = recipe.reward or recipe.system
     if not recipe.judge:
         return load_reward(name, options=recipe.reward_options, terms=recipe.reward_terms), None
-    from ..engine.resolve import resolve
     from ..judge.model import ModelJudge
 
-    engine = resolve(recipe.judge)
-    if isinstance(engine, Mapping):
-        raise ConfigError(f"judge = {recipe.judge!r} names a model a role; a judge is one model")
-    judge = ModelJudge(engine, cache=verdicts)
+    engine = one_model("judge", recipe.judge)
+    judge = ModelJudge(engine, instruction=recipe.judge_instruction, cache=verdicts)
     return load_reward(name, options=recipe.reward_options, terms=recipe.reward_terms, judge=judge), engine
+
+
+def one_model(part: str, spec: str) -> Engine:
+    """The engine that a recipe names for its judge or compressor."""
+    from ..engine.resolve import resolve
+
+    engine = resolve(spec)
+    if isinstance(engine, Mapping):
+        raise ConfigError(f"{part} = {spec!r} names a model a role; a {part} is one model")
+    return engine
 
 
 def make_engine(recipe: Recipe, source: Source, *, device: torch.device) -> TorchEngine:
     """The rollout engine, with a copy of the base weights."""
     r = recipe.rollout
     return TorchEngine(source, device=device, cache_tokens=r.cache_tokens or None, window=r.window or None)
+
+
+def make_frozen(recipe: Recipe, source: Source, engine: TorchEngine) -> Engine | None:
+    """The model that compresses DECOR's memory and is not trained (4.2); None where the engine has it within itself.
+
+    An adapter can be switched off. Where all weights are trained, the base model gets an engine of its own, with room
+    for one context at a time.
+    """
+    if recipe.compressor:
+        return one_model("compressor", recipe.compressor)
+    if recipe.system != "decor" or recipe.model.rank:
+        return None
+    window = engine.context_window
+    return TorchEngine(source, device=engine.device, cache_tokens=window, window=window)
 
 
 def make_system(recipe: Recipe, engine: Any, search: Search | None, *, temperature: float) -> System[Any]:

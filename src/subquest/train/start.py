@@ -24,7 +24,7 @@ from .recipe import Recipe
 from .rl import RLTrainer
 from .rollouts import Remembered
 from .run import TrainRun
-from .setup import load_source, make_engine, make_policy, make_reward, make_system, open_place
+from .setup import load_source, make_engine, make_frozen, make_policy, make_reward, make_system, open_place
 from .sft import SFTTrainer
 from .sharding import shard
 from .stream import Stream, drawn
@@ -91,14 +91,18 @@ async def train(
             shard(policy, ranks)
         engine = make_engine(recipe, source, device=place)
         held.push_async_callback(engine.close)
-        greedy = make_system(recipe, engine, search, temperature=0.0)
+        frozen = make_frozen(recipe, source, engine)
+        if frozen is not None:
+            held.push_async_callback(frozen.close)
+        models = engine if frozen is None else {"": engine, "compressor": frozen}
+        greedy = make_system(recipe, models, search, temperature=0.0)
         trainer: SFTTrainer | RLTrainer
         if recipe.kind == "sft":
             traces = _taught(recipe, source, run)
             say(f"gold traces: {dict(traces.made_by)}; questions without one: {dict(traces.rejected)}")
             trainer = SFTTrainer(run, policy, engine, greedy, traces, dev.questions, watch=watch, ranks=ranks)
         else:
-            system = make_system(recipe, engine, search, temperature=recipe.rollout.temperature)
+            system = make_system(recipe, models, search, temperature=recipe.rollout.temperature)
             questions = Stream(training, recipe.seed)
             reward, judge = make_reward(recipe, run.folder / "verdicts.sqlite")
             if judge is not None:

@@ -69,10 +69,12 @@ class BlockPool:
                     self._content[block] = 0
                     self._free.append(block)
 
-    def match(self, ids: Sequence[int], limit: int) -> list[int]:
-        """Known blocks that hold the beginning of `ids`, at most `limit`; the caller becomes a user of them."""
+    def match(self, ids: Sequence[int], limit: int, root: int = 0) -> list[int]:
+        """Known blocks that hold the beginning of `ids`, at most `limit`; the caller becomes a user of them.
+
+        Contexts of one `root` alone share blocks: other weights give the same tokens other keys and values."""
         found: list[int] = []
-        parent = 0
+        parent = root
         for content in self._contents(ids, 0, limit):
             block = self._known.get((parent, content))
             if block is None:
@@ -84,13 +86,13 @@ class BlockPool:
             parent = self._content[block]
         return found
 
-    def publish(self, blocks: Sequence[int], first: int, last: int, ids: Sequence[int]) -> None:
+    def publish(self, blocks: Sequence[int], first: int, last: int, ids: Sequence[int], root: int = 0) -> None:
         """Make known that the blocks of a context from `first` to before `last` are full and hold their share of `ids`.
 
         A block that is computed twice at the same time does not become known: the first stays the known one.
         """
         content, known = self._content, self._known
-        parent = content[blocks[first - 1]] if first else 0
+        parent = content[blocks[first - 1]] if first else root
         for index, packed in enumerate(self._contents(ids, first, last), first):
             block = blocks[index]
             if not content[block] and (parent or not index):

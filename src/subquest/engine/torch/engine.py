@@ -160,6 +160,10 @@ class TorchEngine:
     async def open(self, messages: Sequence[Message], *, mode: Mode = "chat") -> TorchSession:
         return TorchSession(self, opening(self.chat, self.vocabulary, messages), mode)
 
+    def without_adapter(self) -> TorchEngine | BareEngine:
+        """The same model with its base weights, in the same batches and cache; it closes with this one."""
+        return BareEngine(self) if self.weights.adapted else self
+
     async def close(self) -> None:
         if not self._closed:
             self._closed = True
@@ -273,7 +277,7 @@ class TorchEngine:
             raise UsageError("the engine is closed")
 
     def _done(self, turn: Turn) -> None:
-        turn.policy = self.policy
+        turn.policy = None if turn.context.bare else self.policy
         self._woken.append((self._turns.pop(turn), None))
 
     def _cancel(self, turn: Turn, waiter: Waiter) -> None:
@@ -329,9 +333,9 @@ class TorchEngine:
                 return
             scheduler.held = bool(self._changes)
             plan = scheduler.plan()
-            self.runner.prefill(plan.chunks)
+            self.runner.prefill(plan.chunks, bare=plan.bare)
             if plan.slots.size:
-                pending.append(self.runner.decode(plan.slots))
+                pending.append(self.runner.decode(plan.slots, bare=plan.bare))
             if pending and (len(pending) > ahead or not plan.slots.size):
                 step = pending.pop(0)
                 scheduler.commit(step.slots, step.epochs, *step.read())
@@ -349,6 +353,25 @@ class TorchEngine:
             self._inbox.get()()
         while not self._inbox.empty():
             self._inbox.get()()
+
+
+class BareEngine:
+    """A torch engine without its adapter; see `engine.base.Adapted`."""
+
+    def __init__(self, engine: TorchEngine) -> None:
+        self._engine = engine
+        self.name = engine.name
+        self.context_window = engine.context_window
+
+    async def open(self, messages: Sequence[Message], *, mode: Mode = "chat") -> TorchSession:
+        engine = self._engine
+        return TorchSession(engine, opening(engine.chat, engine.vocabulary, messages), mode, bare=True)
+
+    def count_tokens(self, text: str) -> int:
+        return self._engine.count_tokens(text)
+
+    async def close(self) -> None:
+        """The engine's own affair."""
 
 
 class Waiter(NamedTuple):

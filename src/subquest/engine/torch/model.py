@@ -69,14 +69,14 @@ class Model:
 
     def prefill(self, step: Step) -> None:
         """Put the keys and values of the step's tokens into the cache."""
-        self._layers(step)
+        self._layers(step, product=_product(step))
 
     def decode(self, step: Step, draws: Draw) -> tuple[Tensor, Tensor]:
         """Feed one token of each context; the drawn next tokens and their log-probabilities."""
         return self.draw(self.logits(step), draws, step.positions)
 
     def logits(self, step: Step) -> Tensor:
-        return self.ops.project(self._layers(step), self.weights.head)  # type: ignore[no-any-return]
+        return self.ops.project(self._layers(step, product=_product(step)), self.weights.head)  # type: ignore[no-any-return]
 
     def draw(self, logits: Tensor, draws: Draw, positions: Tensor) -> tuple[Tensor, Tensor]:
         return self.ops.draw(logits, draws, positions)  # type: ignore[no-any-return]
@@ -117,3 +117,7 @@ class Model:
             following = weights.norm if last else weights.layers[i + 1].attention_norm
             normed = ops.add_norm(fed, residual, following, a.epsilon)
         return normed  # type: ignore[no-any-return]
+
+
+def _product(step: Step) -> Product:
+    return Linear.bare if step.bare else Linear.__call__

@@ -35,6 +35,8 @@ class Rows:
         self.top_p = np.ones(n, np.float32)
         self.min_p = np.zeros(n, np.float32)
         self.filtered = np.zeros(n, np.bool_)
+        self.bare = np.zeros(n, np.bool_)
+        """Whether the slot's context is computed without the adapter; false for slots that nobody uses."""
         self.left = np.zeros(n, np.int32)
         """Tokens that may still be asked of the device; 0 for slots that do not decode."""
         self.limit = np.zeros(n, np.int32)
@@ -87,6 +89,7 @@ class Rows:
     def end(self, slot: int) -> None:
         """Nobody uses the slot any more; what is still under way for it will be ignored."""
         self.left[slot] = 0
+        self.bare[slot] = False
         self.epoch[slot] += 1
 
     def ready(self) -> Array:

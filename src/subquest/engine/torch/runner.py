@@ -80,8 +80,8 @@ class Runner:
         self._padding = rows.slots * rows.tables.shape[1]
         """Place of the padding row's first block, which is 0 for ever."""
 
-    def prefill(self, chunks: Sequence[Chunk]) -> None:
-        """Put the chunks' tokens into the cache."""
+    def prefill(self, chunks: Sequence[Chunk], *, bare: bool = False) -> None:
+        """Put the chunks' tokens into the cache; `bare` goes without the adapter."""
         if not chunks:
             return
         self.prefills += 1
@@ -101,7 +101,7 @@ class Runner:
         if not self._staged:
             self.rows.changed.clear()
             packed = torch.tensor(tiles, dtype=torch.int32)
-            self.model.prefill(_prefill_step(torch.from_numpy(flat), self._tables, packed))
+            self.model.prefill(_prefill_step(torch.from_numpy(flat), self._tables, packed, bare))
             return
         room = size // TILE + size // 32 + 8
         if len(tiles) > room:
@@ -114,14 +114,14 @@ class Runner:
         self._upload_tables(staging)
         staging.used = self._mark()
         views = self._flat[: 3 * size].view(3, size)
-        step = _prefill_step(views, self._tables, self._tiles[: 4 * room].view(room, 4))
-        self._graphs.run(("prefill", size, room), lambda: self.model.prefill(step))
+        step = _prefill_step(views, self._tables, self._tiles[: 4 * room].view(room, 4), bare)
+        self._graphs.run(("prefill", size, room, bare), lambda: self.model.prefill(step))
 
-    def decode(self, slots: Array) -> Pending:
-        """Feed one token of each slot and draw the next."""
+    def decode(self, slots: Array, *, bare: bool = False) -> Pending:
+        """Feed one token of each slot and draw the next; `bare` goes without the adapter."""
         self.steps += 1
         if not self._staged:
-            return self._decode_now(slots)
+            return self._decode_now(slots, bare)
         size = bucket(len(slots))
         staging = self._next_staging()
         views = staging.views(size, self._head, self._out)
@@ -140,12 +140,13 @@ class Runner:
         self.rows.advance(slots)
         parts = self._parts(size, longest)
         views.upload.copy_(views.host, non_blocking=True)
-        self._graphs.run(("decode", size, *parts, filtered), lambda: self._step(views.head, views.out, parts, filtered))
+        kind = (parts, filtered, bare)
+        self._graphs.run(("decode", size, kind), lambda: self._step(views.head, views.out, *kind))
         views.drawn.copy_(views.out, non_blocking=True)
         pending.event = staging.used = self._mark()
         return pending
 
-    def _decode_now(self, slots: Array) -> Pending:
+    def _decode_now(self, slots: Array, bare: bool) -> Pending:
         """On the CPU: nothing is padded, and the tables are the host's own."""
         rows = self.rows
         rows.changed.clear()
@@ -153,7 +154,7 @@ class Runner:
         longest, filtered = self._pack(head, slots)
         pending = Pending(slots, rows.epoch[slots], torch.empty((2, len(slots)), dtype=torch.int32))
         rows.advance(slots)
-        self._step(torch.from_numpy(head), pending.out, self._parts(len(slots), longest), filtered)
+        self._step(torch.from_numpy(head), pending.out, self._parts(len(slots), longest), filtered, bare)
         return pending
 
     def _pack(self, head: Array, slots: Array) -> tuple[int, bool]:
@@ -178,13 +179,13 @@ class Runner:
         if self._staged:
             self._graphs.clear()
 
-    def _step(self, head: Tensor, out: Tensor, parts: tuple[int, int], filtered: bool) -> None:
+    def _step(self, head: Tensor, out: Tensor, parts: tuple[int, int], filtered: bool, bare: bool) -> None:
         if self._staged:
             self._tables.view(-1).index_copy_(0, head[_FIELDS].long(), head[_FIELDS + 1])
         slots, positions, given, seed, top_k = head[:5]
         temperature, top_p, min_p = head[5:_FIELDS].view(torch.float32)
         ids = self.model.ops.choose(given, slots, self._last)
-        step = Step(ids, positions, slots, self._tables, None, *parts)
+        step = Step(ids, positions, slots, self._tables, None, *parts, bare)
         drawn, logprobs = self.model.decode(step, Draw(temperature, seed, top_k, top_p, min_p, filtered))
         self._last.index_copy_(0, slots.long(), drawn)
         out[0].copy_(drawn)
@@ -231,9 +232,9 @@ def _padded(tokens: int) -> int:
     return next((size for size in (64, 128, 256) if tokens <= size), bucket(tokens))
 
 
-def _prefill_step(flat: Tensor, tables: Tensor, tiles: Tensor) -> Step:
+def _prefill_step(flat: Tensor, tables: Tensor, tiles: Tensor, bare: bool) -> Step:
     ids, positions, slots = flat
-    return Step(ids, positions, slots, tables, tiles)
+    return Step(ids, positions, slots, tables, tiles, bare=bare)
 
 
 class _Views(NamedTuple):

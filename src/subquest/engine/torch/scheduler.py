@@ -8,6 +8,9 @@ A turn is admitted when a slot and the blocks of its whole context are free, on 
 in the order they asked, and nobody overtakes, so long contexts do not starve. When a decoding context needs a block and
 none is left, idle contexts lose theirs first (they find most of them again by their content), then the turn that was
 admitted last goes back to the head of the queue. The scheduler runs on one thread and knows nothing of the device.
+
+A context either has the model's adapter or goes without it (`Context.bare`). A step is of one kind; where there is work
+of both, they take turns.
 """
 
 from __future__ import annotations
@@ -33,11 +36,18 @@ class Context:
     """A session's tokens, and what of them is in the cache."""
 
     ids: list[int]
+    bare: bool = False
+    """Computed without the adapter."""
     blocks: list[int] = field(default_factory=list)
     cached: int = 0
     """Leading tokens whose keys and values are in `blocks`."""
     published: int = 0
     """Leading blocks whose content the pool knows."""
+
+    @property
+    def root(self) -> int:
+        """What its blocks are known under (`BlockPool.match`)."""
+        return -1 if self.bare else 0
 
 
 @dataclass(eq=False, slots=True)
@@ -80,6 +90,8 @@ class Plan(NamedTuple):
     chunks: list[Chunk]
     slots: Array
     """Slots that decode one token."""
+    bare: bool = False
+    """Whether the step goes without the adapter."""
 
 
 class Scheduler:
@@ -98,6 +110,8 @@ class Scheduler:
         self.held = False
         """No turn is admitted, so that the running ones come to an end (before the weights change)."""
         self.preemptions = 0
+        self._bare = False
+        """The kind of the last step."""
         self._slots = list(range(rows.slots - 1, -1, -1))
         self._order = 0
         self._waited = 0
@@ -136,9 +150,19 @@ class Scheduler:
     def plan(self) -> Plan:
         """The next step. What it returns counts as handed to the device, in this order: chunks, then rows."""
         self._grow()
+        self._bare = self._kind()
         chunks = list(self._fill())
         slots = self.rows.ready()
-        return Plan(chunks, slots)
+        if self.rows.bare.any():
+            slots = slots[self.rows.bare[slots] == self._bare]
+        return Plan(chunks, slots, self._bare)
+
+    def _kind(self) -> bool:
+        """Whether the next step goes without the adapter: the other kind's turn, where that has work."""
+        other, bare = not self._bare, int(np.count_nonzero(self.rows.bare))
+        begun = bare if other else len(self.decoding) + len(self.filling) - bare
+        begins = bool(self.waiting) and not self.held and not self._is_next(self.waiting[0])
+        return other if begun or begins else self._bare
 
     def commit(self, slots: Array, epochs: Array, ids: Array, logprobs: Array) -> None:
         """Take in the tokens of a decode step; turns that ended are done."""
@@ -175,13 +199,13 @@ class Scheduler:
 
     def _fill(self) -> Iterator[Chunk]:
         budget = self.prefill_tokens
-        for turn in list(self.filling):
+        for turn in list(filter(self._is_next, self.filling)):
             if budget <= 0:
                 return
             chunk = self._chunk(turn, budget)
             budget -= chunk.tokens
             yield chunk
-        if not self._is_time():
+        if (self.waiting and not self._is_next(self.waiting[0])) or not self._is_time():
             return
         while budget > 0 and self.waiting and self._slots and not self.held and self._admit(self.waiting[0]):
             turn = self.waiting.popleft()
@@ -192,6 +216,9 @@ class Scheduler:
                 yield chunk
             else:
                 self._begin(turn)
+
+    def _is_next(self, turn: Turn) -> bool:
+        return turn.context.bare == self._bare
 
     def _is_time(self) -> bool:
         """Whether to admit turns now. On a GPU a prefill step takes about as long for one prompt as for ten, and all
@@ -204,11 +231,13 @@ class Scheduler:
         return True
 
     def _admit(self, turn: Turn) -> bool:
-        """Give the turn a slot and blocks for its whole context, if they are free."""
+        """Give the turn a slot and blocks for its whole context, if they are free and the step is of its kind."""
         context, pool = turn.context, self.pool
+        if not self._is_next(turn):
+            return False
         self.idle.pop(context, None)
         if not context.blocks:
-            context.blocks = pool.match(context.ids, (len(context.ids) - 1) // pool.size)
+            context.blocks = pool.match(context.ids, (len(context.ids) - 1) // pool.size, context.root)
             context.cached = len(context.blocks) * pool.size
             context.published = len(context.blocks)
         missing = pool.count(len(context.ids)) - len(context.blocks)
@@ -221,6 +250,7 @@ class Scheduler:
         self._order += 1
         turn.slot, turn.order = self._slots.pop(), self._order
         context.blocks += pool.take(missing)
+        self.rows.bare[turn.slot] = context.bare
         self.rows.set_blocks(turn.slot, context.blocks)
         return True
 
@@ -307,7 +337,7 @@ class Scheduler:
     def _publish(self, context: Context) -> None:
         full = context.cached // self.pool.size
         if full > context.published:
-            self.pool.publish(context.blocks, context.published, full, context.ids)
+            self.pool.publish(context.blocks, context.published, full, context.ids, context.root)
             context.published = full
 
     def _rest(self, context: Context) -> None:

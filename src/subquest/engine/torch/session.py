@@ -44,11 +44,12 @@ def up_to(stop: str, vocabulary: Vocabulary, ids: Sequence[int]) -> str:
 class TorchSession:
     """One context of a `TorchEngine`."""
 
-    def __init__(self, engine: TorchEngine, segments: Sequence[Segment], mode: Mode) -> None:
+    def __init__(self, engine: TorchEngine, segments: Sequence[Segment], mode: Mode, *, bare: bool = False) -> None:
+        """A `bare` context is computed without the engine's adapter."""
         self._engine = engine
         self._mode = mode
         self._segments = list(segments)
-        self._context = Context([i for s in segments for i in s.token_ids])
+        self._context = Context([i for s in segments for i in s.token_ids], bare)
         self._ended = False
         self._writing = False
         self._closed = False
@@ -106,7 +107,7 @@ class TorchSession:
     def fork(self) -> TorchSession:
         """A second session with the same context; it finds the full cache blocks of this one by their content."""
         self._must_be_free()
-        twin = TorchSession(self._engine, self._segments, self._mode)
+        twin = TorchSession(self._engine, self._segments, self._mode, bare=self._context.bare)
         twin._ended = self._ended
         return twin
 

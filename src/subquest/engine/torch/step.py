@@ -29,6 +29,8 @@ class Step:
     """Decode only: contexts are cut into parts of this many tokens, which are read side by side."""
     splits: int = 1
     """Decode only: how many parts there are at most."""
+    bare: bool = False
+    """Whether the pass goes without the adapter."""
 
 
 @dataclass(slots=True)

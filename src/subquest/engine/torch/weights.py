@@ -5,13 +5,14 @@ parameter keeps its usual name as a *view* into that storage (`parts`), so weigh
 a training model part by part, and nothing that was captured in a CUDA graph ever moves.
 
 A LoRA adapter is applied merged (W + scale·B·A, computed in fp32, then rounded) or unmerged (two thin products beside
-each matrix, which keeps updates that are smaller than the rounding of the weights).
+each matrix, which keeps updates that are smaller than the rounding of the weights). Either way the matrix without it
+stays at hand: a pass may go without the adapter (`Linear.bare`).
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import torch
@@ -49,11 +50,13 @@ class Adapter:
 class Linear:
     """One fused matrix with its bias and, beside it, an unmerged adapter."""
 
-    __slots__ = ("bias", "down", "up", "weight")
+    __slots__ = ("base", "bias", "down", "up", "weight")
 
     def __init__(self, weight: Tensor, bias: Tensor | None = None) -> None:
         self.weight = weight
         self.bias = bias
+        self.base: Tensor | None = None
+        """The matrix without its adapter, from the first one that was merged."""
         self.down: Tensor | None = None
         self.up: Tensor | None = None
 
@@ -62,6 +65,10 @@ class Linear:
         if self.down is not None and self.up is not None:
             y.addmm_(x @ self.down.t(), self.up.t())
         return y
+
+    def bare(self, x: Tensor) -> Tensor:
+        """The product without any adapter."""
+        return F.linear(x, self.weight if self.base is None else self.base, self.bias)
 
 
 @dataclass(slots=True)
@@ -83,7 +90,8 @@ class Weights:
         a = self.architecture = architecture
         self.dtype, self.device = dtype, device
         self.parts: dict[str, Tensor] = {}
-        self._base: dict[str, Tensor] = {}
+        self.adapted = False
+        """Whether an adapter is in place."""
         self._fused: dict[str, tuple[Linear, int, int, int]] = {}
         q, kv = a.heads * a.head_size, a.kv_heads * a.head_size
         self.embedding = self._new("model.embed_tokens.weight", a.vocabulary, a.width)
@@ -137,7 +145,10 @@ class Weights:
                 raise DataError(f"parameter {name} has shape {tuple(source.shape)}, expected {tuple(part.shape)}")
             if source.data_ptr() != part.data_ptr():
                 part.copy_(source, non_blocking=True)
-        self._base.clear()
+        for linear in self._linears():
+            if linear.base is not None:
+                linear.base.copy_(linear.weight)
+        self.adapted = False
 
     @torch.no_grad()
     def share(self, model: nn.Module) -> None:
@@ -161,11 +172,12 @@ class Weights:
 
         True: a pass now has products that it did not have before, so what was captured of it is out of date.
         """
-        for name, base in self._base.items():
-            self.parts[name].copy_(base)
-        for linear, *_ in self._fused.values():
+        for linear in self._linears():
+            if linear.base is not None:
+                linear.weight.copy_(linear.base)
             if linear.up is not None:
                 linear.up.zero_()
+        self.adapted = False
         if adapter is None:
             return False
         unknown = [name for name in adapter.pairs if name not in self._fused]
@@ -180,13 +192,24 @@ class Weights:
                     f" and that has the shape {tuple(wanted)}"
                 )
             if merged:
-                part = self.parts[f"{name}.weight"]
-                base = self._base.setdefault(f"{name}.weight", part.clone())
-                delta = b.to(self.device, torch.float32) @ a.to(self.device, torch.float32)
-                part.copy_(base.float() + adapter.scale * delta)
+                grown |= self._merge(name, a, b, adapter.scale)
             else:
                 grown |= self._attach(name, a, b, adapter.scale)
+        self.adapted = True
         return grown
+
+    def _linears(self) -> Iterator[Linear]:
+        return iter({id(linear): linear for linear, *_ in self._fused.values()}.values())
+
+    def _merge(self, name: str, a: Tensor, b: Tensor, scale: float) -> bool:
+        """Add a pair to its part of a fused matrix. True: the matrix as it was is kept from now on."""
+        linear, start, size, _ = self._fused[name]
+        first = linear.base is None
+        if linear.base is None:
+            linear.base = linear.weight.clone()
+        delta = b.to(self.device, torch.float32) @ a.to(self.device, torch.float32)
+        self.parts[f"{name}.weight"].copy_(linear.base[start : start + size].float() + scale * delta)
+        return first
 
     def _attach(self, name: str, a: Tensor, b: Tensor, scale: float) -> bool:
         """Put a pair beside its part of a fused matrix; every part has its own band of the rank. True: the first."""

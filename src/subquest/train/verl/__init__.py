@@ -2,7 +2,7 @@
 
     engine   verl's rollout servers as an engine of ours, token ids in and out
     loop     an agent loop that returns every trajectory of an episode, the planner last
-    roles    advantages by role, and the trainer that DECOR needs
+    roles    the trainer that DECOR needs, with the advantages and weights of `advantages`
     reward   a reward function in verl's form, for setups that score elsewhere
 
 Nothing here is imported by the rest of Subquest, and verl is imported by `loop` and `roles` alone; `docs/scale.md` has

@@ -23,13 +23,14 @@ from typing import Any
 
 from verl.experimental.agent_loop.agent_loop import AgentLoopBase, AgentLoopOutput, register
 
-from ...engine.base import Sampling
+from ...engine.base import Engine, Sampling
+from ...judge.model import ModelJudge
 from ...record import Episode, Trajectory
 from ...retrieval.base import Search
 from ...rewards import load as load_reward
 from ...rewards.base import Reward, RewardFunction
 from ...systems.registry import get
-from ..setup import in_training, open_place
+from ..setup import in_training, one_model, open_place
 from .data import LOOP, question_of
 from .engine import ServerEngine
 
@@ -45,23 +46,28 @@ class SubquestLoop(AgentLoopBase):  # type: ignore[misc]
         reward: str = "",
         index: str = "",
         k: int = 3,
+        judge: str = "",
+        compressor: str = "",
         max_tokens: int = 512,
         settings: Mapping[str, Any] | None = None,
         **kwargs: Any,
     ) -> None:
-        """`system` and its `settings`, the reward preset (the system's own where empty), what is searched."""
+        """`system` and its `settings`, the reward preset (the system's own where empty), what is searched; for DECOR
+        the models that judge (rules where empty) and compress (the policy where empty)."""
         super().__init__(*args, **kwargs)
         self.system, self.k, self.max_tokens = system, k, max_tokens
         self.settings = {str(name): value for name, value in (settings or {}).items()}
         self.search = _search(index)
-        self.reward = _reward(reward or system)
+        self.reward = _reward(reward or system, judge)
+        self.compressor = _model("compressor", compressor) if compressor else None
 
     async def run(self, sampling_params: dict[str, Any], **kwargs: Any) -> list[AgentLoopOutput]:
         window = int(self.rollout_config.prompt_length + self.rollout_config.response_length)
         engine = ServerEngine(self.server_manager, self.tokenizer, window=window, sampling=sampling_params)
         sampling = Sampling(max_tokens=self.max_tokens, temperature=sampling_params["temperature"], logprobs=True)
         kind = get(self.system)
-        system = kind(engine, self.search, sampling=sampling, **in_training(kind, self.k, self.settings))
+        models = engine if self.compressor is None else {"": engine, "compressor": self.compressor}
+        system = kind(models, self.search, sampling=sampling, **in_training(kind, self.k, self.settings))
         question = question_of(kwargs)
         episode = await system.solve(question, id=uuid.uuid4().hex)
         (reward,) = await self.reward.score([episode])
@@ -74,13 +80,20 @@ def _search(place: str) -> Search | None:
 
 
 @functools.cache
-def _reward(name: str) -> RewardFunction:
-    return load_reward(name)
+def _reward(name: str, judge: str) -> RewardFunction:
+    return load_reward(name, judge=ModelJudge(_model("judge", judge), instruction="decor") if judge else None)
+
+
+@functools.cache
+def _model(part: str, spec: str) -> Engine:
+    return one_model(part, spec)
 
 
 def outputs_of(episode: Episode, reward: Reward, *, response_length: int) -> list[AgentLoopOutput]:
-    """An episode in verl's form, its root last; trajectories that wrote nothing are left out."""
+    """An episode in verl's form, its root last; trajectories that wrote nothing, or whose role is not trained (DECOR's
+    compressor, which may be another model), are left out."""
     acted = [t for t in episode.trajectories if any(s.kind == "agent" and s.token_ids for s in t.segments)]
+    acted = [t for t in acted if t.role in reward.roles] or acted
     ordered = [t for t in acted if t.parent is not None] + [t for t in acted if t.parent is None]
     return [_output(t, reward, response_length) for t in ordered]
 
