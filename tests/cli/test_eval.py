@@ -175,6 +175,8 @@ def test_filters_and_samples(toy: Path, capsys: pytest.CaptureFixture[str]) -> N
         (["--filter", "hops"], "FIELD OPERATOR VALUE"),
         (["--filter", "hops>x"], "is a number"),
         (["--filter", "hops>9"], "no question passes"),
+        (["--filter", "hops>>3"], "there is no operator '>>'; there are >=, "),
+        (["--filter", "type=>bridge"], "there is no operator '=>'"),
         (["--filter", "hop>=3"], "no question has a field 'hop'; did you mean hops? the fields are answers, "),
         (["--votes", "0"], "votes must be 1 or more, not 0"),
         (["--timeout", "0"], "--timeout must be above 0"),
@@ -232,8 +234,15 @@ def test_a_world_brings_its_own_index(toy: Path, capsys: pytest.CaptureFixture[s
 
 RELEASES = {
     "gaia": [
-        {"task_id": f"g{i}", "Question": f"Which {i}?", "Final answer": "Kestel", "Level": 1 + i % 3, "file_name": name}
-        for i, name in enumerate(["", "map.png", "table.xlsx", ""])
+        {
+            "task_id": f"g{i}",
+            "Question": f"Which {i}?",
+            "Final answer": "Kestel",
+            "Level": 1 + i % 3,
+            "file_name": name,
+            "Annotator Metadata": {"Tools": tools},
+        }
+        for i, (name, tools) in enumerate([("", ""), ("", "1. Video"), ("table.xlsx", ""), ("", "1. Search engine")])
     ],
     "webwalkerqa": [
         {

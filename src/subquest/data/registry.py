@@ -76,6 +76,7 @@ REGISTRY: dict[str, DataSet] = {
             "hle", "Humanity's Last Exam", "MIT, gated upstream", "cais/hle",
             (("test", "data/test-00000-of-00001.parquet"),), sample=500, breakdowns=("category", "type"), gated=True,
         ),
+        DataSet("browsecomp", "BrowseComp", "MIT, encrypted upstream: never publish it in the clear"),
         DataSet(
             "frames", "FRAMES", "Apache-2.0", "google/frames-benchmark", (("test", "test.tsv"),), breakdowns=("hops",)
         ),
