@@ -4,9 +4,10 @@
     public     pages and searches, guarded
     adaptive   public, but private in a run over private documents (default)
 
-A private document is one of a local index or an attached file; files of a published question set are none. Whatever the scope, a run that has read one never
-fetches a URL that a model composed, because such a URL can carry what was read: only URLs that were offered to the run,
-by its question, a search result or a link on a page, can then be opened.
+A private document is one of a local index or an attached file; files of a published question set are none. Whatever
+the scope, a run that has read one never fetches a URL that a model composed, because such a URL can carry what was
+read: only URLs that were offered to the run, by its question, a search result or a link on a page, can then be
+opened.
 """
 
 from __future__ import annotations
