@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from subquest.systems.baselines.dialect import DIALECTS, Dialect
+from subquest.systems.baselines.o2_searcher import O2_SEARCHER
 from subquest.systems.baselines.plan_and_solve import PLAN_AND_SOLVE
 from subquest.systems.baselines.react import REACT
 from subquest.systems.baselines.search_o1 import SEARCH_O1
@@ -14,7 +15,7 @@ from subquest.systems.prompting import FOLDER
 FULL = FOLDER / "full"
 SYSTEMS = (
     "autorefine", "search-r1", "research", "recall", "r1-searcher", "simpledeepsearcher", "react", "search-o1", "ircot",
-    "plan-and-solve", "rag", "cot", "direct",
+    "o2-searcher", "plan-and-solve", "rag", "cot", "direct",
 )  # fmt: skip
 SHARED = ("force", "remind", "abstain", "tools")
 NAMES = [f"{path.relative_to(FOLDER)}" for name in SYSTEMS for path in sorted((FOLDER / name).glob("*.md"))]
@@ -39,7 +40,9 @@ def test_a_full_prompt_stands_in_for_the_compact_one(name: str) -> None:
     assert len(full.split()) < WORDS_ALLOWED
 
 
-@pytest.mark.parametrize("dialect", [*DIALECTS.values(), REACT, SEARCH_O1, PLAN_AND_SOLVE], ids=lambda d: d.name)
+@pytest.mark.parametrize(
+    "dialect", [*DIALECTS.values(), REACT, SEARCH_O1, PLAN_AND_SOLVE, O2_SEARCHER], ids=lambda d: d.name
+)
 def test_the_worked_example_is_spoken_in_the_dialect(dialect: Dialect) -> None:
     """Cut into turns where the stop strings cut, every turn of the example is an action, and the last one answers."""
     folder = Path(dialect.prompts or dialect.name)
@@ -64,7 +67,7 @@ def _after_documents(turn: str, dialect: Dialect) -> str:
 )
 def test_reminders_speak_in_the_voice_of_the_turn_that_they_continue(name: str) -> None:
     text = (FULL / name).read_text(encoding="utf-8")
-    chat = name.startswith(("recall/", "plan-and-solve/"))
+    chat = name.startswith(("recall/", "plan-and-solve/", "o2-searcher/"))
     assert bool(re.search(r"\bI\b", text)) is not chat
 
 
