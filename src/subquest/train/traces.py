@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from multiprocessing import get_context
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -314,7 +314,9 @@ def _make(part: DataPart, system: str, recipe: Recipe, tokenizer: Any, size: int
         with tempfile.TemporaryDirectory() as place, open_search(material.documents, Path(place)) as index:
             found = list(judging.judgements(*material, index, seed=recipe.seed))
         return traces_of(judging.episodes(found, vocabulary, chat), weight=judging.COUNTS)
-    settings = {"k": part.k or recipe.k, **(recipe.settings if system == recipe.system else {})}
+    searches = any(field.name == "k" for field in fields(get(system).Settings))
+    settings = {"k": part.k or recipe.k} if searches else {}
+    settings |= recipe.settings if system == recipe.system else {}
     with ExitStack() as held:
         if recipe.index:
             search = open_place(recipe.index)
