@@ -14,7 +14,9 @@ from subquest.errors import DataError
 from subquest.study import find_study
 
 
-def gaia(name: str, *, file: str = "", tools: str = "1. Web browser\n2. Search engine", level: int = 1) -> dict:
+def gaia(
+    name: str, *, file: str = "", tools: str = "1. Web browser\n2. Search engine", level: int = 1
+) -> dict[str, object]:
     return {
         "task_id": name,
         "Question": f"What is {name}?",

@@ -28,7 +28,16 @@ ALL = sorted(RECIPES.glob("*.toml"))
 SMOKE = [path for path in ALL if path.stem.endswith("-smoke")]
 
 
-OBJECTIVES = ("coda-sft", "coda-peco", "decor-marl", "apex-plan", "apex-exec", "search-r1", "autorefine", "rag")
+OBJECTIVES: tuple[str, ...] = (
+    "coda-sft",
+    "coda-peco",
+    "decor-marl",
+    "apex-plan",
+    "apex-exec",
+    "search-r1",
+    "autorefine",
+    "rag",
+)
 OBJECTIVES += ("direct-sft", "cot-r1")
 
 

@@ -315,7 +315,7 @@ def _make(part: DataPart, system: str, recipe: Recipe, tokenizer: Any, size: int
             found = list(judging.judgements(*material, index, seed=recipe.seed))
         return traces_of(judging.episodes(found, vocabulary, chat), weight=judging.COUNTS)
     searches = any(field.name == "k" for field in fields(get(system).Settings))
-    settings = {"k": part.k or recipe.k} if searches else {}
+    settings: dict[str, Any] = {"k": part.k or recipe.k} if searches else {}
     settings |= recipe.settings if system == recipe.system else {}
     with ExitStack() as held:
         if recipe.index:
