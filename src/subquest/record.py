@@ -53,6 +53,10 @@ class Step:
     """Title or id of the document that answers it, where known."""
 
 
+PUBLIC_FILES = "public_files"
+"""In a question's `meta`: whether its files are published, as those of GAIA, and so no private documents."""
+
+
 @dataclass(frozen=True, slots=True)
 class Question:
     """A question with what is known about its answer."""

@@ -10,8 +10,10 @@ import pytest
 from subquest import Index
 from subquest.cli import main
 from subquest.evaluate.report import load, page
+from subquest.judge import AnswerCase, ModelJudge, Verdict
 from subquest.record import Document
 from subquest.runs import RunStore
+from subquest.runs.schema import run_path
 
 
 @pytest.fixture
@@ -175,6 +177,8 @@ def test_filters_and_samples(toy: Path, capsys: pytest.CaptureFixture[str]) -> N
         (["--filter", "hops"], "FIELD OPERATOR VALUE"),
         (["--filter", "hops>x"], "is a number"),
         (["--filter", "hops>9"], "no question passes"),
+        (["--filter", "hops>>3"], "there is no operator '>>'; there are >=, "),
+        (["--filter", "type=>bridge"], "there is no operator '=>'"),
         (["--filter", "hop>=3"], "no question has a field 'hop'; did you mean hops? the fields are answers, "),
         (["--votes", "0"], "votes must be 1 or more, not 0"),
         (["--timeout", "0"], "--timeout must be above 0"),
@@ -232,8 +236,15 @@ def test_a_world_brings_its_own_index(toy: Path, capsys: pytest.CaptureFixture[s
 
 RELEASES = {
     "gaia": [
-        {"task_id": f"g{i}", "Question": f"Which {i}?", "Final answer": "Kestel", "Level": 1 + i % 3, "file_name": name}
-        for i, name in enumerate(["", "map.png", "table.xlsx", ""])
+        {
+            "task_id": f"g{i}",
+            "Question": f"Which {i}?",
+            "Final answer": "Kestel",
+            "Level": 1 + i % 3,
+            "file_name": name,
+            "Annotator Metadata": {"Tools": tools},
+        }
+        for i, (name, tools) in enumerate([("", ""), ("", "1. Video"), ("table.xlsx", ""), ("", "1. Search engine")])
     ],
     "webwalkerqa": [
         {
@@ -378,3 +389,33 @@ def test_attached_files_that_are_not_there_are_told(toy: Path, capsys: pytest.Ca
     assert main([*command, "--index", "docs.sq"]) == 0
     told = "1 of 1 answered in spite of failures (file: the attached file gone.pdf does not exist)"
     assert told in capsys.readouterr().err
+
+
+def test_webwalkerqa_is_judged_by_its_own_instruction(toy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The judge here reads the instruction: its first words are those of `core` for this set alone."""
+    asked: list[str] = []
+    judge_answers = ModelJudge.judge_answers
+
+    async def noted(self: ModelJudge, cases: list[AnswerCase]) -> list[Verdict]:
+        asked.extend(case.instruction for case in cases)
+        return await judge_answers(self, cases)
+
+    monkeypatch.setattr(ModelJudge, "judge_answers", noted)
+    monkeypatch.setenv("SUBQUEST_DATA", str(toy))
+    (toy / "webwalkerqa_test.jsonl").write_text("\n".join(map(json.dumps, RELEASES["webwalkerqa"])))
+    (toy / "answers.jsonl").write_text("\n".join(['{"role": "planner", "reply": "<answer>Kestel</answer>"}'] * 20))
+    (toy / "judge.jsonl").write_text("\n".join(['"yes"'] * 20))
+    arguments = ["eval", "webwalkerqa", "toy.jsonl", *EVAL[2:6], "--judge", "scripted:judge.jsonl"]
+    assert main([*arguments, "--out", "by-set"]) == 0
+    assert sorted(asked) == ["", "", "", "", "", "", "core", "core", "core", "core"]
+    asked.clear()
+    assert main([*arguments, "--out", "named", "--judge-instruction", "decor"]) == 0
+    assert set(asked) == {"decor"}
+    asked.clear()
+    with RunStore.open(toy / "by-set", write=True) as run:
+        settings = {**run.settings, "judge": {"model": "scripted:judge.jsonl", "instruction": "equivalence"}}
+    with sqlite3.connect(run_path(toy / "by-set")) as db:
+        db.execute("DELETE FROM score WHERE metric = 'judge'")
+        db.execute("UPDATE meta SET value = ? WHERE key = 'settings'", (json.dumps(settings),))
+    assert main([*arguments, "--out", "by-set"]) == 0
+    assert set(asked) == {"equivalence"}, "a run from before sets had instructions of their own goes on as it began"

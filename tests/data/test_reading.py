@@ -96,7 +96,7 @@ def test_details_of_forms() -> None:
     musique = to_question(ROWS["musique"][0])
     assert (musique.hops, musique.type, musique.supporting_titles) == (2, "2hop", ("T",))
     gaia = to_question(ROWS["gaia"][0])
-    assert (gaia.level, gaia.type, gaia.files) == ("2", "multimodal", ("x.png",))
+    assert (gaia.level, gaia.type, gaia.files) == ("2", "file", ("x.png",))
     assert to_question(ROWS["webwalkerqa"][0]).meta["lang"] == "zh"
     assert to_question(ROWS["frames"][0]).supporting_titles == ("Big Ben",)
 

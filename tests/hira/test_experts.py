@@ -7,6 +7,7 @@ import re
 
 import pytest
 
+from subquest.data import questions_from
 from subquest.engine.scripted import ScriptedEngine
 from subquest.errors import EngineUnavailable, UsageError
 from subquest.limits import Limits
@@ -651,3 +652,26 @@ async def test_an_address_is_known_in_whatever_quotes(site, written):
     replies = ["<|begin_search_query|>Ostel<|end_search_query|>", "\\boxed{7.31 m}"]
     episode = await HiRA(engine("deep", replies, explorer), web=web(site)).solve("How high was the Ostel?")
     assert "highest level of the Ostel was 7.31 m" in episode.by_role("explorer")[0].text
+
+
+@pytest.mark.parametrize("published", [True, False])
+async def test_files_of_a_published_set_leave_the_web_open(site, tmp_path, monkeypatch, published):
+    """GAIA's files are known to everyone; a question file of the user's own, in the same form, stays protected."""
+    row = {"task_id": "g", "Question": "How high?", "Final answer": "x", "Level": 1, "file_name": "note.txt"}
+    (tmp_path / "gaia_validation.jsonl").write_text(json.dumps(row))
+    (tmp_path / "note.txt").write_text("The Ostel.")
+    monkeypatch.setenv("SUBQUEST_DATA", str(tmp_path))
+    (question,) = questions_from("gaia" if published else str(tmp_path / "gaia_validation.jsonl"))
+    replies = [
+        "<|begin_read_file|>note.txt<|end_read_file|>",
+        "<|begin_search_query|>Ostel<|end_search_query|>",
+        "\\boxed{x}",
+    ]
+    episode = await ReActTools(ScriptedEngine(replies), web=web(site)).solve(question)
+    assert any(p.startswith("/search") for p in site.asked) is published
+    assert any("egress scope" in e.message for e in episode.errors) is not published
+    assert "The Ostel." in episode.trajectories[0].text
+    mine = await ReActTools(
+        ScriptedEngine(replies), web=web(site), files=str(tmp_path / "gaia_validation.jsonl")
+    ).solve(question)
+    assert any("egress scope" in e.message for e in mine.errors)

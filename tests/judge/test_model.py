@@ -10,7 +10,17 @@ from subquest.cli import judge as command
 from subquest.cli import main
 from subquest.engine.scripted import Context, ScriptedEngine
 from subquest.errors import DataError, EngineUnavailable, UsageError
-from subquest.judge import AnswerCase, ModelJudge, RuleJudge, Verdict, agreement, compare, read_verdict, steps_of
+from subquest.judge import (
+    AnswerCase,
+    ModelJudge,
+    RuleJudge,
+    Verdict,
+    agreement,
+    case_of,
+    compare,
+    read_verdict,
+    steps_of,
+)
 from subquest.record import Episode, Question, Segment, Step, Trajectory
 from subquest.runs import RunStore
 
@@ -251,3 +261,18 @@ async def test_an_answer_cannot_forge_another_field() -> None:
     assert fields[1].count("Right answer") == fields[1].count("Memory") == 1
     assert "Bea ⏎" not in seen[0]
     assert "Right answer: Bea" in seen[1]
+
+
+@pytest.mark.parametrize("dataset", ["webwalkerqa", "webwalkerqa_test", "webwalkerqa:test"])
+async def test_webwalkerqa_is_judged_by_the_core_of_its_answers(dataset: str) -> None:
+    episodes = [Episode("a", Question("q", "Who?", ("Ada",), dataset), "coda", "m", answer="Ada")]
+    episodes.append(Episode("b", Question("q", "Who?", ("Ada",), "hotpotqa"), "coda", "m", answer="Ada"))
+    shown: list[str] = []
+
+    def reply(context: Context) -> str:
+        shown.append(context.text)
+        return "yes"
+
+    await ModelJudge(ScriptedEngine(reply)).judge_answers([case_of(episode) for episode in episodes])
+    assert ["the core of a reference answer" in text for text in shown] == [True, False]
+    assert [case_of(e, "decor").instruction for e in episodes] == ["decor", "decor"]

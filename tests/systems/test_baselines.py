@@ -250,8 +250,10 @@ MONOLITHS = [
     "zerosearch",
     "stepsearch",
     "react",
+    "o2-searcher",
 ]
 SEARCHES = {
+    "o2-searcher": "<search><query>Orvane Bridge</query></search>",
     "recall": '<tool_call>{"name": "search", "arguments": {"query": "Orvane Bridge"}}</tool_call>',
     "r1-searcher": "<|begin_of_query|>Orvane Bridge<|end_of_query|>",
     "simpledeepsearcher": "<|begin_search_query|>Orvane Bridge<|end_search_query|>",
@@ -272,6 +274,7 @@ OPENINGS = {
     "r1-searcher": "\n\n<|begin_of_documents|>\n(1)Orvane Bridge\nThe Orvane",
     "simpledeepsearcher": "\n\n<|begin_search_result|>\nDoc 1(",
     "react": "\nObservation: Doc 1(",
+    "o2-searcher": "Search learnings: <learnings>Doc 1(",
 }
 
 
@@ -289,6 +292,15 @@ def test_each_dialect_searches_reads_and_answers(name: str) -> None:
     assert env(episode).startswith(OPENINGS[name])
     assert len(episode.trajectories) == 1
     assert episode.evidence[0].quote == "The Orvane Bridge was designed by Mila Torrun."
+
+
+def test_o2_searcher_asks_several_things_in_one_search() -> None:
+    found = FakeSearch()
+    search = "<search><query>Orvane Bridge</query><query>Mila Torrun\nborn</query></search>"
+    episode = ask("o2-searcher", [search, "<search>Kestel</search>", "<answer>Kestel</answer>"], found)
+    assert found.queries == ["Orvane Bridge", "Mila Torrun born", "Kestel"]
+    assert env(episode).count("<learnings>") == 2
+    assert episode.answer == "Kestel"
 
 
 @pytest.mark.parametrize("name", MONOLITHS)

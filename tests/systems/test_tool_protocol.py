@@ -20,7 +20,7 @@ from ..engine.loopback import Answer, Loopback, Request, chat
 QUESTION = "Which river flows through Kestel?"
 NO_ACTION = {"no action", "no query", "no <plan>", "no <filter>", "no <answer>"}
 SEARCHES = (*("coda", "decor", "apex", "plan-and-solve", "react", "search-o1", "search-r1", "autorefine"),)
-SEARCHES += (*("research", "recall", "r1-searcher", "zerosearch", "simpledeepsearcher", "stepsearch"),)
+SEARCHES += (*("research", "recall", "r1-searcher", "zerosearch", "simpledeepsearcher", "stepsearch", "o2-searcher"),)
 SEARCHES += ("search-agent", "truncation", "hira", "webthinker", "react-tools", "plan-experts")
 
 

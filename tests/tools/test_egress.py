@@ -29,12 +29,10 @@ def test_public_with_private_documents_opens_only_what_was_offered():
     egress.check_url("https://b.example/found")
 
 
-def test_adaptive_closes_when_a_private_document_is_read():
-    egress = Egress("adaptive")
-    egress.check_url("http://composed.example/")
-    egress.note_private()
+def test_adaptive_is_closed_over_private_documents():
+    Egress("adaptive").check_url("http://composed.example/")
     with pytest.raises(EgressRefused, match="private documents"):
-        egress.check_search()
+        Egress("adaptive", private_documents=True).check_search()
 
 
 def test_scopes_are_named():

@@ -11,7 +11,7 @@ from subquest.metrics import exact_match
 from subquest.record import Question, Segment, Step
 from subquest.retrieval import Index
 from subquest.train.data import load_material, open_search
-from subquest.train.gold import CodaTeacher, Reader, closing_step, teacher_for
+from subquest.train.gold import CodaTeacher, DirectTeacher, Reader, closing_step, teacher_for
 from subquest.train.reading import Fact, facts_of, plan_of, query
 from subquest.train.recipe import DataPart
 from subquest.train.teacher import Traces, View, make_traces
@@ -112,7 +112,7 @@ def test_a_passage_that_is_not_there_is_not_read() -> None:
 )
 def test_questions_that_cannot_be_taught_are_named(question: Question, reason: str) -> None:
     assert teacher_for("coda", question) == reason
-    assert teacher_for("direct", question) == "no teacher for direct"
+    assert teacher_for("cot", question) == "no teacher for cot"
 
 
 def test_a_fact_that_search_does_not_bring_is_counted(world: World, vocabulary: Vocabulary, tmp_path: Path) -> None:
@@ -291,3 +291,9 @@ def test_world_questions_say_what_their_lists_hold() -> None:
         plan = plan_of(question)
         assert len(plan) == 2, plan
         assert not any(name in plan[1] for name in question.meta["items"]["1"])
+
+
+def test_the_teacher_without_search_needs_no_plan() -> None:
+    teacher = teacher_for("direct", Question("q", "Who?", ("Ada", "Ada L.")))
+    assert isinstance(teacher, DirectTeacher)
+    assert teacher_for("direct", Question("q", "Who?")) == "no gold answer"

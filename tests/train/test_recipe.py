@@ -18,6 +18,7 @@ from subquest.train.batch import minibatches
 from subquest.train.loss import LOSSES, LossSettings
 from subquest.train.optimise import Schedule
 from subquest.train.recipe import OptimiserPart, Recipe, load_recipe
+from subquest.train.setup import in_training
 from subquest.train.start import prepare, train
 from subquest.train.stream import Stream, drawn
 
@@ -28,14 +29,26 @@ ALL = sorted(RECIPES.glob("*.toml"))
 SMOKE = [path for path in ALL if path.stem.endswith("-smoke")]
 
 
-OBJECTIVES = ("coda-sft", "coda-peco", "decor-marl", "apex-plan", "apex-exec", "search-r1", "autorefine", "rag")
+OBJECTIVES: tuple[str, ...] = (
+    "coda-sft",
+    "coda-peco",
+    "decor-marl",
+    "apex-plan",
+    "apex-exec",
+    "search-r1",
+    "autorefine",
+    "rag",
+)
+OBJECTIVES += ("direct-sft", "cot-r1")
 
 
 @pytest.mark.parametrize("path", ALL, ids=lambda p: p.stem)
 def test_every_recipe_loads_and_its_names_are_known(path: Path) -> None:
     recipe = load_recipe(path)
     assert recipe.name == path.stem
-    system = get(recipe.system)(ScriptedEngine([]), FakeSearch(), k=recipe.k, **recipe.settings)
+    system = get(recipe.system)(
+        ScriptedEngine([]), FakeSearch(), **in_training(get(recipe.system), recipe.k, recipe.settings)
+    )
     assert system.name == recipe.system
     if recipe.kind == "rl":
         assert load_reward(recipe.reward or recipe.system)

@@ -5,9 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from subquest.data.plans import Refused, alike, describe, polish, rewrite_plan
 from subquest.errors import DataError
 from subquest.record import Question, Step
-from subquest.worlds.rewrite import Refused, alike, describe, polish, read_questions, rewrite_file, rewrite_plan
+from subquest.worlds.rewrite import read_questions, rewrite_file
 
 DATA = Path(__file__).resolve().parents[2] / ".." / "shared" / "data" / "train"
 

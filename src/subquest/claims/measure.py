@@ -30,8 +30,10 @@ BARE_TOKENS = 128
 """Longest turn where a role has no adapter: such a model writes on and on, and says nothing further that counts."""
 ORACLE_VERSION = "oracle-2"
 """Counts up when the oracle acts otherwise, so that its rows are run again."""
-PLANS_VERSION = 2
-"""Counts up when gold plans are put otherwise, so that what is scored or trained by them is run again."""
+PLANS_VERSION = 3
+"""Counts up when gold plans of an evaluated set are put otherwise, so that plans scored by them are scored again."""
+TRAINING_PLANS_VERSION = 2
+"""The same for the sets of trainings."""
 TUNING = (("rollout", "concurrency"), ("rollout", "cache_tokens"), ("optimiser", "micro_tokens"))
 """Keys of a recipe that say how fast it runs and not what it learns."""
 LATER_PROMPTS = ("executor_nested_no_refine.md",)
@@ -165,7 +167,7 @@ def training_digest(training: Training, start: str) -> str:
     settings = {"k": table.get("k", 3), **table.get("settings", {})}
     rolled = measured(Arm(training.id, name, {"": BARE}, settings))
     rolls = [rolled[name] for name in ("settings", "prompts", "search", "ranking")]
-    rolls += [PLANS_VERSION] if training.needs_minilm else []
+    rolls += [TRAINING_PLANS_VERSION] if training.needs_minilm else []
     return digest(json.dumps([table, rolls, start], sort_keys=True))
 
 

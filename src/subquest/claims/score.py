@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from ..data.plans import gold_plan
 from ..evaluate.score import score
 from ..judge.base import AnswerCase
 from ..judge.rules import judge_answer
-from ..metrics.gold import gold_plan
 from ..metrics.plans import score_plans
 from ..record import Episode, Question
 from ..rewards.plan import plan_of

@@ -43,8 +43,8 @@ def add_run_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--judge-instruction",
         choices=("equivalence", "core", "decor"),
-        default="equivalence",
-        help="what counts as right: the same, the core of a long answer, or DECOR's rules (default: %(default)s)",
+        help="what counts as right: the same, the core of a long answer, or DECOR's rules (default: the set's own, "
+        "which is core for WebWalkerQA and equivalence for others)",
     )
 
 
@@ -120,9 +120,10 @@ def _check_world_index(place: Path, corpus: Path) -> None:
 def settings_of(config: Config, args: argparse.Namespace) -> dict[str, Any]:
     """What must be the same when a run is resumed."""
     from ..evaluate import fingerprint
+    from ..judge import BY_SET
 
     local = config.index is not None and Path(config.index).is_dir()
-    judge = {"model": args.judge, "instruction": args.judge_instruction}
+    judge = {"model": args.judge, "instruction": args.judge_instruction or BY_SET}
     return {
         "model": config.model or "embedded",
         "adapter": config.engine.adapter,
@@ -145,11 +146,18 @@ _KEPT_SINCE = ("tools", "prompts", "adapter_content", "dialect_content")
 
 
 def _known_to(file: Path, settings: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Settings without those that the run at `file` does not say: it is older than their being kept."""
+    """Settings without those that the run at `file` does not say: it is older than their being kept.
+
+    A run that was judged by one instruction before sets had their own goes on with it.
+    """
+    from ..judge import BY_SET
     from ..runs import RunStore
 
     with RunStore.open(file) as store:
         found = store.settings
+    if settings.get("judge", {}).get("instruction") == BY_SET and "judge" in found:
+        one = {**settings["judge"], "instruction": "equivalence"}
+        settings = {**settings, "judge": one if found["judge"] == one else settings["judge"]}
     return {key: value for key, value in settings.items() if key in found or key not in _KEPT_SINCE}
 
 
@@ -238,13 +246,14 @@ def check_judge(args: argparse.Namespace) -> None:
 async def judged(store: RunStore, args: argparse.Namespace) -> None:
     """A verdict of `--judge` for every answer that has none yet."""
     from ..evaluate.afterwards import judge_answers
-    from ..judge import RuleJudge
+    from ..judge import BY_SET, RuleJudge
 
     if not args.judge:
         return
     judge = _judge(store, args)
+    instruction = store.settings.get("judge", {}).get("instruction", args.judge_instruction or BY_SET)
     try:
-        undecided = await judge_answers(store, judge, told=told("judged"))
+        undecided = await judge_answers(store, judge, instruction=instruction, told=told("judged"))
     finally:
         if not isinstance(judge, RuleJudge):
             print(f"judge: {judge.usage.model_calls} model calls, {judge.cached} from the cache", file=sys.stderr)
@@ -265,7 +274,7 @@ def _judge(store: RunStore, args: argparse.Namespace) -> ModelJudge | RuleJudge:
     if isinstance(engine, Mapping):
         raise UsageError("a judge is one model: --judge takes no roles")
     cache = store.path.with_suffix(VERDICTS)
-    return ModelJudge(engine, instruction=args.judge_instruction, cache=cache, concurrency=args.concurrency)
+    return ModelJudge(engine, cache=cache, concurrency=args.concurrency)
 
 
 def told(what: str) -> Callable[[int], None]:

@@ -23,9 +23,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
         )
         action.add_argument(
             "--instruction",
-            default="equivalence" if action is answers else "decor",
+            default=None if action is answers else "decor",
             choices=["equivalence", "core", "decor"],
-            help="what counts as right: the same, the core of a long answer, or DECOR's rules (default: %(default)s)",
+            help="what counts as right: the same, the core of a long answer, or DECOR's rules (default: "
+            + ("the set's own: core for WebWalkerQA, else equivalence)" if action is answers else "%(default)s)"),
         )
         action.add_argument("--cache", metavar="FILE", type=Path, help="keep verdicts here (default: beside the run)")
         action.add_argument("--limit", type=int, metavar="N", help="only the first N episodes")
@@ -44,14 +45,14 @@ def run(args: argparse.Namespace) -> int:
 
 
 async def _answers(args: argparse.Namespace) -> int:
-    from ..judge import AnswerCase, RuleJudge
+    from ..judge import BY_SET, RuleJudge, case_of
     from ..runs import RunStore
 
+    instruction = args.instruction or BY_SET
     judge = RuleJudge() if args.model == "rules" else _model_judge(args)
     with RunStore.open(args.run, write=True) as store:
         episodes = _episodes(store, args.limit)
-        cases = [AnswerCase(e.question.question, e.question.answers, e.answer) for e in episodes]
-        verdicts = await judge.judge_answers(cases)
+        verdicts = await judge.judge_answers([case_of(e, instruction) for e in episodes])
         for episode, verdict in zip(episodes, verdicts, strict=True):
             # an earlier judge's verdict does not stand for this one's
             said = None if verdict.yes is None else float(verdict.yes)
@@ -60,7 +61,7 @@ async def _answers(args: argparse.Namespace) -> int:
     decided = [v.yes for v in verdicts if v.yes is not None]
     report: dict[str, Any] = {
         "run": str(args.run),
-        "instruction": args.instruction,
+        "instruction": instruction,
         "n": len(decided),
         "judge": sum(decided) / len(decided) if decided else None,
         "undecided": len(verdicts) - len(decided),
@@ -115,7 +116,9 @@ def _model_judge(args: argparse.Namespace) -> Any:
     engine = resolve(args.model)
     if isinstance(engine, dict):
         raise UsageError("a judge is one model: --model takes no roles here")
-    return ModelJudge(engine, instruction=args.instruction, cache=args.cache or file.with_suffix(VERDICTS))
+    return ModelJudge(
+        engine, instruction=args.instruction or "equivalence", cache=args.cache or file.with_suffix(VERDICTS)
+    )
 
 
 def _episodes(store: Any, limit: int | None) -> list[Any]:

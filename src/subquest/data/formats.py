@@ -14,6 +14,7 @@ from urllib.parse import unquote, urlsplit
 
 from ..errors import DataError
 from ..record import Question, Step
+from . import web_forms
 from .fields import Row, answers_of, as_json, hops_of, id_of, loaded, parts_of, steps_of, text_in, texts_of, word_in
 
 
@@ -185,58 +186,6 @@ def _popqa(row: Row) -> Question:
     )
 
 
-def _gaia(row: Row) -> Question:
-    files = (str(row["file_name"]),) if row.get("file_name") else ()
-    suffix = files[0].rpartition(".")[2].lower() if files else ""
-    media = {"png", "jpg", "jpeg", "gif", "webp", "mp3", "wav", "m4a", "mp4", "mov", "webm"}
-    kind = "text" if not files else "multimodal" if suffix in media else "file"
-    return Question(
-        id=id_of(row.get("task_id"), row["Question"]),
-        question=text_in(row, "Question"),
-        answers=answers_of(row.get("Final answer")),
-        dataset="gaia",
-        type=kind,
-        level=str(row.get("Level") or ""),
-        files=files,
-    )
-
-
-def _webwalker(row: Row) -> Question:
-    info = row.get("info") or {}
-    if isinstance(info, str):
-        info = ast.literal_eval(info)
-    return Question(
-        id=id_of(row.get("id"), row["question"]),
-        question=text_in(row, "question"),
-        answers=answers_of(row.get("answer")),
-        dataset="webwalkerqa",
-        type=str(info.get("type") or ""),
-        meta={
-            "difficulty": info.get("difficulty_level", ""),
-            "lang": info.get("lang", ""),
-            "domain": info.get("domain", ""),
-            "source_website": info.get("source_website", []),
-            "root_url": row["root_url"],
-        },
-    )
-
-
-def _hle(row: Row) -> Question:
-    meta = {"category": row["category"], "answer_type": row["answer_type"]}
-    files = (str(row["image"]),) if row.get("image") else ()
-    kind = "multimodal" if files else "text"
-    answers = answers_of(row.get("answer"))
-    return Question(
-        id_of(row.get("id"), row["question"]),
-        text_in(row, "question"),
-        answers,
-        "hle",
-        type=kind,
-        files=files,
-        meta=meta,
-    )
-
-
 def _frames(row: Row) -> Question:
     links = row.get("wiki_links") or []
     if isinstance(links, str):
@@ -260,22 +209,11 @@ def _wikipedia_title(link: Any) -> str:
     return unquote(title if wiki else parts.path.rpartition("/")[2]).replace("_", " ").strip()
 
 
-def _simpleqa(row: Row) -> Question:
-    meta = row.get("metadata") or {}
-    if isinstance(meta, str):
-        meta = ast.literal_eval(meta)
-    kind = str(meta.get("answer_type") or "")
-    answers = answers_of(row["answer"])
+def _bamboogle(row: Row) -> Question:
+    files = texts_of(row.get("file_name"), "file_name")
     return Question(
-        id_of(row.get("id"), row["problem"]), text_in(row, "problem"), answers, "simpleqa", type=kind, meta=meta
+        id_of(row.get("id"), row["Question"]), text_in(row, "Question"), answers_of(row["Answer"]), files=files
     )
-
-
-def _capitals(row: Row) -> Question:
-    """Bamboogle's `Question, Answer` and HiRA's `Question, answer, file_name`."""
-    answer = row.get("Answer", row.get("answer"))
-    files = (str(row["file_name"]),) if row.get("file_name") else ()
-    return Question(id_of(row.get("id"), row["Question"]), text_in(row, "Question"), answers_of(answer), files=files)
 
 
 def _plain(row: Row) -> Question:
@@ -295,13 +233,14 @@ FORMS: tuple[Form, ...] = (
     Form("hotpotqa", frozenset({"question", "answer", "supporting_facts"}), _hotpotqa),
     Form("triviaqa", frozenset({"QuestionId", "Question", "Answer"}), _triviaqa),
     Form("popqa", frozenset({"question", "possible_answers"}), _popqa),
-    Form("gaia", frozenset({"task_id", "Question"}), _gaia),
-    Form("webwalkerqa", frozenset({"question", "root_url"}), _webwalker),
-    Form("hle", frozenset({"question", "answer_type", "category"}), _hle),
+    Form("gaia", frozenset({"task_id", "Question"}), web_forms.gaia),
+    Form("webwalkerqa", frozenset({"question", "root_url"}), web_forms.webwalkerqa),
+    Form("hle", frozenset({"question", "answer_type", "category"}), web_forms.hle),
     Form("frames", frozenset({"Prompt", "Answer"}), _frames),
-    Form("simpleqa", frozenset({"problem", "answer"}), _simpleqa),
-    Form("bamboogle", frozenset({"Question", "Answer"}), _capitals),
-    Form("hira", frozenset({"Question", "answer"}), _capitals),
+    Form("browsecomp", frozenset({"problem", "answer", "canary"}), web_forms.browsecomp),
+    Form("simpleqa", frozenset({"problem", "answer"}), web_forms.simpleqa),
+    Form("bamboogle", frozenset({"Question", "Answer"}), _bamboogle),
+    Form("hira", frozenset({"Question", "answer"}), web_forms.hira),
     Form("plain", frozenset({"question", "answer"}), _plain),
 )
 """Tried in this order: the more telling fields first."""

@@ -14,7 +14,7 @@ from typing import IO, Any
 
 from ..errors import DataError, MissingDependency, UsageError
 from ..readers.delimited import csv_rows
-from ..record import Question
+from ..record import PUBLIC_FILES, Question
 from .attached import with_files
 from .fields import id_of
 from .formats import to_question
@@ -39,8 +39,13 @@ def questions_from(source: str, *, split: str = "") -> list[Question]:
             raise UsageError(f"there is no file {source}")
         raise UsageError(unknown(name))
     questions = read_questions(find_file(entry, asked or split))
-    questions = [replace(q, dataset=q.dataset or entry.name) for q in questions]
+    questions = [_of_release(replace(q, dataset=q.dataset or entry.name)) for q in questions]
     return unified(questions) if entry.unify else questions
+
+
+def _of_release(question: Question) -> Question:
+    """Files of a published set are no secret: reading them does not close the web to a run."""
+    return replace(question, meta={**question.meta, PUBLIC_FILES: True}) if question.files else question
 
 
 def read_questions(path: str | Path, *, skip_bad: bool = False, bad: list[str] | None = None) -> list[Question]:

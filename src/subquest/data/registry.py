@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import difflib
 import os
+import re
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from ..errors import UsageError
 from ..models import cache_folder
@@ -33,6 +35,8 @@ class DataSet:
     breakdowns: tuple[str, ...] = ()
     """Fields by which the papers report: a field of Question, or of its meta."""
     aliases: tuple[str, ...] = ()
+    judge: Literal["equivalence", "core"] = "equivalence"
+    """What counts as right for a model that judges answers: core where gold answers are long texts from one page."""
     gated: bool = False
     """Behind terms that each user must accept upstream."""
 
@@ -70,12 +74,14 @@ REGISTRY: dict[str, DataSet] = {
         DataSet(
             "webwalkerqa", "WebWalkerQA", "Apache-2.0", "callanwu/WebWalkerQA",
             (("test", "data/main-00000-of-00001.parquet"),), sample=200, breakdowns=("difficulty", "lang"),
+            judge="core",
         ),
         DataSet("simpleqa", "SimpleQA", "MIT", "basicv8vc/SimpleQA", (("test", "simple_qa_test_set.csv"),), sample=200),
         DataSet(
             "hle", "Humanity's Last Exam", "MIT, gated upstream", "cais/hle",
             (("test", "data/test-00000-of-00001.parquet"),), sample=500, breakdowns=("category", "type"), gated=True,
         ),
+        DataSet("browsecomp", "BrowseComp", "MIT, encrypted upstream: never publish it in the clear"),
         DataSet(
             "frames", "FRAMES", "Apache-2.0", "google/frames-benchmark", (("test", "test.tsv"),), breakdowns=("hops",)
         ),
@@ -89,6 +95,12 @@ REGISTRY: dict[str, DataSet] = {
 def find(name: str) -> DataSet | None:
     """A set by name or alias."""
     return REGISTRY.get(name) or next((d for d in REGISTRY.values() if name in d.aliases), None)
+
+
+def set_of(name: str) -> DataSet | None:
+    """The set that a name in a table belongs to: its own, or one that begins with it (`gaia_validation`)."""
+    known = ((alias, entry) for entry in REGISTRY.values() for alias in (entry.name, *entry.aliases))
+    return next((entry for alias, entry in known if re.match(rf"{re.escape(alias)}(?![a-z0-9])", name)), None)
 
 
 def unknown(name: str) -> str:

@@ -13,7 +13,7 @@ from typing import Any
 from ..errors import UsageError
 from ..record import Question
 
-_EXPRESSION = re.compile(r"\s*(\w+)\s*(>=|<=|!=|==|=|>|<)\s*(.+?)\s*")
+_EXPRESSION = re.compile(r"\s*(\w+)\s*([<>=!]+)\s*(.+?)\s*")
 _COMPARE: dict[str, Callable[[Any, Any], bool]] = {
     ">=": operator.ge, "<=": operator.le, "!=": operator.ne, "==": operator.eq, "=": operator.eq,
     ">": operator.gt, "<": operator.lt,
@@ -61,4 +61,6 @@ def _parsed(expression: str) -> tuple[str, str, str]:
     if match is None:
         raise UsageError(f"filter {expression!r}: write FIELD OPERATOR VALUE, such as hops>=3")
     field, sign, wanted = match.groups()
+    if sign not in _COMPARE:
+        raise UsageError(f"filter {expression!r}: there is no operator {sign!r}; there are {', '.join(_COMPARE)}")
     return field, sign, wanted

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from itertools import islice
 
-from ..judge import AnswerCase, ModelJudge, RuleJudge
+from ..data.plans import gold_plan
+from ..judge import BY_SET, ModelJudge, RuleJudge, case_of
 from ..metrics.embed import Embedder, default_embedder
-from ..metrics.gold import gold_plan
 from ..metrics.plans import score_plans
 from ..record import Episode
 from ..rewards.plan import plan_of
@@ -35,15 +35,17 @@ def score_unscored(store: RunStore) -> int:
     return len(found)
 
 
-async def judge_answers(store: RunStore, judge: ModelJudge | RuleJudge, *, told: Told | None = None) -> int:
+async def judge_answers(
+    store: RunStore, judge: ModelJudge | RuleJudge, *, instruction: str = BY_SET, told: Told | None = None
+) -> int:
     """Give every answer without a verdict one: `judge` 1 or 0, and `judge_undecided` where the judge did not say.
 
+    `instruction` is what counts as right, for all answers or by the data set of each.
     Returns how many answers stayed undecided; they are asked for again when this is called again.
     """
     undecided = done = 0
     for episodes in _batches(store, "judge"):
-        cases = [AnswerCase(e.question.question, e.question.answers, e.answer) for e in episodes]
-        verdicts = await judge.judge_answers(cases)
+        verdicts = await judge.judge_answers([case_of(e, instruction) for e in episodes])
         for episode, verdict in zip(episodes, verdicts, strict=True):
             scores = {"judge_undecided": float(verdict.yes is None)}
             if verdict.yes is not None:

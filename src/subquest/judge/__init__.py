@@ -2,11 +2,12 @@
 
 from .agree import Agreement, agreement, compare
 from .base import AnswerCase, AnswerJudge, StepCase, StepJudge, Verdict, read_verdict
-from .model import INSTRUCTIONS, Instruction, ModelJudge
+from .model import BY_SET, INSTRUCTIONS, Instruction, ModelJudge, case_of
 from .rules import RuleJudge
 from .steps import steps_of
 
 __all__ = [
+    "BY_SET",
     "INSTRUCTIONS",
     "Agreement",
     "AnswerCase",
@@ -18,6 +19,7 @@ __all__ = [
     "StepJudge",
     "Verdict",
     "agreement",
+    "case_of",
     "compare",
     "read_verdict",
     "steps_of",

@@ -21,6 +21,8 @@ class AnswerCase:
     answers: tuple[str, ...]
     """Gold answers; any one of them will do."""
     prediction: str
+    instruction: str = ""
+    """What counts as right, for a model that judges; empty: what it was told for all."""
 
 
 @dataclass(frozen=True, slots=True)

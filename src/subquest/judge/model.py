@@ -18,9 +18,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
+from ..data.registry import set_of
 from ..engine import Engine, Message, Sampling
 from ..errors import DataError, UsageError
-from ..record import Usage
+from ..record import Episode, Usage
 from ..systems.prompting import Prompts
 from ..systems.rendering import one_line
 from .base import AnswerCase, StepCase, Verdict, read_verdict
@@ -29,6 +30,19 @@ Instruction = Literal["equivalence", "core", "decor"]
 INSTRUCTIONS: tuple[Instruction, ...] = ("equivalence", "core", "decor")
 _LONGEST = 24_000
 """Characters of one field; what is longer is cut in its middle, so that beginning and end stay."""
+
+
+BY_SET = "by set"
+"""In place of an instruction: each answer is judged by that of its data set."""
+
+
+def case_of(episode: Episode, instruction: str = BY_SET) -> AnswerCase:
+    """An episode's answer, to be judged by the instruction named or by that of its data set (WebWalkerQA: core)."""
+    question = episode.question
+    if instruction == BY_SET:
+        entry = set_of(question.dataset) or set_of(str(question.meta.get("data_source", "")))
+        instruction = entry.judge if entry else ""
+    return AnswerCase(question.question, question.answers, episode.answer, instruction)
 
 
 class ModelJudge:
@@ -63,7 +77,7 @@ class ModelJudge:
         """One verdict a case. A blank prediction is wrong without asking."""
         asked = {
             at: self._prompts.messages(
-                self.instruction,
+                c.instruction or self.instruction,
                 question=one_line(c.question),
                 answers=_listed(c.answers),
                 prediction=_cut(one_line(c.prediction)),

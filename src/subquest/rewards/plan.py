@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from ..data.plans import gold_plan
 from ..errors import DataError
 from ..metrics.embed import Embedder, default_embedder
-from ..metrics.gold import gold_plan
 from ..metrics.plans import MINILM_TAU, score_plans
 from ..protocol import parse
 from ..record import Episode

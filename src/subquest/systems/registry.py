@@ -43,6 +43,7 @@ _OURS: dict[str, str] = {
     "zerosearch": "baselines.zerosearch:ZeroSearch",
     "simpledeepsearcher": "baselines.dialects:SimpleDeepSearcher",
     "stepsearch": "baselines.dialects:StepSearch",
+    "o2-searcher": "baselines.o2_searcher:O2Searcher",
     "search-agent": "baselines.agent:SearchAgent",
     "truncation": "baselines.truncation:Truncation",
     "webthinker": "baselines.alone:WebThinker",

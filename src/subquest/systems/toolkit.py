@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import urlsplit
 
 from ..errors import MissingDependency, SearchError, SearchRefused, ToolError, UsageError
-from ..record import Document, Hit, Usage
+from ..record import PUBLIC_FILES, Document, Hit, Usage
 from ..retrieval.base import Search
 from ..tools import files as file_tools
 from ..tools import media
@@ -59,12 +59,13 @@ class Toolkit:
         self.files: dict[str, Path] = {}
         """Files of the run by name: attached ones, and those that code has written."""
         self._attach(files)
+        private = index is not None or bool(self.files)
         for place in run.question.files:
             try:
                 self._attach([place])
             except UsageError as error:  # of one question among many: told, not raised
                 run.fail("file", error)
-        private = index is not None or bool(self.files)
+        private = private or (bool(self.files) and not run.question.meta.get(PUBLIC_FILES))
         self.egress = Egress(scope, run.question.question, private_documents=private)
         self.failed_urls: set[str] = set()
         self._index = index
@@ -308,7 +309,6 @@ class Toolkit:
         except (ToolError, MissingDependency, OSError) as error:
             self.run.fail("file", error, context)
             return f"The file could not be read: {error}"
-        self.egress.note_private()
         document = Document(name, name, text, {"file": name, "part": part})
         self.run.note(document, f"{name}#{part}")
         context.read([Hit(document, 1.0)])

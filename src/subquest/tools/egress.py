@@ -2,11 +2,12 @@
 
     private    nothing: the local index and attached files only
     public     pages and searches, guarded
-    adaptive   public until the run has read a private document, private from then on (default)
+    adaptive   public, but private in a run over private documents (default)
 
-A private document is one of a local index or an attached file. Whatever the scope, a run that has read one never
-fetches a URL that a model composed, because such a URL can carry what was read: only URLs that were offered to the run,
-by its question, a search result or a link on a page, can then be opened.
+A private document is one of a local index or an attached file; files of a published question set are none. Whatever
+the scope, a run that has read one never fetches a URL that a model composed, because such a URL can carry what was
+read: only URLs that were offered to the run, by its question, a search result or a link on a page, can then be
+opened.
 """
 
 from __future__ import annotations
@@ -34,17 +35,13 @@ class Egress:
             raise UsageError(f"egress must be one of {', '.join(get_args(Scope))}, not {scope!r}")
         self.scope = scope
         self.read_private = private_documents
-        """Whether the run has read, or rests on, private documents."""
+        """Whether the run rests on private documents."""
         self._offered: set[str] = set()
         self.offer(urls_in(question))
 
     def offer(self, urls: Iterable[str]) -> None:
         """Note URLs that the outside world, not a model, has named."""
         self._offered.update(_plain(url) for url in urls)
-
-    def note_private(self) -> None:
-        """The run has read a private document."""
-        self.read_private = True
 
     @property
     def closed(self) -> bool:

@@ -110,7 +110,7 @@ def _load(part: DataPart, passages_elsewhere: bool) -> tuple[list[Question], lis
 
 def _natural(question: Question) -> Question:
     """With a plan in natural sub-questions (2Wiki has triples); without one where the rules cannot rewrite it."""
-    from ..worlds.rewrite import Refused, rewrite_plan
+    from ..data.plans import Refused, rewrite_plan
 
     try:
         return rewrite_plan(question) if question.decomposition else question

@@ -36,11 +36,13 @@ def teacher_for(system: str, question: Question) -> Teacher | str:
         "apex": ApexTeacher,
         "rag": RagTeacher,
     }
-    if system not in kinds:
+    if system not in kinds and system != "direct":
         return f"no teacher for {system}"
-    facts = facts_of(question)
     if not question.answers:
         return "no gold answer"
+    if system == "direct":
+        return DirectTeacher(question.answers[0])
+    facts = facts_of(question)
     if not facts or any(not f.answer for f in facts):
         return "no gold plan"
     if system == "apex" and needs_lists(question):
@@ -259,6 +261,16 @@ def closing_step(question: Question, facts: list[Fact]) -> str:
         return ""
     text = one_line(question.question)
     return text if lines_of(f"1. {text}") == [text] and not re.search(r"#\d", text) else ""
+
+
+class DirectTeacher:
+    """Knows the answer and nothing of how to find it: fine-tuning without search (the SFT row of CoDA's table 1)."""
+
+    def __init__(self, answer: str) -> None:
+        self._answer = answer
+
+    def reply(self, view: View) -> str:
+        return f"<answer>{self._answer}</answer>"
 
 
 class RagTeacher(Reader):

@@ -10,8 +10,8 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
+from ..data.plans import item_of, items_of, repeats, with_unknown_items
 from ..metrics import contains_answer
-from ..metrics.gold import item_of, items_of, repeats, with_unknown_items
 from ..record import Question
 from ..systems.evidence import sentences
 from ..worlds.prose.words import join

@@ -316,7 +316,8 @@ def _make(part: DataPart, system: str, recipe: Recipe, tokenizer: Any, size: int
         return traces_of(judging.episodes(found, vocabulary, chat), weight=judging.COUNTS)
     known = {f.name for f in fields(get(system).Settings)}
     own = {name: value for name, value in recipe.settings.items() if system == recipe.system or name in known}
-    settings = {"k": part.k or recipe.k, "prompts": recipe.prompt_set, **own}
+    searching = {"k": part.k or recipe.k} if "k" in known else {}
+    settings: dict[str, Any] = {"prompts": recipe.prompt_set, **searching, **own}
     with ExitStack() as held:
         if recipe.index:
             search = open_place(recipe.index)

@@ -1,0 +1,55 @@
+"""O2-Searcher: one search asks several things at once, and what is learnt from them comes back together.
+
+agent  {question, its turns, what was learnt}  →  <search><query>...</query><query>...</query></search>, <answer>
+
+Its published environment has a second model condense what was found into learnings; here documents stand in their
+place, as for the other agents.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from ...engine import Engine
+from ...engine.actions import Action as Tool
+from ...protocol import tags_of
+from ...record import Document
+from .agent import SearchAgent
+from .dialect import Action, Dialect
+
+_QUERY = re.compile(r"<query>(.*?)(?:</query>|(?=<query>)|$)", re.DOTALL | re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class O2Dialect(Dialect):
+    """Each query has a tag of its own inside the search; one that has none is a query by itself."""
+
+    @property
+    def tags(self) -> tuple[str, ...]:
+        return (*tags_of(self.observation), "query")
+
+    def action(self, text: str) -> Action | None:
+        found = Dialect(self.name, stop=self.stop).action(text)
+        if found is None or not found.queries:
+            return found
+        inside = (" ".join(query.split()) for query in _QUERY.findall(found.queries[0]))
+        return Action(tuple(query for query in inside if query) or found.queries)
+
+    def actions(self) -> tuple[Tool, ...]:
+        return Dialect(self.name, stop=self.stop).actions()
+
+    def observe(self, found: Sequence[Sequence[Document]], tokens: int, engine: Engine) -> str:
+        return self.frame("".join(self._listed(documents, tokens, engine) for documents in found))
+
+
+O2_SEARCHER = O2Dialect(
+    "o2-searcher", observation="Search learnings: <learnings>$documents</learnings>.", mode="chat", turns=5
+)
+
+
+class O2Searcher(SearchAgent):
+    name: ClassVar[str] = "o2-searcher"
+    own_dialect: ClassVar[Dialect] = O2_SEARCHER
