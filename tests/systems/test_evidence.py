@@ -1,7 +1,8 @@
 """Which sentence of which document is quoted for a finding."""
 
 from subquest.record import Document
-from subquest.systems.evidence import Finding, sentences, support
+from subquest.systems.evidence import Finding, support
+from subquest.systems.statements import sentences
 
 BROTHER = Document("1", "Sugan Kond", "On his father's side Kond came from the family of Yube Kond, his father.")
 ASKED = Document("2", "Meza Kond", "Meza Kond made films. Yube Kond and Kanze Guhi were Kond's parents.")

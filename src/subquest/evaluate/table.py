@@ -85,6 +85,9 @@ def cell(rows: list[Scored], *, metric: str = "em") -> dict[str, Any]:
             out |= {name: _round(found.mean), f"{name}_low": _round(found.low), f"{name}_high": _round(found.high)}
         else:
             out[name] = _round(mean(values))
+    for name, value in (("em_supported", 1.0), ("em_unsupported", 0.0)):
+        right = [row.scores["em"] for row in rows if row.scores.get("supported") == value and "em" in row.scores]
+        out |= {name: _round(mean(right))} if right else {}
     confident = [row for row in rows if "confidence" in row.scores and "em" in row.scores]
     if confident:
         confidences = [row.scores["confidence"] for row in confident]

@@ -21,7 +21,7 @@ from ..limits import Limits
 from ..protocol import fence
 from .actions import ANSWER, RESULT, SEARCH, TASK
 from .base import System
-from .evidence import Finding, newest, support
+from .evidence import Finding, newest
 from .reckoning import Slip, slips
 from .runtime import Answer, Context, LimitReached, Run, Turn, confidence
 from .spelling import as_written
@@ -86,7 +86,7 @@ class CoDA(System[CoDASettings]):
                 elif action.tag == "answer":
                     answer, turn = await self._answered(planner, turn, steps)
                     await planner.close("answered", answer)
-                    return Answer(answer, confidence=confidence(turn), evidence=support(findings))
+                    return Answer(answer, confidence=confidence(turn), findings=findings)
                 else:
                     tasks = self._tasks(planner, turn, steps)
                     results = await self._delegate(run, planner, tasks, findings, level=1)
@@ -245,7 +245,7 @@ class CoDA(System[CoDASettings]):
             text = newest(findings)
         stop_reason = "forced" if text else "failed" if run.errors else "no answer"
         await planner.close(stop_reason, text)
-        return Answer(text, forced=True, evidence=support(findings), stop_reason=stop_reason)
+        return Answer(text, forced=True, findings=findings, stop_reason=stop_reason)
 
 
 def _refined(executor: Context) -> str:

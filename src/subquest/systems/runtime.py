@@ -23,6 +23,7 @@ from ..record import Document, Evidence, Failure, Hit, Question, Trajectory, Usa
 from ..retrieval.base import Search
 from .barrier import RAW_RUN, Barrier, BarrierError
 from .context import Context, LimitReached, RoleSetup, Turn, confidence
+from .evidence import Finding
 from .rendering import shown
 
 SEARCH_ATTEMPTS = 3
@@ -38,7 +39,10 @@ class Answer:
     forced: bool = False
     confidence: float | None = None
     evidence: tuple[Evidence, ...] = ()
+    """Quotes that the system has chosen itself, beside those that `findings` bring."""
     stop_reason: str = "answered"
+    findings: Sequence[Finding] = ()
+    """What it rests on; the episode's evidence is chosen from their documents (`evidence`)."""
 
 
 class Run:
@@ -164,7 +168,7 @@ class Run:
 
     def with_queries(self, evidence: Iterable[Evidence]) -> tuple[Evidence, ...]:
         """Evidence that does not say which query brought its document, with it."""
-        found = ((e, self._brought.get((e.trajectory, e.id), "")) for e in evidence)
+        found = ((e, self._brought.get((e.trajectory, e.id)) or self._brought.get(("", e.id))) for e in evidence)
         return tuple(replace(e, query=query) if query and not e.query else e for e, query in found)
 
     async def _retrieve(self, backend: Search, queries: Sequence[str], k: int, place: str) -> list[list[Hit]]:

@@ -15,7 +15,7 @@ from ...errors import SearchError
 from ...record import Hit
 from ..actions import ANSWER
 from ..base import System
-from ..evidence import Finding, support
+from ..evidence import Finding
 from ..rendering import render_documents
 from ..replies import conclude
 from ..runtime import Answer, Run
@@ -46,4 +46,4 @@ class NaiveRag(System[RagSettings]):
         answerer = await run.open("answerer", question, messages, stop=("</answer>",))
         answerer.read(hits)
         answer = await conclude(answerer)
-        return replace(answer, evidence=support([Finding(question, answer.text, "", documents, answerer.id, question)]))
+        return replace(answer, findings=[Finding(question, answer.text, "", documents, answerer.id, question)])

@@ -22,7 +22,7 @@ from ...errors import EngineError
 from ...limits import Limits
 from ...retrieval.base import Search
 from ..actions import BOXED, EXPERTS, SUBTASK
-from ..evidence import Finding, newest, support
+from ..evidence import Finding, newest
 from ..rendering import cut_to_tokens
 from ..replies import boxed
 from ..runtime import Answer, Context, LimitReached, Run, Turn, confidence
@@ -115,7 +115,7 @@ class HiRA(ToolSystem[HiRASettings]):
                     self._insert(planner, turn, [text for text, _ in done])
                 elif answer := boxed(turn.text):
                     await planner.close("answered", answer)
-                    return Answer(answer, confidence=confidence(turn), evidence=support(findings))
+                    return Answer(answer, confidence=confidence(turn), findings=findings)
                 elif silent == _REMINDERS:
                     raise LimitReached("the planner neither calls nor answers")
                 else:
@@ -214,7 +214,7 @@ class HiRA(ToolSystem[HiRASettings]):
         failed = any(failure.where != "limit" for failure in run.errors)
         stop_reason = "forced" if text else "failed" if failed else "no answer"
         await planner.close(stop_reason, text)
-        return Answer(text, forced=True, evidence=support(findings), stop_reason=stop_reason)
+        return Answer(text, forced=True, findings=findings, stop_reason=stop_reason)
 
 
 __all__ = ["Desk", "Expert", "HiRA", "HiRASettings", "Memory", "Report", "SystemExpert"]
