@@ -95,7 +95,7 @@ def support_of(answer: str, question: str, findings: Sequence[Finding], given: S
         if (found := _answered(question, answer, findings)) is not None:
             return Support(_unique([*evidence, found]), True)
     results = [(finding, quotes) for finding, quotes in quoted if finding.is_result]
-    rests = bool(evidence) and all(quotes.complete for _, quotes in results)
+    rests = bool(evidence) and bool(results or given) and all(quotes.complete for _, quotes in results)
     counts = rests and any(claim_of(f"{finding.result} {finding.notes}").numeric for finding, _ in results)
     supported = rests if agrees else _follows(claim, question, evidence, counts)
     return Support(evidence if supported else (), supported)
