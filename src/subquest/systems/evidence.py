@@ -27,14 +27,14 @@ from .statements import (
     Sentence,
     analysed,
     claim_of,
-    line_of,
-    may_be_restated,
+    left_to_say,
     restated,
     sentences,
     title_of,
+    words_of,
     yes_or_no,
 )
-from .words import compared_words, is_number
+from .words import is_number
 
 _SENTENCES = 50
 """Sentences of a result that are looked for; one that is longer is never stated in full."""
@@ -90,7 +90,7 @@ def support_of(answer: str, question: str, findings: Sequence[Finding], given: S
     evidence = _unique([*given, *(quote for _, quotes in quoted for quote in quotes.found)])
     claim, (agrees, _) = claim_of(answer), yes_or_no(answer)
     if claim.line and not agrees:
-        if any(claim.line in line_of(compared_words(quote.quote)) for quote in evidence):
+        if any(claim.line in words_of(quote.quote).line for quote in evidence):
             return Support(evidence, True)
         if (found := _answered(question, answer, findings)) is not None:
             return Support(_unique([*evidence, found]), True)
@@ -106,8 +106,10 @@ def _follows(claim: Claim, question: str, evidence: Sequence[Evidence], counts: 
 
     With `counts`, a number may be worked out of sub-results.
     """
-    asked = frozenset(compared_words(question))
-    quoted = frozenset(word for quote in evidence for word in compared_words(f"{quote.title} {quote.quote}"))
+    asked = words_of(question).words
+    quoted = frozenset(
+        word for quote in evidence for text in (quote.title, quote.quote) for word in words_of(text).words
+    )
     missing = claim.needed - asked - quoted
     if missing:
         return counts and all(map(is_number, missing))
@@ -140,8 +142,8 @@ def _stating(finding: Finding, text: str) -> _Quotes:
     """A quote for each sentence of a text, where there is one."""
     spans = sentences(text)
     claims = [claim for start, end in spans[:_SENTENCES] if (claim := claim_of(text[start:end])).line]
-    task = frozenset(compared_words(finding.task))
-    about = task.union(compared_words(finding.notes))
+    task = words_of(finding.task).words
+    about = task | words_of(finding.notes).words
     best = [_best(finding, claim, task, about) for claim in claims]
     found = tuple(_evidence(place) for place in best if place is not None)
     return _Quotes(found, bool(found) and len(found) == len(best) and len(spans) <= _SENTENCES)
@@ -149,7 +151,7 @@ def _stating(finding: Finding, text: str) -> _Quotes:
 
 def _answered(question: str, answer: str, findings: Sequence[Finding]) -> Evidence | None:
     """The sentence of all documents that states the answer best."""
-    claim, asked = claim_of(answer), frozenset(compared_words(question))
+    claim, asked = claim_of(answer), words_of(question).words
     seen: set[int] = set()
     places = []
     for finding in findings:
@@ -177,15 +179,15 @@ def _best(finding: Finding, claim: Claim, task: frozenset[str], about: frozenset
         title, text = title_of(document.title), analysed(document.text)
         verbatim = claim.line in text.lines
         titled = bool(task) and claim.line == title.line
-        other_words = may_be_restated(claim, text, title.words)
-        if not (verbatim or titled or other_words):
+        left = left_to_say(claim, text, title.words)
+        if not (verbatim or titled or left):
             continue
         named = 0.5 * (bool(title.words) and title.words <= task)  # the document about what was asked, no namesake
         from_title = about & title.words
         for sentence in text.sentences:
             states = float(verbatim and claim.line in sentence.line)
-            if not states and other_words:
-                states = 0.5 * restated(claim, sentence, title.words)
+            if not states and left:
+                states = 0.5 * restated(claim, left, sentence)
             if not states and not titled:
                 continue
             overlap = len(about & sentence.words | from_title) / size

@@ -49,6 +49,13 @@ class Claim(NamedTuple):
     negated: bool
 
 
+class Left(NamedTuple):
+    """What of a claim the title of a document does not say."""
+
+    needed: frozenset[str]
+    words: frozenset[str]
+
+
 class Sentence(NamedTuple):
     start: int
     end: int
@@ -56,7 +63,9 @@ class Sentence(NamedTuple):
     words: frozenset[str]
 
 
-class Title(NamedTuple):
+class Words(NamedTuple):
+    """A short text: a title, a task, a quote."""
+
     line: str
     words: frozenset[str]
 
@@ -94,21 +103,27 @@ def yes_or_no(text: str) -> tuple[str, str]:
     return (match[1].casefold(), text[match.end() :]) if match else ("", "")
 
 
-def restated(claim: Claim, sentence: Sentence, title: frozenset[str]) -> bool:
-    """Whether a sentence, read under the title of its document, says the same as a claim in other words or order."""
-    known = sentence.words | title
-    if not claim.needed <= known:
+def restated(claim: Claim, left: Left, sentence: Sentence) -> bool:
+    """Whether a sentence says the same as a claim in other words or order, with the title of its document."""
+    if not left.needed <= sentence.words:
         return False
+    missing = len(left.words - sentence.words)
     if claim.short:
-        return claim.words <= known
-    share = len(claim.words & known) / max(len(claim.words), 1)
+        return not missing
+    share = 1 - missing / max(len(claim.words), 1)
     negated = not sentence.words.isdisjoint(_NEGATIONS)
     return claim.negated == negated and share >= (MOST if claim.needed else NEARLY_ALL)
 
 
-def may_be_restated(claim: Claim, text: Text, title: frozenset[str]) -> bool:
-    """Whether it is worth looking for a sentence that says the same; a name of a few words has no other words."""
-    return (claim.numeric or not claim.short) and claim.needed - title <= text.words
+def left_to_say(claim: Claim, text: Text, title: frozenset[str]) -> Left | None:
+    """What a sentence has to say that says the same in other words; None where none can.
+
+    A name of a few words has no other words.
+    """
+    if claim.short and not claim.numeric:
+        return None
+    needed = claim.needed - title
+    return Left(needed, claim.words - title) if needed <= text.words else None
 
 
 def line_of(words: Sequence[str]) -> str:
@@ -116,10 +131,16 @@ def line_of(words: Sequence[str]) -> str:
 
 
 @functools.lru_cache(maxsize=4096)
-def title_of(text: str) -> Title:
+def words_of(text: str) -> Words:
+    words = compared_words(text)
+    return Words(line_of(words), frozenset(words))
+
+
+@functools.lru_cache(maxsize=4096)
+def title_of(text: str) -> Words:
     """A title; what stands in brackets at its end tells it from its namesakes and is no part of the name."""
     name = text.rpartition("(")[0] if text.endswith(")") else text
-    return Title(line_of(compared_words(name)), frozenset(compared_words(text)))
+    return Words(words_of(name).line, words_of(text).words)
 
 
 @functools.lru_cache(maxsize=4096)
