@@ -97,4 +97,5 @@ episodes = st.builds(
     rewards=st.dictionaries(texts, floats, max_size=2),
     settings=metas,
     seed=st.none() | st.integers(),
+    supported=st.none() | st.booleans(),
 )

@@ -272,6 +272,9 @@ class Episode:
     settings: Mapping[str, Any] = field(default_factory=dict)
     """The system's settings that were in force."""
     seed: int | None = None
+    supported: bool | None = None
+    """Whether documents that were read support the answer (`systems.evidence`); None where there is no answer, where
+    the system reads none by design, and in episodes of versions that did not tell."""
 
     @property
     def contexts(self) -> tuple[Trajectory, ...]:

@@ -39,7 +39,20 @@ def test_json(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert document["answer"] == "Kestel"
     assert [(e["id"], e["title"]) for e in document["evidence"]] == [("d1", "Orvane Bridge"), ("d2", "Mila Torrun")]
     assert document["usage"]["searches"] == 2
+    assert document["supported"] is True
     assert err == ""
+
+
+def test_an_answer_that_no_document_supports_says_so(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    script = place / "script.jsonl"
+    script.write_text(script.read_text().replace("<answer>Kestel</answer>", "<answer>Varn</answer>"))
+    assert main([*ASK, "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert (document["answer"], document["supported"], document["evidence"]) == ("Varn", False, [])
+    assert main(ASK) == 0
+    out, err = capsys.readouterr()
+    assert out.splitlines()[:2] == ["Varn", "  not supported by a document"]
+    assert "answer: Varn  (not supported by a document)" in err
 
 
 def test_events_are_ndjson_without_gaps(place: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -50,6 +50,7 @@ def test_an_answer_with_evidence_steps_and_true_usage(server: Running) -> None:
         "  result: Kestel\n"
     )
     details = found.subquest  # type: ignore[attr-defined]
+    assert details["supported"] is True
     assert [(e["id"], e["quote"]) for e in details["evidence"]] == [
         ("d1", "The Orvane Bridge was designed by Mila Torrun."),
         ("d2", "She was born in Kestel in 1889."),

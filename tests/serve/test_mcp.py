@@ -51,7 +51,7 @@ async def use(client: Client) -> None:
         steps.append(message or "")
 
     found = told(await client.call_tool("ask", {"question": QUESTION}, progress_callback=heard))
-    assert found["answer"] == "Kestel"
+    assert (found["answer"], found["supported"]) == ("Kestel", True)
     assert [e["quote"] for e in found["evidence"]][1] == "She was born in Kestel in 1889."
     assert steps[:2] == ["task: Who designed the Orvane Bridge?", "search: Orvane Bridge designer"]
     wrong = await client.call_tool("search", {"query": "x", "index": "../etc"})

@@ -209,6 +209,19 @@ def test_a_quotation_of_a_page_that_was_opened(start: Start, settings: Settings,
         expect(page.locator(".hits .source mark")).to_have_count(0)
 
 
+def test_an_answer_without_support_says_so(start: Start, settings: Settings, page: Any) -> None:
+    settings.runs.mkdir()
+    with RunStore.create(settings.runs / "old.sqlite") as store:
+        for name, supported in (("no", False), ("yes", True), ("older", None)):
+            question = Question(name, "Who?")
+            store.add_episode(Episode(name, question, "coda", "m", answer="me", supported=supported)).wait()
+    with start() as server:
+        for name, count in (("no", 1), ("yes", 0), ("older", 0)):
+            page.goto(f"{server.url}/#/runs/old/{name}")
+            expect(page.locator(".answer .text")).to_have_text("me")
+            expect(page.get_by_text("not supported by a document")).to_have_count(count)
+
+
 def test_what_is_not_as_it_should_be_costs_its_own_part_only(start: Start, settings: Settings, browser: Any) -> None:
     """Events of somebody's own system may hold anything."""
     events = (

@@ -291,7 +291,7 @@ def test_each_dialect_searches_reads_and_answers(name: str) -> None:
     assert found.queries == ["Orvane Bridge"]
     assert env(episode).startswith(OPENINGS[name])
     assert len(episode.trajectories) == 1
-    assert episode.evidence[0].quote == "The Orvane Bridge was designed by Mila Torrun."
+    assert (episode.supported, episode.evidence) == (False, ())  # Kestel stands in no document that was read
 
 
 def test_o2_searcher_asks_several_things_in_one_search() -> None:

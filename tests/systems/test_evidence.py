@@ -1,7 +1,13 @@
-"""Which sentence of which document is quoted for a finding."""
+"""Which sentence of which document is quoted for a finding, and whether an answer is supported."""
+
+import time
+from dataclasses import replace
+
+import pytest
 
 from subquest.record import Document
-from subquest.systems.evidence import Finding, sentences, support
+from subquest.systems.evidence import Finding, is_stated, support, support_of
+from subquest.systems.statements import sentences
 
 BROTHER = Document("1", "Sugan Kond", "On his father's side Kond came from the family of Yube Kond, his father.")
 ASKED = Document("2", "Meza Kond", "Meza Kond made films. Yube Kond and Kanze Guhi were Kond's parents.")
@@ -52,5 +58,97 @@ def test_of_a_text_without_full_stops_the_part_with_the_result_is_quoted() -> No
     assert 900 < len(evidence.quote) <= 1000
     assert text[evidence.start : evidence.start + len(evidence.quote)] == evidence.quote
     assert {evidence.quote.split()[0], evidence.quote.split()[-1]} <= set(text.split())
-    (beginning,) = support([Finding("word7 word8 word9", "", "", [Document("d", "Talk", words)])])
-    assert (beginning.start, len(beginning.quote) <= 1000) == (0, True)
+
+
+TOWN = Document("4", "Kestel", "It is a town of 3,200 people. The mayor is Bo Lind.")
+TORRUN = Document("5", "Mila Torrun", "Mila Torrun was an engineer. She was born in Kestel in 1889. She left in 1931.")
+READ = Finding("", "", "", (TOWN, TORRUN))
+BORN = Finding("When was Mila Torrun born?", "1889", "", (TORRUN,), "1.1")
+LEFT = Finding("When did Mila Torrun leave?", "1931", "", (TORRUN,), "1.2")
+
+
+def supported(answer: str, *findings: Finding, question: str = "?") -> bool | None:
+    """Also checks that an answer has quotes if and only if it is supported."""
+    found = support_of(answer, question, findings or (READ,))
+    assert bool(found.evidence) == bool(found.supported)
+    return found.supported
+
+
+@pytest.mark.parametrize("answer", ["3,200", "3200", "3 200", "3\u202f200 people", "2024", "Bo Lind"])
+def test_an_answer_that_a_document_states_is_supported(answer: str) -> None:
+    dated = Document("6", "", "It has 3 200 seats and opened on 2024-05-17.")
+    assert supported(answer, READ, Finding("", "", "", (dated,))) is True
+
+
+@pytest.mark.parametrize("answer", ["3", "200", "320", "3.2", "17", "Lind Bo", "Kest", "yes", "Paris", "Torrun Kestel"])
+def test_an_answer_that_stands_in_no_document_is_not(answer: str) -> None:
+    assert supported(answer) is False
+
+
+def test_no_answer_is_neither() -> None:
+    assert supported(" ") is None
+
+
+def test_words_in_common_do_not_state_a_result() -> None:
+    finding = Finding("Where was Mila Torrun born?", "Varn", "", (TORRUN,))
+    assert quoted(finding) == []
+
+
+def test_a_title_states_an_answer_with_the_sentence_that_was_asked_for() -> None:
+    found = support_of("Kestel", "Which town has 3,200 people?", (Finding("", "", "", (TOWN,)),))
+    assert [(e.title, e.quote) for e in found.evidence] == [("Kestel", "It is a town of 3,200 people.")]
+
+
+@pytest.mark.parametrize(
+    ("result", "states"),
+    [
+        ("The engineer Mila Torrun was born in Kestel in 1889.", True),
+        ("Mila Torrun was born in Varn in 1889.", False),
+        ("Mila Torrun was born in Kestel in 1899.", False),
+        ("Ada Torrun was born in Kestel in 1889.", False),
+        ("Mila Torrun was not born in Kestel.", False),
+        ("Mila Torrun was born in Kestel. She left for Paris in 1931.", False),
+    ],
+)
+def test_a_sentence_is_stated_by_its_names_and_numbers(result: str, states: bool) -> None:
+    assert is_stated(Finding("Where?", result, "", (TORRUN,))) is states
+
+
+def test_yes_and_no_rest_on_sub_results_that_are_all_quoted() -> None:
+    assert supported("Yes", BORN, LEFT) is True
+    assert supported("no.", BORN, replace(LEFT, result="1950")) is False
+    assert supported("no", BORN, replace(LEFT, result="")) is False
+    assert supported("No Country for Old Men", BORN, LEFT) is False
+
+
+def test_a_value_worked_out_rests_on_sub_results_with_numbers() -> None:
+    assert supported("42 years", BORN, LEFT) is True
+    assert supported("42 years in Paris", BORN, LEFT) is False
+    assert supported("5,000", Finding("Where was she born?", "Kestel", "", (TORRUN,))) is False
+
+
+def test_a_yes_of_an_executor_rests_on_its_notes_or_on_what_was_asked() -> None:
+    yes = Finding("Was Mila Torrun an engineer?", "yes", "", (TORRUN,))
+    assert quoted(yes) == [("Mila Torrun", "Mila Torrun was an engineer.")]
+    assert quoted(replace(yes, result="no")) == []
+    noted = replace(yes, result="no", notes="She was born in Kestel in 1889.")
+    assert quoted(noted) == [("Mila Torrun", "She was born in Kestel in 1889.")]
+
+
+def test_a_long_answer_may_say_no_more_than_the_quotes_and_the_question() -> None:
+    people = Finding("How many people live in Kestel?", "3,200", "", (TOWN,))
+    born = Finding("Where was Mila Torrun born?", "Kestel", "", (TORRUN,))
+    assert supported("The engineer Mila Torrun comes from Kestel, which has 3,200 people.", born, people) is True
+    assert supported("The engineer Mila Torrun comes from Kestel, which is near Paris.", born, people) is False
+
+
+@pytest.mark.parametrize("unit", [" ", "1", "1,", "A", "A. ", "Aa. ", "(", "-1 ", "no, ", "米"])
+def test_time_grows_with_the_length_of_texts_and_not_faster(unit: str) -> None:
+    def seconds(length: int) -> float:
+        text = (unit * length)[:length]
+        finding = Finding(text, text, text, (Document("d", text, text),))
+        start = time.process_time()
+        support_of(text, text, (finding,))
+        return time.process_time() - start
+
+    assert seconds(40_000) < 10 * max(seconds(10_000), 0.01)

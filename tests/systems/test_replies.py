@@ -4,8 +4,7 @@ import pytest
 
 from subquest.engine import Generation
 from subquest.protocol import parse
-from subquest.record import Document, Evidence
-from subquest.systems.replies import answer_in, boxed, decides, declines, hedges, with_answer
+from subquest.systems.replies import answer_in, boxed, decides, declines, hedges
 from subquest.systems.runtime import Turn
 
 
@@ -102,12 +101,3 @@ def test_hedges(text: str) -> None:
 )
 def test_plain_answers_do_not_hedge(text: str) -> None:
     assert not hedges(text)
-
-
-def test_the_answer_is_quoted_once() -> None:
-    document = Document("d", "Mila", "She was an engineer. She was born in Kestel.")
-    stated = (Evidence("x", "x", "In Kestel she was born."),)
-    assert with_answer(stated, "Kestel", [document]) == stated
-    assert [e.quote for e in with_answer((), "kestel", [document])] == ["She was born in Kestel."]
-    for answer in ("", "yes", "No", "Orvane"):
-        assert with_answer((), answer, [document]) == ()

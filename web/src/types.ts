@@ -73,6 +73,7 @@ export interface Episode {
   answer?: string;
   evidence?: Evidence[];
   confidence?: number;
+  supported?: boolean;
   stop_reason?: string;
   forced?: boolean;
   usage?: Usage;

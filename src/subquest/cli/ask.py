@@ -78,6 +78,7 @@ def summary(episode: Any) -> dict[str, Any]:
         "question": episode.question.question,
         "answer": episode.answer,
         "confidence": episode.confidence,
+        "supported": episode.supported,
         "evidence": [asdict(e) for e in episode.evidence],
         "system": episode.system,
         "model": episode.model,
@@ -94,6 +95,8 @@ def _print_answer(episode: Any) -> None:
     from .terminal import printable
 
     print(printable(episode.answer) or f"no answer ({episode.stop_reason})")
+    if episode.supported is False:
+        print("  not supported by a document")
     for evidence in episode.evidence:
         place = cited(evidence.place) or evidence.id
         print(f'  "{printable(evidence.quote)}" - {printable(evidence.title)} [{printable(place)}]')

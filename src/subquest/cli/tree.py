@@ -124,6 +124,7 @@ def _line(event: Event) -> Line | None:
         case "answer":
             notes = ["forced"] if data["forced"] and data["answer"] else []
             notes += [f"confidence {data['confidence']:.2f}"] if data["confidence"] is not None else []
+            notes += ["not supported by a document"] if data.get("supported") is False else []
             return Line("answer", _short(data["answer"] or "(none)") + (f"  ({', '.join(notes)})" if notes else ""))
         case "error" | "retry":
             return Line(event.kind, _short(f"{data['where']}: {data['message']}"))

@@ -89,6 +89,9 @@ def cell(rows: list[Scored], *, metric: str = "em") -> dict[str, Any]:
             out[name] = _round(mean(values))
     if (calibrated := calibration_of(rows)) is not None:
         out |= {name: _round(getattr(calibrated, name)) for name in CALIBRATION}
+    for name, value in (("em_supported", 1.0), ("em_unsupported", 0.0)):
+        right = [row.scores["em"] for row in rows if row.scores.get("supported") == value and "em" in row.scores]
+        out |= {name: _round(mean(right))} if right else {}
     return out
 
 

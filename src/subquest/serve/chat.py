@@ -1,7 +1,7 @@
 """OpenAI's chat completions: a question in, an answer out, with how it came about in fields of our own.
 
     message.reasoning_content   the steps in words, one a line; streamed while they happen
-    subquest                    {"episode", "evidence", "confidence", "stop_reason", "forced", "system"}
+    subquest                    {"episode", "supported", "evidence", "confidence", "stop_reason", "forced", "system"}
 
 The last user message is the question; what was said before it is put in front, so that a follow-up can be understood.
 """
@@ -181,6 +181,7 @@ def details(episode: Episode) -> dict[str, Any]:
     return {
         "episode": episode.id,
         "system": episode.system,
+        "supported": episode.supported,
         "evidence": [to_dict(e) for e in episode.evidence],
         "confidence": episode.confidence,
         "stop_reason": episode.stop_reason,

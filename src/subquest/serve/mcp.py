@@ -56,7 +56,8 @@ def make_server(agents: Agents, shelf: Shelf) -> MCPServer[Any]:
 
     @server.tool(
         description="Answer a question by planning, searching and reading; may take minutes. Returns the answer with "
-        f"quotations from the documents. Systems: {', '.join(agents.systems)}. {some}"
+        "quotations from the documents; `supported` is false where no document supports it. "
+        f"Systems: {', '.join(agents.systems)}. {some}"
     )
     async def ask(question: str, ctx: Context[Any, Any], system: str = "", index: str = "") -> dict[str, Any]:
         told: asyncio.Queue[Event | None] = asyncio.Queue()
@@ -80,6 +81,7 @@ def make_server(agents: Agents, shelf: Shelf) -> MCPServer[Any]:
             await asyncio.gather(task, return_exceptions=True)
         return {
             "answer": episode.answer,
+            "supported": episode.supported,
             "evidence": [to_dict(e) for e in episode.evidence],
             "confidence": episode.confidence,
             "stop_reason": episode.stop_reason,

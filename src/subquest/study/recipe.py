@@ -215,7 +215,7 @@ def _number(row: Mapping[str, Any]) -> Number:
 
 _METRICS = sorted(
     {*score(Episode("", Question("", "", ("",)), "", "")), "support_recall", "confidence", "ece", "auroc"}
-    | {"judge", "judge_undecided", "interactions"}
+    | {"judge", "judge_undecided", "interactions", "supported", "em_supported", "em_unsupported"}
 )
 """What a study can measure, beside tokens and contexts of a role."""
 

@@ -22,7 +22,7 @@ from ..limits import Limits
 from ..protocol import fence
 from .actions import ANSWER, DECIDE, PLAN, SEARCH
 from .base import System
-from .evidence import Finding, support
+from .evidence import Finding, is_stated
 from .plan import Plan, PlanStep, lines_of, make_plan, numbered_lines
 from .rendering import one_line
 from .replies import answer_in, conclude, decides, hedges, note_stop, said
@@ -66,7 +66,7 @@ class Known:
 
     @property
     def complete(self) -> bool:
-        return bool(self.answer) and not hedges(self.answer) and (self.finding is None or bool(support([self.finding])))
+        return bool(self.answer) and not hedges(self.answer) and (self.finding is None or is_stated(self.finding))
 
 
 class Apex(System[ApexSettings]):

@@ -27,6 +27,7 @@ from ..events import SCHEMA_VERSION, Event, EventLog, Listener
 from ..limits import Limits
 from ..record import Document, Episode, Question
 from ..retrieval.base import Search
+from .evidence import Finding, Support, support_of
 from .prompting import COMPACT, SETS, Prompts, PromptSet, prompt_set_of
 from .rendering import render_documents
 from .replies import declines
@@ -69,6 +70,8 @@ class System(Generic[S]):
     """Whether it takes `tools` and a `cache` for them (`tooled.ToolSystem`)."""
     prompt_roles: ClassVar[Mapping[str, str]] = {}
     """Who reads a prompt whose name does not begin with the role's."""
+    reads: ClassVar[bool] = True
+    """Whether it reads documents; where it does not, nothing is said about the support of its answers."""
     answering: ClassVar[str] = ""
     """The role that writes the final answer; the first of `roles` where empty."""
 
@@ -239,6 +242,8 @@ class System(Generic[S]):
         if self.abstain and declines(answer.text):
             answer = dataclasses.replace(answer, text="", stop_reason="abstained")
         answer = dataclasses.replace(answer, forced=answer.forced and bool(answer.text))
+        evidence, supported = self._support(run, answer)
+        told["supported"] = supported
         events.emit("answer", answer=answer.text, forced=answer.forced, confidence=answer.confidence, **told)
         trajectories, usage = await run.finish()
         events.emit("end", stop_reason=answer.stop_reason, usage=to_dict(usage))
@@ -249,7 +254,8 @@ class System(Generic[S]):
             model=self.model_name,
             trajectories=trajectories,
             answer=answer.text,
-            evidence=run.with_queries(answer.evidence),
+            evidence=run.with_queries(evidence),
+            supported=supported,
             confidence=answer.confidence,
             stop_reason=answer.stop_reason,
             forced=answer.forced,
@@ -259,6 +265,13 @@ class System(Generic[S]):
             settings=settings,
             seed=seed,
         )
+
+    def _support(self, run: Run, answer: Answer) -> Support:
+        """What supports an answer; a system that names no findings rests on all the documents that were read."""
+        if not self.reads:
+            return Support(answer.evidence, None)
+        everything = Finding("", "", "", list(run.documents.values()))
+        return support_of(answer.text, run.question.question, answer.findings or [everything], answer.evidence)
 
     def ask(self, question: str | Question, *, seed: int | None = None) -> Episode:
         """`solve`, for synchronous callers."""

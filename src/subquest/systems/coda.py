@@ -21,7 +21,7 @@ from ..limits import Limits
 from ..protocol import fence
 from .actions import ANSWER, RESULT, SEARCH, TASK
 from .base import System
-from .evidence import Finding, newest, support
+from .evidence import Finding, newest
 from .runtime import Answer, Context, LimitReached, Run, Turn, confidence
 
 MAX_PARALLEL_TASKS = 8
@@ -80,7 +80,7 @@ class CoDA(System[CoDASettings]):
                     self._remind(planner, turn)
                 elif action.tag == "answer":
                     await planner.close("answered", action.content)
-                    return Answer(action.content, confidence=confidence(turn), evidence=support(findings))
+                    return Answer(action.content, confidence=confidence(turn), findings=findings)
                 else:
                     results = await self._delegate(run, planner, self._tasks(planner, turn), findings, level=1)
                     planner.tell_results(results, tokens=self.settings.result_tokens)
@@ -197,7 +197,7 @@ class CoDA(System[CoDASettings]):
             text = newest(findings)
         stop_reason = "forced" if text else "failed" if run.errors else "no answer"
         await planner.close(stop_reason, text)
-        return Answer(text, forced=True, evidence=support(findings), stop_reason=stop_reason)
+        return Answer(text, forced=True, findings=findings, stop_reason=stop_reason)
 
 
 def _refined(executor: Context) -> str:

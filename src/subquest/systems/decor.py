@@ -22,10 +22,11 @@ from ..limits import Limits
 from ..record import Hit
 from .actions import ANSWER, FILTER, NEXT_QUERY
 from .base import System
-from .evidence import Finding, sentences
+from .evidence import Finding
 from .rendering import cut_to_tokens, one_line, render_documents
 from .replies import conclude, note_stop
 from .runtime import Answer, Context, LimitReached, RoleSetup, Run
+from .statements import sentences
 
 NONE = ("none", "stop", "")
 """What a planner writes to stop, and a filter where nothing helps."""
@@ -278,4 +279,4 @@ class Memory:
 def _findings(evidence: str, query: str, hits: list[Hit], trajectory: str) -> list[Finding]:
     """One finding for each sentence of a filter's paragraph, so that each is traced to the document it came from."""
     documents = [hit.document for hit in hits]
-    return [Finding("", "", evidence[a:b], documents, trajectory, query) for a, b in sentences(evidence)]
+    return [Finding("", evidence[a:b], "", documents, trajectory, query) for a, b in sentences(evidence)]

@@ -1,32 +1,50 @@
-"""Evidence: which sentence of which document that was read supports what was found.
+"""Evidence: the sentences of documents that state what was found, and whether they support the answer.
 
-Quotes are chosen by code from the documents themselves, so a citation can never be invented by a model.
+Quotes are chosen by code from the documents themselves, so a citation can never be invented by a model. A quote states
+a *sub-result* (what a role concluded, `Finding`) or the answer; what states neither is not shown. What stating means is
+in `statements`.
+
+An answer is *supported* where
+
+    a document that was read states it, or
+    it is yes, no or a number, and every sub-task came back with a sub-result that is quoted (for a number: one of
+    them with a number in it), or
+    it is a sentence whose names and numbers all stand in the quotes or in the question, some of them in the quotes
+
+The rules cannot check the reasoning between sub-results and answer.
 """
 
 from __future__ import annotations
 
-import functools
-import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from ..places import place_of
 from ..record import Document, Evidence
-from .words import folded_words
+from .statements import (
+    Claim,
+    Sentence,
+    analysed,
+    claim_of,
+    left_to_say,
+    restated,
+    sentences,
+    title_of,
+    words_of,
+    yes_or_no,
+)
+from .words import is_number
 
-_SENTENCE_END = re.compile(r"(?<=[.!?])[\"')\]]*\s+(?=[\"'(\[]*[\w])|\n+|(?<=[。！？])[」』”’）]*\s*")
-_ABBREVIATION = re.compile(r"\b(?:[A-Z]|Mr|Mrs|Ms|Dr|St|Prof|Jr|Sr|vs|No|c|ca|e\.g|i\.e)\.$")
-
-LONGEST_QUOTE = 1000
-"""Characters of a quote."""
-_WORD = 50
-"""A quote is cut at a blank where there is one so near."""
+_SENTENCES = 50
+"""Sentences of a result that are looked for; one that is longer is never stated in full."""
+_ABOUT = 0.6
+"""Share of a task's words that a sentence has where only the title of its document states the result."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What a role concluded, and the documents it had read by then."""
+    """What a role concluded, and the documents it had read by then. Without task, result and notes: documents alone."""
 
     task: str
     result: str
@@ -35,6 +53,18 @@ class Finding:
     documents: Sequence[Document]
     trajectory: str = ""
     query: str = ""
+    aside: bool = False
+    """Said on the way: quoted where a document states it, and no sub-result where none does."""
+
+    @property
+    def is_result(self) -> bool:
+        return not self.aside and bool(self.task or self.result or self.notes)
+
+
+class Support(NamedTuple):
+    evidence: tuple[Evidence, ...]
+    supported: bool | None
+    """None where there is no answer."""
 
 
 def newest(findings: Sequence[Finding]) -> str:
@@ -42,106 +72,143 @@ def newest(findings: Sequence[Finding]) -> str:
     return next((finding.result for finding in reversed(findings) if finding.result), "")
 
 
-def support(findings: Sequence[Finding]) -> tuple[Evidence, ...]:
-    """For each finding the sentence that supports it best, where there is one; no quote twice."""
-    quotes: dict[tuple[str, int], Evidence] = {}
+def support(findings: Iterable[Finding]) -> tuple[Evidence, ...]:
+    """For each finding the sentences that state it, where there are some; no quote twice."""
+    return _unique(quote for finding in findings for quote in _quotes(finding).found)
+
+
+def is_stated(finding: Finding) -> bool:
+    """Whether documents state all of a finding."""
+    return _quotes(finding).complete
+
+
+def support_of(answer: str, question: str, findings: Sequence[Finding], given: Sequence[Evidence] = ()) -> Support:
+    """The quotes that support an answer, and whether there are any. `given` are quotes that a system chose itself."""
+    if not answer.strip():
+        return Support((), None)
+    quoted = [(finding, _quotes(finding)) for finding in findings]
+    evidence = _unique([*given, *(quote for _, quotes in quoted for quote in quotes.found)])
+    claim, (agrees, _) = claim_of(answer), yes_or_no(answer)
+    if claim.line and not agrees:
+        if any(claim.line in words_of(quote.quote).line for quote in evidence):
+            return Support(evidence, True)
+        if (found := _answered(question, answer, findings)) is not None:
+            return Support(_unique([*evidence, found]), True)
+    results = [(finding, quotes) for finding, quotes in quoted if finding.is_result]
+    rests = bool(evidence) and bool(results or given) and all(quotes.complete for _, quotes in results)
+    counts = rests and any(claim_of(f"{finding.result} {finding.notes}").numeric for finding, _ in results)
+    supported = rests if agrees else _follows(claim, question, evidence, counts)
+    return Support(evidence if supported else (), supported)
+
+
+def _follows(claim: Claim, question: str, evidence: Sequence[Evidence], counts: bool) -> bool:
+    """Whether an answer that no sentence states has no name and no number beyond the quotes and the question.
+
+    With `counts`, a number may be worked out of sub-results.
+    """
+    asked = words_of(question).words
+    quoted = frozenset(
+        word for quote in evidence for text in (quote.title, quote.quote) for word in words_of(text).words
+    )
+    missing = claim.needed - asked - quoted
+    if missing:
+        return counts and all(map(is_number, missing))
+    return bool(claim.needed & quoted - asked) and (claim.numeric or not claim.short)
+
+
+class _Quotes(NamedTuple):
+    found: tuple[Evidence, ...] = ()
+    complete: bool = False
+    """Whether they state all of the finding."""
+
+
+def _quotes(finding: Finding) -> _Quotes:
+    """What states a finding. A result that no document can state (yes, a value worked out) rests on its notes."""
+    word, reason = yes_or_no(finding.result)
+    if finding.result and not word:
+        claim = claim_of(finding.result)
+        if finding.aside and (claim.short or not claim.needed):
+            return _Quotes()
+        quotes = _stating(finding, finding.result)
+        if quotes.found or not claim.numeric:
+            return quotes
+    for text in (reason, finding.notes, finding.task if word in ("true", "yes") else ""):
+        if claim_of(text).line:
+            return _stating(finding, text)
+    return _Quotes()
+
+
+def _stating(finding: Finding, text: str) -> _Quotes:
+    """A quote for each sentence of a text, where there is one."""
+    spans = sentences(text)
+    claims = [claim for start, end in spans[:_SENTENCES] if (claim := claim_of(text[start:end])).line]
+    task = words_of(finding.task).words
+    about = task | words_of(finding.notes).words
+    best = [_best(finding, claim, task, about) for claim in claims]
+    found = tuple(_evidence(place) for place in best if place is not None)
+    return _Quotes(found, bool(found) and len(found) == len(best) and len(spans) <= _SENTENCES)
+
+
+def _answered(question: str, answer: str, findings: Sequence[Finding]) -> Evidence | None:
+    """The sentence of all documents that states the answer best."""
+    claim, asked = claim_of(answer), words_of(question).words
+    seen: set[int] = set()
+    places = []
     for finding in findings:
-        evidence = _best(finding)
-        if evidence is not None:
-            quotes.setdefault((evidence.id, evidence.start), evidence)
-    return tuple(quotes.values())
-
-
-def _best(finding: Finding) -> Evidence | None:
-    result = folded_words(finding.result)
-    task = frozenset(folded_words(finding.task))
-    about = task.union(folded_words(finding.notes))
-    wanted = f" {' '.join(result)} " if result else ""
-    size = max(len(about), 1)
-    enough = 0.6 * size
-    best: tuple[float, Document, _Sentence] | None = None
-    for document in finding.documents:
-        title = _title(document.title)
-        from_title = about & title
-        named = 0.5 * (bool(title) and title <= task)  # the document about what was asked, not about a namesake
-        text = _analysed(document.text)
-        stated = bool(wanted) and wanted in text.lines
-        if not stated and text.longest + len(from_title) < enough:
+        if finding.aside:
             continue
+        unseen = [document for document in finding.documents if id(document) not in seen]
+        seen.update(map(id, unseen))
+        places.append(_best(replace(finding, documents=unseen), claim, asked, asked))
+    best = max((place for place in places if place is not None), key=lambda place: place.score, default=None)
+    return _evidence(best) if best is not None else None
+
+
+class _Place(NamedTuple):
+    score: float
+    finding: Finding
+    document: Document
+    sentence: Sentence
+
+
+def _best(finding: Finding, claim: Claim, task: frozenset[str], about: frozenset[str]) -> _Place | None:
+    """The sentence that states a claim, of several the one that says most of the words of the task and about it."""
+    size = max(len(about), 1)
+    best: _Place | None = None
+    for document in finding.documents:
+        title, text = title_of(document.title), analysed(document.text)
+        verbatim = claim.line in text.lines
+        titled = bool(task) and claim.line == title.line
+        left = left_to_say(claim, text, title.words)
+        if not (verbatim or titled or left):
+            continue
+        named = 0.5 * (bool(title.words) and title.words <= task)  # the document about what was asked, no namesake
+        from_title = about & title.words
         for sentence in text.sentences:
-            states = stated and wanted in sentence.line
-            if not states and len(sentence.words) + len(from_title) < enough:
+            states = float(verbatim and claim.line in sentence.line)
+            if not states and left:
+                states = 0.5 * restated(claim, left, sentence)
+            if not states and not titled:
                 continue
-            shared = about & sentence.words
-            overlap = len(shared | from_title if from_title else shared) / size
-            if (states or overlap >= 0.6) and (best is None or states + overlap + named > best[0]):
-                best = (states + overlap + named, document, sentence)
-    if best is None:
-        return None
-    _, document, sentence = best
-    start, end = _stretch(document.text, sentence, finding.result)
-    place = place_of(document.meta)
+            overlap = len(about & sentence.words | from_title) / size
+            if not states and overlap < _ABOUT:
+                continue
+            if best is None or states + overlap + named > best.score:
+                best = _Place(states + overlap + named, finding, document, sentence)
+    return best
+
+
+def _evidence(place: _Place) -> Evidence:
+    finding, document = place.finding, place.document
+    start, end = place.sentence.start, place.sentence.end
+    where = place_of(document.meta)
     return Evidence(
-        document.id, document.title, document.text[start:end], start, finding.trajectory, finding.query, place
+        document.id, document.title, document.text[start:end], start, finding.trajectory, finding.query, where
     )
 
 
-def _stretch(text: str, sentence: _Sentence, result: str) -> tuple[int, int]:
-    """What is quoted: the sentence; of one beyond all measure (a text without full stops) the part with the result."""
-    start, end = sentence.start, sentence.end
-    if end - start <= LONGEST_QUOTE:
-        return start, end
-    found = re.compile(re.escape(result.strip()), re.IGNORECASE).search(text, start, end)
-    first = max(start, found.start() - LONGEST_QUOTE // 2) if found else start
-    last = min(end, first + LONGEST_QUOTE)
-    if first > start and (blank := text.find(" ", first, first + _WORD)) >= 0:
-        first = blank + 1
-    if last < end and (blank := text.rfind(" ", last - _WORD, last)) >= 0:
-        last = blank
-    return first, last
-
-
-class _Sentence(NamedTuple):
-    start: int
-    end: int
-    line: str
-    """Its words, each with a blank on both sides."""
-    words: frozenset[str]
-
-
-class _Text(NamedTuple):
-    lines: str
-    """The lines of all sentences, one below the other."""
-    longest: int
-    """Distinct words of the sentence that has most."""
-    sentences: tuple[_Sentence, ...]
-
-
-@functools.lru_cache(maxsize=4096)
-def _title(text: str) -> frozenset[str]:
-    return frozenset(folded_words(text))
-
-
-@functools.lru_cache(maxsize=4096)
-def _analysed(text: str) -> _Text:
-    found = []
-    for start, end in sentences(text):
-        words = folded_words(text[start:end])
-        if words:
-            found.append(_Sentence(start, end, f" {' '.join(words)} ", frozenset(words)))
-    return _Text("\n".join(s.line for s in found), max((len(s.words) for s in found), default=0), tuple(found))
-
-
-def sentences(text: str) -> list[tuple[int, int]]:
-    """Start and end of each sentence; an initial or a common abbreviation does not end one."""
-    spans: list[tuple[int, int]] = []
-    start = 0
-    for match in _SENTENCE_END.finditer(text):
-        if "\n" not in match[0] and _ABBREVIATION.search(text[max(start, match.start() - 6) : match.start()]):
-            continue
-        if text[start : match.start()].strip():
-            spans.append((start, match.start()))
-        start = match.end()
-    if text[start:].strip():
-        spans.append((start, len(text.rstrip())))
-    return spans
+def _unique(quotes: Iterable[Evidence]) -> tuple[Evidence, ...]:
+    unique: dict[tuple[str, int], Evidence] = {}
+    for quote in quotes:
+        unique.setdefault((quote.id, quote.start), quote)
+    return tuple(unique.values())

@@ -6,8 +6,7 @@ import re
 from collections.abc import Sequence
 
 from ..errors import EngineError
-from ..record import Document, Evidence
-from .evidence import Finding, support
+from .evidence import Finding
 from .runtime import Answer, Context, LimitReached, Run, Turn, confidence
 
 _WORD = re.compile(r"\w+")
@@ -119,20 +118,13 @@ async def conclude(context: Context, findings: Sequence[Finding] = (), instructi
     except EngineError as error:
         context.run.fail("engine", error, context, fatal=True)
         await context.close("failed")
-        return Answer("", stop_reason="failed", evidence=support(findings))
+        return Answer("", stop_reason="failed", findings=findings)
     stop_reason = ("forced" if context.forced else "answered") if text else "no answer"
     await context.close(stop_reason, text)
     return Answer(
         text,
         forced=context.forced,
         confidence=confidence(context.last_turn),
-        evidence=with_answer(support(findings), text, list(context.run.documents.values())),
+        findings=findings,
         stop_reason=stop_reason,
     )
-
-
-def with_answer(evidence: tuple[Evidence, ...], answer: str, documents: Sequence[Document]) -> tuple[Evidence, ...]:
-    """The evidence and, where none of it states the answer, a sentence that does."""
-    if answer.casefold() in ("", "yes", "no") or any(answer.casefold() in e.quote.casefold() for e in evidence):
-        return evidence
-    return evidence + support([Finding("", answer, "", documents)])

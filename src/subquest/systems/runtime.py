@@ -23,6 +23,7 @@ from ..record import Document, Evidence, Failure, Hit, Question, Trajectory, Usa
 from ..retrieval.base import Search
 from .barrier import RAW_RUN, Barrier, BarrierError
 from .context import Context, LimitReached, RoleSetup, Turn, confidence
+from .evidence import Finding
 from .rendering import hit_data
 from .window import Opening, Shown, Transcript, leave, short_of
 
@@ -40,7 +41,10 @@ class Answer:
     """Written in a forced last turn, or taken from a result; without a text there is nothing that was forced."""
     confidence: float | None = None
     evidence: tuple[Evidence, ...] = ()
+    """Quotes that the system has chosen itself, beside those that `findings` bring."""
     stop_reason: str = "answered"
+    findings: Sequence[Finding] = ()
+    """What it rests on; the episode's evidence is chosen from their documents (`evidence`)."""
 
 
 class Run:
@@ -196,7 +200,7 @@ class Run:
 
     def with_queries(self, evidence: Iterable[Evidence]) -> tuple[Evidence, ...]:
         """Evidence that does not say which query brought its document, with it."""
-        found = ((e, self._brought.get((e.trajectory, e.id), "")) for e in evidence)
+        found = ((e, self._brought.get((e.trajectory, e.id)) or self._brought.get(("", e.id))) for e in evidence)
         return tuple(replace(e, query=query) if query and not e.query else e for e, query in found)
 
     async def _retrieve(self, backend: Search, queries: Sequence[str], k: int, place: str) -> list[list[Hit]]:

@@ -263,7 +263,7 @@ def closing_step(question: Question, facts: list[Fact]) -> str:
     return text if lines_of(f"1. {text}") == [text] and not re.search(r"#\d", text) else ""
 
 
-class DirectTeacher:
+class DirectTeacher(Unaided):
     """Knows the answer and nothing of how to find it: fine-tuning without search (the SFT row of CoDA's table 1)."""
 
     def __init__(self, answer: str) -> None:

@@ -9,6 +9,7 @@ export function Answer(props: {
   answer: string;
   evidence: Evidence[];
   confidence?: number;
+  supported?: boolean;
   forced?: boolean;
   ending: string;
   trace: Trace;
@@ -22,6 +23,7 @@ export function Answer(props: {
       <p class={props.answer ? "text" : "text none"}>{props.answer || `No answer (${props.ending || "nothing came"})`}</p>
       <div class="facts">
         {props.forced && <span class="chip warn">forced by a limit</span>}
+        {props.supported === false && <span class="chip warn">not supported by a document</span>}
         {props.confidence != null && (
           <span class="confidence" title="Geometric mean probability of the tokens of the answer">
             <span class="meter" aria-hidden="true">

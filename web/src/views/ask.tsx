@@ -178,6 +178,7 @@ function Watch(props: { id: string }) {
           answer={episode?.answer ?? trace.answer ?? ""}
           evidence={episode?.evidence ?? []}
           confidence={episode?.confidence}
+          supported={episode?.supported}
           forced={episode?.forced}
           ending={episode?.stop_reason ?? status}
           trace={trace}

@@ -92,7 +92,13 @@ def _span(cell: Mapping[str, Any], key: str) -> str:
 
 def _results(content: Content, dataset: str, cells: Mapping[str, Mapping[str, Any]], colours: Mapping[str, int]) -> str:
     columns = shown(content, SHOWN, cells)
-    extra = [("support_recall", "support found"), ("ece", "ECE"), ("auroc", "AUROC")]
+    extra = [("support_recall", "support found"), ("supported", "supported")]
+    extra += [
+        ("em_supported", "EM supported"),
+        ("em_unsupported", "EM unsupported"),
+        ("ece", "ECE"),
+        ("auroc", "AUROC"),
+    ]
     extra = [(key, name) for key, name in extra if any(c.get(key) is not None for c in cells.values())]
     extra = [column for column in extra if column[0] != content.metric]
     versus = {v.system: v for v in content.comparisons(dataset)}

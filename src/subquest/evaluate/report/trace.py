@@ -13,10 +13,12 @@ _ENVIRONMENT = 400
 
 def trace(entry: Entry, episode: Episode, anchor: str) -> str:
     question = episode.question
-    forced = ", forced" if episode.forced else ""
+    notes = (", forced" if episode.forced else "") + (
+        ", not supported by a document" if episode.supported is False else ""
+    )
     summary = (
         f'<span class="pill"><i class="o-{entry.outcome.replace(" ", "-")}"></i></span>{escape(question.question)}'
-        f"<small>{escape(entry.row.system)}, {escape(entry.row.dataset)}, {entry.outcome}{forced}</small>"
+        f"<small>{escape(entry.row.system)}, {escape(entry.row.dataset)}, {entry.outcome}{notes}</small>"
     )
     answer = (
         f"<p>Answer: <b>{escape(episode.answer or '–')}</b><br>Gold: {escape(' | '.join(question.answers[:8]))}</p>"

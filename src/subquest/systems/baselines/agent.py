@@ -6,6 +6,7 @@ The loop is the same for all of them; a *dialect* says how it is spoken.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,11 +16,13 @@ from ...engine import Engine, Message
 from ...engine.actions import Action
 from ...errors import EngineError, SearchError
 from ...limits import Limits
+from ...protocol import parse
 from ...record import Hit
 from ...retrieval.base import Search
 from ..base import System
-from ..evidence import Finding, support
+from ..evidence import Finding
 from ..runtime import Answer, Context, LimitReached, Run, Turn, confidence
+from ..statements import sentences
 from ..window import Text
 from .dialect import SEARCH_R1, Dialect, find_dialect
 
@@ -27,6 +30,9 @@ REPEATS_ALLOWED = 2
 """A query that comes up more often than this is not sent again."""
 MAX_QUERIES = 4
 """Queries of one turn that are carried out, in dialects that allow several."""
+MAX_ASIDES = 100
+"""Sentences of an agent's reasoning that are looked for in the documents."""
+_TAG = re.compile(r"<[^<>]*>")
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,8 +111,8 @@ class SearchAgent(System[AgentSettings]):
                     self._remind(agent, turn)
                 elif action.answer:
                     await agent.close("answered", action.answer)
-                    evidence = support(findings(found, action.answer, agent.id))
-                    return Answer(action.answer, confidence=confidence(turn), evidence=evidence)
+                    rests_on = findings(found, agent.id, written(agent))
+                    return Answer(action.answer, confidence=confidence(turn), findings=rests_on)
                 else:
                     told = await self.observe(run, agent, action.queries[:MAX_QUERIES], found)
                     agent.tell(self.dialect.after(turn.text, told))
@@ -159,8 +165,8 @@ class SearchAgent(System[AgentSettings]):
                 text = action.answer if action and action.answer else text
         stop_reason = "forced" if text else "failed" if isinstance(stopped, EngineError) else "no answer"
         await agent.close(stop_reason, text)
-        evidence = support(findings(found, text, agent.id))
-        return Answer(text, forced=True, evidence=evidence, stop_reason=stop_reason)
+        rests_on = findings(found, agent.id, written(agent))
+        return Answer(text, forced=True, findings=rests_on, stop_reason=stop_reason)
 
 
 def note_refinements(agent: Context, turn: Turn) -> None:
@@ -168,9 +174,17 @@ def note_refinements(agent: Context, turn: Turn) -> None:
         agent.run.events.emit("refine", agent.id, text=refine.content)
 
 
-def findings(found: Mapping[str, Sequence[Hit]], answer: str, trajectory: str) -> list[Finding]:
-    """What each query brought, to be quoted where it speaks about the query, and what states the answer."""
-    documents = {query: [hit.document for hit in hits] for query, hits in found.items()}
-    about = [Finding(query, "", "", read, trajectory, query) for query, read in documents.items()]
-    everything = [document for read in documents.values() for document in read]
-    return [*about, Finding("", answer, "", everything, trajectory)] if answer else about
+def written(agent: Context) -> str:
+    """All that an agent wrote."""
+    return "\n".join(segment.text for segment in agent.session.segments if segment.kind == "agent")
+
+
+def findings(found: Mapping[str, Sequence[Hit]], trajectory: str, text: str) -> list[Finding]:
+    """What each query brought; what the agent distilled are sub-results, what else it wrote was said aside."""
+    read = {query: [hit.document for hit in hits] for query, hits in found.items()}
+    documents = [document for few in read.values() for document in few]
+    refined = parse(text).all("refine")
+    results = [Finding("", block.content, "", documents, trajectory) for block in refined if block.content]
+    lines = _TAG.sub("\n", text)
+    said = [Finding("", lines[a:b], "", documents, trajectory, aside=True) for a, b in sentences(lines)[:MAX_ASIDES]]
+    return [*(Finding("", "", "", few, trajectory, query) for query, few in read.items()), *results, *said]

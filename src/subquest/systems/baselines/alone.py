@@ -13,7 +13,7 @@ from typing import ClassVar
 
 from ...engine.actions import Action
 from ..actions import EXPERTS
-from ..evidence import Finding, support
+from ..evidence import Finding
 from ..hira.deep import DeepSearch
 from ..hira.expert import Desk, Expert
 from ..hira.experts import Code, Multimodal
@@ -55,7 +55,7 @@ class Alone(ToolSystem[ToolSettings]):
             report.conclusion,
             forced=root.forced,
             confidence=confidence(root.last_turn),
-            evidence=support(findings),
+            findings=findings,
             stop_reason=reason,
         )
 

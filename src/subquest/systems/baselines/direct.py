@@ -18,6 +18,7 @@ from ..runtime import Answer, Run
 class Direct(System[NoSettings]):
     name: ClassVar[str] = "direct"
     roles: ClassVar[tuple[str, ...]] = ("answerer",)
+    reads: ClassVar[bool] = False
 
     def actions(self) -> Mapping[str, Sequence[Action]]:
         return {"answerer": (ANSWER,)}

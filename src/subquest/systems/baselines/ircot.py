@@ -7,7 +7,7 @@ reader    {documents so far, question}                   →  <answer>...</answe
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import ClassVar
 
 from ...engine.actions import Action
@@ -16,11 +16,11 @@ from ...limits import Limits, Repeats
 from ...record import Hit
 from ..actions import ANSWER
 from ..base import System
-from ..evidence import sentences, support
+from ..evidence import Finding
 from ..replies import conclude, note_stop
 from ..runtime import Answer, LimitReached, Run
+from ..statements import sentences
 from ..window import Opening
-from .agent import findings
 
 CONCLUSION = "answer is"
 
@@ -62,7 +62,7 @@ class IRCoT(System[IRCoTSettings]):
                 await self._search(run, sentence, found)
         except (EngineError, LimitReached) as stopped:
             note_stop(run, stopped)
-        return await self._read(run, found)
+        return await self._read(run, found, [t for t in thoughts if CONCLUSION not in t.casefold()])
 
     async def _search(self, run: Run, query: str, found: dict[str, list[Hit]]) -> None:
         try:
@@ -92,14 +92,15 @@ class IRCoT(System[IRCoTSettings]):
                 return sentence
         return ""
 
-    async def _read(self, run: Run, found: dict[str, list[Hit]]) -> Answer:
+    async def _read(self, run: Run, found: dict[str, list[Hit]], thoughts: Sequence[str]) -> Answer:
         hits = self._kept(found)
         reader = await run.open(
             "reader", run.question.question, self._opening("reader", run, hits), stop=("</answer>",)
         )
         reader.read(hits)
-        answer = await conclude(reader)
-        return replace(answer, evidence=support(findings(found, answer.text, reader.id)))
+        documents = [hit.document for hit in hits]
+        results = [Finding("", thought, "", documents, reader.id) for thought in thoughts]
+        return await conclude(reader, [Finding("", "", "", documents, reader.id), *results])
 
     def _opening(self, name: str, run: Run, hits: Sequence[Hit], **fields: str) -> Opening:
         documents = [hit.document for hit in hits]

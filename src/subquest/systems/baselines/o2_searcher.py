@@ -17,6 +17,7 @@ from ...engine import Engine
 from ...engine.actions import Action as Tool
 from ...protocol import tags_of
 from ...record import Document
+from ..window import Groups, Shown
 from .agent import SearchAgent
 from .dialect import Action, Dialect
 
@@ -41,8 +42,11 @@ class O2Dialect(Dialect):
     def actions(self) -> tuple[Tool, ...]:
         return Dialect(self.name, stop=self.stop).actions()
 
-    def observe(self, found: Sequence[Sequence[Document]], tokens: int, engine: Engine) -> str:
-        return self.frame("".join(self._listed(documents, tokens, engine) for documents in found))
+    def observe(self, found: Sequence[Sequence[Document]], tokens: int, engine: Engine) -> Shown[str]:
+        def render(groups: Groups, nothing: str) -> str:
+            return self.frame("".join(self._listed(documents, tokens, engine) for documents in groups) or nothing)
+
+        return Shown([list(documents) for documents in found], render, tokens)
 
 
 O2_SEARCHER = O2Dialect(

@@ -19,7 +19,7 @@ from ...engine.actions import Action
 from ...errors import EngineError
 from ...retrieval.base import Search
 from ..actions import EXPERTS
-from ..evidence import Finding, newest, support
+from ..evidence import Finding, newest
 from ..hira.coordinator import Coordinator
 from ..hira.expert import Desk, carried_out
 from ..hira.experts import ROLES, STAND_INS, find_experts
@@ -106,7 +106,7 @@ class PlanExperts(ToolSystem[PlanExpertsSettings]):
             text = newest(findings)
         stop_reason = ("forced" if spent else "answered") if text else "no answer"
         await planner.close(stop_reason, text)
-        return Answer(text, forced=bool(spent), evidence=support(findings), stop_reason=stop_reason)
+        return Answer(text, forced=bool(spent), findings=findings, stop_reason=stop_reason)
 
     def _steps(self, run: Run, planner: Context, text: str) -> list[str]:
         plan = first_object(text).get("plan")

@@ -15,7 +15,7 @@ from ...errors import SearchError
 from ...record import Hit
 from ..actions import ANSWER
 from ..base import System
-from ..evidence import Finding, support
+from ..evidence import Finding
 from ..replies import conclude
 from ..runtime import Answer, Run
 
@@ -44,4 +44,4 @@ class NaiveRag(System[RagSettings]):
         answerer = await run.open("answerer", question, opening, stop=("</answer>",))
         answerer.read(hits)
         answer = await conclude(answerer)
-        return replace(answer, evidence=support([Finding(question, answer.text, "", documents, answerer.id, question)]))
+        return replace(answer, findings=[Finding(question, answer.text, "", documents, answerer.id, question)])

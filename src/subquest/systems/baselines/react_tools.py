@@ -11,7 +11,7 @@ from typing import ClassVar
 
 from ...engine.actions import Action
 from ..actions import BOXED, CLICK, CODE, LOOK, READ, WEB_SEARCH
-from ..evidence import Finding, support
+from ..evidence import Finding
 from ..hira.experts import look_at
 from ..runtime import Answer, Context, Run, confidence
 from ..tooled import ToolSettings, ToolSystem
@@ -64,6 +64,6 @@ class ReActTools(ToolSystem[ToolSettings]):
             end.text,
             forced=end.context.forced,
             confidence=confidence(end.turn),
-            evidence=support(findings),
+            findings=findings,
             stop_reason=end.stop_reason,
         )

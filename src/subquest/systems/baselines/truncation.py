@@ -13,7 +13,6 @@ from ...engine import Message
 from ...errors import EngineError
 from ...limits import Limits, Repeats
 from ...record import Hit
-from ..evidence import support
 from ..runtime import Answer, Context, LimitReached, Run, confidence
 from ..window import Groups, Shown, Text
 from .agent import SearchAgent, findings
@@ -38,8 +37,8 @@ class Truncation(SearchAgent):
             action = self.dialect.action(turn.text)
             if action is not None and action.answer:
                 await agent.close("answered", action.answer)
-                evidence = support(findings(found, action.answer, agent.id))
-                return Answer(action.answer, confidence=confidence(turn), evidence=evidence)
+                said = "\n".join(text for text, _ in history)
+                return Answer(action.answer, confidence=confidence(turn), findings=findings(found, agent.id, said))
             if action is None:
                 agent.format_errors.append("no action")
                 told: Text = self.aside("remind") + "\n"

@@ -23,7 +23,7 @@ from ...errors import EngineError
 from ...limits import Limits
 from ...retrieval.base import Search
 from ..actions import BOXED, EXPERTS, SUBTASK
-from ..evidence import Finding, newest, support
+from ..evidence import Finding, newest
 from ..rendering import cut_to_tokens
 from ..replies import boxed
 from ..runtime import Answer, Context, LimitReached, Run, Turn, confidence
@@ -121,7 +121,7 @@ class HiRA(ToolSystem[HiRASettings]):
                         raise LimitReached(f"{repeats} repeated sub-tasks")
                 elif answer := boxed(turn.text):
                     await planner.close("answered", answer)
-                    return Answer(answer, confidence=confidence(turn), evidence=support(findings))
+                    return Answer(answer, confidence=confidence(turn), findings=findings)
                 elif silent == _REMINDERS:
                     raise LimitReached("the planner neither calls nor answers")
                 else:
@@ -247,7 +247,7 @@ class HiRA(ToolSystem[HiRASettings]):
         failed = any(failure.where != "limit" for failure in run.errors)
         stop_reason = "forced" if text else "failed" if failed else "no answer"
         await planner.close(stop_reason, text)
-        return Answer(text, forced=True, evidence=support(findings), stop_reason=stop_reason)
+        return Answer(text, forced=True, findings=findings, stop_reason=stop_reason)
 
 
 __all__ = ["Desk", "Expert", "HiRA", "HiRASettings", "Memory", "Report", "SystemExpert"]
