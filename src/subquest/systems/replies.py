@@ -18,7 +18,7 @@ _HEDGE = re.compile(
     r"no (?:answer|information|evidence))\b",
     re.IGNORECASE,
 )
-_LABEL = re.compile(r"\W*answer\W*:\W*\w")
+_LABEL = re.compile(r"\W*answer[^\w:]*:\W*\w")
 _BOX = re.compile(r"\\boxed\s*\{")
 _SET_AS_TEXT = re.compile(r"\\(?:text(?:bf|it|rm|sf|tt)?|mathrm|mathbf|mbox)\s*\{([^{}]*)\}")
 _DECLINES = {"unknown", "not known", "i do not know", "i don t know", "no answer", "n a", "cannot be determined"}
