@@ -36,9 +36,7 @@ def loaded(path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(benchmarks()))
-def test_every_benchmark_starts(
-    name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_every_benchmark_starts(name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         loaded(benchmarks()[name], monkeypatch).main(["--help"])
     assert ended.value.code == 0
