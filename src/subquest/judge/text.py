@@ -54,7 +54,7 @@ _CAPITAL = r"(?:(?:[A-Z]\.)+|[A-Z][\w'’-]*)"
 _NAME = re.compile(rf"\b{_CAPITAL}(?:\s+(?:(?:of|the|de|la|von|van|and|&)\s+)?{_CAPITAL})*")
 _OPENING = _STOP | {"a", "an", "the", ""}
 _WORD = re.compile(r"\w+")
-_JOINED = re.compile(r"\w+(?:['’-]+\w+)+")
+_JOINED = re.compile(r"\b\w++(?:['’-]++\w++)+")
 
 
 class Date(NamedTuple):
