@@ -286,3 +286,15 @@ def test_number_words_are_read_as_digits(text: str, expected: str) -> None:
 def test_the_examples_of_the_paper_and_their_kin(prediction: str, golds: tuple[str, ...], right: bool) -> None:
     """DECOR B.1's own examples, then numbers in words and signs."""
     assert judge_answer(AnswerCase("?", golds, prediction)).yes is right
+
+
+def test_numbers_beyond_all_measure_are_numbers() -> None:
+    assert in_digits("hundred and " * 300 + "one")
+    assert in_digits("1" * 400 + " million") == f"{10**18}"
+    assert numbers("1,500 and 1.5 million") == {"1500", "1500000"}
+
+
+def test_an_opening_word_with_a_hyphen_or_a_possessive_elsewhere_is_a_name() -> None:
+    assert names("Ada won. She is Ada's heir.") == ["Ada", "Ada's"]
+    assert names("Jean-Luc won. She knew Jean-Luc's aunt.") == ["Jean-Luc", "Jean-Luc's"]
+    assert names("Nobody won. She left.") == []

@@ -6,12 +6,13 @@ from pathlib import Path
 
 import pytest
 
-COMPARISON = Path(__file__).resolve().parents[1] / "parity" / "against_squad.py"
+ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.mark.slow
 def test_they_agree() -> None:
     pytest.importorskip("torchmetrics", reason="the independent implementation is not installed")
-    done = subprocess.run([sys.executable, str(COMPARISON)], capture_output=True, text=True, timeout=900)
+    command = [sys.executable, "-m", "tests.parity.against_squad"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=900)
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.count("10000 batches") == 2

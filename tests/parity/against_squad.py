@@ -7,15 +7,13 @@ from __future__ import annotations
 
 import random
 import sys
-from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 import torch
-from batches import Ledger
 from torchmetrics.functional.text.squad import squad
 
 from subquest.metrics import exact_match, f1
+
+from .ledger import Ledger
 
 PAIRS = 10_000
 WORDS = [

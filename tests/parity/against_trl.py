@@ -8,49 +8,17 @@ from __future__ import annotations
 
 import sys
 import tempfile
-from dataclasses import replace
-from pathlib import Path
-from typing import Any
-
-sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 import torch
-from batches import VOCABULARY, Ledger, ours, padded, random_rollouts
 from datasets import Dataset
-from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+from transformers import PreTrainedTokenizerFast
 from trl import GRPOConfig, GRPOTrainer
 
-from subquest.train.batch import Batch
-from subquest.train.logprobs import token_logprobs
-from subquest.train.loss import LOSSES, LossSettings, policy_loss
+from .batches import VOCABULARY
+from .ledger import Ledger
+from .trials import LENGTH, TRL, Trial, gradients, small_llama, trl_trials
 
 BATCHES = 200
-LENGTH = 24
-
-CASES: dict[str, tuple[dict[str, Any], LossSettings]] = {
-    "grpo": ({"loss_type": "grpo"}, LOSSES["grpo"]),
-    "grpo, k3": ({"loss_type": "grpo", "beta": 0.3}, replace(LOSSES["grpo"], kl=0.3)),
-    "grpo, k3 with ratio correction": (
-        {"loss_type": "grpo", "beta": 0.3, "use_bias_correction_kl": True},
-        replace(LOSSES["grpo"], kl=0.3, kl_correction=True),
-    ),
-    "grpo, asymmetric clip, two-sided clip 3": (
-        {"loss_type": "grpo", "epsilon_high": 0.28, "delta": 3.0},
-        replace(LOSSES["grpo"], clip_high=0.28, dual_clip=3.0),
-    ),
-    "bnpo": ({"loss_type": "bnpo"}, LOSSES["bnpo"]),
-    "dapo": ({"loss_type": "dapo", "epsilon_high": 0.28}, LOSSES["dapo"]),
-    "dapo, temperature 0.7": ({"loss_type": "dapo", "temperature": 0.7}, LOSSES["bnpo"]),
-    "dr_grpo": ({"loss_type": "dr_grpo"}, replace(LOSSES["dr-grpo"], length=LENGTH)),
-    "sequence level (GSPO)": (
-        {"loss_type": "grpo", "importance_sampling_level": "sequence", "epsilon": 0.05, "epsilon_high": 0.08},
-        replace(LOSSES["gspo"], clip_low=0.05, clip_high=0.08),
-    ),
-    "sequence level, k3": (
-        {"loss_type": "grpo", "importance_sampling_level": "sequence", "beta": 0.3, "epsilon": 0.05},
-        replace(LOSSES["gspo"], clip_low=0.05, clip_high=0.05, kl=0.3),
-    ),
-}
 
 
 def tokenizer() -> PreTrainedTokenizerFast:
@@ -63,29 +31,19 @@ def tokenizer() -> PreTrainedTokenizerFast:
     )
 
 
-def small_llama() -> LlamaForCausalLM:
-    torch.manual_seed(0)
-    config = LlamaConfig(
-        vocab_size=VOCABULARY,
-        hidden_size=16,
-        intermediate_size=32,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        num_key_value_heads=1,
-        tie_word_embeddings=True,
-        initializer_range=0.1,
-    )
-    return LlamaForCausalLM(config)
-
-
-def our_logprobs(model: LlamaForCausalLM, batch: Batch, temperature: float) -> torch.Tensor:
-    states = [model.model(ids[None]).last_hidden_state[0] for ids in batch.token_ids.split(batch.lengths.tolist())]
-    hidden = torch.cat(states)[batch.rows]
-    return token_logprobs(hidden, model.lm_head.weight, batch.targets, temperature=temperature, chunk=7).logprobs
-
-
-def gradients(model: LlamaForCausalLM, loss: torch.Tensor) -> torch.Tensor:
-    return torch.cat([g.flatten() for g in torch.autograd.grad(loss, list(model.parameters()))])
+def inputs(trial: Trial) -> dict[str, torch.Tensor]:
+    rows = trial.rows
+    return {
+        "prompt_ids": rows.prompts,
+        "prompt_mask": rows.prompt_mask,
+        "completion_ids": rows.completions,
+        "completion_mask": rows.completion_mask,
+        "tool_mask": rows.actions,
+        "advantages": rows.advantages,
+        "old_per_token_logps": rows.spread(trial.old),
+        "ref_per_token_logps": rows.spread(trial.reference),
+        "num_items_in_batch": rows.actions.sum(),
+    }
 
 
 def main() -> int:
@@ -94,8 +52,8 @@ def main() -> int:
     model = small_llama()
     data = Dataset.from_dict({"prompt": ["w2"] * 8})
     with tempfile.TemporaryDirectory() as folder:
-        for name, (options, settings) in CASES.items():
-            options = {"use_bias_correction_kl": False, "beta": 0.0, "epsilon": 0.2, **options}
+        for name, (given, _) in TRL.items():
+            options = {"use_bias_correction_kl": False, "beta": 0.0, "epsilon": 0.2, **given}
             beta = options.pop("beta")
             args = GRPOConfig(
                 output_dir=folder,
@@ -109,41 +67,13 @@ def main() -> int:
                 **options,
             )
             trainer = GRPOTrainer(model, lambda **_: [0.0], args=args, train_dataset=data, processing_class=tokenizer())
-            trainer.beta = beta  # the reference's log-probs are given below, no reference model is needed
+            trainer.beta = beta  # the reference's log-probs are given, no reference model is needed
             trainer.current_gradient_accumulation_steps = 1
             model.train()
-            for seed in range(BATCHES):
-                rollouts = random_rollouts(seed)
-                rows, batch = padded(rollouts), ours(rollouts, settings)
-                noise = torch.Generator().manual_seed(seed)
-                new = our_logprobs(model, batch, args.temperature)
-                old = new.detach() + 0.3 * torch.randn(new.shape, generator=noise)
-                reference = new.detach() + 0.5 * torch.randn(new.shape, generator=noise)
-                mine = policy_loss(
-                    new,
-                    old,
-                    batch.advantages,
-                    batch.weights,
-                    settings,
-                    units=batch.layout.units(settings.level),
-                    reference=reference,
-                ).total
-                theirs = trainer._compute_loss(
-                    model,
-                    {
-                        "prompt_ids": rows.prompts,
-                        "prompt_mask": rows.prompt_mask,
-                        "completion_ids": rows.completions,
-                        "completion_mask": rows.completion_mask,
-                        "tool_mask": rows.actions,
-                        "advantages": rows.advantages,
-                        "old_per_token_logps": rows.spread(old),
-                        "ref_per_token_logps": rows.spread(reference),
-                        "num_items_in_batch": rows.actions.sum(),
-                    },
-                )
-                ledger.compare(f"{name}: loss", mine, theirs)
-                ledger.compare(f"{name}: gradient", gradients(model, mine), gradients(model, theirs))
+            for trial in trl_trials(name, model, range(BATCHES)):
+                theirs = trainer._compute_loss(model, inputs(trial))
+                ledger.compare(f"{name}: loss", trial.mine[f"{name}: loss"], theirs)
+                ledger.compare(f"{name}: gradient", trial.mine[f"{name}: gradient"], gradients(model, theirs))
     return ledger.report()
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 
 from subquest.record import Episode, Question, Segment, Trajectory
@@ -83,29 +85,6 @@ def padded(rollouts: list[Rollout]) -> Padded:
     )
 
 
-class Ledger:
-    """Largest difference seen for each thing compared; prints a table and says whether all held."""
-
-    def __init__(self, peer: str, tolerance: float = 1e-5) -> None:
-        self.peer = peer
-        self.tolerance = tolerance
-        self.worst: dict[str, tuple[int, float]] = {}
-
-    def compare(self, name: str, mine: torch.Tensor, theirs: torch.Tensor) -> None:
-        """Difference relative to the size of the peer's tensor, absolute where that is below 1."""
-        mine, theirs = mine.detach().double(), theirs.detach().double()
-        if mine.shape != theirs.shape:
-            raise SystemExit(f"{name}: shapes {tuple(mine.shape)} and {tuple(theirs.shape)}")
-        size = max(1.0, float(theirs.abs().max())) if theirs.numel() else 1.0
-        difference = float((mine - theirs).abs().max()) / size if theirs.numel() else 0.0
-        count, worst = self.worst.get(name, (0, 0.0))
-        self.worst[name] = count + 1, max(worst, difference)
-
-    def report(self) -> int:
-        print(f"{self.peer}: largest difference (tolerance {self.tolerance:g})")
-        failed = False
-        for name, (count, worst) in self.worst.items():
-            bad = not worst <= self.tolerance
-            failed |= bad
-            print(f"  {name:<58} {count:>4} batches  {worst:.1e}  {'DIFFERS' if bad else 'ok'}")
-        return int(failed)
+def noise(seed: int, shape: Sequence[int]) -> torch.Tensor:
+    """Normal noise that is the same on every machine and with every version of torch."""
+    return torch.from_numpy(np.random.default_rng(seed).standard_normal(tuple(shape)).astype(np.float32))

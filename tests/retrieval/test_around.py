@@ -185,6 +185,7 @@ async def test_listwise_follows_the_order_written() -> None:
 def test_replies_are_read_kindly() -> None:
     assert parse_order("2, 1", 3) == [1, 0, 2]
     assert parse_order("no idea", 2) == [0, 1]
+    assert parse_order(f"{'1' * 5000}, 2, 1", 2) == [1, 0]
     assert probability_of_yes("Yes.", [-0.5]) == pytest.approx(0.6065, abs=1e-4)
     assert probability_of_yes(" no", [-0.5]) == pytest.approx(0.3935, abs=1e-4)
     assert probability_of_yes("perhaps", None) == 0.5

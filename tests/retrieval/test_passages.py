@@ -194,3 +194,11 @@ def test_rules_around_prose_are_no_front_matter() -> None:
     (found,) = Passages("bridge.md").of_lines(text.splitlines(keepends=True))
     assert "The Orvane Bridge: a bridge." in found.text
     assert "It crosses the Lisk." in found.text
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [("# Birds ##\n", "Birds"), ("# C#\n", "C"), ("# a # b\n", "a # b"), ("##  ##\n", "#"), ("# Owls  \n", "Owls")],
+)
+def test_signs_that_close_a_heading_are_not_its_words(line: str, words: str) -> None:
+    assert next(cut(f"{line}They fly.\n")).heading == words

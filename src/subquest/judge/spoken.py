@@ -12,11 +12,13 @@ _TENS = ("twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ni
 _VALUES = {word: n for n, word in enumerate(_SMALL)} | {word: 10 * n for n, word in enumerate(_TENS, 2)}
 _SCALES = {"dozen": 12, "hundred": 100, "thousand": 10**3, "million": 10**6, "billion": 10**9, "trillion": 10**12}
 _WORD = "|".join(sorted((*_VALUES, *_SCALES), key=len, reverse=True))
-_DIGITS = r"\d[\d,]*(?:\.\d+)?"
+_DIGITS = r"(?<!\d,)\d[\d,]*(?:\.\d+)?"
 _SCALED = rf"{_DIGITS}(?=[\s-]+(?:{'|'.join(_SCALES)})\b)"
 _AND = r"(?:(?<=hundred)|(?<=thousand)|(?<=million))\s+and\s+"
 _RUN = re.compile(rf"(?<![\w.-])(?:{_WORD}|{_SCALED})(?:(?:[\s-]+|{_AND})(?:{_WORD}))*(?![\w-])", re.IGNORECASE)
 """Number words side by side, after digits where a scale follows them ("1.5 million")."""
+_MOST = 1e18
+"""Words that name more are read as this: `hundred hundred …` soon names what no float holds."""
 
 
 def in_digits(text: str) -> str:
@@ -36,12 +38,12 @@ def _read(run: str) -> list[float]:
         if word in _SCALES:
             scale = _SCALES[word]
             if scale <= 100:
-                part = (part or 1) * scale
+                part = min((part or 1) * scale, _MOST)
             else:
-                whole, part = whole + (part or 1) * scale, 0.0
+                whole, part = min(whole + (part or 1) * scale, _MOST), 0.0
             room = scale
             continue
-        value = _VALUES[word] if word in _VALUES else float(word.replace(",", ""))
+        value = _VALUES[word] if word in _VALUES else min(float(word.replace(",", "")), _MOST)
         if value >= room:
             found.append(whole + part)
             whole = part = 0.0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from typing import NamedTuple
 
 from ..metrics import answer_tokens, normalize
@@ -65,6 +66,9 @@ _UNITS = dict(
 _QUANTITY = re.compile(r"(?<![\w.])([-−]?)(\d[\d,]*(?:\.\d+)?)\s*(%|light[- ]years?|[A-Za-z]+)?", re.IGNORECASE)
 _CAPITAL = r"(?:(?:[A-Z]\.)+|[A-Z][\w'’-]*)"
 _NAME = re.compile(rf"\b{_CAPITAL}(?:\s+(?:(?:of|the|de|la|von|van|and|&)\s+)?{_CAPITAL})*")
+_OPENING = _STOP | {"a", "an", "the", ""}
+_WORD = re.compile(r"\w+")
+_JOINED = re.compile(r"\b\w++(?:['’-]++\w++)+")
 
 
 class Date(NamedTuple):
@@ -98,22 +102,36 @@ def numbers(text: str) -> set[str]:
 def names(text: str, *, sentences: bool = True) -> list[str]:
     """Runs of capitalised words; in sentences, a word that is capitalised only because it opens one is left out."""
     found = []
+    often = _often(text) if sentences else Counter[str]()
     for match in _NAME.finditer(text):
-        name, before = match.group().rstrip(".'’"), text[: match.start()].rstrip()
-        opens = sentences and (not before or before[-1] in ".!?:\n")
+        name = match.group().rstrip(".'’")
+        opens = sentences and _opens(text, match.start())
         words = name.split()
-        if opens and normalize(words[0]) in _STOP | {"a", "an", "the", ""}:
+        if opens and normalize(words[0]) in _OPENING:
             words = words[1:]
-        elif opens and len(words) == 1 and not _reads_as_name(words[0], text):
+        elif opens and len(words) == 1 and not _reads_as_name(words[0], often):
             continue
         if words and any(normalize(w) not in _STOP for w in words):
             found.append(" ".join(words))
     return found
 
 
-def _reads_as_name(word: str, text: str) -> bool:
+def _opens(text: str, start: int) -> bool:
+    """Whether a sentence begins at a place."""
+    while start and text[start - 1].isspace():
+        start -= 1
+    return not start or text[start - 1] in ".!?:"
+
+
+def _reads_as_name(word: str, often: Counter[str]) -> bool:
     """A single opening word is a name if it is all capitals or stands capitalised elsewhere in the text too."""
-    return (word.isupper() and len(word) > 1) or len(re.findall(rf"\b{re.escape(word)}\b", text)) > 1
+    return (word.isupper() and len(word) > 1) or often[word] > 1
+
+
+def _often(text: str) -> Counter[str]:
+    """How often each word stands in a text, and each that has a hyphen or an apostrophe in it, without a possessive."""
+    whole = (word.removesuffix("'s").removesuffix("’s") for word in _JOINED.findall(text))
+    return Counter(_WORD.findall(text)) + Counter(word for word in whole if not _WORD.fullmatch(word))
 
 
 def one_spelling(text: str) -> str:

@@ -96,7 +96,7 @@ class _Token(NamedTuple):
 @functools.lru_cache(maxsize=64)
 def _pattern(tags: tuple[str, ...]) -> re.Pattern[str]:
     names = "|".join(sorted(map(re.escape, tags), key=len, reverse=True))
-    xml = rf"<[ \t]*(?P<slash>/?)[ \t]*(?P<xml>{names})(?P<rest>(?:\s[^<>]{{0,200}})?)(?P<self>/?)>"
+    xml = rf"<[ \t]*+(?P<slash>/?)[ \t]*(?P<xml>{names})(?P<rest>(?:\s[^<>]{{0,200}})?)(?P<self>/?)>"
     hira = r"<\|[ \t]*(?P<edge>begin|end)_(?P<hira>[a-z][a-z_]{0,40})[ \t]*\|>"
     return re.compile(f"{xml}|{hira}", re.IGNORECASE)
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from .analysis import Analysis
 
-_END = re.compile(r"[.!?؟۔।॥]+[\"'”’»)\]]*(?=\s|$)|[。！？]+[」』”’）]*|\n")
+_END = re.compile(r"(?<![.!?؟۔।॥])[.!?؟۔।॥]++[\"'”’»)\]]*(?=\s|$)|[。！？]+[」』”’）]*|\n")
 _ABBREVIATION = re.compile(r"\b(?:[A-Z]|Mr|Mrs|Ms|Dr|St|Mt|Prof|Jr|Sr|vs|No|c|ca|e\.g|i\.e)\.$")
 _LONGEST_ABBREVIATION = 6
 

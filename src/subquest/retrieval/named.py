@@ -31,7 +31,6 @@ TEXTS = 10_000
 
 T = TypeVar("T")
 
-_BRACKETS = re.compile(r"\s*\([^)]*\)\s*$")
 _LETTERS = re.compile(r"\w+")
 _SHORTEST = 3
 """Bytes of a title that can be recognised in a text."""
@@ -65,7 +64,7 @@ def named(
 
 def _speaking(asked: bytes, titles: Sequence[bytes], articles: Sequence[tuple[str, str]]) -> list[bool]:
     """Which texts have the title that is asked for, as its articles spell it."""
-    names = {_BRACKETS.sub("", name) for title, (name, _) in zip(titles, articles, strict=True) if title == asked}
+    names = {_without_brackets(name) for title, (name, _) in zip(titles, articles, strict=True) if title == asked}
     return [any(_speaks_of(text, name) for name in names if name) for _, text in articles]
 
 
@@ -78,6 +77,13 @@ def _speaks_of(text: str, name: str) -> bool:
             return True
         at = text.find(name, end)
     return False
+
+
+def _without_brackets(title: str) -> str:
+    """The title without what stands in brackets at its end."""
+    text = title.rstrip()
+    begin = text.find("(", text.rfind(")", 0, -1) + 1) if text.endswith(")") else -1
+    return title if begin < 0 else text[:begin].rstrip()
 
 
 class Kept(Generic[T]):
@@ -121,7 +127,7 @@ def words(text: str, analysis: Analysis) -> bytes:
 @lru_cache(maxsize=1 << 16)
 def title_words(title: str, analysis: Analysis) -> bytes:
     """The title as it would stand among `words`; empty where it could not be told from other words."""
-    terms = analysis.terms(_BRACKETS.sub("", title))
+    terms = analysis.terms(_without_brackets(title))
     if sum(map(len, terms)) < _SHORTEST or all(term in STOP_WORDS[analysis.language] for term in terms):
         return b""
     return b" " + b" ".join(terms) + b" "

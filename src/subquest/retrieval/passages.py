@@ -18,7 +18,7 @@ from ..errors import UsageError
 HOLD = 1 << 16
 """Characters that are collected before complete passages are given out."""
 
-_HEADING = re.compile(r"^(#{1,6})\s+(.+?)\s*#*\s*$")
+_HEADING = re.compile(r"^(#{1,6})\s+(?=\S)")
 _FENCE = re.compile(r"^\s{0,3}(```|~~~)")
 _END = re.compile(r"[.!?؟۔।॥][\"'”’)\]]*(?=\s)|[。！？]|\n(?=\s*\n)")
 _BEGIN = re.compile(r"\S")
@@ -99,7 +99,7 @@ class Cutter:
             if _FENCE.match(line):
                 self._fenced = not self._fenced
             elif not self._fenced and (found := _HEADING.match(line)):
-                yield from self._heading(len(found.group(1)), found.group(2), line)
+                yield from self._heading(len(found.group(1)), _heading_words(line[found.end() :]), line)
                 return
         self._fresh = line.endswith(("\n", "\r"))
         self._bare = self._bare and not line.strip()
@@ -147,6 +147,12 @@ class Cutter:
     def _advance(self, text: str) -> None:
         self._start += len(text)
         self._line += text.count("\n")
+
+
+def _heading_words(rest: str) -> str:
+    """A heading without the signs that may close it; one of nothing else is its first sign."""
+    words = rest.rstrip()
+    return words.rstrip("#").rstrip() or words[:1]
 
 
 def _spans(text: str, size: Size, inside: bool) -> Iterator[tuple[int, int, bool]]:
@@ -216,16 +222,18 @@ def unwrapped(text: str, width: int = 45) -> str:
         return text
     out: list[str] = []
     fenced = joins = False
+    before = ""
     for number, line in enumerate(text.splitlines()):
         fence = _FENCE.match(line) is not None
         plain = not (fenced or fence) and not _BULLET.match(line)
-        if plain and (joins or (number == 1 and _goes_on(out[0], line))):
-            out[-1] = f"{out[-1].rstrip()} {line.lstrip()}"
+        if plain and (joins or (number == 1 and _goes_on(before, line))):
+            out[-1:] = [out[-1].rstrip(), " ", line.lstrip()]
         else:
-            out.append(line)
+            out += ["\n", line]
+        before = line
         fenced ^= fence
         joins = not (fenced or fence) and len(line) >= width and not line.startswith(("|", "    ", "\t"))
-    return "\n".join(out)
+    return "".join(out[1:])
 
 
 def _goes_on(first: str, second: str) -> bool:

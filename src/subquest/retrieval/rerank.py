@@ -200,7 +200,7 @@ class Listwise:
 def parse_order(text: str, count: int) -> list[int]:
     """Places from 0 in the order written; what is missing follows in its old order, what is invalid is passed over."""
     order: list[int] = []
-    for number in re.findall(r"\[(\d+)\]", text) or re.findall(r"\d+", text):
+    for number in re.findall(r"\[(\d{1,9})\]", text) or re.findall(r"(?<!\d)\d{1,9}(?!\d)", text):
         place = int(number) - 1
         if 0 <= place < count and place not in order:
             order.append(place)

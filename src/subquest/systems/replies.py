@@ -17,7 +17,7 @@ _HEDGE = re.compile(
     r"no (?:answer|information|evidence))\b",
     re.IGNORECASE,
 )
-_LABEL = re.compile(r"\W*answer\W*:\W*\w")
+_LABEL = re.compile(r"\W*answer[^\w:]*:\W*\w")
 _BOX = re.compile(r"\\boxed\s*\{")
 _SET_AS_TEXT = re.compile(r"\\(?:text(?:bf|it|rm|sf|tt)?|mathrm|mathbf|mbox)\s*\{([^{}]*)\}")
 _SMALL = frozenset({"a", "an", "and", "by", "for", "in", "of", "on", "or", "s", "the", "to"})

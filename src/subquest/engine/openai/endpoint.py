@@ -24,8 +24,8 @@ FIRST_WAIT, LONGEST_WAIT = 0.5, 30.0
 """Seconds: see `backoff`."""
 
 
-Watch = Callable[[str, str], bool]
-"""Called with the new piece and the whole text of a stream; True stops it."""
+Watch = Callable[[str], bool]
+"""Called with each new piece of a stream's text; True stops it."""
 
 
 class Endpoint:
@@ -195,11 +195,11 @@ class Endpoint:
                     new = assembler.add(chunk)
                 except MALFORMED as error:
                     raise _Failed(EngineUnavailable(f"{url}: a malformed chunk ({error!r}): {payload[:200]}")) from None
-                if new and watch is not None and watch(new, assembler.text):
+                if new and watch is not None and watch(new):
                     return assembler.whole()
             line = await anext(more, None)
         if not assembler.complete:
-            raise _Failed(EngineUnavailable(f"{url}: the stream broke off after {len(assembler.text)} characters"))
+            raise _Failed(EngineUnavailable(f"{url}: the stream broke off after {assembler.characters} characters"))
         return assembler.whole()
 
 

@@ -289,21 +289,24 @@ class OpenAIEngine:
         if parameter in _CHANGES_SAMPLING:
             log.warning("%s does not take %r: going on without it", self.name, parameter)
 
-    def _watch(self, stops: Sequence[str], echo: str) -> Callable[[str, str], bool]:
+    def _watch(self, stops: Sequence[str], echo: str) -> Callable[[str], bool]:
         """Passes a stream on and ends it at stop strings the endpoint does not take; an echoed prefill is skipped."""
         longest = max(map(len, stops), default=0)
+        echoing, held = bool(echo), ""  # what may be the echo, and then the end of the text
 
-        def watch(new: str, text: str) -> bool:
-            if echo.startswith(text):
-                return False
-            if text.startswith(echo):
-                text = text[len(echo) :]
-                new = new[-len(text) :]
+        def watch(new: str) -> bool:
+            nonlocal echoing, held
+            if echoing:
+                held += new
+                if echo.startswith(held):
+                    return False
+                echoing, new, held = False, held.removeprefix(echo), ""
             if self.on_text is not None:
                 self.on_text(new)
             if not stops or "stop" not in self._found.refused:
                 return False
-            return cut_at_stop(text[-(len(new) + longest) :], stops)[1] == "stop"
+            held = (held + new)[-(len(new) + longest) :]
+            return cut_at_stop(held, stops)[1] == "stop"
 
         return watch
 

@@ -59,7 +59,7 @@ def failure(status: int, body: str, *, url: str, model: str, sent: Mapping[str, 
     """The exception that an error answer stands for. `sent` is the request, to find a parameter it complains about."""
     error = _error_object(body)
     message = str(error.get("message") or error.get("detail") or body.strip() or "no message")[:1000]
-    kind = f"{error.get('code', '')} {error.get('type', '')}"
+    kind = f"{error.get('code', '')} {error.get('type', '')}"[:200]
     where = f"{url} answered {status}"
     if _OVERFLOW.search(f"{kind} {message}"):
         window = _number(error.get("n_ctx")) or _first_group(_WINDOW, message)

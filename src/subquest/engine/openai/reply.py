@@ -68,9 +68,11 @@ class Assembler:
     """Puts a stream of chunks together into the answer that would have come whole."""
 
     def __init__(self) -> None:
-        self.text = ""
+        self.characters = 0
+        """Length of the text so far."""
         self.complete = False
         """Whether the stream said that the turn has ended."""
+        self._text: list[str] = []
         self._top: dict[str, Any] = {}
         self._choice: dict[str, Any] = {}
         self._reasoning: list[str] = []
@@ -97,14 +99,15 @@ class Assembler:
                 if choice.get(key) is not None:
                     self._choice[key] = choice[key]
             self.complete |= bool(choice.get("finish_reason"))
-        self.text += new
+        self._text.append(new)
+        self.characters += len(new)
         return new
 
     def whole(self) -> dict[str, Any]:
         message = {
-            "content": self.text,
+            "content": "".join(self._text),
             "reasoning_content": "".join(self._reasoning),
-            "tool_calls": [call for i in sorted(self._calls) for call in self._calls[i]],
+            "tool_calls": [_joined(call) for i in sorted(self._calls) for call in self._calls[i]],
         }
         logprobs = {"content": self._logprobs} if self._logprobs else None
         return self._top | {
@@ -117,11 +120,17 @@ class Assembler:
         identifier, name = _text(call.get("id")), _text(function.get("name"))
         calls = self._calls.setdefault(int(call.get("index") or 0), [])
         if not calls or (name and identifier and calls[-1]["id"] not in ("", identifier)):
-            calls.append({"id": "", "function": {"name": "", "arguments": ""}})
+            calls.append({"id": "", "names": [], "arguments": []})
         merged = calls[-1]
         merged["id"] = merged["id"] or identifier
-        merged["function"]["name"] += name
-        merged["function"]["arguments"] += _text(function.get("arguments"))
+        merged["names"].append(name)
+        merged["arguments"].append(_text(function.get("arguments")))
+
+
+def _joined(call: Mapping[str, Any]) -> dict[str, Any]:
+    """A call that came in pieces, in the form of one that came whole."""
+    function = {"name": "".join(call["names"]), "arguments": "".join(call["arguments"])}
+    return {"id": call["id"], "function": function}
 
 
 def ending(reply: Reply, stops: Sequence[str], *, server_tells: bool) -> tuple[str, FinishReason, str]:

@@ -22,7 +22,7 @@ from ..prompting import COMPACT, Prompts
 from .agent import SearchAgent
 from .dialect import ZEROSEARCH, Dialect
 
-_START = re.compile(r"^[\s*#]*(?:Doc(?:ument)?\s*\d+\s*[:.)]|\d+\s*[:.)])[\s*]*", re.IGNORECASE | re.MULTILINE)
+_START = re.compile(r"^[ \t\r*#]*(?:Doc(?:ument)?\s*\d+\s*[:.)]|\d+\s*[:.)])[\s*]*", re.IGNORECASE | re.MULTILINE)
 
 
 class ZeroSearch(SearchAgent):

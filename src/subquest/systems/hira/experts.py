@@ -95,8 +95,8 @@ class Code(Expert):
         return await worked_out(desk, "code", python, Tool("read_file", "file_result", desk.kit.read))
 
 
-_DATA = re.compile(r"data\s*:[^\S\n]*([^\n]+?)\s*(?:\n|(?=\bquestion\s*:)|\Z)(.*)", re.IGNORECASE | re.DOTALL)
-_QUESTION = re.compile(r"question\s*:\s*(.*)", re.IGNORECASE | re.DOTALL)
+_DATA = re.compile(r"data\s*:[^\S\n]*(?=[^\n])", re.IGNORECASE)
+_QUESTION = re.compile(r"\bquestion\s*:", re.IGNORECASE)
 
 
 class Multimodal(Expert):
@@ -120,11 +120,14 @@ async def look_at(look: Callable[[Context, str, str], Awaitable[str]], context: 
     given = first_object(call)
     if given.get("data"):
         call = f"data: {given['data']}\nquestion: {given.get('question') or 'What is this?'}"
-    data = _DATA.search(call)
-    if data is None:
+    found = _DATA.search(call)
+    if found is None:
         return "The call needs two lines: data: path or URL, and question: your question."
-    question = _QUESTION.search(data[2])
-    return await look(context, data[1].strip().strip("[],"), question[1].strip() if question else "What is this?")
+    rest = call[found.end() :]
+    question = _QUESTION.search(rest, 1)
+    data = rest[: question.start() if question else None].partition("\n")[0]
+    asked = rest[question.end() :].strip() if question else "What is this?"
+    return await look(context, data.strip().strip("[],"), asked)
 
 
 EXPERTS: dict[str, type[Expert]] = {e.name: e for e in (SimpleSearch, DeepSearch, Code, Multimodal)}

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 _WORD = re.compile(r"\w+")
-_SOURCE = re.compile(r"\s*\[\s*sources?\s*:\s*([^\]]*)\]\s*\.?\s*$", re.IGNORECASE)
+_SOURCE = re.compile(r"\s?\[\s?sources?\s?:", re.IGNORECASE)
 SAME = 0.7
 """Share of words from which a line of a reply is taken for an entry of memory."""
 _LITTLE = frozenset(
@@ -52,11 +52,8 @@ class Memory:
 
     def add_fact(self, statement: str) -> Entry | None:
         """Remember `statement [Source: …]`; None where it is kept out."""
-        statement = " ".join(statement.split())
-        match = _SOURCE.search(statement)
-        text = statement[: match.start()] if match else statement
-        source = (match[1].strip() if match else "") or "Not Specified"
-        return self._add(Entry(text, source, "fact"))
+        text, source = _with_source(" ".join(statement.split()))
+        return self._add(Entry(text, source or "Not Specified", "fact"))
 
     def add_resource(self, description: str, path: str) -> Entry | None:
         return self._add(Entry(" ".join(description.split()), " ".join(path.split()), "resource"))
@@ -92,12 +89,13 @@ class Memory:
         An entry comes from memory or not at all: a reply cannot put anything into it.
         """
         good: list[Entry] = []
+        words = [set(_words(entry.line)) for entry in self.entries]
         said_none = bool(re.search(r"\bnone\b|no (?:relevant )?memor", reply, re.IGNORECASE))
         for line in reply.splitlines():
             match = re.match(r"\W*memory\s*(?:fact\s*)?(\d{1,6})\W*(.*)", line.strip(), re.IGNORECASE)
             text = match[2] if match else line
-            entry = self._like(text) or (self._at(int(match[1])) if match else None)
-            if entry is not None and entry not in good and not self.is_poor(entry):
+            entry = self._like(text, words) or (self._at(int(match[1])) if match else None)
+            if entry is not None and len(good) < limit and entry not in good and not self.is_poor(entry):
                 good.append(entry)
         if not good and not said_none:
             return None
@@ -106,17 +104,26 @@ class Memory:
     def _at(self, number: int) -> Entry | None:
         return self.entries[number - 1] if 1 <= number <= len(self.entries) else None
 
-    def _like(self, text: str) -> Entry | None:
+    def _like(self, text: str, known: Sequence[set[str]]) -> Entry | None:
+        """The entry that shares most words with a text, where they are enough; `known` are the words of each."""
         words = set(_words(text))
         if len(words) < 3:
             return None
-        best = max(self.entries, key=lambda e: _overlap(words, set(_words(e.line))), default=None)
-        return best if best is not None and _overlap(words, set(_words(best.line))) >= SAME else None
+        shared = [_overlap(words, entry) for entry in known]
+        best = max(range(len(shared)), key=lambda at: shared[at], default=-1)
+        return self.entries[best] if best >= 0 and shared[best] >= SAME else None
 
 
 def rendered(entries: Sequence[Entry]) -> str:
     """Entries as an expert reads them."""
     return "\n".join(f"Memory Fact {n}: {entry.line}" for n, entry in enumerate(entries, 1)) or "none"
+
+
+def _with_source(statement: str) -> tuple[str, str]:
+    """A statement and what stands in the brackets at its end, if they name a source."""
+    head, bracket, end = statement.rpartition("]")
+    found = _SOURCE.search(head, head.rfind("]") + 1) if bracket and end.strip() in ("", ".") else None
+    return (statement[: found.start()], head[found.end() :].strip()) if found else (statement, "")
 
 
 def _same(first: str, second: str) -> bool:

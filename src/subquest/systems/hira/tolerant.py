@@ -9,7 +9,7 @@ from typing import Any
 
 _FENCE = re.compile(r"```(?:json)?\s*(.*?)(?:```|$)", re.DOTALL | re.IGNORECASE)
 _TRAILING = re.compile(r",\s*([}\]])")
-_COMMENT = re.compile(r"(?m)(?<![:\"'])#[^\n\"']*$|(?<!:)//[^\n\"']*$")
+_COMMENT = re.compile(r"(?<![:\"'])#|(?<!:)//")
 _STARTS = 20
 """Places in a text at which an object is looked for."""
 
@@ -28,7 +28,7 @@ def _read(text: str) -> Any:
     body = _balanced(text)
     for attempt in (
         body,
-        _TRAILING.sub(r"\1", _COMMENT.sub("", body)),
+        _TRAILING.sub(r"\1", "\n".join(map(_uncommented, body.split("\n")))),
         _TRAILING.sub(r"\1", body).replace("\n", "\\n"),
     ):
         try:
@@ -39,6 +39,12 @@ def _read(text: str) -> Any:
         return ast.literal_eval(_TRAILING.sub(r"\1", body))
     except (ValueError, SyntaxError, TypeError, RecursionError, MemoryError):
         return None
+
+
+def _uncommented(line: str) -> str:
+    """A line without the comment at its end; a comment has no quotes in it."""
+    comment = _COMMENT.search(line, max(line.rfind('"'), line.rfind("'")) + 1)
+    return line[: comment.start()] if comment else line
 
 
 def _balanced(text: str) -> str:
