@@ -108,7 +108,9 @@ async def measure(args: argparse.Namespace, found: Sequence[Source]) -> dict[str
                 for name in args.systems:
                     kind = registry.get(name)
                     settings, sampling = levelled(kind, shared)
-                    system = kind(engine, source.index, sampling=sampling, prompts=prompts or None, **settings)
+                    own = Path(prompts) / name  # a folder may hold one of its own for each system
+                    given = str(own) if prompts and own.is_dir() else prompts or None
+                    system = kind(engine, source.index, sampling=sampling, prompts=given, **settings)
                     began = time.perf_counter()
                     episodes = await answered(system, source.questions, args.concurrency, args.seconds)
                     row = figures(episodes) if episodes else {}

@@ -15,7 +15,7 @@ from subquest.systems.prompting import FOLDER
 from .fakes import FakeSearch
 from .test_coda import EXECUTOR, PLANNER, QUESTION
 
-COMPACT, FULL = FOLDER / "coda", FOLDER / "full" / "coda"
+COMPACT, FULL = FOLDER / "compact" / "coda", FOLDER / "full" / "coda"
 NAMES = sorted(file.stem for file in COMPACT.glob("*.md"))
 PLACEHOLDERS = re.compile(
     r"<(\w+)>\s*(?:\1|sub-?questions?|sub-?tasks?|query|queries|facts?|your [\w ]+|\.{3}|…|\$\w+)?\s*</\1>"

@@ -117,7 +117,7 @@ async def test_multi_hop_questions_are_solved_through_a_server(
     text, answer = question(documents, 1, 3)
     async with server_of(oracle) as server:
         engine = OpenAIEngine("oracle", base_url=server.url)
-        episode = await registry.get(name)(engine, index).solve(text)
+        episode = await registry.get(name)(engine, index, prompts="compact").solve(text)
         await engine.close()
     check(episode, documents)
     assert (episode.answer, episode.stop_reason) == (answer, "answered")
