@@ -193,8 +193,8 @@ def pack(rollouts: Sequence[Rollout], *, aggregation: Aggregation = "token-mean"
                 _check(t)
                 chosen.append((at, t.role, _up_to_last_action(t), rollout.advantages[t.id]))
     if not chosen:
-        failed = next((f"; an episode failed: {e.message}" for r in rollouts for e in r.episode.errors), "")
-        raise DataError(f"nothing to train on: no trajectory has an advantage and tokens of its own{failed}")
+        why = next((f"; {reason}" for r in rollouts if (reason := _obstacle(r.episode))), "")
+        raise DataError(f"nothing to train on: no trajectory has an advantage and tokens of its own{why}")
     segments = [s for _, _, part, _ in chosen for s in part]
     acting = [s for s in segments if s.kind == "agent" and s.token_ids]
     token_ids = _flat((s.token_ids for s in segments), np.int64)
@@ -229,6 +229,14 @@ def minibatches(rollouts: Sequence[T], count: int) -> list[list[T]]:
         raise UsageError(f"{len(rollouts)} rollouts cannot make {count} mini-batches")
     cuts = [len(rollouts) * i // count for i in range(count + 1)]
     return [list(rollouts[a:b]) for a, b in itertools.pairwise(cuts)]
+
+
+def _obstacle(episode: Episode) -> str:
+    """What kept an episode from going on; empty where nothing did."""
+    for error in episode.errors:
+        return f"an episode failed: {error.message}"
+    met = next((event.data for event in episode.events if event.kind == "limit"), None)
+    return f"an episode met a limit: {met['what']}: {met['message']}" if met else ""
 
 
 def _check(trajectory: Trajectory) -> None:
