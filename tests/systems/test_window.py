@@ -211,3 +211,18 @@ def test_an_opening_that_can_never_fit_fails_with_its_reason() -> None:
     episode = ask("autorefine", AGENTS["autorefine"], window=10)
     assert (episode.answer, episode.stop_reason) == ("", "no answer")
     assert "do not fit a window of 10" in limits_of(episode)[0]
+
+
+def test_what_was_written_before_the_window_was_full_still_counts_as_evidence() -> None:
+    """A sub-result that was refined in an earlier session is quoted, although its document has left the context."""
+
+    def reply(context: Context) -> str:
+        turn = AGENTS["autorefine"](context)
+        fact = "<refine>word0 to word59 stand in MARK-query0-1-END</refine>"
+        return f"{fact}{turn}" if "query1" in turn else turn.replace(">x<", ">yes<")
+
+    episode = ask("autorefine", reply, k=10)
+    assert episode.trajectories[-1].part_of == ""
+    assert len(episode.trajectories) > 1
+    assert (episode.answer, episode.supported) == ("yes", True)
+    assert {quote.id for quote in episode.evidence} == {"query0/1"}

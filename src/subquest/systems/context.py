@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -18,7 +18,7 @@ from ..engine import Engine, Generation, Sampling, Session
 from ..errors import ContextOverflow, EngineError
 from ..limits import Budget, Limits, Repeats
 from ..protocol import Parsed, parse, wrap
-from ..record import Document, Hit, Trajectory, Usage
+from ..record import Document, Hit, Segment, Trajectory, Usage
 from .barrier import BarrierError
 from .rendering import cut_to_tokens, render_documents
 from .window import Shown, Text, Transcript, leave, short_of
@@ -107,8 +107,18 @@ class Context:
     @property
     def reasoning(self) -> str:
         """All that it was told and wrote, its prompt left out."""
-        sessions = [*(t.segments for t in self._earlier), self.session.segments]
-        return "".join(s.text for segments in sessions for s in segments if s.kind != "prompt")
+        return "".join(segment.text for segment in self._segments() if segment.kind != "prompt")
+
+    @property
+    def written(self) -> str:
+        """All that it wrote, a turn a line."""
+        return "\n".join(segment.text for segment in self._segments() if segment.kind == "agent")
+
+    def _segments(self) -> Iterator[Segment]:
+        """Those of all its sessions."""
+        for trajectory in self._earlier:
+            yield from trajectory.segments
+        yield from self.session.segments
 
     async def write(self) -> Turn:
         """Let the model write one turn. Raises LimitReached when a budget has run out, EngineError when it fails."""
