@@ -226,3 +226,58 @@ def test_what_was_written_before_the_window_was_full_still_counts_as_evidence() 
     assert len(episode.trajectories) > 1
     assert (episode.answer, episode.supported) == ("yes", True)
     assert {quote.id for quote in episode.evidence} == {"query0/1"}
+
+
+def hira_roles(expert: str, **roles: Any) -> Any:
+    """HiRA's or Plan-and-Solve's roles with one sub-task, for one expert."""
+
+    def reply(context: Context) -> str:
+        if context.role in roles:
+            return roles[context.role](context)
+        if context.role == "planner" and "plan" in context.messages[0].content and "call_subtask" not in context.text:
+            return '{"plan": ["one"]}'
+        if context.role == "planner":
+            return (
+                "\\boxed{x}" if "subtask_result|>" in context.last else "<|begin_call_subtask|>one<|end_call_subtask|>"
+            )
+        if context.role == "coordinator":
+            return f'{{"selected_agent_name": "{expert}", "conclusion": "x"}}'
+        return "what for"
+
+    return reply
+
+
+def simple_search(context: Context) -> str:
+    return "\\boxed{x}" if context.last.startswith("Documents:") else '{"query_plan": ["a", "b", "c"]}'
+
+
+@pytest.mark.parametrize("name", ["hira", "plan-experts"])
+def test_the_search_expert_reads_as_many_results_as_fit(name: str) -> None:
+    episode = ask(name, hira_roles("search", search=simple_search), window=1500)
+    assert (episode.answer, episode.stop_reason, episode.errors) == ("x", "answered", ())
+    (expert,) = episode.by_role("search")
+    assert (expert.result, expert.forced) == ("x", False)
+    *_, last = [t for t in episode.trajectories if t.role == "search"]
+    assert 5 < len(re.findall(r"MARK-(\w)-\d+-END", last.text)) < 30
+    assert {"MARK-a-1-END", "MARK-b-1-END", "MARK-c-1-END"} <= set(re.findall(r"MARK-\w-\d+-END", last.text))
+    assert all("oldest leave" in message for message in limits_of(episode))
+
+
+def test_the_search_expert_is_forced_where_nothing_is_left_to_lose() -> None:
+    def search(context: Context) -> str:
+        return "\\boxed{y}" if "No calls are left" in context.last else simple_search(context) + " word" * 2000
+
+    episode = ask("hira", hira_roles("search", search=search), window=900)
+    (expert,) = episode.by_role("search")
+    assert (expert.result, expert.forced) == ("y", True)
+
+
+def test_results_leave_the_opening_of_an_explorer_that_has_no_room_for_them() -> None:
+    def deep(context: Context) -> str:
+        found = "search_result|>" in context.last
+        return "\\boxed{x}" if found else "<|begin_search_query|>a<|end_search_query|>"
+
+    episode = ask("webthinker", hira_roles("deep", deep=deep, explorer=lambda c: "Final Information: x"), window=600)
+    assert (episode.answer, episode.stop_reason, episode.errors) == ("x", "answered", ())
+    assert any("lowest ranked" in message for message in limits_of(episode))
+    assert "MARK-a-1-END" in episode.by_role("explorer")[0].text
