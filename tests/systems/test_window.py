@@ -281,3 +281,20 @@ def test_results_leave_the_opening_of_an_explorer_that_has_no_room_for_them() ->
     assert (episode.answer, episode.stop_reason, episode.errors) == ("x", "answered", ())
     assert any("lowest ranked" in message for message in limits_of(episode))
     assert "MARK-a-1-END" in episode.by_role("explorer")[0].text
+
+
+def test_decor_keeps_a_memory_that_its_readers_have_room_for() -> None:
+    """With more evidence than a window holds, memory is compressed at half the window, whatever L_max is."""
+
+    def reply(context: Context) -> str:
+        if context.role == "planner":
+            return f"<search>q{context.text.count('fact')}</search>"
+        if context.role == "filter":
+            return f"<filter>{'fact ' * 250}</filter>"
+        return "<answer>x</answer>" if context.role == "answerer" else "fact " * 20
+
+    episode = ask("decor", reply, window=600, turns=6)
+    assert (episode.answer, episode.stop_reason, episode.errors) == ("x", "answered", ())
+    held = [e.data["tokens"] for e in episode.events if e.kind == "memory"]
+    assert max(held) <= 300
+    assert "compress" in [e.data["action"] for e in episode.events if e.kind == "memory"]
