@@ -298,3 +298,16 @@ def test_decor_keeps_a_memory_that_its_readers_have_room_for() -> None:
     held = [e.data["tokens"] for e in episode.events if e.kind == "memory"]
     assert max(held) <= 300
     assert "compress" in [e.data["action"] for e in episode.events if e.kind == "memory"]
+
+
+def test_truncation_whose_turns_fill_the_window_is_forced_to_answer() -> None:
+    """Its earlier turns stand in the prompt of each context, and leave it there."""
+
+    def reply(context: Context) -> str:
+        if "No searches are left" in context.text:
+            return "x</answer>"
+        return f"{'t ' * 190}<search>q{context.text.count('<search>q')}</search>"
+
+    episode = ask("truncation", reply, window=700, turns=6)
+    assert (episode.answer, episode.stop_reason, episode.forced, episode.errors) == ("x", "forced", True, ())
+    assert "the oldest leave the context: 2 turns" in limits_of(episode)
