@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from ..codec import to_dict
 from ..engine import Engine, Generation, Sampling, Session
+from ..engine.base import InTurns
 from ..errors import ContextOverflow, EngineError
 from ..limits import Budget, Limits, Repeats
 from ..protocol import Parsed, parse, wrap
@@ -268,7 +269,8 @@ class Context:
             message = f"the oldest leave the context: {left} documents" + (f" and {turns} turns" if turns else "")
             self.run.events.emit("limit", self.id, what="context window", message=message)
             try:
-                messages = self._transcript.messages()
+                in_turns = isinstance(self.session, InTurns) and self.session.in_turns
+                messages = self._transcript.messages(in_turns=in_turns)
                 session = await self.run.session(self.engine, self.id, messages, self._transcript.mode)
             except ContextOverflow:
                 continue
