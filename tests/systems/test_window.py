@@ -2,16 +2,20 @@
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from subquest.engine.scripted import Context, ScriptedEngine
 from subquest.errors import ContextOverflow
-from subquest.record import Document, Episode, Hit
+from subquest.record import Document, Episode, Hit, Trajectory
 from subquest.rewards.base import Reward
+from subquest.serve.shelf import shown
+from subquest.serve.tokens import token_view
 from subquest.systems import registry
 from subquest.train.advantage import trajectory_advantages
+from subquest.train.rollouts import episode_figures
 
 WINDOW = 2000
 FILLING = " ".join(f"word{n}" for n in range(60))
@@ -113,6 +117,50 @@ def test_every_session_is_kept_and_rewarded_as_one_context() -> None:
     )
     assert set(advantages) == {t.id for t in episode.trajectories}
     assert len(set(advantages.values())) == 1
+
+
+def test_what_was_told_when_the_window_was_full_stands_in_the_whole_context() -> None:
+    """The documents of each search are there, as they were first shown."""
+    episode = ask("autorefine", AGENTS["autorefine"], k=10)
+    (whole,) = episode.by_role("agent")
+    kinds = [s.kind for s in whole.segments if s.kind != "prompt"]
+    assert kinds == ["agent", "env"] * 4 + ["agent"]
+    told = [s.text for s in whole.segments if s.kind == "env"]
+    assert [f"MARK-query{n}-10-END" in text for n, text in enumerate(told)] == [True] * 4
+    assert [(depth, t.id) for depth, t in episode.walk()] == [(0, "1")]
+    figures = episode_figures([replace(episode, trajectories=tuple(_malformed(t) for t in episode.trajectories))])
+    assert figures["format_errors"] == 1.0
+    assert figures["written_agent"] == whole.action_mask.count(1)
+
+
+def _malformed(trajectory: Trajectory) -> Trajectory:
+    return trajectory if trajectory.part_of else replace(trajectory, format_errors=("no action",))
+
+
+def test_the_page_and_its_tokens_show_whole_contexts() -> None:
+    episode = ask("autorefine", AGENTS["autorefine"], k=10)
+    (trajectory,) = shown(episode)["trajectories"]
+    assert "MARK-query0-10-END" in "".join(s["text"] for s in trajectory["segments"])
+    (tokens,) = token_view(episode, None)["trajectories"]
+    assert tokens["written"] == sum(t.action_mask.count(1) for t in episode.trajectories)
+
+
+def test_an_experts_reasoning_holds_what_it_was_told_when_its_window_was_full() -> None:
+    """The coordinator distils it from there."""
+
+    def deep(context: Context) -> str:
+        calls = len(set(re.findall(r"query\|>(q\d)<", context.text)))
+        return "\\boxed{x}" if calls == 3 else f"<|begin_search_query|>q{calls}<|end_search_query|>"
+
+    def explorer(context: Context) -> str:
+        return f"Final Information: {context.text.count('MARK')} REPORT {f'{FILLING} ' * 6}"
+
+    replies = hira_roles("deep", deep=deep, explorer=explorer)
+    engines = {"": ScriptedEngine(replies), "deep": ScriptedEngine(replies, context_window=1500)}
+    episode = registry.get("hira")(engines, Library()).ask("Who?")
+    assert any(t.part_of for t in episode.trajectories if t.role == "deep")
+    (distilled,) = [t for t in episode.by_role("coordinator") if "REPORT" in t.text]
+    assert len(re.findall(r"(?<!Information: )\b10 REPORT", distilled.text)) == 3
 
 
 def test_a_round_trip_keeps_the_parts() -> None:

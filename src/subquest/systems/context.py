@@ -280,10 +280,15 @@ class Context:
         return reopened
 
     async def _go_on_in(self, session: Session) -> None:
-        """Take up a session that holds the transcript; what the one before it saw and wrote is kept."""
+        """Take up a session that holds the transcript; what the one before it saw and wrote is kept.
+
+        What was told last stands in the new prompt alone; it is kept here without token ids, for those who read on.
+        """
         if any(segment.kind == "agent" for segment in self.session.segments):
             part = self._recorded(f"{self.id}~{len(self._earlier) + 1}")
-            self._earlier.append(replace(part, stop_reason="context window", part_of=self.id))
+            told = [Segment("env", text)] if (text := self._transcript.unsent) else []
+            segments = (*part.segments, *told)
+            self._earlier.append(replace(part, segments=segments, stop_reason="context window", part_of=self.id))
         await self.session.close()
         self.session = session
         self._transcript.sent()
