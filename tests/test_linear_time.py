@@ -42,7 +42,8 @@ from subquest.systems.baselines.zerosearch import _documents
 from subquest.systems.context import Context, Turn
 from subquest.systems.evidence import Finding, sentences, support
 from subquest.systems.hira.coordinator import named_in
-from subquest.systems.hira.experts import EXPERTS, _information, look_at
+from subquest.systems.hira.deep import _information
+from subquest.systems.hira.experts import EXPERTS, look_at
 from subquest.systems.hira.memory import Memory
 from subquest.systems.hira.tolerant import first_object
 from subquest.systems.plan import lines_of, make_plan, numbered_lines

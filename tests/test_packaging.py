@@ -100,3 +100,15 @@ def test_the_bundle_loads_nothing_from_elsewhere() -> None:
         "http://www.w3.org/1998/Math/MathML",
         "http://www.w3.org/1999/xhtml",
     }
+
+
+def test_the_lock_file_of_the_page_is_complete_and_names_no_registry() -> None:
+    """`npm ci` refuses a lock file that lacks an optional package, even one for another platform."""
+    packages = json.loads((ROOT / "web/package-lock.json").read_text())["packages"]
+    for place, package in packages.items():
+        wanted = {**package.get("dependencies", {}), **package.get("optionalDependencies", {})}
+        missing = [
+            n for n in wanted if f"node_modules/{n}" not in packages and f"{place}/node_modules/{n}" not in packages
+        ]
+        assert missing == [], place
+        assert "resolved" not in package

@@ -10,15 +10,14 @@ from subquest.systems.baselines.o2_searcher import O2_SEARCHER
 from subquest.systems.baselines.plan_and_solve import PLAN_AND_SOLVE
 from subquest.systems.baselines.react import REACT
 from subquest.systems.baselines.search_o1 import SEARCH_O1
-from subquest.systems.prompting import FOLDER
+from subquest.systems.prompting import COMPACT, FULL
 
-FULL = FOLDER / "full"
 SYSTEMS = (
     "autorefine", "search-r1", "research", "recall", "r1-searcher", "simpledeepsearcher", "react", "search-o1", "ircot",
     "o2-searcher", "plan-and-solve", "rag", "cot", "direct",
 )  # fmt: skip
 SHARED = ("force", "remind", "abstain", "tools")
-NAMES = [f"{path.relative_to(FOLDER)}" for name in SYSTEMS for path in sorted((FOLDER / name).glob("*.md"))]
+NAMES = [f"{path.relative_to(COMPACT)}" for name in SYSTEMS for path in sorted((COMPACT / name).glob("*.md"))]
 WORDS_ALLOWED = 450
 PLACEHOLDER = re.compile(
     r"<(\w+)>\s*(?:an?|the|your|short|sub-?)?\s*(?:quer(?:y|ies)|answers?|tasks?|questions?|sub-?questions?|keywords|facts|"
@@ -33,7 +32,7 @@ def fields(text: str) -> set[str]:
 
 @pytest.mark.parametrize("name", [*NAMES, *(f"{shared}.md" for shared in SHARED)])
 def test_a_full_prompt_stands_in_for_the_compact_one(name: str) -> None:
-    compact, full = (FOLDER / name).read_text(encoding="utf-8"), (FULL / name).read_text(encoding="utf-8")
+    compact, full = (COMPACT / name).read_text(encoding="utf-8"), (FULL / name).read_text(encoding="utf-8")
     assert fields(full) == fields(compact)
     assert ("\n--- user\n" in full) == ("\n--- user\n" in compact)
     assert PLACEHOLDER.search(full) is None

@@ -252,7 +252,8 @@ def test_a_search_that_is_down_stops_the_run(fails: bool, evaluated: bool, tmp_p
 def test_a_step_in_which_nothing_was_written_says_why(tmp_path: Path) -> None:
     t = trainer(tmp_path)
     t.engine.context_window = 16
-    with pytest.raises(DataError, match=r"an episode failed: a context of .* leaves no room in a window of 16"):
+    why = r"an episode met a limit: context window: a context of .* leaves no room in a window of 16"
+    with pytest.raises(DataError, match=why):
         finish(t)
 
 

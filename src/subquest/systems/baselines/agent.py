@@ -111,7 +111,7 @@ class SearchAgent(System[AgentSettings]):
                     self._remind(agent, turn)
                 elif action.answer:
                     await agent.close("answered", action.answer)
-                    rests_on = findings(found, agent.id, written(agent))
+                    rests_on = findings(found, agent.id, agent.written)
                     return Answer(action.answer, confidence=confidence(turn), findings=rests_on)
                 else:
                     told = await self.observe(run, agent, action.queries[:MAX_QUERIES], found)
@@ -165,18 +165,13 @@ class SearchAgent(System[AgentSettings]):
                 text = action.answer if action and action.answer else text
         stop_reason = "forced" if text else "failed" if isinstance(stopped, EngineError) else "no answer"
         await agent.close(stop_reason, text)
-        rests_on = findings(found, agent.id, written(agent))
+        rests_on = findings(found, agent.id, agent.written)
         return Answer(text, forced=True, findings=rests_on, stop_reason=stop_reason)
 
 
 def note_refinements(agent: Context, turn: Turn) -> None:
     for refine in turn.parsed.all("refine"):
         agent.run.events.emit("refine", agent.id, text=refine.content)
-
-
-def written(agent: Context) -> str:
-    """All that an agent wrote."""
-    return "\n".join(segment.text for segment in agent.session.segments if segment.kind == "agent")
 
 
 def findings(found: Mapping[str, Sequence[Hit]], trajectory: str, text: str) -> list[Finding]:
