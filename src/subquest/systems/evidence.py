@@ -27,6 +27,7 @@ from .statements import (
     Sentence,
     analysed,
     claim_of,
+    declines,
     left_to_say,
     restated,
     sentences,
@@ -68,8 +69,9 @@ class Support(NamedTuple):
 
 
 def newest(findings: Sequence[Finding]) -> str:
-    """The newest result that says something; empty where none does."""
-    return next((finding.result for finding in reversed(findings) if finding.result), "")
+    """The newest result that says something ("not found" does not); empty where none does."""
+    results = (finding.result for finding in reversed(findings))
+    return next((result for result in results if result and not declines(result)), "")
 
 
 def support(findings: Iterable[Finding]) -> tuple[Evidence, ...]:
