@@ -191,6 +191,33 @@ async def test_sub_tasks_of_hira_that_one_turn_calls_together_come_back_in_order
     assert [t.task for t in episode.by_role("search")] == ["one", "two"]
 
 
+@pytest.mark.parametrize(
+    ("name", "tool", "settings", "limit"),
+    [
+        ("hira", "call_subtask", {"experts": "search", "memory": False, "subtasks": 1}, "1 sub-tasks"),
+        ("react-tools", "search", {"actions": 1}, "1 actions of agent"),
+    ],
+)
+async def test_calls_of_one_turn_beyond_a_limit_are_told(
+    index: Index, name: str, tool: str, settings: dict[str, Any], limit: str
+) -> None:
+    argument = "task" if tool == "call_subtask" else "query"
+    calls = [
+        {"id": i, "type": "function", "function": {"name": tool, "arguments": json.dumps({argument: t})}}
+        for i, t in (("a", "one"), ("b", "two"))
+    ]
+
+    def reply(request: Any) -> Any:
+        done = "tools" not in request.body or any(m["role"] == "tool" for m in request.body["messages"])
+        return Answer(chat('{"query_plan": []} \\boxed{x}') if done else chat(None, message={"tool_calls": calls}))
+
+    async with Loopback(reply) as loopback:
+        engine = OpenAIEngine("m", base_url=loopback.url, protocol="tools")
+        episode = await registry.get(name)(engine, index, **settings).solve(QUESTION)
+        await engine.close()
+    assert (limit, "two") in [(e.data["what"], e.data["message"]) for e in episode.events if e.kind == "limit"]
+
+
 @pytest.mark.parametrize("cached", [False, True])
 @pytest.mark.parametrize("options", [{"protocol": "tools"}, {"continuation": "turns"}], ids=str)
 async def test_a_full_window_is_opened_again_in_turns_where_no_message_can_be_continued(

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from ..errors import EngineError
 from .evidence import Finding
 from .runtime import Answer, Context, LimitReached, Run, Turn, confidence
+from .statements import declines
 
 _WORD = re.compile(r"\w+")
 _HEDGE = re.compile(
@@ -21,12 +22,6 @@ _LABEL = re.compile(r"\W*answer[^\w:]*:\W*\w")
 _BOX = re.compile(r"\\boxed\s*\{")
 _SET_AS_TEXT = re.compile(r"\\(?:text(?:bf|it|rm|sf|tt)?|mathrm|mathbf|mbox)\s*\{([^{}]*)\}")
 _SMALL = frozenset({"a", "an", "and", "by", "for", "in", "of", "on", "or", "s", "the", "to"})
-_DECLINES = {"unknown", "not known", "i do not know", "i don t know", "no answer", "n a", "cannot be determined"}
-
-
-def declines(text: str) -> bool:
-    """Whether an answer says that it does not know, and nothing else."""
-    return " ".join(_WORD.findall(text.casefold())) in _DECLINES
 
 
 def hedges(text: str) -> bool:

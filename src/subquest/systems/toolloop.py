@@ -152,6 +152,8 @@ async def reason(
             if found and actions >= turns:
                 raise LimitReached(f"{turns} actions of {role}")
             if found:
+                if left_out := "; ".join(content for _, content in found[turns - actions :]):
+                    run.events.emit("limit", context.id, what=f"{turns} actions of {role}", message=left_out)
                 found = found[: turns - actions]
                 silent, actions = 0, actions + len(found)
                 called = [known[tag] for tag, _ in found]

@@ -22,6 +22,7 @@ REMOVED = "(removed)"
 
 class Truncation(SearchAgent):
     name: ClassVar[str] = "truncation"
+    queries: ClassVar[int] = 1
 
     async def answer(self, run: Run) -> Answer:
         history: list[tuple[str, Text]] = []
@@ -47,7 +48,7 @@ class Truncation(SearchAgent):
                 agent.format_errors.append("no action")
                 told: Text = self.aside("remind") + "\n"
             else:
-                told = await self.observe(run, agent, action.queries[:1], found)
+                told = await self.observe(run, agent, self._first(agent, action.queries), found)
             history.append((turn.text, told))
             await agent.close("turn", turn.text)
         agent = await self._open(run, await self._fitting(run, history))

@@ -164,6 +164,8 @@ class HiRA(ToolSystem[HiRASettings]):
                 given.add(same_call(task))
                 fresh.append(task)
                 jobs.append(self._subtask(run, planner, coordinator, kit, task, len(given)))
+            else:
+                run.events.emit("limit", planner.id, what=f"{self.settings.subtasks} sub-tasks", message=task)
         if fresh:
             run.events.emit("plan", planner.id, steps=fresh)
         return jobs

@@ -72,7 +72,10 @@ class SimpleSearch(Expert):
             desk.run.events.emit("error", context.id, where="format", message=message, text=text)
             return [desk.task]
         asked = [item.get("query") if isinstance(item, dict) else item for item in plan]
-        return list(dict.fromkeys(q for item in asked if item is not None and (q := str(item).strip())))[:QUERIES]
+        queries = list(dict.fromkeys(q for item in asked if item is not None and (q := str(item).strip())))
+        if left_out := "; ".join(queries[QUERIES:]):
+            desk.run.events.emit("limit", context.id, what=f"{QUERIES} queries in a plan", message=left_out)
+        return queries[:QUERIES]
 
     async def _retrieve(self, desk: Desk, context: Context, queries: list[str]) -> Text:
         """What the searches brought, with the request to answer from it."""
