@@ -18,11 +18,11 @@ from typing import Any, Literal, get_args
 from ...errors import EngineRefused, UsageError
 from ...record import Usage
 from ..actions import Action, Actions
-from ..base import Generation, Message, Mode, OnRetry, Sampling, estimate_tokens
+from ..base import Generation, Message, Mode, OnRetry, Retry, Sampling, estimate_tokens
 from ..chat import ChatFormat
 from ..scripted import cut_at_stop
 from .endpoint import Endpoint
-from .failures import BadParameter, Overflow
+from .failures import BadParameter, CannotContinue, Overflow
 from .prices import Price, load_prices, price_of
 from .reply import Reply, ending, read_reply
 from .session import ChatSession, OpenAISession, TextSession
@@ -54,6 +54,8 @@ class _Found:
     model: str
     window: int | None
     refused: set[str] = field(default_factory=set)
+    in_turns: bool = False
+    """It has refused to continue an unfinished assistant message."""
     asked: bool = False
     asking: asyncio.Lock = field(default_factory=asyncio.Lock)
 
@@ -71,8 +73,9 @@ class OpenAIEngine:
       SGLang are told so by `continue_final_message`, llama.cpp, Ollama and several hosted APIs do it by themselves);
     - `turns`: environment text becomes a user turn as in chat mode, for endpoints that can do neither (OpenAI).
 
-    `auto` takes the first that fits. With a `tokenizer` both modes go through `/completions` with token ids as the
-    prompt, so that the model reads exactly the ids that were recorded; that is the way for training data.
+    `auto` takes the first that fits, and goes on in turns where an endpoint refuses to continue a message. With a
+    `tokenizer` both modes go through `/completions` with token ids as the prompt, so that the model reads exactly the
+    ids that were recorded; that is the way for training data.
     """
 
     def __init__(
@@ -141,14 +144,19 @@ class OpenAIEngine:
             "model": self._found.model,
             "protocol": self.protocol,
             "actions": [a.declaration() for a in self.actions] if self.protocol == "tools" else [],
-            "continuation": self.continuation,
+            "continuation": self._expected,
             "exact": self._tokenizer is not None,
             "extra": self._extra,
         }
 
     @property
     def continuation(self) -> Continuation:
-        """How completion mode works here, `auto` resolved."""
+        """How completion mode works here, `auto` resolved by what was found out."""
+        return "turns" if self._found.in_turns else self._expected
+
+    @property
+    def _expected(self) -> Continuation:
+        """How completion mode is tried: part of the identity, as what is found out would change it in mid-episode."""
         if self._continuation != "auto":
             return self._continuation
         if self._form is not None:
@@ -198,10 +206,11 @@ class OpenAIEngine:
     async def complete(self, session: OpenAISession, sampling: Sampling) -> tuple[Generation, Reply]:
         """One turn for a session: the request, adapted to what the endpoint accepts, and its answer as a turn."""
         start = time.perf_counter()
-        context = session.body(sampling)
-        echo = session.prefill if self._found.server in ("llama.cpp", "auto") else ""
+        refusal: CannotContinue | None = None
         room = sampling.max_tokens
         while True:
+            context = session.body(sampling)
+            echo = session.prefill if self._found.server in ("llama.cpp", "auto") else ""
             body = self._body(context, sampling, room, chat=session.path == ChatSession.path)
             try:
                 data = await self.endpoint.post(
@@ -214,12 +223,21 @@ class OpenAIEngine:
                 break
             except BadParameter as error:
                 self._leave_out(error)
+            except CannotContinue as error:
+                if self._continuation != "auto" or not session.go_on_in_turns():
+                    raise
+                refusal = error
+                if session.on_retry is not None:
+                    session.on_retry(Retry("engine", 1, 0.0, f"{error}: the context goes on in turns"))
             except Overflow as error:
                 self._found.window = self._found.window or error.window
                 left = (error.window or 0) - (error.prompt or error.window or 0)
                 if not LEAST_ROOM <= left < room:
                     raise
                 room = left
+        if refusal is not None and not self._found.in_turns:
+            self._found.in_turns = True
+            log.warning("%s cannot continue a message: contexts go on in turns", self.name)
         reply = read_reply(data)
         reply = replace(reply, text=reply.text.removeprefix(echo))
         if reply.finish == "content_filter":
