@@ -11,7 +11,7 @@ from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
 
 from ...address import checked_key, checked_url, is_loopback
-from ...errors import EngineError, EngineUnavailable
+from ...errors import EngineError, EngineRefused, EngineUnavailable
 from ..base import OnRetry, Retry
 from .failures import failure, retry_after
 from .limits import Gate, Limits
@@ -100,17 +100,24 @@ class Endpoint:
         raise AssertionError("unreachable")
 
     async def models(self) -> list[dict[str, Any]]:
-        """What is served there; empty where the endpoint does not say."""
+        """What is served there. Raises EngineError where the endpoint does not say, with the reason."""
         import httpx2
 
         client, _ = self._here()
+        url = f"{self.base_url}/models"
         try:
             async with asyncio.timeout(self._connect_timeout):
-                response = await client.get(f"{self.base_url}/models", headers=self._headers)
-            data = response.json()["data"] if response.status_code == 200 else []
-            return [entry for entry in data if isinstance(entry, dict)]
-        except (httpx2.HTTPError, ValueError, KeyError, TypeError, TimeoutError, RecursionError):
-            return []
+                response = await client.get(url, headers=self._headers)
+            if response.status_code != 200:
+                raise failure(response.status_code, response.text, url=url, model="")
+            return [entry for entry in response.json()["data"] if isinstance(entry, dict)]
+        except (TimeoutError, httpx2.TimeoutException):
+            raise EngineUnavailable(f"{url} did not answer in {self._connect_timeout:g} s") from None
+        except httpx2.HTTPError as error:
+            reason = error or type(error).__name__
+            raise EngineUnavailable(f"cannot connect to {url}: {reason} (is the server up?)") from None
+        except (ValueError, KeyError, TypeError, RecursionError):
+            raise EngineRefused(f"{url} answered with no list of models: {response.text[:100]!r}") from None
 
     @property
     def gate(self) -> Gate:

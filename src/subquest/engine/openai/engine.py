@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, get_args
 
-from ...errors import EngineRefused, UsageError
+from ...errors import EngineError, EngineRefused, EngineUnavailable, UsageError
 from ...record import Usage
 from ..actions import Action, Actions
 from ..base import Generation, Message, Mode, OnRetry, Retry, Sampling, estimate_tokens
@@ -328,6 +328,14 @@ class OpenAIEngine:
 
         return watch
 
+    def _only(self, models: Sequence[Mapping[str, Any]]) -> str:
+        """The name of the one model that is served."""
+        names = sorted(str(m.get("id", "")) for m in models)
+        if len(names) != 1:
+            served = f"it serves {', '.join(names[:20])}" if names else "it lists no model"
+            raise UsageError(f"name the model to use at {self.endpoint.base_url}: {served}")
+        return names[0]
+
     async def _find_out(self) -> None:
         """Ask the endpoint, once, which server it is, what it serves and how long a context may be."""
         found = self._found
@@ -336,13 +344,15 @@ class OpenAIEngine:
         async with found.asking:
             if self._found.asked:
                 return
-            models = await self.endpoint.models()
-            names = [str(m.get("id", "")) for m in models]
-            if not found.model:
-                if len(names) != 1:
-                    served = f"it serves {', '.join(sorted(names)[:20])}" if names else "it does not list its models"
-                    raise UsageError(f"name the model to use at {self.endpoint.base_url}: {served}")
-                found.model = names[0]
+            models: list[dict[str, Any]] = []
+            try:
+                models = await self.endpoint.models()
+            except EngineError as error:
+                if not found.model:
+                    name = f"{self.endpoint.base_url}#NAME"
+                    kind = EngineUnavailable if error.retryable else EngineRefused
+                    raise kind(f"no model is named, and {error}; or name the model: {name}") from None
+            found.model = found.model or self._only(models)
             entry = next((m for m in models if m.get("id") == found.model), models[0] if models else {})
             if found.server == "auto":
                 found.server = _OWNERS.get(str(entry.get("owned_by", "")), "auto")

@@ -85,7 +85,10 @@ def failure(status: int, body: str, *, url: str, model: str, sent: Mapping[str, 
     if status == 401:
         return EngineRefused(f"{where}: the key was not accepted: {message} (set OPENAI_API_KEY to a valid key)")
     if status == 403:
-        return EngineRefused(f"{where}: the key may not use {model}: {message} (check the key's rights and region)")
+        what = f"use {model}" if model else "list models"
+        return EngineRefused(f"{where}: the key may not {what}: {message} (check the key's rights and region)")
+    if status == 404 and not model:
+        return EngineRefused(f"{where}: {message} (is the base URL right? It usually ends in /v1)")
     if status == 404:
         return EngineRefused(
             f"{where}: {message} (either no model {model!r} is served there, or the base URL is wrong: "
