@@ -227,7 +227,16 @@ class Context:
         self.run.events.emit(
             "turn", self.id, text=generation.text, finish=generation.finish, usage=to_dict(generation.usage)
         )
+        if generation.problems:
+            self._note_problems(generation)
         return turn
+
+    def _note_problems(self, generation: Generation) -> None:
+        where = "format" if generation.tool_calls else "engine"
+        for problem in generation.problems:
+            self.run.events.emit("error", self.id, where=where, message=problem)
+        if generation.tool_calls:
+            self.format_errors.extend(generation.problems)
 
     async def _continued(self, sampling: Sampling) -> Generation:
         self._transcript.tell(self._pending)

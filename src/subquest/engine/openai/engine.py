@@ -270,7 +270,8 @@ class OpenAIEngine:
         )
         ids = () if watched else reply.token_ids
         logprobs = reply.logprobs if sampling.logprobs and not watched else None
-        return Generation(text, finish, ids, logprobs, stop, usage, reply.reasoning, reply.tool_calls)
+        problems = session.problems(reply)
+        return Generation(text, finish, ids, logprobs, stop, usage, reply.reasoning, reply.tool_calls, problems)
 
     def _body(self, context: Mapping[str, Any], sampling: Sampling, room: int, *, chat: bool) -> dict[str, Any]:
         server, refused = self._found.server, self._found.refused

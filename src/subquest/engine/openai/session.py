@@ -94,6 +94,10 @@ class OpenAISession(abc.ABC):
         """The turn's text, given what the endpoint answered."""
         return text
 
+    def problems(self, reply: Reply) -> tuple[str, ...]:
+        """What is wrong with the tool calls of an answer."""
+        return ()
+
     @abc.abstractmethod
     def _take(self, turn: Generation) -> None:
         """Make the turn part of what is sent next time."""
