@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import math
+import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
@@ -224,6 +225,8 @@ class Context:
         self.format_errors.extend(turn.parsed.problems)
         if generation.finish == "length":
             self.format_errors.append(f"cut at {sampling.max_tokens} tokens")
+            what = f"{sampling.max_tokens} tokens in a turn"
+            self.run.events.emit("limit", self.id, what=what, message=_why_cut(generation.text))
         self.run.events.emit(
             "turn", self.id, text=generation.text, finish=generation.finish, usage=to_dict(generation.usage)
         )
@@ -301,6 +304,14 @@ class Context:
         await self.session.close()
         self.session = session
         self._transcript.sent()
+
+
+def _why_cut(text: str) -> str:
+    """What to change where a turn was cut by its length. Text that packs to a twentieth of its bytes repeats itself."""
+    data = text.encode("utf-8", "replace")
+    if len(data) > 20 * len(zlib.compress(data, 1)):
+        return "the turn was cut while it repeated itself: raise `temperature`"
+    return "the turn was cut: raise `max_tokens`"
 
 
 @functools.lru_cache(maxsize=256)

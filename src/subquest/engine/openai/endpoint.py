@@ -31,6 +31,8 @@ Watch = Callable[[str], bool]
 class Endpoint:
     """An OpenAI-compatible base URL. It may be used from several event loops, one after the other or in threads."""
 
+    streams = True
+
     def __init__(
         self,
         base_url: str,
@@ -168,7 +170,8 @@ class Endpoint:
         except httpx2.TimeoutException:
             raise _Failed(EngineUnavailable(f"cannot connect to {url} in {self._connect_timeout:g} s")) from None
         except httpx2.HTTPError as error:
-            raise _Failed(EngineUnavailable(f"{url}: connection lost: {error or type(error).__name__}")) from None
+            lost = f"{url}: connection lost: {error or type(error).__name__} ({_SHORTER})"
+            raise _Failed(EngineUnavailable(lost)) from None
 
     async def _read(
         self, response: httpx2.Response, url: str, body: Mapping[str, Any], watch: Watch | None
@@ -184,7 +187,8 @@ class Endpoint:
             text = "\n".join([first, *[line async for line in lines]])
         data = _checked(_parse(text, url), url, body)
         if not data.get("choices"):
-            raise _Failed(EngineUnavailable(f"{url}: the answer holds no completion: {text[:200]!r}"))
+            reason = "a filter of the endpoint may withhold answers: choose another `model`"
+            raise _Failed(EngineUnavailable(f"{url}: the answer holds no completion ({reason}): {text[:200]!r}"))
         return data
 
     async def _read_stream(
@@ -206,8 +210,15 @@ class Endpoint:
                     return assembler.whole()
             line = await anext(more, None)
         if not assembler.complete:
-            raise _Failed(EngineUnavailable(f"{url}: the stream broke off after {assembler.characters} characters"))
+            raise _Failed(EngineUnavailable(_broke_off(url, assembler)))
         return assembler.whole()
+
+
+_SHORTER = "a server or proxy may cut long answers: raise its time-out, or lower `max_tokens`"
+
+
+def _broke_off(url: str, assembler: Assembler) -> str:
+    return f"{url}: the stream broke off after {assembler.characters} characters ({_SHORTER})"
 
 
 _EVENT_FIELDS = ("data:", "event:", "id:", "retry:", ":")
@@ -251,6 +262,9 @@ def _parse(text: str, url: str) -> Any:
     try:
         return json.loads(text)
     except (ValueError, RecursionError):
+        if text.lstrip().startswith("<"):
+            page = f"{url} answered with a web page: {text.strip()[:100]!r}"
+            raise _Failed(EngineRefused(f"{page} (is the base URL right? It usually ends in /v1)")) from None
         raise _Failed(EngineUnavailable(f"{url}: the answer is not JSON: {text[:200]!r}")) from None
 
 

@@ -270,8 +270,24 @@ class OpenAIEngine:
         )
         ids = () if watched else reply.token_ids
         logprobs = reply.logprobs if sampling.logprobs and not watched else None
-        problems = session.problems(reply)
+        problems = session.problems(reply) + self._disregarded(reply, text, stop, sampling)
         return Generation(text, finish, ids, logprobs, stop, usage, reply.reasoning, reply.tool_calls, problems)
+
+    def _disregarded(self, reply: Reply, text: str, stop: str, sampling: Sampling) -> tuple[str, ...]:
+        """What the endpoint has made nothing of: stop strings, which are then watched for, and the longest turn."""
+        problems = []
+        written, limit = estimate_tokens(reply.text), sampling.max_tokens
+        tells = self._found.server in ("vllm", "sglang")  # they keep the rest of the last token
+        if stop and not tells and "stop" not in self._found.refused and reply.text[len(text) :].strip():
+            problems.append(f"{self.name} ignores stop strings: what it wrote behind {stop} is cut off")
+            if self.endpoint.streams:
+                self._found.refused.add("stop")
+        if written > 2 * limit:
+            problems.append(
+                f"{self.name} ignores `max_tokens`: it wrote about {written:,} tokens where {limit:,} were allowed "
+                "(limit its turns where it is served)"
+            )
+        return tuple(problems)
 
     def _body(self, context: Mapping[str, Any], sampling: Sampling, room: int, *, chat: bool) -> dict[str, Any]:
         server, refused = self._found.server, self._found.refused
