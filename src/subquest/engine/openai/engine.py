@@ -171,6 +171,11 @@ class OpenAIEngine:
         return {"continue_final_message": True} if self._found.server == "sglang" else {}
 
     @property
+    def left_out(self) -> frozenset[str]:
+        """Parameters that the endpoint does not take, by what was found out."""
+        return frozenset(self._found.refused)
+
+    @property
     def calls_tools(self) -> bool:
         return self.protocol == "tools"
 
