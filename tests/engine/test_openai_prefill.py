@@ -81,6 +81,7 @@ async def test_a_context_goes_on_in_turns_and_the_engine_remembers(name: str) ->
             {"role": "assistant", "content": "I look <a>q</a>"},
             {"role": "user", "content": "[found]"},
         ]
+        assert [s.role for s in session.segments] == ["system", "user", "assistant", "user", "assistant"]
         assert [r.where for r in retries] == ["engine"]
         assert "the context goes on in turns" in retries[0].reason
         assert engine.continuation == "turns"

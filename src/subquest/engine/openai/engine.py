@@ -171,11 +171,6 @@ class OpenAIEngine:
         return {"continue_final_message": True} if self._found.server == "sglang" else {}
 
     @property
-    def left_out(self) -> frozenset[str]:
-        """Parameters that the endpoint does not take, by what was found out."""
-        return frozenset(self._found.refused)
-
-    @property
     def calls_tools(self) -> bool:
         return self.protocol == "tools"
 
@@ -200,7 +195,15 @@ class OpenAIEngine:
             return TextSession(self, messages, mode, self._form, self._tokenizer)
         if self.protocol == "tools" and self.actions:
             return ToolSession(self, messages, mode)
-        return ChatSession(self, messages, mode)
+        session = ChatSession(self, messages, mode)
+        if mode == "completion" and self.continuation == "turns":
+            session.ask_to_go_on()
+        return session
+
+    @property
+    def left_out(self) -> frozenset[str]:
+        """Parameters that the endpoint does not take, by what was found out."""
+        return frozenset(self._found.refused)
 
     def count_tokens(self, text: str) -> int:
         return len(self._tokenizer.encode(text, False)) if self._tokenizer is not None else estimate_tokens(text)

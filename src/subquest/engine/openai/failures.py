@@ -113,7 +113,7 @@ ABOUT_CONTINUING = ("", "messages", "continue_final_message", "add_generation_pr
 
 def _unfinished(sent: Mapping[str, Any]) -> bool:
     messages = sent.get("messages")
-    return bool(messages) and messages[-1]["role"] == "assistant"
+    return isinstance(messages, list) and bool(messages) and messages[-1]["role"] == "assistant"
 
 
 def retry_after(headers: Mapping[str, str], now: float | None = None) -> float | None:

@@ -86,10 +86,6 @@ class OpenAISession(abc.ABC):
         """The unfinished assistant message that the next request ends in; llama.cpp repeats it in its answer."""
         return ""
 
-    def go_on_in_turns(self) -> bool:
-        """Speak in turns from now on, where the endpoint refuses to continue a message; False where it never did."""
-        return False
-
     def render(self, reply: Reply, text: str) -> str:
         """The turn's text, given what the endpoint answered."""
         return text
@@ -97,6 +93,10 @@ class OpenAISession(abc.ABC):
     def problems(self, reply: Reply) -> tuple[str, ...]:
         """What is wrong with the tool calls of an answer."""
         return ()
+
+    def go_on_in_turns(self) -> bool:
+        """Speak in turns from now on, where the endpoint refuses to continue a message; False where it never did."""
+        return False
 
     @abc.abstractmethod
     def _take(self, turn: Generation) -> None:
@@ -116,10 +116,7 @@ class OpenAISession(abc.ABC):
 
 
 class ChatSession(OpenAISession):
-    """Messages to `/chat/completions`.
-
-    They are kept as turns; where the endpoint continues messages, what follows the opening is sent as one.
-    """
+    """Messages to `/chat/completions`."""
 
     path = "/chat/completions"
 
@@ -130,63 +127,43 @@ class ChatSession(OpenAISession):
             self._messages.append({"role": message.role, "content": message.content})
             self._segments.append(Segment("prompt", message.content, role=message.role))
             self._tokens += estimate_tokens(message.content)
-        self._opening = len(self._messages)
+        self._opening = tuple(self._messages)
         self._read = 0
         """Segments whose token ids are settled."""
         self._exact = True
         self._continues = mode == "completion" and engine.continuation != "turns"
-        if mode == "completion" and not self._continues:
-            self._ask_to_go_on()
 
     @property
     def in_turns(self) -> bool:
         return not self._continues
 
     def body(self, sampling: Sampling) -> dict[str, Any]:
-        messages = self._sent()
-        body: dict[str, Any] = {"messages": messages}
-        if messages[-1]["role"] == "assistant":
+        body: dict[str, Any] = {"messages": self._messages}
+        if self._messages[-1]["role"] == "assistant":
             body |= self._engine.prefill_parameters
         return body
 
     @property
     def prefill(self) -> str:
-        last = self._sent()[-1]
+        last = self._messages[-1]
         return str(last["content"] or "") if last["role"] == "assistant" else ""
-
-    def go_on_in_turns(self) -> bool:
-        if not self._continues:
-            return False
-        self._continues = False
-        self._messages = [*self._messages[: self._opening], *_merged(self._messages[self._opening :])]
-        self._ask_to_go_on()
-        return True
-
-    def _ask_to_go_on(self) -> None:
-        if self._messages and self._messages[-1]["role"] == "assistant":
-            self._segments.append(Segment("env", GO_ON, role="user"))
-            self._messages.append({"role": "user", "content": GO_ON})
-
-    def _sent(self) -> list[dict[str, Any]]:
-        """The messages as the endpoint gets them."""
-        own = self._opening - (self._messages[self._opening - 1]["role"] == "assistant")
-        if not self._continues or own == len(self._messages):
-            return self._messages
-        text = "".join(message["content"] for message in self._messages[own:])
-        return [*self._messages[:own], {"role": "assistant", "content": text}]
 
     async def append(self, text: str) -> None:
         self._must_be_open()
         self._tokens += estimate_tokens(text)
-        self._segments.append(Segment("env", text, role="assistant" if self._continues else "user"))
-        self._messages += self._environment(text)
+        if self._continues:
+            self._segments.append(Segment("env", text, role="assistant"))
+            self._extend(text)
+        else:
+            self._segments.append(Segment("env", text, role="user"))
+            self._messages += self._environment(text)
 
     def fork(self) -> ChatSession:
         self._must_be_open()
         twin = type(self)(self._engine, (), self._mode)
         self._copy_to(twin)
-        twin._messages = self._messages.copy()
         twin._opening, twin._continues = self._opening, self._continues
+        twin._messages = self._messages.copy()
         twin._read, twin._exact = self._read, self._exact
         return twin
 
@@ -195,14 +172,44 @@ class ChatSession(OpenAISession):
         self._read = len(self._segments)
         self._exact = all(s.token_ids or not s.text for s in segments)
 
+    def go_on_in_turns(self) -> bool:
+        if not self._continues:
+            return False
+        self._continues = False
+        self._segments = [replace(s, role="user") if s.kind == "env" else s for s in self._segments]
+        turns = [
+            {"role": "assistant" if s.kind == "agent" else "user", "content": s.text}
+            for s in self._segments
+            if s.kind != "prompt"
+        ]
+        self._messages = [*self._opening[:-1], *_merged([self._opening[-1], *turns])]
+        self.ask_to_go_on()
+        return True
+
+    def ask_to_go_on(self) -> None:
+        """Give a context that ends with the model's own words a turn of the user's."""
+        if self._messages[-1]["role"] == "assistant":
+            self._segments.append(Segment("env", GO_ON, role="user"))
+            self._messages.append({"role": "user", "content": GO_ON})
+
     def _environment(self, text: str) -> list[dict[str, Any]]:
         return [{"role": "user", "content": text}]
 
     def _take(self, turn: Generation) -> None:
-        self._messages.append(self._assistant(turn))
+        if self._continues:
+            self._extend(turn.text)
+        else:
+            self._messages.append(self._assistant(turn))
 
     def _assistant(self, turn: Generation) -> dict[str, Any]:
         return {"role": "assistant", "content": turn.text}
+
+    def _extend(self, text: str) -> None:
+        last = self._messages[-1]
+        if last["role"] == "assistant":
+            self._messages[-1] = {"role": "assistant", "content": last["content"] + text}
+        else:
+            self._messages.append({"role": "assistant", "content": text})
 
     def _record(self, turn: Generation, reply: Reply) -> None:
         known = [i for s in self._segments[: self._read] for i in s.token_ids]
