@@ -10,6 +10,7 @@ import pytest
 from subquest.cache import Cache, CachedEngine
 from subquest.engine import Message, Sampling
 from subquest.engine.openai import OpenAIEngine
+from subquest.engine.probe import probe
 from subquest.errors import ContextOverflow, MissingDependency
 from subquest.models import smollm2_path
 
@@ -110,3 +111,12 @@ async def test_the_embedded_engine_goes_on_from_cached_turns(weights: Path, tmp_
     assert longer[: len(first)] == first
     assert [s.token_ids for s in longer] == [s.token_ids for s in plain]
     await engine.close()
+
+
+async def test_what_the_server_can_do_is_found_out(llama_server: str) -> None:
+    engine = OpenAIEngine(base_url=llama_server)
+    found = {finding.name: finding async for finding in probe(engine)}
+    await engine.close()
+    assert all(found[name].works for name in ("chat", "usage", "stop strings", "prefill", "completions"))
+    assert "without token ids" in found["completions"].detail
+    assert not found["reasoning"].works
