@@ -91,9 +91,10 @@ def test_the_verl_adapter_keeps_its_contract(sessions: ModuleType) -> None:
     roles = importlib.import_module("subquest.train.verl.roles")
     for seed, trial in enumerate(sessions.session_trials(range(SEEDS))):
         recorded.compare(seed, trial.mine)
-        by_row = roles.role_advantages(trial.keys, [row.extra_fields for row in trial.rows])
-        mine = torch.tensor(by_row)[:, None] * sessions.masks(trial.rows)
-        assert torch.allclose(mine, trial.mine[sessions.DECOR], atol=TOLERANCE)
+        fields, mask = [row.extra_fields for row in trial.rows], sessions.masks(trial.rows)
+        weights = roles.role_weights(trial.keys, fields, mask.sum(-1).int().tolist())
+        by_row = torch.tensor(roles.role_advantages(trial.keys, fields)) * torch.tensor(weights)
+        assert torch.allclose(by_row[:, None] * mask, trial.mine[sessions.DECOR], atol=TOLERANCE)
     assert recorded.compared == set(recorded.figures)
 
 
