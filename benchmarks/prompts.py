@@ -70,6 +70,8 @@ def sources(args: argparse.Namespace, scratch: Path) -> list[Source]:
         place = args.cache / f"{name}.sq" if args.cache else scratch / f"{name}.sq"
         index = Index.open(place) if place.exists() else Index.build(place, read(corpora))
         found.append(Source(name, questions[: args.limit], index))
+    if args.index:
+        found.append(Source(args.index.stem, questions_from(str(args.questions))[: args.limit], Index.open(args.index)))
     if args.folder:
         from subquest.retrieval.ingest import ingest
 
@@ -154,6 +156,7 @@ def main(argv: Sequence[str]) -> dict[str, Any]:
     parser.add_argument("--split", default="dev")
     parser.add_argument("--sets", type=lambda t: t.split(","), default=list(SETS))
     parser.add_argument("--folder", type=Path, help="documents of your own")
+    parser.add_argument("--index", type=Path, help="an index of yours, in place of documents")
     parser.add_argument("--questions", type=Path, help="questions about them")
     parser.add_argument("--systems", type=lambda t: t.split(","), default=list(SYSTEMS))
     parser.add_argument("--prompts", action="append", default=[], help="full, compact or a folder; repeatable")
@@ -167,8 +170,8 @@ def main(argv: Sequence[str]) -> dict[str, Any]:
     parser.add_argument("--out", type=Path, help="a file for the episodes, one a line")
     args = parser.parse_args(argv)
     args.prompts = args.prompts or [""]
-    if bool(args.folder) != bool(args.questions) or not (args.data or args.folder):
-        parser.error("give --data FOLDER, or --folder DOCS with --questions FILE")
+    if bool(args.folder or args.index) != bool(args.questions) or not (args.data or args.questions):
+        parser.error("give --data FOLDER, or --folder DOCS (or --index INDEX) with --questions FILE")
     head = "".join(f"{c.replace('support_', '')[:9]:>10}" for c in COLUMNS)
     print(f"{'':<44}{'n':>5}{head}{'seconds':>8}", file=sys.stderr)
     with tempfile.TemporaryDirectory() as scratch:

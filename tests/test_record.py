@@ -22,9 +22,11 @@ def test_an_episode_survives_json(episode: Episode) -> None:
 def test_ids_mask_and_logprobs_stand_side_by_side(group: tuple[Trajectory, ...]) -> None:
     for trajectory in group:
         assert len(trajectory.token_ids) == len(trajectory.action_mask)
-        expected = [(i, s.kind == "agent") for s in trajectory.segments for i in s.token_ids]
+        wrote = [s for s in trajectory.segments if s.kind == "agent"]
+        own = wrote[:-1] if trajectory.forced else wrote
+        expected = [(i, any(s is one for one in own)) for s in trajectory.segments for i in s.token_ids]
         assert list(zip(trajectory.token_ids, map(bool, trajectory.action_mask), strict=True)) == expected
-        if all(s.logprobs is not None for s in trajectory.segments if s.kind == "agent" and s.token_ids):
+        if all(s.logprobs is not None for s in own if s.token_ids):
             assert len(trajectory.logprobs) == len(trajectory.token_ids)
             assert all(p == 0.0 for p, m in zip(trajectory.logprobs, trajectory.action_mask, strict=True) if not m)
         else:

@@ -4,7 +4,8 @@
     Trajectory  one role's whole context, in order, never re-encoded
     Episode     one attempt at one question: the tree of trajectories, the answer and how it came about
 
-An episode is CoDA's trajectory group (seed 000, 3.3.1): agent segments carry action mask 1, prompt and env segments 0.
+An episode is CoDA's trajectory group (seed 000, 3.3.1): agent segments carry action mask 1, prompt and env segments 0,
+as does a turn that was forced.
 Records are frozen, hold plain values only and know nothing of the rest of the package.
 """
 
@@ -179,10 +180,17 @@ class Trajectory:
         return "\n".join(s.text for s in self.segments if s.kind == "agent")
 
     @property
+    def actions(self) -> tuple[bool, ...]:
+        """Beside `segments`: whether each is a turn that it wrote of its own accord, which a forced last one is not."""
+        wrote = [s.kind == "agent" for s in self.segments]
+        if self.forced and True in wrote:
+            wrote[len(wrote) - 1 - wrote[::-1].index(True)] = False
+        return tuple(wrote)
+
+    @property
     def written_turns(self) -> tuple[str, ...]:
-        """The turns that it wrote of its own accord: all but a forced last one. Rewards read these alone."""
-        turns = tuple(s.text for s in self.segments if s.kind == "agent")
-        return turns[:-1] if self.forced else turns
+        """The turns that it wrote of its own accord. Rewards read these alone."""
+        return tuple(s.text for s, own in zip(self.segments, self.actions, strict=True) if own)
 
     @property
     def has_tokens(self) -> bool:
@@ -195,15 +203,18 @@ class Trajectory:
 
     @property
     def action_mask(self) -> tuple[int, ...]:
-        """1 for tokens the agent sampled, 0 for prompt and environment tokens (CoDA 3.3.3)."""
-        return tuple(m for s in self.segments for m in (int(s.kind == "agent"),) * len(s.token_ids))
+        """1 for tokens that the agent sampled of its own accord, 0 for prompt and environment tokens (CoDA 3.3.3) and
+        for those of a forced turn, which no reward is paid for."""
+        return tuple(
+            m for s, own in zip(self.segments, self.actions, strict=True) for m in (int(own),) * len(s.token_ids)
+        )
 
     @property
     def logprobs(self) -> tuple[float, ...]:
         """Behaviour log-probs beside `token_ids`; 0.0 where the mask is 0. Raises if an agent segment has none."""
         out: list[float] = []
-        for s in self.segments:
-            if s.kind != "agent":
+        for s, own in zip(self.segments, self.actions, strict=True):
+            if not own:
                 out.extend([0.0] * len(s.token_ids))
             elif s.logprobs is None and s.token_ids:
                 raise DataError(f"trajectory {self.id}: an agent segment has no log-probs")
@@ -302,10 +313,10 @@ class Episode:
         return tuple(t for t in self.contexts if t.role == role)
 
     def walk(self) -> Iterator[tuple[int, Trajectory]]:
-        """Depth and trajectory, parents before children; one whose parent is not in the episode counts as a root."""
+        """Depth and context, parents before children; one whose parent is not in the episode counts as a root."""
         known = {t.id for t in self.trajectories}
         children: dict[str | None, list[Trajectory]] = {}
-        for t in self.trajectories:
+        for t in self.contexts:
             children.setdefault(t.parent if t.parent in known else None, []).append(t)
         waiting = [(0, t) for t in reversed(children.get(None, []))]
         while waiting:

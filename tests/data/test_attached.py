@@ -9,7 +9,7 @@ import pytest
 from subquest.data import read_questions
 from subquest.data.fetch import fetch
 from subquest.data.registry import REGISTRY
-from subquest.errors import DataError, UsageError
+from subquest.errors import DataError, OutsideError, UsageError
 
 PICTURE = b"\x89PNG\r\n\x1a\n" + bytes(9000)
 """Longer, as text, than any file name may be."""
@@ -70,15 +70,47 @@ def test_a_cache_that_cannot_be_written_is_told(tmp_path: Path, cache: Path) -> 
         read_questions(path)
 
 
-def test_files_come_along_when_a_set_is_fetched(tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def as_parquet(path: Path) -> None:
+    """The same rows as parquet, in place of the file."""
+    parquet, table = pytest.importorskip("pyarrow.parquet"), pytest.importorskip("pyarrow").Table
+    rows = [json.loads(line) for line in path.read_text().splitlines()]
+    annotated = [{**row, "Annotator Metadata": {"Tools": "1. Excel"}} for row in rows]
+    parquet.write_table(table.from_pylist(annotated), path.with_suffix(".parquet"))
+    path.unlink()
+
+
+def test_a_set_that_is_not_there_under_any_name_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    hub = pytest.importorskip("huggingface_hub")
+
+    def download(repo: str, file: str, repo_type: str) -> str:
+        raise FileNotFoundError(f"404: {file}")
+
+    monkeypatch.setattr(hub, "hf_hub_download", download)
+    with pytest.raises(OutsideError, match=r"404: 2023/validation/metadata\.jsonl.*accept them"):
+        fetch(REGISTRY["gaia"])
+
+
+@pytest.mark.parametrize("kind", ["jsonl", "parquet"])
+def test_files_come_along_when_a_set_is_fetched(
+    kind: str, tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """GAIA's repository has had its questions as JSON lines and as parquet."""
     hub = pytest.importorskip("huggingface_hub")
     upstream = tmp_path / "hub" / "2023" / "validation"
     upstream.mkdir(parents=True)
-    gaia(upstream, "a.csv", "../out.csv")
+    rows = gaia(upstream, "a.csv", "../out.csv")
     (upstream / "a.csv").write_text("1")
-    monkeypatch.setattr(hub, "hf_hub_download", lambda repo, file, repo_type: str(tmp_path / "hub" / file))
+    if kind == "parquet":
+        as_parquet(rows)
+
+    def download(repo: str, file: str, repo_type: str) -> str:
+        if not (tmp_path / "hub" / file).is_file():
+            raise FileNotFoundError(f"404: {file}")
+        return str(tmp_path / "hub" / file)
+
+    monkeypatch.setattr(hub, "hf_hub_download", download)
     found = fetch(REGISTRY["gaia"])
-    assert [path.name for path in found] == ["gaia_validation.jsonl", "a.csv"]
+    assert [path.name for path in found] == [f"gaia_validation.{kind}", "a.csv"]
     first, second = read_questions(found[0])
     assert Path(first.files[0]).read_text() == "1"
     assert Path(first.files[0]).is_relative_to(cache)

@@ -675,3 +675,11 @@ async def test_files_of_a_published_set_leave_the_web_open(site, tmp_path, monke
         ScriptedEngine(replies), web=web(site), files=str(tmp_path / "gaia_validation.jsonl")
     ).solve(question)
     assert any("egress scope" in e.message for e in mine.errors)
+
+
+async def test_queries_beyond_the_limit_of_a_plan_are_told():
+    queries = [f"query {n}" for n in range(7)]
+    script = engine("search", [json.dumps({"query_plan": queries}), "\\boxed{x}"])
+    episode = await HiRA(script, Index()).solve("Who?")
+    limits = [(e.data["what"], e.data["message"]) for e in episode.events if e.kind == "limit"]
+    assert limits == [("5 queries in a plan", "query 5; query 6")]

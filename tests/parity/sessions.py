@@ -117,7 +117,7 @@ def session_trials(seeds: Iterable[int]) -> Iterator[Sessions]:
         for q in range(r.randint(1, 3)):
             for session in range(r.randint(2, 4)):
                 episode, reward = _random_episode(r, f"{q}-{session}", Question(f"q{q}", f"{q}?"))
-                outputs = loops.outputs_of(episode, reward, response_length=4096)
+                outputs = loops.outputs_of(episode, reward, loops.Lengths(4096, 4096))
                 episodes.append(episode)
                 rewards.append(reward)
                 keys += [f"uid{q}_{session}_{i}" for i in range(len(outputs))]

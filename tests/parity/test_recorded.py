@@ -93,8 +93,8 @@ def test_the_verl_adapter_keeps_its_contract(sessions: ModuleType) -> None:
         recorded.compare(seed, trial.mine)
         fields, mask = [row.extra_fields for row in trial.rows], sessions.masks(trial.rows)
         weights = roles.role_weights(trial.keys, fields, mask.sum(-1).int().tolist())
-        by_row = torch.tensor(roles.role_advantages(trial.keys, fields)) * torch.tensor(weights)
-        assert torch.allclose(by_row[:, None] * mask, trial.mine[sessions.DECOR], atol=TOLERANCE)
+        mine = (torch.tensor(roles.role_advantages(trial.keys, fields)) * torch.tensor(weights))[:, None] * mask
+        assert torch.allclose(mine, trial.mine[sessions.DECOR], atol=TOLERANCE)
     assert recorded.compared == set(recorded.figures)
 
 

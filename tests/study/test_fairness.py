@@ -10,6 +10,7 @@ from subquest.cli.study import _system, unnamed_differences
 from subquest.config import Config
 from subquest.engine.scripted import ScriptedEngine
 from subquest.evaluate.fairness import differences, effective
+from subquest.runs import RunStore
 from subquest.study import Study, find_study, read_study, studies
 from subquest.systems import registry
 
@@ -57,9 +58,37 @@ def test_systems_that_are_evaluated_together_share_the_settings_of_the_first(
     command = ["eval", str(questions), "--system", "autorefine,search-o1", "--model", f"scripted:{script}"]
     assert main([*command, "--out", str(tmp_path / "run.sqlite"), "--json"]) == 0
     told = capsys.readouterr().err
-    assert "compared with the settings of autorefine" in told
+    assert "compared with the same settings" in told
     assert "search-o1 temperature=0.0 (its own: 0.7)" in told
     assert "search-o1 k=3 (its own: 10)" in told
     script.write_text('{"reply": "<answer>x</answer>"}\n{"reply": "<answer>x</answer>"}\n')
     assert main([*command, "--out", str(tmp_path / "own.sqlite"), "--own-settings", "--json"]) == 0
     assert "compared" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("own", [False, True])
+def test_systems_that_are_added_to_a_run_get_what_its_first_one_had(
+    own: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A run of one system, then of two, then of the second alone: the settings stay what they were."""
+    questions, script, run = tmp_path / "q.jsonl", tmp_path / "script.jsonl", tmp_path / "run.sqlite"
+    questions.write_text('{"id": "1", "question": "Who?", "answers": ["x"]}\n')
+
+    def evaluate(systems: str, *options: str) -> int:
+        script.write_text('{"reply": "<answer>x</answer> \\\\boxed{x}"}\n' * 2)
+        model = ["--model", f"scripted:{script}", "--out", str(run), "--json"]
+        return main(["eval", str(questions), "--system", systems, *model, *options])
+
+    assert evaluate("autorefine", *(["--own-settings"] if own else [])) == 0
+    assert evaluate("autorefine,search-o1") == 0
+    assert ("each system has its own settings" in capsys.readouterr().err) is own
+    with RunStore.open(run) as store:
+        assert ("shared" in store.settings) is not own
+        found = {e.system: e.settings.get("k") for e in store.episodes()}
+    assert found["search-o1"] == (None if own else 3)
+    questions.write_text(questions.read_text() + '{"id": "2", "question": "Who else?", "answers": ["x"]}\n')
+    assert evaluate("search-o1") == 0
+    with RunStore.open(run) as store:
+        assert {e.settings.get("k") for e in store.episodes() if e.system == "search-o1"} == {None if own else 3}
+    assert evaluate("search-o1", "--own-settings") == (0 if own else 2)
+    assert ("--own-settings needs a new run" in capsys.readouterr().err) is not own

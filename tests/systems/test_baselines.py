@@ -1,5 +1,6 @@
 """The baselines' protocols on the scripted engine."""
 
+import json
 import re
 import time
 
@@ -489,3 +490,20 @@ def test_no_turns_is_a_limit_too(name: str) -> None:
     episode = ask(name, [final], turns=0)
     assert (episode.answer, episode.forced, episode.usage.model_calls) == ("x", True, 1)
     assert registry.get(name)(ScriptedEngine([final]), FakeSearch(), k=0).k == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "kept"),
+    [("o2-searcher", {}, 4), ("truncation", {"dialect": "recall"}, 1), ("search-o1", {"dialect": "recall"}, 1)],
+)
+def test_queries_beyond_the_limit_of_a_turn_are_told(name: str, settings: dict[str, str], kept: int) -> None:
+    queries = [f"query {n}" for n in range(6)]
+    several = "".join(f"<query>{query}</query>" for query in queries)
+    turn = f"<search>{several}</search>"
+    if settings:
+        turn = f'<tool_call>{{"name": "search", "arguments": {{"query": {json.dumps(queries)}}}}}</tool_call>'
+    engine = ScriptedEngine([turn, *(["read"] if name == "search-o1" else []), "<answer>x</answer>"])
+    episode = registry.get(name)(engine, FakeSearch(), **settings).ask("Who?")
+    assert episode.usage.searches == kept
+    limits = [(e.data["what"], e.data["message"]) for e in episode.events if e.kind == "limit"]
+    assert (f"{kept} queries in a turn", "; ".join(queries[kept:])) in limits

@@ -91,3 +91,14 @@ def test_tasks_beyond_the_limit_of_a_turn_are_told() -> None:
     assert [t.task for t in episode.by_role("executor")] == tasks[:MAX_PARALLEL_TASKS]
     limits = [(e.data["what"], e.data["message"]) for e in episode.events if e.kind == "limit"]
     assert limits == [("8 tasks in a turn", "Who was number 8?; Who was number 9?")]
+
+
+@pytest.mark.parametrize("nothing", ["not found", "Unknown.", "No result was found."])
+def test_a_result_that_says_nothing_is_no_answer(nothing: str) -> None:
+    """Where the planner writes no answer, the newest result that says something stands in its place."""
+    planner = ["<task>First?</task><task>Second?</task>", ""]
+    results = [f"<result>{text}</result>" for text in ("Kestel", nothing)]
+    episode = asked("Where?", planner, results, turns=1)
+    assert (episode.answer, episode.forced, episode.stop_reason) == ("Kestel", True, "forced")
+    episode = asked("Where?", planner, results[1:] * 2, turns=1)
+    assert (episode.answer, episode.forced, episode.stop_reason) == ("", False, "no answer")

@@ -1,6 +1,7 @@
 """Sets of prompts: which model reads which, and what every full prompt keeps to."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -86,3 +87,25 @@ def test_an_adapter_says_which_prompts_it_was_trained_on(tmp_path: Path) -> None
     older = {k: v for k, v in json.loads(config.read_text()).items() if not k.startswith("subquest")}
     config.write_text(json.dumps(older))
     assert read_peft(tmp_path).prompts == prompt_set_of(tmp_path) == "compact"  # made before there were two sets
+
+
+ACTION = re.compile(r"<(\w+)>([^<>]*)</\1>|<\|begin_(\w+)\|>(.*?)<\|end_\3\|>|\\boxed\{([^{}]*)\}", re.DOTALL)
+PLACEHOLDERS = frozenset(
+    {
+        *("", "...", "…", "answer", "code", "fact", "facts", "keywords", "name", "notes", "page", "plan", "query"),
+        *("question", "result", "short answer", "sub-question", "sub-task", "task", "text", "your answer"),
+    }
+)
+
+
+@pytest.mark.parametrize("path", sorted(FULL.rglob("*.md")), ids=lambda path: str(path.relative_to(FULL)))
+def test_nothing_stands_in_a_full_prompt_that_a_model_could_copy_for_an_action(path: Path) -> None:
+    found = [m[2] or m[4] or m[5] or "" for m in ACTION.finditer(path.read_text(encoding="utf-8"))]
+    assert [content for content in found if content.strip().casefold() in PLACEHOLDERS] == []
+
+
+def test_both_sets_have_the_same_prompts() -> None:
+    """All but those of the simulated search, which plays no role of a system."""
+    full, compact = ({path.relative_to(folder) for path in folder.rglob("*.md")} for folder in (FULL, COMPACT))
+    assert full <= compact
+    assert {str(path.parent) for path in compact - full} == {"zerosearch"}

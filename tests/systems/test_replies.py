@@ -4,8 +4,9 @@ import pytest
 
 from subquest.engine import Generation
 from subquest.protocol import parse
-from subquest.systems.replies import answer_in, boxed, decides, declines, hedges
+from subquest.systems.replies import answer_in, boxed, decides, hedges
 from subquest.systems.runtime import Turn
+from subquest.systems.statements import declines
 
 
 def turn(text: str) -> Turn:
@@ -68,7 +69,7 @@ def test_decides(text: str, default: bool, expected: bool) -> None:
     assert decides(turn(text), "answer", "retrieve", default=default) is expected
 
 
-@pytest.mark.parametrize("text", ["unknown", "Unknown.", "I don't know", "N/A", "cannot be determined"])
+@pytest.mark.parametrize("text", ["unknown", "Unknown.", "I don't know", "N/A", "cannot be determined", "Not found."])
 def test_declines(text: str) -> None:
     assert declines(text)
     assert not declines(f"{text} Kestel")

@@ -7,8 +7,9 @@ import pytest
 from subquest.engine.scripted import ScriptedEngine
 from subquest.evaluate.score import score
 from subquest.evaluate.table import Scored, cell
-from subquest.record import Episode
+from subquest.record import Document, Episode
 from subquest.systems import registry
+from subquest.systems.evidence import Finding, support_of
 
 from .fakes import FakeSearch
 
@@ -71,3 +72,9 @@ def test_episodes_of_earlier_versions_do_not_tell() -> None:
     episode = ask("direct", {"answerer": ["<answer>Kestel</answer>"]})
     assert '"supported"' not in episode.without_events().to_json()
     assert Episode.from_json(episode.to_json()).supported is None
+
+
+@pytest.mark.parametrize("answer", ["unknown", "Not found."])
+def test_an_answer_that_does_not_know_is_not_supported(answer: str) -> None:
+    document = Document("d", "Song", "Its author is unknown and its score was not found.")
+    assert support_of(answer, "Who wrote the song?", [Finding("", "", "", [document])]) == ((), False)

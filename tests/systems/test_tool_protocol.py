@@ -4,18 +4,21 @@ import itertools
 import json
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 pytest.importorskip("numpy", reason="the index needs numpy")
 
+from subquest.cache import Cache, CachedEngine
 from subquest.engine.openai import OpenAIEngine
 from subquest.record import Document, Episode
 from subquest.retrieval import Index
 from subquest.systems import registry
 
 from ..engine.loopback import Answer, Loopback, Request, chat
+from .test_window import Library
 
 QUESTION = "Which river flows through Kestel?"
 NO_ACTION = {"no action", "no query", "no <plan>", "no <filter>", "no <answer>"}
@@ -186,3 +189,61 @@ async def test_sub_tasks_of_hira_that_one_turn_calls_together_come_back_in_order
         results = [m["content"] for m in loopback.posts[-1]["messages"] if m["role"] == "tool"]
     assert ["already carried out" in text for text in results] == [False, False, True]
     assert [t.task for t in episode.by_role("search")] == ["one", "two"]
+
+
+@pytest.mark.parametrize(
+    ("name", "tool", "settings", "limit"),
+    [
+        ("hira", "call_subtask", {"experts": "search", "memory": False, "subtasks": 1}, "1 sub-tasks"),
+        ("react-tools", "search", {"actions": 1}, "1 actions of agent"),
+    ],
+)
+async def test_calls_of_one_turn_beyond_a_limit_are_told(
+    index: Index, name: str, tool: str, settings: dict[str, Any], limit: str
+) -> None:
+    argument = "task" if tool == "call_subtask" else "query"
+    calls = [
+        {"id": i, "type": "function", "function": {"name": tool, "arguments": json.dumps({argument: t})}}
+        for i, t in (("a", "one"), ("b", "two"))
+    ]
+
+    def reply(request: Any) -> Any:
+        done = "tools" not in request.body or any(m["role"] == "tool" for m in request.body["messages"])
+        return Answer(chat('{"query_plan": []} \\boxed{x}') if done else chat(None, message={"tool_calls": calls}))
+
+    async with Loopback(reply) as loopback:
+        engine = OpenAIEngine("m", base_url=loopback.url, protocol="tools")
+        episode = await registry.get(name)(engine, index, **settings).solve(QUESTION)
+        await engine.close()
+    assert (limit, "two") in [(e.data["what"], e.data["message"]) for e in episode.events if e.kind == "limit"]
+
+
+@pytest.mark.parametrize("cached", [False, True])
+@pytest.mark.parametrize("options", [{"protocol": "tools"}, {"continuation": "turns"}], ids=str)
+async def test_a_full_window_is_opened_again_in_turns_where_no_message_can_be_continued(
+    options: dict[str, Any], cached: bool, tmp_path: Path
+) -> None:
+    """Search-R1 speaks in completion mode; an endpoint that cannot continue a message must not get one to continue."""
+    asked: list[list[dict[str, Any]]] = []
+
+    def answer(request: Request) -> Answer:
+        asked.append(request.body["messages"])
+        following = max([-1, *map(int, re.findall(r"query(\d)", json.dumps(asked[-1])))]) + 1
+        if following == 4:
+            return Answer(chat("<answer>x</answer>", usage=False))
+        if "tools" not in request.body:
+            return Answer(chat(f"<search>query{following}</search>", usage=False))
+        function = {"name": "search", "arguments": json.dumps({"query": f"query{following}"})}
+        call = {"id": f"c{following}", "type": "function", "function": function}
+        return Answer(chat(None, "tool_calls", usage=False, message={"tool_calls": [call]}))
+
+    async with Loopback(answer) as loopback:
+        engine: Any = OpenAIEngine("m", base_url=loopback.url, context_window=2500, **options)
+        engine = CachedEngine(engine, Cache(tmp_path / "cache.sqlite")) if cached else engine
+        episode = await registry.get("search-r1")(engine, Library(), k=5, turns=6).solve("Who?")
+        await engine.close()
+    assert (episode.answer, episode.stop_reason) == ("x", "answered")
+    assert any(t.part_of for t in episode.trajectories)
+    assert "assistant" not in {messages[-1]["role"] for messages in asked}
+    opened_again = next(m for m in asked if len(m) > 3 and "(left out" in str(m))
+    assert [m["role"] for m in opened_again[-2:]] == ["assistant", "user"]

@@ -2,16 +2,20 @@
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from subquest.engine.scripted import Context, ScriptedEngine
 from subquest.errors import ContextOverflow
-from subquest.record import Document, Episode, Hit
+from subquest.record import Document, Episode, Hit, Trajectory
 from subquest.rewards.base import Reward
+from subquest.serve.shelf import shown
+from subquest.serve.tokens import token_view
 from subquest.systems import registry
 from subquest.train.advantage import trajectory_advantages
+from subquest.train.rollouts import episode_figures
 
 WINDOW = 2000
 FILLING = " ".join(f"word{n}" for n in range(60))
@@ -115,6 +119,50 @@ def test_every_session_is_kept_and_rewarded_as_one_context() -> None:
     assert len(set(advantages.values())) == 1
 
 
+def test_what_was_told_when_the_window_was_full_stands_in_the_whole_context() -> None:
+    """The documents of each search are there, as they were first shown."""
+    episode = ask("autorefine", AGENTS["autorefine"], k=10)
+    (whole,) = episode.by_role("agent")
+    kinds = [s.kind for s in whole.segments if s.kind != "prompt"]
+    assert kinds == ["agent", "env"] * 4 + ["agent"]
+    told = [s.text for s in whole.segments if s.kind == "env"]
+    assert [f"MARK-query{n}-10-END" in text for n, text in enumerate(told)] == [True] * 4
+    assert [(depth, t.id) for depth, t in episode.walk()] == [(0, "1")]
+    figures = episode_figures([replace(episode, trajectories=tuple(_malformed(t) for t in episode.trajectories))])
+    assert figures["format_errors"] == 1.0
+    assert figures["written_agent"] == whole.action_mask.count(1)
+
+
+def _malformed(trajectory: Trajectory) -> Trajectory:
+    return trajectory if trajectory.part_of else replace(trajectory, format_errors=("no action",))
+
+
+def test_the_page_and_its_tokens_show_whole_contexts() -> None:
+    episode = ask("autorefine", AGENTS["autorefine"], k=10)
+    (trajectory,) = shown(episode)["trajectories"]
+    assert "MARK-query0-10-END" in "".join(s["text"] for s in trajectory["segments"])
+    (tokens,) = token_view(episode, None)["trajectories"]
+    assert tokens["written"] == sum(t.action_mask.count(1) for t in episode.trajectories)
+
+
+def test_an_experts_reasoning_holds_what_it_was_told_when_its_window_was_full() -> None:
+    """The coordinator distils it from there."""
+
+    def deep(context: Context) -> str:
+        calls = len(set(re.findall(r"query\|>(q\d)<", context.text)))
+        return "\\boxed{x}" if calls == 3 else f"<|begin_search_query|>q{calls}<|end_search_query|>"
+
+    def explorer(context: Context) -> str:
+        return f"Final Information: {context.text.count('MARK')} REPORT {f'{FILLING} ' * 6}"
+
+    replies = hira_roles("deep", deep=deep, explorer=explorer)
+    engines = {"": ScriptedEngine(replies), "deep": ScriptedEngine(replies, context_window=1500)}
+    episode = registry.get("hira")(engines, Library()).ask("Who?")
+    assert any(t.part_of for t in episode.trajectories if t.role == "deep")
+    (distilled,) = [t for t in episode.by_role("coordinator") if "REPORT" in t.text]
+    assert len(re.findall(r"(?<!Information: )\b10 REPORT", distilled.text)) == 3
+
+
 def test_a_round_trip_keeps_the_parts() -> None:
     episode = ask("autorefine", AGENTS["autorefine"], k=10)
     assert Episode.from_json(episode.to_json()).contexts == episode.contexts
@@ -211,3 +259,103 @@ def test_an_opening_that_can_never_fit_fails_with_its_reason() -> None:
     episode = ask("autorefine", AGENTS["autorefine"], window=10)
     assert (episode.answer, episode.stop_reason) == ("", "no answer")
     assert "do not fit a window of 10" in limits_of(episode)[0]
+
+
+def test_what_was_written_before_the_window_was_full_still_counts_as_evidence() -> None:
+    """A sub-result that was refined in an earlier session is quoted, although its document has left the context."""
+
+    def reply(context: Context) -> str:
+        turn = AGENTS["autorefine"](context)
+        fact = "<refine>word0 to word59 stand in MARK-query0-1-END</refine>"
+        return f"{fact}{turn}" if "query1" in turn else turn.replace(">x<", ">yes<")
+
+    episode = ask("autorefine", reply, k=10)
+    assert episode.trajectories[-1].part_of == ""
+    assert len(episode.trajectories) > 1
+    assert (episode.answer, episode.supported) == ("yes", True)
+    assert {quote.id for quote in episode.evidence} == {"query0/1"}
+
+
+def hira_roles(expert: str, **roles: Any) -> Any:
+    """HiRA's or Plan-and-Solve's roles with one sub-task, for one expert."""
+
+    def reply(context: Context) -> str:
+        if context.role in roles:
+            return roles[context.role](context)
+        if context.role == "planner" and "plan" in context.messages[0].content and "call_subtask" not in context.text:
+            return '{"plan": ["one"]}'
+        if context.role == "planner":
+            return (
+                "\\boxed{x}" if "subtask_result|>" in context.last else "<|begin_call_subtask|>one<|end_call_subtask|>"
+            )
+        if context.role == "coordinator":
+            return f'{{"selected_agent_name": "{expert}", "conclusion": "x"}}'
+        return "what for"
+
+    return reply
+
+
+def simple_search(context: Context) -> str:
+    return "\\boxed{x}" if context.last.startswith("Documents:") else '{"query_plan": ["a", "b", "c"]}'
+
+
+@pytest.mark.parametrize("name", ["hira", "plan-experts"])
+def test_the_search_expert_reads_as_many_results_as_fit(name: str) -> None:
+    episode = ask(name, hira_roles("search", search=simple_search), window=1500)
+    assert (episode.answer, episode.stop_reason, episode.errors) == ("x", "answered", ())
+    (expert,) = episode.by_role("search")
+    assert (expert.result, expert.forced) == ("x", False)
+    *_, last = [t for t in episode.trajectories if t.role == "search"]
+    assert 5 < len(re.findall(r"MARK-(\w)-\d+-END", last.text)) < 30
+    assert {"MARK-a-1-END", "MARK-b-1-END", "MARK-c-1-END"} <= set(re.findall(r"MARK-\w-\d+-END", last.text))
+    assert all("oldest leave" in message for message in limits_of(episode))
+
+
+def test_the_search_expert_is_forced_where_nothing_is_left_to_lose() -> None:
+    def search(context: Context) -> str:
+        return "\\boxed{y}" if "No calls are left" in context.last else simple_search(context) + " word" * 2000
+
+    episode = ask("hira", hira_roles("search", search=search), window=900)
+    (expert,) = episode.by_role("search")
+    assert (expert.result, expert.forced) == ("y", True)
+
+
+def test_results_leave_the_opening_of_an_explorer_that_has_no_room_for_them() -> None:
+    def deep(context: Context) -> str:
+        found = "search_result|>" in context.last
+        return "\\boxed{x}" if found else "<|begin_search_query|>a<|end_search_query|>"
+
+    episode = ask("webthinker", hira_roles("deep", deep=deep, explorer=lambda c: "Final Information: x"), window=600)
+    assert (episode.answer, episode.stop_reason, episode.errors) == ("x", "answered", ())
+    assert any("lowest ranked" in message for message in limits_of(episode))
+    assert "MARK-a-1-END" in episode.by_role("explorer")[0].text
+
+
+def test_decor_keeps_a_memory_that_its_readers_have_room_for() -> None:
+    """With more evidence than a window holds, memory is compressed at half the window, whatever L_max is."""
+
+    def reply(context: Context) -> str:
+        if context.role == "planner":
+            return f"<search>q{context.text.count('fact')}</search>"
+        if context.role == "filter":
+            return f"<filter>{'fact ' * 250}</filter>"
+        return "<answer>x</answer>" if context.role == "answerer" else "fact " * 20
+
+    episode = ask("decor", reply, window=600, turns=6)
+    assert (episode.answer, episode.stop_reason, episode.errors) == ("x", "answered", ())
+    held = [e.data["tokens"] for e in episode.events if e.kind == "memory"]
+    assert max(held) <= 300
+    assert "compress" in [e.data["action"] for e in episode.events if e.kind == "memory"]
+
+
+def test_truncation_whose_turns_fill_the_window_is_forced_to_answer() -> None:
+    """Its earlier turns stand in the prompt of each context, and leave it there."""
+
+    def reply(context: Context) -> str:
+        if "No searches are left" in context.text:
+            return "x</answer>"
+        return f"{'t ' * 190}<search>q{context.text.count('<search>q')}</search>"
+
+    episode = ask("truncation", reply, window=700, turns=6)
+    assert (episode.answer, episode.stop_reason, episode.forced, episode.errors) == ("x", "forced", True, ())
+    assert "the oldest leave the context: 2 turns" in limits_of(episode)

@@ -1,5 +1,7 @@
 """Packing: masks, positions, mini-batches by rollouts, micro-batches, and zero gradient for what the agent read."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 
@@ -11,6 +13,7 @@ from subquest.train.loss import LOSSES, LossSettings, policy_loss, sft_loss
 from subquest.train.policy import Policy
 from subquest.train.tiny import tiny_source
 
+from ..systems.test_window import AGENTS, ask
 from .episodes import episode, rollouts_of, trajectory
 
 
@@ -53,6 +56,27 @@ def test_what_follows_the_last_action_is_left_out() -> None:
     assert batch.lengths.tolist() == [3, 5]
     assert batch.rows.tolist() == [1, 3, 4, 6]
     assert torch.isfinite(Policy(source)(batch).logprobs).all()
+
+
+def test_a_forced_turn_has_no_advantage() -> None:
+    """Its answer is not paid, so nothing that it says is worth more or less than anything else."""
+    planner = trajectory("a0", "planner", ("prompt", [1, 2]), ("agent", [3]), ("env", [4]), ("agent", [5, 6]))
+    answerer = trajectory("a1", "answerer", ("prompt", [1]), ("agent", [7]))
+    forced = episode("a", replace(planner, forced=True), replace(answerer, forced=True))
+    batch = pack([Rollout(forced, {"a0": 1.0, "a1": 1.0})])
+    assert batch.token_ids.tolist() == [1, 2, 3]
+    assert batch.targets.tolist() == [3]
+    assert batch.weights.tolist() == [1.0]
+    assert [t.action_mask for t in forced.trajectories] == [(0, 0, 1, 0, 0, 0), (0, 0)]
+    assert forced.trajectories[0].logprobs == pytest.approx((0, 0, -0.3, 0, 0, 0))
+
+
+def test_a_context_that_was_opened_again_is_trained_on_turn_by_turn() -> None:
+    """Each of its sessions is a row of its own; each turn is an action in one of them."""
+    found = ask("autorefine", AGENTS["autorefine"], k=10)
+    batch = pack([Rollout(found, {t.id: 1.0 for t in found.trajectories})])
+    assert batch.lengths.numel() == len(found.trajectories) > 1
+    assert batch.rows.numel() == found.by_role("agent")[0].action_mask.count(1)
 
 
 class Toy(torch.nn.Module):

@@ -3,6 +3,7 @@
 import importlib
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -13,6 +14,7 @@ import torch
 from subquest.engine.base import Message, Sampling
 from subquest.errors import ContextOverflow
 from subquest.record import Question, Step
+from subquest.rewards import Reward
 from subquest.train.batch import Batch, Rollout, pack
 from subquest.train.loss import LOSSES, policy_loss
 from subquest.train.tiny import tiny_source
@@ -212,3 +214,20 @@ async def test_on_verl_decor_may_have_a_compressor_and_a_judge_of_its_own(loop: 
     roles = [o.extra_fields["role"] for o in outputs]
     assert roles == ["filter", "filter", "planner", "planner", "planner", "answerer"]
     assert all(o.extra_fields["role_reward"] is not None for o in outputs)
+
+
+def test_rows_of_a_forced_turn_and_of_a_prompt_beyond_verls_length(loop: Any) -> None:
+    """A forced turn is no action; a context that was opened again with much to read keeps all of it."""
+    agent = trajectory("1", "agent", ("prompt", [1, 2]), ("agent", [3, 4]), ("env", [5]), ("agent", [6]))
+    long = trajectory("2", "agent", ("prompt", [1] * 6), ("agent", [7, 8]), ("env", [5]), ("agent", [6]))
+    only = trajectory("3", "agent", ("prompt", [1]), ("agent", [9]))
+    reward, lengths = Reward(1.0, roles={"agent": 1.0}), loop.Lengths(4, 6)
+    made = episode("a", replace(agent, forced=True), replace(long, forced=True), replace(only, forced=True))
+    first, second = loop.outputs_of(made, reward, lengths)
+    assert (first.prompt_ids, first.response_ids, first.response_mask) == ([1, 2], [3, 4, 5, 6], [1, 1, 0, 0])
+    assert first.response_logprobs == pytest.approx([-0.3, -0.4, 0, 0])
+    assert first.num_turns == 1
+    assert (second.prompt_ids, second.response_ids) == ([1] * 4, [1, 1, 7, 8, 5, 6])
+    assert second.response_mask == [0, 0, 1, 1, 0, 0]
+    (row,) = loop.outputs_of(episode("b", replace(only, forced=True)), reward, lengths)
+    assert row.response_mask == [0]

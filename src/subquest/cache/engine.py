@@ -14,6 +14,7 @@ from ..engine.base import (
     Adapted,
     Engine,
     Generation,
+    InTurns,
     Message,
     Mode,
     OnRetry,
@@ -116,6 +117,10 @@ class CachedSession:
     @property
     def context_tokens(self) -> int:
         return self._inner.context_tokens
+
+    @property
+    def in_turns(self) -> bool:
+        return isinstance(self._inner, InTurns) and self._inner.in_turns
 
     @property
     def on_retry(self) -> OnRetry | None:

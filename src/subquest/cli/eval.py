@@ -32,6 +32,7 @@ from .evaluating import (
     check_run_options,
     judged,
     run_at,
+    settings_at,
     settings_of,
     told,
     with_index,
@@ -60,7 +61,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--ray", metavar="ADDRESS", help="run the episodes on a Ray cluster (auto: the one started here)"
     )
     parser.add_argument(
-        "--own-settings", action="store_true", help="several systems: each with its paper's settings, not the first's"
+        "--own-settings", action="store_true", help="each system with its paper's settings, not with those of the first"
     )
     parser.add_argument("--plan-score", action="store_true", help="SEPR against gold decompositions, by MiniLM")
     add_run_options(parser)
@@ -161,17 +162,35 @@ async def _evaluate(
 
 
 def _shared(names: Sequence[str], config: Config, args: argparse.Namespace) -> dict[str, Any]:
-    """What systems that are compared share, where the user does not say it: the settings of the first of them."""
+    """What systems that are compared share, where the user does not say it: the settings of the run's first one.
+
+    A run keeps them, so that systems can be added to it. One without them has left each system its own.
+    """
     from ..engine.scripted import ScriptedEngine
-    from ..evaluate.fairness import differences, effective, level
+    from ..evaluate.fairness import level
     from ..systems.registry import get
 
-    if len(names) < 2 or args.own_settings:
-        return {}
     engines = {"": ScriptedEngine([])}
+    begun = settings_at(args.out)
+    if begun is None:
+        shared = {} if args.own_settings else level(build(get(names[0]), config, args, engines, None))
+    else:
+        shared = dict(begun.get("shared", {}))
+        if shared and args.own_settings:
+            raise UsageError(f"the systems of the run {args.out} share their settings; --own-settings needs a new run")
+    if not shared:
+        if begun is not None and len(names) > 1 and not args.own_settings:
+            print("subquest: as the run was begun, each system has its own settings", file=sys.stderr)
+        return {}
     own = {name: build(get(name), config, args, engines, None) for name in names}
-    shared = level(own[names[0]])
-    alike = {name: build(get(name), config, args, engines, None, shared) for name in names}
+    _tell_shared(own, {name: build(get(name), config, args, engines, None, shared) for name in names})
+    return shared
+
+
+def _tell_shared(own: Mapping[str, System[Any]], alike: Mapping[str, System[Any]]) -> None:
+    """What sharing settings has changed, and in what systems differ all the same."""
+    from ..evaluate.fairness import differences, effective
+
     changed = [
         f"{name} {key}={effective(alike[name])[key]!r} (its own: {value!r})"
         for name, system in own.items()
@@ -179,14 +198,10 @@ def _shared(names: Sequence[str], config: Config, args: argparse.Namespace) -> d
         if effective(alike[name])[key] != value
     ]
     if changed:
-        print(
-            f"subquest: compared with the settings of {names[0]}: {'; '.join(changed)} "
-            "(--own-settings leaves each its own)",
-            file=sys.stderr,
-        )
+        message = f"compared with the same settings: {'; '.join(changed)} (--own-settings leaves each its own)"
+        print(f"subquest: {message}", file=sys.stderr)
     for line in differences(alike, {}):
         print(f"subquest: the systems still differ in {line}", file=sys.stderr)
-    return shared
 
 
 async def _here(

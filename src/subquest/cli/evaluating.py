@@ -151,14 +151,24 @@ def _known_to(file: Path, settings: Mapping[str, Any]) -> Mapping[str, Any]:
     A run that was judged by one instruction before sets had their own goes on with it.
     """
     from ..judge import BY_SET
-    from ..runs import RunStore
 
-    with RunStore.open(file) as store:
-        found = store.settings
+    found = settings_at(file) or {}
     if settings.get("judge", {}).get("instruction") == BY_SET and "judge" in found:
         one = {**settings["judge"], "instruction": "equivalence"}
         settings = {**settings, "judge": one if found["judge"] == one else settings["judge"]}
     return {key: value for key, value in settings.items() if key in found or key not in _KEPT_SINCE}
+
+
+def settings_at(path: Path) -> Mapping[str, Any] | None:
+    """The settings of a run that was begun; None where there is none."""
+    from ..runs import RunStore
+    from ..runs.schema import run_path
+
+    file = run_path(path)
+    if not file.exists():
+        return None
+    with RunStore.open(file) as store:
+        return store.settings
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import shutil
 from pathlib import Path
@@ -26,7 +27,7 @@ def fetch(entry: DataSet, split: str = "") -> list[Path]:
     _folder().mkdir(parents=True, exist_ok=True)
     out = []
     for name, file in chosen:
-        found = _download(entry, file)
+        found, file = _first(entry, file)
         target = _folder() / f"{entry.name}_{name}{''.join(Path(file).suffixes)}"
         scratch = target.with_name(f".fetching.{target.name}")
         shutil.copyfile(found, scratch)
@@ -50,6 +51,17 @@ def _fetch_beside(entry: DataSet, file: str, target: Path) -> Path:
         shutil.copyfile(_download(entry, file), scratch)
         scratch.replace(target)
     return target
+
+
+def _first(entry: DataSet, file: str) -> tuple[Path, str]:
+    """A file under the first of its names that the repository has, and that name."""
+    try:
+        return _download(entry, file), file
+    except OutsideError:
+        for other in (new for old, new in entry.renamed if old == file):
+            with contextlib.suppress(OutsideError):
+                return _download(entry, other), other
+        raise
 
 
 def _download(entry: DataSet, file: str) -> Path:

@@ -26,6 +26,8 @@ class DataSet:
     """Repository on the Hugging Face hub."""
     files: tuple[tuple[str, str], ...] = ()
     """Split and the file in that repository."""
+    renamed: tuple[tuple[str, str], ...] = ()
+    """Such a file, and what it is called in other revisions of the repository."""
     splits: tuple[str, ...] = ("test", "dev", "validation", "train")
     """In the order in which one is chosen when none is asked for."""
     sample: int | None = None
@@ -69,7 +71,9 @@ REGISTRY: dict[str, DataSet] = {
         DataSet("bamboogle", "Bamboogle", "MIT", "RUC-NLPIR/FlashRAG_datasets", (("test", "bamboogle/test.jsonl"),)),
         DataSet(
             "gaia", "GAIA", "gated upstream, not to be reshared", "gaia-benchmark/GAIA",
-            (("validation", "2023/validation/metadata.jsonl"),), breakdowns=("level", "type"), gated=True,
+            (("validation", "2023/validation/metadata.jsonl"),),
+            (("2023/validation/metadata.jsonl", "2023/validation/metadata.parquet"),),
+            breakdowns=("level", "type"), gated=True,
         ),
         DataSet(
             "webwalkerqa", "WebWalkerQA", "Apache-2.0", "callanwu/WebWalkerQA",

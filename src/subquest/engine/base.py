@@ -166,6 +166,14 @@ class Prompted(Protocol):
     prompt_set: str
 
 
+@runtime_checkable
+class InTurns(Protocol):
+    """A session that says whether environment text comes as the next user turn, whatever mode it was opened in."""
+
+    @property
+    def in_turns(self) -> bool: ...
+
+
 @dataclass(frozen=True, slots=True)
 class Retry:
     """A failed call to a model that will be tried again."""

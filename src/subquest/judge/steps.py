@@ -29,7 +29,7 @@ def steps_of(episode: Episode) -> list[StepCase]:
     queries: list[str] = []
     changes = memory_changes(episode)
     memory: list[tuple[str, str]] = []
-    for t in episode.trajectories:
+    for t in episode.contexts:
         if t.role not in JUDGED_ROLES or not any(s.kind == "agent" for s in t.segments):
             continue
         content = content_of(t)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -216,8 +216,8 @@ class Shelf:
 
 
 def shown(episode: Episode) -> dict[str, Any]:
-    """An episode as the page gets it: without token ids, which are many and which nobody reads."""
-    data = to_dict(episode)
+    """An episode as the page gets it: one trajectory a context, without token ids, which are many and nobody reads."""
+    data = to_dict(replace(episode, trajectories=episode.contexts))
     for trajectory in data.get("trajectories", ()):
         for segment in trajectory.get("segments", ()):
             segment["tokens"] = len(segment.pop("token_ids", ()))

@@ -20,12 +20,12 @@ Pieces = Callable[[str], Piece | None]
 
 
 def token_view(episode: Episode, piece: Piece | None) -> dict[str, Any]:
-    """Trajectories with their tokens, stretch by stretch, and what training made of them."""
+    """Contexts with their tokens, stretch by stretch, and what training made of them."""
     return {
         "id": episode.id,
         "rewards": dict(episode.rewards),
         "texts": piece is not None,
-        "trajectories": [_trajectory(t, piece) for t in episode.trajectories],
+        "trajectories": [_trajectory(t, piece) for t in episode.contexts],
     }
 
 
@@ -38,14 +38,14 @@ def _trajectory(trajectory: Trajectory, piece: Piece | None) -> dict[str, Any]:
         "segments": [
             {
                 "kind": segment.kind,
-                "mask": int(segment.kind == "agent"),
+                "mask": int(own),
                 "policy": segment.policy,
                 "ids": segment.token_ids,
                 "texts": texts(segment.token_ids, piece) if piece else [],
                 "text": segment.text if not segment.token_ids else "",
                 "logprobs": [round(p, 4) for p in segment.logprobs] if segment.logprobs is not None else None,
             }
-            for segment in trajectory.segments
+            for segment, own in zip(trajectory.segments, trajectory.actions, strict=True)
         ],
     }
 

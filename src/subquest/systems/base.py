@@ -30,8 +30,8 @@ from ..retrieval.base import Search
 from .evidence import Finding, Support, support_of
 from .prompting import COMPACT, SETS, Prompts, PromptSet, prompt_set_of
 from .rendering import render_documents
-from .replies import declines
 from .runtime import Answer, LimitReached, RoleSetup, Run
+from .statements import declines
 from .voting import agreed
 from .window import Groups, Shown
 

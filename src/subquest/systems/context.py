@@ -9,16 +9,17 @@ from __future__ import annotations
 import asyncio
 import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from ..codec import to_dict
 from ..engine import Engine, Generation, Sampling, Session
+from ..engine.base import InTurns
 from ..errors import ContextOverflow, EngineError
 from ..limits import Budget, Limits, Repeats
 from ..protocol import Parsed, parse, wrap
-from ..record import Document, Hit, Trajectory, Usage
+from ..record import Document, Hit, Segment, Trajectory, Usage
 from .barrier import BarrierError
 from .rendering import cut_to_tokens, render_documents
 from .window import Shown, Text, Transcript, leave, short_of
@@ -107,8 +108,18 @@ class Context:
     @property
     def reasoning(self) -> str:
         """All that it was told and wrote, its prompt left out."""
-        sessions = [*(t.segments for t in self._earlier), self.session.segments]
-        return "".join(s.text for segments in sessions for s in segments if s.kind != "prompt")
+        return "".join(segment.text for segment in self._segments() if segment.kind != "prompt")
+
+    @property
+    def written(self) -> str:
+        """All that it wrote, a turn a line."""
+        return "\n".join(segment.text for segment in self._segments() if segment.kind == "agent")
+
+    def _segments(self) -> Iterator[Segment]:
+        """Those of all its sessions."""
+        for trajectory in self._earlier:
+            yield from trajectory.segments
+        yield from self.session.segments
 
     async def write(self) -> Turn:
         """Let the model write one turn. Raises LimitReached when a budget has run out, EngineError when it fails."""
@@ -258,7 +269,8 @@ class Context:
             message = f"the oldest leave the context: {left} documents" + (f" and {turns} turns" if turns else "")
             self.run.events.emit("limit", self.id, what="context window", message=message)
             try:
-                messages = self._transcript.messages()
+                in_turns = isinstance(self.session, InTurns) and self.session.in_turns
+                messages = self._transcript.messages(in_turns=in_turns)
                 session = await self.run.session(self.engine, self.id, messages, self._transcript.mode)
             except ContextOverflow:
                 continue
@@ -268,10 +280,15 @@ class Context:
         return reopened
 
     async def _go_on_in(self, session: Session) -> None:
-        """Take up a session that holds the transcript; what the one before it saw and wrote is kept."""
+        """Take up a session that holds the transcript; what the one before it saw and wrote is kept.
+
+        What was told last stands in the new prompt alone; it is kept here without token ids, for those who read on.
+        """
         if any(segment.kind == "agent" for segment in self.session.segments):
             part = self._recorded(f"{self.id}~{len(self._earlier) + 1}")
-            self._earlier.append(replace(part, stop_reason="context window", part_of=self.id))
+            told = [Segment("env", text)] if (text := self._transcript.unsent) else []
+            segments = (*part.segments, *told)
+            self._earlier.append(replace(part, segments=segments, stop_reason="context window", part_of=self.id))
         await self.session.close()
         self.session = session
         self._transcript.sent()

@@ -41,7 +41,7 @@ class DecorSettings:
     k: int = 5
     """Documents per search (5.1.4)."""
     memory_tokens: int = 4096
-    """L_max: a longer memory is compressed (4.2, table 4)."""
+    """L_max: a longer memory is compressed (4.2, table 4), as is one beyond half of a smaller window."""
     document_tokens: int = 320
     """Each document is cut to this before the filter reads it."""
     filter: bool = True
@@ -205,7 +205,12 @@ class Memory:
         self.entries: list[Entry] = []
         self._system = system
         self._run = run
-        self._limit = system.settings.memory_tokens
+
+    @property
+    def _limit(self) -> int:
+        """L_max, or half of the smaller window of its readers: the rest is for their prompts and turns."""
+        windows = (self._system.setup(role).engine.context_window for role in ("planner", "answerer"))
+        return min([self._system.settings.memory_tokens, *(window // 2 for window in windows if window)])
 
     @property
     def text(self) -> str:

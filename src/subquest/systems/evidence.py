@@ -11,7 +11,8 @@ An answer is *supported* where
     them with a number in it), or
     it is a sentence whose names and numbers all stand in the quotes or in the question, some of them in the quotes
 
-The rules cannot check the reasoning between sub-results and answer.
+One that only says that it does not know is not supported, whatever documents call unknown. The rules cannot check the
+reasoning between sub-results and answer.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from .statements import (
     Sentence,
     analysed,
     claim_of,
+    declines,
     left_to_say,
     restated,
     sentences,
@@ -68,8 +70,9 @@ class Support(NamedTuple):
 
 
 def newest(findings: Sequence[Finding]) -> str:
-    """The newest result that says something; empty where none does."""
-    return next((finding.result for finding in reversed(findings) if finding.result), "")
+    """The newest result that says something ("not found" does not); empty where none does."""
+    results = (finding.result for finding in reversed(findings))
+    return next((result for result in results if result and not declines(result)), "")
 
 
 def support(findings: Iterable[Finding]) -> tuple[Evidence, ...]:
@@ -86,6 +89,8 @@ def support_of(answer: str, question: str, findings: Sequence[Finding], given: S
     """The quotes that support an answer, and whether there are any. `given` are quotes that a system chose itself."""
     if not answer.strip():
         return Support((), None)
+    if declines(answer):
+        return Support((), False)
     quoted = [(finding, _quotes(finding)) for finding in findings]
     evidence = _unique([*given, *(quote for _, quotes in quoted for quote in quotes.found)])
     claim, (agrees, _) = claim_of(answer), yes_or_no(answer)

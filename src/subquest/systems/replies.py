@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from ..errors import EngineError
 from .evidence import Finding
 from .runtime import Answer, Context, LimitReached, Run, Turn, confidence
+from .statements import declines
 
 _WORD = re.compile(r"\w+")
 _HEDGE = re.compile(
@@ -21,12 +22,6 @@ _LABEL = re.compile(r"\W*answer[^\w:]*:\W*\w")
 _BOX = re.compile(r"\\boxed\s*\{")
 _SET_AS_TEXT = re.compile(r"\\(?:text(?:bf|it|rm|sf|tt)?|mathrm|mathbf|mbox)\s*\{([^{}]*)\}")
 _SMALL = frozenset({"a", "an", "and", "by", "for", "in", "of", "on", "or", "s", "the", "to"})
-_DECLINES = {"unknown", "not known", "i do not know", "i don t know", "no answer", "n a", "cannot be determined"}
-
-
-def declines(text: str) -> bool:
-    """Whether an answer says that it does not know, and nothing else."""
-    return " ".join(_WORD.findall(text.casefold())) in _DECLINES
 
 
 def hedges(text: str) -> bool:
@@ -102,6 +97,16 @@ def note_stop(run: Run, stopped: EngineError | LimitReached, context: Context | 
     run.fail("limit" if isinstance(stopped, LimitReached) else "engine", stopped, context)
 
 
+async def forced(context: Context, instruction: str, *tags: str) -> str:
+    """What a role says in one forced last turn: in a tag, in a box, or in its own words."""
+    before = context.last_turn
+    words = await context.force(instruction, *tags)
+    last = context.last_turn
+    if last is None or last is before:
+        return ""
+    return boxed(words if tags and last.parsed.last(*tags) else last.text) or words
+
+
 async def conclude(context: Context, findings: Sequence[Finding] = (), instruction: str = "") -> Answer:
     """Let the role that answers write its answer, and close it. A missing tag is noted and its text used all the same.
 
@@ -114,7 +119,7 @@ async def conclude(context: Context, findings: Sequence[Finding] = (), instructi
             context.format_errors.append("no <answer>")
             context.run.events.emit("error", context.id, where="format", message="no <answer>", text=turn.text)
     except LimitReached:
-        text = await context.force(instruction, "answer")
+        text = await forced(context, instruction, "answer")
     except EngineError as error:
         context.run.fail("engine", error, context, fatal=True)
         await context.close("failed")

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from ..retrieval.analysis import STOP_WORDS
-from .words import compared_words, is_number, raw_words
+from .words import compared_words, folded_words, is_number, raw_words
 
 LONGEST_QUOTE = 1000
 """Characters of a quote."""
@@ -31,6 +31,12 @@ _NEGATIONS = frozenset(("cannot", "neither", "never", "no", "none", "nor", "not"
 _ARTICLES = frozenset(("a", "an", "the"))
 _YES_NO = re.compile(r"\W{0,8}\b(yes|no|true|false)(?:\W*\Z|[,;:!]|\.(?!\s*\d)|\s+[-\u2013\u2014]\s)", re.IGNORECASE)
 """Not the beginning of a name: No Country for Old Men, No. 5."""
+_DECLINES = frozenset(
+    {
+        *("cannot be determined", "i do not know", "i don t know", "n a", "no answer", "no information was found"),
+        *("no result", "no result was found", "not found", "not known", "nothing was found", "unknown"),
+    }
+)
 _SENTENCE_END = re.compile(r"(?<=[.!?])[\"')\]]*\s+(?=[\"'(\[]*[\w])|\n+|(?<=[。！？])[」』”’）]*\s*")
 _ABBREVIATION = re.compile(r"\b(?:[A-Z]|Mr|Mrs|Ms|Dr|St|Prof|Jr|Sr|vs|No|c|ca|e\.g|i\.e)\.$")
 
@@ -95,6 +101,11 @@ def claim_of(text: str) -> Claim:
         short=len(words) < SHORT,
         negated=not kept.isdisjoint(_NEGATIONS),
     )
+
+
+def declines(text: str) -> bool:
+    """Whether a result says that it is not known, and nothing else."""
+    return " ".join(folded_words(text)) in _DECLINES
 
 
 def yes_or_no(text: str) -> tuple[str, str]:

@@ -13,15 +13,14 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from ..engine import Message
 from ..errors import EngineError
 from ..limits import Limits
 from ..protocol import fence
 from ..record import Document
 from .rendering import cut_to_tokens
-from .replies import boxed
+from .replies import boxed, forced
 from .runtime import Context, LimitReached, Run, Turn
-from .window import Groups, Shown
+from .window import Groups, Opening, Shown
 
 _TOKEN = re.compile(r"<\|\s*(?:begin|end)_")
 _REMINDERS = 2
@@ -123,7 +122,7 @@ async def reason(
     run: Run,
     role: str,
     task: str,
-    messages: Sequence[Message],
+    opening: Opening,
     tools: Sequence[Tool],
     *,
     parent: Context | None,
@@ -140,7 +139,7 @@ async def reason(
     stop = tuple(dict.fromkeys([*(f"<|end_{tool.tag}|>" for tool in tools), *begins]))
     limits = Limits(turns=(turns + 1) * (_REMINDERS + 1) + 1)
     context = await run.open(
-        role, task, messages, parent=parent, mode="completion", stop=stop, limits=limits, number=number
+        role, task, opening, parent=parent, mode="completion", stop=stop, limits=limits, number=number
     )
     if parent is not None:
         run.events.emit("task", parent.id, task=task, child=context.id)
@@ -153,6 +152,8 @@ async def reason(
             if found and actions >= turns:
                 raise LimitReached(f"{turns} actions of {role}")
             if found:
+                if left_out := "; ".join(content for _, content in found[turns - actions :]):
+                    run.events.emit("limit", context.id, what=f"{turns} actions of {role}", message=left_out)
                 found = found[: turns - actions]
                 silent, actions = 0, actions + len(found)
                 called = [known[tag] for tag, _ in found]
@@ -169,11 +170,8 @@ async def reason(
                 run.events.emit("error", context.id, where="format", message="the turn holds no action", text=turn.text)
                 context.tell(f"\n\n{remind}\n")
     except LimitReached:
-        before = context.last_turn
-        words = await context.force(f"\n\n{force}\n")
-        last = context.last_turn if context.last_turn is not before else None
-        answer = boxed(last.text) if last else ""
-        return await _end(context, answer or words, "forced" if answer or words else "no answer", last)
+        answer = await forced(context, f"\n\n{force}\n")
+        return await _end(context, answer, "forced" if answer else "no answer", context.last_turn if answer else None)
     except EngineError as error:
         run.fail("engine", error, context)
         return await _end(context, "", "failed", None)

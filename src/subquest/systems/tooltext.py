@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import zip_longest
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
-from ..record import Hit
+from ..engine import Engine
+from ..record import Document, Hit
+from .rendering import cut_to_tokens
+from .window import Groups, Shown
 
 QUOTES = " \t\n<>[]\"'`"
 """What models put around the name of a file."""
+RESULT_TOKENS = 256
+"""About what one result of a list takes."""
+
+T = TypeVar("T")
 
 
 class Opened(NamedTuple):
@@ -27,13 +34,33 @@ class Opened(NamedTuple):
         return f"{self.text}\nLinks:\n{self.links}" if self.links else self.text
 
 
-def render(hits: Sequence[Hit], characters: int = 800) -> str:
+def render(hits: Sequence[Hit]) -> str:
     """Search results as a numbered list of title, address and text."""
+    return listed([hit.document for hit in hits]) or "No results were found."
+
+
+def listed(documents: Sequence[Document], characters: int = 800) -> str:
     lines = [
-        f"[{n}] {_line(hit.document.title)} ({hit.document.id})\n{_line(hit.document.text)[:characters]}"
-        for n, hit in enumerate(hits, 1)
+        f"[{n}] {_line(document.title)} ({document.id})\n{_line(document.text)[:characters]}"
+        for n, document in enumerate(documents, 1)
     ]
-    return "\n".join(lines) or "No results were found."
+    return "\n".join(lines)
+
+
+def shown_results(hits: Sequence[Hit], tokens: int, engine: Engine, worded: Callable[[str], T]) -> Shown[T]:
+    """Search results as a list of at most so many tokens, put in words; from a full window the lowest ranked leave."""
+    kept: list[Document] = []
+    used = 0
+    for hit in hits:
+        if used >= tokens:
+            break
+        kept.append(hit.document)
+        used += engine.count_tokens(listed([hit.document]))
+
+    def render(groups: Groups, nothing: str) -> T:
+        return worded(cut_to_tokens(listed(groups[0]) or nothing, tokens, engine))
+
+    return Shown([kept], render, RESULT_TOKENS)
 
 
 def interleaved(found: Sequence[Sequence[Hit]]) -> list[Hit]:

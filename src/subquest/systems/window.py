@@ -101,10 +101,11 @@ class Transcript:
         old, self._entries = self._entries[:2], self._entries[2:]
         return sum(len(_text(entry)) for entry in old)
 
-    def messages(self) -> list[Message]:
-        """The whole context as messages; in completion mode what follows the opening is one message of the model."""
+    def messages(self, *, in_turns: bool = False) -> list[Message]:
+        """The whole context as messages; in completion mode what follows the opening is one message of the model,
+        unless the endpoint cannot continue a message and is spoken to `in_turns`."""
         messages = self._opening()
-        if self.mode == "completion":
+        if self.mode == "completion" and not in_turns:
             text = "".join(map(_text, self._entries))
             return [*messages, Message("assistant", text)] if text else messages
         for entry in self._entries:

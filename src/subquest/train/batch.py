@@ -180,18 +180,18 @@ class Batch:
 
 
 def pack(rollouts: Sequence[Rollout], *, aggregation: Aggregation = "token-mean", length: float | None = None) -> Batch:
-    """One optimiser step's batch: every trajectory that has an advantage and wrote at least one token.
+    """One optimiser step's batch: every trajectory that has an advantage and wrote at least one token by itself.
 
-    What follows a trajectory's last action teaches nothing and is left out. It may also be what made the context longer
-    than the window, where there are no positions.
+    What follows a trajectory's last action teaches nothing and is left out, a forced turn included. It may also be what
+    made the context longer than the window, where there are no positions.
     """
     roles = tuple(sorted({t.role for r in rollouts for t in r.episode.trajectories}))
     chosen: list[tuple[int, str, Sequence[Segment], float]] = []
     for at, rollout in enumerate(rollouts):
         for t in rollout.episode.trajectories:
-            if t.id in rollout.advantages and any(s.kind == "agent" and s.token_ids for s in t.segments):
-                _check(t)
-                chosen.append((at, t.role, _up_to_last_action(t), rollout.advantages[t.id]))
+            if t.id in rollout.advantages and (part := _up_to_last_action(t)):
+                _check(t.id, part)
+                chosen.append((at, t.role, part, rollout.advantages[t.id]))
     if not chosen:
         why = next((f"; {reason}" for r in rollouts if (reason := _obstacle(r.episode))), "")
         raise DataError(f"nothing to train on: no trajectory has an advantage and tokens of its own{why}")
@@ -239,16 +239,17 @@ def _obstacle(episode: Episode) -> str:
     return f"an episode met a limit: {met['what']}: {met['message']}" if met else ""
 
 
-def _check(trajectory: Trajectory) -> None:
-    if not trajectory.has_tokens:
-        raise DataError(f"trajectory {trajectory.id} has text without token ids: train on an engine that shows them")
-    if next(s.kind for s in trajectory.segments if s.token_ids) == "agent":
-        raise DataError(f"trajectory {trajectory.id} begins with an action: nothing predicts its first token")
+def _check(name: str, segments: Sequence[Segment]) -> None:
+    if any(s.text and not s.token_ids for s in segments):
+        raise DataError(f"trajectory {name} has text without token ids: train on an engine that shows them")
+    if next(s.kind for s in segments if s.token_ids) == "agent":
+        raise DataError(f"trajectory {name} begins with an action: nothing predicts its first token")
 
 
 def _up_to_last_action(trajectory: Trajectory) -> Sequence[Segment]:
-    last = max(at for at, s in enumerate(trajectory.segments) if s.kind == "agent" and s.token_ids)
-    return trajectory.segments[: last + 1]
+    """Empty where it has none; a forced turn comes last, so no segment of the result is one."""
+    ends = (at for at, own in enumerate(trajectory.actions, 1) if own and trajectory.segments[at - 1].token_ids)
+    return trajectory.segments[: max(ends, default=0)]
 
 
 def _first(values: Tensor, index: Tensor, n: int) -> list[int]:

@@ -123,7 +123,7 @@ def episode_figures(episodes: Sequence[Episode]) -> dict[str, float]:
     """What a batch of episodes looked like, in the means that tell a healthy run from a sick one."""
     n = max(len(episodes), 1)
     scores = [score_answer(e.answer, e.question.answers) for e in episodes]
-    trajectories = [t for e in episodes for t in e.trajectories]
+    contexts = [t for e in episodes for t in e.contexts]
     turns = [event.data["finish"] for e in episodes for event in e.events if event.kind == "turn"]
     failed_searches, searches = searches_of(episodes)
     below = [sum(1 for t in e.contexts if t.parent is not None) for e in episodes]
@@ -138,12 +138,13 @@ def episode_figures(episodes: Sequence[Episode]) -> dict[str, float]:
         "searches": sum(e.usage.searches for e in episodes) / n,
         "tasks": sum(below) / n,
         "idle_executors": sum(count == 0 for count in below) / n,
-        "format_errors": sum(bool(t.format_errors) for t in trajectories) / max(len(trajectories), 1),
+        "format_errors": sum(bool(t.format_errors) for t in contexts) / max(len(contexts), 1),
         "completion_tokens": float(sum(e.usage.completion_tokens for e in episodes)),
     }
-    for role in sorted({t.role for t in trajectories}):
-        of_role = [t for t in trajectories if t.role == role]
+    for role in sorted({t.role for t in contexts}):
+        of_role = [t for t in contexts if t.role == role]
+        sessions = [t for e in episodes for t in e.trajectories if t.role == role]
         written = sum(len(s.token_ids) for t in of_role for s in t.segments if s.kind == "agent")
-        figures[f"length_{role}"] = sum(len(t.token_ids) for t in of_role) / len(of_role)
+        figures[f"length_{role}"] = sum(len(t.token_ids) for t in sessions) / len(sessions)
         figures[f"written_{role}"] = written / len(of_role)
     return figures

@@ -121,6 +121,10 @@ class ChatSession(OpenAISession):
         self._exact = True
         self._continues = mode == "completion" and engine.continuation != "turns"
 
+    @property
+    def in_turns(self) -> bool:
+        return not self._continues
+
     def body(self, sampling: Sampling) -> dict[str, Any]:
         body: dict[str, Any] = {"messages": self._messages}
         if self._messages[-1]["role"] == "assistant":

@@ -224,6 +224,8 @@ def run_names(settings: Mapping[Path, Mapping[str, Any]]) -> dict[Path, str]:
     keys = list(dict.fromkeys(k for f in flat.values() for k in f))
     telling = [key for key in keys if len({json.dumps(f.get(key)) for f in flat.values()}) > 1]
     telling = [k for k in telling if not k.endswith("_content") or k.removesuffix("_content") not in telling]
+    given = {_label(key) for key in telling if not key.startswith("shared.")}
+    telling = [key for key in telling if not key.startswith("shared.") or _label(key) not in given]
     names = {
         path: ", ".join(f"{_label(key)}={_short(f[key])}" for key in telling if f.get(key) is not None)
         for path, f in flat.items()
@@ -290,7 +292,7 @@ def _places(store: RunStore) -> dict[str, list[str]]:
 
 
 def _k(settings: Mapping[str, Any]) -> int | None:
-    for section in ("settings", "search"):
+    for section in ("settings", "search", "shared"):
         value = (settings.get(section) or {}).get("k")
         if isinstance(value, int):
             return value

@@ -28,8 +28,6 @@ from .dialect import SEARCH_R1, Dialect, find_dialect
 
 REPEATS_ALLOWED = 2
 """A query that comes up more often than this is not sent again."""
-MAX_QUERIES = 4
-"""Queries of one turn that are carried out, in dialects that allow several."""
 MAX_ASIDES = 100
 """Sentences of an agent's reasoning that are looked for in the documents."""
 _TAG = re.compile(r"<[^<>]*>")
@@ -57,6 +55,8 @@ class SearchAgent(System[AgentSettings]):
     own_dialect: ClassVar[Dialect] = SEARCH_R1
     shielded: ClassVar[bool] = False
     """Whether another role reads the documents for the agent."""
+    queries: ClassVar[int] = 4
+    """Queries of one turn that are carried out, in dialects that allow several."""
 
     def __init__(
         self,
@@ -111,10 +111,10 @@ class SearchAgent(System[AgentSettings]):
                     self._remind(agent, turn)
                 elif action.answer:
                     await agent.close("answered", action.answer)
-                    rests_on = findings(found, agent.id, written(agent))
+                    rests_on = findings(found, agent.id, agent.written)
                     return Answer(action.answer, confidence=confidence(turn), findings=rests_on)
                 else:
-                    told = await self.observe(run, agent, action.queries[:MAX_QUERIES], found)
+                    told = await self.observe(run, agent, self._first(agent, action.queries), found)
                     agent.tell(self.dialect.after(turn.text, told))
         except (LimitReached, EngineError) as stopped:
             return await self._conclude(run, agent, stopped, found)
@@ -132,6 +132,12 @@ class SearchAgent(System[AgentSettings]):
             agent.read(hits)
         documents = [[hit.document for hit in hits] for hits in results]
         return self.dialect.observe(documents, self.settings.document_tokens, agent.engine)
+
+    def _first(self, agent: Context, queries: Sequence[str]) -> Sequence[str]:
+        """As many queries of a turn as are allowed; that others are left out is an event."""
+        if left_out := "; ".join(queries[self.queries :]):
+            agent.run.events.emit("limit", agent.id, what=f"{self.queries} queries in a turn", message=left_out)
+        return queries[: self.queries]
 
     def _repeated(self, run: Run, agent: Context, queries: Sequence[str]) -> str:
         """What an agent is told that goes round in circles; empty where it does not."""
@@ -165,18 +171,13 @@ class SearchAgent(System[AgentSettings]):
                 text = action.answer if action and action.answer else text
         stop_reason = "forced" if text else "failed" if isinstance(stopped, EngineError) else "no answer"
         await agent.close(stop_reason, text)
-        rests_on = findings(found, agent.id, written(agent))
+        rests_on = findings(found, agent.id, agent.written)
         return Answer(text, forced=True, findings=rests_on, stop_reason=stop_reason)
 
 
 def note_refinements(agent: Context, turn: Turn) -> None:
     for refine in turn.parsed.all("refine"):
         agent.run.events.emit("refine", agent.id, text=refine.content)
-
-
-def written(agent: Context) -> str:
-    """All that an agent wrote."""
-    return "\n".join(segment.text for segment in agent.session.segments if segment.kind == "agent")
 
 
 def findings(found: Mapping[str, Sequence[Hit]], trajectory: str, text: str) -> list[Finding]:

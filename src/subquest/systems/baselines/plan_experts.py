@@ -25,7 +25,7 @@ from ..hira.expert import Desk, carried_out
 from ..hira.experts import ROLES, STAND_INS, find_experts
 from ..hira.tolerant import first_object
 from ..prompting import COMPACT
-from ..replies import boxed, said
+from ..replies import forced, said
 from ..runtime import Answer, Context, LimitReached, Run
 from ..tooled import ToolSettings, ToolSystem
 from ..toolkit import Toolkit
@@ -69,10 +69,9 @@ class PlanExperts(ToolSystem[PlanExpertsSettings]):
         try:
             steps = self._steps(run, planner, said(await planner.write()))
         except LimitReached:
-            words = await planner.force(self.prompts.text("force"))
-            text = boxed(planner.last_turn.text) if planner.last_turn else ""
-            await planner.close("forced", text or words)
-            return Answer(text or words, forced=True, stop_reason="forced" if text or words else "no answer")
+            text = await forced(planner, self.prompts.text("force"))
+            await planner.close("forced", text)
+            return Answer(text, forced=True, stop_reason="forced" if text else "no answer")
         except EngineError as error:
             run.fail("engine", error, planner, fatal=True)
             return Answer("", stop_reason="failed")

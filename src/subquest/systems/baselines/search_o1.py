@@ -33,6 +33,7 @@ class SearchO1(SearchAgent):
     sampling: ClassVar[Sampling] = Sampling(temperature=0.7, top_p=0.8, top_k=20)
     own_dialect: ClassVar[Dialect] = SEARCH_O1
     shielded: ClassVar[bool] = True
+    queries: ClassVar[int] = 1
 
     async def observe(self, run: Run, agent: Context, queries: Sequence[str], found: dict[str, Sequence[Hit]]) -> Text:
         query = queries[0]

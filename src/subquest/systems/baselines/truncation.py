@@ -14,7 +14,7 @@ from ...errors import EngineError
 from ...limits import Limits, Repeats
 from ...record import Hit
 from ..runtime import Answer, Context, LimitReached, Run, confidence
-from ..window import Groups, Shown, Text
+from ..window import Groups, Shown, Text, short_of
 from .agent import SearchAgent, findings
 
 REMOVED = "(removed)"
@@ -22,6 +22,7 @@ REMOVED = "(removed)"
 
 class Truncation(SearchAgent):
     name: ClassVar[str] = "truncation"
+    queries: ClassVar[int] = 1
 
     async def answer(self, run: Run) -> Answer:
         history: list[tuple[str, Text]] = []
@@ -33,6 +34,10 @@ class Truncation(SearchAgent):
             try:
                 turn = await agent.write()
             except (LimitReached, EngineError) as stopped:
+                kept = await self._fitting(run, history) if isinstance(stopped, LimitReached) else history
+                if len(kept) < len(history):
+                    await agent.close("context window")
+                    agent = await self._open(run, kept)
                 return await self._conclude(run, agent, stopped, found)
             action = self.dialect.action(turn.text)
             if action is not None and action.answer:
@@ -43,11 +48,24 @@ class Truncation(SearchAgent):
                 agent.format_errors.append("no action")
                 told: Text = self.aside("remind") + "\n"
             else:
-                told = await self.observe(run, agent, action.queries[:1], found)
+                told = await self.observe(run, agent, self._first(agent, action.queries), found)
             history.append((turn.text, told))
             await agent.close("turn", turn.text)
-        agent = await self._open(run, history)
+        agent = await self._open(run, await self._fitting(run, history))
         return await self._conclude(run, agent, LimitReached(f"{self.turns} turns of agent"), found)
+
+    async def _fitting(self, run: Run, history: Sequence[tuple[str, Text]]) -> Sequence[tuple[str, Text]]:
+        """For a forced answer: the newest turns, as many as there is room for. Here earlier ones are prompt."""
+        setup, kept = self.setup("agent"), history
+        opening = "".join(message.content for message in await self.opening(run))
+        while len(kept) > 1:
+            turns = "".join(text for text, _ in kept)
+            if not short_of(setup.engine, 0, f"{opening}{turns}", setup.sampling.max_tokens):
+                break
+            kept = kept[1:]
+        if left := len(history) - len(kept):
+            run.events.emit("limit", what="context window", message=f"the oldest leave the context: {left} turns")
+        return kept
 
     async def _open(self, run: Run, history: Sequence[tuple[str, Text]]) -> Context:
         """A context with the turns so far; only the newest documents are still in it."""

@@ -25,7 +25,7 @@ from ...retrieval.base import Search
 from ..actions import BOXED, EXPERTS, SUBTASK
 from ..evidence import Finding, newest
 from ..rendering import cut_to_tokens
-from ..replies import boxed
+from ..replies import boxed, forced
 from ..runtime import Answer, Context, LimitReached, Run, Turn, confidence
 from ..tooled import ToolSettings, ToolSystem
 from ..toolkit import Toolkit
@@ -164,6 +164,8 @@ class HiRA(ToolSystem[HiRASettings]):
                 given.add(same_call(task))
                 fresh.append(task)
                 jobs.append(self._subtask(run, planner, coordinator, kit, task, len(given)))
+            else:
+                run.events.emit("limit", planner.id, what=f"{self.settings.subtasks} sub-tasks", message=task)
         if fresh:
             run.events.emit("plan", planner.id, steps=fresh)
         return jobs
@@ -237,10 +239,7 @@ class HiRA(ToolSystem[HiRASettings]):
         """A forced answer where a limit was met; the newest result where the model has failed."""
         text = ""
         if isinstance(stopped, LimitReached):
-            before = planner.last_turn
-            words = await planner.force(f"\n\n{self.prompts.text('planner_force')}\n")
-            last = planner.last_turn if planner.last_turn is not before else None
-            text = (boxed(last.text) if last else "") or words
+            text = await forced(planner, f"\n\n{self.prompts.text('planner_force')}\n")
         else:
             run.fail("engine", stopped, planner, fatal=True)
         text = text or newest(findings)

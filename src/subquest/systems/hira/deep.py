@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from ...engine import Message
 from ...errors import EngineError, SearchError
 from ...limits import Limits
 from ...protocol import fence
@@ -19,7 +20,7 @@ from ..rendering import cut_to_tokens
 from ..replies import note_stop, said
 from ..runtime import Context, LimitReached
 from ..toolloop import Tool, reason
-from ..tooltext import render
+from ..tooltext import shown_results
 from .expert import READERS, Desk, Expert, Report, worked_out
 
 _REASONING = 1500
@@ -60,12 +61,15 @@ class DeepSearch(Expert):
 
         number = _next_number(deep)
         kit.announce(run.place(deep, number), hits)
-        listing = cut_to_tokens(render(hits), desk.tokens, deep.engine)
+
+        def opening(results: str) -> list[Message]:
+            return desk.prompts.messages("explorer", reasoning=intent, query=query, results=results)
+
         end = await reason(
             run,
             "explorer",
             query,
-            desk.prompts.messages("explorer", reasoning=intent, query=query, results=listing),
+            shown_results(hits, desk.tokens, deep.engine, opening),
             [
                 Tool("search_query", "search_result", search, once=True),
                 Tool("click_link", "click_result", click),

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from ...errors import EngineError, SearchError, UsageError
 from ...limits import Limits
-from ..rendering import cut_to_tokens
-from ..replies import boxed, note_stop, said
+from ..replies import boxed, forced, note_stop, said
 from ..runtime import Context, LimitReached
 from ..toolloop import Tool
-from ..tooltext import interleaved, today
+from ..tooltext import interleaved, render, shown_results, today
+from ..window import Text
 from .deep import DeepSearch
 from .expert import Desk, Expert, Report, SystemExpert, chain_of, worked_out
 from .tolerant import first_object
@@ -49,16 +49,20 @@ class SimpleSearch(Expert):
             run.events.emit("task", desk.planner.id, task=desk.task, child=context.id)
         try:
             queries = self._plan(context, said(await context.write()), desk)
-            documents = await self._retrieve(desk, context, queries) if queries else "none were needed"
-            context.tell(desk.prompts.text("search_answer", documents=documents))
+            context.tell(await self._retrieve(desk, context, queries))
             turn = await context.write()
+            answer, stop_reason = boxed(turn.text) or turn.parsed.outside, "answered"
         except (EngineError, LimitReached) as error:
-            note_stop(run, error, context)
-            await context.close("failed")
-            return Report(chain_of(run, context), "", context.documents, context.id, failed=True)
-        answer = boxed(turn.text) or turn.parsed.outside
-        await context.close("answered", answer)
-        return Report(chain_of(run, context), answer, context.documents, context.id)
+            answer, stop_reason = await self._stopped(desk, context, error), "forced"
+        await context.close(stop_reason if answer else "failed", answer)
+        return Report(chain_of(run, context), answer, context.documents, context.id, failed=not answer)
+
+    async def _stopped(self, desk: Desk, context: Context, stopped: EngineError | LimitReached) -> str:
+        """One forced answer where the window is full; where a budget is spent, what is left of it is the planner's."""
+        if isinstance(stopped, LimitReached) and not context.budget.exhausted():
+            return await forced(context, desk.prompts.text("deep_force"))
+        note_stop(desk.run, stopped, context)
+        return ""
 
     def _plan(self, context: Context, text: str, desk: Desk) -> list[str]:
         plan = first_object(text).get("query_plan")
@@ -68,14 +72,24 @@ class SimpleSearch(Expert):
             desk.run.events.emit("error", context.id, where="format", message=message, text=text)
             return [desk.task]
         asked = [item.get("query") if isinstance(item, dict) else item for item in plan]
-        return list(dict.fromkeys(q for item in asked if item is not None and (q := str(item).strip())))[:QUERIES]
+        queries = list(dict.fromkeys(q for item in asked if item is not None and (q := str(item).strip())))
+        if left_out := "; ".join(queries[QUERIES:]):
+            desk.run.events.emit("limit", context.id, what=f"{QUERIES} queries in a plan", message=left_out)
+        return queries[:QUERIES]
 
-    async def _retrieve(self, desk: Desk, context: Context, queries: list[str]) -> str:
+    async def _retrieve(self, desk: Desk, context: Context, queries: list[str]) -> Text:
+        """What the searches brought, with the request to answer from it."""
+
+        def worded(documents: str) -> str:
+            return desk.prompts.text("search_answer", documents=documents)
+
+        if not queries:
+            return worded("none were needed")
         try:
-            found = await desk.kit.search(context, queries, desk.k)
+            hits = interleaved(await desk.kit.search(context, queries, desk.k))
         except SearchError as error:
-            return f"The search failed: {error}"
-        return cut_to_tokens(desk.kit.listing(context, interleaved(found)), desk.tokens, context.engine)
+            return worded(f"The search failed: {error}")
+        return shown_results(hits, desk.tokens, context.engine, worded) if hits else worded(render(hits))
 
 
 class Code(Expert):

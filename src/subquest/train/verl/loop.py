@@ -8,9 +8,9 @@ Configured by a YAML file that `actor_rollout_ref.rollout.agent.agent_loop_confi
       index: http://127.0.0.1:8000/retrieve
       settings: {turns: 6, executor_turns: 6}
 
-Every trajectory becomes an `AgentLoopOutput`: the prompt, then actions (mask 1) and observations (mask 0). The root
-goes last, because verl takes the last output's reward for the whole session and counts each session once in the
-baseline: that is CoDA's group advantage, so plain `grpo` trains it. DECOR's roles have rewards of their own, in
+Every trajectory becomes an `AgentLoopOutput`: the prompt, then actions (mask 1), observations and a forced turn (mask
+0). The root goes last, because verl takes the last output's reward for the whole session and counts each session once
+in the baseline: that is CoDA's group advantage, so plain `grpo` trains it. DECOR's roles have rewards of their own, in
 `extra_fields["role_reward"]`, which its trainer (`roles`) reads.
 """
 
@@ -19,7 +19,7 @@ from __future__ import annotations
 import functools
 import uuid
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from verl.experimental.agent_loop.agent_loop import AgentLoopBase, AgentLoopOutput, register
 
@@ -62,8 +62,8 @@ class SubquestLoop(AgentLoopBase):  # type: ignore[misc]
         self.compressor = _model("compressor", compressor) if compressor else None
 
     async def run(self, sampling_params: dict[str, Any], **kwargs: Any) -> list[AgentLoopOutput]:
-        window = int(self.rollout_config.prompt_length + self.rollout_config.response_length)
-        engine = ServerEngine(self.server_manager, self.tokenizer, window=window, sampling=sampling_params)
+        lengths = Lengths(int(self.rollout_config.prompt_length), int(self.rollout_config.response_length))
+        engine = ServerEngine(self.server_manager, self.tokenizer, window=sum(lengths), sampling=sampling_params)
         sampling = Sampling(max_tokens=self.max_tokens, temperature=sampling_params["temperature"], logprobs=True)
         kind = get(self.system)
         models = engine if self.compressor is None else {"": engine, "compressor": self.compressor}
@@ -71,7 +71,7 @@ class SubquestLoop(AgentLoopBase):  # type: ignore[misc]
         question = question_of(kwargs)
         episode = await system.solve(question, id=uuid.uuid4().hex)
         (reward,) = await self.reward.score([episode])
-        return outputs_of(episode, reward, response_length=int(self.rollout_config.response_length))
+        return outputs_of(episode, reward, lengths)
 
 
 @functools.cache
@@ -89,28 +89,38 @@ def _model(part: str, spec: str) -> Engine:
     return one_model(part, spec)
 
 
-def outputs_of(episode: Episode, reward: Reward, *, response_length: int) -> list[AgentLoopOutput]:
+class Lengths(NamedTuple):
+    """What verl pads the two parts of a row to."""
+
+    prompt: int
+    response: int
+
+
+def outputs_of(episode: Episode, reward: Reward, lengths: Lengths) -> list[AgentLoopOutput]:
     """An episode in verl's form, its root last; trajectories that wrote nothing, or whose role is not trained (DECOR's
     compressor, which may be another model), are left out."""
-    acted = [t for t in episode.trajectories if any(s.kind == "agent" and s.token_ids for s in t.segments)]
+    wrote = [t for t in episode.trajectories if any(s.kind == "agent" and s.token_ids for s in t.segments)]
+    acted = [t for t in wrote if any(t.action_mask)] or wrote  # verl wants a row, also of an episode that was forced
     acted = [t for t in acted if t.role in reward.roles] or acted
     ordered = [t for t in acted if t.parent is not None] + [t for t in acted if t.parent is None]
-    return [_output(t, reward, response_length) for t in ordered]
+    return [_output(t, reward, lengths) for t in ordered]
 
 
-def _output(trajectory: Trajectory, reward: Reward, response_length: int) -> AgentLoopOutput:
+def _output(trajectory: Trajectory, reward: Reward, lengths: Lengths) -> AgentLoopOutput:
+    """A prompt beyond verl's length, as that of a context that was opened again, goes on in the response (mask 0)."""
     first = next(n for n, s in enumerate(trajectory.segments) if s.kind != "prompt")
-    start = sum(len(s.token_ids) for s in trajectory.segments[:first])
+    start = min(lengths.prompt, sum(len(s.token_ids) for s in trajectory.segments[:first]))
     ids, mask = trajectory.token_ids, trajectory.action_mask
-    sampled = all(s.logprobs is not None for s in trajectory.segments if s.kind == "agent" and s.token_ids)
-    end = start + response_length
+    own = [s for s, acts in zip(trajectory.segments, trajectory.actions, strict=True) if acts and s.token_ids]
+    sampled = all(s.logprobs is not None for s in own)
+    end = start + lengths.response
     return AgentLoopOutput(
         prompt_ids=list(ids[:start]),
         response_ids=list(ids[start:end]),
         response_mask=list(mask[start:end]),
         response_logprobs=list(trajectory.logprobs[start:end]) if sampled else None,
         reward_score=reward.total,
-        num_turns=sum(s.kind == "agent" for s in trajectory.segments),
+        num_turns=sum(trajectory.actions),
         metrics={},
         extra_fields={
             "reward_extra_info": dict(reward.terms),
