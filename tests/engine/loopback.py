@@ -63,7 +63,10 @@ async def until(condition: Callable[[], Any]) -> None:
 
 
 class Loopback:
-    """Use as `async with Loopback(answer, answer, …)`: each request takes the next answer, the last one stays."""
+    """Use as `async with Loopback(answer, answer, …)`: each request takes the next answer, the last one stays.
+
+    `models` is what `/models` lists, or its whole `Answer`.
+    """
 
     def __init__(self, *answers: Answer | dict[str, Any] | Handler, models: Any = None) -> None:
         self.answers = list(answers)
@@ -116,7 +119,8 @@ class Loopback:
 
     async def _answer(self, request: Request, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
         if request.path.endswith("/models"):
-            answer: Any = Answer({"data": self.models}) if self.models is not None else Answer({}, 404)
+            listed = self.models if isinstance(self.models, Answer) else Answer({"data": self.models})
+            answer: Any = listed if self.models is not None else Answer({}, 404)
         else:
             answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
         if callable(answer):

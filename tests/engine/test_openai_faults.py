@@ -305,6 +305,32 @@ async def test_a_list_of_models_of_another_shape_is_survived(more: dict[str, obj
         assert engine.context_window is None
 
 
+@pytest.mark.parametrize(
+    ("answer", "says"),
+    [
+        (Answer({"error": {"message": "no key given"}}, 401), "401: the key was not accepted: no key given"),
+        (Answer({"error": {"message": "not yours"}}, 403), "403: the key may not list models"),
+        (Answer({"detail": "Not Found"}, 404), "404: Not Found .*usually ends in /v1"),
+        (Answer(b"<html>hello</html>"), "no list of models: '<html>hello"),
+        (Answer({"error": {"message": "starting"}}, 503), "503: starting"),
+    ],
+    ids=["401", "403", "404", "html", "503"],
+)
+async def test_a_model_without_a_name_is_looked_for_and_the_failure_told(answer: Answer, says: str) -> None:
+    async with Loopback(chat("x"), models=answer) as server:
+        with pytest.raises(EngineError, match=f"no model is named.*{says}.*#NAME"):
+            await OpenAIEngine(endpoint=Endpoint(server.url)).open(PROMPT)
+        named = OpenAIEngine("m", endpoint=Endpoint(server.url))
+        assert await ask(named) == "x"
+
+
+async def test_a_model_without_a_name_where_nobody_listens() -> None:
+    async with Loopback(chat("x")) as server:
+        url = server.url
+    with pytest.raises(EngineUnavailable, match=r"cannot connect to .*/models: .*is the server up"):
+        await OpenAIEngine(endpoint=Endpoint(url)).open(PROMPT)
+
+
 @pytest.mark.parametrize("stream", [False, True])
 async def test_a_turn_that_ends_with_an_error_is_no_turn(stream: bool) -> None:
     """OpenRouter's way to say that the model behind it broke off in the midst of an answer."""

@@ -74,6 +74,13 @@ async def test_several_calls_in_one_turn() -> None:
         ("", ""),
         ("{}", ""),
         ("[" * 100_000, "[" * 100_000),
+        ('{"query": "two\nlines"}', "two\nlines"),
+        ('{"query": "q"}{"query": "q"}', "q"),
+        ("{'query': 'q'}", "q"),
+        ('{"query": "cut o', "cut o"),
+        ('{"query": q}', "q"),
+        ('"{\\"query\\": \\"q\\"}"', "q"),
+        ("{", "{"),
     ],
     ids=lambda text: text[:30],
 )
@@ -92,7 +99,8 @@ async def test_calls_in_a_stream_other_tags_and_unknown_tools() -> None:
     async with Loopback(Answer(pieces=events(*pieces))) as server:
         session = await engine_at(server, actions=[hira], stream=True).open(PROMPT)
         turn = await session.generate(Sampling())
-        assert turn.text == "<|begin_search|>q<|end_search|>\n<guess></guess>"
+        assert turn.text == "<|begin_search|>q<|end_search|>"
+        assert turn.problems == ("there is no function 'guess'; there are search",)
         assert [(c.id, c.arguments) for c in turn.tool_calls] == [("x", '{"query": "q"}'), ("y", "{}")]
 
 
@@ -120,3 +128,67 @@ async def test_actions_by_role() -> None:
         assert "tools" in server.posts[0]
         assert "tools" not in server.posts[1]
         assert engine.for_role("executor").endpoint is engine.endpoint
+
+
+@pytest.mark.parametrize(
+    ("bad", "problem", "sent_back"),
+    [
+        (call("guess", '{"x": 1}', "b"), "there is no function 'guess'; there are search, answer", '{"x": 1}'),
+        (call("search", "{}", "b"), "search was called without its query", "{}"),
+        (call("search", "", "b"), "search was called without its query", '{"query": ""}'),
+    ],
+    ids=["unknown", "no argument", "empty"],
+)
+async def test_a_useless_call_is_told_so_and_the_others_are_carried_out(
+    bad: dict[str, Any], problem: str, sent_back: str
+) -> None:
+    good = call("search", '{"query": "q"}', "a")
+    for calls in ([bad, good], [good, bad]):
+        async with Loopback(calling(*calls), chat("x")) as server:
+            session = await engine_at(server, actions=[SEARCH, ANSWER]).open(PROMPT)
+            turn = await session.generate(Sampling())
+            assert (turn.text, turn.problems) == ("<search>q</search>", (problem,))
+            await session.fork().append("<documents>d</documents>")
+            await session.append("<documents>d</documents>")
+            await session.generate(Sampling())
+        assistant, *told = server.posts[1]["messages"][2:]
+        assert {c["id"]: c["function"]["arguments"] for c in assistant["tool_calls"]}["b"] == sent_back
+        assert {m["tool_call_id"]: m["content"] for m in told} == {"a": "<documents>d</documents>", "b": problem}
+
+
+async def test_a_turn_of_useless_calls_is_told_what_is_wrong_and_what_the_system_says() -> None:
+    calls = [call("a b", "nonsense", "a"), call("answer", "", "b")]
+    async with Loopback(calling(*calls), chat("x")) as server:
+        session = await engine_at(server, actions=[SEARCH, ANSWER]).open(PROMPT)
+        turn = await session.generate(Sampling())
+        assert len(turn.problems) == 2
+        await session.append("Search or answer.")
+        await session.generate(Sampling())
+    assistant, first, second = server.posts[1]["messages"][2:]
+    assert [c["function"]["name"] for c in assistant["tool_calls"]] == ["a_b", "answer"]
+    assert first["content"] == "there is no function 'a b'; there are search, answer\nSearch or answer."
+    assert second["content"] == "answer was called without its text"
+
+
+async def test_malformed_arguments_are_understood_and_sent_back_as_json() -> None:
+    async with Loopback(calling(call("search", '{"query": "two\nlines"')), chat("x")) as server:
+        session = await engine_at(server, actions=[SEARCH]).open(PROMPT)
+        turn = await session.generate(Sampling())
+        assert turn.text == "<search>two\nlines</search>"
+        assert turn.problems == ("the arguments of search are no JSON object",)
+        await session.append("d")
+        await session.generate(Sampling())
+    (sent,) = server.posts[1]["messages"][2]["tool_calls"]
+    assert json.loads(sent["function"]["arguments"]) == {"query": "two\nlines"}
+
+
+async def test_calls_that_come_back_without_a_result_each_are_told_so() -> None:
+    calls = [call("search", '{"query": "q"}', "a"), call("search", '{"query": "r"}', "b")]
+    async with Loopback(calling(*calls), chat("x")) as server:
+        session = await engine_at(server, actions=[SEARCH]).open(PROMPT)
+        await session.generate(Sampling())
+        await session.append("<documents>only q</documents>")
+        await session.generate(Sampling())
+    first, second = server.posts[1]["messages"][3:]
+    assert first["content"] == "<documents>only q</documents>"
+    assert "was not carried out" in second["content"]

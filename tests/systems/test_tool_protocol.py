@@ -92,6 +92,29 @@ class Server:
             self.problems.append("a call without an answer")
 
 
+class Careless(Server):
+    """Calls what does not exist and forgets arguments beside its calls, and writes broken JSON."""
+
+    def __call__(self, request: Request) -> Answer:
+        answer = super().__call__(request)
+        calls = answer.body["choices"][0]["message"].get("tool_calls", [])
+        if calls:
+            function = calls[0]["function"]
+            function["arguments"] = function["arguments"].removesuffix('"}')
+            empty = {"name": function["name"], "arguments": ""}
+            unknown = {"name": "browser.open", "arguments": "{}"}
+            calls += [{"id": f"d{next(self._ids)}", "type": "function", "function": f} for f in (empty, unknown)]
+            calls.reverse()
+        return answer
+
+    def _check(self, messages: list[dict[str, Any]], tools: list[dict[str, Any]]) -> None:
+        """As strict as servers whose chat templates read the calls."""
+        super()._check(messages, tools)
+        for call in (c["function"] for m in messages for c in m.get("tool_calls", [])):
+            if not isinstance(json.loads(call["arguments"]), dict) or not re.fullmatch(r"[\w-]+", call["name"]):
+                self.problems.append(f"a call that a template cannot read: {call}")
+
+
 def _free(said: str) -> str:
     """What roles without functions write: JSON for coordinator and planners, prose for the rest."""
     chosen = {"selected_agent_name": "deep", "query_plan": ["river Kestel"], "plan": [QUESTION]}
@@ -106,8 +129,10 @@ def index(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Index]:
         yield index
 
 
-async def ask(name: str, index: Index, **settings: Any) -> tuple[Episode, Server, Loopback]:
-    server = Server()
+async def ask(
+    name: str, index: Index, model: type[Server] = Server, **settings: Any
+) -> tuple[Episode, Server, Loopback]:
+    server = model()
     async with Loopback(server) as loopback:
         engine = OpenAIEngine("m", base_url=loopback.url, protocol="tools")
         episode = await registry.get(name)(engine, index, **settings).solve(QUESTION)
@@ -128,6 +153,37 @@ async def test_every_system_acts_by_calls(name: str, index: Index) -> None:
         assert "search" in server.called
     told = [m["content"] for post in loopback.posts if "tools" in post for m in post["messages"][:1]]
     assert all("calling the functions" in text for text in told)
+
+
+@pytest.mark.parametrize("name", ["coda", "decor", "apex", "hira", "react", "search-r1", "react-tools", "webthinker"])
+async def test_broken_calls_do_not_keep_a_system_from_its_answer(name: str, index: Index) -> None:
+    episode, server, _ = await ask(name, index, Careless)
+    assert server.problems == []
+    assert "Lume" in episode.answer
+    assert episode.usage.searches > 0
+    assert not NO_ACTION & {e for t in episode.trajectories for e in t.format_errors}
+    told = {e.data["message"] for e in episode.events if e.kind == "error" and e.data["where"] == "format"}
+    assert any("there is no function 'browser.open'" in text for text in told)
+    assert any("was called without its" in text for text in told)
+    assert any("are no JSON object" in text for text in told)
+
+
+@pytest.mark.parametrize("name", ["coda", "decor", "apex", "hira", "react", "search-r1", "react-tools", "webthinker"])
+@pytest.mark.parametrize("arguments", ['{"query": "river", "task": "river", "steps": "river", "word": "no"}', "", "{}"])
+async def test_the_same_call_for_ever_ends_with_a_reason(name: str, arguments: str, index: Index) -> None:
+    def model(request: Request) -> Answer:
+        tools = [t["function"]["name"] for t in request.body.get("tools", [])]
+        if not tools:
+            return Answer(chat(_free("")))
+        call = {"id": "c", "type": "function", "function": {"name": tools[0], "arguments": arguments}}
+        return Answer(chat(None, "tool_calls", message={"tool_calls": [call]}))
+
+    async with Loopback(model) as loopback:
+        engine = OpenAIEngine("m", base_url=loopback.url, protocol="tools")
+        episode = await registry.get(name)(engine, index).solve(QUESTION)
+        await engine.close()
+    assert episode.stop_reason in ("forced", "no answer", "answered")
+    assert episode.answer or any(e.kind in ("limit", "error") for e in episode.events)
 
 
 async def test_apex_decides_searches_and_answers_by_calls(index: Index) -> None:

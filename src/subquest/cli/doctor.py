@@ -31,12 +31,18 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--try", dest="really", action="store_true", help="also load the embedded model and let it write"
     )
+    parser.add_argument(
+        "--model",
+        metavar="MODEL",
+        help="ask this model a tiny question in each mode, and say what works (nothing else)",
+    )
 
 
 def run(args: argparse.Namespace) -> int:
-    checks = [check() for check in CHECKS]
-    if args.really:
-        checks.append(_writes())
+    if args.model is not None:
+        checks = _asked(args.model)
+    else:
+        checks = [check() for check in CHECKS] + ([_writes()] if args.really else [])
     if args.json:
         print(json.dumps({"ok": _well(checks), "checks": [asdict(c) for c in checks]}))
     else:
@@ -188,6 +194,33 @@ def _writes() -> Check:
         return Check("embedded writes", True, repr(sync.run(write())), needed=True)
     except SubquestError as error:
         return Check("embedded writes", False, str(error), "see the message above", True)
+
+
+def _asked(spec: str) -> list[Check]:
+    """What works at a model, or at each of several; failures are told at once, without further tries."""
+    from .. import sync
+    from ..config import load_config
+    from ..engine import Engine
+    from ..engine.probe import FIRST_SECONDS, probe
+    from ..engine.resolve import EngineOptions, resolve
+
+    given = {name: value for name, value in asdict(load_config().engine).items() if value is not None}
+    resolved = resolve(spec, EngineOptions(**given | {"retries": 0, "timeout": FIRST_SECONDS}))
+    engines: dict[str, Engine] = dict(resolved) if isinstance(resolved, dict) else {"": resolved}
+    distinct = {id(engine): (role, engine) for role, engine in engines.items()}
+
+    async def ask() -> list[Check]:
+        checks = []
+        for role, engine in distinct.values():
+            try:
+                async for found in probe(engine):
+                    name = f"{role}: {found.name}" if role else found.name
+                    checks.append(Check(name, found.works, found.detail, needed=found.name == "chat"))
+            finally:
+                await engine.close()
+        return checks
+
+    return sync.run(ask())
 
 
 def _kernel() -> Check:

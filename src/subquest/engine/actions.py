@@ -11,6 +11,7 @@ Engines that do not know tools ignore all this, and so does an `Acting` engine w
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
@@ -58,14 +59,29 @@ class Action:
         }
 
     def argument_of(self, arguments: str) -> str:
-        """The argument from the JSON a model wrote; whatever it wrote instead is taken as it is."""
-        try:
-            values = json.loads(arguments)
-        except (ValueError, RecursionError):
-            return arguments
+        """The argument from the JSON a model wrote, also where it is malformed; other text is taken as it is."""
+        values = _read(arguments)
+        if isinstance(values, str) and values.lstrip().startswith("{"):  # broken, or JSON in a JSON string
+            values = _read(values)
         if isinstance(values, dict):
             values = values.get(self.argument, next(iter(values.values()), "") if len(values) < 2 else values)
         return values if isinstance(values, str) else json.dumps(values, ensure_ascii=False)
+
+
+_HEAD = re.compile(r"""\s*\{\s*["']?\w+["']?\s*:\s*(["']?)""", re.ASCII)
+
+
+def _read(arguments: str) -> Any:
+    """What a model meant as JSON: with raw line ends in strings, something behind it, other quotes or no end."""
+    try:
+        if arguments.lstrip().startswith("{"):
+            return json.JSONDecoder(strict=False).raw_decode(arguments.lstrip())[0]
+        return json.loads(arguments)
+    except (ValueError, RecursionError):
+        head = _HEAD.match(arguments)
+    if head is None:
+        return arguments
+    return arguments[head.end() :].strip().removesuffix("}").rstrip().removesuffix(head[1])
 
 
 Actions = Sequence[Action] | Mapping[str, Sequence[Action]]

@@ -83,6 +83,8 @@ class Generation:
     reasoning: str = ""
     """Reasoning that the endpoint returned apart from the text."""
     tool_calls: tuple[ToolCall, ...] = ()
+    problems: tuple[str, ...] = ()
+    """What was wrong with its tool calls, or with how the endpoint ended it."""
     cached: bool = False
     """Answered from the on-disk cache, without asking the model."""
 

@@ -19,6 +19,8 @@ from .openai.session import ChatSession
 class LiteLLMEndpoint(Endpoint):
     """LiteLLM in the place of an HTTP endpoint; keys and base URLs are LiteLLM's own (ANTHROPIC_API_KEY, …)."""
 
+    streams = False
+
     def __init__(self, *, timeout: float = 600.0, retries: int = 5, limits: Limits | None = None) -> None:
         if importlib.util.find_spec("litellm") is None:
             raise MissingDependency("litellm", "litellm")

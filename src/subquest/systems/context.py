@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import math
+import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
@@ -203,6 +204,13 @@ class Context:
             raise RuntimeError("the context is still open")
         return (*self._earlier, self._closed)
 
+    def _note_problems(self, generation: Generation) -> None:
+        where = "format" if generation.tool_calls else "engine"
+        for problem in generation.problems:
+            self.run.events.emit("error", self.id, where=where, message=problem)
+        if generation.tool_calls:
+            self.format_errors.extend(generation.problems)
+
     def _cleared(self, text: str) -> str:
         return self.run.without_raw_runs(text, self.id) if self.shielded else text
 
@@ -224,6 +232,10 @@ class Context:
         self.format_errors.extend(turn.parsed.problems)
         if generation.finish == "length":
             self.format_errors.append(f"cut at {sampling.max_tokens} tokens")
+            what = f"{sampling.max_tokens} tokens in a turn"
+            self.run.events.emit("limit", self.id, what=what, message=_why_cut(generation.text))
+        if generation.problems:
+            self._note_problems(generation)
         self.run.events.emit(
             "turn", self.id, text=generation.text, finish=generation.finish, usage=to_dict(generation.usage)
         )
@@ -297,6 +309,14 @@ class Context:
 @functools.lru_cache(maxsize=256)
 def _stopping(sampling: Sampling, stop: tuple[str, ...]) -> Sampling:
     return replace(sampling, stop=stop)
+
+
+def _why_cut(text: str) -> str:
+    """What to change where a turn was cut by its length. Text that packs to a twentieth of its bytes repeats itself."""
+    data = text.encode("utf-8", "replace")
+    if len(data) > 20 * len(zlib.compress(data, 1)):
+        return "the turn was cut while it repeated itself: raise `temperature`"
+    return "the turn was cut: raise `max_tokens`"
 
 
 def confidence(turn: Turn | None) -> float | None:

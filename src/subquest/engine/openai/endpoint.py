@@ -11,7 +11,7 @@ from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
 
 from ...address import checked_key, checked_url, is_loopback
-from ...errors import EngineError, EngineUnavailable
+from ...errors import EngineError, EngineRefused, EngineUnavailable
 from ..base import OnRetry, Retry
 from .failures import failure, retry_after
 from .limits import Gate, Limits
@@ -30,6 +30,8 @@ Watch = Callable[[str], bool]
 
 class Endpoint:
     """An OpenAI-compatible base URL. It may be used from several event loops, one after the other or in threads."""
+
+    streams = True
 
     def __init__(
         self,
@@ -100,17 +102,24 @@ class Endpoint:
         raise AssertionError("unreachable")
 
     async def models(self) -> list[dict[str, Any]]:
-        """What is served there; empty where the endpoint does not say."""
+        """What is served there. Raises EngineError where the endpoint does not say, with the reason."""
         import httpx2
 
         client, _ = self._here()
+        url = f"{self.base_url}/models"
         try:
             async with asyncio.timeout(self._connect_timeout):
-                response = await client.get(f"{self.base_url}/models", headers=self._headers)
-            data = response.json()["data"] if response.status_code == 200 else []
-            return [entry for entry in data if isinstance(entry, dict)]
-        except (httpx2.HTTPError, ValueError, KeyError, TypeError, TimeoutError, RecursionError):
-            return []
+                response = await client.get(url, headers=self._headers)
+            if response.status_code != 200:
+                raise failure(response.status_code, response.text, url=url, model="")
+            return [entry for entry in response.json()["data"] if isinstance(entry, dict)]
+        except (TimeoutError, httpx2.TimeoutException):
+            raise EngineUnavailable(f"{url} did not answer in {self._connect_timeout:g} s") from None
+        except httpx2.HTTPError as error:
+            reason = error or type(error).__name__
+            raise EngineUnavailable(f"cannot connect to {url}: {reason} (is the server up?)") from None
+        except (ValueError, KeyError, TypeError, RecursionError):
+            raise EngineRefused(f"{url} answered with no list of models: {response.text[:100]!r}") from None
 
     @property
     def gate(self) -> Gate:
@@ -161,7 +170,8 @@ class Endpoint:
         except httpx2.TimeoutException:
             raise _Failed(EngineUnavailable(f"cannot connect to {url} in {self._connect_timeout:g} s")) from None
         except httpx2.HTTPError as error:
-            raise _Failed(EngineUnavailable(f"{url}: connection lost: {error or type(error).__name__}")) from None
+            lost = f"{url}: connection lost: {error or type(error).__name__} ({_SHORTER})"
+            raise _Failed(EngineUnavailable(lost)) from None
 
     async def _read(
         self, response: httpx2.Response, url: str, body: Mapping[str, Any], watch: Watch | None
@@ -177,7 +187,8 @@ class Endpoint:
             text = "\n".join([first, *[line async for line in lines]])
         data = _checked(_parse(text, url), url, body)
         if not data.get("choices"):
-            raise _Failed(EngineUnavailable(f"{url}: the answer holds no completion: {text[:200]!r}"))
+            reason = "a filter of the endpoint may withhold answers: choose another `model`"
+            raise _Failed(EngineUnavailable(f"{url}: the answer holds no completion ({reason}): {text[:200]!r}"))
         return data
 
     async def _read_stream(
@@ -199,8 +210,15 @@ class Endpoint:
                     return assembler.whole()
             line = await anext(more, None)
         if not assembler.complete:
-            raise _Failed(EngineUnavailable(f"{url}: the stream broke off after {assembler.characters} characters"))
+            raise _Failed(EngineUnavailable(_broke_off(url, assembler)))
         return assembler.whole()
+
+
+_SHORTER = "a server or proxy may cut long answers: raise its time-out, or lower `max_tokens`"
+
+
+def _broke_off(url: str, assembler: Assembler) -> str:
+    return f"{url}: the stream broke off after {assembler.characters} characters ({_SHORTER})"
 
 
 _EVENT_FIELDS = ("data:", "event:", "id:", "retry:", ":")
@@ -244,6 +262,9 @@ def _parse(text: str, url: str) -> Any:
     try:
         return json.loads(text)
     except (ValueError, RecursionError):
+        if text.lstrip().startswith("<"):
+            page = f"{url} answered with a web page: {text.strip()[:100]!r}"
+            raise _Failed(EngineRefused(f"{page} (is the base URL right? It usually ends in /v1)")) from None
         raise _Failed(EngineUnavailable(f"{url}: the answer is not JSON: {text[:200]!r}")) from None
 
 

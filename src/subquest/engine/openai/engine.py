@@ -15,14 +15,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, get_args
 
-from ...errors import EngineRefused, UsageError
+from ...errors import EngineError, EngineRefused, EngineUnavailable, UsageError
 from ...record import Usage
 from ..actions import Action, Actions
-from ..base import Generation, Message, Mode, OnRetry, Sampling, estimate_tokens
+from ..base import Generation, Message, Mode, OnRetry, Retry, Sampling, estimate_tokens
 from ..chat import ChatFormat
 from ..scripted import cut_at_stop
 from .endpoint import Endpoint
-from .failures import BadParameter, Overflow
+from .failures import BadParameter, CannotContinue, Overflow
 from .prices import Price, load_prices, price_of
 from .reply import Reply, ending, read_reply
 from .session import ChatSession, OpenAISession, TextSession
@@ -54,6 +54,8 @@ class _Found:
     model: str
     window: int | None
     refused: set[str] = field(default_factory=set)
+    in_turns: bool = False
+    """It has refused to continue an unfinished assistant message."""
     asked: bool = False
     asking: asyncio.Lock = field(default_factory=asyncio.Lock)
 
@@ -71,8 +73,9 @@ class OpenAIEngine:
       SGLang are told so by `continue_final_message`, llama.cpp, Ollama and several hosted APIs do it by themselves);
     - `turns`: environment text becomes a user turn as in chat mode, for endpoints that can do neither (OpenAI).
 
-    `auto` takes the first that fits. With a `tokenizer` both modes go through `/completions` with token ids as the
-    prompt, so that the model reads exactly the ids that were recorded; that is the way for training data.
+    `auto` takes the first that fits, and goes on in turns where an endpoint refuses to continue a message. With a
+    `tokenizer` both modes go through `/completions` with token ids as the prompt, so that the model reads exactly the
+    ids that were recorded; that is the way for training data.
     """
 
     def __init__(
@@ -141,14 +144,19 @@ class OpenAIEngine:
             "model": self._found.model,
             "protocol": self.protocol,
             "actions": [a.declaration() for a in self.actions] if self.protocol == "tools" else [],
-            "continuation": self.continuation,
+            "continuation": self._expected,
             "exact": self._tokenizer is not None,
             "extra": self._extra,
         }
 
     @property
     def continuation(self) -> Continuation:
-        """How completion mode works here, `auto` resolved."""
+        """How completion mode works here, `auto` resolved by what was found out."""
+        return "turns" if self._found.in_turns else self._expected
+
+    @property
+    def _expected(self) -> Continuation:
+        """How completion mode is tried: part of the identity, as what is found out would change it in mid-episode."""
         if self._continuation != "auto":
             return self._continuation
         if self._form is not None:
@@ -187,7 +195,15 @@ class OpenAIEngine:
             return TextSession(self, messages, mode, self._form, self._tokenizer)
         if self.protocol == "tools" and self.actions:
             return ToolSession(self, messages, mode)
-        return ChatSession(self, messages, mode)
+        session = ChatSession(self, messages, mode)
+        if mode == "completion" and self.continuation == "turns":
+            session.ask_to_go_on()
+        return session
+
+    @property
+    def left_out(self) -> frozenset[str]:
+        """Parameters that the endpoint does not take, by what was found out."""
+        return frozenset(self._found.refused)
 
     def count_tokens(self, text: str) -> int:
         return len(self._tokenizer.encode(text, False)) if self._tokenizer is not None else estimate_tokens(text)
@@ -198,10 +214,11 @@ class OpenAIEngine:
     async def complete(self, session: OpenAISession, sampling: Sampling) -> tuple[Generation, Reply]:
         """One turn for a session: the request, adapted to what the endpoint accepts, and its answer as a turn."""
         start = time.perf_counter()
-        context = session.body(sampling)
-        echo = session.prefill if self._found.server in ("llama.cpp", "auto") else ""
+        refusal: CannotContinue | None = None
         room = sampling.max_tokens
         while True:
+            context = session.body(sampling)
+            echo = session.prefill if self._found.server in ("llama.cpp", "auto") else ""
             body = self._body(context, sampling, room, chat=session.path == ChatSession.path)
             try:
                 data = await self.endpoint.post(
@@ -214,12 +231,21 @@ class OpenAIEngine:
                 break
             except BadParameter as error:
                 self._leave_out(error)
+            except CannotContinue as error:
+                if self._continuation != "auto" or not session.go_on_in_turns():
+                    raise
+                refusal = error
+                if session.on_retry is not None:
+                    session.on_retry(Retry("engine", 1, 0.0, f"{error}: the context goes on in turns"))
             except Overflow as error:
                 self._found.window = self._found.window or error.window
                 left = (error.window or 0) - (error.prompt or error.window or 0)
                 if not LEAST_ROOM <= left < room:
                     raise
                 room = left
+        if refusal is not None and not self._found.in_turns:
+            self._found.in_turns = True
+            log.warning("%s cannot continue a message: contexts go on in turns", self.name)
         reply = read_reply(data)
         reply = replace(reply, text=reply.text.removeprefix(echo))
         if reply.finish == "content_filter":
@@ -252,7 +278,24 @@ class OpenAIEngine:
         )
         ids = () if watched else reply.token_ids
         logprobs = reply.logprobs if sampling.logprobs and not watched else None
-        return Generation(text, finish, ids, logprobs, stop, usage, reply.reasoning, reply.tool_calls)
+        problems = session.problems(reply) + self._disregarded(reply, text, stop, sampling)
+        return Generation(text, finish, ids, logprobs, stop, usage, reply.reasoning, reply.tool_calls, problems)
+
+    def _disregarded(self, reply: Reply, text: str, stop: str, sampling: Sampling) -> tuple[str, ...]:
+        """What the endpoint has made nothing of: stop strings, which are then watched for, and the longest turn."""
+        problems = []
+        written, limit = estimate_tokens(reply.text), sampling.max_tokens
+        tells = self._found.server in ("vllm", "sglang")  # they keep the rest of the last token
+        if stop and not tells and "stop" not in self._found.refused and reply.text[len(text) :].strip():
+            problems.append(f"{self.name} ignores stop strings: what it wrote behind {stop} is cut off")
+            if self.endpoint.streams:
+                self._found.refused.add("stop")
+        if written > 2 * limit:
+            problems.append(
+                f"{self.name} ignores `max_tokens`: it wrote about {written:,} tokens where {limit:,} were allowed "
+                "(limit its turns where it is served)"
+            )
+        return tuple(problems)
 
     def _body(self, context: Mapping[str, Any], sampling: Sampling, room: int, *, chat: bool) -> dict[str, Any]:
         server, refused = self._found.server, self._found.refused
@@ -310,6 +353,14 @@ class OpenAIEngine:
 
         return watch
 
+    def _only(self, models: Sequence[Mapping[str, Any]]) -> str:
+        """The name of the one model that is served."""
+        names = sorted(str(m.get("id", "")) for m in models)
+        if len(names) != 1:
+            served = f"it serves {', '.join(names[:20])}" if names else "it lists no model"
+            raise UsageError(f"name the model to use at {self.endpoint.base_url}: {served}")
+        return names[0]
+
     async def _find_out(self) -> None:
         """Ask the endpoint, once, which server it is, what it serves and how long a context may be."""
         found = self._found
@@ -318,13 +369,15 @@ class OpenAIEngine:
         async with found.asking:
             if self._found.asked:
                 return
-            models = await self.endpoint.models()
-            names = [str(m.get("id", "")) for m in models]
-            if not found.model:
-                if len(names) != 1:
-                    served = f"it serves {', '.join(sorted(names)[:20])}" if names else "it does not list its models"
-                    raise UsageError(f"name the model to use at {self.endpoint.base_url}: {served}")
-                found.model = names[0]
+            models: list[dict[str, Any]] = []
+            try:
+                models = await self.endpoint.models()
+            except EngineError as error:
+                if not found.model:
+                    name = f"{self.endpoint.base_url}#NAME"
+                    kind = EngineUnavailable if error.retryable else EngineRefused
+                    raise kind(f"no model is named, and {error}; or name the model: {name}") from None
+            found.model = found.model or self._only(models)
             entry = next((m for m in models if m.get("id") == found.model), models[0] if models else {})
             if found.server == "auto":
                 found.server = _OWNERS.get(str(entry.get("owned_by", "")), "auto")

@@ -38,6 +38,14 @@ _COMPLAINT = re.compile(
 )
 
 
+_TEMPLATE = re.compile(
+    r"chat.?template|jinja|raise_exception|prefill|continue_final_message|roles must alternate"
+    r"|(last|final|trailing|end with an?) (assistant |user )?message|assistant messages at the end",
+    re.IGNORECASE,
+)
+"""Words of servers whose chat template has raised; llama.cpp and others say so with status 500."""
+
+
 class Overflow(ContextOverflow):
     """A context overflow with the numbers the endpoint gave, where it gave them."""
 
@@ -53,6 +61,10 @@ class BadParameter(EngineRefused):
     def __init__(self, message: str, parameter: str) -> None:
         super().__init__(message)
         self.parameter = parameter
+
+
+class CannotContinue(EngineRefused):
+    """The endpoint refused a request that ends in an unfinished assistant message."""
 
 
 def failure(status: int, body: str, *, url: str, model: str, sent: Mapping[str, Any] | None = None) -> EngineError:
@@ -73,7 +85,10 @@ def failure(status: int, body: str, *, url: str, model: str, sent: Mapping[str, 
     if status == 401:
         return EngineRefused(f"{where}: the key was not accepted: {message} (set OPENAI_API_KEY to a valid key)")
     if status == 403:
-        return EngineRefused(f"{where}: the key may not use {model}: {message} (check the key's rights and region)")
+        what = f"use {model}" if model else "list models"
+        return EngineRefused(f"{where}: the key may not {what}: {message} (check the key's rights and region)")
+    if status == 404 and not model:
+        return EngineRefused(f"{where}: {message} (is the base URL right? It usually ends in /v1)")
     if status == 404:
         return EngineRefused(
             f"{where}: {message} (either no model {model!r} is served there, or the base URL is wrong: "
@@ -81,11 +96,24 @@ def failure(status: int, body: str, *, url: str, model: str, sent: Mapping[str, 
         )
     if "insufficient_quota" in kind:
         return EngineRefused(f"{where}: the account's quota is used up: {message}")
-    if status in RETRYABLE:
+    template = status in (500, 501) and _TEMPLATE.search(message)
+    if status in RETRYABLE and not template:
         return EngineUnavailable(f"{where}: {message}")
-    if status in (400, 422) and (parameter := _named_parameter(error, message, sent or {})):
+    parameter = _named_parameter(error, message, sent or {}) if status in (400, 422) else ""
+    if _unfinished(sent or {}) and (template or (status in (400, 422) and parameter in ABOUT_CONTINUING)):
+        return CannotContinue(f"{where}: {message} (set `continuation` to turns)")
+    if parameter:
         return BadParameter(f"{where}: {message}", parameter)
     return EngineRefused(f"{where}: {message}")
+
+
+ABOUT_CONTINUING = ("", "messages", "continue_final_message", "add_generation_prompt")
+"""What a refusal names where it is about the unfinished message; others name a parameter that can be left out."""
+
+
+def _unfinished(sent: Mapping[str, Any]) -> bool:
+    messages = sent.get("messages")
+    return isinstance(messages, list) and bool(messages) and messages[-1]["role"] == "assistant"
 
 
 def retry_after(headers: Mapping[str, str], now: float | None = None) -> float | None:

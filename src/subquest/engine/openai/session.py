@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("subquest.engine")
 
+GO_ON = "Continue."
+"""Said by the user where a turn must follow the model's own and the endpoint cannot continue a message."""
+
 
 class OpenAISession(abc.ABC):
     """What both kinds of session share: segments, counts, the order of calls."""
@@ -87,6 +90,14 @@ class OpenAISession(abc.ABC):
         """The turn's text, given what the endpoint answered."""
         return text
 
+    def problems(self, reply: Reply) -> tuple[str, ...]:
+        """What is wrong with the tool calls of an answer."""
+        return ()
+
+    def go_on_in_turns(self) -> bool:
+        """Speak in turns from now on, where the endpoint refuses to continue a message; False where it never did."""
+        return False
+
     @abc.abstractmethod
     def _take(self, turn: Generation) -> None:
         """Make the turn part of what is sent next time."""
@@ -116,6 +127,7 @@ class ChatSession(OpenAISession):
             self._messages.append({"role": message.role, "content": message.content})
             self._segments.append(Segment("prompt", message.content, role=message.role))
             self._tokens += estimate_tokens(message.content)
+        self._opening = tuple(self._messages)
         self._read = 0
         """Segments whose token ids are settled."""
         self._exact = True
@@ -150,6 +162,7 @@ class ChatSession(OpenAISession):
         self._must_be_open()
         twin = type(self)(self._engine, (), self._mode)
         self._copy_to(twin)
+        twin._opening, twin._continues = self._opening, self._continues
         twin._messages = self._messages.copy()
         twin._read, twin._exact = self._read, self._exact
         return twin
@@ -158,6 +171,26 @@ class ChatSession(OpenAISession):
         super().resume(turn, segments)
         self._read = len(self._segments)
         self._exact = all(s.token_ids or not s.text for s in segments)
+
+    def go_on_in_turns(self) -> bool:
+        if not self._continues:
+            return False
+        self._continues = False
+        self._segments = [replace(s, role="user") if s.kind == "env" else s for s in self._segments]
+        turns = [
+            {"role": "assistant" if s.kind == "agent" else "user", "content": s.text}
+            for s in self._segments
+            if s.kind != "prompt"
+        ]
+        self._messages = [*self._opening[:-1], *_merged([self._opening[-1], *turns])]
+        self.ask_to_go_on()
+        return True
+
+    def ask_to_go_on(self) -> None:
+        """Give a context that ends with the model's own words a turn of the user's."""
+        if self._messages[-1]["role"] == "assistant":
+            self._segments.append(Segment("env", GO_ON, role="user"))
+            self._messages.append({"role": "user", "content": GO_ON})
 
     def _environment(self, text: str) -> list[dict[str, Any]]:
         return [{"role": "user", "content": text}]
@@ -201,6 +234,16 @@ class ChatSession(OpenAISession):
             self._exact = False
             self._segments = [replace(s, token_ids=(), logprobs=None) for s in self._segments] + [agent]
         self._read = len(self._segments)
+
+
+def _merged(messages: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Turns without neighbours of the same role, which some chat templates refuse."""
+    merged: list[dict[str, Any]] = []
+    for message in messages:
+        if merged and merged[-1]["role"] == message["role"]:
+            message = {**message, "content": merged.pop()["content"] + message["content"]}
+        merged.append(message)
+    return merged
 
 
 class TextSession(OpenAISession):
