@@ -81,7 +81,7 @@ class Generation:
     """The stop string that ended the turn."""
     usage: Usage = field(default_factory=Usage)
     reasoning: str = ""
-    """Reasoning that the endpoint returned apart from the text."""
+    """Reasoning that the endpoint returned apart from the text; in completion mode it stands in the text, in `<think>`."""
     tool_calls: tuple[ToolCall, ...] = ()
     cached: bool = False
     """Answered from the on-disk cache, without asking the model."""

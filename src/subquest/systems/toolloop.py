@@ -61,10 +61,12 @@ class LoopEnd:
 def calls(turn: Turn, *tags: str) -> list[tuple[str, str]]:
     """Tag and content of each call in a turn, in order; content exactly as written.
 
-    The last may lack its end where the model ended its turn there; not where it was cut off.
+    Those inside reasoning that came apart from the text are the first. The last of the text may lack its end where the
+    model ended its turn there; not where it was cut off.
     """
-    cut = turn.generation.finish == "length"
-    found = [m for m in _call(tags).finditer(turn.text) if m[3] or not cut]
+    may_lack_end = turn.generation.finish != "length"
+    found = [m for m in _call(tags).finditer(turn.generation.reasoning) if m[3]]
+    found += [m for m in _call(tags).finditer(turn.text) if m[3] or may_lack_end]
     contents = [m[2] if m[3] else _TOKEN.split(m[2])[0] for m in found]
     return [(m[1].lower(), content.strip()) for m, content in zip(found, contents, strict=True) if content.strip()]
 

@@ -221,7 +221,7 @@ class OpenAIEngine:
                     raise
                 room = left
         reply = read_reply(data)
-        reply = replace(reply, text=reply.text.removeprefix(echo))
+        reply = session.read(replace(reply, text=reply.text.removeprefix(echo)), sampling.stop)
         if reply.finish == "content_filter":
             raise EngineRefused(f"{self.name}: the endpoint's content filter withheld the answer")
         return self._turn(session, reply, sampling, time.perf_counter() - start), reply

@@ -17,6 +17,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ...errors import UsageError
+from ...protocol import in_thought
 from ...record import Segment
 from ..base import Generation, Message, Mode, OnRetry, Sampling, estimate_tokens
 from ..chat import ChatFormat, Piece, encode_pieces, text_of
@@ -83,6 +84,10 @@ class OpenAISession(abc.ABC):
         """The unfinished assistant message that the next request ends in; llama.cpp repeats it in its answer."""
         return ""
 
+    def read(self, reply: Reply, stops: Sequence[str]) -> Reply:
+        """The reply as this context takes it, where the endpoint returned a thought apart from the text."""
+        return reply
+
     def render(self, reply: Reply, text: str) -> str:
         """The turn's text, given what the endpoint answered."""
         return text
@@ -135,6 +140,14 @@ class ChatSession(OpenAISession):
     def prefill(self) -> str:
         last = self._messages[-1]
         return str(last["content"] or "") if last["role"] == "assistant" else ""
+
+    def read(self, reply: Reply, stops: Sequence[str]) -> Reply:
+        """In completion mode a thought is the model's own text, which goes on; in chat mode it stays apart."""
+        if self._mode == "chat" or not reply.reasoning:
+            return reply
+        opening = "" if in_thought(self.prefill) else "<think>\n"
+        rest = f"\n</think>\n\n{reply.text}" if reply.text else ""
+        return replace(reply, text=f"{opening}{reply.reasoning}{rest}", reasoning="")
 
     async def append(self, text: str) -> None:
         self._must_be_open()
