@@ -57,3 +57,55 @@ async def test_in_turns_each_thought_stands_in_its_own_message() -> None:
         await session.append("more")
         assert (await session.generate(Sampling())).text == "<think>\nTwo.\n</think>\n\nb"
         assert server.posts[1]["messages"][2]["content"] == "<think>\nOne.\n</think>\n\na"
+
+
+async def test_in_chat_mode_a_thought_that_was_cut_goes_on_and_is_not_sent_back_later() -> None:
+    """vLLM: `continue_final_message` goes on with an unfinished assistant message."""
+    cut = thought("reasoning_content", "Let me", None, "length")
+    async with Loopback(cut, thought("reasoning_content", " see.", "Ida"), chat("Yes"), models=VLLM) as server:
+        session = await engine_at(server).open(PROMPT)
+        assert (await session.generate(Sampling())).cut_in_thought
+        assert (await session.generate(Sampling())).text == "Ida"
+        await session.append("Sure?")
+        await session.generate(Sampling())
+        assert server.posts[1]["messages"][2:] == [{"role": "assistant", "content": "<think>\nLet me"}]
+        assert server.posts[1]["continue_final_message"] is True
+        assert server.posts[2]["messages"][2:] == [
+            {"role": "assistant", "content": "Ida"},
+            {"role": "user", "content": "Sure?"},
+        ]
+
+
+async def test_the_rest_of_a_hidden_thought_that_comes_as_text_is_thought() -> None:
+    cut = thought("reasoning_content", "Let me", None, "length")
+    async with Loopback(cut, chat(" see", "length"), chat(" it.</think>\n\nIda"), models=VLLM) as server:
+        session = await engine_at(server).open(PROMPT)
+        await session.generate(Sampling())
+        assert (await session.generate(Sampling())).reasoning == " see"
+        last = await session.generate(Sampling())
+        assert (last.reasoning, last.text) == (" it.", "Ida")
+
+
+async def test_a_stop_string_inside_a_hidden_thought_ends_no_chat_turn() -> None:
+    for stopped in (
+        thought("reasoning", "I could write <task>x</task>", stop_reason="</task>"),
+        thought("reasoning", "I could write <task>x"),
+    ):
+        async with Loopback(stopped, chat("<task>y"), models=VLLM) as server:
+            session = await engine_at(server).open(PROMPT)
+            first = await session.generate(Sampling(stop=("</task>",)))
+            assert (first.text, first.cut_in_thought) == ("", True)
+            await session.generate(Sampling(stop=("</task>",)))
+            assert server.posts[1]["messages"][-1]["content"] == "<think>\nI could write <task>x</task>"
+
+
+async def test_where_a_thought_cannot_be_taken_up_the_turn_is_asked_for_again() -> None:
+    """DeepSeek API, "Thinking Mode": a message that ends in the assistant's words is not continued."""
+    cut = thought("reasoning_content", "Let me", None, "length")
+    async with Loopback(cut, thought("reasoning_content", "Easy.", "Ida"), chat("Yes")) as server:
+        session = await engine_at(server).open(PROMPT)
+        assert not session.goes_on
+        await session.generate(Sampling())
+        await session.generate(Sampling())
+        assert server.posts[1]["messages"] == server.posts[0]["messages"]
+        assert [s.text for s in session.segments if s.kind == "agent"] == ["Ida"]

@@ -18,7 +18,7 @@ from ..limits import Limits
 from ..protocol import fence
 from ..record import Document
 from .rendering import cut_to_tokens
-from .replies import boxed, forced
+from .replies import box_in, forced
 from .runtime import Context, LimitReached, Run, Turn
 from .window import Groups, Opening, Shown
 
@@ -161,7 +161,7 @@ async def reason(
                 called = [known[tag] for tag, _ in found]
                 results = await _carried_out(context, called, [text for _, text in found], made, result_tokens)
                 context.tell(_results(turn.text, called, results, result_tokens))
-            elif answer := boxed(turn.text) if ends == "box" else turn.text.strip():
+            elif answer := box_in(turn) if ends == "box" else turn.text.strip():
                 return await _end(context, answer, "answered", turn)
             elif silent == _REMINDERS:
                 words = turn.parsed.outside
@@ -170,7 +170,7 @@ async def reason(
                 silent += 1
                 context.format_errors.append("no action")
                 run.events.emit("error", context.id, where="format", message="the turn holds no action", text=turn.text)
-                context.tell(f"\n\n{remind}\n")
+                context.interject(f"\n\n{remind}\n")
     except LimitReached:
         answer = await forced(context, f"\n\n{force}\n")
         return await _end(context, answer, "forced" if answer else "no answer", context.last_turn if answer else None)

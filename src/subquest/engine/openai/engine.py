@@ -163,6 +163,11 @@ class OpenAIEngine:
         return {"continue_final_message": True} if self._found.server == "sglang" else {}
 
     @property
+    def continues_messages(self) -> bool:
+        """Whether the server is known to go on with an unfinished assistant message."""
+        return self.continuation != "turns" and self._found.server in ("vllm", "sglang", "llama.cpp")
+
+    @property
     def calls_tools(self) -> bool:
         return self.protocol == "tools"
 

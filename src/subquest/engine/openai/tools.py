@@ -38,6 +38,10 @@ class ToolSession(ChatSession):
     def body(self, sampling: Sampling) -> dict[str, Any]:
         return super().body(sampling) | {"tools": [a.declaration() for a in self._engine.actions]}
 
+    @property
+    def goes_on(self) -> bool:
+        return False
+
     def read(self, reply: Reply, stops: Sequence[str]) -> Reply:
         """Thoughts stay apart: calls come in a field of their own, and results answer them."""
         return reply
