@@ -122,7 +122,8 @@ async def measure(args: argparse.Namespace, found: Sequence[Source]) -> dict[str
                     show(label, row)
                     keep(args.out, label, episodes)
     finally:
-        await engine.close()
+        for opened in engine.values() if isinstance(engine, Mapping) else [engine]:
+            await opened.close()
     return rows
 
 

@@ -26,6 +26,9 @@ class Limits:
     """Model calls."""
     seconds: float | None = None
     cost: float | None = None
+    thought: int | None = None
+    """Tokens that one turn may take where its thought is cut by the tokens of a turn and goes on; None for the
+    system's own."""
 
     def tightened(self, other: Limits) -> Limits:
         """The stricter of both, limit by limit."""
@@ -66,9 +69,9 @@ class Budget:
             node.cost += usage.cost
             node = node.parent
 
-    def exhausted(self) -> str | None:
+    def exhausted(self, *, turns: bool = True) -> str | None:
         """What has run out, here or above, in words; None while all is well. Turns bind only where they are counted."""
-        if self.limits.turns is not None and self.turns >= self.limits.turns:
+        if turns and self.limits.turns is not None and self.turns >= self.limits.turns:
             return f"{self.limits.turns} turns of {self.name}"
         node: Budget | None = self
         while node is not None:

@@ -14,6 +14,7 @@ from ..engine.base import (
     Adapted,
     Engine,
     Generation,
+    Hiding,
     InTurns,
     Message,
     Mode,
@@ -123,6 +124,10 @@ class CachedSession:
         return isinstance(self._inner, InTurns) and self._inner.in_turns
 
     @property
+    def goes_on(self) -> bool:
+        return not isinstance(self._inner, Hiding) or self._inner.goes_on
+
+    @property
     def on_retry(self) -> OnRetry | None:
         return self._inner.on_retry if isinstance(self._inner, Retrying) else None
 
@@ -136,7 +141,8 @@ class CachedSession:
             turn = await self._inner.generate(sampling)
         else:
             turn = await self._cached(sampling)
-        self._context = _chained(self._context, "turn", turn.text, turn.finish, list(turn.token_ids))
+        thought = [turn.reasoning] if turn.cut_in_thought else []
+        self._context = _chained(self._context, "turn", turn.text, turn.finish, list(turn.token_ids), *thought)
         self._settled = len(self._inner.segments)
         return turn
 

@@ -43,6 +43,7 @@ FLAGS = {
     "max_total_tokens": "limits.tokens",
     "max_seconds": "limits.seconds",
     "max_cost": "limits.cost",
+    "max_thought": "limits.thought",
 }
 """Command-line options and the settings they stand for."""
 
@@ -88,6 +89,7 @@ def add_agent_options(parser: argparse.ArgumentParser) -> None:
     sampling.add_argument("--max-total-tokens", type=int, metavar="N", help="tokens of the episode")
     sampling.add_argument("--max-seconds", type=float, metavar="S", help="seconds of the episode")
     sampling.add_argument("--max-cost", type=float, metavar="C", help="cost of the episode")
+    sampling.add_argument("--max-thought", type=int, metavar="N", help="tokens of a turn whose thought goes on")
     sampling.add_argument(
         "--role", action="append", default=[], metavar="ROLE.KEY=VALUE", help="for one role, as planner.temperature=0.7"
     )
@@ -263,6 +265,7 @@ def roles_from(args: argparse.Namespace) -> dict[str, RoleOptions]:
 
     kinds: dict[str, type] = {"temperature": float, "top_p": float, "top_k": int, "max_tokens": int}
     bounds: dict[str, type] = {"turns": int, "tokens": int, "calls": int, "seconds": float, "cost": float}
+    bounds |= {"thought": int}
     out: dict[str, RoleOptions] = {}
     for text in args.role:
         place, equals, value = text.partition("=")

@@ -25,6 +25,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, Protocol, runtime_checkable
 
+from ..protocol import in_thought
 from ..quick import quick
 from ..record import Segment, Usage
 
@@ -81,12 +82,17 @@ class Generation:
     """The stop string that ended the turn."""
     usage: Usage = field(default_factory=Usage)
     reasoning: str = ""
-    """Reasoning that the endpoint returned apart from the text."""
+    """Reasoning that the endpoint returned apart; in completion mode it stands in the text, in `<think>`."""
     tool_calls: tuple[ToolCall, ...] = ()
     problems: tuple[str, ...] = ()
     """What was wrong with its tool calls, or with how the endpoint ended it."""
     cached: bool = False
     """Answered from the on-disk cache, without asking the model."""
+
+    @property
+    def cut_in_thought(self) -> bool:
+        """Whether the token limit ended the turn inside a thought: what stands in it is no action and no answer yet."""
+        return self.finish == "length" and (in_thought(self.text) or (bool(self.reasoning) and not self.text.strip()))
 
 
 @runtime_checkable
@@ -174,6 +180,16 @@ class InTurns(Protocol):
 
     @property
     def in_turns(self) -> bool: ...
+
+
+@runtime_checkable
+class Hiding(Protocol):
+    """A session whose endpoint may hide a model's thought, and cannot always take it up again where it was cut."""
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether the next `generate` takes up a thought that was cut; otherwise it asks for the whole turn again."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -54,7 +54,10 @@ _CURRENCIES = dict(
 )
 _SIGN = "|".join(re.escape(sign) if not sign.isalpha() else rf"\b{sign}\b" for sign in _CURRENCIES)
 _MONEY_FIRST = re.compile(rf"(?<!\w)({_SIGN})\s*({_NUMBER})")
-_MONEY_AFTER = re.compile(rf"({_NUMBER})\s*(?:({_SIGN})|(?i:(?:U\.?S\.?\s+)?(dollars?|euros?|pounds?|rupees?|yen)\b))")
+_MONEY_AFTER = re.compile(
+    rf"({_NUMBER})(?:\s*(?:({_SIGN})|(?i:(?:U\.?S\.?\s+)?(dollars?|euros?|pounds?|rupees?|yen)\b)))?"
+)
+"""A number without a currency is found as well, so that none is begun anew at each of its digits."""
 _UNITS = dict(
     pair.split(":")
     for pair in _words(
@@ -139,7 +142,13 @@ def one_spelling(text: str) -> str:
     text = _AFTER.sub(r"\1 AD", _BEFORE.sub(r"\1 BC", text))
     text = _AFTER_FIRST.sub(r"\1 AD", text)
     text = _MONEY_FIRST.sub(lambda found: f"{found[2]} {_CURRENCIES[found[1]]}", text)
-    return _MONEY_AFTER.sub(lambda found: f"{found[1]} {_CURRENCIES[found[2]] if found[2] else found[3].lower()}", text)
+    return _MONEY_AFTER.sub(_amount, text)
+
+
+def _amount(found: re.Match[str]) -> str:
+    number, sign, name = found.groups()
+    currency = _CURRENCIES[sign] if sign else name and name.lower()
+    return f"{number} {currency}" if currency else number
 
 
 def _marked(text: str) -> str:

@@ -44,6 +44,8 @@ TAGS: tuple[str, ...] = (
 )
 """XML-style tags that some system of ours acts by; HiRA's dialect is recognised by its form."""
 
+_THINK = re.compile(r"<(/?)think>", re.IGNORECASE)
+
 
 @quick
 @dataclass(frozen=True, slots=True)
@@ -228,6 +230,12 @@ def _without(text: str, inner: Sequence[_Token], start: int, end: int) -> str:
         kept.append(text[position : token.start])
         position = token.end
     return "".join([*kept, text[position:end]])
+
+
+def in_thought(text: str) -> bool:
+    """Whether a text ends inside a `<think>` that it has not closed."""
+    marks = list(_THINK.finditer(text))
+    return bool(marks) and not marks[-1][1]
 
 
 def closing(*tags: str) -> tuple[str, ...]:

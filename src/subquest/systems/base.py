@@ -59,6 +59,9 @@ class System(Generic[S]):
     roles: ClassVar[tuple[str, ...]] = ()
     Settings: ClassVar[type[Any]] = NoSettings
     sampling: ClassVar[Sampling] = Sampling()
+    thought: ClassVar[int] = 16_384
+    """Tokens of a turn whose thought goes on, for models that read the full prompts; others were trained on turns
+    that end where they are cut."""
     """How the paper decodes."""
     presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
     """Named variants of the settings."""
@@ -193,7 +196,10 @@ class System(Generic[S]):
             limits = _first(self._limits, names[:2]) or Limits()
             if limits.turns is None:  # an episode has no turns of its own: those that it is given are each context's
                 limits = dataclasses.replace(limits, turns=self._limits.get("", limits).turns)
-            self._setups[role] = RoleSetup(engine, sampling, limits, addition)
+            thought = limits.thought if limits.thought is not None else self._limits.get("", limits).thought
+            if thought is None:
+                thought = 0 if prompt_set_of(engine) == "compact" else self.thought
+            self._setups[role] = RoleSetup(engine, sampling, limits, addition, thought)
         return self._setups[role]
 
     async def solve(

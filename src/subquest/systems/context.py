@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING
 
 from ..codec import to_dict
 from ..engine import Engine, Generation, Sampling, Session
-from ..engine.base import InTurns
-from ..errors import ContextOverflow, EngineError
+from ..engine.base import Hiding, InTurns
+from ..errors import ContextOverflow, EngineError, EngineRefused
 from ..limits import Budget, Limits, Repeats
-from ..protocol import Parsed, parse, wrap
+from ..protocol import Parsed, in_thought, parse, wrap
 from ..record import Document, Hit, Segment, Trajectory, Usage
 from .barrier import BarrierError
 from .rendering import cut_to_tokens, render_documents
@@ -30,6 +30,10 @@ if TYPE_CHECKING:
 
 FORCED_SECONDS = 30.0
 """What a forced final turn may take where the time limit has run out."""
+HIDDEN_THOUGHT = 32_768
+"""Tokens that are asked for once where an endpoint spent a whole turn on thought that it neither shows nor takes up."""
+LEAST_THOUGHT = 16
+"""Fewest tokens worth a further call for a thought."""
 
 
 class LimitReached(Exception):
@@ -54,6 +58,8 @@ class RoleSetup:
     limits: Limits = field(default_factory=Limits)
     addition: str = ""
     """A line that goes to the end of the role's instructions."""
+    thought: int = 0
+    """Tokens of a turn whose thought goes on where it was cut; 0 leaves it cut."""
 
 
 class Context:
@@ -116,6 +122,14 @@ class Context:
         """All that it wrote, a turn a line."""
         return "\n".join(segment.text for segment in self._segments() if segment.kind == "agent")
 
+    @property
+    def _in_turns(self) -> bool:
+        return isinstance(self.session, InTurns) and self.session.in_turns
+
+    @property
+    def _goes_on(self) -> bool:
+        return not isinstance(self.session, Hiding) or self.session.goes_on
+
     def _segments(self) -> Iterator[Segment]:
         """Those of all its sessions."""
         for trajectory in self._earlier:
@@ -133,6 +147,11 @@ class Context:
         if isinstance(text, Shown):
             self._must_not_be_shielded()
         self._pending.append(text if isinstance(text, Shown) else self._cleared(text))
+
+    def interject(self, text: str) -> None:
+        """A reminder or a last word, never in the middle of a thought: one that stands open is closed first."""
+        inside = self._transcript.mode == "completion" and not self._in_turns and in_thought(self.reasoning)
+        self.tell(f"\n</think>\n{text}" if inside else text)
 
     def tell_results(self, results: Sequence[str], *, tokens: int) -> None:
         """Sub-task results, each in `<result>`, cut to a length."""
@@ -160,7 +179,7 @@ class Context:
         self.run.events.emit("limit", self.id, what=reason, message="a final answer is forced")
         self._concluding = True
         if instruction:
-            self.tell(instruction)
+            self.interject(instruction)
         try:
             turn = await self._generate(None if self.budget.seconds_left() is None else FORCED_SECONDS)
         except (EngineError, LimitReached) as error:
@@ -225,10 +244,10 @@ class Context:
                     generation = await self._continued(sampling)
         except TimeoutError:
             raise LimitReached(f"{seconds:.3g} seconds left of the time limit") from None
-        self.budget.spend(generation.usage)
-        self.usage += generation.usage
-        turn = Turn(generation.text, parse(generation.text), generation)
-        self.last_turn = turn
+        self.budget.spend(Usage())
+        text = generation.text
+        cut = generation.finish == "length" and in_thought(text)
+        turn = Turn(text, parse(f"{text}</think>" if cut else text), generation)
         self.format_errors.extend(turn.parsed.problems)
         if generation.finish == "length":
             self.format_errors.append(f"cut at {sampling.max_tokens} tokens")
@@ -239,7 +258,27 @@ class Context:
         self.run.events.emit(
             "turn", self.id, text=generation.text, finish=generation.finish, usage=to_dict(generation.usage)
         )
+        if short := self._short_of_thought(generation, sampling):
+            if not self._concluding:  # a forced turn records why it failed
+                self.run.fail("engine", short, self)
+            raise LimitReached(short)
+        self.last_turn = turn
         return turn
+
+    def _short_of_thought(self, turn: Generation, sampling: Sampling) -> str:
+        """Why a turn came to no end of its thought, and what to change; empty where it did."""
+        hidden = self._hidden(turn)
+        if not hidden and not (turn.cut_in_thought and self._setup.thought):
+            return ""
+        tokens, most = turn.usage.completion_tokens, sampling.max_tokens
+        if hidden:
+            return f"all {tokens:,} tokens of the turn were hidden thought: allow more by --max-tokens (now {most:,})"
+        limits = f"--max-thought (now {self._setup.thought:,}) and --max-tokens (now {most:,})"
+        return f"the turn's thought was cut at {tokens:,} tokens: allow more by {limits}, or a larger context window"
+
+    def _hidden(self, turn: Generation) -> bool:
+        """Whether a turn is nothing but thought that the endpoint keeps apart, or does not show at all."""
+        return turn.finish == "length" and not turn.text.strip() and bool(turn.reasoning or not self._goes_on)
 
     async def _continued(self, sampling: Sampling) -> Generation:
         self._transcript.tell(self._pending)
@@ -253,7 +292,7 @@ class Context:
                     await self.session.append(text)
                     self._transcript.sent()
                     text = ""
-                generation = await self.session.generate(sampling)
+                generation = self._spent(await self.session.generate(sampling))
             except ContextOverflow as error:
                 window = self.engine.context_window
                 if not await self._make_room(self.session.context_tokens // 4 if window is None else 1):
@@ -262,8 +301,45 @@ class Context:
                     raise LimitReached(self._full) from error
                 text = ""
             else:
+                generation = await self._thought_out(generation, sampling)
                 self._transcript.wrote(generation.text)
                 return generation
+
+    def _spent(self, generation: Generation) -> Generation:
+        self.budget.spend(generation.usage, turns=0)
+        self.usage += generation.usage
+        return generation
+
+    async def _thought_out(self, turn: Generation, sampling: Sampling) -> Generation:
+        """A thought that was cut goes on in the same turn; where the endpoint cannot do that, the turn is asked for
+        once more, with room for it."""
+        goes_on = self._goes_on
+        while turn.cut_in_thought or self._hidden(turn):
+            room = self._room_for_thought(turn, sampling.max_tokens if goes_on else HIDDEN_THOUGHT)
+            if room < LEAST_THOUGHT or (not goes_on and room <= sampling.max_tokens):
+                break
+            if not goes_on:
+                self.run.events.emit("limit", self.id, what="hidden thought", message=f"asked again with {room} tokens")
+            try:
+                part = self._spent(await self.session.generate(replace(sampling, max_tokens=room)))
+            except ContextOverflow:
+                break
+            except EngineRefused as error:
+                self.run.fail("engine", error, self)
+                break
+            if not goes_on:
+                self._sampling = replace(self._sampling, max_tokens=room)
+                return replace(part, usage=turn.usage + part.usage)
+            turn = joined(turn, part)
+        return turn
+
+    def _room_for_thought(self, turn: Generation, most: int) -> int:
+        """Tokens that the thought of a turn may still take in one more call."""
+        if self.budget.exhausted(turns=False):
+            return 0
+        room = min(most, self._setup.thought - turn.usage.completion_tokens)
+        window = self.engine.context_window
+        return room if window is None else min(room, window - self.session.context_tokens)
 
     async def _make_room(self, short: int) -> bool:
         """Open the context again with so many tokens fewer; False where it has nothing to lose.
@@ -281,8 +357,7 @@ class Context:
             message = f"the oldest leave the context: {left} documents" + (f" and {turns} turns" if turns else "")
             self.run.events.emit("limit", self.id, what="context window", message=message)
             try:
-                in_turns = isinstance(self.session, InTurns) and self.session.in_turns
-                messages = self._transcript.messages(in_turns=in_turns)
+                messages = self._transcript.messages(in_turns=self._in_turns)
                 session = await self.run.session(self.engine, self.id, messages, self._transcript.mode)
             except ContextOverflow:
                 continue
@@ -304,6 +379,20 @@ class Context:
         await self.session.close()
         self.session = session
         self._transcript.sent()
+
+
+def joined(first: Generation, second: Generation) -> Generation:
+    """A turn that was written in two calls."""
+    known = first.logprobs is not None and second.logprobs is not None
+    return replace(
+        second,
+        text=first.text + second.text,
+        reasoning=first.reasoning + second.reasoning,
+        token_ids=first.token_ids + second.token_ids,
+        logprobs=(*first.logprobs, *second.logprobs) if known else None,  # type: ignore[misc]
+        usage=first.usage + second.usage,
+        cached=first.cached and second.cached,
+    )
 
 
 @functools.lru_cache(maxsize=256)

@@ -59,11 +59,16 @@ def boxed(text: str) -> str:
     return _SET_AS_TEXT.sub(r"\1", text[begin:end]).strip()
 
 
+def box_in(turn: Turn) -> str:
+    """The answer in a turn's box; none where it was cut inside its thought."""
+    return "" if turn.generation.cut_in_thought else boxed(turn.text)
+
+
 def answer_in(turn: Turn, tag: str = "answer") -> str:
     """The answer a turn gives: in the tag, in a box, or else whatever it says outside its thinking."""
     block = turn.parsed.last(tag)
     content = block.content if block else ""
-    return boxed(content or turn.text) or content or turn.parsed.outside
+    return (boxed(content) if content else box_in(turn)) or content or turn.parsed.outside
 
 
 def said(turn: Turn) -> str:
@@ -104,7 +109,7 @@ async def forced(context: Context, instruction: str, *tags: str) -> str:
     last = context.last_turn
     if last is None or last is before:
         return ""
-    return boxed(words if tags and last.parsed.last(*tags) else last.text) or words
+    return (boxed(words) if tags and last.parsed.last(*tags) else box_in(last)) or words
 
 
 async def conclude(context: Context, findings: Sequence[Finding] = (), instruction: str = "") -> Answer:

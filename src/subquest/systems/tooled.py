@@ -49,6 +49,7 @@ class ToolSystem(System[T]):
 
     Settings: ClassVar[type[Any]] = ToolSettings
     sampling: ClassVar[Sampling] = Sampling(max_tokens=2048, temperature=0.7, top_p=0.95, top_k=20)
+    thought: ClassVar[int] = 80_000  # the published length of a reasoning chain (HiRA)
 
     def __init__(
         self,

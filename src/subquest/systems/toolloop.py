@@ -18,7 +18,7 @@ from ..limits import Limits
 from ..protocol import fence
 from ..record import Document
 from .rendering import cut_to_tokens
-from .replies import boxed, forced
+from .replies import box_in, forced
 from .runtime import Context, LimitReached, Run, Turn
 from .window import Groups, Opening, Shown
 
@@ -61,10 +61,12 @@ class LoopEnd:
 def calls(turn: Turn, *tags: str) -> list[tuple[str, str]]:
     """Tag and content of each call in a turn, in order; content exactly as written.
 
-    The last may lack its end where the model ended its turn there; not where it was cut off.
+    Those inside reasoning that came apart from the text are the first. The last of the text may lack its end where the
+    model ended its turn there; not where it was cut off.
     """
-    cut = turn.generation.finish == "length"
-    found = [m for m in _call(tags).finditer(turn.text) if m[3] or not cut]
+    may_lack_end = turn.generation.finish != "length"
+    found = [m for m in _call(tags).finditer(turn.generation.reasoning) if m[3]]
+    found += [m for m in _call(tags).finditer(turn.text) if m[3] or may_lack_end]
     contents = [m[2] if m[3] else _TOKEN.split(m[2])[0] for m in found]
     return [(m[1].lower(), content.strip()) for m, content in zip(found, contents, strict=True) if content.strip()]
 
@@ -159,7 +161,7 @@ async def reason(
                 called = [known[tag] for tag, _ in found]
                 results = await _carried_out(context, called, [text for _, text in found], made, result_tokens)
                 context.tell(_results(turn.text, called, results, result_tokens))
-            elif answer := boxed(turn.text) if ends == "box" else turn.text.strip():
+            elif answer := box_in(turn) if ends == "box" else turn.text.strip():
                 return await _end(context, answer, "answered", turn)
             elif silent == _REMINDERS:
                 words = turn.parsed.outside
@@ -168,7 +170,7 @@ async def reason(
                 silent += 1
                 context.format_errors.append("no action")
                 run.events.emit("error", context.id, where="format", message="the turn holds no action", text=turn.text)
-                context.tell(f"\n\n{remind}\n")
+                context.interject(f"\n\n{remind}\n")
     except LimitReached:
         answer = await forced(context, f"\n\n{force}\n")
         return await _end(context, answer, "forced" if answer else "no answer", context.last_turn if answer else None)

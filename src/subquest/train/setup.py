@@ -16,6 +16,7 @@ from ..engine.adapter import Shape, read_gguf, read_peft, write_peft
 from ..engine.torch.engine import TorchEngine
 from ..engine.torch.loader import Source, load
 from ..errors import ConfigError
+from ..limits import Limits
 from ..models import default_adapter, embedded_model
 from ..retrieval.base import Search
 from ..retrieval.index import Index
@@ -133,7 +134,8 @@ def make_system(recipe: Recipe, engine: Any, search: Search | None, *, temperatu
     sampling = Sampling(max_tokens=recipe.rollout.max_tokens, temperature=temperature, logprobs=True)
     kind = get(recipe.system)
     settings = in_training(kind, recipe.k, recipe.settings)
-    return kind(engine, search, sampling=sampling, prompts=recipe.prompt_set, **settings)
+    limits = Limits(thought=0)  # a turn is what one sampling gives
+    return kind(engine, search, sampling=sampling, limits=limits, prompts=recipe.prompt_set, **settings)
 
 
 def in_training(kind: type[System[Any]], k: int, settings: Mapping[str, Any]) -> dict[str, Any]:

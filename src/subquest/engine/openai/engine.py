@@ -171,6 +171,11 @@ class OpenAIEngine:
         return {"continue_final_message": True} if self._found.server == "sglang" else {}
 
     @property
+    def continues_messages(self) -> bool:
+        """Whether the server is known to go on with an unfinished assistant message."""
+        return self.continuation != "turns" and self._found.server in ("vllm", "sglang", "llama.cpp")
+
+    @property
     def calls_tools(self) -> bool:
         return self.protocol == "tools"
 
@@ -247,7 +252,7 @@ class OpenAIEngine:
             self._found.in_turns = True
             log.warning("%s cannot continue a message: contexts go on in turns", self.name)
         reply = read_reply(data)
-        reply = replace(reply, text=reply.text.removeprefix(echo))
+        reply = session.read(replace(reply, text=reply.text.removeprefix(echo)), sampling.stop)
         if reply.finish == "content_filter":
             raise EngineRefused(f"{self.name}: the endpoint's content filter withheld the answer")
         return self._turn(session, reply, sampling, time.perf_counter() - start), reply

@@ -6,7 +6,7 @@ import json
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ...errors import EngineUnavailable
@@ -147,6 +147,8 @@ def ending(reply: Reply, stops: Sequence[str], *, server_tells: bool) -> tuple[s
     if reply.tool_calls:
         return text, "tool", ""
     if reply.matched in stops:
+        if reply.reasoning and not text:  # it stands in the thought
+            return text, "stop", reply.matched
         return text + reply.matched, "stop", reply.matched
     if server_tells:
         return text, "end", ""
@@ -155,6 +157,17 @@ def ending(reply: Reply, stops: Sequence[str], *, server_tells: bool) -> tuple[s
         return text, "end", ""
     _, stop = max(opened)
     return text + stop, "stop", stop
+
+
+def cut_in_thought(reply: Reply, stops: Sequence[str]) -> Reply:
+    """A reply that a stop string ended inside its hidden thought, as one that was cut there: it is no action yet."""
+    if reply.text or not reply.reasoning or reply.tool_calls or reply.finish == "length":
+        return reply
+    opened = [(at, stop) for stop in stops if (at := _left_open(reply.reasoning, stop)) >= 0]
+    stop = reply.matched if reply.matched in stops else max(opened, default=(0, ""))[1]
+    if not stop:
+        return reply
+    return replace(reply, reasoning=reply.reasoning.removesuffix(stop) + stop, finish="length", matched="")
 
 
 _CLOSING = re.compile(r"\s*(?:</\s*(?P<tag>[^<>\s/]+)\s*>|<\|end_(?P<hira>\w+)\|>)\s*")

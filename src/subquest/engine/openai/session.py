@@ -17,13 +17,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ...errors import UsageError
+from ...protocol import in_thought
 from ...record import Segment
 from ..base import Generation, Message, Mode, OnRetry, Sampling, estimate_tokens
 from ..chat import ChatFormat, Piece, encode_pieces, text_of
+from .reply import Reply, cut_in_thought
 
 if TYPE_CHECKING:
     from .engine import OpenAIEngine
-    from .reply import Reply
     from .tokens import Tokenizer
 
 log = logging.getLogger("subquest.engine")
@@ -86,6 +87,15 @@ class OpenAISession(abc.ABC):
         """The unfinished assistant message that the next request ends in; llama.cpp repeats it in its answer."""
         return ""
 
+    @property
+    def goes_on(self) -> bool:
+        """Whether the next `generate` takes up a thought that was cut."""
+        return True
+
+    def read(self, reply: Reply, stops: Sequence[str]) -> Reply:
+        """The reply as this context takes it, where the endpoint returned a thought apart from the text."""
+        return reply
+
     def render(self, reply: Reply, text: str) -> str:
         """The turn's text, given what the endpoint answered."""
         return text
@@ -132,25 +142,58 @@ class ChatSession(OpenAISession):
         """Segments whose token ids are settled."""
         self._exact = True
         self._continues = mode == "completion" and engine.continuation != "turns"
+        self._cut: Generation | None = None
+        """Where messages are turns, the turn that was cut inside its thought: it goes on, or is asked for again."""
 
     @property
     def in_turns(self) -> bool:
         return not self._continues
 
+    @property
+    def goes_on(self) -> bool:
+        return self._continues or self._engine.continues_messages
+
     def body(self, sampling: Sampling) -> dict[str, Any]:
-        body: dict[str, Any] = {"messages": self._messages}
-        if self._messages[-1]["role"] == "assistant":
+        messages = self._messages
+        if self._cut is not None and self.goes_on:
+            messages = [*messages, {"role": "assistant", "content": self.prefill}]
+        body: dict[str, Any] = {"messages": messages}
+        if messages[-1]["role"] == "assistant":
             body |= self._engine.prefill_parameters
         return body
 
     @property
     def prefill(self) -> str:
+        if self._cut is not None and self.goes_on:
+            return self._cut.text or f"<think>\n{self._cut.reasoning}"
         last = self._messages[-1]
         return str(last["content"] or "") if last["role"] == "assistant" else ""
+
+    def read(self, reply: Reply, stops: Sequence[str]) -> Reply:
+        """In completion mode a thought is the model's own text, which goes on; in chat mode it stays apart."""
+        if self._mode == "chat":
+            return cut_in_thought(self._apart(reply), stops)
+        if not reply.reasoning:
+            return reply
+        opening = "" if in_thought(self.prefill) else "<think>\n"
+        rest = f"\n</think>\n\n{reply.text}" if reply.text else ""
+        return replace(reply, text=f"{opening}{reply.reasoning}{rest}", reasoning="")
+
+    def _apart(self, reply: Reply) -> Reply:
+        """A server that does not know that it goes on with a hidden thought returns the rest of it as text."""
+        if self._cut is None or self._cut.text or reply.reasoning or not self.goes_on:
+            return reply
+        thought, end, text = reply.text.partition("</think>")
+        if not end and reply.finish != "length":
+            return reply
+        return replace(reply, reasoning=thought, text=text.lstrip())
 
     async def append(self, text: str) -> None:
         self._must_be_open()
         self._tokens += estimate_tokens(text)
+        if self._cut is not None:
+            self._messages.append(self._assistant(self._cut))
+            self._cut = None
         if self._continues:
             self._segments.append(Segment("env", text, role="assistant"))
             self._extend(text)
@@ -164,7 +207,7 @@ class ChatSession(OpenAISession):
         self._copy_to(twin)
         twin._opening, twin._continues = self._opening, self._continues
         twin._messages = self._messages.copy()
-        twin._read, twin._exact = self._read, self._exact
+        twin._read, twin._exact, twin._cut = self._read, self._exact, self._cut
         return twin
 
     def resume(self, turn: Generation, segments: Sequence[Segment]) -> None:
@@ -198,7 +241,12 @@ class ChatSession(OpenAISession):
     def _take(self, turn: Generation) -> None:
         if self._continues:
             self._extend(turn.text)
-        else:
+            return
+        if self._cut is not None and self.goes_on:
+            turn = replace(turn, text=self._cut.text + turn.text, reasoning=self._cut.reasoning + turn.reasoning)
+        nothing = turn.finish == "length" and not turn.text.strip() and not self.goes_on
+        self._cut = turn if turn.cut_in_thought or nothing else None
+        if self._cut is None:
             self._messages.append(self._assistant(turn))
 
     def _assistant(self, turn: Generation) -> dict[str, Any]:
@@ -212,6 +260,9 @@ class ChatSession(OpenAISession):
             self._messages.append({"role": "assistant", "content": text})
 
     def _record(self, turn: Generation, reply: Reply) -> None:
+        if self._cut is not None and not self.goes_on:  # asked for again: the model has not seen it
+            self._segments.pop()
+            self._read = len(self._segments)
         known = [i for s in self._segments[: self._read] for i in s.token_ids]
         fresh = self._segments[self._read :]
         agent = Segment("agent", turn.text, role="assistant")

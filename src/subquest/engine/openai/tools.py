@@ -62,6 +62,14 @@ class ToolSession(ChatSession):
     def body(self, sampling: Sampling) -> dict[str, Any]:
         return super().body(sampling) | {"tools": [a.declaration() for a in self._engine.actions]}
 
+    @property
+    def goes_on(self) -> bool:
+        return False
+
+    def read(self, reply: Reply, stops: Sequence[str]) -> Reply:
+        """Thoughts stay apart: calls come in a field of their own, and results answer them."""
+        return reply
+
     def render(self, reply: Reply, text: str) -> str:
         tags = self._tags(reply.tool_calls)
         return f"{text}\n{tags}" if text and tags else text + tags

@@ -154,7 +154,7 @@ class SearchAgent(System[AgentSettings]):
     def _remind(self, agent: Context, turn: Turn) -> None:
         agent.format_errors.append("no action")
         agent.run.events.emit("error", agent.id, where="format", message="the turn holds no action", text=turn.text)
-        agent.tell(self.aside("remind") + "\n")
+        agent.interject(self.aside("remind") + "\n")
 
     async def _conclude(
         self, run: Run, agent: Context, stopped: Exception, found: Mapping[str, Sequence[Hit]]

@@ -25,7 +25,7 @@ from ...retrieval.base import Search
 from ..actions import BOXED, EXPERTS, SUBTASK
 from ..evidence import Finding, newest
 from ..rendering import cut_to_tokens
-from ..replies import boxed, forced
+from ..replies import box_in, forced
 from ..runtime import Answer, Context, LimitReached, Run, Turn, confidence
 from ..tooled import ToolSettings, ToolSystem
 from ..toolkit import Toolkit
@@ -119,7 +119,7 @@ class HiRA(ToolSystem[HiRASettings]):
                     self._insert(planner, turn, [text for text, _ in done])
                     if repeats > _REPEATS:
                         raise LimitReached(f"{repeats} repeated sub-tasks")
-                elif answer := boxed(turn.text):
+                elif answer := box_in(turn):
                     await planner.close("answered", answer)
                     return Answer(answer, confidence=confidence(turn), findings=findings)
                 elif silent == _REMINDERS:
@@ -233,7 +233,7 @@ class HiRA(ToolSystem[HiRASettings]):
     def _remind(self, planner: Context, turn: Turn) -> None:
         planner.format_errors.append("no action")
         planner.run.events.emit("error", planner.id, where="format", message="the turn holds no action", text=turn.text)
-        planner.tell(f"\n\n{self.prompts.text('planner_remind')}\n")
+        planner.interject(f"\n\n{self.prompts.text('planner_remind')}\n")
 
     async def _conclude(self, run: Run, planner: Context, stopped: Exception, findings: list[Finding]) -> Answer:
         """A forced answer where a limit was met; the newest result where the model has failed."""

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from ...errors import EngineError, SearchError, UsageError
 from ...limits import Limits
-from ..replies import boxed, forced, note_stop, said
+from ..replies import box_in, forced, note_stop, said
 from ..runtime import Context, LimitReached
 from ..toolloop import Tool
 from ..tooltext import interleaved, render, shown_results, today
@@ -51,7 +51,7 @@ class SimpleSearch(Expert):
             queries = self._plan(context, said(await context.write()), desk)
             context.tell(await self._retrieve(desk, context, queries))
             turn = await context.write()
-            answer, stop_reason = boxed(turn.text) or turn.parsed.outside, "answered"
+            answer, stop_reason = box_in(turn) or turn.parsed.outside, "answered"
         except (EngineError, LimitReached) as error:
             answer, stop_reason = await self._stopped(desk, context, error), "forced"
         await context.close(stop_reason if answer else "failed", answer)
