@@ -122,14 +122,14 @@ async def test_a_turn_of_hidden_thought_alone_is_asked_for_with_room_or_names_th
 async def test_other_systems_let_a_thought_go_on_too() -> None:
     parts = [
         thought("reasoning", "The plan: <plan>1. What is wrong?</plan> 1. Where", None, "length"),
-        thought("reasoning", ".", "<plan>\n1. Who is the mayor of Kelm?\n</plan>"),
+        thought("reasoning", ".", "<plan>\n1. Who governs Kelm?\n</plan>"),
         chat("<answer>Ida Brandt</answer>"),
     ]
     async with Loopback(*parts, models=VLLM) as server:
         engine = OpenAIEngine("m", base_url=server.url, api_key="")
         episode = await Apex(engine, Facts()).solve(Question("q", "Who is the mayor of Kelm?"))
         plan = next(event for event in episode.events if event.kind == "plan")
-        assert plan.data["steps"] == ["Who is the mayor of Kelm?"]
+        assert plan.data["steps"] == ["Who governs Kelm?"]
 
 
 async def test_where_deepseek_refuses_to_go_on_with_a_thought_the_turn_gets_more_room() -> None:
