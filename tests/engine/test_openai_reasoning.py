@@ -11,7 +11,7 @@ import pytest
 from subquest.engine import Message, Sampling
 from subquest.engine.openai import OpenAIEngine
 
-from .loopback import Loopback, chat
+from .loopback import Answer, Loopback, chat
 
 PROMPT = [Message("system", "Plan."), Message("user", "Who?")]
 VLLM = [{"id": "m", "owned_by": "vllm", "max_model_len": 32768}]
@@ -108,4 +108,18 @@ async def test_where_a_thought_cannot_be_taken_up_the_turn_is_asked_for_again() 
         await session.generate(Sampling())
         await session.generate(Sampling())
         assert server.posts[1]["messages"] == server.posts[0]["messages"]
+        assert [s.text for s in session.segments if s.kind == "agent"] == ["Ida"]
+
+
+async def test_where_going_on_is_refused_in_chat_mode_the_turn_is_asked_for_again() -> None:
+    """llama.cpp, `tools/server`: prefill is refused while thinking is enabled."""
+    cut = thought("reasoning_content", "Let me", None, "length")
+    refusal = {"error": {"message": "Assistant response prefill is incompatible with enable_thinking."}}
+    llama = [{"id": "m", "owned_by": "llamacpp"}]
+    async with Loopback(cut, Answer(refusal, 400), chat("Ida"), models=llama) as server:
+        session = await engine_at(server).open(PROMPT)
+        await session.generate(Sampling())
+        assert (await session.generate(Sampling())).text == "Ida"
+        assert server.posts[2]["messages"] == server.posts[0]["messages"]
+        assert not session.goes_on
         assert [s.text for s in session.segments if s.kind == "agent"] == ["Ida"]

@@ -8,7 +8,7 @@ from subquest.record import Question
 from subquest.systems.apex import Apex
 from subquest.systems.hira import HiRA
 
-from ..engine.loopback import Loopback, chat
+from ..engine.loopback import Answer, Loopback, chat
 from ..engine.test_openai_reasoning import VLLM, thought
 from .test_hira import CALL, Facts, distilled, selection
 
@@ -122,11 +122,27 @@ async def test_a_turn_of_hidden_thought_alone_is_asked_for_with_room_or_names_th
 async def test_other_systems_let_a_thought_go_on_too() -> None:
     parts = [
         thought("reasoning", "The plan: <plan>1. What is wrong?</plan> 1. Where", None, "length"),
-        thought("reasoning", ".", "<plan>\n1. Who is the mayor of Kelm?\n</plan>"),
+        thought("reasoning", ".", "<plan>\n1. Who governs Kelm?\n</plan>"),
         chat("<answer>Ida Brandt</answer>"),
     ]
     async with Loopback(*parts, models=VLLM) as server:
         engine = OpenAIEngine("m", base_url=server.url, api_key="")
         episode = await Apex(engine, Facts()).solve(Question("q", "Who is the mayor of Kelm?"))
         plan = next(event for event in episode.events if event.kind == "plan")
-        assert plan.data["steps"] == ["Who is the mayor of Kelm?"]
+        assert plan.data["steps"] == ["Who governs Kelm?"]
+
+
+async def test_where_deepseek_refuses_to_go_on_with_a_thought_the_turn_gets_more_room() -> None:
+    """DeepSeek API, "Chat Prefix Completion": a trailing assistant message without `prefix` is refused."""
+
+    def answer(request):
+        if request.body["messages"][-1]["role"] == "assistant":
+            return Answer({"error": {"message": "The last message must be a user message", "param": None}}, 400)
+        if request.body["max_tokens"] < 30_000:
+            return thought("reasoning_content", "Perhaps \\boxed{Kelm}?", None, "length")
+        return thought("reasoning_content", "It is Ida.", "\\boxed{Ida Brandt}")
+
+    async with Loopback(answer, models=[{"id": "m", "owned_by": "deepseek"}]) as server:
+        episode = await hira_at(server).solve(Question("q", "Who is the mayor of Kelm?"))
+        assert (episode.answer, episode.errors) == ("Ida Brandt", ())
+        assert [p["max_tokens"] for p in server.posts] == [2048, 2048, 2048, 32_768]

@@ -23,6 +23,7 @@ from ..protocol import Parsed, in_thought, parse, wrap
 from ..record import Document, Hit, Segment, Trajectory, Usage
 from .barrier import BarrierError
 from .rendering import cut_to_tokens, render_documents
+from .thought import HIDDEN_THOUGHT, LEAST_THOUGHT, again, joined, unfinished
 from .window import Shown, Text, Transcript, leave, short_of
 
 if TYPE_CHECKING:
@@ -30,10 +31,6 @@ if TYPE_CHECKING:
 
 FORCED_SECONDS = 30.0
 """What a forced final turn may take where the time limit has run out."""
-HIDDEN_THOUGHT = 32_768
-"""Tokens that are asked for once where an endpoint spent a whole turn on thought that it neither shows nor takes up."""
-LEAST_THOUGHT = 16
-"""Fewest tokens worth a further call for a thought."""
 
 
 class LimitReached(Exception):
@@ -270,11 +267,7 @@ class Context:
         hidden = self._hidden(turn)
         if not hidden and not (turn.cut_in_thought and self._setup.thought):
             return ""
-        tokens, most = turn.usage.completion_tokens, sampling.max_tokens
-        if hidden:
-            return f"all {tokens:,} tokens of the turn were hidden thought: allow more by --max-tokens (now {most:,})"
-        limits = f"--max-thought (now {self._setup.thought:,}) and --max-tokens (now {most:,})"
-        return f"the turn's thought was cut at {tokens:,} tokens: allow more by {limits}, or a larger context window"
+        return unfinished(turn, sampling.max_tokens, self._setup.thought, hidden=hidden)
 
     def _hidden(self, turn: Generation) -> bool:
         """Whether a turn is nothing but thought that the endpoint keeps apart, or does not show at all."""
@@ -313,8 +306,8 @@ class Context:
     async def _thought_out(self, turn: Generation, sampling: Sampling) -> Generation:
         """A thought that was cut goes on in the same turn; where the endpoint cannot do that, the turn is asked for
         once more, with room for it."""
-        goes_on = self._goes_on
         while turn.cut_in_thought or self._hidden(turn):
+            goes_on = self._goes_on
             room = self._room_for_thought(turn, sampling.max_tokens if goes_on else HIDDEN_THOUGHT)
             if room < LEAST_THOUGHT or (not goes_on and room <= sampling.max_tokens):
                 break
@@ -329,8 +322,8 @@ class Context:
                 break
             if not goes_on:
                 self._sampling = replace(self._sampling, max_tokens=room)
-                return replace(part, usage=turn.usage + part.usage)
-            turn = joined(turn, part)
+                return again(turn, part)
+            turn = joined(turn, part) if self._goes_on else again(turn, part)  # it may just have refused
         return turn
 
     def _room_for_thought(self, turn: Generation, most: int) -> int:
@@ -379,20 +372,6 @@ class Context:
         await self.session.close()
         self.session = session
         self._transcript.sent()
-
-
-def joined(first: Generation, second: Generation) -> Generation:
-    """A turn that was written in two calls."""
-    known = first.logprobs is not None and second.logprobs is not None
-    return replace(
-        second,
-        text=first.text + second.text,
-        reasoning=first.reasoning + second.reasoning,
-        token_ids=first.token_ids + second.token_ids,
-        logprobs=(*first.logprobs, *second.logprobs) if known else None,  # type: ignore[misc]
-        usage=first.usage + second.usage,
-        cached=first.cached and second.cached,
-    )
 
 
 @functools.lru_cache(maxsize=256)

@@ -144,6 +144,8 @@ class ChatSession(OpenAISession):
         self._continues = mode == "completion" and engine.continuation != "turns"
         self._cut: Generation | None = None
         """Where messages are turns, the turn that was cut inside its thought: it goes on, or is asked for again."""
+        self._refused = False
+        """The endpoint would not go on with it."""
 
     @property
     def in_turns(self) -> bool:
@@ -151,7 +153,7 @@ class ChatSession(OpenAISession):
 
     @property
     def goes_on(self) -> bool:
-        return self._continues or self._engine.continues_messages
+        return self._continues or (self._engine.continues_messages and not self._refused)
 
     def body(self, sampling: Sampling) -> dict[str, Any]:
         messages = self._messages
@@ -207,7 +209,7 @@ class ChatSession(OpenAISession):
         self._copy_to(twin)
         twin._opening, twin._continues = self._opening, self._continues
         twin._messages = self._messages.copy()
-        twin._read, twin._exact, twin._cut = self._read, self._exact, self._cut
+        twin._read, twin._exact, twin._cut, twin._refused = self._read, self._exact, self._cut, self._refused
         return twin
 
     def resume(self, turn: Generation, segments: Sequence[Segment]) -> None:
@@ -217,7 +219,9 @@ class ChatSession(OpenAISession):
 
     def go_on_in_turns(self) -> bool:
         if not self._continues:
-            return False
+            refused = self._cut is not None and self.goes_on
+            self._refused |= refused
+            return refused
         self._continues = False
         self._segments = [replace(s, role="user") if s.kind == "env" else s for s in self._segments]
         turns = [
