@@ -31,13 +31,6 @@ _PROMPT = re.compile(
     r"|(\d+) tokens? (?:from|in) the (?:input|messages|prompt)",
     re.IGNORECASE,
 )
-_COMPLAINT = re.compile(
-    r"unsupported|unrecogni[sz]ed|unknown|unexpected|not (supported|allowed|permitted|available|valid)|invalid"
-    r"|extra (inputs|fields)|does not support|only supports?|must be|too long",
-    re.IGNORECASE,
-)
-
-
 _TEMPLATE = re.compile(
     r"chat.?template|jinja|raise_exception|prefill|continue_final_message|roles must alternate"
     r"|(last|final|trailing|end with an?) (assistant |user )?message|assistant messages at the end",
