@@ -133,8 +133,8 @@ def phase_change(passages: int, world: Path, folder: Path) -> dict[str, Any]:
 def place_size(index: Path, place: str, folder: Path) -> dict[str, Any]:
     """A copy of an index in a backend: how fast it goes in, how fast it answers, whether the answers are the same."""
     from subquest.retrieval import Index
-    from subquest.retrieval.places import create_place
-    from subquest.retrieval.portable import copy
+    from subquest.retrieval.locations import create_place
+    from subquest.retrieval.transfer import copy
 
     queries = json.loads((folder / "questions.json").read_text())[:50]
     with Index.open(index) as source, create_place(place, source.settings) as target:

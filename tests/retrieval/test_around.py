@@ -20,10 +20,10 @@ from subquest.record import Document, Hit
 from subquest.retrieval import Index, RemoteSearch, Search, remote
 from subquest.retrieval.analysis import Analysis
 from subquest.retrieval.corpus import from_object, read
-from subquest.retrieval.distinct import distinct
+from subquest.retrieval.duplicates import distinct
 from subquest.retrieval.highlight import highlight
-from subquest.retrieval.passages import cut
-from subquest.retrieval.rerank import Listwise, Pointwise, Reranked, parse_order, probability_of_yes
+from subquest.retrieval.rerankers import Listwise, Pointwise, Reranked, parse_order, probability_of_yes
+from subquest.retrieval.splitter import cut
 
 from .servers import retrieval_server
 

@@ -252,7 +252,7 @@ def test_minilm_in_8_bits_stays_near_the_original() -> None:
 def test_a_busy_endpoint_is_asked_again(
     endpoint: tuple[str, list[dict[str, object]]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("subquest.retrieval.outside.FIRST_WAIT", 0.0)
+    monkeypatch.setattr("subquest.retrieval.json_server.FIRST_WAIT", 0.0)
     url, seen = endpoint
     before = len(seen)
     assert open_encoder(parse(f"m@{url}")).encode(["a busy server"], query=True).shape[0] == 1

@@ -6,7 +6,7 @@ import pytest
 
 from subquest.retrieval.analysis import Analysis
 from subquest.retrieval.highlight import highlight
-from subquest.retrieval.passages import Size, cut
+from subquest.retrieval.splitter import Size, cut
 
 TEXT = "Dr. Smith met Mr. Jones in St. Louis. He paid $3.50 for a hat. The U.S. Army came later! «Was it? »"
 

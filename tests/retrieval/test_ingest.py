@@ -17,7 +17,7 @@ from subquest.places import cited, place_of
 from subquest.retrieval import Index
 from subquest.retrieval.corpus import read
 from subquest.retrieval.ingest import Report, ingest
-from subquest.retrieval.passages import Size
+from subquest.retrieval.splitter import Size
 
 from ..readers.made import archive, docx, pdf, pptx, put, xlsx
 

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from subquest.errors import SearchError, UsageError
-from subquest.readers import pool
+from subquest.readers import reader_pool
 from subquest.record import Document
 from subquest.retrieval import Index, corpus
 from subquest.retrieval.ingest import Report, ingest, unpack
@@ -40,7 +40,7 @@ def reasons(report: Report) -> dict[str, str]:
 def test_each_broken_file_has_its_reason_and_the_good_ones_are_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pool, "MEMORY", 400 << 20)
+    monkeypatch.setattr(reader_pool, "MEMORY", 400 << 20)
     docs = put(
         tmp_path / "docs",
         {

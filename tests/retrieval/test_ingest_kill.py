@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from subquest.record import Document
-from subquest.retrieval import Index, collector, writer
+from subquest.retrieval import Index, segment_builder, writer
 from subquest.retrieval.ingest import State, ingest
 
 from ..readers.made import pdf
@@ -24,7 +24,7 @@ FILES = 30
 def small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(writer, "BATCH", 16)
     monkeypatch.setattr(writer, "COMMIT_EVERY", 48)
-    monkeypatch.setattr(collector, "SEGMENT_DOCUMENTS", 200)
+    monkeypatch.setattr(segment_builder, "SEGMENT_DOCUMENTS", 200)
 
 
 def write(docs: Path, n: int, version: int, generator: random.Random) -> None:

@@ -10,7 +10,7 @@ from subquest.record import Document, Hit
 from subquest.retrieval import Index
 from subquest.retrieval.analysis import Analysis
 from subquest.retrieval.linked import Linked, linked
-from subquest.retrieval.rerank import Reranked
+from subquest.retrieval.rerankers import Reranked
 
 QUESTION = "Where was the designer of the Orvane Bridge born?"
 DOCUMENTS = [

@@ -164,10 +164,10 @@ def test_filters_that_are_none(tmp_path: Path, where: object) -> None:
 
 
 def test_a_search_outlasts_a_writer_that_is_quicker_many_times(index: Index, monkeypatch: pytest.MonkeyPatch) -> None:
-    from subquest.retrieval import contents
+    from subquest.retrieval import store_reader
 
-    read, missed = contents.hits, iter(range(12))
-    monkeypatch.setattr(contents, "hits", lambda *given: None if next(missed, None) is not None else read(*given))
+    read, missed = store_reader.hits, iter(range(12))
+    monkeypatch.setattr(store_reader, "hits", lambda *given: None if next(missed, None) is not None else read(*given))
     assert index.search("straw", 1)
 
 

@@ -8,7 +8,7 @@ import pytest
 from subquest.record import Document
 from subquest.retrieval import Index
 from subquest.retrieval.analysis import Analysis
-from subquest.retrieval.named import BONUS, DEPTH, MENTION, named, title_words
+from subquest.retrieval.titles import BONUS, DEPTH, MENTION, named, title_words
 
 ANALYSIS = Analysis()
 OTHERS = ["Athletic", "Airways", "Stadium", "Pictures", "Press"]

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from subquest.errors import DataError, UsageError
 from subquest.readers import Part
-from subquest.retrieval import passages
-from subquest.retrieval.cutting import Passages
-from subquest.retrieval.passages import Cutter, Passage, Size, cut, unwrapped
+from subquest.retrieval import splitter
+from subquest.retrieval.passages import Passages
+from subquest.retrieval.splitter import Cutter, Passage, Size, cut, unwrapped
 
 PIECES = st.sampled_from([
     "word ", "Two words. ", "End.\n", "\n", "\n\n", "# Head\n", "## Sub\n", "```\n", "# not a head", "長い文。",
@@ -29,11 +29,11 @@ def through(pieces: Iterable[str], size: Size) -> list[Passage]:
 def test_holding_little_gives_the_same_passages(pieces: list[str], size: Size) -> None:
     text = "".join(pieces)
     whole = through(text.splitlines(keepends=True), size)
-    held, passages.HOLD = passages.HOLD, 1
+    held, splitter.HOLD = splitter.HOLD, 1
     try:
         assert through(text.splitlines(keepends=True), size) == whole
     finally:
-        passages.HOLD = held
+        splitter.HOLD = held
 
 
 @given(st.lists(PIECES, max_size=120))

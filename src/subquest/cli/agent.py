@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from ..cache import Cache
     from ..config import Config
     from ..engine import Engine
-    from ..retrieval.base import Search
+    from ..retrieval.search import Search
     from ..systems.base import System
-    from ..tools.options import ToolOptions
+    from ..tools.tool_options import ToolOptions
 
 FLAGS = {
     "model": "model",
@@ -207,7 +207,7 @@ def tool_options(config: Config) -> ToolOptions:
     """What `[tools]` says, over the environment and the defaults."""
     from dataclasses import replace
 
-    from ..tools.options import ToolOptions
+    from ..tools.tool_options import ToolOptions
 
     given, options = config.tools, ToolOptions.from_environment()
     if given.ca and not Path(given.ca).is_file():
@@ -342,7 +342,7 @@ async def resources(config: Config, *, cache: bool = True) -> AsyncIterator[tupl
     store = _cache(config) if cache else None
     if store is not None:
         from ..cache import CachedEngine, CachedSearch
-        from ..tools.options import DAY
+        from ..tools.tool_options import DAY
         from ..tools.websearch import is_web
 
         engines = {role: CachedEngine(engine, store) for role, engine in engines.items()}

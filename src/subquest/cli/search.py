@@ -66,7 +66,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _opened(place: str, config: Config) -> Index | Backend | Elsewhere:
-    from ..retrieval.places import is_backend, open_place
+    from ..retrieval.locations import is_backend, open_place
     from .searching import SIMULATED
 
     asked = place.startswith(("http://", "https://", "web://", SIMULATED)) and not is_backend(place)

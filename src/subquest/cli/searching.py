@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from ..config import Config
     from ..record import Hit
     from ..retrieval.backends import Backend
-    from ..retrieval.base import Search
     from ..retrieval.index import Index
+    from ..retrieval.search import Search
 
 SIMULATED = "simulated:"
 NO_WEB = "set tools.web, SEARXNG_URL, SERPER_API_KEY, TAVILY_API_KEY or BRAVE_API_KEY"
@@ -22,7 +22,7 @@ NO_WEB = "set tools.web, SEARXNG_URL, SERPER_API_KEY, TAVILY_API_KEY or BRAVE_AP
 def open_search(place: str, config: Config, mode: str | None = None) -> Search:
     """What `--index` names.
 
-    An index (a folder, or a backend's address: `retrieval/places.py`), the URL of a server that speaks Search-R1's
+    An index (a folder, or a backend's address: `retrieval/locations.py`), the URL of a server that speaks Search-R1's
     protocol, `web://` for the web search of the settings or the environment, or `simulated:MODEL` for documents that a
     model writes (ZeroSearch).
     """
@@ -41,7 +41,7 @@ def open_search(place: str, config: Config, mode: str | None = None) -> Search:
         if web is None:
             raise UsageError(f"--index web:// needs a web search: {NO_WEB}")
         return web
-    from ..retrieval.places import is_backend, open_place
+    from ..retrieval.locations import is_backend, open_place
 
     if "://" in place and not is_backend(place):
         from ..retrieval.remote import RemoteSearch

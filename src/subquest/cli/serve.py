@@ -18,7 +18,7 @@ from .searching import SIMULATED, check_mode, open_search
 
 if TYPE_CHECKING:
     from ..config import Config
-    from ..retrieval.base import Search
+    from ..retrieval.search import Search
     from ..serve.agents import Agents
     from ..serve.settings import Settings
 
@@ -177,7 +177,7 @@ def _index_name(place: str) -> str:
 
 
 def _opened(place: str, config: Config, stack: AsyncExitStack) -> Search:
-    from ..retrieval.places import is_backend, open_place
+    from ..retrieval.locations import is_backend, open_place
 
     if place.startswith(SIMULATED) or ("://" in place and not is_backend(place)):
         return open_search(place, config)

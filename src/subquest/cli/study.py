@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from ..config import Config
     from ..engine import Engine
     from ..record import Question
-    from ..retrieval.base import Search
+    from ..retrieval.search import Search
     from ..runs import RunStore
     from ..study import Source, Study, Variant
     from ..systems.base import System
@@ -221,7 +221,7 @@ def _search(variant: Variant, engines: Mapping[str, Engine], search: Search | No
 
         return from_environment()
     if variant.search == "rerank" and search is not None:
-        from ..retrieval.rerank import Pointwise, Reranked
+        from ..retrieval.rerankers import Pointwise, Reranked
 
         return Reranked(search, Pointwise(next(iter(engines.values()))))
     return search

@@ -9,8 +9,8 @@ break them.
 
 from importlib import import_module
 
-from .base import Part, Reader
-from .kinds import MEDIA, sniff, sniff_file
+from .file_kind import MEDIA, sniff, sniff_file
+from .part import Part, Reader
 
 __all__ = ["MEDIA", "Part", "Reader", "reader", "sniff", "sniff_file"]
 

@@ -13,8 +13,8 @@ from typing import BinaryIO
 
 from ..errors import DataError
 from .archive import ZipLimits, open_zip
-from .base import Part, Place
-from .xml import Start, events
+from .office_xml import Start, events
+from .part import Part, Place
 
 _NOTES = (("word/footnotes.xml", "Footnotes"), ("word/endnotes.xml", "Endnotes"))
 _HEADING = re.compile(r"heading ?([1-9])$", re.IGNORECASE)

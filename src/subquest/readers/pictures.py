@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from typing import BinaryIO
 
 from ..errors import DataError, MissingDependency
-from .base import Part
 from .ocr import read_picture
+from .part import Part
 
 PIXELS = 40_000_000
 """Larger images are refused: a small file can hold a picture that fills the memory."""

@@ -9,8 +9,8 @@ from typing import Any, BinaryIO
 
 from ..errors import DataError, MissingDependency
 from .archive import ZipLimits, open_zip
-from .base import Part
 from .delimited import csv_rows
+from .part import Part
 
 _GAP = 16
 """Empty cells in a row that are written out; more of them say nothing but that the sheet is wide."""

@@ -26,7 +26,7 @@ from ..errors import DataError, UsageError
 from ..readers.delimited import csv_rows
 from ..readers.text import ERRORS, encoding_of, lines
 from ..record import Document
-from .cutting import Passages
+from .passages import Passages
 
 Complain = Callable[[str], None]
 """Told about a file that could not be read; the rest goes on."""

@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 
 from ..address import checked_key, checked_url
 from ..errors import MissingDependency, SearchError, SearchRefused, UsageError
-from .outside import JsonServer
+from .json_server import JsonServer
 from .store import utf8
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..errors import MissingDependency
 from ..record import Hit
-from .base import Search
+from .search import Search
 
 if TYPE_CHECKING:
     from langchain_core.retrievers import BaseRetriever as LangChainRetriever

@@ -23,23 +23,23 @@ from typing import Any
 
 from ..errors import MissingDependency, SearchError, UsageError
 from ..record import Document, Hit
-from . import contents, linked, named, store
+from . import linked, store, store_reader, titles
 from .analysis import Analysis, Language
 from .bm25 import BM25, Scored
 from .connections import Connections
 from .dense import Dense
-from .distinct import distinct_many
-from .embed import Encode, complete, embed, embed_with, pending, publish_vectors, record_encoder, recorded_encoder
+from .duplicates import distinct_many
+from .embedding import Encode, complete, embed, embed_with, pending, publish_vectors, record_encoder, recorded_encoder
 from .encoder import Encoder, EncoderSpec, open_encoder, parse
 from .filters import Filter, allowed_numbers, conditions_of, hidden_bits
 from .frameworks import Retrievers
 from .fusion import Fusion
+from .generation import RETRIES, Snapshot, load
+from .inspection import Info, info, verify
 from .request import Mode as Mode
 from .request import check, check_ids
 from .settings import Entry, Settings
-from .snapshot import RETRIES, Snapshot, load
 from .store import utf8
-from .verify import Info, info, verify
 from .writer import Changes, Placed, Progress, Writer
 
 
@@ -55,8 +55,8 @@ class Index(Retrievers):
         self._lock = threading.Lock()
         self._encoder_lock = threading.Lock()
         self._filters: dict[tuple[int, str], tuple[list[bytearray], list[bytearray]]] = {}
-        self._titles = named.Kept(named.TITLES, b"")
-        self._articles = named.Kept(named.TEXTS, ("", ""))
+        self._titles = titles.Kept(titles.TITLES, b"")
+        self._articles = titles.Kept(titles.TEXTS, ("", ""))
         db = self._db()
         with store.reading(self.path):
             self.analysis = Analysis.recorded(store.get(db, "analysis", {}))
@@ -177,14 +177,14 @@ class Index(Retrievers):
         if distinct:
             search = partial(self.search_many, mode=mode, where=where, bm25=bm25)
             return distinct_many(search, queries, k, self.analysis)
-        depth = max(k, {"auto": named.DEPTH, "linked": linked.DEPTH}.get(mode, k))
+        depth = max(k, {"auto": titles.DEPTH, "linked": linked.DEPTH}.get(mode, k))
         for _ in range(RETRIES):
             with store.reading(self.path):
                 snapshot = self._current()
                 ranked = self._rank(snapshot, queries, depth, mode, where, bm25 or self.bm25)
                 if mode == "auto":
                     ranked = self._named_first(snapshot, queries, ranked, k)
-                if (hits := contents.hits(self._db(), ranked)) is not None:
+                if (hits := store_reader.hits(self._db(), ranked)) is not None:
                     break
         else:
             raise SearchError(f"{self.path} changes faster than it can be read")
@@ -199,14 +199,16 @@ class Index(Retrievers):
         db, generation = self._db(), snapshot.generation
 
         def titles_of(numbers: list[int]) -> Iterator[tuple[int, bytes]]:
-            return ((number, named.title_words(title, self.analysis)) for number, title in contents.titles(db, numbers))
+            return (
+                (number, titles.title_words(title, self.analysis)) for number, title in store_reader.titles(db, numbers)
+            )
 
         first = []
         for query, row in zip(queries, ranked, strict=True):
             numbers = [scored.number for scored in row]
             titles = self._titles.of(generation, numbers, titles_of)
-            read = partial(self._articles.of, generation, numbers, partial(contents.articles, db))
-            order = named.named(query, titles, [scored.score for scored in row], self.analysis, read)
+            read = partial(self._articles.of, generation, numbers, partial(store_reader.articles, db))
+            order = titles.named(query, titles, [scored.score for scored in row], self.analysis, read)
             first.append([Scored(row[place].number, score) for place, score in order[:k]])
         return first
 
@@ -268,11 +270,11 @@ class Index(Retrievers):
         """The document with this id, None where there is none."""
         check_ids([identifier])
         with store.reading(self.path):
-            return contents.get(self._db(), utf8(identifier), self._current().published)
+            return store_reader.get(self._db(), utf8(identifier), self._current().published)
 
     def documents(self) -> Iterator[Document]:
         """All documents in the order they were added, read in bounded memory."""
-        return contents.documents(self._db, self._current().published)
+        return store_reader.documents(self._db, self._current().published)
 
     def add(self, documents: Iterable[Document], *, progress: Progress | None = None) -> Changes:
         """Add or update documents; when it returns they are on the disk and can be found.
@@ -287,7 +289,7 @@ class Index(Retrievers):
 
     def entries(self) -> Iterator[Entry]:
         """All documents with their vectors, in the order they were added."""
-        return contents.entries(self._db, self._current().published)
+        return store_reader.entries(self._db, self._current().published)
 
     def load(self, entries: Iterable[Entry], *, progress: Progress | None = None) -> Changes:
         """Take in documents with their vectors; those that come without one are embedded, if the index has vectors."""

@@ -47,7 +47,7 @@ def status() -> str:
 
 
 def _load() -> tuple[ctypes.CDLL | None, str]:
-    from .compile import SHIPPED, cached_library, compile_to
+    from .kernel_build import SHIPPED, cached_library, compile_to
 
     path = SHIPPED
     if not path.exists():

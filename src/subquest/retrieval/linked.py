@@ -16,7 +16,7 @@ from collections.abc import Sequence
 
 from ..record import Hit
 from .analysis import Analysis
-from .named import title_words, words
+from .titles import title_words, words
 
 DEPTH = 100
 IN_QUESTION = 0.7

@@ -23,7 +23,7 @@ from ..errors import SearchError
 from ..record import Document
 from . import store
 from .analysis import Analysis
-from .collector import Collector, SegmentRow, mergeable
+from .segment_builder import Collector, SegmentRow, mergeable
 
 BATCH = 512
 BATCH_TEXT = 16 << 20

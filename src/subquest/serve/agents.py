@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
 from ..engine import Engine
-from ..retrieval.base import Search
+from ..retrieval.search import Search
 from ..systems.base import System
 from .bodies import Problem
 from .indexes import Indexes

@@ -16,7 +16,7 @@ from ..record import Document, Hit
 from ..retrieval.corpus import from_object
 from ..retrieval.highlight import highlight
 from ..retrieval.ingest import Report
-from ..retrieval.rerank import Pointwise
+from ..retrieval.rerankers import Pointwise
 from ..retrieval.writer import Changes
 from .bodies import Body, Json, Problem, read_body
 from .indexes import Batched, Indexes, checked_mode

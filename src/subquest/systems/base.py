@@ -26,7 +26,7 @@ from ..errors import OutsideError, UsageError
 from ..events import SCHEMA_VERSION, Event, EventLog, Listener
 from ..limits import Limits
 from ..record import Document, Episode, Question
-from ..retrieval.base import Search
+from ..retrieval.search import Search
 from .evidence import Finding, Support, support_of
 from .prompting import COMPACT, SETS, Prompts, PromptSet, prompt_set_of
 from .rendering import render_documents

@@ -19,7 +19,7 @@ from pathlib import Path
 from ..errors import DataError, MissingDependency, ToolError
 from ..readers import MEDIA, Part, sniff
 from ..readers.archive import ZipLimits, open_zip
-from ..readers.pool import Pool
+from ..readers.reader_pool import Pool
 from ..readers.tables import read_csv
 from ..readers.text import decode, read_json
 

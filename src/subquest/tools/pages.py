@@ -16,7 +16,7 @@ from ..errors import DataError, ToolError
 from ..readers import html
 from . import files
 from .fetch import Fetcher
-from .sandbox.base import Fetched
+from .sandbox.interface import Fetched
 
 PART = 6000
 """Characters of one part of a page."""

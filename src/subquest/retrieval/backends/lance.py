@@ -22,7 +22,7 @@ from ...record import Document
 from ..bm25 import BM25
 from ..request import Mode
 from ..settings import Entry, Settings
-from .base import Backend, Facets, Known, Passage, Ranked
+from .backend import Backend, Facets, Known, Passage, Ranked
 from .stored import meta_text
 
 ANN_ROWS = 100_000

@@ -19,10 +19,10 @@ from urllib.parse import unquote, urlsplit
 
 from ...errors import SearchError, SearchRefused, UsageError
 from ...record import Document
-from ..outside import JsonServer, attempt
+from ..json_server import JsonServer, attempt
 from ..request import Mode
 from ..settings import Entry, Settings
-from .base import Backend, Facets, Known, Passage, Ranked
+from .backend import Backend, Facets, Known, Passage, Ranked
 from .stored import meta_text
 
 MAX_TERMS = 1000

@@ -27,10 +27,10 @@ from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 from ...errors import DataError, MissingDependency, SearchError, SearchRefused, UsageError
 from ...record import Document
 from ..bm25 import ONE
-from ..outside import attempt
+from ..json_server import attempt
 from ..request import Mode
 from ..settings import Entry, Settings
-from .base import Backend, Facets, Known, Passage, Ranked
+from .backend import Backend, Facets, Known, Passage, Ranked
 from .sql_bm25 import SCORE, columns, essential, has
 from .stored import meta_text
 

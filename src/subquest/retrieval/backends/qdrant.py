@@ -22,10 +22,10 @@ from urllib.parse import urlsplit
 
 from ...errors import SearchError, UsageError
 from ...record import Document
-from ..outside import JsonServer
+from ..json_server import JsonServer
 from ..request import Mode
 from ..settings import Entry, Settings
-from .base import Backend, Facets, Known, Passage, Ranked
+from .backend import Backend, Facets, Known, Passage, Ranked
 from .stored import key_of, meta_text
 
 SETTINGS = key_of("subquest settings")

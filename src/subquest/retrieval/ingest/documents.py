@@ -14,15 +14,15 @@ from ...errors import DataError, SubquestError, UsageError
 from ...readers import MEDIA, sniff, sniff_file
 from ...readers.archive import ZipLimits, open_zip, refuse_growth
 from ...readers.delimited import csv_rows
-from ...readers.pool import Job, Pool
+from ...readers.reader_pool import Job, Pool
 from ...readers.tables import read_csv
 from ...readers.text import is_unguessed, lines, read_json
 from ...record import Document
 from ..corpus import Wrong, beside_corpus, corpus_columns, read_jsonl, read_tsv
-from ..cutting import Passages
-from ..passages import Size
+from ..passages import Passages
+from ..splitter import Size
+from .sources import PICTURES, SUFFIXES, suffix_of
 from .unpack import UNPACKING, Gunzipped, held
-from .walk import PICTURES, SUFFIXES, suffix_of
 
 ISOLATED = frozenset({"pdf", "docx", "pptx", "xlsx", "html"})
 """Kinds that are read in a process of their own."""

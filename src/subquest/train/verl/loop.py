@@ -26,7 +26,7 @@ from verl.experimental.agent_loop.agent_loop import AgentLoopBase, AgentLoopOutp
 from ...engine.base import Engine, Sampling
 from ...judge.model import ModelJudge
 from ...record import Episode, Trajectory
-from ...retrieval.base import Search
+from ...retrieval.search import Search
 from ...rewards import load as load_reward
 from ...rewards.base import Reward, RewardFunction
 from ...systems.registry import get

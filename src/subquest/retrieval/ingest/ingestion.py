@@ -11,18 +11,18 @@ from pathlib import Path
 from typing import BinaryIO, Literal, NamedTuple
 
 from ...errors import DataError, UsageError
-from ...readers.pool import Job, Pool
+from ...readers.reader_pool import Job, Pool
 from ...readers.text import can_guess
 from ...record import Document
 from .. import store
-from ..embed import embed, pending
+from ..embedding import embed, pending
 from ..index import Index
-from ..passages import Size
+from ..splitter import Size
 from ..writer import Placed, Writer
 from .documents import Contents, Reading, Stopped
 from .ledger import Account, Known, Ledger
+from .sources import Found, Walk
 from .unpack import digest, open_regular
-from .walk import Found, Walk
 
 READERS = 3
 """Counts up when readers give other text for the same files, so that these are read again."""

@@ -21,7 +21,7 @@ from types import TracebackType
 from typing import Any, BinaryIO
 
 from ..errors import DataError
-from .base import Part
+from .part import Part
 
 MEMORY = 2 << 30
 """Bytes of address space of a worker."""
@@ -48,7 +48,7 @@ class _Worker:
     def __init__(self, memory: int) -> None:
         self.requests, theirs = socket.socketpair()
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "subquest.readers.worker", str(memory)],
+            [sys.executable, "-m", "subquest.readers.reader_process", str(memory)],
             stdin=theirs.fileno(),
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,

@@ -23,8 +23,8 @@ from ..engine.base import Engine, Message, Sampling
 from ..engine.choosing import Choosing
 from ..errors import EngineError, MissingDependency, SearchRefused, UsageError
 from ..record import Document, Hit
-from .base import Search
 from .frameworks import Retrievers
+from .search import Search
 
 UNKNOWN = 0.5
 TRUST = 0.7

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ..errors import SearchRefused, UsageError
 from . import store
-from .collector import mergeable
 from .encoder import Encoder, EncoderSpec
+from .segment_builder import mergeable
 from .writer import Progress, Writer
 
 if TYPE_CHECKING:

@@ -43,8 +43,8 @@ def configure(action: Action) -> None:
 
 
 def export(args: argparse.Namespace) -> int:
-    from ..retrieval.places import open_place
-    from ..retrieval.portable import write
+    from ..retrieval.locations import open_place
+    from ..retrieval.transfer import write
 
     with open_place(args.index) as index, Counter("exporting", len(index)) as counter:
         if args.out == "-":
@@ -90,8 +90,8 @@ def _whole(path: Path) -> Iterator[IO[str]]:
 
 def restore(args: argparse.Namespace) -> int:
     from ..retrieval.encoder import parse
-    from ..retrieval.places import is_backend
-    from ..retrieval.portable import PortableFile
+    from ..retrieval.locations import is_backend
+    from ..retrieval.transfer import PortableFile
 
     file = PortableFile(args.file)
     if args.encoder and (is_backend(args.out) or file.settings.encoder):
@@ -102,7 +102,7 @@ def restore(args: argparse.Namespace) -> int:
 
 
 def copy(args: argparse.Namespace) -> int:
-    from ..retrieval.places import open_place
+    from ..retrieval.locations import open_place
 
     if args.index == args.out:
         raise UsageError("an index cannot be copied to itself")
@@ -111,8 +111,8 @@ def copy(args: argparse.Namespace) -> int:
 
 
 def _copy(args: argparse.Namespace, source: Source, total: int | None) -> int:
-    from ..retrieval.places import create_place, shown
-    from ..retrieval.portable import copy as copy_all
+    from ..retrieval.locations import create_place, shown
+    from ..retrieval.transfer import copy as copy_all
 
     with create_place(args.out, source.settings) as target, Counter("copying", total) as counter:
         changes = copy_all(source, target, progress=counter.advance)

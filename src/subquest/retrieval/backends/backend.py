@@ -24,10 +24,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...errors import UsageError
 from ...record import Document, Hit
-from .. import linked, named
+from .. import linked, titles
 from ..analysis import Analysis
 from ..bm25 import Scored
-from ..distinct import distinct_many
+from ..duplicates import distinct_many
 from ..encoder import Encoder, open_encoder
 from ..filters import Filter
 from ..frameworks import Retrievers
@@ -175,7 +175,7 @@ class Backend(Retrievers, ABC):
             return []
         if distinct:
             return distinct_many(partial(self.search_many, mode=mode, where=where), queries, k, self.analysis)
-        depth = max(k, {"auto": named.DEPTH, "linked": linked.DEPTH}.get(mode, k))
+        depth = max(k, {"auto": titles.DEPTH, "linked": linked.DEPTH}.get(mode, k))
         ranked = self._rank(queries, depth, mode, None if where is None else filter_facets(where))
         documents = self._fetch(sorted({found.key for row in ranked for found in row}))
         hits = [[Hit(documents[found.key], found.score) for found in row if found.key in documents] for row in ranked]
@@ -186,9 +186,9 @@ class Backend(Retrievers, ABC):
         return hits
 
     def _named_first(self, query: str, hits: Sequence[Hit]) -> list[Hit]:
-        titles = [named.title_words(hit.document.title, self.analysis) for hit in hits]
+        titles = [titles.title_words(hit.document.title, self.analysis) for hit in hits]
         articles = [(hit.document.title, hit.document.text) for hit in hits]
-        order = named.named(query, titles, [hit.score for hit in hits], self.analysis, lambda: articles)
+        order = titles.named(query, titles, [hit.score for hit in hits], self.analysis, lambda: articles)
         return [Hit(hits[place].document, score) for place, score in order]
 
     def _rank(self, queries: Sequence[str], k: int, mode: Mode, facets: Facets | None) -> list[list[Ranked]]:

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 from ..codec import from_dict, to_dict
 from ..record import Hit
-from .store import Cache, Identified
+from .cache_file import Cache, Identified
 
 if TYPE_CHECKING:
-    from ..retrieval.base import Search
+    from ..retrieval.search import Search
 
 
 class CachedHits(list[Hit]):

@@ -17,7 +17,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from ..errors import MissingDependency, SearchError, UsageError
-from .embed import Run
+from .embedding import Run
 from .encoder import EncoderSpec, open_encoder
 
 if TYPE_CHECKING:

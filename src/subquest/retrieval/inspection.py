@@ -11,8 +11,8 @@ from typing import Any
 from ..errors import DataError, SearchError
 from . import kernel, store
 from .dense import document_numbers
+from .generation import RETRIES
 from .segment import PythonSegment, intact
-from .snapshot import RETRIES
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from . import seccomp
-from .base import SandboxLimits, SandboxUnavailable
+from .interface import SandboxLimits, SandboxUnavailable
 
 PACKAGES = ("numpy", "pandas", "dateutil", "pytz", "six", "tzdata", "openpyxl", "et_xmlfile")
 """What code finds beside the standard library, where it is installed; binary wheels keep libraries in `NAME.libs`."""

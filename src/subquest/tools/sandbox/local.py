@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from ...errors import SubquestError
-from . import jail, seccomp
-from .base import CodeResult, Fetch, SandboxLimits
+from . import bubblewrap, seccomp
 from .cgroup import Cgroup
-from .folder import WorkFile, WorkFolder
+from .interface import CodeResult, Fetch, SandboxLimits
 from .watchdog import Watchdog, inner_pid, kill_below, tree
+from .work_folder import WorkFile, WorkFolder
 
 START_SECONDS = 20.0
 _REPLY_BYTES = 1 << 16
@@ -120,25 +120,25 @@ class Sandbox:
         return CodeResult(output, reply)
 
     async def _start(self) -> _Live:
-        privileged = await asyncio.to_thread(jail.way)
+        privileged = await asyncio.to_thread(bubblewrap.way)
         if self._uid is None:
-            self._uid = jail.new_uid()
+            self._uid = bubblewrap.new_uid()
             self.folder.hand_over(self._uid)
         replies, replies_in = os.pipe()
         info, info_in = os.pipe()
         commands_out, commands = os.pipe()
         output, output_in = os.pipe()
         broker, broker_in = socket.socketpair()
-        channels = jail.Channels(seccomp.as_descriptor(), info_in, commands_out, replies_in, broker_in.detach())
+        channels = bubblewrap.Channels(seccomp.as_descriptor(), info_in, commands_out, replies_in, broker_in.detach())
         try:
             process = await asyncio.create_subprocess_exec(
-                *jail.command_line(self.folder.path, self.limits, channels, self._uid if privileged else 0),
+                *bubblewrap.command_line(self.folder.path, self.limits, channels, self._uid if privileged else 0),
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=output_in,
                 stderr=output_in,
                 pass_fds=channels.all,
                 env={},
-                **jail.identity(privileged, self._uid),
+                **bubblewrap.identity(privileged, self._uid),
             )
         except BaseException:
             for descriptor in (commands, replies, output, info):

@@ -21,7 +21,7 @@ from .websearch import BACKENDS, Recorded, SearXNG, from_environment
 
 if TYPE_CHECKING:
     from ..cache import Cache
-    from ..retrieval.base import Search
+    from ..retrieval.search import Search
 
 DAY = 86_400.0
 """Seconds for which searches of the web and pages are taken from the cache."""

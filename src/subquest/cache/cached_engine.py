@@ -26,7 +26,7 @@ from ..engine.base import (
     Session,
 )
 from ..record import Segment
-from .store import Cache, Identified, digest
+from .cache_file import Cache, Identified, digest
 
 
 @runtime_checkable
