@@ -296,16 +296,16 @@ def tune(index: Any, texts: Sequence[str], gold: Sequence[Sequence[str]]) -> dic
 
 def tune_links(index: Any, texts: Sequence[str], note: Callable[[str, Sequence[Sequence[str]]], None]) -> None:
     """The weights of links, over one hybrid ranking."""
-    from subquest.retrieval import linked
+    from subquest.retrieval import titles
 
-    hits = index.search_many(texts, linked.DEPTH)
-    chosen = (linked.IN_QUESTION, linked.VOUCHED)
+    hits = index.search_many(texts, titles.LINKED_DEPTH)
+    chosen = (titles.IN_QUESTION, titles.VOUCHED)
     for asked in (0.0, 0.3, 0.5, 0.7, 1.0):
         for vouched in (0.0, 0.4, 0.6, 0.8, 1.0):
-            linked.IN_QUESTION, linked.VOUCHED = asked, vouched
-            rows = [linked.linked(text, row, index.analysis) for text, row in zip(texts, hits, strict=True)]
+            titles.IN_QUESTION, titles.VOUCHED = asked, vouched
+            rows = [titles.linked_first(text, row, index.analysis) for text, row in zip(texts, hits, strict=True)]
             note(f"linked {asked} {vouched}", [[hit.document.id for hit in row] for row in rows])
-    linked.IN_QUESTION, linked.VOUCHED = chosen
+    titles.IN_QUESTION, titles.VOUCHED = chosen
 
 
 if __name__ == "__main__":

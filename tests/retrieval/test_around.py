@@ -19,8 +19,8 @@ from subquest.errors import DataError, SearchError, UsageError
 from subquest.record import Document, Hit
 from subquest.retrieval import Index, RemoteSearch, Search, remote
 from subquest.retrieval.analysis import Analysis
+from subquest.retrieval.collection import distinct
 from subquest.retrieval.corpus import from_object, read
-from subquest.retrieval.duplicates import distinct
 from subquest.retrieval.highlight import highlight
 from subquest.retrieval.rerankers import Listwise, Pointwise, Reranked, parse_order, probability_of_yes
 from subquest.retrieval.splitter import cut

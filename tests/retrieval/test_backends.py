@@ -16,8 +16,7 @@ from subquest.errors import SearchError, UsageError
 from subquest.record import Document
 from subquest.retrieval import BM25, Index, json_server
 from subquest.retrieval.backends import lance, postgres, sql_bm25
-from subquest.retrieval.backends.backend import Backend
-from subquest.retrieval.backends.stored import facet, filter_facets, key_of
+from subquest.retrieval.backends.backend import Backend, facet, filter_facets, key_of
 from subquest.retrieval.locations import create_place, is_backend, open_place
 from subquest.retrieval.settings import Settings
 from subquest.retrieval.transfer import copy

@@ -10,8 +10,7 @@ import pytest
 
 from subquest.errors import SearchError, SearchRefused, UsageError
 from subquest.retrieval import json_server
-from subquest.retrieval.backends.backend import Backend
-from subquest.retrieval.backends.stored import key_of
+from subquest.retrieval.backends.backend import Backend, key_of
 from subquest.retrieval.locations import backend, create_place, open_place
 
 from .embeddings import embeddings_server

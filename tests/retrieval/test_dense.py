@@ -19,7 +19,8 @@ from .embeddings import embeddings_server
 
 np = pytest.importorskip("numpy", reason="dense search needs the extra `dense`")
 
-from subquest.retrieval.dense import VECTOR_HEADER, Dense, VectorFile, VectorPart, write_vectors  # noqa: E402
+from subquest.retrieval.dense import Dense, VectorPart  # noqa: E402
+from subquest.retrieval.vectors import VECTOR_HEADER, VectorFile, write_vectors  # noqa: E402
 
 
 def unit(rows: int, width: int, seed: int) -> np.ndarray:

@@ -19,7 +19,7 @@ from .target import check_target
 from .terminal import Counter
 
 if TYPE_CHECKING:
-    from ..retrieval.settings import Source
+    from ..retrieval.transfer import Source
 
 PLACE = "an index: a folder, or postgres://..., opensearch+https://..., qdrant+https://..., lance:..."
 

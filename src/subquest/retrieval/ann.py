@@ -15,12 +15,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .segment import append_check, sync_folder
+from .vectors import VectorFile, nearest_blocks
 
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
-
-    from .dense import VectorFile
 
 ROWS = 300_000
 """From here on reading all rows takes longer than a search should."""
@@ -63,8 +62,6 @@ def build(file: VectorFile, path: Path, *, seed: int = 0) -> float:
 def _tune(index: Any, file: VectorFile, generator: np.random.Generator) -> float:
     """Set the reach to the smallest power of two that finds RECALL of the nearest rows."""
     import numpy as np
-
-    from .dense import nearest_blocks
 
     picked = np.sort(generator.choice(file.rows, min(_SAMPLES, file.rows), replace=False))
     queries = file.vectors[picked].astype(np.float32)

@@ -1,7 +1,7 @@
-"""Snapshots: one generation of an index, opened for searching.
+"""One generation of an index, opened for searching.
 
-A generation is what one committed transaction of the writer shows. Its files are immutable, so a snapshot stays good
-for as long as somebody holds it, whatever is written meanwhile.
+A generation is what one committed transaction of the writer shows. Its files are immutable, so it can be searched for
+as long as somebody holds it, whatever is written meanwhile.
 """
 
 from __future__ import annotations
@@ -15,28 +15,27 @@ from typing import NamedTuple
 
 from ..errors import MissingDependency, SearchError
 from . import store
-from .bm25 import Lexical, Part, Removed
-from .dense import Dense, VectorFile, VectorPart
+from .dense import Dense, VectorPart
 from .kernel import open_segment
+from .lexical import Lexical, Part, Removed
+from .vectors import VectorFile
 
 RETRIES = 25
-"""Times that a reader looks again where a writer was quicker; each time is a chance of its own."""
+"""How often a reader tries again where a writer was faster; each time is a new chance."""
 
 
-class Snapshot(NamedTuple):
-    """One generation, opened."""
-
-    generation: int
+class Generation(NamedTuple):
+    number: int
     published: int
     lexical: Lexical
     dense: Dense | MissingDependency | None
     """The vectors; what is missing to read them; None where there are none."""
     content: str
-    """Digest of what can be found. Files are never changed under their names, and names are random, so the names of the
-    files and the numbers of removed documents tell one content from another, in a copy of the folder as well."""
+    """Digest of what can be found. Files never change under their names, and names are random, so the names of the
+    files and the numbers of removed documents identify the content, in a copy of the folder as well."""
 
 
-def load(folder: Path, db: sqlite3.Connection) -> Snapshot:
+def open_newest(folder: Path, db: sqlite3.Connection) -> Generation:
     """The newest generation; looked up again where a writer has just replaced a file of it."""
     for _ in range(RETRIES):
         db.execute("BEGIN")
@@ -55,7 +54,7 @@ def load(folder: Path, db: sqlite3.Connection) -> Snapshot:
                     parts.append(Part(segment, Removed(segment, gone) if gone else None))
             dense = _dense(folder, [name for kind, name, _, _ in names if kind == "dense"], removed)
             content = hashlib.sha256(json.dumps([names, removed]).encode()).hexdigest()
-            return Snapshot(generation, published, Lexical(parts), dense, content)
+            return Generation(generation, published, Lexical(parts), dense, content)
         except FileNotFoundError:
             continue
     raise SearchError(f"{folder}: segment files are missing; run `subquest index verify`")

@@ -10,9 +10,9 @@ from typing import Any
 
 from ..errors import DataError, SearchError
 from . import kernel, store
-from .dense import document_numbers
 from .generation import RETRIES
 from .segment import PythonSegment, intact
+from .vectors import document_numbers
 
 
 @dataclass(frozen=True, slots=True)

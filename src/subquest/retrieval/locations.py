@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import UsageError
-from .index import Index, Mode
+from .index import Index
+from .search import Mode
 from .settings import Settings
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from ..errors import SearchError, UsageError
 from ..record import Hit
 from .corpus import from_object
 from .frameworks import Retrievers
-from .request import check
+from .search import check_request
 from .store import cleaned, utf8
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ class RemoteSearch(Retrievers):
         return self.url
 
     async def retrieve(self, queries: Sequence[str], k: int) -> list[list[Hit]]:
-        check(queries, k, "auto")
+        check_request(queries, k)
         if not queries:
             return []
         if len(queries) == 2:

@@ -23,8 +23,10 @@ from ..engine.base import Engine, Message, Sampling
 from ..engine.choosing import Choosing
 from ..errors import EngineError, MissingDependency, SearchRefused, UsageError
 from ..record import Document, Hit
+from .analysis import Analysis
 from .frameworks import Retrievers
 from .search import Search
+from .titles import linked_first
 
 UNKNOWN = 0.5
 TRUST = 0.7
@@ -254,3 +256,13 @@ class Similarity:
         vectors = self._embedder([query, *new])
         self._known |= dict(zip(new, vectors[1:], strict=True))
         return [float(self._known[text] @ vectors[0]) for text in texts]
+
+
+class Linked:
+    """The order of mode linked for any search: `Reranked(search, Linked(), depth=100)`."""
+
+    def __init__(self, analysis: Analysis | None = None) -> None:
+        self._analysis = analysis or Analysis()
+
+    async def rerank(self, query: str, hits: Sequence[Hit]) -> list[Hit]:
+        return linked_first(query, hits, self._analysis)

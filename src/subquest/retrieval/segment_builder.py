@@ -26,7 +26,7 @@ class SegmentRow(NamedTuple):
     documents: int
 
 
-class Collector:
+class SegmentBuilder:
     """Turns documents into a segment file, with the kernel where it is to be had."""
 
     def __init__(self, analysis: Analysis) -> None:

@@ -12,14 +12,14 @@ import base64
 import binascii
 import gzip
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, cast
+from typing import IO, TYPE_CHECKING, Any, Protocol, cast
 
 from ..errors import DataError, UsageError
 from ..record import Document
 from .corpus import from_object, kind
-from .settings import Entry, Settings, Source, Store
+from .settings import Entry, Settings
 from .writer import Changes, Progress
 
 if TYPE_CHECKING:
@@ -27,6 +27,32 @@ if TYPE_CHECKING:
 
 FORMAT = 1
 MARK = "subquest_index"
+
+
+class Source(Protocol):
+    """Anything that passages can be copied from."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def settings(self) -> Settings: ...
+
+    def entries(self) -> Iterator[Entry]:
+        """All passages in a stable order, read in bounded memory."""
+        ...
+
+
+class Store(Source, Protocol):
+    """Any index that passages can be copied from and to."""
+
+    def load(self, entries: Iterable[Entry], *, progress: Progress | None = None) -> Changes:
+        """Take passages in; those that are there already are passed over, so a killed copy goes on where it was."""
+        ...
+
+    def __len__(self) -> int: ...
+
+    def close(self) -> None: ...
 
 
 def copy(source: Source, target: Store, *, progress: Progress | None = None) -> Changes:

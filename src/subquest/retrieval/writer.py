@@ -21,9 +21,10 @@ from typing import Any, NamedTuple
 
 from ..errors import SearchError
 from ..record import Document
-from . import store
+from . import ann, store
 from .analysis import Analysis
-from .segment_builder import Collector, SegmentRow, mergeable
+from .segment_builder import SegmentBuilder, SegmentRow, mergeable
+from .vectors import VectorFile, write_vectors
 
 BATCH = 512
 BATCH_TEXT = 16 << 20
@@ -101,22 +102,22 @@ class Writer:
         When `documents` raises, what it gave before is published, then the exception goes on.
         """
         intake = _Intake(self.next_number())
-        collector = Collector(self.analysis)
+        builder = SegmentBuilder(self.analysis)
         source, failure, more = iter(documents), None, True
         while more:
             with store.transaction(self.db):
                 began = time.monotonic()
                 for _ in range(max(1, COMMIT_EVERY // BATCH)):
                     batch, failure, more = _take(source)
-                    collector.add(self._store(batch, intake, stored))
+                    builder.add(self._store(batch, intake, stored))
                     if progress and batch:
                         progress(len(batch))
                     if not more or time.monotonic() - began > COMMIT_SECONDS:
                         break
-            if collector.full or not more:
-                self._publish(collector, intake.replaced)
-                collector, intake.replaced = Collector(self.analysis), []
-        collector.close()
+            if builder.full or not more:
+                self._publish(builder, intake.replaced)
+                builder, intake.replaced = SegmentBuilder(self.analysis), []
+        builder.close()
         self._merge_small()
         if failure is not None:
             raise failure
@@ -200,28 +201,28 @@ class Writer:
         (highest,) = self.db.execute("SELECT coalesce(max(number), 0) FROM documents").fetchone()
         return max(int(highest), int(store.get(self.db, "published", 0))) + 1
 
-    def _publish(self, collector: Collector, replaced: Sequence[int]) -> None:
+    def _publish(self, builder: SegmentBuilder, replaced: Sequence[int]) -> None:
         retired = store.retired(self.db)
-        if collector.documents or retired:
-            name = self._write_segment(collector) if collector.documents else ""
+        if builder.documents or retired:
+            name = self._write_segment(builder) if builder.documents else ""
             with store.transaction(self.db):
                 if name:
-                    self._list(name, collector)
-                    store.put(self.db, "published", collector.last)
+                    self._list(name, builder)
+                    store.put(self.db, "published", builder.last)
                 self._remove_numbers([*replaced, *retired])
                 if retired:
                     self.db.execute("DELETE FROM retired")
                 self.next_generation()
-        collector.close()
+        builder.close()
 
-    def _write_segment(self, collector: Collector) -> str:
+    def _write_segment(self, builder: SegmentBuilder) -> str:
         name = f"{uuid.uuid4().hex}.lex"
         with _new_file(self.folder / name):
-            collector.write(self.folder / name)
+            builder.write(self.folder / name)
         return name
 
-    def _list(self, name: str, collector: Collector) -> None:
-        row = (name, "lexical", collector.first, collector.last, collector.documents)
+    def _list(self, name: str, builder: SegmentBuilder) -> None:
+        row = (name, "lexical", builder.first, builder.last, builder.documents)
         self.db.execute("INSERT INTO segments VALUES (?, ?, ?, ?, ?)", row)
 
     def _remove_numbers(self, numbers: Sequence[int]) -> None:
@@ -236,18 +237,18 @@ class Writer:
     def _publish_left_over(self) -> None:
         """Index the rows that a killed writer stored but did not publish."""
         published = store.get(self.db, "published", 0)
-        collector = Collector(self.analysis)
+        builder = SegmentBuilder(self.analysis)
         rows = self.db.execute(
             "SELECT number, title, text FROM documents WHERE number > ? ORDER BY number", (published,)
         )
         while batch := rows.fetchmany(BATCH):
-            collector.add(batch)
+            builder.add(batch)
         older = self.db.execute(
             "SELECT o.number FROM documents n JOIN documents o ON o.id = n.id AND o.number < n.number "
             "WHERE n.number > ?",
             (published,),
         )
-        self._publish(collector, [number for (number,) in older.fetchall()])
+        self._publish(builder, [number for (number,) in older.fetchall()])
 
     def _merge_small(self) -> None:
         segments = self.segments()
@@ -262,25 +263,25 @@ class Writer:
         if not segments:
             return
         span = (segments[0].first, segments[-1].last)
-        collectors: list[tuple[str, Collector]] = []
-        collector = Collector(self.analysis)
+        builders: list[tuple[str, SegmentBuilder]] = []
+        builder = SegmentBuilder(self.analysis)
         rows = self.db.execute(
             "SELECT number, title, text FROM documents WHERE number BETWEEN ? AND ? ORDER BY number", span
         )
         while batch := rows.fetchmany(BATCH):
-            collector.add(batch)
+            builder.add(batch)
             if progress:
                 progress(len(batch))
-            if collector.full:
-                collectors.append((self._write_segment(collector), collector))
-                collector.close()
-                collector = Collector(self.analysis)
-        if collector.documents:
-            collectors.append((self._write_segment(collector), collector))
-        collector.close()
+            if builder.full:
+                builders.append((self._write_segment(builder), builder))
+                builder.close()
+                builder = SegmentBuilder(self.analysis)
+        if builder.documents:
+            builders.append((self._write_segment(builder), builder))
+        builder.close()
         with store.transaction(self.db):
             self.db.executemany("DELETE FROM segments WHERE name = ?", [(s.name,) for s in segments])
-            for name, written in collectors:
+            for name, written in builders:
                 self._list(name, written)
             self.db.execute(
                 "DELETE FROM removed WHERE number BETWEEN ? AND ? AND number > "
@@ -295,9 +296,6 @@ class Writer:
 
         `last` extends the new file to documents up to that number; without segments it starts after the others.
         """
-        from . import ann
-        from .dense import VectorFile, write_vectors
-
         highest = max((s.last for s in self.segments("dense")), default=0)
         span = (segments[0].first if segments else highest + 1, last or max((s.last for s in segments), default=0))
         where = "FROM vectors WHERE number BETWEEN ? AND ?"

@@ -15,9 +15,8 @@ from ..errors import UsageError
 from ..record import Document, Hit
 from ..retrieval import Index
 from ..retrieval import store as index_store
-from ..retrieval.index import Mode
 from ..retrieval.ingest import Report, ingest
-from ..retrieval.search import Search
+from ..retrieval.search import Mode, Search
 from ..retrieval.writer import Changes
 from .bodies import Problem
 from .workers import Searcher

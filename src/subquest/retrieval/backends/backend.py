@@ -12,35 +12,36 @@ backend itself.
 
 from __future__ import annotations
 
-import asyncio
-import threading
-from abc import ABC, abstractmethod
+import hashlib
+import json
+import uuid
+from abc import abstractmethod
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import partial
 from itertools import islice
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...errors import UsageError
 from ...record import Document, Hit
-from .. import linked, titles
+from .. import titles
 from ..analysis import Analysis
-from ..bm25 import Scored
-from ..duplicates import distinct_many
-from ..encoder import Encoder, open_encoder
-from ..filters import Filter
-from ..frameworks import Retrievers
-from ..request import Mode, check, check_ids
+from ..bm25 import BM25, Scored
+from ..collection import Collection
+from ..encoder import EncoderSpec
+from ..filters import Filter, conditions_of
+from ..search import Mode, check_ids
 from ..settings import Entry, Settings
 from ..store import cleaned
 from ..writer import Changes, Progress
-from .stored import digest_of, facets_of, filter_facets, key_of, storable, text
 
 if TYPE_CHECKING:
     from typing import Self
 
     from ..settings import Row
+
+
+MISSING = "\ufffd"
+"""Stands for what a store cannot hold: lone surrogates, and the NUL that PostgreSQL refuses."""
 
 
 class Ranked(NamedTuple):
@@ -72,23 +73,44 @@ class Passage(NamedTuple):
     length: int
     vector: Row | None
 
+    def fields(self) -> dict[str, Any]:
+        """What is stored of it beside its terms and its vector."""
+        document = self.document
+        return {
+            "id": document.id,
+            "title": document.title,
+            "text": document.text,
+            "meta": json.dumps(dict(document.meta), sort_keys=True),
+            "digest": self.digest,
+            "facets": list(self.facets),
+        }
+
+    def repeated_terms(self) -> str:
+        """Its terms, each as often as it occurs, for stores that split a text at blanks."""
+        return " ".join(term for term, count in self.terms.items() for _ in range(count))
+
+
+def to_document(fields: Mapping[str, Any]) -> Document:
+    """A document from the fields that `Passage.fields` stored."""
+    return Document(fields["id"], fields["title"], fields["text"], json.loads(fields["meta"]))
+
+
+DOCUMENT_FIELDS = ("id", "title", "text", "meta")
 
 Facets = Sequence[Sequence[str]]
 """A filter: of each group a passage must have one facet."""
 
 
-class Backend(Retrievers, ABC):
-    """A searchable collection elsewhere. Threads may share it; `close` it, or use it in a `with` block."""
+class Backend(Collection):
+    """A searchable collection in somebody else's store. Threads may share it; `close` it, or use a `with` block."""
 
     BATCH = 512
     """Passages of one write."""
 
     def __init__(self, name: str, mode: Mode = "auto") -> None:
+        super().__init__(mode)
         self._name = name
-        self.mode: Mode = mode
         self._settings: Settings | None = None
-        self._encoder: Encoder | None = None
-        self._encoder_lock = threading.Lock()
 
     @classmethod
     def open(cls, url: str, *, mode: Mode = "auto") -> Self:
@@ -132,64 +154,36 @@ class Backend(Retrievers, ABC):
         return self._settings
 
     @property
-    def analysis(self) -> Analysis:
+    def analysis(self) -> Analysis:  # type: ignore[override]
         return self.settings.analysis
 
-    @property
-    def encoder(self) -> Encoder:
-        """The encoder of the passages, opened when it is first needed."""
-        with self._encoder_lock:
-            if self._encoder is None:
-                if self.settings.encoder is None:
-                    raise UsageError(f"{self.name} has no vectors; embed the index before copying it there")
-                self._encoder = open_encoder(self.settings.encoder)
-            return self._encoder
+    def _encoder_spec(self) -> EncoderSpec | None:
+        return self.settings.encoder
+
+    def _no_vectors(self) -> str:
+        return f"{self.name} has no vectors; embed the index before copying it there"
 
     # ------------------------------------------------------------------------------------------------ searching
 
-    def search(
-        self,
-        query: str,
-        k: int = 10,
-        *,
-        mode: Mode | None = None,
-        where: Filter | None = None,
-        distinct: bool = False,
-    ) -> list[Hit]:
-        """The best k documents, best first; see `search_many`."""
-        return self.search_many([query], k, mode=mode, where=where, distinct=distinct)[0]
-
-    def search_many(
-        self,
-        queries: Sequence[str],
-        k: int = 10,
-        *,
-        mode: Mode | None = None,
-        where: Filter | None = None,
-        distinct: bool = False,
+    def _hits(
+        self, queries: Sequence[str], k: int, depth: int, mode: Mode, where: Filter | None, bm25: BM25 | None
     ) -> list[list[Hit]]:
-        """The best k documents of each query, with the options of `Index.search_many`."""
-        mode = mode or self.mode
-        check(queries, k, mode)
+        if bm25 is not None and bm25 != self.settings.bm25:
+            raise UsageError(f"{self.name} ranks with the BM25 parameters it was made with, {self.settings.bm25}")
         if not queries:
             return []
-        if distinct:
-            return distinct_many(partial(self.search_many, mode=mode, where=where), queries, k, self.analysis)
-        depth = max(k, {"auto": titles.DEPTH, "linked": linked.DEPTH}.get(mode, k))
         ranked = self._rank(queries, depth, mode, None if where is None else filter_facets(where))
         documents = self._fetch(sorted({found.key for row in ranked for found in row}))
         hits = [[Hit(documents[found.key], found.score) for found in row if found.key in documents] for row in ranked]
-        if mode == "auto":
-            return [self._named_first(query, row)[:k] for query, row in zip(queries, hits, strict=True)]
-        if mode == "linked":
-            return [linked.linked(query, row, self.analysis)[:k] for query, row in zip(queries, hits, strict=True)]
-        return hits
+        if mode != "auto":
+            return hits
+        return [self._named_first(query, row)[:k] for query, row in zip(queries, hits, strict=True)]
 
     def _named_first(self, query: str, hits: Sequence[Hit]) -> list[Hit]:
-        titles = [titles.title_words(hit.document.title, self.analysis) for hit in hits]
         articles = [(hit.document.title, hit.document.text) for hit in hits]
-        order = titles.named(query, titles, [hit.score for hit in hits], self.analysis, lambda: articles)
-        return [Hit(hits[place].document, score) for place, score in order]
+        known = [titles.title_words(title, self.analysis) for title, _ in articles]
+        order = titles.named_first(query, known, [hit.score for hit in hits], self.analysis, lambda: articles)
+        return [Hit(hits[i].document, score) for i, score in order]
 
     def _rank(self, queries: Sequence[str], k: int, mode: Mode, facets: Facets | None) -> list[list[Ranked]]:
         if mode in ("auto", "linked"):
@@ -197,7 +191,7 @@ class Backend(Retrievers, ABC):
         depth = k if mode != "hybrid" else max(k, self.settings.fusion.depth)
         lexical: list[list[Ranked]] = [[] for _ in queries]
         if mode != "dense":
-            terms = [Counter(text(term) for term in self.analysis.query_terms(query)) for query in queries]
+            terms = [Counter(term_text(term) for term in self.analysis.query_terms(query)) for query in queries]
             asked = [i for i, counted in enumerate(terms) if counted]
             if asked:
                 found = self._lexical([terms[i] for i in asked], depth, facets)
@@ -215,10 +209,6 @@ class Backend(Retrievers, ABC):
         numbers = {key: number for number, key in enumerate(keys)}
         one, other = ([Scored(numbers[key], score) for key, score in ranking] for ranking in (lexical, dense))
         return [Ranked(keys[number], score) for number, score in self.settings.fusion.fuse(one, other, k)]
-
-    async def retrieve(self, queries: Sequence[str], k: int) -> list[list[Hit]]:
-        """The Search protocol: `search_many` on a thread of its own."""
-        return await asyncio.to_thread(self.search_many, list(queries), k)
 
     def get(self, identifier: str) -> Document | None:
         """The document with this id, None where there is none."""
@@ -279,7 +269,7 @@ class Backend(Retrievers, ABC):
                 )
             document = storable(entry.document)
             found = self.analysis.folded_terms(self.analysis.document(document.title, document.text))
-            terms = Counter(map(text, found))
+            terms = Counter(map(term_text, found))
             out.append(Passage(key, document, digest, facets_of(document.meta), terms, len(found), vector))
         return out
 
@@ -336,14 +326,48 @@ class Backend(Retrievers, ABC):
     @abstractmethod
     def __len__(self) -> int: ...
 
-    @abstractmethod
-    def close(self) -> None:
-        """Let go of connections. Closing twice is harmless."""
 
-    def __enter__(self) -> Self:
-        return self
+def key_of(identifier: str) -> str:
+    """A passage's key in backends: a UUID from the digest of its id."""
+    return str(uuid.UUID(bytes=hashlib.blake2b(_utf8(identifier).encode(), digest_size=16).digest()))
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
+
+def digest_of(document: Document) -> str:
+    content = json.dumps([document.title, document.text, dict(document.meta)], sort_keys=True)
+    return hashlib.blake2b(content.encode(), digest_size=16).hexdigest()
+
+
+def term_text(term: bytes) -> str:
+    """A term as text; a character that was cut in the middle becomes a sign that stands for it."""
+    return term.decode(errors="replace")
+
+
+def storable(document: Document) -> Document:
+    """The document without what a store cannot hold; its metadata are stored as JSON in ASCII."""
+    return Document(_utf8(document.id), _utf8(document.title), _utf8(document.text), document.meta)
+
+
+def _utf8(words: str) -> str:
+    return words.encode(errors="replace").decode().replace("\0", MISSING)
+
+
+def facets_of(meta: Mapping[str, Any]) -> tuple[str, ...]:
+    """What a passage can be filtered by."""
+    facets = []
+    for field, value in meta.items():
+        for one in value if isinstance(value, list | tuple) else [value]:
+            if isinstance(one, str | int | float):
+                facets.append(facet(field, one))
+    return tuple(dict.fromkeys(facets))
+
+
+def facet(field: str, value: str | float) -> str:
+    """`field=value`; a whole number is the same as int, float or bool."""
+    if isinstance(value, bool) or (isinstance(value, float) and value.is_integer()):
+        value = int(value)
+    return f"{_utf8(field)}={json.dumps(value if not isinstance(value, str) else _utf8(value), ensure_ascii=False)}"
+
+
+def filter_facets(where: Filter) -> list[list[str]]:
+    """A filter as groups of facets; wrong ones are refused as in our own index."""
+    return [[facet(field, choice) for choice in choices] for field, choices in conditions_of(where)]
