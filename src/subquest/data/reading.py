@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from ..errors import DataError, MissingDependency, UsageError
-from ..readers.delimited import csv_rows
+from ..readers.tables import csv_rows
 from ..record import PUBLIC_FILES, Question
 from .attached import with_files
 from .fields import id_of

@@ -24,7 +24,7 @@ _READERS = {
     "html": ("html", "read_html"),
     "json": ("text", "read_json"),
     "text": ("text", "read_text"),
-    "image": ("pictures", "read_image"),
+    "image": ("images", "read_image"),
 }
 
 

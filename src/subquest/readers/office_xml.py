@@ -1,7 +1,8 @@
-"""XML as a stream of events, for the parts of office files: constant memory, no entities."""
+"""The XML inside office files as a stream of events: constant memory, no entities."""
 
 from __future__ import annotations
 
+import zipfile
 from collections.abc import Iterator, Mapping
 from typing import IO, Any, NamedTuple
 from xml.parsers import expat
@@ -54,3 +55,17 @@ def _local(values: Mapping[str, str]) -> dict[str, str]:
         if space or name not in found:
             found[name] = value
     return found
+
+
+def core_title(archive: zipfile.ZipFile) -> str:
+    """The title in the properties of an office file."""
+    if "docProps/core.xml" not in archive.namelist():
+        return ""
+    inside, words = False, ""
+    with archive.open("docProps/core.xml") as stream:
+        for event in events(stream, "docProps/core.xml"):
+            if isinstance(event, str):
+                words += event if inside else ""
+            else:
+                inside = isinstance(event, Start) and event.tag == "title"
+    return " ".join(words.split())

@@ -10,8 +10,7 @@ from typing import BinaryIO
 
 from ..errors import DataError
 from .archive import ZipLimits, open_zip
-from .docx import core_title
-from .office_xml import Start, events
+from .office_xml import Start, core_title, events
 from .part import Part
 from .tables import row_text
 

@@ -79,9 +79,9 @@ def _read(request: dict[str, Any], file: BinaryIO, out: TextIO) -> None:
 
 
 def _recognise(picture: Any) -> str:
-    from .ocr import read_picture
+    from .images import recognise
 
-    return "\n".join(read_picture(picture)[0])
+    return "\n".join(recognise(picture)[0])
 
 
 if __name__ == "__main__":

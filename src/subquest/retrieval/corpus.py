@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 from ..errors import DataError, UsageError
-from ..readers.delimited import csv_rows
+from ..readers.tables import csv_rows
 from ..readers.text import ERRORS, encoding_of, lines
 from ..record import Document
 from .passages import Passages

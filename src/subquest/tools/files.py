@@ -22,6 +22,7 @@ from ..readers.archive import ZipLimits, open_zip
 from ..readers.reader_pool import Pool
 from ..readers.tables import read_csv
 from ..readers.text import decode, read_json
+from .html_pages import from_html
 
 MAX_FILE = 64 << 20
 MAX_TEXT = 2_000_000
@@ -156,8 +157,6 @@ def _json(content: bytes) -> Iterator[tuple[str, str]]:
 
 
 def _html(content: bytes) -> Iterator[tuple[str, str]]:
-    from .pages import from_html
-
     yield "", from_html(content, "http://file.invalid/").text
 
 

@@ -12,17 +12,15 @@ from typing import Any, BinaryIO, cast
 
 from ...errors import DataError, SubquestError, UsageError
 from ...readers import MEDIA, sniff, sniff_file
-from ...readers.archive import ZipLimits, open_zip, refuse_growth
-from ...readers.delimited import csv_rows
+from ...readers.archive import DAMAGED, GzipReader, ZipLimits, open_zip, refuse_growth, unpack_to_memory
 from ...readers.reader_pool import Job, Pool
-from ...readers.tables import read_csv
+from ...readers.tables import csv_rows, read_csv
 from ...readers.text import is_unguessed, lines, read_json
 from ...record import Document
 from ..corpus import Wrong, beside_corpus, corpus_columns, read_jsonl, read_tsv
 from ..passages import Passages
 from ..splitter import Size
 from .sources import PICTURES, SUFFIXES, suffix_of
-from .unpack import UNPACKING, Gunzipped, held
 
 ISOLATED = frozenset({"pdf", "docx", "pptx", "xlsx", "html"})
 """Kinds that are read in a process of their own."""
@@ -82,7 +80,7 @@ class Reading:
             for document in self._read(file, name, {}, contents, job, budget):
                 contents.passages += 1
                 yield document
-        except UNPACKING as error:
+        except DAMAGED as error:
             raise DataError(f"damaged: {error}") from None
         except OSError as error:
             raise DataError(error.strerror or str(error)) from None
@@ -105,7 +103,7 @@ class Reading:
             contents.empty_pages += passages.empty_pages
         elif kind == "gzip":
             with budget.unpacking():
-                yield from self._packed(cast("BinaryIO", Gunzipped(file)), name, meta, contents, budget)
+                yield from self._packed(cast("BinaryIO", GzipReader(file)), name, meta, contents, budget)
         elif kind == "zip":
             yield from self._members(file, name, meta, contents, budget)
         elif kind == "ole":
@@ -195,7 +193,7 @@ class Reading:
             if sniff(head, name.removesuffix(".gz")) in ("text", "csv"):
                 yield from self._streamed(stream, name, Passages(name, self.size, **meta), contents)
                 return
-        with held(stream, os.path.basename(name)) as inner:
+        with unpack_to_memory(stream, os.path.basename(name)) as inner:
             yield from self._read(inner, name, meta, contents, None, budget)
 
 

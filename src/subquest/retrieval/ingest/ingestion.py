@@ -21,8 +21,7 @@ from ..splitter import Size
 from ..writer import Placed, Writer
 from .documents import Contents, Reading, Stopped
 from .ledger import Account, Known, Ledger
-from .sources import Found, Walk
-from .unpack import digest, open_regular
+from .sources import Found, Walk, digest, open_regular
 
 READERS = 3
 """Counts up when readers give other text for the same files, so that these are read again."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import glob
+import hashlib
+import io
 import os
 import re
 import stat
@@ -11,7 +13,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from ...errors import UsageError
+from ...errors import DataError, UsageError
 from ..corpus import beside_corpus
 from ..store import LOCK, STORE
 
@@ -163,3 +165,19 @@ def _unfit(path: str) -> str:
     if stat.S_ISREG(mode):
         return ""
     return next((name for is_kind, name in _KINDS if is_kind(mode)), "not a regular file")
+
+
+def open_regular(path: str) -> io.BufferedReader:
+    """The file, opened without waiting for a pipe's other end and without believing what was there a moment ago."""
+    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    if not stat.S_ISREG(os.fstat(handle).st_mode):
+        os.close(handle)
+        raise DataError("not a regular file")
+    return os.fdopen(handle, "rb")
+
+
+def digest(file: io.BufferedReader) -> str:
+    """SHA-256 of the content; the file is wound back."""
+    found = hashlib.file_digest(file, "sha256").hexdigest()
+    file.seek(0)
+    return found

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from subquest.errors import DataError
-from subquest.readers import delimited
-from subquest.readers.delimited import csv_rows
+from subquest.readers import tables
+from subquest.readers.tables import csv_rows
 
 FIELDS = ["alpha", "be,ta", "ga;mma", 'de"lta', '"eps"', "ze\nta", "1,5", "a|b", "", "it's", '"']
 
@@ -66,6 +66,6 @@ def test_the_delimiter_that_excel_names() -> None:
 def test_long_lines_are_one_row_and_endless_ones_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("subquest.readers.text.MAX_LINE", 10)
     assert rows("1\ta text of many words\tTitle\n", "\t") == [["1", "a text of many words", "Title"]]
-    monkeypatch.setattr(delimited, "FIELD", 30)
+    monkeypatch.setattr(tables, "FIELD", 30)
     with pytest.raises(DataError, match="line 2: longer than 30"):
         rows("1\tok\tT\n" + "x" * 40 + "\n", "\t")
