@@ -106,8 +106,9 @@ def test_of_a_huge_text_only_the_beginning_is_encoded(endpoint: tuple[str, list[
     assert words.startswith(sent.removeprefix("passage: "))
     assert 512 * 10 < len(sent) < 512 * 101
     spec = EncoderSpec()
-    assert spec.beginning("short") == "short"
-    assert len(spec.beginning(words).split()) > 4 * spec.max_tokens  # far more words than it reads tokens
+    (short, long) = spec.prepare(["short", words], query=False)
+    assert short == "short"
+    assert len(long.split()) > 4 * spec.max_tokens  # far more words than it reads tokens
 
 
 def test_what_is_no_vector_is_told(

@@ -16,10 +16,10 @@ from pathlib import Path
 import pytest
 
 from subquest.errors import SearchError, UsageError
-from subquest.readers import reader_pool
+from subquest.readers import archive, reader_pool
 from subquest.record import Document
 from subquest.retrieval import Index, corpus
-from subquest.retrieval.ingest import Report, ingest, unpack
+from subquest.retrieval.ingest import Report, ingest
 
 from ..readers.made import archive, deflated_zeros, docx, pdf, pdf_of_streams, put, xlsx
 
@@ -302,7 +302,7 @@ def test_archives_within_limits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 @pytest.mark.slow
 def test_a_compressed_file_may_not_grow_without_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(unpack, "FREE", 1 << 20)
+    monkeypatch.setattr(archive, "FREE", 1 << 20)
     docs = put(
         tmp_path / "docs", {"a.txt.gz": gzip.compress(b"zebrafish " * (2 << 20)), "b.txt.gz": gzip.compress(b"Fine.")}
     )

@@ -57,9 +57,10 @@ class EncoderSpec:
     url: str = ""
     """Base address of an endpoint, ending in /v1; its key comes from the environment (`_key_for`)."""
 
-    def beginning(self, text: str) -> str:
-        """As much of a text as its vector can depend on: tokenizing the whole of a huge one takes minutes."""
-        return utf8(text[: self.max_tokens * _LONGEST_TOKEN])
+    def prepare(self, texts: Sequence[str], *, query: bool) -> list[str]:
+        """The texts with their prefix, and no longer than a vector depends on: tokenizing a huge one takes minutes."""
+        prefix = self.query_prefix if query else self.passage_prefix
+        return [prefix + utf8(text[: self.max_tokens * _LONGEST_TOKEN]) for text in texts]
 
 
 class Encoder(Protocol):
@@ -133,8 +134,7 @@ class MiniLM:
     def encode(self, texts: Sequence[str], *, query: bool) -> Vectors:
         import numpy as np
 
-        prefix = self.spec.query_prefix if query else self.spec.passage_prefix
-        encoded = [e.ids for e in self._tokenizer.encode_batch([prefix + self.spec.beginning(text) for text in texts])]
+        encoded = [e.ids for e in self._tokenizer.encode_batch(self.spec.prepare(texts, query=query))]
         out = np.zeros((len(texts), 384), np.float32)
 
         def run(i: int) -> None:
@@ -169,13 +169,12 @@ class TorchMiniLM:
         import numpy as np
         import torch
 
-        prefix = self.spec.query_prefix if query else self.spec.passage_prefix
         out = np.zeros((len(texts), 384), np.float32)
         order = sorted(range(len(texts)), key=lambda i: len(texts[i]))
         for start in range(0, len(texts), self.BATCH):
             part = order[start : start + self.BATCH]
             inputs = self._tokenizer(
-                [prefix + self.spec.beginning(texts[i]) for i in part],
+                self.spec.prepare([texts[i] for i in part], query=query),
                 padding=True,
                 truncation=True,
                 max_length=self.spec.max_tokens,
@@ -204,9 +203,8 @@ class SentenceTransformers:
     def encode(self, texts: Sequence[str], *, query: bool) -> Vectors:
         import numpy as np
 
-        prefix = self.spec.query_prefix if query else self.spec.passage_prefix
         found = self._model.encode(
-            [prefix + self.spec.beginning(text) for text in texts],
+            self.spec.prepare(texts, query=query),
             normalize_embeddings=True,
             show_progress_bar=False,
             convert_to_numpy=True,
@@ -228,10 +226,9 @@ class Endpoint:
     def encode(self, texts: Sequence[str], *, query: bool) -> Vectors:
         import numpy as np
 
-        prefix = self.spec.query_prefix if query else self.spec.passage_prefix
         rows: list[list[float]] = []
         for start in range(0, len(texts), self.BATCH):
-            rows += self._ask([prefix + self.spec.beginning(text) for text in texts[start : start + self.BATCH]])
+            rows += self._ask(self.spec.prepare(texts[start : start + self.BATCH], query=query))
         try:
             with np.errstate(over="ignore"):
                 vectors = np.asarray(rows, np.float32)
