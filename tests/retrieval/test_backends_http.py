@@ -11,7 +11,7 @@ import pytest
 from subquest.errors import SearchError, SearchRefused, UsageError
 from subquest.retrieval import json_server
 from subquest.retrieval.backends.backend import Backend, key_of
-from subquest.retrieval.locations import backend, create_place, open_place
+from subquest.retrieval.locations import backend_class, create_place, open_place
 
 from .embeddings import embeddings_server
 from .loopback import play, recorded
@@ -205,4 +205,4 @@ def test_a_search_that_fails_inside_a_batch_is_an_error() -> None:
 @pytest.mark.parametrize("place", ["opensearch+http://host:9200/", "opensearch+http://host/Upper", "qdrant+http:///x"])
 def test_an_address_without_a_proper_collection_is_refused(place: str) -> None:
     with pytest.raises(UsageError, match="write"):
-        backend(place).open(place)
+        backend_class(place).open(place)

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from ..retrieval.writer import Progress
 
 _SOURCE = "files, folders or patterns: PDF, DOCX, PPTX, XLSX, HTML, Markdown, text, CSV, JSONL, TSV, ZIP, each also .gz"
-_TOLD = 100
-"""Problems that are told one by one."""
+_SHOWN = 100
+"""Problems that are printed one by one."""
 _ENCODER = "give passages vectors too: minilm, st:MODEL (sentence-transformers) or MODEL@URL (/v1/embeddings)"
 
 
@@ -112,13 +112,12 @@ def _ingest(args: argparse.Namespace, index: Index) -> Report:
     from ..retrieval.ingest import Problem, ingest
 
     progress = IngestProgress()
+    problems = 0
 
-    told = 0
-
-    def problem(found: Problem) -> None:
-        nonlocal told
-        told += 1
-        if told <= _TOLD:
+    def show(found: Problem) -> None:
+        nonlocal problems
+        problems += 1
+        if problems <= _SHOWN:
             progress.clear()
             print(f"skipped: {printable(str(found))}", file=sys.stderr)
 
@@ -131,13 +130,13 @@ def _ingest(args: argparse.Namespace, index: Index) -> Report:
             prune=args.prune,
             on_error=args.on_error,
             jobs=args.jobs,
-            told=progress,
-            problem=problem,
+            progress=progress,
+            on_problem=show,
         )
     finally:
         progress.clear()
-        if told > _TOLD:
-            print(f"skipped: {told - _TOLD:,} more", file=sys.stderr)
+        if problems > _SHOWN:
+            print(f"skipped: {problems - _SHOWN:,} more", file=sys.stderr)
 
 
 def _size(args: argparse.Namespace) -> Size | None:

@@ -1,8 +1,8 @@
 """Embedding: a vector for every document of an index, in steps that survive a kill.
 
-Documents are encoded in runs of STEP, each committed when it is done, so a killed job goes on where it was. At the end
-the new vectors are published as a vector file. The encoding itself may happen elsewhere (`cluster.py`); only this
-process writes.
+Documents are encoded in runs of STEP, each committed when it is done, so a killed job resumes. At the end the new
+vectors are published as a vector file. The encoding itself may happen elsewhere (`ray_encoders`); only this process
+writes.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Run(NamedTuple):
 
 
 Encode = Callable[[Iterable[Run]], "Iterator[tuple[Run, Vectors]]"]
-"""Takes runs and gives each back with its vectors, in any order."""
+"""Takes runs and returns each with its vectors, in any order."""
 
 
 def recorded_encoder(writer: Writer) -> EncoderSpec | None:
@@ -41,7 +41,7 @@ def recorded_encoder(writer: Writer) -> EncoderSpec | None:
 
 
 def record_encoder(writer: Writer, spec: EncoderSpec) -> None:
-    """Note the encoder in the index; a UsageError where there are vectors of another."""
+    """Record the encoder in the index; a UsageError where there are vectors of another."""
     recorded = recorded_encoder(writer)
     if recorded is None:
         with store.transaction(writer.db):
@@ -54,7 +54,7 @@ def record_encoder(writer: Writer, spec: EncoderSpec) -> None:
 
 
 def embed(writer: Writer, encoder: Encoder, progress: Progress | None = None) -> int:
-    """Encode the documents that have no vector yet and publish their vectors; how many there were."""
+    """Encode the documents that have no vector yet and publish their vectors; returns how many there were."""
     return embed_with(writer, encoder.spec, local(encoder), progress)
 
 
@@ -74,12 +74,12 @@ def embed_with(writer: Writer, spec: EncoderSpec, encode: Encode, progress: Prog
 
     record_encoder(writer, spec)
     done = 0
-    for run, vectors in encode(_bare(writer)):
+    for run, vectors in encode(_without_vectors(writer)):
         known = writer.db.execute("SELECT length(vector) / 2 FROM vectors LIMIT 1").fetchone()
         if known is not None and known[0] != vectors.shape[-1]:
             raise SearchRefused(
                 f"{writer.folder} has vectors of {known[0]} numbers, and {spec.model} now gives {vectors.shape[-1]}: "
-                "it is another model than before; build the index again"
+                "the model has changed; rebuild the index"
             )
         rows = [(n, v.tobytes()) for n, v in zip(run.numbers, vectors.astype(np.float16), strict=True)]
         with store.transaction(writer.db):
@@ -91,8 +91,8 @@ def embed_with(writer: Writer, spec: EncoderSpec, encode: Encode, progress: Prog
     return done
 
 
-def _bare(writer: Writer) -> Iterator[Run]:
-    """The documents without vectors, in runs. Those that a vector file covers have theirs: it was written after all."""
+def _without_vectors(writer: Writer) -> Iterator[Run]:
+    """The documents without vectors, in runs. Those that a vector file covers have theirs."""
     last = covered(writer)
     while rows := writer.db.execute(
         "SELECT number, title, text FROM documents WHERE number > ? "
@@ -105,7 +105,7 @@ def _bare(writer: Writer) -> Iterator[Run]:
 
 def complete(writer: Writer) -> bool:
     """Whether every document has a vector."""
-    return next(_bare(writer), None) is None
+    return next(_without_vectors(writer), None) is None
 
 
 def covered(writer: Writer) -> int:
@@ -114,7 +114,7 @@ def covered(writer: Writer) -> int:
 
 
 def pending(writer: Writer) -> bool:
-    """Whether the index has vectors, and documents that still wait for theirs: new ones, or those of a killed run."""
+    """Whether the index has vectors, and documents that lack one: new ones, or those of a killed run."""
     if recorded_encoder(writer) is None:
         return False
     found = writer.db.execute("SELECT 1 FROM documents WHERE number > ? LIMIT 1", (covered(writer),)).fetchone()
@@ -122,7 +122,7 @@ def pending(writer: Writer) -> bool:
 
 
 def publish_vectors(writer: Writer) -> None:
-    """Make a vector file of the vectors that no file has, and merge small files."""
+    """Write a vector file of the vectors that no file has, and merge small files."""
     (newest,) = writer.db.execute("SELECT coalesce(max(number), 0) FROM vectors").fetchone()
     if newest > covered(writer):
         writer.rewrite_vectors([], newest)

@@ -68,7 +68,7 @@ class Index(Collection):
         encoder: str | Encoder | None = None,
         progress: Progress | None = None,
     ) -> Index:
-        """Make an index of the documents, or bring the one that is there up to date (so a killed build resumes).
+        """Make an index of the documents, or bring an existing one up to date (so a killed build resumes).
 
         With an encoder (`minilm`, `st:MODEL`, `MODEL@URL`) documents get vectors too, and searches are hybrid.
         """
@@ -84,15 +84,15 @@ class Index(Collection):
 
     @classmethod
     def create(cls, path: str | Path, settings: Settings) -> Index:
-        """An empty index, or the one that is there if it was made with the same analysis and BM25 settings.
+        """An empty index, or the existing one if it was made with the same analysis and BM25 settings.
 
-        With an encoder in the settings `load` takes in vectors of that encoder.
+        With an encoder in the settings, `load` accepts vectors of that encoder.
         """
         folder = _folder(path)
         fixed = {"analysis": dataclasses.asdict(settings.analysis), "bm25": dataclasses.asdict(settings.bm25)}
         if not store.exists(folder):
-            if folder.exists() and (not folder.is_dir() or any(map(store.strange, folder.iterdir()))):
-                raise UsageError(f"{folder} is there already and is not an index; choose another path")
+            if folder.exists() and (not folder.is_dir() or any(map(store.is_foreign, folder.iterdir()))):
+                raise UsageError(f"{folder} exists and is not an index; choose another path")
             store.create(folder, {**fixed, "fusion": dataclasses.asdict(settings.fusion)})
         else:
             with contextlib.closing(store.connect(folder)) as db:
@@ -119,7 +119,7 @@ class Index(Collection):
 
     @property
     def identity(self) -> dict[str, Any]:
-        """All that decides results beside the query, for caches: another content or setting is another identity."""
+        """Everything but the query that decides results, for caches: other content or settings, other identity."""
         return {
             "index": self._current().content,
             "mode": self.mode,
@@ -186,7 +186,7 @@ class Index(Collection):
         return [self.fusion.fuse(a, b, k) for a, b in zip(lexical, dense, strict=True)]
 
     def _hidden(self, generation: Generation, where: Filter) -> tuple[list[bytearray], list[bytearray]]:
-        """What a filter hides in each segment and vector file; remembered for the generation."""
+        """What a filter hides in each segment and vector file; cached for the generation."""
         key = (generation.number, repr(sorted(conditions_of(where), key=itemgetter(0))))
         found = self._filters.get(key)
         if found is None:
@@ -220,7 +220,7 @@ class Index(Collection):
         return self._reader.documents(self._current().published)
 
     def add(self, documents: Iterable[Document], *, progress: Progress | None = None) -> Changes:
-        """Add or update documents; when it returns they are on the disk and can be found.
+        """Add or update documents; when it returns, they are on disk and can be found.
 
         In an index with vectors the new documents get theirs as well.
         """
@@ -235,7 +235,7 @@ class Index(Collection):
         return self._reader.entries(self._current().published)
 
     def load(self, entries: Iterable[Entry], *, progress: Progress | None = None) -> Changes:
-        """Take in documents with their vectors; those that come without one are embedded, if the index has vectors."""
+        """Add documents with their vectors; those without one are embedded, if the index has vectors."""
         with Writer.open(self.path) as writer:
             spec = recorded_encoder(writer)
             vectors: dict[str, bytes] = {}
@@ -261,7 +261,7 @@ class Index(Collection):
 
     @property
     def settings(self) -> Settings:
-        """What the index was made with; what an index elsewhere needs to give the same answers."""
+        """What the index was made with: all that a copy needs to give the same results."""
         db = self._reader.db
         encoder = store.get(db, "encoder", None)
         row = db.execute("SELECT length(vector) FROM vectors LIMIT 1").fetchone()
@@ -273,9 +273,9 @@ class Index(Collection):
     def embed(
         self, encoder: str | Encoder = "minilm", *, progress: Progress | None = None, through: Encode | None = None
     ) -> int:
-        """Give every document without one a vector; how many there were. A killed run goes on where it was.
+        """Embed every document without a vector; returns how many there were. A killed run resumes.
 
-        `through` does the encoding elsewhere, such as on a Ray cluster (`cluster.py`).
+        `through` does the encoding elsewhere, such as on a Ray cluster (`ray_encoders`).
         """
         if through is not None:
             spec = parse(encoder) if isinstance(encoder, str) else encoder.spec
@@ -288,17 +288,17 @@ class Index(Collection):
         return done
 
     def remove(self, ids: Iterable[str]) -> int:
-        """Remove documents by id; the number of documents that were there."""
+        """Remove documents by id; returns how many existed."""
         with Writer.open(self.path) as writer:
             return writer.remove(check_ids(ids)).removed
 
     def compact(self, *, progress: Progress | None = None) -> None:
-        """Merge all segments and give back the space of what was removed."""
+        """Merge all segments and free the space of what was removed."""
         with Writer.open(self.path) as writer:
             writer.compact(progress)
 
     def verify(self) -> list[str]:
-        """What is wrong with the index, in words; an empty list when it is sound."""
+        """What is wrong with the index; an empty list when it is sound."""
         return verify(self.path)
 
     def info(self) -> Info:
@@ -306,7 +306,6 @@ class Index(Collection):
         return info(self.path)
 
     def close(self) -> None:
-        """Let go of files and connections. Closing twice is harmless."""
         self._reader.close()
 
     def _current(self) -> Generation:
@@ -322,6 +321,6 @@ def _folder(path: str | Path) -> Path:
         raise UsageError("the index has no name; give a folder, such as docs.sq")
     if "://" in str(path) or str(path).startswith("lance:"):
         raise UsageError(
-            f"{path} is no folder; build the index in a folder, then copy it: subquest index copy docs.sq {path}"
+            f"{path} is not a folder; build the index in a folder, then copy it: subquest index copy docs.sq {path}"
         )
     return Path(path)

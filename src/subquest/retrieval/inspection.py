@@ -1,4 +1,4 @@
-"""Is an index what it should be? What `subquest index verify` and `info` show."""
+"""The state of an index: what `subquest index info` and `verify` show."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ class Info:
     generation: int
     documents: int
     files: int
-    """Files that documents were read from; those that were added by a program have none."""
+    """Files that documents were read from; documents added by a program have none."""
     segments: int
     removed: int
-    """Documents that are gone but still take space until the next `compact`."""
+    """Removed documents that still take space until the next `compact`."""
     vectors: int
     unpublished: int
-    """Documents of a write that is under way or was killed; the next write takes them in."""
+    """Documents of a write that is running or was killed; the next write publishes them."""
     analysis: dict[str, Any]
     bm25: dict[str, Any]
     fusion: dict[str, Any]
@@ -70,7 +70,7 @@ def info(folder: Path) -> Info:
 
 
 def _bytes(folder: Path, *patterns: str) -> int:
-    """What files take; a writer may remove one of them at any moment."""
+    """The size of files; a writer may remove one of them at any moment."""
     total = 0
     for path in (path for pattern in patterns for path in folder.glob(pattern)):
         with contextlib.suppress(FileNotFoundError):
@@ -79,9 +79,9 @@ def _bytes(folder: Path, *patterns: str) -> int:
 
 
 def verify(folder: Path) -> list[str]:
-    """What is wrong with the index, in words; an empty list when it is sound.
+    """What is wrong with the index; an empty list when it is sound.
 
-    Where somebody writes meanwhile, files of the generation that is looked at may go: then the next one is.
+    A writer may delete files of the generation that is being checked: then the next one is checked.
     """
     with contextlib.closing(store.connect(folder)) as db:
         for _ in range(RETRIES):
@@ -94,7 +94,7 @@ def verify(folder: Path) -> list[str]:
                 db.execute("COMMIT")
                 if not problems or store.get(db, "generation", 0) == before:
                     return problems
-            except (sqlite3.DatabaseError, DataError, TypeError) as error:  # whatever a damaged page may hold
+            except (sqlite3.DatabaseError, DataError, TypeError) as error:  # a damaged page can hold anything
                 return [*problems, f"store: {error}"]
     raise SearchError(f"{folder} changes faster than it can be verified")
 
@@ -139,7 +139,7 @@ def _check_segments(folder: Path, db: sqlite3.Connection) -> list[str]:
 
 
 def _check_vectors(path: Path, db: sqlite3.Connection, span: tuple[int, int], removed: set[int]) -> list[str]:
-    """A vector file holds the vectors that the store has for its span, and its companion is as it was written."""
+    """Whether a vector file holds the vectors that the store has for its span, and its companion is intact."""
     problems = []
     stored = {number for (number,) in db.execute("SELECT number FROM vectors WHERE number BETWEEN ? AND ?", span)}
     held = set(document_numbers(path)) - removed

@@ -1,4 +1,4 @@
-"""Asking a server: tried again where that may help, and never silent about a failure."""
+"""A client for JSON servers: retries where that can help, and never hides a failure."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ LONGEST_WAIT = 10.0
 T = TypeVar("T")
 
 
-def attempt(work: Callable[[], T], *, wait: Callable[[float], None] = time.sleep) -> T:
-    """Do it, again after a pause while it raises a SearchError that says `retryable`."""
+def retry(work: Callable[[], T], *, wait: Callable[[float], None] = time.sleep) -> T:
+    """Call `work`, again after a pause while it raises a `retryable` SearchError."""
     for number in range(ATTEMPTS):
         try:
             return work()
@@ -29,7 +29,7 @@ def attempt(work: Callable[[], T], *, wait: Callable[[float], None] = time.sleep
 
 
 class JsonServer:
-    """A server that speaks JSON over HTTP."""
+    """A server with a JSON interface over HTTP."""
 
     def __init__(
         self, url: str, *, headers: Mapping[str, str], auth: tuple[str, str] | None = None, timeout: float = 60.0
@@ -49,14 +49,14 @@ class JsonServer:
         query: Mapping[str, str] | None = None,
         absent: bool = False,
     ) -> Any:
-        """The reply's JSON. `lines` are sent as NDJSON; with `absent` a status of 404 is None instead of an error."""
+        """The JSON of the reply. `lines` are sent as NDJSON; with `absent`, status 404 is None instead of an error."""
         content, kind = b"", "application/json"
         if lines is not None:
             kind = "application/x-ndjson"
             content = b"".join(json.dumps(line, ensure_ascii=False).encode() + b"\n" for line in lines)
         elif body is not None:
             content = json.dumps(body, ensure_ascii=False).encode()
-        return attempt(lambda: self._once(method, path, content, kind, dict(query or {}), absent))
+        return retry(lambda: self._once(method, path, content, kind, dict(query or {}), absent))
 
     def _once(self, method: str, path: str, content: bytes, kind: str, query: dict[str, str], absent: bool) -> Any:
         import httpx2
@@ -76,7 +76,7 @@ class JsonServer:
         try:
             return reply.json()
         except (ValueError, RecursionError):
-            raise SearchError(f"{where} answered with something that is not JSON: {reply.text[:100]!r}") from None
+            raise SearchError(f"{where} did not answer with JSON: {reply.text[:100]!r}") from None
 
     def close(self) -> None:
         self._client.close()

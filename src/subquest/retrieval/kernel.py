@@ -91,7 +91,7 @@ def _declare(found: ctypes.CDLL) -> ctypes.CDLL:
 
 
 class KernelSegment:
-    """A segment read by the kernel; freed when the last reader lets go of it."""
+    """A segment read by the kernel; freed with its last reference."""
 
     def __init__(self, kernel: ctypes.CDLL, path: Path) -> None:
         self._kernel = kernel
@@ -111,7 +111,7 @@ class KernelSegment:
         return int(self._kernel.sq_segment_find(self.handle, term, len(term)))
 
     def live(self, i: int, removed: bytearray | None) -> int:
-        """In how many documents that are not removed the term stands."""
+        """In how many documents that are not removed the term occurs."""
         if removed is None:
             return int(self._kernel.sq_segment_frequency(self.handle, i))
         return int(self._kernel.sq_segment_live(self.handle, i, (ctypes.c_char * len(removed)).from_buffer(removed)))
@@ -132,7 +132,7 @@ class KernelBuilder:
             raise MemoryError("no memory for a segment builder")
 
     def add(self, numbers: Sequence[int], texts: Sequence[bytes]) -> None:
-        """Take in documents; numbers ascend."""
+        """Add documents; numbers ascend."""
         places = [0]
         for text in texts:
             places.append(places[-1] + len(text))
@@ -153,7 +153,7 @@ class KernelBuilder:
         return int(self._kernel.sq_builder_memory(self._handle))
 
     def write(self, path: Path) -> None:
-        """Write the segment and make sure that it is on the disk."""
+        """Write the segment and make sure that it is on disk."""
         with open(path, "w+b") as file:
             result = self._kernel.sq_builder_write(self._handle, file.fileno())
             if result == -1:
@@ -178,7 +178,7 @@ def open_segment(path: Path) -> KernelSegment | PythonSegment:
     key = (str(path), status.st_ino, status.st_mtime_ns)
     if status.st_size <= CHECKED and key not in _intact:
         if not intact(path):
-            raise DataError(f"{path}: its bytes were changed since it was written; run `subquest index compact`")
+            raise DataError(f"{path}: it was changed after it was written; run `subquest index compact`")
         if len(_intact) >= 4096:
             _intact.clear()
         _intact.add(key)
@@ -241,7 +241,7 @@ def search(
 def nearest(
     rows: int, count: int, width: int, query: int, hidden: bytearray | None, k: int, threads: int
 ) -> list[tuple[int, float]]:
-    """Place and dot product of the best k of `count` half-precision rows at an address, best first."""
+    """Position and dot product of the best k of `count` half-precision rows at an address, best first."""
     kernel = library()
     assert kernel is not None
     k = min(k, count)

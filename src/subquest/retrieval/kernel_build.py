@@ -1,7 +1,7 @@
 """The kernel's shared library: shipped in the wheel, or compiled once into the user's cache from a source checkout.
 
 Run as a script by the wheel build: `python compile.py OUT` compiles `kernel.c` for any machine of this architecture.
-It imports nothing of the package, so that the build can run it before anything is installed.
+It imports nothing from the package, because the build runs it before anything is installed.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ FLAGS = ("-O3", "-std=gnu11", "-ffp-contract=off", "-fPIC", "-shared", "-fvisibi
 
 
 def compilers() -> list[list[str]]:
-    """Commands that compile C here, the likeliest first."""
+    """Commands that compile C here, in the order of preference."""
     found = [
         [path] for name in (os.environ.get("CC", ""), "cc", "gcc", "clang") if name and (path := shutil.which(name))
     ]
@@ -34,7 +34,7 @@ def compilers() -> list[list[str]]:
 
 
 def compile_to(target: Path, *, native: bool) -> str:
-    """Compile the kernel; the empty string, or why it did not work. The target appears whole or not at all."""
+    """Compile the kernel; returns the empty string, or why it failed. The target appears whole or not at all."""
     target.parent.mkdir(parents=True, exist_ok=True)
     commands = compilers()
     reasons = [] if commands else ["no C compiler was found (cc, gcc, clang or the package ziglang)"]
@@ -57,7 +57,7 @@ def compile_to(target: Path, *, native: bool) -> str:
 
 
 def cached_library() -> Path:
-    """Where the library of this source for this machine lies in the user's cache."""
+    """The path of the library of this source for this machine in the user's cache."""
     processor = platform.processor() or platform.machine()
     for line in _read(Path("/proc/cpuinfo")).splitlines():
         if line.startswith(("flags", "Features")):

@@ -1,4 +1,4 @@
-"""Places: what `--index` may name, and how it is opened.
+"""Where an index may be: what `--index` can name, and how it is opened.
 
 docs.sq                                      a folder: our own index
 postgres://host/database?collection=NAME     PostgreSQL with pgvector
@@ -31,38 +31,38 @@ _BACKENDS = {
 
 
 def is_backend(place: str | Path) -> bool:
-    """Whether a place is a backend's address, not a folder."""
+    """Whether a place is the address of a backend, not a folder."""
     return str(place).startswith(tuple(_BACKENDS))
 
 
 def open_place(place: str | Path, *, mode: Mode = "auto") -> Index | Backend:
-    """The index at a place, for searching and for changing."""
+    """Open the index at a place, for searching and for changing."""
     if is_backend(place):
-        return backend(str(place)).open(str(place), mode=mode)
+        return backend_class(str(place)).open(str(place), mode=mode)
     _refuse_address(place)
     return Index.open(place, mode=mode)
 
 
 def create_place(place: str | Path, settings: Settings) -> Index | Backend:
-    """An empty index at a place, or the one that is there if it was made with these settings."""
+    """An empty index at a place, or the existing one if it was made with these settings."""
     if is_backend(place):
-        return backend(str(place)).create(str(place), settings)
+        return backend_class(str(place)).create(str(place), settings)
     _refuse_address(place)
     return Index.create(place, settings)
 
 
 def shown(place: str, opened: Index | Backend) -> str:
-    """A place as it may be printed: without a password."""
+    """A place as it can be printed: without a password."""
     return opened.name if is_backend(place) else place
 
 
-def backend(place: str) -> type[Backend]:
-    """The kind of backend that an address belongs to."""
+def backend_class(place: str) -> type[Backend]:
+    """The class of the backend with this address."""
     for start, (module, name) in _BACKENDS.items():
         if place.startswith(start):
             kind: Any = getattr(importlib.import_module(f".backends.{module}", __package__), name)
             return kind  # type: ignore[no-any-return]
-    raise UsageError(f"{place} is no backend's address")
+    raise UsageError(f"{place} is not the address of a backend")
 
 
 def _refuse_address(place: str | Path) -> None:

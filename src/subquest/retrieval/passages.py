@@ -1,4 +1,4 @@
-"""Cutting: from what a file says to the passages that an index holds, each knowing where it stands.
+"""Passages: from the parts of a file to the documents that an index holds, each with its location.
 
 A passage of `docs/report.pdf` is a document called `docs/report.pdf#7`. Its title is the file's title and the headings
 above it; its metadata say where to look: `file`, `member` (of an archive), `page`, `slide`, `sheet` and `row`, `line`,
@@ -18,18 +18,18 @@ from ..errors import DataError
 from ..places import FIELDS
 from ..readers import Part
 from ..record import Document
-from .splitter import Cutter, Passage, Size, unwrapped
+from .splitter import Passage, Size, Splitter, unwrapped
 
 _COUNTED = ("row", "line")
-"""Fields that differ from row to row; a passage of several rows names the first and the last."""
+"""Fields that differ from row to row; a passage of several rows has the first and the last."""
 
 _FRONT_LINES = 60
 _FRONT_FIELD = re.compile(r"([\w.-]+)[ \t]*:(?:[ \t]+(.*))?$")
 _FRONT_BLOCK = re.compile(r"[>|][+-]?\d?$")
-"""What stands for a value that follows in the next lines."""
+"""A value that follows in the next lines."""
 
 _SHY = "\xad"
-"""The soft hyphen: where a word may be divided. Nobody sees it, and with it the word could not be found."""
+"""The soft hyphen: where a word may be divided. It is invisible, and the word could not be found with it."""
 
 
 class Passages:
@@ -48,7 +48,7 @@ class Passages:
     def of_lines(self, lines: Iterable[str], *, markdown: bool = True) -> Iterator[Document]:
         """The passages of plain text or Markdown; its title is that of the front matter, else the first heading of the
         first level."""
-        cutter = Cutter(self._size, markdown=markdown)
+        splitter = Splitter(self._size, markdown=markdown)
         titled = False
         if markdown:
             front = _FrontMatter()
@@ -56,20 +56,20 @@ class Passages:
             self._title, titled = front.title or self._title, bool(front.title)
             self._meta = {**front.fields, **self._meta}
         for line in lines:
-            for passage in cutter.line(line):
+            for passage in splitter.line(line):
                 titled = titled or self._entitle(passage)
                 yield self._of_text(passage, markdown)
-        for passage in cutter.end():
+        for passage in splitter.end():
             titled = titled or self._entitle(passage)
             yield self._of_text(passage, markdown)
 
     def of_parts(self, parts: Iterable[Part]) -> Iterator[Document]:
-        """The passages of what a reader gives; none reaches across two pages, slides, sheets or sections.
+        """The passages of the parts that a reader yields; none spans two pages, slides, sheets or sections.
 
-        Where the reader raises a DataError, it goes on after the passages of what was given before.
+        A DataError of the reader is raised after the passages of the parts before it.
         """
         failures: list[DataError] = []
-        prose: Cutter | None = None
+        prose: Splitter | None = None
         table: _Table | None = None
         where: tuple[Any, ...] = ()
         for part in _until_failure(parts, failures):
@@ -88,7 +88,7 @@ class Passages:
                 for rows, first, last in table.row(part):
                     yield self._of_rows(rows, first, last, part.section)
             elif part.text.strip():
-                prose = prose or Cutter(self._size, markdown=False)
+                prose = prose or Splitter(self._size, markdown=False)
                 for line in part.text.splitlines(keepends=True):
                     for passage in prose.line(line):
                         yield self._of_page(passage, place, part.section)
@@ -101,7 +101,7 @@ class Passages:
         if not part.text.strip():
             self.empty_pages += 1
 
-    def _finish(self, prose: Cutter | None, table: _Table | None, where: tuple[Any, ...]) -> Iterator[Document]:
+    def _finish(self, prose: Splitter | None, table: _Table | None, where: tuple[Any, ...]) -> Iterator[Document]:
         if prose is not None:
             for passage in prose.end():
                 yield self._of_page(passage, where[0], where[1])
@@ -147,7 +147,7 @@ def _until_failure(parts: Iterable[Part], failures: list[DataError]) -> Iterator
 
 
 class _FrontMatter:
-    """What stands above a page of a wiki or a static site between two lines of dashes: fields, and no prose."""
+    """The fields above a page of a wiki or a static site, between two lines of dashes."""
 
     def __init__(self) -> None:
         self.title = ""
@@ -155,7 +155,7 @@ class _FrontMatter:
         """The other fields, lists as lists; those of several lines as one text."""
 
     def blanked(self, lines: Iterable[str]) -> Iterator[str]:
-        """Read it, if it is there. The lines, its own ones blank, so that all others stand where they stood."""
+        """Read it, if there is one. Returns the lines, its own ones blank, so that all others keep their position."""
         rest, held = iter(lines), list[str]()
         for line in rest:
             held.append(line)
@@ -169,7 +169,7 @@ class _FrontMatter:
         return chain(held, rest)
 
     def _read(self, lines: Iterable[str]) -> bool:
-        """Take in the fields; False where a line is none: then two rules stand above and below prose."""
+        """Read the fields; False where a line is not a field: then the dashes are two rules around prose."""
         fields: dict[str, tuple[str, list[str]]] = {}
         name = ""
         for line in lines:
@@ -204,7 +204,7 @@ def _plain(value: str) -> str:
 
 
 class _Table:
-    """Rows put together to passages, each under the names of the columns, which are the first row if it is short."""
+    """Rows combined into passages, each under the names of the columns: the first row, if it is short."""
 
     def __init__(self, size: Size) -> None:
         self._size = size
@@ -235,7 +235,7 @@ class _Table:
             yield from self.end()
 
     def end(self) -> Iterator[tuple[str, Part, Part]]:
-        """The rows that are held; the column names alone where there is nothing else."""
+        """The remaining rows; the column names alone where there is nothing else."""
         if self._rows:
             yield "\n".join([*self._names, *(row.text for row in self._rows)]), self._rows[0], self._rows[-1]
         elif self._header is not None and not self._given:
@@ -244,10 +244,10 @@ class _Table:
         self._rows, self._held = [], 0
 
     def _wide(self, part: Part) -> Iterator[tuple[str, Part, Part]]:
-        """A row that is longer than a passage may be."""
+        """A row that is longer than a passage."""
         names = [] if self._given else self._names
         self._given = True
-        cutter = Cutter(self._size, markdown=False)
-        for passage in [*cutter.line(part.text), *cutter.end()]:
+        splitter = Splitter(self._size, markdown=False)
+        for passage in [*splitter.line(part.text), *splitter.end()]:
             yield "\n".join([*names, passage.text]), part, part
             names = []

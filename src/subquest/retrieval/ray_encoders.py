@@ -3,9 +3,9 @@
     with RayEncoders("10.0.0.5:6379", spec) as through:
         index.embed("minilm", through=through)
 
-A *worker* is a Ray actor that holds the encoder; there is one for each node. Two runs a worker are under way at any
-time, so that none waits for the writer. A worker that dies is started again and its run repeated; if the driver dies,
-the next job goes on with what has no vector yet.
+A *worker* is a Ray actor that holds the encoder; there is one for each node. Each worker has two runs at any time, so
+that none waits for the writer. A worker that dies is restarted and its run repeated; if this process dies, the next job
+continues with the passages that have no vector yet.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
     from .encoder import Vectors
 
 AHEAD = 2
-"""Runs under way for each worker."""
+"""Runs that each worker has at a time."""
 _RESTARTS = 3
 
 
 class Worker:
-    """What runs on a node."""
+    """The actor that runs on a node."""
 
     def __init__(self, spec: EncoderSpec) -> None:
         self._encoder = open_encoder(spec)
@@ -61,7 +61,7 @@ class RayEncoders:
         ]
 
     def __call__(self, runs: Iterable[Run]) -> Iterator[tuple[Run, Vectors]]:
-        """Each run with its vectors, in the order in which they are done."""
+        """Each run with its vectors, as they are done."""
         ray, source = self._ray, iter(runs)
         under_way: dict[Any, tuple[Run, Any]] = {}
         free = [worker for worker in self._workers for _ in range(AHEAD)]
@@ -84,12 +84,12 @@ class RayEncoders:
                 except ray.exceptions.RayTaskError as error:
                     raise error.as_instanceof_cause() from None
                 except ray.exceptions.RayError as error:
-                    raise SearchError(f"an embedding worker was lost: {error}; run again to go on") from error
+                    raise SearchError(f"an embedding worker was lost: {error}; run again to resume") from error
                 free.append(worker)
                 yield run, vectors
 
     def close(self) -> None:
-        """End the workers; the cluster stays."""
+        """Stop the workers; the cluster stays up."""
         for worker in self._workers:
             self._ray.kill(worker)
         self._workers = []
@@ -106,12 +106,12 @@ class RayEncoders:
 
 
 def join(ray: Any, address: str) -> bool:
-    """Connect to a cluster (`local` starts one on this machine); False where the process was connected already."""
+    """Connect to a cluster (`local` starts one on this machine); False where the process was already connected."""
     if ray.is_initialized():
         return False
     host, _, port = address.rpartition(":")
     if host and "://" not in address and port.isdigit():
-        try:  # Ray itself waits for minutes for a cluster that is not there
+        try:  # Ray itself waits for minutes for a missing cluster
             socket.create_connection((host, int(port)), timeout=5).close()
         except OSError as error:
             raise UsageError(f"there is no Ray cluster at {address}: {error.strerror or error}") from None

@@ -1,13 +1,13 @@
-"""Reranking: a slower, better judge puts the first results of a search in order.
+"""Rerankers: a slower, better judge reorders the first results of a search.
 
     search = Reranked(index, Pointwise(engine), depth=20)
 
 *Pointwise*: a language model says for each passage whether it helps (yes or no); the score is the probability of yes
-where the engine shows it, mixed with the score of the search. The embedded model learns it from the very prompt that is
+where the engine returns it, mixed with the score of the search. The embedded model is trained on exactly the prompt
 written here (`systems = ["rerank"]` in a training recipe). *Listwise*: the model sees numbered passages and writes
 their order, in windows that move from the end of the list to its front. *CrossEncoder*: a sentence-transformers model
 that reads query and passage together. Each has a time budget: what was not judged in time counts as unknown, between
-the good and the bad.
+good and bad.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ from .titles import linked_first
 
 UNKNOWN = 0.5
 TRUST = 0.7
-"""How much of a pointwise score is the judge's, the rest is the search's: what served the judge that ships best on the
-dev questions of two sets (docs/performance.md). How to choose it for a judge of one's own: docs/search.md."""
+"""How much of a pointwise score is the judge's, the rest is the search's: the best value for the shipped judge on the
+dev questions of two sets (docs/performance.md). How to choose it for your own judge: docs/search.md."""
 LONGEST = 1200
-"""Characters of a passage that a pointwise judge reads: about 200 words, twice a passage of our own cutting."""
+"""Characters of a passage that a pointwise judge reads: about 200 words, twice the length of our own passages."""
 YES, NO = "yes", "no"
 
 _POINTWISE = (
@@ -70,20 +70,20 @@ class Reranked(Retrievers):
             ordered = await asyncio.gather(
                 *(self._reranker.rerank(query, hits) for query, hits in zip(queries, found, strict=True))
             )
-        except EngineError as error:  # of the judge, not of whoever searches
+        except EngineError as error:  # of the judge, not of the caller
             raise SearchRefused(f"the reranker failed: {error}") from error
         return [hits[:k] for hits in ordered]
 
 
 def in_order(hits: Sequence[Hit], scores: Sequence[float]) -> list[Hit]:
-    """The hits by new scores; equal ones keep their order."""
+    """The hits sorted by new scores; equal ones keep their order."""
     pairs = sorted(zip(hits, scores, strict=True), key=lambda pair: -pair[1])
     return [Hit(hit.document, score) for hit, score in pairs]
 
 
 def judgement(query: str, document: Document) -> list[Message]:
-    """What a pointwise judge is asked, in use and in training. The query comes first: what all candidates' prompts
-    share is then read once."""
+    """The prompt of a pointwise judge, in use and in training. The query comes first, so the part that all prompts
+    share is processed once."""
     text = document.text if len(document.text) <= LONGEST else document.text[:LONGEST].rsplit(" ", 1)[0]
     question = f"Question: {query}\n\nPassage: {document.title}\n{text}\n\nHelpful (yes or no)?"
     return [Message("system", _POINTWISE), Message("user", question)]
@@ -105,10 +105,10 @@ class Pointwise:
         return in_order(hits, mixed([hit.score for hit in hits], await self.judge(query, hits), self._trust))
 
     async def judge(self, query: str, hits: Sequence[Hit]) -> list[float]:
-        """The probability that each passage helps; UNKNOWN where time was over."""
+        """The probability that each passage helps; UNKNOWN where time ran out."""
         scores = [UNKNOWN] * len(hits)
         prompts = [judgement(query, hit.document) for hit in hits]
-        chooses = isinstance(self._engine, Choosing)  # it reads many prompts in one pass
+        chooses = isinstance(self._engine, Choosing)  # it processes many prompts in one pass
         together, gate = (self._at_once if chooses else 1), asyncio.Semaphore(1 if chooses else self._at_once)
 
         async def judge(start: int) -> None:
@@ -200,7 +200,7 @@ class Listwise:
 
 
 def parse_order(text: str, count: int) -> list[int]:
-    """Places from 0 in the order written; what is missing follows in its old order, what is invalid is passed over."""
+    """Places from 0 in the order written; missing ones follow in their old order, invalid ones are ignored."""
     order: list[int] = []
     for number in re.findall(r"\[(\d{1,9})\]", text) or re.findall(r"(?<!\d)\d{1,9}(?!\d)", text):
         place = int(number) - 1

@@ -1,4 +1,4 @@
-"""Segments in the making: documents are collected in memory until they fill one; small ones are merged later."""
+"""Building segments: documents are collected in memory until they fill one; small ones are merged later."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from .segment import PythonBuilder
 
 SEGMENT_DOCUMENTS = 1_000_000
 SEGMENT_MEMORY = 400_000_000
-"""A segment ends when it has so many documents, or takes so many bytes while it is being collected."""
+"""A segment is full with this many documents, or when it takes this many bytes while it is being built."""
 MERGE_AT = 8
-"""So many neighbouring segments of one size class are merged into one."""
+"""This many adjacent segments of one size class are merged into one."""
 MERGE_DOCUMENTS = 200_000
 """An add merges no more than this, so that it takes seconds; `compact` merges everything."""
 
@@ -27,7 +27,7 @@ class SegmentRow(NamedTuple):
 
 
 class SegmentBuilder:
-    """Turns documents into a segment file, with the kernel where it is to be had."""
+    """Turns documents into a segment file, with the kernel where it is available."""
 
     def __init__(self, analysis: Analysis) -> None:
         self._analysis = analysis
@@ -39,7 +39,7 @@ class SegmentBuilder:
         self.documents = 0
 
     def add(self, batch: Sequence[tuple[int, str, str]]) -> None:
-        """Take in number, title and text of documents; numbers ascend."""
+        """Add documents by number, title and text; numbers ascend."""
         if not batch:
             return
         if self._kernel:
@@ -61,7 +61,7 @@ class SegmentBuilder:
         (self._kernel or self._plain).write(path)  # type: ignore[union-attr]
 
     def close(self) -> None:
-        """Free what was collected."""
+        """Free the memory."""
         if self._kernel:
             self._kernel.close()
 

@@ -1,9 +1,9 @@
-"""Passages: long texts cut at sentence ends into pieces of about 100 words.
+"""Splitting long texts at sentence ends into passages of about 100 words.
 
-A piece is what search finds and what a citation points to, so it keeps its place in the text and the Markdown headings
-it stands under. Sentences are never cut, unless one alone is longer than twice the aim; paragraphs are not joined
-across headings. A `Cutter` takes text as it comes and holds no more of it than a stretch between two headings, and of
-that no more than HOLD characters, so a file of any size is cut in bounded memory; how it comes in changes nothing.
+A passage is what search finds and what a citation points to, so it keeps its offset in the text and the Markdown
+headings above it. Sentences are never divided, unless one alone is longer than twice the aim; paragraphs are not joined
+across headings. A `Splitter` takes text line by line and holds at most HOLD characters of the part between two
+headings, so a file of any size is split in bounded memory; the result does not depend on how the text is fed.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Literal, NamedTuple
 from ..errors import UsageError
 
 HOLD = 1 << 16
-"""Characters that are collected before complete passages are given out."""
+"""Characters that are collected before complete passages are yielded."""
 
 _HEADING = re.compile(r"^(#{1,6})\s+(?=\S)")
 _FENCE = re.compile(r"^\s{0,3}(```|~~~)")
@@ -33,8 +33,8 @@ class Size:
 
     aim: int = 100
     unit: Literal["words", "tokens"] = "words"
-    """words: as blanks divide them, a Chinese, Japanese or Korean sign is one; tokens: an estimate of what language
-    models count, seven letters or a run of punctuation to a token."""
+    """words: divided by blanks, each Chinese, Japanese or Korean character is one; tokens: an estimate of what
+    language models count, seven letters or a run of punctuation to a token."""
 
     def __post_init__(self) -> None:
         if not 10 <= self.aim <= 10_000:
@@ -54,25 +54,25 @@ class Size:
 class Passage(NamedTuple):
     text: str
     start: int
-    """Place of its first character in the whole text."""
+    """Offset of its first character in the whole text."""
     heading: str
-    """The Markdown heading it stands under, empty for none."""
+    """The Markdown heading above it, empty for none."""
     section: tuple[str, ...] = ()
-    """The headings it stands under, outermost first."""
+    """The headings above it, outermost first."""
     line: int = 1
-    """The line its first character stands in, from 1."""
+    """The line of its first character, from 1."""
 
 
-def cut(text: str, size: Size | None = None) -> Iterator[Passage]:
+def split(text: str, size: Size | None = None) -> Iterator[Passage]:
     """The passages of a text, in order."""
-    cutter = Cutter(size or Size())
+    splitter = Splitter(size or Size())
     for line in text.splitlines(keepends=True):
-        yield from cutter.line(line)
-    yield from cutter.end()
+        yield from splitter.line(line)
+    yield from splitter.end()
 
 
-class Cutter:
-    """Cuts a text that comes line by line."""
+class Splitter:
+    """Splits a text that comes line by line."""
 
     def __init__(self, size: Size, *, markdown: bool = True) -> None:
         self._size = size
@@ -83,18 +83,18 @@ class Cutter:
         self._length = 0
         self._limit = HOLD
         self._inside = False
-        """Whether what is held begins inside of an overlong sentence."""
+        """Whether the held text begins inside an overlong sentence."""
         self._start = 0
         self._line = 1
         self._fresh = True
-        """Whether the next piece begins a line."""
+        """Whether the next piece starts a line."""
         self._bare = False
-        """Whether nothing stands beneath the last heading so far."""
+        """Whether there is no text under the last heading so far."""
         self._place = (0, 1)
-        """Where the last heading stands."""
+        """Offset and line of the last heading."""
 
     def line(self, line: str) -> Iterator[Passage]:
-        """Take in a line with its end, or a stretch of an overlong one; the passages that are complete by then."""
+        """Add a line with its end, or a part of an overlong one; yields the passages that are complete by then."""
         if self._markdown and self._fresh:
             if _FENCE.match(line):
                 self._fenced = not self._fenced
@@ -109,7 +109,7 @@ class Cutter:
             yield from self._give(last=False)
 
     def end(self) -> Iterator[Passage]:
-        """The passages of what is held; a heading with nothing beneath it is one as well."""
+        """The passages of the held text; a heading without text is one as well."""
         if self._bare:
             yield from self._alone()
         yield from self._give(last=True)
@@ -150,16 +150,16 @@ class Cutter:
 
 
 def _heading_words(rest: str) -> str:
-    """A heading without the signs that may close it; one of nothing else is its first sign."""
+    """A heading without the marks that may close it; if it has nothing else, its first mark."""
     words = rest.rstrip()
     return words.rstrip("#").rstrip() or words[:1]
 
 
 def _spans(text: str, size: Size, inside: bool) -> Iterator[tuple[int, int, bool]]:
-    """Begin and end of the passages of a stretch without headings, and whether they begin inside of a sentence.
+    """Begin and end of the passages of a text without headings, and whether they begin inside a sentence.
 
-    Whether a sentence still belongs to a passage depends on nothing after that sentence, so all but the last passage
-    stay as they are when more text follows.
+    Whether a sentence belongs to a passage does not depend on what follows it, so all but the last passage stay the
+    same when more text is added.
     """
     begin = end = -1
     held, within = 0, False
@@ -179,7 +179,7 @@ def _spans(text: str, size: Size, inside: bool) -> Iterator[tuple[int, int, bool
 
 
 def _pieces(text: str, size: Size, inside: bool) -> Iterator[tuple[int, int, int, bool]]:
-    """Begin, end and length of sentences, and of overlong ones pieces of the aimed length; whether a piece goes on.
+    """Begin, end and length of sentences, overlong ones in pieces of the aimed length; whether a piece continues one.
 
     `inside`: the text begins in the middle of an overlong sentence.
     """
@@ -199,7 +199,7 @@ def _pieces(text: str, size: Size, inside: bool) -> Iterator[tuple[int, int, int
 
 
 def _sentences(text: str) -> Iterator[tuple[int, str]]:
-    """Place and text of each sentence."""
+    """Offset and text of each sentence."""
     end = 0
     while begin := _BEGIN.search(text, end):
         start = begin.start()
@@ -212,11 +212,11 @@ _BULLET = re.compile(r"\s*(?:[-*+•▪◦]\s|\(?(?:\d{1,3}|[A-Za-z])[.)]\s|[|>#
 
 
 def unwrapped(text: str, width: int = 45) -> str:
-    """Hard-wrapped prose as running text: a line of at least `width` characters goes on in the next one.
+    """Hard-wrapped prose as running text: a line of at least `width` characters continues in the next one.
 
-    So does the first one, of which a passage may have the end alone, where a sentence begins in it and goes on with a
-    small letter. Lists, tables, code, quotes and short lines keep their line ends. Sentences then read, and can be
-    quoted, as one.
+    So does a shorter first line, of which a passage may have only the end, where a sentence begins in it and continues
+    with a small letter. Lists, tables, code, quotes and short lines keep their line ends. Sentences can then be read,
+    and quoted, as one.
     """
     if "\n" not in text:
         return text

@@ -2,8 +2,8 @@
 
 The portable file is JSON lines, `.gz` compressed or not. The first line is `{"subquest_index": 1, "settings": {...}}`;
 each other line is a passage `{"id", "title", "text", "meta", "vector"}`, its vector in half precision as base64. The
-settings say how text became terms and vectors, so that an index made from the file gives the same answers. A corpus
-without that first line can be read too; it has default settings and no vectors.
+settings say how text became terms and vectors, so that an index made from the file gives the same results. A corpus
+without that first line can be read too; it gets default settings and no vectors.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Store(Source, Protocol):
     """Any index that passages can be copied from and to."""
 
     def load(self, entries: Iterable[Entry], *, progress: Progress | None = None) -> Changes:
-        """Take passages in; those that are there already are passed over, so a killed copy goes on where it was."""
+        """Add passages; existing ones are skipped, so a killed copy resumes."""
         ...
 
     def __len__(self) -> int: ...
@@ -56,7 +56,7 @@ class Store(Source, Protocol):
 
 
 def copy(source: Source, target: Store, *, progress: Progress | None = None) -> Changes:
-    """All passages of one index into another, with vectors; run again, it passes over what is there."""
+    """Copy all passages of one index into another, with vectors; a second run skips what exists."""
     theirs, ours = source.settings, target.settings
     if theirs.encoder and ours.encoder and theirs.encoder != ours.encoder:
         raise UsageError(
@@ -67,7 +67,7 @@ def copy(source: Source, target: Store, *, progress: Progress | None = None) -> 
 
 
 def write(source: Source, out: IO[str], *, plain: bool = False, progress: Progress | None = None) -> int:
-    """Write an index as lines; how many passages. `plain` leaves out settings and vectors: a mere corpus."""
+    """Write an index as lines; returns how many passages. `plain` leaves out settings and vectors: a corpus."""
     if not plain:
         out.write(json.dumps({MARK: FORMAT, "settings": source.settings.to_record()}) + "\n")
     count = 0
@@ -90,7 +90,7 @@ class PortableFile:
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
         if not self.path.is_file():
-            raise UsageError(f"{path}: there is no such file")
+            raise UsageError(f"{path}: no such file")
         if kind(self.path) != ".jsonl":
             raise UsageError(f"{path}: an exported index is a .jsonl or .jsonl.gz file")
         with self._open() as file:
@@ -103,7 +103,7 @@ class PortableFile:
         return str(self.path)
 
     def entries(self) -> Iterator[Entry]:
-        """The passages in the order of the file; a broken line is named."""
+        """The passages in the order of the file; a DataError names a broken line."""
         with self._open() as file:
             for number, line in enumerate(file, start=1):
                 if (self._headed and number == 1) or not line.strip():

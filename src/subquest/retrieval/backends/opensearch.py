@@ -19,7 +19,7 @@ from urllib.parse import unquote, urlsplit
 
 from ...errors import SearchError, SearchRefused, UsageError
 from ...record import Document
-from ..json_server import JsonServer, attempt
+from ..json_server import JsonServer, retry
 from ..search import Mode
 from ..settings import Entry, Settings
 from .backend import DOCUMENT_FIELDS, Backend, Facets, Known, Passage, Ranked, to_document
@@ -140,7 +140,7 @@ class OpenSearch(Backend):
                 raise SearchError(f"{self.name} was too busy for {len(busy)} of {len(actions)} passages")
 
         if actions:
-            attempt(send)
+            retry(send)
         return statuses
 
     def _finish(self) -> None:

@@ -26,7 +26,7 @@ from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 from ...errors import DataError, MissingDependency, SearchError, SearchRefused, UsageError
 from ...record import Document
 from ..bm25 import ONE, idf
-from ..json_server import attempt
+from ..json_server import retry
 from ..search import Mode
 from ..settings import Entry, Settings
 from .backend import Backend, Facets, Known, Passage, Ranked
@@ -83,7 +83,7 @@ class Postgres(Backend):
 
     def _do(self, work: Callable[[Connection[Any]], T]) -> T:
         """One transaction; on a fresh connection again where the connection or the server failed under it."""
-        return attempt(lambda: self._once(work))
+        return retry(lambda: self._once(work))
 
     def _once(self, work: Callable[[Connection[Any]], T]) -> T:
         psycopg = self._psycopg

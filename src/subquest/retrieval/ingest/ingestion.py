@@ -1,4 +1,4 @@
-"""One ingestion: every file that is new or has changed is read, in order, into the index."""
+"""One ingestion: reads every file that is new or has changed, in order, into the index."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from ..embedding import embed, pending
 from ..index import Index
 from ..splitter import Size
 from ..writer import Placed, Writer
-from .documents import Contents, Reading, Stopped
+from .documents import Contents, FileReader, Stopped
 from .ledger import Account, Known, Ledger
 from .sources import Found, Walk, digest, open_regular
 
 READERS = 3
-"""Counts up when readers give other text for the same files, so that these are read again."""
+"""Raised when readers give other text for the same files, so that these are read again."""
 
 _RECOGNISED = " ocr"
 _UNGUESSED = " unguessed"
@@ -44,7 +44,7 @@ class Problem(NamedTuple):
 
 @dataclass(slots=True)
 class State:
-    """How far an ingestion is."""
+    """How far an ingestion has come."""
 
     files: int = 0
     files_total: int = 0
@@ -63,12 +63,12 @@ class Report:
     """Files that were read."""
     files_unchanged: int = 0
     files_removed: list[str] = field(default_factory=list)
-    """Files that are gone, with their passages (`prune`)."""
+    """Files that no longer exist and whose passages were removed (`prune`)."""
     added: int = 0
     updated: int = 0
     unchanged: int = 0
     removed: int = 0
-    """Passages of former versions and of files that are gone."""
+    """Passages of earlier versions and of files that no longer exist."""
     problems: list[Problem] = field(default_factory=list)
     """What could not be read (the first thousand)."""
     skipped: int = 0
@@ -76,16 +76,13 @@ class Report:
     broken: int = 0
     """Files that could not be read, or not to their end."""
     notes: list[Problem] = field(default_factory=list)
-    """What should be known of files that were read: pages without text, files without any."""
+    """What a user should know about files that were read, such as pages without text."""
     doubles: list[str] = field(default_factory=list)
-    """Ids that were given to different documents (the first thousand); the later document stands."""
+    """Ids that several documents had (the first thousand); the last document counts."""
     passed_over: Counter[str] = field(default_factory=Counter)
-    """Files that were not looked into, by suffix."""
+    """Files of kinds that are not read, by suffix."""
     bytes: int = 0
     seconds: float = 0.0
-
-
-Told = Callable[[State], None]
 
 
 def ingest(
@@ -97,21 +94,22 @@ def ingest(
     prune: bool = False,
     on_error: OnError = "skip",
     jobs: int | None = None,
-    told: Told | None = None,
-    problem: Callable[[Problem], None] | None = None,
+    progress: Callable[[State], None] | None = None,
+    on_problem: Callable[[Problem], None] | None = None,
 ) -> Report:
     """Bring an index up to date with files, folders and patterns.
 
-    size: of passages; without it that of the last ingestion, at first 100 words. ocr: read scans and pictures too.
-    prune: remove what came from files of these sources that are gone. on_error: what to do about what cannot be read;
-    stop raises DataError with what was read before kept. jobs: processes that read. told, problem: called on the way.
+    size: of passages; by default that of the last ingestion, at first 100 words. ocr: read scans and images too.
+    prune: remove what came from files of these sources that no longer exist. on_error: what to do about what cannot be
+    read; stop raises DataError and keeps what was read before. jobs: processes that read. progress, on_problem: called
+    on the way.
     """
     with Writer.open(index.path) as writer:
         chosen = size or Size(**store.get(writer.db, "passages", {}))
         store.put(writer.db, "passages", {"aim": chosen.aim, "unit": chosen.unit})
         processes = jobs or min(4, len(os.sched_getaffinity(0)))
         with Pool(processes, ocr=ocr) as pool:
-            run = _Run(writer, pool, chosen, ocr=ocr, stop=on_error == "stop", told=told, problem=problem)
+            run = _Run(writer, pool, chosen, ocr=ocr, stop=on_error == "stop", progress=progress, on_problem=on_problem)
             report = run.ingest(sources, prune=prune)
         if pending(writer):
             embed(writer, index.encoder, None)
@@ -120,13 +118,13 @@ def ingest(
 
 @dataclass(slots=True)
 class _Ready:
-    """A file that is opened, and perhaps already being read."""
+    """A file that was opened, and that a process may already be reading."""
 
     found: Found
     account: Account
     hash: str
     file: BinaryIO | None
-    """None where there is nothing to read: unchanged, or broken."""
+    """None for an unchanged file."""
     job: Job | None
     known: Known | None
 
@@ -140,23 +138,23 @@ class _Run:
         *,
         ocr: bool,
         stop: bool,
-        told: Told | None,
-        problem: Callable[[Problem], None] | None,
+        progress: Callable[[State], None] | None,
+        on_problem: Callable[[Problem], None] | None,
     ) -> None:
         self._writer = writer
         self._pool = pool
         self._stop = stop
-        self._told = told
-        self._problem = problem
+        self._progress = progress
+        self._on_problem = on_problem
         self._ocr = ocr
         self._how = f"{READERS} {size}"
-        self._reading = Reading(size, pool, ocr, self._wrong)
+        self._files = FileReader(size, pool, ocr, self._wrong)
         self._ledger = Ledger(writer.db)
         self._accounts: deque[Account] = deque()
-        """Files whose passages are given to the writer, in order."""
+        """Files whose passages were given to the writer, in order."""
         self._taken: set[str] = set()
         self._done_with: dict[str, str] = {}
-        """Names by path of the files that are read to their end."""
+        """Names, by path, of the files that were read to their end."""
         self._state = State()
         self.report = Report()
 
@@ -165,7 +163,7 @@ class _Run:
         walk = Walk(sources, self._broken, pictures=self._ocr)
         files = list(walk)
         if prune and not files:
-            raise UsageError("no file was found; nothing is removed, in case a disk is missing")
+            raise UsageError("no file was found; nothing was removed, in case a disk is missing")
         self._state.files_total = len(files)
         self._state.bytes_total = sum(found.size for found in files)
         self._ledger.begin(self._writer.next_number())
@@ -177,11 +175,11 @@ class _Run:
 
         report = self.report
         self._take_in(documents())
-        while again := [found for found in files if self._reopened(found)]:
+        while again := [found for found in files if self._must_reread(found)]:
             self._state.files_total += len(again)
             self._take_in(self._documents(again))
         report.removed, report.doubles = self._ledger.retired, self._ledger.doubles
-        report.passed_over, report.bytes = walk.passed_over + self._reading.passed_over, self._state.bytes
+        report.passed_over, report.bytes = walk.passed_over + self._files.passed_over, self._state.bytes
         report.seconds = time.monotonic() - began
         return report
 
@@ -191,7 +189,7 @@ class _Run:
         self.report.updated += changes.updated
         self.report.unchanged += changes.unchanged
 
-    def _reopened(self, found: Found) -> bool:
+    def _must_reread(self, found: Found) -> bool:
         """Whether a file was read to its end, in this run or before, and must be read again (see `ledger`)."""
         name = self._done_with.get(found.path, "")
         if not name or self._ledger.known(name) is not None:
@@ -201,7 +199,7 @@ class _Run:
         return True
 
     def _documents(self, files: Sequence[Found]) -> Iterator[Document]:
-        """All documents, file by file; readers' processes are at work on the files that come next."""
+        """All documents, file by file; processes read ahead in the files that come next."""
         coming = iter(files)
         ready: deque[_Ready] = deque()
         more = True
@@ -216,7 +214,7 @@ class _Run:
                 yield from self._file(ready.popleft())
 
     def _prepare(self, found: Found) -> _Ready | None:
-        """Open a file and see whether it must be read; None where it cannot be opened."""
+        """Open a file and decide whether it must be read; None where it cannot be opened."""
         path, wanted = _text(found.path), _text(found.name)
         name = self._ledger.name(path, wanted, self._taken)
         self._taken.add(name)
@@ -232,17 +230,16 @@ class _Run:
             if known is not None and known.hash == hash_ and self._same(known):
                 file.close()
                 return _Ready(found, account, hash_, None, None, known)
-            return _Ready(found, account, hash_, file, self._reading.start(file, name), None)
+            return _Ready(found, account, hash_, file, self._files.start(file, name), None)
         except OSError as error:
             file.close()
             self._lost(found, name, error)
             return None
 
     def _same(self, known: Known) -> bool:
-        """Whether a file would be read as it was.
+        """Whether reading a file again would give the same.
 
-        One with empty pages is read again when they can be recognised, and one in an unknown encoding when it can be
-        guessed.
+        A file with empty pages is read again with OCR, and one in an unknown encoding once encodings can be guessed.
         """
         if known.how.endswith(_UNGUESSED) and can_guess():
             return False
@@ -271,13 +268,13 @@ class _Run:
             contents = Contents()
             with ready.file as file:
                 try:
-                    for document in self._reading.documents(file, account.name, contents, ready.job):
+                    for document in self._files.documents(file, account.name, contents, ready.job):
                         account.waiting += 1
                         yield document
                         state.passages += 1
-                        if self._told:
+                        if self._progress:
                             state.bytes = before + min(ready.found.size, file.tell())
-                            self._told(state)
+                            self._progress(state)
                     self._done(ready, contents)
                 except Stopped:
                     raise
@@ -287,8 +284,8 @@ class _Run:
                     account.closed = True
         state.files += 1
         state.bytes = before + ready.found.size
-        if self._told:
-            self._told(state)
+        if self._progress:
+            self._progress(state)
 
     def _done(self, ready: _Ready, contents: Contents) -> None:
         self.report.files += 1
@@ -302,7 +299,7 @@ class _Run:
             self._remember(ready.account.name, ready.account.result)
 
     def _stored(self, placed: Sequence[Placed]) -> None:
-        """Enter passages in the accounts of their files, and settle those that are complete."""
+        """Record passages in the accounts of their files, and close those that are complete."""
         at = 0
         while self._accounts:
             account = self._accounts[0]
@@ -316,18 +313,18 @@ class _Run:
             self._accounts.popleft()
 
     def _wrong(self, name: str, reason: str) -> None:
-        """A line or a member is passed over."""
+        """A line or an archive member is skipped."""
         found = Problem(name, reason)
         if self._stop:
             raise Stopped(f"{name}, {reason}" if reason.startswith("line ") else str(found))
         self.report.skipped += 1
         if len(self.report.problems) < _KEPT:
             self.report.problems.append(found)
-        if self._problem:
-            self._problem(found)
+        if self._on_problem:
+            self._on_problem(found)
 
     def _broken(self, name: str, reason: str) -> None:
-        """A file is passed over."""
+        """A file is skipped."""
         self._wrong(_text(name), reason)
         self.report.broken += 1
 
@@ -339,18 +336,18 @@ class _Run:
 
 
 def _note(contents: Contents) -> str:
-    """What a user should know of a file that was read."""
+    """What a user should know about a file that was read."""
     if contents.empty_pages:
         return f"no text on {contents.empty_pages} of {contents.pages} pages"
     if contents.unguessed:
-        return "not in the western letters it was read as; to read it right: pip install 'subquest[web-tools]'"
-    return "" if contents.passages else "no text in it"
+        return "read as western letters, which is wrong; to guess its encoding: pip install 'subquest[web-tools]'"
+    return "" if contents.passages else "it has no text"
 
 
 def _wrong(contents: Contents, ocr: bool) -> str:
     """What could not be read in a file that was read to its end."""
     if contents.pages and contents.pages == contents.empty_pages:
-        advice = "; nothing could be recognised" if ocr else ": a scan; read it with --ocr"
+        advice = "; OCR found none" if ocr else ": a scan; read it with --ocr"
         return f"no text on any of its {contents.pages} pages{advice}"
     if contents.wrong:
         return f"{contents.wrong:,} lines or members could not be read, the first: {contents.first_wrong}"
@@ -358,5 +355,5 @@ def _wrong(contents: Contents, ocr: bool) -> str:
 
 
 def _text(path: str) -> str:
-    """A path as text that can be stored; bytes that are no UTF-8 are written out."""
+    """A path as text that can be stored; bytes that are not UTF-8 are escaped."""
     return os.fsencode(path).decode("utf-8", "backslashreplace")

@@ -1,4 +1,4 @@
-"""Which files there are: folders searched through, patterns, single files."""
+"""The files to ingest: in folders, by patterns, or named."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ SUFFIXES = frozenset({
     "jsonl", "ndjson", "tsv", "csv", "txt", "text", "md", "markdown", "rst", "log", "json", "html", "htm", "xhtml",
     "pdf", "docx", "docm", "pptx", "pptm", "xlsx", "xlsm", "zip",
 })  # fmt: skip
-"""What is read in folders and by patterns, each also with .gz; a file that is named itself is read in any case."""
+"""What is read in folders and by patterns, each also with .gz; a file that is named is always read."""
 PICTURES = frozenset({"png", "jpg", "jpeg", "tif", "tiff", "bmp", "webp"})
-"""Read too where their text is to be recognised."""
+"""Read too with OCR."""
 _KINDS = (
     (stat.S_ISFIFO, "a pipe"), (stat.S_ISSOCK, "a socket"), (stat.S_ISCHR, "a device"), (stat.S_ISBLK, "a device"),
     (stat.S_ISDIR, "a folder"),
@@ -36,21 +36,21 @@ class Found(NamedTuple):
     path: str
     """Absolute."""
     name: str
-    """What its passages are called after: the folder's name and the path in it, or the path as it was given."""
+    """The prefix of its passages' ids: the folder's name and the path in it, or the path as it was given."""
     source: str
     """The folder, pattern or file through which it was found, absolute."""
     size: int
 
 
 class Walk:
-    """The files of some sources, in a stable order, each once; and what was not taken."""
+    """The files of some sources, in a stable order, each once; and what was skipped."""
 
     def __init__(self, sources: Sequence[str | Path], broken: Callable[[str, str], None], *, pictures: bool) -> None:
-        """`broken` is told the name of what cannot be reached, and the reason."""
+        """`broken` is called with the name of what cannot be read, and the reason."""
         self.passed_over: Counter[str] = Counter()
         """Files of kinds that are not read, by suffix; `hidden`, `links to folders` and `beside a world's corpus`."""
         self.unseen: list[str] = []
-        """Folders and files that could not be looked at."""
+        """Folders and files that could not be read."""
         check_sources(sources)
         self.sources = {os.path.abspath(source) for source in sources}
         self._given = [Path(source) for source in sources]
@@ -74,13 +74,13 @@ class Walk:
         else:
             matches = sorted(glob.glob(str(source), recursive=True))
             folders = {os.path.dirname(os.path.abspath(match)) for match in matches}
-            apart = {folder: beside_corpus(os.listdir(folder)) for folder in folders}
+            excluded = {folder: beside_corpus(os.listdir(folder)) for folder in folders}
             for match in matches:
                 path = os.path.abspath(match)
                 if os.path.isdir(match):
                     if not os.path.islink(match):
                         yield from self._folder(path, match.rstrip("/"), whole)
-                elif self._wanted(os.path.basename(match), apart[os.path.dirname(path)]):
+                elif self._wanted(os.path.basename(match), excluded[os.path.dirname(path)]):
                     yield from self._file(path, match, whole)
 
     def _folder(self, folder: str, label: str, source: str) -> Iterator[Found]:
@@ -95,8 +95,8 @@ class Walk:
                 self.unseen.append(here)
                 continue
             if {STORE, LOCK} <= {entry.name for entry in listed}:
-                continue  # an index is no source
-            apart = beside_corpus([entry.name for entry in listed])
+                continue  # an index is not a source
+            excluded = beside_corpus([entry.name for entry in listed])
             inner = []
             for entry in listed:
                 inside = f"{name}/{entry.name}"
@@ -106,13 +106,13 @@ class Walk:
                     inner.append((entry.path, inside))
                 elif entry.is_symlink() and os.path.isdir(entry.path):
                     self.passed_over["links to folders"] += 1
-                elif self._wanted(entry.name, apart):
+                elif self._wanted(entry.name, excluded):
                     yield from self._file(entry.path, inside, source)
             waiting += reversed(inner)
 
     def _file(self, path: str, name: str, source: str) -> Iterator[Found]:
         try:
-            reason = _unfit(path)
+            reason = _not_a_file(path)
             size = 0 if reason else os.stat(path).st_size
         except OSError as error:
             reason = error.strerror or str(error)
@@ -122,9 +122,9 @@ class Walk:
         else:
             yield Found(path, name, source, size)
 
-    def _wanted(self, name: str, apart: Collection[str]) -> bool:
+    def _wanted(self, name: str, excluded: Collection[str]) -> bool:
         suffix = suffix_of(name)
-        if name in apart:
+        if name in excluded:
             self.passed_over["beside a world's corpus"] += 1
             return False
         if suffix not in self._suffixes:
@@ -133,30 +133,30 @@ class Walk:
 
 
 def check_sources(sources: Iterable[str | Path]) -> None:
-    """A UsageError where one of them is nothing that could be read."""
+    """Raise UsageError for a source that cannot be read."""
     for source in sources:
         if not str(source):
             raise UsageError("a source has no name; give a file, a folder or a pattern")
         try:
-            if os.path.lexists(source) and not os.path.isdir(source) and (reason := _unfit(str(source))):
+            if os.path.lexists(source) and not os.path.isdir(source) and (reason := _not_a_file(str(source))):
                 raise UsageError(f"{source} is {reason}; give a file or a folder")
             os.stat(source)
         except (FileNotFoundError, NotADirectoryError):
             if not re.search(r"[*?\[]", str(source)):
-                raise UsageError(f"{source} is not there") from None
+                raise UsageError(f"{source} does not exist") from None
             if not glob.glob(str(source), recursive=True):
-                raise UsageError(f"no file fits the pattern {source}") from None
+                raise UsageError(f"no file matches the pattern {source}") from None
         except (OSError, ValueError) as error:
             raise UsageError(f"{source} cannot be read: {getattr(error, 'strerror', error)}") from None
 
 
 def suffix_of(name: str) -> str:
-    """What a name ends in, in small letters, without .gz."""
+    """The suffix of a name in lower case, without .gz."""
     plain = name.lower().rpartition("/")[2]
     return plain.removesuffix(".gz").rpartition(".")[2] if "." in plain.removesuffix(".gz") else ""
 
 
-def _unfit(path: str) -> str:
+def _not_a_file(path: str) -> str:
     """What a path is, if it is not a file."""
     try:
         mode = os.stat(path).st_mode
@@ -168,7 +168,7 @@ def _unfit(path: str) -> str:
 
 
 def open_regular(path: str) -> io.BufferedReader:
-    """The file, opened without waiting for a pipe's other end and without believing what was there a moment ago."""
+    """Open a regular file; never waits for the other end of a pipe, and checks what was really opened."""
     handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     if not stat.S_ISREG(os.fstat(handle).st_mode):
         os.close(handle)
@@ -177,7 +177,7 @@ def open_regular(path: str) -> io.BufferedReader:
 
 
 def digest(file: io.BufferedReader) -> str:
-    """SHA-256 of the content; the file is wound back."""
+    """SHA-256 of the content; the file is rewound."""
     found = hashlib.file_digest(file, "sha256").hexdigest()
     file.seek(0)
     return found
