@@ -1,10 +1,10 @@
-"""How a run's tools reach the world and what they may use: `[tools]` in subquest.toml, or the environment.
+"""What tools may use and how they reach the web: `[tools]` in subquest.toml, or the environment.
 
 web = "searxng:http://localhost:8888"      or serper, tavily, brave, with their keys in the environment; or none
-record = "searches.jsonl"                  answers of the web search are kept there, and taken from there
+record = "searches.jsonl"                  results of the web search are recorded there, and replayed
 allow_hosts = ["wiki.intern", "10.0.0.7:8080", "10.1.0.0/16"]
-ca = "intranet-ca.pem"                     certificates to trust beside the public ones
-sandbox_url = "http://sandbox:8080"        a remote /execute server in the place of the local sandbox
+ca = "intranet-ca.pem"                     additional trusted certificates
+sandbox_url = "http://sandbox:8080"        a remote /execute server instead of the local sandbox
 """
 
 from __future__ import annotations
@@ -24,29 +24,29 @@ if TYPE_CHECKING:
     from ..retrieval.search import Search
 
 DAY = 86_400.0
-"""Seconds for which searches of the web and pages are taken from the cache."""
+"""Seconds for which web searches and pages are taken from the cache."""
 
 
 @dataclass(frozen=True, slots=True)
 class ToolOptions:
-    """What the tools of every run have in common."""
+    """The options of the tools, the same for every run."""
 
     web: str = ""
     """searxng:URL, serper, tavily, brave or none; empty for the one that the environment names."""
     record: str = ""
-    """File in which answers of the web search are kept; without a web search they are taken from it."""
+    """File that records the results of the web search; without a web search they are replayed from it."""
     allow_hosts: tuple[str, ...] = ()
-    """Hosts and networks of the user's own that pages may be fetched from."""
+    """The user's own hosts and networks that pages may be fetched from."""
     ca: str = ""
-    """PEM file with certificates to trust beside the public ones."""
+    """PEM file with additional trusted certificates."""
     pages: FetchLimits = field(default_factory=FetchLimits)
     code: SandboxLimits = field(default_factory=SandboxLimits)
     sandbox_url: str = ""
-    """A remote `/execute` server in the place of the local sandbox."""
+    """A remote `/execute` server instead of the local sandbox."""
 
     @classmethod
     def from_environment(cls, env: Mapping[str, str] | None = None) -> ToolOptions:
-        """What `SUBQUEST_ALLOW_HOSTS` and `SUBQUEST_SANDBOX_URL` say; for all else, the defaults."""
+        """The defaults, with `SUBQUEST_ALLOW_HOSTS` and `SUBQUEST_SANDBOX_URL`."""
         env = os.environ if env is None else env
         return cls(
             allow_hosts=tuple(host.strip() for host in env.get("SUBQUEST_ALLOW_HOSTS", "").split(",") if host.strip()),
