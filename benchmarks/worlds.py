@@ -31,7 +31,7 @@ from pathlib import Path
 from typing import Any
 
 from subquest.worlds import Recipe, write_world
-from subquest.worlds.rows import read_lines
+from subquest.worlds.folder import read_lines
 
 GRAM = 4
 

@@ -10,8 +10,8 @@ from subquest.cli.world import parse_hops
 from subquest.data import read_questions
 from subquest.errors import UsageError
 from subquest.worlds import Recipe, write_world
+from subquest.worlds.folder import read_lines
 from subquest.worlds.forms import write_form
-from subquest.worlds.rows import read_lines
 
 
 def test_make_writes_the_forms(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

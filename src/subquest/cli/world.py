@@ -93,8 +93,8 @@ def parse_hops(text: str) -> tuple[int, ...]:
 
 def _make(args: argparse.Namespace) -> int:
     from ..worlds import TYPES, Recipe, write_world
+    from ..worlds.folder import FILES
     from ..worlds.forms import FORMS, remove_forms, write_form
-    from ..worlds.world import FILES
 
     recipe = Recipe(
         seed=args.seed,
@@ -150,7 +150,7 @@ def _check(args: argparse.Namespace) -> int:
 def _sample(args: argparse.Namespace) -> int:
     from ..codec import from_dict
     from ..record import Question
-    from ..worlds.rows import read_lines, read_pages, wrong_question
+    from ..worlds.folder import read_lines, read_pages, wrong_question
     from ..worlds.stream import Stream
 
     stream = Stream(args.seed, "sample")
@@ -208,8 +208,8 @@ def _instruct(args: argparse.Namespace) -> int:
     from ..data import read_questions
     from ..engine.resolve import resolve
     from ..record import Document
+    from ..worlds.folder import read_pages
     from ..worlds.instruct import instruct
-    from ..worlds.rows import read_pages
 
     questions = read_questions(args.folder / "questions.jsonl")[: args.limit]
     documents = [Document(row["id"], row["title"], row["text"]) for row in read_pages(args.folder)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 NOW = 2024
 """The year in which the articles of a world are written."""
@@ -76,6 +76,11 @@ class Entity:
 
 
 Value = Entity | list[Entity] | Date | int | str
+
+
+def atom(value: Entity | Date | int | str) -> Any:
+    """A value as fact files hold it: an id, an ISO date, a number or a word. Those of one relation can be compared."""
+    return value.id if isinstance(value, Entity) else value.iso if isinstance(value, Date) else value
 
 
 def number(value: int) -> str:

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from .rows import read_lines
+from .folder import read_lines
 
 FORMS = ("flashrag", "verl")
 _FILES = ("flashrag_corpus.jsonl", "flashrag_questions.jsonl", "verl.parquet", "verl.jsonl")

@@ -2,58 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from .entity import NOW, Date, Entity
+from .region import Region
 from .stream import Stream
+from .texts import read_lists, read_rows
 
-if TYPE_CHECKING:
-    from .region import Region
-
-OCCUPATIONS: tuple[tuple[str, int, float], ...] = (
-    # occupation, earliest year of birth, share
-    ("film director", 1878, 6),
-    ("actor", 1878, 10),
-    ("screenwriter", 1878, 4),
-    ("composer", 0, 5),
-    ("novelist", 0, 8),
-    ("poet", 0, 3),
-    ("historian", 0, 2),
-    ("journalist", 1800, 4),
-    ("architect", 0, 4),
-    ("engineer", 1790, 4),
-    ("painter", 0, 5),
-    ("sculptor", 0, 1),
-    ("politician", 0, 9),
-    ("physicist", 1790, 3),
-    ("chemist", 1780, 3),
-    ("botanist", 0, 2),
-    ("astronomer", 0, 2),
-    ("mathematician", 0, 2),
-    ("economist", 1800, 2),
-    ("entrepreneur", 1780, 7),
-    ("general", 0, 4),
-    ("naval officer", 0, 2),
-    ("footballer", 1895, 8),
-    ("football manager", 1890, 3),
-    ("singer", 1910, 5),
-    ("guitarist", 1925, 3),
-    ("pianist", 0, 3),
-    ("drummer", 1930, 2),
-    ("mountaineer", 1820, 2),
-    ("physician", 0, 3),
-    ("lawyer", 0, 2),
-)
+OCCUPATIONS = [(name, int(earliest), float(share)) for name, earliest, share in read_rows("vocabulary", "occupations")]
+"""Occupation, earliest year of birth, share."""
 SCIENTISTS = ("physicist", "chemist", "botanist", "astronomer", "mathematician", "economist", "historian")
-FIELDS = {
-    "physicist": "acoustics,magnetism,thermodynamics,crystal optics,fluid mechanics,superconductivity",
-    "chemist": "organic dyes,electrochemistry,polymer chemistry,catalysis,the chemistry of glass",
-    "botanist": "mosses,alpine plants,plant diseases,pollination,seaweeds,grasses",
-    "astronomer": "double stars,comets,the lunar surface,stellar spectra,variable stars",
-    "mathematician": "number theory,topology,probability,geometry,the theory of equations",
-    "economist": "labour markets,monetary policy,public debt,agricultural prices,trade cycles",
-    "historian": "medieval trade,naval warfare,rural life,the history of printing,church history",
-}
+FIELDS = read_lists("vocabulary", "fields")
+INSTRUMENTS = read_lists("vocabulary", "words")["instruments"]
 LEARNED = (*SCIENTISTS, "architect", "engineer", "physician", "lawyer", "politician", "novelist", "poet", "journalist")
 
 
@@ -67,7 +25,7 @@ def alive(person: Entity, year: int, youngest: int = 22, oldest: int = 75) -> bo
     return born + youngest <= year <= born + oldest and year < died
 
 
-class People:
+class Population:
     """Fills a region with families until it holds the wanted number of people."""
 
     def __init__(self, region: Region, count: int) -> None:
@@ -175,11 +133,10 @@ class People:
                 occupation = "actress"
             person.facts["occupation"] = person.noun = occupation
             if occupation in FIELDS:
-                person.facts["field"] = s.pick(FIELDS[occupation].split(","))
+                person.facts["field"] = s.pick(FIELDS[occupation])
             if occupation in ("composer", "pianist", "guitarist", "drummer", "singer"):
                 own = {"pianist": "the piano", "guitarist": "the guitar", "drummer": "the drums"}
-                other = ("the cello", "the organ", "the violin", "the accordion", "the harp", "the clarinet")
-                person.facts["instrument"] = own.get(occupation) or s.pick(other)
+                person.facts["instrument"] = own.get(occupation) or s.pick(INSTRUMENTS)
 
 
 def settle(region: Region, people: list[Entity]) -> None:

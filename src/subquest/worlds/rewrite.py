@@ -16,7 +16,7 @@ from ..codec import from_dict, to_dict
 from ..data.plans import PlanReport, Refused, rewrite_plan
 from ..errors import DataError
 from ..record import Question, Step
-from .rows import parsed
+from .folder import parsed
 
 QUESTION = frozenset(f.name for f in dataclasses.fields(Question))
 STEP = frozenset(f.name for f in dataclasses.fields(Step))

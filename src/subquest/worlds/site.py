@@ -24,11 +24,11 @@ from urllib.parse import parse_qs, quote, unquote, urlsplit
 
 from ..record import Question, Step
 from .entity import number
+from .folder import fact_row, read_articles
 from .media import can_draw, can_speak, draw, speak
 from .ranking import Ranking
 from .relations import RELATIONS
-from .rows import read_articles
-from .world import World, fact_row
+from .world import World
 
 PAGE = 10
 MEDIA_EVERY = 12

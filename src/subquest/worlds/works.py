@@ -7,31 +7,11 @@ from .organisations import people_for
 from .people import random_date
 from .region import Region
 from .stream import Stream
+from .texts import read_lists, read_rows
 
-NOVEL_GENRES = (
-    "historical novel",
-    "crime novel",
-    "satirical novel",
-    "coming-of-age novel",
-    "epistolary novel",
-    "adventure novel",
-)
-OTHER_BOOKS = (
-    ("memoir", "memoir"),
-    ("collection of short stories", "short story collection"),
-    ("travel book", "travel book"),
-)
-MUSIC = (
-    "folk rock",
-    "synth-pop",
-    "progressive rock",
-    "chamber pop",
-    "punk rock",
-    "jazz fusion",
-    "indie rock",
-    "soul",
-    "electronica",
-)
+_WORDS = read_lists("vocabulary", "words")
+NOVEL_GENRES, MUSIC_GENRES = _WORDS["novel genres"], _WORDS["music genres"]
+OTHER_BOOKS = [(noun, genre) for noun, genre in read_rows("vocabulary", "other books")]
 
 
 def make_works(region: Region, wanted: dict[str, int]) -> None:
@@ -135,7 +115,7 @@ def _bands(region: Region, s: Stream, count: int) -> None:
         band = region.add("band", region.titler.title(), "band")
         mates = [p for p in people_for(region, year, *players, oldest=50) if "member_of" not in p.facts]
         members = [singer, *s.sample(mates, s.between(1, 3))]
-        band.facts |= {"formed": year, "formed_in": s.pick(region.kinds["city"]), "genre": s.pick(MUSIC)}
+        band.facts |= {"formed": year, "formed_in": s.pick(region.kinds["city"]), "genre": s.pick(MUSIC_GENRES)}
         band.facts["singer"] = singer
         _list(singer, "sings_in", band)
         if len(members) > 1:

@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 
 from ..record import Question
 from .entity import MONTHS, number
+from .folder import Row, parsed, read_articles, read_asked, read_facts
 from .programs import Atom, FactBase, StepRow, Undecided, resolve, run_operation, run_steps, year_of
 from .relations import INVERSES, RELATIONS
-from .rows import Row, parsed, read_articles, read_asked, read_facts
 
 
 @dataclass(slots=True)

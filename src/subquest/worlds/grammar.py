@@ -4,36 +4,18 @@ from __future__ import annotations
 
 import re
 
-from ..entity import Entity
+from .entity import Entity
 
-SMALL_NUMBERS = [
-    "no",
-    "one",
-    "two",
-    "three",
-    "four",
-    "five",
-    "six",
-    "seven",
-    "eight",
-    "nine",
-    "ten",
-    "eleven",
-    "twelve",
-]
+SMALL_NUMBERS = (
+    "no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve",
+)  # fmt: skip
 PRONOUNS = {
-    "male": {"he": "he", "his": "his", "him": "him", "son": "son", "man": "man", "wife": "wife", "husband": "husband"},
-    "female": {
-        "he": "she",
-        "his": "her",
-        "him": "her",
-        "son": "daughter",
-        "man": "woman",
-        "wife": "husband",
-        "husband": "wife",
-    },
+    "male": {word: word for word in ("he", "his", "him", "son", "man", "wife", "husband")},
+    "female": {"he": "she", "his": "her", "him": "her", "son": "daughter", "man": "woman", "wife": "husband",
+               "husband": "wife"},
     "it": {"he": "it", "his": "its", "him": "it"},
-}
+}  # fmt: skip
+"""What the male form of a word becomes."""
 _ARTICLE = re.compile(r"\b([Aa])~ (\W*)(\w+)")
 _DEFINITE = frozenset(("river", "museum", "war", "battle", "treaty", "party", "award", "bridge"))
 _DEFINITE_COMPANIES = re.compile(r"^(Bank|House) of |(Line|Company|Savings Bank|Brewery|Shipyard)$")

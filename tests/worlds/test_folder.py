@@ -9,9 +9,9 @@ import pytest
 from subquest.cli import main
 from subquest.errors import DataError
 from subquest.worlds import Recipe, check_world, write_world
+from subquest.worlds.folder import parsed, wrong_facts, wrong_program
 from subquest.worlds.programs import FactBase, Undecided, run_operation, run_steps
 from subquest.worlds.relations import INVERSES
-from subquest.worlds.rows import parsed, wrong_facts, wrong_program
 from subquest.worlds.site import Site
 
 
@@ -91,7 +91,7 @@ def test_a_wrong_plan_is_told_with_its_place(
 @pytest.mark.parametrize(
     ("action", "broken"),
     [
-        ("check", "subquest.worlds.check.run_steps"),
+        ("check", "subquest.worlds.checker.run_steps"),
         ("sample", "subquest.worlds.stream.Stream.sample"),
         ("site", "subquest.worlds.site.Site.build"),
         ("plans", "subquest.worlds.rewrite.rewrite_plan"),

@@ -5,11 +5,14 @@ from __future__ import annotations
 from .entity import Entity
 from .region import Region
 from .stream import Stream
+from .texts import read_lists
 
 KINDS = ("province", "city", "river", "lake", "mountain", "university")
+PREFIXES = read_lists("vocabulary", "words")["town prefixes"]
+"""Put before the name of another town to make one that resembles it."""
 
 
-def make_places(region: Region, wanted: dict[str, int]) -> None:
+def make_geography(region: Region, wanted: dict[str, int]) -> None:
     s = Stream(region.seed, region.number, "places")
     for _ in range(wanted["province"]):
         region.province(s)
@@ -60,7 +63,7 @@ def _town(region: Region, s: Stream, province: Entity) -> Entity:
     twins = [c for c in region.kinds["city"] if not c.core and " " not in c.name and c is not city]
     if twins and s.chance(region.near_duplicates * 2):
         taken = {c.name for c in region.kinds["city"]}
-        near = f"{s.pick(('New', 'Upper', 'Old', 'Little', 'North'))} {s.pick(twins).name}"
+        near = f"{s.pick(PREFIXES)} {s.pick(twins).name}"
         if near not in taken:
             city.name = city.title = near
     city.noun = s.pick(("town", "town", "village", "city"))

@@ -5,30 +5,30 @@ from collections import Counter
 
 import pytest
 
-from subquest.worlds.articles import Composer
+from subquest.worlds.articles import ArticleWriter
 from subquest.worlds.entity import Date, Entity
-from subquest.worlds.prose.asking import asking
-from subquest.worlds.prose.banks import banks
-from subquest.worlds.prose.words import definite, fix_articles, join, possessive
+from subquest.worlds.grammar import definite, fix_articles, join, possessive
+from subquest.worlds.question_texts import ASKING
 from subquest.worlds.relations import INVERSES, RELATIONS
 from subquest.worlds.stream import Stream
+from subquest.worlds.templates import banks
 
 
 def test_every_fact_has_at_least_five_phrasings() -> None:
     few = {}
     for kind, bank in banks().items():
-        told = Counter(r for t in bank.templates for r in t.needs)
+        stated = Counter(r for t in bank.templates for r in t.needs)
         for relation in bank.order:
-            if relation != "award_year" and told[relation] < 5:
-                few[f"{kind}.{relation}"] = told[relation]
+            if relation != "award_year" and stated[relation] < 5:
+                few[f"{kind}.{relation}"] = stated[relation]
     assert few == {}
 
 
-def test_every_relation_can_be_told_by_its_subjects() -> None:
-    untold = [
+def test_every_relation_can_be_stated_by_its_subjects() -> None:
+    missing = [
         f"{kind}.{name}" for name, r in RELATIONS.items() for kind in r.subjects if name not in banks()[kind].order
     ]
-    assert untold == []
+    assert missing == []
 
 
 def test_templates_use_known_relations_and_words_only() -> None:
@@ -43,8 +43,8 @@ def test_templates_use_known_relations_and_words_only() -> None:
 
 
 def test_questions_have_at_least_three_phrasings() -> None:
-    assert [name for name, words in asking().items() if len(words.questions) < 3] == []
-    assert [name for name, words in asking().items() if words.phrases and len(words.phrases) < 3] == []
+    assert [name for name, words in ASKING.items() if len(words.questions) < 3] == []
+    assert [name for name, words in ASKING.items() if words.phrases and len(words.phrases) < 3] == []
 
 
 @pytest.mark.parametrize(
@@ -83,7 +83,7 @@ def test_the_dead_were_and_the_living_are() -> None:
         if died:
             person.facts["death_date"] = died
         for n in range(20):
-            lead = Composer(person, Stream(n), set(), 0.0).article().text.split(".")[0]
+            lead = ArticleWriter(person, Stream(n), set(), 0.0).write().text.split(".")[0]
             assert re.search(rf"\b{verb}\b", lead), lead
             assert died or not re.search(r"\bwas an? \w*", lead), lead
 
@@ -95,5 +95,5 @@ def test_two_articles_about_the_same_facts_differ() -> None:
     country = Entity("c", "country", "Tolmark", "country", 0)
     country.facts["adjective"] = "Tolmarkian"
     film.facts["country"] = country
-    texts = {Composer(film, Stream(n), set(), 0.0).article().text for n in range(60)}
+    texts = {ArticleWriter(film, Stream(n), set(), 0.0).write().text for n in range(60)}
     assert len(texts) >= 50

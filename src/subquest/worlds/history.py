@@ -7,9 +7,13 @@ from .organisations import people_for
 from .people import random_date
 from .region import Region
 from .stream import Stream
+from .texts import read_lists
+
+_WORDS = read_lists("vocabulary", "words")
+SHIP_NAMES, SHIP_NOUNS = _WORDS["ship names"], _WORDS["ship nouns"]
 
 
-def make_events(region: Region, wanted: dict[str, int]) -> None:
+def make_history(region: Region, wanted: dict[str, int]) -> None:
     s = Stream(region.seed, region.number, "events")
     _ships(region, s, wanted["ship"])
     _wars(region, s, wanted["war"])
@@ -23,19 +27,17 @@ def _ships(region: Region, s: Stream, count: int) -> None:
     lines = [c for c in region.kinds["company"] if c.noun == "shipping company"]
     famous = s.shuffled([p for p in region.kinds["person"] if 0 < p.year("death_date") < 1990])
     taken: set[str] = set()
-    words = ("Star", "Queen", "Spirit", "Pride", "Venture", "Castle", "Trader", "Maid")
     for i in range(count):
         yard, line = s.pick(yards), s.pick(lines)
         launched = s.between(max(yard.year("founded"), line.year("founded"), 1840), 2016)
         prefix = "SS" if launched < 1930 else "MV"
         hero = famous[i] if i < len(famous) and famous[i].year("death_date") < launched and s.chance(0.5) else None
-        name = f"{prefix} {hero.name}" if hero else f"{prefix} {s.pick(region.kinds['city']).name} {s.pick(words)}"
+        name = f"{prefix} {hero.name}" if hero else f"{prefix} {s.pick(region.kinds['city']).name} {s.pick(SHIP_NAMES)}"
         while name in taken:
-            name = f"{prefix} {s.pick(region.kinds['city']).name} {s.pick(words)}"
+            name = f"{prefix} {s.pick(region.kinds['city']).name} {s.pick(SHIP_NAMES)}"
             hero = None
         taken.add(name)
-        noun = s.pick(("cargo ship", "passenger ship", "ferry", "ocean liner", "tanker"))
-        ship = region.add("ship", name, noun)
+        ship = region.add("ship", name, s.pick(SHIP_NOUNS))
         if hero:
             ship.facts["named_after"] = hero
         ship.facts |= {"builder": yard, "operator": line, "launched": launched, "length": s.between(48, 290)}
