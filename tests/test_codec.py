@@ -55,7 +55,11 @@ def test_defaults_are_left_out() -> None:
     ("cls", "data", "message"),
     [
         (Question, {"id": "q"}, "Question: missing key 'question'"),
-        (Question, {"id": "q", "question": "?", "anwers": []}, "Question: unknown key 'anwers'; did you mean 'answers'?"),
+        (
+            Question,
+            {"id": "q", "question": "?", "anwers": []},
+            "Question: unknown key 'anwers'; did you mean 'answers'?",
+        ),
         (Question, {"id": 1, "question": "?"}, "Question: id must be text, not 1"),
         (Question, {"id": "q", "question": "?", "answers": "yes"}, "Question: answers must be a list, not 'yes'"),
         (Question, {"id": "q", "question": "?", "answers": ["a", 2]}, "Question: answers[2] must be text, not 2"),
@@ -65,8 +69,16 @@ def test_defaults_are_left_out() -> None:
         (Usage, {"seconds": "1"}, "Usage: seconds must be a number, not '1'"),
         (Failure, {"where": "x", "message": "m", "fatal": 1}, "Failure: fatal must be true or false, not 1"),
         (Segment, {"kind": "human", "text": "x"}, "Segment: kind must be one of agent, env, prompt, not 'human'"),
-        (Segment, {"kind": "env", "text": "x", "token_ids": [1, "2"]}, "Segment: token_ids[2] must be a whole number, not '2'"),
-        (Segment, {"kind": "env", "text": "x", "token_ids": [1.5]}, "Segment: token_ids[1] must be a whole number, not 1.5"),
+        (
+            Segment,
+            {"kind": "env", "text": "x", "token_ids": [1, "2"]},
+            "Segment: token_ids[2] must be a whole number, not '2'",
+        ),
+        (
+            Segment,
+            {"kind": "env", "text": "x", "token_ids": [1.5]},
+            "Segment: token_ids[1] must be a whole number, not 1.5",
+        ),
         (
             Episode,
             {

@@ -68,9 +68,12 @@ def test_a_wrong_row_is_told_with_its_place(
     [
         ({"id": "q", "question": 5}, "Question: question must be text, not 5"),
         ({"question": "?"}, "missing key 'id'"),
-        ({"id": "q", "question": "?", "decomposition": [{"question": ["?"]}]}, "Question: decomposition[1].question must be text"),
+        (
+            {"id": "q", "question": "?", "decomposition": [{"question": ["?"]}]},
+            "Question: decomposition[1].question must be text",
+        ),
         ({"id": "q", "question": "?", "decomposition": ["?"]}, "Question: decomposition[1] must be an object, not '?'"),
-        ({"id": "q", "question": "?", "decomposition": 5}, "expected a list, got int"),
+        ({"id": "q", "question": "?", "decomposition": 5}, "decomposition must be a list, not 5"),
         ({"id": "q", "question": "?", "meta": []}, "Question: meta must be an object"),
         ([], "expected an object"),
     ],
