@@ -1,4 +1,4 @@
-"""Files that belong to questions: found beside the question file; those that stand inside a row become files.
+"""Files attached to questions: looked up beside the question file, or written to the cache from inside a row.
 
 GAIA's rows name files of their own folder, Humanity's Last Exam has its pictures as `data:` URLs.
 """
@@ -10,8 +10,9 @@ import binascii
 import hashlib
 import mimetypes
 import os
-from dataclasses import replace
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from ..errors import DataError, UsageError
 from ..models import cache_folder
@@ -24,7 +25,7 @@ def files_folder(questions: Path) -> Path:
 
 
 def with_files(question: Question, source: Path) -> Question:
-    """The question with its files as they can be opened from anywhere. What is not there stays as the row has it."""
+    """The question with paths that can be opened from anywhere; a file that is not found keeps the row's name."""
     if not question.files:
         return question
     return replace(question, files=tuple(_found(file, source) for file in question.files))
@@ -32,21 +33,21 @@ def with_files(question: Question, source: Path) -> Question:
 
 def _found(file: str, source: Path) -> str:
     if file.startswith("data:"):
-        return str(_kept(file))
+        return str(_cached(file))
     if "://" in file:
         return file
     for folder in (source.parent, files_folder(source)):
-        place = folder / file
+        path = folder / file
         try:
-            if place.is_file():
-                return str(place.resolve())
+            if path.is_file():
+                return str(path.resolve())
         except (OSError, ValueError):
             raise DataError(f"no file can be called {file[:60]!r}") from None
     return file
 
 
-def _kept(url: str) -> Path:
-    """The content of a data URL as a file in the user's cache, called after what is in it."""
+def _cached(url: str) -> Path:
+    """The content of a data URL as a file in the user's cache, named by its digest."""
     head, comma, body = url[len("data:") :].partition(",")
     kind, *marks = head.split(";")
     try:
@@ -65,6 +66,6 @@ def _kept(url: str) -> Path:
             scratch.replace(target)
     except OSError as error:
         raise UsageError(
-            f"an attached file cannot be kept in {target.parent}: {error.strerror} (SUBQUEST_CACHE names another place)"
+            f"cannot write an attached file to {target.parent}: {error.strerror} (set SUBQUEST_CACHE to another folder)"
         ) from None
     return target

@@ -1,22 +1,24 @@
-"""Writing question sets in the forms other projects read: ours, FlashRAG's and verl's.
+"""Export of question sets and worlds in the formats other projects read: ours, FlashRAG's and verl's.
 
-All three are read back by `formats`: ours with every field, FlashRAG's with the rest in `metadata`, verl's with what a
+`formats` reads all three back: ours with every field, FlashRAG's with the rest in `metadata`, verl's with what a
 trainer needs (answers, split, hops) and the question's own id.
 """
 
 from __future__ import annotations
 
 import gzip
+import importlib.util
 import io
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from ..codec import to_dict
-from ..errors import MissingDependency, UsageError
+from ..errors import MissingDependency, UsageError, suggest
 from ..record import Question
+from .question_files import iterate_questions
 
 OUTPUTS = (".jsonl", ".jsonl.gz", ".parquet")
 
@@ -54,23 +56,23 @@ def to_verl(question: Question, index: int) -> dict[str, Any]:
     }
 
 
-FORMS: Mapping[str, Callable[[Question, int], dict[str, Any]]] = {
+FORMATS: Mapping[str, Callable[[Question, int], dict[str, Any]]] = {
     "subquest": to_subquest,
     "flashrag": to_flashrag,
     "verl": to_verl,
 }
 
 
-def write_questions(questions: Sequence[Question], path: str | Path, form: str = "subquest") -> None:
-    """Write a file that appears under its name whole or not at all."""
+def write_questions(questions: Iterable[Question], path: str | Path, format: str = "subquest") -> None:
+    """Writes a file, which appears under its name only when it is complete."""
     path = Path(path)
-    if form not in FORMS:
-        raise UsageError(f"unknown form {form!r}; choose one of {', '.join(FORMS)}")
+    if format not in FORMATS:
+        raise UsageError(f"unknown format {format!r}; {suggest(format, FORMATS)}")
     if not path.name.endswith(OUTPUTS):
-        raise UsageError(f"{path}: cannot tell how to write it; known endings are {', '.join(OUTPUTS)}")
+        raise UsageError(f"{path}: cannot tell the format; known endings are {', '.join(OUTPUTS)}")
     if not path.parent.is_dir():
         raise UsageError(f"cannot write {path}: there is no folder {path.parent}")
-    rows = (FORMS[form](question, index) for index, question in enumerate(questions))
+    rows = (FORMATS[format](question, index) for index, question in enumerate(questions))
     scratch = path.with_name(f".{path.name}.{os.getpid()}.new")
     try:
         if path.suffix == ".parquet":
@@ -80,6 +82,34 @@ def write_questions(questions: Sequence[Question], path: str | Path, form: str =
         os.replace(scratch, path)
     finally:
         scratch.unlink(missing_ok=True)
+
+
+WORLD_FORMATS = ("flashrag", "verl")
+_WORLD_FILES = ("flashrag_corpus.jsonl", "flashrag_questions.jsonl", "verl.parquet", "verl.jsonl")
+
+
+def export_world(folder: Path, format: str) -> list[Path]:
+    """Writes a world beside its own files in another format and returns the paths.
+
+    verl's questions are those with answers, as parquet where pyarrow is installed and else as JSON lines.
+    """
+    questions = iterate_questions(folder / "questions.jsonl")
+    if format == "verl":
+        path = folder / ("verl.parquet" if importlib.util.find_spec("pyarrow") is not None else "verl.jsonl")
+        write_questions((q for q in questions if q.answers), path, "verl")
+        return [path]
+    corpus, asked = (folder / name for name in _WORLD_FILES[:2])
+    with (folder / "corpus.jsonl").open(encoding="utf-8") as lines:
+        pages = map(json.loads, lines)
+        _lines(({"id": p["id"], "contents": f'"{p["title"]}"\n{p["text"]}'} for p in pages), corpus, packed=False)
+    write_questions(questions, asked, "flashrag")
+    return [corpus, asked]
+
+
+def remove_world_exports(folder: Path) -> None:
+    """Deletes what `export_world` wrote for the world that was in the folder before."""
+    for name in _WORLD_FILES:
+        (folder / name).unlink(missing_ok=True)
 
 
 def _lines(rows: Iterable[Mapping[str, Any]], path: Path, *, packed: bool) -> None:

@@ -1,4 +1,4 @@
-"""Fetching a registered set from the Hugging Face hub into the user's data folder (extra `hub`)."""
+"""The Hugging Face hub: downloads registered question sets into the user's data folder (extra `hub`)."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from pathlib import Path
 
 from ..errors import MissingDependency, OutsideError, UsageError
 from ..models import cache_folder
-from .attached import files_folder
-from .reading import read_questions
+from .attachments import files_folder
+from .question_files import read_questions
 from .registry import DataSet
 
 
 def fetch(entry: DataSet, split: str = "") -> list[Path]:
-    """The files of a set (of one split, where asked for), each read once to be sure that it can be."""
+    """Downloads the files of a set (or of one split), and reads each once to be sure that it can be read."""
     if not entry.files:
         raise UsageError(f"data set {entry.name!r} has no known file on the hub; put one into {_folder()}")
     chosen = [(name, file) for name, file in entry.files if not split or name == split]

@@ -1,26 +1,22 @@
-"""Reading question sets: one file, a world's folder, or a registered name."""
+"""Question sets as commands ask for them: opened by name or path, named, filtered, sampled."""
 
 from __future__ import annotations
 
-import gzip
-import io
-import json
+import operator
 import random
-import zlib
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
-from ..errors import DataError, MissingDependency, UsageError
-from ..readers.delimited import csv_rows
+from msgspec.structs import replace
+
+from ..errors import UsageError, suggest
 from ..record import PUBLIC_FILES, Question
-from .attached import with_files
-from .fields import id_of
-from .formats import to_question
-from .registry import find, find_file, unknown
-
-SUFFIXES = (".jsonl", ".json", ".csv", ".tsv", ".parquet")
+from .question_files import SUFFIXES, read_questions
+from .registry import find_file, find_set, unknown_set
 
 
 def questions_from(source: str, *, split: str = "") -> list[Question]:
@@ -33,145 +29,22 @@ def questions_from(source: str, *, split: str = "") -> list[Question]:
     if path.is_file():
         return read_questions(path)
     name, _, asked = source.partition(":")
-    entry = find(name)
+    entry = find_set(name)
     if entry is None:
         if "/" in source or source.endswith((*SUFFIXES, ".gz")):
             raise UsageError(f"there is no file {source}")
-        raise UsageError(unknown(name))
+        raise UsageError(unknown_set(name))
     questions = read_questions(find_file(entry, asked or split))
-    questions = [_of_release(replace(q, dataset=q.dataset or entry.name)) for q in questions]
-    return unified(questions) if entry.unify else questions
+    questions = [_published(replace(q, dataset=q.dataset or entry.name)) for q in questions]
+    return merge_repeated(questions) if entry.unify else questions
 
 
-def _of_release(question: Question) -> Question:
-    """Files of a published set are no secret: reading them does not close the web to a run."""
+def _published(question: Question) -> Question:
+    """Files of a published set are not private: reading them does not cut a run off from the web."""
     return replace(question, meta={**question.meta, PUBLIC_FILES: True}) if question.files else question
 
 
-def read_questions(path: str | Path, *, skip_bad: bool = False, bad: list[str] | None = None) -> list[Question]:
-    """All questions of a file in any known form.
-
-    A broken row stops the reading with an error that names file and line; with `skip_bad` it is left out and its
-    message is added to `bad`. A row that repeats an earlier one word for word is read once, with a note in `bad`; two
-    different rows with one id are an error in either case.
-    """
-    path = Path(path)
-    questions: dict[str, Question] = {}
-    for number, row in _rows(path):
-        try:
-            if isinstance(row, DataError):
-                raise row
-            question = with_files(to_question(row), path)
-        except (DataError, KeyError, TypeError, ValueError, SyntaxError) as error:
-            reason = error if isinstance(error, DataError) else f"{type(error).__name__}: {error}"
-            message = f"{path}:{number}: {reason}"
-            if not skip_bad:
-                raise DataError(message) from None
-            if bad is not None:
-                bad.append(message)
-            continue
-        if questions.get(question.id, question) != question:
-            again = (
-                f"the id {question.id!r} was used before by a different question"
-                if question.id != id_of(None, question.question)
-                else "the question was there before with other answers or fields; "
-                "put all its answers into one row, or give each row an id"
-            )
-            raise DataError(f"{path}:{number}: {again}")
-        if question.id in questions and bad is not None:
-            bad.append(f"{path}:{number}: repeats question {question.id!r}")
-        questions[question.id] = question
-    if not questions:
-        raise DataError(f"{path}: no questions in it")
-    return list(questions.values())
-
-
-def _rows(path: Path) -> Iterator[tuple[int, Any]]:
-    name = path.name.removesuffix(".gz")
-    suffix = Path(name).suffix.lower()
-    if suffix not in SUFFIXES:
-        raise UsageError(f"{path}: cannot tell the format; known endings are {', '.join(SUFFIXES)} (and .gz)")
-    try:
-        if suffix == ".parquet":
-            yield from _parquet(path)
-            return
-        with _open(path) as file:
-            if suffix == ".jsonl":
-                yield from _json_lines(file)
-            elif suffix == ".json":
-                yield from _json_document(file, path)
-            else:
-                yield from _table(file, "\t" if suffix == ".tsv" else ",")
-    except (UnicodeDecodeError, gzip.BadGzipFile, EOFError, zlib.error) as error:
-        raise DataError(f"{path}: not readable as UTF-8 text: {error}") from None
-    except OSError as error:
-        raise UsageError(f"cannot read {path}: {error.strerror or error}") from None
-
-
-def _open(path: Path) -> IO[str]:
-    if path.suffix == ".gz":
-        return gzip.open(path, "rt", encoding="utf-8-sig", newline="")
-    return path.open(encoding="utf-8-sig", newline="")  # a mark at the beginning, as Excel writes it, is no text
-
-
-def _json_lines(file: IO[str]) -> Iterator[tuple[int, Any]]:
-    for number, line in enumerate(file, 1):
-        if line.strip():
-            try:
-                yield number, json.loads(line)
-            except json.JSONDecodeError as error:
-                yield number, DataError(f"not JSON: {error.msg} at column {error.colno}")
-            except RecursionError:
-                yield number, DataError("nested too deeply")
-
-
-def _json_document(file: IO[str], path: Path) -> Iterator[tuple[int, Any]]:
-    try:
-        document = json.load(file)
-    except json.JSONDecodeError as error:
-        raise DataError(f"{path}:{error.lineno}: not JSON: {error.msg}") from None
-    except RecursionError:
-        raise DataError(f"{path}: nested too deeply") from None
-    if isinstance(document, dict):  # TriviaQA's "Data", others' "data"
-        document = next((document[k] for k in ("Data", "data", "questions") if k in document), document)
-    if not isinstance(document, list):
-        raise DataError(f"{path}: expected a list of questions")
-    yield from enumerate(document, 1)
-
-
-def _table(file: IO[str], delimiter: str) -> Iterator[tuple[int, Any]]:
-    """Rows by the names of the first one. One that is longer than that has a delimiter in an unquoted cell."""
-    rows = csv_rows(io.BytesIO(file.read().encode()), delimiter)
-    names = [name.strip() for name in next(rows, (0, []))[1]]
-    for number, cells in rows:
-        if any(map(str.strip, cells[len(names) :])):
-            yield (
-                number,
-                DataError(
-                    f"{len(cells)} cells, where the first row has {len(names)}; put a text that holds {delimiter!r} "
-                    "into quotation marks"
-                ),
-            )
-        elif cells:
-            yield number, dict(zip(names, cells + [None] * (len(names) - len(cells)), strict=False))
-
-
-def _parquet(path: Path) -> Iterator[tuple[int, Any]]:
-    try:
-        from pyarrow import ArrowException, parquet
-    except ImportError:
-        raise MissingDependency("pyarrow, which reads parquet files,", "hub") from None
-    number = 0
-    try:
-        for batch in parquet.ParquetFile(path).iter_batches(1024):
-            for row in batch.to_pylist():
-                number += 1
-                yield number, row
-    except ArrowException as error:
-        raise DataError(f"{path}: not readable as parquet: {error}") from None
-
-
-def unified(questions: Iterable[Question]) -> list[Question]:
+def merge_repeated(questions: Iterable[Question]) -> list[Question]:
     """Questions with the same text become one that accepts the answers of all, as CoDA does for PopQA."""
     found: dict[str, Question] = {}
     for question in questions:
@@ -184,16 +57,101 @@ def unified(questions: Iterable[Question]) -> list[Question]:
     return list(found.values())
 
 
-def of_set(name: str, questions: Sequence[Question]) -> list[Question]:
-    """The questions under the name of one set; those of several keep the name of their own as `meta["data_source"]`."""
+def with_dataset(name: str, questions: Sequence[Question]) -> list[Question]:
+    """The questions under one data set's name; where they come from several, `meta["data_source"]` keeps their own."""
     if len({question.dataset for question in questions}) < 2:
         return [replace(question, dataset=name) for question in questions]
     return [replace(q, dataset=name, meta={**q.meta, "data_source": q.dataset or name}) for q in questions]
 
 
-def sample(questions: Sequence[Question], size: int, seed: int = 0) -> list[Question]:
+def sample_questions(questions: Sequence[Question], size: int, seed: int = 0) -> list[Question]:
     """A fixed random subset in the original order; the same for a seed on every machine."""
     if size >= len(questions):
         return list(questions)
     chosen = sorted(random.Random(f"subquest-sample-{seed}").sample(range(len(questions)), size))
     return [questions[i] for i in chosen]
+
+
+def name_sources(sources: Sequence[str]) -> dict[str, str]:
+    """Each source once, by a name for tables: that of the registry, or the file's or folder's without its endings.
+
+    Where two have the same name both get a longer one: with the split (`hotpotqa:dev`), or with the folders above.
+    """
+    distinct = {_absolute(source): source for source in reversed(sources)}
+    names = {source: _names(source) for source in sorted(distinct.values(), key=list(sources).index)}
+    chosen = {source: next(longer) for source, longer in names.items()}
+    while shared := {name for name, count in Counter(chosen.values()).items() if count > 1}:
+        chosen = {source: next(names[source], source) if name in shared else name for source, name in chosen.items()}
+    return {name: source for source, name in chosen.items()}
+
+
+def _absolute(source: str) -> str:
+    path = Path(source).expanduser()
+    return str(path.resolve()) if path.exists() else source
+
+
+def _names(source: str) -> Iterator[str]:
+    """Names from the shortest to one that nothing else has."""
+    path = Path(source).expanduser()
+    if not path.exists():
+        yield source.partition(":")[0]
+        yield source
+        return
+    *folders, last = path.resolve().parts
+    stem = last.split(".")[0] or last
+    for count in range(len(folders)):
+        yield "/".join((*folders[len(folders) - count :], stem))
+    yield str(path.resolve())
+
+
+_EXPRESSION = re.compile(r"\s*(\w+)\s*([<>=!]+)\s*(.+?)\s*")
+_COMPARE: dict[str, Callable[[Any, Any], bool]] = {
+    ">=": operator.ge, "<=": operator.le, "!=": operator.ne, "==": operator.eq, "=": operator.eq,
+    ">": operator.gt, "<": operator.lt,
+}  # fmt: skip
+_TRUTHS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
+_FIELDS = frozenset(Question.__struct_fields__) - {"meta"}
+
+
+def filter_questions(questions: Sequence[Question], expression: str) -> list[Question]:
+    """Those that an expression such as `hops>=3`, `type=bridge` or `lang!=zh` is true of.
+
+    A question that lacks the field is left out; a field that no question has raises a UsageError.
+    """
+    match = _EXPRESSION.fullmatch(expression)
+    if match is None:
+        raise UsageError(f"filter {expression!r}: write FIELD OPERATOR VALUE, such as hops>=3")
+    field, sign, wanted = match.groups()
+    if sign not in _COMPARE:
+        raise UsageError(f"filter {expression!r}: there is no operator {sign!r}; there are {', '.join(_COMPARE)}")
+    known = {*_FIELDS, *(key for question in questions for key in question.meta)}
+    if questions and field not in known:
+        raise UsageError(f"filter {expression!r}: no question has a field {field!r}; {suggest(field, sorted(known))}")
+    try:
+        return [q for q in questions if _matches(_value(q, field), sign, wanted)]
+    except ValueError as error:
+        raise UsageError(f"filter {expression!r}: {field} is {error}") from None
+
+
+def _value(question: Question, field: str) -> Any:
+    return getattr(question, field) if field in _FIELDS else question.meta.get(field)
+
+
+def _matches(value: Any, sign: str, wanted: str) -> bool:
+    """Whether a value compares as wanted; raises ValueError with what the value is where they cannot be compared."""
+    if value is None:
+        return False
+    if isinstance(value, bool):
+        if wanted.casefold() not in _TRUTHS:
+            raise ValueError("true or false")
+        return _COMPARE[sign](value, _TRUTHS[wanted.casefold()])
+    if isinstance(value, int | float):
+        try:
+            number = float(wanted)
+        except ValueError:
+            raise ValueError("a number") from None
+        return _COMPARE[sign](value, number)
+    if sign[0] in "<>":  # cells of a table are texts: 9 is below 10 there too
+        with suppress(ValueError):
+            return _COMPARE[sign](float(str(value)), float(wanted))
+    return _COMPARE[sign](str(value), wanted)

@@ -1,4 +1,4 @@
-"""What stands in the fields of a question's row: texts, numbers and lists, however a file writes them."""
+"""The values in a row of a question file: texts, numbers and lists, in all the ways that files write them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Row = Mapping[str, Any]
 
 
 def as_json(value: Any) -> Any:
-    """A value as a run can hold it: parquet has dates, bytes and missing numbers as NaN, JSON has halves of signs."""
+    """A value that JSON can hold: parquet has dates, bytes and NaN for missing numbers, JSON has lone surrogates."""
     if isinstance(value, str):
         return value if value.isascii() else value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     if isinstance(value, Mapping):
@@ -34,14 +34,14 @@ def as_json(value: Any) -> Any:
     return value
 
 
-def text_in(row: Row, field: str) -> str:
+def required_text(row: Row, field: str) -> str:
     value = row[field]
     if not isinstance(value, str):
-        raise DataError(f"{field!r} is not a text: {value!r:.60}")
+        raise DataError(f"{field!r} must be a text, not {value!r:.60}")
     return value.strip()
 
 
-def word_in(row: Row, field: str) -> str:
+def optional_text(row: Row, field: str) -> str:
     """A text that may be absent; a number becomes its text, a list of texts one text."""
     value = row.get(field)
     if isinstance(value, list):
@@ -52,7 +52,7 @@ def word_in(row: Row, field: str) -> str:
 
 
 def hops_of(value: Any) -> int | None:
-    """A number of hops; tables have it as a text or, where some rows have none, as 2.0."""
+    """A number of hops; tables write it as a text or, where some rows have none, as 2.0."""
     if value is None or value == "":
         return None
     try:
@@ -91,8 +91,10 @@ def answers_of(value: Any) -> tuple[str, ...]:
 
 def steps_of(steps: Any) -> tuple[Step, ...]:
     """A gold decomposition: objects with a question, or the questions alone, as StrategyQA has them."""
-    if not isinstance(steps, list | tuple):
+    if steps is None or steps == "":
         return ()
+    if not isinstance(steps, list | tuple):
+        raise DataError(f"'decomposition' must be a list of steps, not {steps!r:.60}")
     return tuple(_step({"question": step} if isinstance(step, str) else step) for step in steps)
 
 
@@ -103,7 +105,7 @@ def _step(step: Any) -> Step:
 
 
 def loaded(value: Any) -> Any:
-    """A list that may stand in a text, as some sets of the hub have it."""
+    """A list that may be written as JSON text, as in some sets on the hub."""
     if isinstance(value, str):
         value = json.loads(value) if value.strip() else None
     return value or []
@@ -120,7 +122,7 @@ def id_of(given: Any, text: Any) -> str:
 
 
 def _written(value: Any) -> str:
-    """A value as people write it: 1994.0, as tables with gaps have it, is 1994, and true is yes."""
+    """A value as people write it: 1994.0, which tables with gaps contain, is 1994, and true is yes."""
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, float) and value.is_integer():

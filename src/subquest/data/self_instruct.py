@@ -1,9 +1,9 @@
-"""Self-instruct: a teacher model rewrites questions and plans, and only what survives a filter is kept.
+"""Self-instruct: a teacher model rewrites questions and their plans; only what passes a filter is kept.
 
 As APEX-Searcher does for its plans: generate, filter for correctness, triviality and flawed reasoning, validate. A
-rewritten plan must keep the steps' order of dependence and the names it starts from, must not give answers away, and
-the teacher itself must find each gold sub-answer in the supporting article when asked the new sub-question. Every
-refusal is counted by its reason.
+rewritten plan must keep which step depends on which and the names it starts from, must not give answers away, and the
+teacher must find each gold sub-answer in the supporting article when asked the new sub-question. Refusals are counted
+by their reason.
 """
 
 from __future__ import annotations
@@ -11,7 +11,9 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+
+from msgspec.structs import replace
 
 from ..engine.base import Engine, Message, Sampling
 from ..record import Question, Step
@@ -41,7 +43,7 @@ ARTICLE = "not validated: no supporting article"
 
 @dataclass(slots=True)
 class Instructed:
-    """What came of a batch."""
+    """The rewritten questions of a batch, and how many were refused for which reason."""
 
     kept: list[Question] = field(default_factory=list)
     refused: Counter[str] = field(default_factory=Counter)
@@ -75,7 +77,7 @@ async def ask(teacher: Engine, system: str, user: str, sampling: Sampling) -> st
 
 
 def parse(text: str, question: Question) -> Question | None:
-    """The rewritten question; None where the reply is not in the form."""
+    """The rewritten question; None where the reply does not have the requested form."""
     asked = re.search(r"<question>(.+?)</question>", text, re.DOTALL)
     plan = re.search(r"<plan>(.+?)(?:</plan>|$)", text, re.DOTALL)
     if not asked or not plan:

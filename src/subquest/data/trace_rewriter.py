@@ -1,16 +1,16 @@
-"""Self-instruct for traces: a teacher model retells the turns of gold traces, and only what survives a filter is kept.
+"""Self-instruct for traces: a teacher model rewrites the turns of gold traces; only what passes a filter is kept.
 
-Gold turns are written by rule; a student that learns from them learns their wording too. Here a teacher writes each
-turn in its own words *while the system runs*: a query in other words goes to the real search, and everything that
-follows in the trace follows from it. As with plans (`instruct`): generate, filter, validate.
+Gold turns are written by rule, and a student that learns from them learns their wording too. Here a teacher writes
+each turn in its own words *while the system runs*: a rewritten query goes to the real search, and everything later in
+the trace follows from it. As with plans (`self_instruct`): generate, filter, validate.
 
     correctness        the same actions in the same order; tasks, plans, results and answers word for word; queries
                        keep their names
-    triviality         another wording than the gold one; a query does not hold what it is meant to find
-    flawed reasoning   notes and thoughts name nothing that was not to be seen, and still state what is concluded
-    validation         the teacher itself, shown the notes alone, concludes what the trace concludes
+    triviality         another wording than the gold one; a query does not contain what it is meant to find
+    flawed reasoning   notes and thoughts name nothing that the agent has not seen, and still state the conclusion
+    validation         the teacher, shown the notes alone, reaches the conclusion of the trace
 
-A turn that is refused stays as it was, and the reason is counted; a trace is kept or rejected as any gold trace is.
+A refused turn stays as it was, and the reason is counted; a trace is kept or rejected like any gold trace.
 """
 
 from __future__ import annotations
@@ -20,11 +20,12 @@ from collections import Counter
 
 from ..engine.base import Engine, Sampling
 from ..protocol import Parsed, parse
-from .instruct import ANSWER, answers_alike, ask, holds, names_in
+from .self_instruct import ANSWER, answers_alike, ask, holds, names_in
 
-RETELL = """You rewrite one turn of a search agent in other words. Keep every tag and the order of the tags. Keep what \
-stands in <task>, <plan>, <result> and <answer> exactly as it is. Write thoughts, notes and queries anew, keep all \
-names, dates and numbers, and add nothing that is neither in the turn nor in what the agent saw. Reply with the turn."""
+REWRITE_TURN = """You rewrite one turn of a search agent in other words. Keep every tag and the order of the tags. \
+Keep what stands in <task>, <plan>, <result> and <answer> exactly as it is. Write thoughts, notes and \
+queries anew, keep all names, dates and numbers, and add nothing that is neither in the turn nor in what the agent \
+saw. Reply with the turn."""
 FIXED = ("task", "plan", "result", "answer")
 _SENTENCE = re.compile(r"(?<=[.!?;:])\s+")
 NOTES = ("refine", "filter", "think")
@@ -42,7 +43,7 @@ INVALID = "not validated: the notes lead to another result"
 
 
 class TraceRewriter:
-    """Retells turns. `kept` counts those that were kept, `refused` those that were not, by reason."""
+    """Rewrites turns. `kept` counts the rewritten turns that were kept, `refused` the others, by reason."""
 
     def __init__(self, teacher: Engine, sampling: Sampling | None = None) -> None:
         self.kept = 0
@@ -51,12 +52,12 @@ class TraceRewriter:
         self._sampling = sampling or Sampling()
 
     async def __call__(self, gold: str, seen: str, task: str) -> str:
-        """The turn in other words, or as it was. `seen` is all the agent saw so far, `task` what it was asked."""
+        """The turn in other words, or as it was. `seen` is everything the agent has seen, `task` what it was asked."""
         written = parse(gold)
         if not written.all("search", *NOTES):
             return gold
         user = f"What the agent saw:\n{seen[-SEEN_CHARACTERS:]}\nThe turn:\n{gold}"
-        made = (await ask(self._teacher, RETELL, user, self._sampling)).strip()
+        made = (await ask(self._teacher, REWRITE_TURN, user, self._sampling)).strip()
         reason = flaw(made, gold, seen) or await self._invalid(parse(made), task)
         if reason:
             self.refused[reason] += 1
@@ -65,7 +66,7 @@ class TraceRewriter:
         return made
 
     async def _invalid(self, made: Parsed, task: str) -> str:
-        """Asks the teacher for the result from the notes alone, where a turn holds both."""
+        """Asks the teacher for the result from the notes alone, where a turn has both."""
         notes = " ".join(block.content for block in made.all("refine", "filter"))
         result = made.first("result", "answer")
         if not notes or result is None:
@@ -75,7 +76,7 @@ class TraceRewriter:
 
 
 def flaw(made: str, gold: str, seen: str) -> str:
-    """Why a retold turn is not as good as the gold one; empty where it is."""
+    """Why a rewritten turn is not as good as the gold one; empty where it is."""
     new, old = parse(made), parse(gold)
     if new.problems or [b.tag for b in new.blocks] != [b.tag for b in old.blocks] or (new.outside and not old.outside):
         return ACTIONS
@@ -100,5 +101,5 @@ def flaw(made: str, gold: str, seen: str) -> str:
 
 
 def _names(text: str) -> list[str]:
-    """Names and numbers of a text, in small letters; a sentence's first word says nothing by its capital."""
+    """Names and numbers of a text in lower case; the capital of a sentence's first word does not make it a name."""
     return [name.casefold() for part in _SENTENCE.split(text) for name in names_in(part)]

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from subquest.data.plans import Refused, alike, describe, polish, rewrite_plan
+from subquest.data import read_questions
+from subquest.data.plans import Refused, alike, describe, polish, rewrite_file, rewrite_plan
 from subquest.errors import DataError
 from subquest.record import Question, Step
-from subquest.worlds.rewrite import read_questions, rewrite_file
 
 DATA = Path(__file__).resolve().parents[2] / ".." / "shared" / "data" / "train"
 
@@ -117,7 +117,7 @@ def test_links_follow_the_type_of_the_question() -> None:
 
 def test_wrong_files_are_named(tmp_path: Path) -> None:
     bad = tmp_path / "bad.jsonl"
-    bad.write_text('{"id": "a", "question": "q"}\n{"id": 3\n')
+    bad.write_text('{"id": "a", "question": "q", "decomposition": []}\n{"id": 3\n')
     with pytest.raises(DataError, match=r"bad\.jsonl:2"):
         rewrite_file(bad, None)
     with pytest.raises(DataError, match="does not exist"):

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from subquest.data import read_questions
-from subquest.data.fetch import fetch
+from subquest.data.hub import fetch
 from subquest.data.registry import REGISTRY
 from subquest.errors import DataError, OutsideError, UsageError
 

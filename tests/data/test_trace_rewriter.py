@@ -1,4 +1,4 @@
-"""A teacher model retells gold traces turn by turn; what the filter refuses stays as it was and is counted."""
+"""A teacher model rewrites gold traces turn by turn; what the filter refuses stays as it was and is counted."""
 
 import re
 from pathlib import Path
@@ -6,9 +6,10 @@ from pathlib import Path
 import pytest
 
 from subquest import sync
+from subquest.data import trace_rewriter
+from subquest.data.trace_rewriter import TraceRewriter, flaw
 from subquest.engine.scripted import Context, ScriptedEngine
-from subquest.worlds import make_world, retell
-from subquest.worlds.retell import TraceRewriter, flaw
+from subquest.worlds import make_world
 
 SEEN = "Task: Who directed Salt Shore?\nDoc 1(Title: Salt Shore) Salt Shore is a film by Ann Vik of 1954."
 GOLD = "<refine>Salt Shore is a film by Ann Vik of 1954.</refine><result>Ann Vik</result>"
@@ -21,16 +22,16 @@ QUERY = "<search>Who directed Salt Shore</search>"
     [
         (GOLD, GOOD, ""),
         (QUERY, "<search>director of Salt Shore</search>", ""),
-        (GOLD, GOLD, retell.UNCHANGED),
-        (GOLD, GOOD.replace("<refine>", "<note>"), retell.ACTIONS),
-        (GOLD, f"{GOOD}<answer>Ann Vik</answer>", retell.ACTIONS),
-        (GOLD, f"Here it is: {GOOD}", retell.ACTIONS),
-        (GOLD, GOOD.replace("<result>Ann Vik", "<result>Ann Viken"), retell.CHANGED),
-        (GOLD, GOOD.replace("Salt Shore was", "Salt Shore, shot in Tolvik, was"), retell.INVENTED),
-        (GOLD, GOOD.replace("Salt Shore was", "Salt Shore of 1955 was"), retell.INVENTED),
-        (GOLD, GOOD.replace("by Ann Vik", "in 1954"), retell.UNFOUNDED),
-        (QUERY, "<search>director of the film</search>", retell.LOST),
-        (QUERY, "<search>Salt Shore director Ann Viken</search>", retell.LEAK),
+        (GOLD, GOLD, trace_rewriter.UNCHANGED),
+        (GOLD, GOOD.replace("<refine>", "<note>"), trace_rewriter.ACTIONS),
+        (GOLD, f"{GOOD}<answer>Ann Vik</answer>", trace_rewriter.ACTIONS),
+        (GOLD, f"Here it is: {GOOD}", trace_rewriter.ACTIONS),
+        (GOLD, GOOD.replace("<result>Ann Vik", "<result>Ann Viken"), trace_rewriter.CHANGED),
+        (GOLD, GOOD.replace("Salt Shore was", "Salt Shore, shot in Tolvik, was"), trace_rewriter.INVENTED),
+        (GOLD, GOOD.replace("Salt Shore was", "Salt Shore of 1955 was"), trace_rewriter.INVENTED),
+        (GOLD, GOOD.replace("by Ann Vik", "in 1954"), trace_rewriter.UNFOUNDED),
+        (QUERY, "<search>director of the film</search>", trace_rewriter.LOST),
+        (QUERY, "<search>Salt Shore director Ann Viken</search>", trace_rewriter.LEAK),
     ],
 )
 def test_the_filter_names_its_reason(gold: str, made: str, reason: str) -> None:
@@ -50,7 +51,7 @@ async def test_a_good_turn_is_kept_and_one_that_leads_elsewhere_is_not() -> None
     assert (good.kept, good.refused) == (1, {})
     bad = TraceRewriter(teacher(GOOD, answer="Bo Lund"))
     assert await bad(GOLD, SEEN, "Who directed Salt Shore?") == GOLD
-    assert (bad.kept, dict(bad.refused)) == (0, {retell.INVALID: 1})
+    assert (bad.kept, dict(bad.refused)) == (0, {trace_rewriter.INVALID: 1})
 
 
 async def test_a_turn_without_free_words_is_not_asked_about() -> None:

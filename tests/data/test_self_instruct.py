@@ -2,9 +2,9 @@
 
 import pytest
 
+from subquest.data.self_instruct import flaw, instruct, parse
 from subquest.engine.scripted import Context, ScriptedEngine
 from subquest.record import Question, Step
-from subquest.worlds.instruct import flaw, instruct, parse
 
 GOLD = Question(
     "q1",
