@@ -263,3 +263,9 @@ def test_2wiki_as_lists_as_objects_and_as_texts() -> None:
 def test_fields_that_cannot_be_are_refused(row: dict[str, object], message: str) -> None:
     with pytest.raises(DataError, match=message):
         to_question(row)
+
+
+def test_questions_with_a_plan_need_no_answers() -> None:
+    """As the unanswerable questions of a world are stored."""
+    question = to_question({"id": "q", "question": "Who?", "decomposition": [{"question": "Who is it?"}]})
+    assert (question.answers, question.decomposition) == ((), (Step("Who is it?"),))
