@@ -1,7 +1,9 @@
 """`subquest world` as scripts use it."""
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,7 +13,10 @@ from subquest.data import read_questions
 from subquest.data.export import export_world
 from subquest.errors import UsageError
 from subquest.worlds import Recipe, write_world
-from subquest.worlds.folder import read_lines
+
+
+def read_lines(path: Path) -> Iterator[dict[str, Any]]:
+    return map(json.loads, path.read_text(encoding="utf-8").splitlines())
 
 
 def test_make_writes_the_forms(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,6 +1,7 @@
-"""Rows that are not a world's are told with their file and line; what goes wrong in us is not called a wrong row."""
+"""Broken rows are named with their file and line; a defect of the program is not reported as a broken row."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -9,9 +10,8 @@ import pytest
 from subquest.cli import main
 from subquest.errors import DataError
 from subquest.worlds import Recipe, check_world, write_world
-from subquest.worlds.folder import parsed, wrong_facts, wrong_program
-from subquest.worlds.programs import FactBase, Undecided, run_operation, run_steps
-from subquest.worlds.relations import INVERSES
+from subquest.worlds.folder import read_facts, read_json
+from subquest.worlds.programs import FactBase, Undecided, parse_program, run_operation, run_steps
 from subquest.worlds.site import Site
 
 
@@ -40,24 +40,24 @@ def put(folder: Path, name: str, number: int, changes: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("name", "changes", "why"),
     [
-        ("corpus.jsonl", {"text": None}, "`text` is not a text"),
-        ("corpus.jsonl", {"title": ["a"]}, "`title` is not a text"),
-        ("facts.jsonl", {"aliases": "a"}, "`aliases` is not a list of texts"),
-        ("facts.jsonl", {"facts": [["a", "father", "b", 1]]}, "not a subject, a relation, a value"),
-        ("questions.jsonl", {"answers": [1]}, "Question: answers[1] must be text, not 1"),
+        ("corpus.jsonl", {"text": None}, "text must be text, not None"),
+        ("corpus.jsonl", {"title": ["a"]}, "title must be text, not ['a']"),
+        ("facts.jsonl", {"aliases": "a"}, "aliases must be a list, not 'a'"),
+        ("facts.jsonl", {"facts": [["a", "father", "b", 1]]}, "facts[1] must be a list of 5"),
+        ("questions.jsonl", {"answers": [1]}, "answers[1] must be text, not 1"),
         ("questions.jsonl", {"riddle": 1}, "unknown key 'riddle'"),
     ],
 )
 @pytest.mark.parametrize("action", ["check", "sample", "site"])
-def test_a_wrong_row_is_told_with_its_place(
+def test_a_broken_row_is_named_with_its_place(
     folder: Path, capsys: pytest.CaptureFixture[str], action: str, name: str, changes: dict[str, Any], why: str
 ) -> None:
     read = {"check": ("corpus", "facts", "questions"), "sample": ("corpus", "questions"), "site": ("corpus", "facts")}
     put(folder, name, 7, changes)
     more = ["--write", str(folder / "site")] if action == "site" else []
-    told = name.removesuffix(".jsonl") in read[action]
-    assert main(["world", action, str(folder), *more]) == (2 if told else 0)
-    if told:
+    is_read = name.removesuffix(".jsonl") in read[action]
+    assert main(["world", action, str(folder), *more]) == (2 if is_read else 0)
+    if is_read:
         message = capsys.readouterr().err
         assert f"{folder / name}:7: " in message
         assert why in message
@@ -75,7 +75,7 @@ def test_a_wrong_row_is_told_with_its_place(
         ([], "expected an object"),
     ],
 )
-def test_a_wrong_plan_is_told_with_its_place(
+def test_a_broken_plan_is_named_with_its_place(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], row: object, why: str
 ) -> None:
     good = {"id": 1, "question": "Who?", "decomposition": [{"question": "Bo >> father", "answer": None, "n": 1}]}
@@ -125,29 +125,33 @@ def test_articles_and_facts_go_together(folder: Path) -> None:
 @pytest.mark.parametrize("line", [b"{oops", b"\xff", b"1" * 5000, b"[" * 100_000])
 def test_what_is_no_json(line: bytes) -> None:
     with pytest.raises(DataError, match=r"here:1: not JSON"):
-        parsed(line, "here:1")
+        read_json(line, "here:1")
 
 
 @pytest.mark.parametrize(
     ("relation", "value", "why"),
     [
         ("birth_date", "1950-06-01", ""),
-        ("birth_date", "1950-13-01", "is not a date"),
-        ("birth_date", 1950, "is not a date"),
+        ("birth_date", "1950-13-01", "must be a date"),
+        ("birth_date", 1950, "must be a date"),
         ("founded", 1950, ""),
-        ("founded", "1950", "is not a whole number"),
-        ("population", True, "is not a whole number"),
+        ("founded", "1950", "must be a whole number"),
+        ("population", True, "must be text or a whole number"),
         ("father", "p1", ""),
-        ("father", 5, "is not a text"),
+        ("father", 5, "must be text"),
         ("alias", "Bo", ""),
         ("shoe_size", 5, "there is no relation 'shoe_size'"),
     ],
 )
-def test_values_fit_their_relation(relation: str, value: object, why: str) -> None:
+def test_values_fit_their_relation(relation: str, value: object, why: str, tmp_path: Path) -> None:
     row = {"id": "a", "name": "A", "kind": "person", "aliases": [], "facts": [["a", relation, value, 0, 1]]}
-    found = wrong_facts(row)
-    assert why in found
-    assert bool(found) == bool(why)
+    (tmp_path / "facts.jsonl").write_text(json.dumps(row))
+    if not why:
+        (read,) = read_facts(tmp_path)
+        assert read.facts == [("a", relation, value, 0, 1)]
+    else:
+        with pytest.raises(DataError, match=rf"facts\.jsonl:1: .*{why}"):
+            list(read_facts(tmp_path))
 
 
 GET = ["get", "a", "father"]
@@ -159,32 +163,35 @@ GET = ["get", "a", "father"]
         ([GET], ["last"], ""),
         ([GET, ["all", "#1", "children"], ["get", "#2.1", "father"]], ["last"], ""),
         ([GET, GET], ["pick", 1, 2, "min", "a", "#1"], ""),
-        (None, ["last"], "is not a list of steps"),
-        ([], ["last"], "is not a list of steps"),
-        ([["get", "a"]], ["last"], "step 1 of the program is not an action"),
-        ([["take", "a", "father"]], ["last"], "'take' is not get, of or all"),
+        (None, ["last"], "program must be a list"),
+        ([], ["last"], "program must be a list"),
+        ([["get", "a"]], ["last"], "program[1] must be a list of 3"),
+        ([["take", "a", "father"]], ["last"], "must be one of all, get, of, not 'take'"),
         ([["all", "a", "father"]], ["last"], "there is no relation 'father' to all"),
-        ([["get", "#1", "father"]], ["last"], "'#1' is no step before it"),
-        ([GET, ["get", "#1&2", "father"]], ["last"], "'#1&2' is no step before it"),
-        ([GET], [], "`meta.operation`"),
-        ([GET], ["guess"], "`meta.operation`"),
-        ([GET], ["count", 2], "`meta.operation`"),
-        ([GET], ["same", 1], "`meta.operation`"),
-        ([GET, GET], ["pick", 1, 2, "least", "a", "b"], "`meta.operation`"),
-        ([GET, GET], ["pick", 1, 2, "min", "#1.0", "b"], "`meta.operation`"),
+        ([["get", "#1", "father"]], ["last"], "'#1' is no earlier step"),
+        ([GET, ["get", "#1&2", "father"]], ["last"], "'#1&2' is no earlier step"),
+        ([GET], [], "operation must be one of"),
+        ([GET], ["guess"], "operation must be one of"),
+        ([GET], ["count", 2], "operation must be one of"),
+        ([GET], ["same", 1], "operation must be one of"),
+        ([GET, GET], ["pick", 1, 2, "least", "a", "b"], "operation must be one of"),
+        ([GET, GET], ["pick", 1, 2, "min", "#1.0", "b"], "operation must be one of"),
     ],
 )
 def test_programs_refer_to_what_there_is(program: object, operation: object, why: str) -> None:
-    found = wrong_program({"program": program, "operation": operation})
-    assert why in found
-    assert bool(found) == bool(why)
+    meta = {"program": program, "operation": operation}
+    if not why:
+        assert parse_program(meta).operation == operation
+    else:
+        with pytest.raises(DataError, match=re.escape(why)):
+            parse_program(meta)
 
 
 def test_programs_that_the_facts_do_not_carry_are_undecided() -> None:
     facts = FactBase()
     facts.add("f", "director", "d")
     with pytest.raises(Undecided, match="step 1 gives 1 things"):
-        run_steps([("all", "d", "directed"), ("get", "#1.1", "release_date")], facts, INVERSES)
+        run_steps([("all", "d", "directed"), ("get", "#1.1", "release_date")], facts)
     with pytest.raises(Undecided, match="d is no date"):
         run_operation(["years", 1, 2], ["d", 1950])
     mixed: list[list[str | int | list[str]]] = [[["a"], 1], [["a", "b"], 1, "x"]]

@@ -148,21 +148,20 @@ def _check(args: argparse.Namespace) -> int:
 
 
 def _sample(args: argparse.Namespace) -> int:
-    from ..codec import from_dict
-    from ..record import Question
-    from ..worlds.folder import read_lines, read_pages, wrong_question
+    import msgspec
+
+    from ..worlds.folder import read_articles, read_questions
     from ..worlds.stream import Stream
 
     stream = Stream(args.seed, "sample")
-    pages = stream.sample(list(read_pages(args.folder)), args.n)
-    questions = stream.sample(list(read_lines(args.folder / "questions.jsonl", wrong_question)), args.n)
+    articles = stream.sample(list(read_articles(args.folder)), args.n)
+    questions = stream.sample(list(read_questions(args.folder)), args.n)
     if args.json:
-        print(json.dumps({"articles": pages, "questions": questions}, ensure_ascii=False))
+        print(msgspec.json.encode({"articles": articles, "questions": questions}).decode())
         return 0
-    for page in pages:
-        print(f"## {page['title']}\n{page['text']}\n")
-    for row in questions:
-        q = from_dict(Question, row)
+    for article in articles:
+        print(f"## {article.title}\n{article.text}\n")
+    for q in questions:
         print(f"[{q.type}, {q.hops} hops] {q.question}\n  answer: {'; '.join(q.answers or ['none'])}")
         for n, step in enumerate(q.decomposition, 1):
             print(f"  {n}. {step.question} -> {step.answer} ({step.support})")
@@ -208,10 +207,10 @@ def _instruct(args: argparse.Namespace) -> int:
     from ..data.self_instruct import instruct
     from ..engine.resolve import resolve
     from ..record import Document
-    from ..worlds.folder import read_pages
+    from ..worlds.folder import read_articles
 
     questions = read_questions(args.folder / "questions.jsonl")[: args.limit]
-    documents = [Document(row["id"], row["title"], row["text"]) for row in read_pages(args.folder)]
+    documents = [Document(row.id, row.title, row.text) for row in read_articles(args.folder)]
     planned = [q for q in questions if q.decomposition]
     teacher: Engine | Mapping[str, Engine]
     if args.model == "rules":

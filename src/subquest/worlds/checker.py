@@ -1,21 +1,28 @@
-"""World check: every stated fact stands in its article, no two facts contradict, every answer follows from them.
+"""The checker of a world: every fact is stated in its article, no two facts contradict, every answer follows from them.
 
-Nothing of the generator's graph is used: only the three files of a world. Facts are read from `facts.jsonl`, each
-verified at its place in the text of `corpus.jsonl`; the questions' programs are then run over those facts alone.
+It uses nothing of the generator, only the files of a world. Facts are read from `facts.jsonl` and each is verified at
+its place in the text of `corpus.jsonl`; the questions' programs are then run over those facts alone.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from ..record import Question
 from .entity import MONTHS, number
-from .folder import Row, parsed, read_articles, read_asked, read_facts
-from .programs import Atom, FactBase, StepRow, Undecided, resolve, run_operation, run_steps, year_of
+from .folder import (
+    ArticleRow,
+    FactsRow,
+    read_articles_with_facts,
+    read_facts,
+    read_json,
+    read_questions_with_programs,
+)
+from .programs import Atom, FactBase, Program, StepRow, Undecided, resolve, run_operation, run_steps, year_of
 from .relations import INVERSES, RELATIONS
 
 
@@ -41,26 +48,27 @@ def check_world(folder: Path, limit: int = 50) -> Report:
     """Checks a world's folder; stops collecting after `limit` problems."""
     checker = Checker(limit)
     for row in read_facts(folder):
-        checker.names[row["id"]] = Name(row["name"], row.get("adjective", ""))
-    report = checker.run(read_articles(folder), read_asked(folder))
+        checker.names[row.id] = Name(row.name, row.adjective)
+    report = checker.run(read_articles_with_facts(folder), read_questions_with_programs(folder))
     if report.sound:
         report.problems += _missing(folder, report)
     return report
 
 
 def _missing(folder: Path, report: Report) -> list[str]:
-    """Rows that `world.json` counts and the files do not have, or the other way round: no row can tell of those."""
+    """Files that have more or fewer rows than `world.json` says."""
     path = folder / "world.json"
     if not path.exists():
         return []
-    files = parsed(path.read_bytes(), str(path)).get("files")
+    manifest = read_json(path.read_bytes(), str(path))
+    files = manifest.get("files") if isinstance(manifest, dict) else None
     there = {"corpus.jsonl": report.articles, "facts.jsonl": report.articles, "questions.jsonl": report.questions}
     out = []
     for name, count in there.items():
         entry = files.get(name) if isinstance(files, dict) else None
-        said = entry.get("lines") if isinstance(entry, dict) else None
-        if said != count:
-            out.append(f"{name} has {count} rows, world.json says {said}")
+        expected = entry.get("lines") if isinstance(entry, dict) else None
+        if expected != count:
+            out.append(f"{name} has {count} rows, world.json says {expected}")
     return out
 
 
@@ -82,32 +90,34 @@ class Checker:
         self.stated: dict[tuple[str, str, Atom], list[str]] = {}
         self.asked: set[str] = set()
 
-    def run(self, articles: Iterable[tuple[Row, Row]], questions: Iterable[Question]) -> Report:
-        for page, facts in articles:
-            self._article(page, facts)
-        self._contradictions()
-        for question in questions:
+    def run(
+        self, articles: Iterable[tuple[ArticleRow, FactsRow]], questions: Iterable[tuple[Question, Program]]
+    ) -> Report:
+        for article, facts in articles:
+            self._check_article(article, facts)
+        self._check_contradictions()
+        for question, program in questions:
             if len(self.report.problems) >= self.limit:
                 break
-            self._question(question)
+            self._check_question(question, program)
         return self.report
 
     def _problem(self, message: str) -> None:
         if len(self.report.problems) < self.limit:
             self.report.problems.append(message)
 
-    def _article(self, page: Mapping[str, Any], row: Mapping[str, Any]) -> None:
+    def _check_article(self, article: ArticleRow, row: FactsRow) -> None:
         self.report.articles += 1
-        self.report.kinds[row["kind"]] += 1
-        text, id_, title = page["text"], page["id"], page["title"]
+        self.report.kinds[row.kind] += 1
+        text, id_, title = article.text, article.id, article.title
         if title in self.titles:
             self._problem(f"{id_}: the title {title!r} is also that of {self.titles[title]}")
         self.titles[title] = id_
-        for subject, relation, value, start, end in row["facts"]:
+        for subject, relation, value, start, end in row.facts:
             self.report.facts += 1
             self.report.relations[relation] += 1
-            if not self._stands(subject, relation, value, text[start:end]):
-                self._problem(f"{id_}: {relation} = {value!r} does not stand at {start}:{end} ({text[start:end]!r})")
+            if not self._is_stated(subject, relation, value, text[start:end]):
+                self._problem(f"{id_}: {relation} = {value!r} is not stated at {start}:{end} ({text[start:end]!r})")
             if relation == "alias":
                 continue
             self.base.add(subject, relation, value)
@@ -115,8 +125,8 @@ class Checker:
             if id_ not in where:
                 where.append(id_)
 
-    def _stands(self, subject: str, relation: str, value: Atom, surface: str) -> bool:
-        """Whether the words at the fact's place really say its value (or, in a list, its subject)."""
+    def _is_stated(self, subject: str, relation: str, value: Atom, surface: str) -> bool:
+        """Whether the words at the fact's place state its value (or, in a list, its subject)."""
         kind = "word" if relation == "alias" else RELATIONS[relation].value
         if kind == "date":
             year, month, day = (int(p) for p in str(value).split("-"))
@@ -131,7 +141,7 @@ class Checker:
         other, own = self.names.get(str(value)), self.names.get(subject)
         return (other is not None and surface in other) or (own is not None and surface == own.name)
 
-    def _contradictions(self) -> None:
+    def _check_contradictions(self) -> None:
         forward = self.base.forward
         ordered = {later: [(e, gap) for e, then, gap in ORDERED if then == later] for _, later, _ in ORDERED}
         made = {relation: (when, begin, gap) for relation, when, begin, gap in MADE_BY}
@@ -155,9 +165,9 @@ class Checker:
                     if then and born and year_of(next(iter(then))) < year_of(next(iter(born))) + gap:
                         self._problem(f"{subject}: {when} is before {relation} {maker} could do it")
             if relation == "capital":
-                self._capital(subject, str(next(iter(values))))
+                self._check_capital(subject, str(next(iter(values))))
 
-    def _capital(self, country: str, city: str) -> None:
+    def _check_capital(self, country: str, city: str) -> None:
         for province in self.base.forward.get((city, "province"), ()):
             if country not in self.base.forward.get((str(province), "country"), {country}):
                 self._problem(f"{country}: its capital {city} lies in another country")
@@ -176,7 +186,7 @@ class Checker:
             return f"{day} {MONTHS[month - 1]} {year}", f"{MONTHS[month - 1]} {day}, {year}"
         return (number(int(value)) if kind == "number" and isinstance(value, int) else str(value),)
 
-    def _question(self, q: Question) -> None:
+    def _check_question(self, q: Question, program: Program) -> None:
         self.report.questions += 1
         self.report.types[q.type] += 1
         self.report.hops[q.hops or 0] += 1
@@ -185,12 +195,11 @@ class Checker:
         self.asked.add(q.id)
         if tuple(map(self.titles.get, q.supporting_titles)) != q.supporting_ids:
             self._problem(f"{q.id}: {q.supporting_titles} are not the titles of {q.supporting_ids}")
-        steps: list[StepRow] = [(action, subject, relation) for action, subject, relation in q.meta["program"]]
-        operation = q.meta["operation"]
+        steps, operation = program.program, program.operation
         if q.hops != len(steps):
             self._problem(f"{q.id}: {q.hops} hops, but {len(steps)} steps")
         try:
-            values = run_steps(steps, self.base, INVERSES)
+            values = run_steps(steps, self.base)
             answer = run_operation(operation, values)
         except Undecided as reason:
             if q.type != "unanswerable":
@@ -203,9 +212,9 @@ class Checker:
         if not q.answers or not self._says(q.answers[0], answer, relation):
             expected = self._texts(answer, relation)[0]
             self._problem(f"{q.id}: the articles give {expected!r}, the question says {q.answers[:1]}")
-        self._steps(q, steps, values)
+        self._check_steps(q, steps, values)
 
-    def _steps(self, q: Question, steps: list[StepRow], values: list[Any]) -> None:
+    def _check_steps(self, q: Question, steps: list[StepRow], values: list[Any]) -> None:
         if len(q.decomposition) != len(steps):
             self._problem(f"{q.id}: {len(q.decomposition)} sub-questions for {len(steps)} steps")
             return

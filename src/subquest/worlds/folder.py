@@ -15,18 +15,21 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from itertools import zip_longest
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
+
+import msgspec
 
 from ..children import end_with_parent
-from ..codec import from_dict, to_dict
-from ..errors import DataError
+from ..codec import checked
+from ..errors import DataError, suggest
 from ..record import Question
 from .articles import Article
-from .relations import INVERSES, RELATIONS
+from .programs import Program, parse_program
+from .relations import RELATIONS
 from .world import Recipe, make_part
 
 FORMAT = 1
@@ -83,188 +86,115 @@ def _blocks(recipe: Recipe, workers: int) -> Iterator[Sequence[bytes]]:
 def _region_blocks(job: tuple[Recipe, int]) -> tuple[bytes, ...]:
     """A region as the bytes that it adds to each file."""
     part = make_part(*job)
-    corpus, facts, redirects = [], [], []
-    for article in part.articles:
-        e = article.entity
-        corpus.append({"id": e.id, "title": e.title, "text": article.text})
-        facts.append(fact_row(article))
-        redirects += [{"alias": alias, "title": e.title, "id": e.id} for alias in e.aliases]
-    questions = [to_dict(q) for q in part.questions]
-    return tuple(_lines(rows) for rows in (corpus, facts, questions, redirects))
+    corpus = [article_row(article) for article in part.articles]
+    facts = [facts_row(article) for article in part.articles]
+    entities = [article.entity for article in part.articles]
+    redirects = [{"alias": alias, "title": e.title, "id": e.id} for e in entities for alias in e.aliases]
+    return tuple(msgspec.json.Encoder().encode_lines(rows) for rows in (corpus, facts, part.questions, redirects))
 
 
-def fact_row(article: Article) -> dict[str, Any]:
-    """An article's line of `facts.jsonl`: each fact with the place of its surface form in the text."""
+class ArticleRow(msgspec.Struct):
+    """A line of `corpus.jsonl`."""
+
+    id: str
+    title: str
+    text: str
+
+
+StatedFact = tuple[str, str, str | int, int, int]
+"""Subject, relation, value, and where the words that state it start and end in the article's text."""
+
+
+class FactsRow(msgspec.Struct, omit_defaults=True):
+    """A line of `facts.jsonl`: what an article is about, and what it states."""
+
+    id: str
+    name: str
+    kind: str
+    aliases: list[str]
+    facts: list[StatedFact]
+    adjective: str = ""
+    """Of countries."""
+
+
+def article_row(article: Article) -> ArticleRow:
+    return ArticleRow(article.entity.id, article.entity.title, article.text)
+
+
+def facts_row(article: Article) -> FactsRow:
     e = article.entity
-    stated = [[f.subject, f.relation, f.object, start, start + len(f.surface)] for f, start in article.facts]
-    row: dict[str, Any] = {"id": e.id, "name": e.name, "kind": e.kind, "aliases": e.aliases, "facts": stated}
-    if "adjective" in e.facts:
-        row["adjective"] = e.facts["adjective"]
-    return row
+    stated = [(f.subject, f.relation, f.object, start, start + len(f.surface)) for f, start in article.facts]
+    return FactsRow(e.id, e.name, e.kind, e.aliases, stated, str(e.facts.get("adjective", "")))
 
 
-def _lines(rows: Sequence[Any]) -> bytes:
-    encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
-    return "".join(encode(row) + "\n" for row in rows).encode()
+def read_articles(folder: Path) -> Iterator[ArticleRow]:
+    return _read(folder / "corpus.jsonl", ArticleRow)
 
 
-Row = dict[str, Any]
-
-_DATE = re.compile(r"[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])")
-_REFERENCE = re.compile(r"#([0-9]{1,4})(?:\.[0-9]{1,4}|&([0-9]{1,4}))?")
-_VALUES = {"date": "a date as 1950-06-01", "year": "a whole number", "number": "a whole number"}
-"""What a relation's value has to be; a text where nothing is said."""
-_ARGUMENTS = {
-    "last": "", "count": "n", "both": "nn", "same": "nn", "years": "nn", "age": "nn", "order": "nn", "best": "mnn",
-    "pick": "nnmss",
-}  # fmt: skip
-"""What follows an operation's name: the number of a step (n), min or max (m), an id or `#n` (s)."""
+def read_facts(folder: Path) -> Iterator[FactsRow]:
+    return _read(folder / "facts.jsonl", FactsRow, _check_facts)
 
 
-def read_lines(path: Path, wrong: Callable[[Row], str] = lambda row: "") -> Iterator[Row]:
-    """The objects of a JSON-lines file; `wrong` says what is wrong with one. Errors name the file and the line."""
+def read_articles_with_facts(folder: Path) -> Iterator[tuple[ArticleRow, FactsRow]]:
+    for article, facts in zip_longest(read_articles(folder), read_facts(folder)):
+        if article is None:
+            raise DataError(f"facts.jsonl has a line for {facts.id!r} where corpus.jsonl has no article")
+        if facts is None or facts.id != article.id:
+            raise DataError(f"facts.jsonl has no line for article {article.id!r} where corpus.jsonl has one")
+        yield article, facts
+
+
+def read_questions(folder: Path) -> Iterator[Question]:
+    return _read(folder / "questions.jsonl", Question)
+
+
+def read_questions_with_programs(folder: Path) -> Iterator[tuple[Question, Program]]:
+    """The questions and their programs, which are known to refer to existing relations and steps."""
+    found: list[Program] = []
+    for question in _read(folder / "questions.jsonl", Question, lambda q: found.append(parse_program(q.meta))):
+        yield question, found.pop()
+
+
+def read_json(text: bytes, place: str) -> Any:
+    """The JSON value of a text; errors begin with its place."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:  # not JSON, not UTF-8, or numbers or nesting beyond Python's limits
+        raise DataError(f"{place}: not JSON ({error})") from None
+
+
+T = TypeVar("T")
+
+
+def _read(path: Path, kind: type[T], check: Callable[[T], None] | None = None) -> Iterator[T]:
+    """The rows of a JSON-lines file. Errors name the file and the line."""
     if not path.is_file():
         raise DataError(f"{path} does not exist: is {path.parent} the folder of a world?")
     with path.open("rb") as lines:
         for n, line in enumerate(lines, 1):
-            row = parsed(line, f"{path}:{n}")
-            if why := wrong(row):
-                raise DataError(f"{path}:{n}: {why}; is this row as `subquest world make` writes it?")
+            row = checked(kind, read_json(line, f"{path}:{n}"), f"{path}:{n}", error=DataError)
+            try:
+                if check is not None:
+                    check(row)
+            except DataError as error:
+                raise DataError(f"{path}:{n}: {error}") from None
             yield row
 
 
-def parsed(line: str | bytes, place: str) -> Row:
-    """The object that a line holds."""
-    try:
-        row = json.loads(line)
-    except (ValueError, RecursionError) as error:  # no JSON, no UTF-8, numbers or nesting beyond what Python takes
-        raise DataError(f"{place}: not JSON ({error})") from None
-    if not isinstance(row, dict):
-        raise DataError(f"{place}: expected an object")
-    return row
+_DATE = re.compile(r"[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])")
+_NEEDS = {"date": "a date such as 1950-06-01", "year": "a whole number", "number": "a whole number"}
+"""What a relation's value must be; a text where nothing is said."""
 
 
-def read_pages(folder: Path) -> Iterator[Row]:
-    """The articles of a world: `id`, `title` and `text`."""
-    return read_lines(folder / "corpus.jsonl", wrong_page)
-
-
-def read_facts(folder: Path) -> Iterator[Row]:
-    """What each article states."""
-    return read_lines(folder / "facts.jsonl", wrong_facts)
-
-
-def read_articles(folder: Path) -> Iterator[tuple[Row, Row]]:
-    """Each article with what it states."""
-    for page, facts in zip_longest(read_pages(folder), read_facts(folder)):
-        if page is None:
-            raise DataError(f"facts.jsonl has a line for {facts['id']!r} where corpus.jsonl has no article")
-        if facts is None or facts["id"] != page["id"]:
-            raise DataError(f"facts.jsonl has no line for article {page['id']!r} where corpus.jsonl has one")
-        yield page, facts
-
-
-def read_asked(folder: Path) -> Iterator[Question]:
-    """The questions of a world, each with its program in `meta`."""
-    rows = read_lines(folder / "questions.jsonl", lambda row: wrong_question(row) or wrong_program(row.get("meta", {})))
-    return (from_dict(Question, row) for row in rows)
-
-
-def wrong_page(row: Row) -> str:
-    """What is wrong with an article; empty where nothing."""
-    return _no_text(row, "id", "title", "text")
-
-
-def wrong_facts(row: Row) -> str:
-    """What is wrong with a row of `facts.jsonl`; empty where nothing."""
-    if why := _no_text({"adjective": "", **row}, "id", "name", "kind", "adjective"):
-        return why
-    if not _is_texts(row.get("aliases")):
-        return "`aliases` is not a list of texts"
-    facts = row.get("facts")
-    if not isinstance(facts, list):
-        return "`facts` is not a list"
-    return next(filter(None, map(_wrong_fact, facts)), "")
-
-
-def wrong_question(row: Row) -> str:
-    """What is wrong with a question; empty where nothing."""
-    try:
-        from_dict(Question, row)
-    except DataError as error:
-        return str(error)
-    return ""
-
-
-def wrong_program(meta: Mapping[str, Any]) -> str:
-    """What is wrong with the program of a question; empty where nothing."""
-    steps, operation = meta.get("program"), meta.get("operation")
-    if not isinstance(steps, list) or not steps:
-        return "`meta.program` is not a list of steps"
-    for n, step in enumerate(steps, 1):
-        if not _is_texts(step) or len(step) != 3:
-            return f"step {n} of the program is not an action, a subject and a relation: {step!r:.80}"
-        action, subject, relation = step
-        if action not in ("get", "of", "all"):
-            return f"step {n} of the program: {action!r} is not get, of or all"
-        if relation not in (RELATIONS if action == "get" else INVERSES):
-            return f"step {n} of the program: there is no relation {relation!r} to {action}"
-        if not _is_subject(subject, n - 1):
-            return f"step {n} of the program: {subject!r} is no step before it"
-    if not isinstance(operation, list) or not _is_operation(operation, len(steps)):
-        return f"`meta.operation` is not one of {', '.join(_ARGUMENTS)} with what belongs to it: {operation!r:.80}"
-    return ""
-
-
-def _no_text(row: Row, *names: str) -> str:
-    missing = [name for name in names if not isinstance(row.get(name), str)]
-    return f"`{missing[0]}` is not a text" if missing else ""
-
-
-def _is_texts(value: object) -> bool:
-    return isinstance(value, list) and all(isinstance(item, str) for item in value)
-
-
-def _is_whole(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
-
-
-def _wrong_fact(fact: object) -> str:
-    """A fact is a subject, a relation, a value and the place in the text, from and to."""
-    if not isinstance(fact, list) or len(fact) != 5 or not _is_texts(fact[:2]) or not all(map(_is_whole, fact[3:])):
-        return f"not a subject, a relation, a value, a start and an end: {fact!r:.80}"
-    relation, value = fact[1:3]
-    if relation != "alias" and relation not in RELATIONS:
-        return f"there is no relation {relation!r}"
-    kind = "word" if relation == "alias" else RELATIONS[relation].value
-    if kind == "date":
-        fits = isinstance(value, str) and _DATE.fullmatch(value) is not None
-    else:
-        fits = _is_whole(value) if kind in _VALUES else isinstance(value, str)
-    return "" if fits else f"{relation} = {value!r:.80} is not {_VALUES.get(kind, 'a text')}"
-
-
-def _is_subject(subject: str, before: int) -> bool:
-    """Whether a text is an id, or refers to the steps before."""
-    if not subject.startswith("#"):
-        return True
-    match = _REFERENCE.fullmatch(subject)
-    return match is not None and all(1 <= int(n) <= before for n in match.groups() if n)
-
-
-def _is_operation(operation: Sequence[object], steps: int) -> bool:
-    name, *rest = operation or [""]
-    arguments = _ARGUMENTS.get(name) if isinstance(name, str) else None
-    return (
-        arguments is not None
-        and len(arguments) == len(rest)
-        and all(_fits(kind, value, steps) for kind, value in zip(arguments, rest, strict=True))
-    )
-
-
-def _fits(kind: str, value: object, steps: int) -> bool:
-    if kind == "n":
-        return isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= steps
-    if kind == "m":
-        return value in ("min", "max")
-    return isinstance(value, str) and _is_subject(value, steps) and not re.match(r"#[0-9]*[.&]", value)
+def _check_facts(row: FactsRow) -> None:
+    """Raises DataError unless every fact has a known relation and a value of its type."""
+    for _, relation, value, _, _ in row.facts:
+        if relation != "alias" and relation not in RELATIONS:
+            raise DataError(f"there is no relation {relation!r}; {suggest(relation, RELATIONS)}")
+        kind = "word" if relation == "alias" else RELATIONS[relation].value
+        if kind == "date":
+            fits = isinstance(value, str) and _DATE.fullmatch(value) is not None
+        else:
+            fits = isinstance(value, int if kind in _NEEDS else str)
+        if not fits:
+            raise DataError(f"{relation} must be {_NEEDS.get(kind, 'text')}, not {value!r:.80}")

@@ -23,14 +23,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 from urllib.parse import parse_qs, quote, unquote, urlsplit
 
 from ..errors import SubquestError, UsageError
 from ..record import Document, Question, Step
 from ..retrieval import Index
 from .entity import number
-from .folder import fact_row, read_articles
+from .folder import ArticleRow, FactsRow, StatedFact, article_row, facts_row, read_articles_with_facts
 from .media import can_draw, can_speak, draw, speak
 from .relations import RELATIONS
 from .world import World
@@ -78,7 +78,7 @@ class Page:
     title: str
     kind: str
     text: str
-    facts: list[tuple[str, str, str | int, int, int]]
+    facts: list[StatedFact]
     hidden: Hidden | None = None
 
     def visible(self) -> str:
@@ -98,24 +98,22 @@ class Site:
     @classmethod
     def open(cls, folder: Path) -> Site:
         """The site of a world's folder."""
-        return cls.build(read_articles(folder))
+        return cls.build(read_articles_with_facts(folder))
 
     @classmethod
     def of(cls, world: World) -> Site:
         """The site of a world in memory."""
-        rows = ((a.entity, a.text, fact_row(a)) for a in world.articles)
-        return cls.build(({"id": e.id, "title": e.title, "text": text}, row) for e, text, row in rows)
+        return cls.build((article_row(a), facts_row(a)) for a in world.articles)
 
     @classmethod
-    def build(cls, rows: Iterable[tuple[dict[str, Any], dict[str, Any]]]) -> Site:
+    def build(cls, rows: Iterable[tuple[ArticleRow, FactsRow]]) -> Site:
         pages, aliases = {}, {}
-        for n, (page, row) in enumerate(rows):
-            facts = [(s, r, o, a, b) for s, r, o, a, b in row["facts"]]
-            made = Page(page["id"], page["title"], row["kind"], page["text"], facts)
+        for n, (article, facts) in enumerate(rows):
+            page = Page(article.id, article.title, facts.kind, article.text, facts.facts)
             if n % MEDIA_EVERY == 0:
-                made.hidden = _hideable(made, "png" if n % (2 * MEDIA_EVERY) else "wav")
-            pages[made.id] = made
-            aliases.update(dict.fromkeys((*row["aliases"], page["title"]), made.id))
+                page.hidden = _hideable(page, "png" if n % (2 * MEDIA_EVERY) else "wav")
+            pages[page.id] = page
+            aliases.update(dict.fromkeys((*facts.aliases, page.title), page.id))
         return cls(pages, aliases)
 
     def get(self, target: str, base: str = "") -> Answer:
