@@ -81,7 +81,9 @@ def _plain(row: Row) -> Question:
 
 
 def _with_our_fields(row: Row, identifier: Any, answers: Any, meta: Row) -> Question:
-    lists = ("supporting_titles", "supporting_ids", "context_ids", "files")
+    values: dict[str, Any] = {name: optional_text(row, name) for name in ("dataset", "split", "type", "level")}
+    for name in ("supporting_titles", "supporting_ids", "context_ids", "files"):
+        values[name] = texts_of(row.get(name), name)
     return Question(
         id=id_of(identifier, row["question"]),
         question=required_text(row, "question"),
@@ -89,8 +91,7 @@ def _with_our_fields(row: Row, identifier: Any, answers: Any, meta: Row) -> Ques
         hops=hops_of(row.get("hops")),
         decomposition=steps_of(row.get("decomposition")),
         meta=meta,
-        **{name: optional_text(row, name) for name in ("dataset", "split", "type", "level")},
-        **{name: texts_of(row.get(name), name) for name in lists},
+        **values,
     )
 
 

@@ -1,4 +1,4 @@
-"""Rivers, lakes, mountains and towns, and who governs them."""
+"""Provinces, towns, rivers, lakes, mountains and universities."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def make_geography(region: Region, wanted: dict[str, int]) -> None:
         region.province(s)
     provinces = region.kinds["province"]
     for i in range(wanted["city"]):
-        city = _town(region, s, provinces[(i + 2) % len(provinces)])
+        city = _make_town(region, s, provinces[(i + 2) % len(provinces)])
         province = city.one("province")
         if "seat" not in province.facts:
             province.facts["seat"], city.noun = city, "city"
@@ -26,7 +26,7 @@ def make_geography(region: Region, wanted: dict[str, int]) -> None:
     for province in provinces:
         if "seat" not in province.facts:
             province.facts["seat"] = next((c for c in region.kinds["city"] if c.one("province") is province), None) or (
-                _claim(region, province)
+                _move_town(region, province)
             )
     for _ in range(wanted["lake"]):
         lake = region.add("lake", f"Lake {region.namer.place()}", "lake")
@@ -37,8 +37,8 @@ def make_geography(region: Region, wanted: dict[str, int]) -> None:
         mountain.facts["province"] = s.pick(provinces)
         mountain.facts["height"] = tallest if i == 0 else s.between(700, tallest - 20)
     region.country.facts["highest_point"] = region.kinds["mountain"][0]
-    _rivers(region, s, wanted["river"])
-    _universities(region, s, wanted["university"])
+    _make_rivers(region, s, wanted["river"])
+    _make_universities(region, s, wanted["university"])
     for city in region.kinds["city"]:
         city.facts["elevation"] = s.between(2, 1_150)
         if s.chance(0.7):
@@ -46,11 +46,11 @@ def make_geography(region: Region, wanted: dict[str, int]) -> None:
     shuffled = s.shuffled(region.kinds["city"])
     for a, b in zip(shuffled[::4], shuffled[1::4], strict=False):
         a.facts["twin_town"], b.facts["twin_town"] = b, a
-    _populations(region, s)
+    _set_populations(region, s)
 
 
-def _claim(region: Region, province: Entity) -> Entity:
-    """A seat for a province without a town: a town that is no other province's seat moves there."""
+def _move_town(region: Region, province: Entity) -> Entity:
+    """Moves a town that is not a seat into a province without a town, as its seat."""
     seats = [p.facts.get("seat") for p in region.kinds["province"]]
     city = next(c for c in reversed(region.kinds["city"]) if c not in seats and not c.core)
     city.facts["province"] = province
@@ -58,7 +58,7 @@ def _claim(region: Region, province: Entity) -> Entity:
     return city
 
 
-def _town(region: Region, s: Stream, province: Entity) -> Entity:
+def _make_town(region: Region, s: Stream, province: Entity) -> Entity:
     city = region.city(s, province)
     twins = [c for c in region.kinds["city"] if not c.core and " " not in c.name and c is not city]
     if twins and s.chance(region.near_duplicates * 2):
@@ -77,12 +77,12 @@ def _town(region: Region, s: Stream, province: Entity) -> Entity:
 def make_hamlet(region: Region) -> Entity:
     """One more village, to fill a region up to its number of articles."""
     s = Stream(region.seed, region.number, "hamlet", len(region.entities))
-    city = _town(region, s, s.pick(region.kinds["province"]))
+    city = _make_town(region, s, s.pick(region.kinds["province"]))
     city.facts["elevation"] = s.between(2, 1_150)
     return city
 
 
-def _rivers(region: Region, s: Stream, count: int) -> None:
+def _make_rivers(region: Region, s: Stream, count: int) -> None:
     lengths = sorted((s.between(24, 900) for _ in range(count)), reverse=True)
     for i, length in enumerate(lengths):
         if i and length >= lengths[i - 1]:
@@ -94,14 +94,14 @@ def _rivers(region: Region, s: Stream, count: int) -> None:
         river.facts["source"] = s.pick(region.kinds["mountain"])
         if i and s.chance(0.75):
             mouth = s.pick(region.kinds["river"][:i])
-            mouth.facts["tributaries"] = [*mouth.many("tributaries"), river]
+            mouth.append("tributaries", river)
             river.facts["mouth"] = mouth
         else:
             river.facts["mouth"] = s.pick(region.kinds["lake"])
     region.country.facts["longest_river"] = region.kinds["river"][0]
 
 
-def _universities(region: Region, s: Stream, count: int) -> None:
+def _make_universities(region: Region, s: Stream, count: int) -> None:
     homes = {u.one("city").id for u in region.kinds["university"]}
     for city in s.sample([c for c in region.kinds["city"] if c.id not in homes and " " not in c.name], count):
         region.university(s, city)
@@ -109,7 +109,7 @@ def _universities(region: Region, s: Stream, count: int) -> None:
         university.facts["students"] = s.between(900, 42_000)
 
 
-def _populations(region: Region, s: Stream) -> None:
+def _set_populations(region: Region, s: Stream) -> None:
     total = 0
     for province in region.kinds["province"]:
         towns = sum(c.amount("population") for c in region.kinds["city"] if c.one("province") is province)

@@ -15,14 +15,14 @@ SHIP_NAMES, SHIP_NOUNS = _WORDS["ship names"], _WORDS["ship nouns"]
 
 def make_history(region: Region, wanted: dict[str, int]) -> None:
     s = Stream(region.seed, region.number, "events")
-    _ships(region, s, wanted["ship"])
-    _wars(region, s, wanted["war"])
+    _make_ships(region, s, wanted["ship"])
+    _make_wars(region, s, wanted["war"])
     for _ in range(wanted["battle"]):
-        _battle(region, s)
-    _treaties(region, s, wanted["treaty"])
+        _make_battle(region, s)
+    _make_treaties(region, s, wanted["treaty"])
 
 
-def _ships(region: Region, s: Stream, count: int) -> None:
+def _make_ships(region: Region, s: Stream, count: int) -> None:
     yards = [c for c in region.kinds["company"] if c.noun == "shipyard"]
     lines = [c for c in region.kinds["company"] if c.noun == "shipping company"]
     famous = s.shuffled([p for p in region.kinds["person"] if 0 < p.year("death_date") < 1990])
@@ -43,10 +43,10 @@ def _ships(region: Region, s: Stream, count: int) -> None:
         ship.facts |= {"builder": yard, "operator": line, "launched": launched, "length": s.between(48, 290)}
         ship.facts["home_port"] = s.pick(region.kinds["city"])
         for company, inverse in ((yard, "ships_built"), (line, "fleet")):
-            company.facts[inverse] = [*company.many(inverse), ship]
+            company.append(inverse, ship)
 
 
-def _wars(region: Region, s: Stream, count: int) -> None:
+def _make_wars(region: Region, s: Stream, count: int) -> None:
     taken: set[str] = set()
     year = s.between(1800, 1830)
     for i in range(count):
@@ -62,7 +62,7 @@ def _wars(region: Region, s: Stream, count: int) -> None:
         year = end
 
 
-def _battle(region: Region, s: Stream) -> None:
+def _make_battle(region: Region, s: Stream) -> None:
     war = s.pick(region.kinds["war"])
     fought = {b.one("battle_place").id for b in region.kinds.get("battle", [])}
     place = s.pick([c for c in region.kinds["city"] if c.id not in fought] or region.kinds["city"])
@@ -70,15 +70,15 @@ def _battle(region: Region, s: Stream) -> None:
     battle = region.add("battle", name, name.split()[0].lower())
     year = s.between(war.year("war_start"), war.year("war_end"))
     battle.facts |= {"war": war, "battle_place": place, "battle_date": random_date(s, year)}
-    war.facts["battles"] = [*war.many("battles"), battle]
+    war.append("battles", battle)
     able = people_for(region, year, "general", "naval officer")
     if able:
         commander: Entity = s.pick(able)
         battle.facts["commander"] = commander
-        commander.facts["commanded"] = [*commander.many("commanded"), battle]
+        commander.append("commanded", battle)
 
 
-def _treaties(region: Region, s: Stream, count: int) -> None:
+def _make_treaties(region: Region, s: Stream, count: int) -> None:
     wars = s.shuffled(region.kinds["war"])
     hosts = s.shuffled(region.kinds["city"])
     for i in range(count):

@@ -1,8 +1,8 @@
 """Invented languages: names of people, places and countries that no language model has seen.
 
 A name is a root (onset, vowel, medial, vowel) plus a suffix of its language. No suffix of one type of name ends
-another suffix of that type, and vowels and consonants alternate, so a name can be taken apart in one way only: numbers
-and names correspond one to one, and regions that use different numbers never share a name.
+another suffix of that type, and vowels and consonants alternate, so a name can be split in one way only. Numbers and
+names therefore correspond one to one, and regions that use different numbers never share a name.
 """
 
 from __future__ import annotations

@@ -42,16 +42,16 @@ class Population:
     def make(self) -> list[Entity]:
         while len(self.people) < self.count:
             if not self.couples:
-                self._founders()
+                self._start_family()
             if self.couples:
-                self._children(*self.couples.pop(0))
-        self._occupations()
+                self._add_children(*self.couples.pop(0))
+        self._assign_occupations()
         return self.people
 
-    def _room(self) -> bool:
+    def _has_room(self) -> bool:
         return len(self.people) < self.count
 
-    def _person(self, gender: str, surname: str, year: int, given: str = "") -> Entity:
+    def _add_person(self, gender: str, surname: str, year: int, given: str = "") -> Entity:
         s = self.stream
         name = f"{given or s.pick(self.given[gender])} {surname}"
         while name in self.names and not s.chance(self.region.near_duplicates):
@@ -67,14 +67,16 @@ class Population:
         self.people.append(person)
         return person
 
-    def _founders(self) -> None:
+    def _start_family(self) -> None:
         s, self.family = self.stream, self.family + 1
         year = 1765 + int(165 * s.random() ** 0.75)
         if self.family <= 2:
             year = s.between(1958, 1966)
-        husband = self._person("male", s.pick(self.surnames), year)
-        if self._room():
-            self._marry(husband, self._person("female", s.pick(self.surnames), year + s.between(-6, 6)), self.family)
+        husband = self._add_person("male", s.pick(self.surnames), year)
+        if self._has_room():
+            self._marry(
+                husband, self._add_person("female", s.pick(self.surnames), year + s.between(-6, 6)), self.family
+            )
 
     def _marry(self, a: Entity, b: Entity, family: int) -> None:
         husband, wife = (a, b) if a.gender == "male" else (b, a)
@@ -86,26 +88,26 @@ class Population:
         husband.facts["marriage_year"] = wife.facts["marriage_year"] = self.stream.between(first, min(last, first + 11))
         self.couples.append((husband, wife, family))
 
-    def _children(self, father: Entity, mother: Entity, family: int) -> None:
+    def _add_children(self, father: Entity, mother: Entity, family: int) -> None:
         s = self.stream
         year = max(father.year("marriage_year"), mother.year("birth_date") + 19)
         surname = father.name.rsplit(" ", 1)[1]
         for n in range(s.weighted(((0, 1), (1, 3), (2, 4), (3, 3), (4, 1.5), (5, 0.5)))):
             year += s.between(1, 4)
             last = min(p.year("death_date") or NOW for p in (father, mother))
-            if not self._room() or year > min(mother.year("birth_date") + 45, last - 1, 1998):
+            if not self._has_room() or year > min(mother.year("birth_date") + 45, last - 1, 1998):
                 return
             gender = "male" if s.chance(0.5) else "female"
             junior = father.name.split(" ")[0] if n == 0 and gender == "male" and s.chance(0.1) else ""
-            child = self._person(gender, surname, year, junior)
+            child = self._add_person(gender, surname, year, junior)
             child.facts["father"], child.facts["mother"] = father, mother
             for parent in (father, mother):
                 siblings = parent.many("children")
                 parent.facts["children"] = [*siblings, child]
             if year <= 1990 and s.chance(0.75):
-                self._match(child, family)
+                self._find_spouse(child, family)
 
-    def _match(self, person: Entity, family: int) -> None:
+    def _find_spouse(self, person: Entity, family: int) -> None:
         s, year = self.stream, person.year("birth_date")
         for i, (other, other_family) in enumerate(self.singles):
             near = abs(other.year("birth_date") - year) <= 9
@@ -113,13 +115,13 @@ class Population:
                 del self.singles[i]
                 self._marry(person, other, family)
                 return
-        if self._room() and s.chance(0.35):
+        if self._has_room() and s.chance(0.35):
             gender = "female" if person.gender == "male" else "male"
-            self._marry(person, self._person(gender, s.pick(self.surnames), year + s.between(-6, 6)), family)
+            self._marry(person, self._add_person(gender, s.pick(self.surnames), year + s.between(-6, 6)), family)
         else:
             self.singles.append((person, family))
 
-    def _occupations(self) -> None:
+    def _assign_occupations(self) -> None:
         s = self.stream
         needed = [o for o, _, _ in OCCUPATIONS[:21]]
         for person in s.shuffled(self.people):
@@ -140,7 +142,7 @@ class Population:
 
 
 def settle(region: Region, people: list[Entity]) -> None:
-    """Where people were born, studied and died, whose citizens they are."""
+    """Gives people a birthplace, citizenship, university and place of death."""
     s = Stream(region.seed, region.number, "settle")
     cities = region.kinds["city"]
     for p in people:
@@ -173,7 +175,7 @@ def settle(region: Region, people: list[Entity]) -> None:
         if older and s.chance(0.7):
             advisor = s.pick(older)
             p.facts["advisor"] = advisor
-            advisor.facts["students_of"] = [*advisor.many("students_of"), p]
+            advisor.append("students_of", p)
     for p in people:
         p.facts.pop("home", None)
         if p.noun in ("novelist", "poet", "singer", "actor", "actress", "painter") and s.chance(0.12):

@@ -1,8 +1,8 @@
-"""Regions: a world is made of countries, each small enough to hold in memory and made on its own.
+"""Regions: a world consists of countries, each small enough to hold in memory and generated on its own.
 
-Regions know each other by their *core* only: the country, a few towns and one university, which can be made from the
-seed in no time. A person may be born in a foreign town or study at a foreign university, countries sign treaties and
-fight wars; everything else stays inside its region, so regions can be made in any order and in parallel.
+Regions know only each other's *core*: the country, a few towns and one university, which can be generated from the
+seed alone. A person may be born in a foreign town or study at a foreign university, countries sign treaties and fight
+wars; everything else stays inside its region, so regions can be generated in any order and in parallel.
 """
 
 from __future__ import annotations
