@@ -5,7 +5,7 @@ from __future__ import annotations
 from .entity import Entity
 from .region import Region
 from .stream import Stream
-from .texts import read_lists
+from .text_files import read_lists
 
 KINDS = ("province", "city", "river", "lake", "mountain", "university")
 PREFIXES = read_lists("vocabulary", "words")["town prefixes"]

@@ -7,7 +7,7 @@ from .organisations import people_for
 from .people import random_date
 from .region import Region
 from .stream import Stream
-from .texts import read_lists
+from .text_files import read_lists
 
 _WORDS = read_lists("vocabulary", "words")
 SHIP_NAMES, SHIP_NOUNS = _WORDS["ship names"], _WORDS["ship nouns"]

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from .stream import Permutation, Stream
-from .texts import read_lists, read_sections
+from .text_files import read_lists, read_sections
 
 
 @dataclass(frozen=True, slots=True)

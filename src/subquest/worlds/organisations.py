@@ -6,7 +6,7 @@ from .entity import NOW, Entity
 from .people import SCIENTISTS, alive
 from .region import Region
 from .stream import Stream
-from .texts import alternatives, read_lists, read_rows
+from .text_files import alternatives, read_lists, read_rows
 
 INDUSTRIES = {
     industry: (noun, int(earliest), alternatives(patterns))

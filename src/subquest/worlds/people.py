@@ -5,7 +5,7 @@ from __future__ import annotations
 from .entity import NOW, Date, Entity
 from .region import Region
 from .stream import Stream
-from .texts import read_lists, read_rows
+from .text_files import read_lists, read_rows
 
 OCCUPATIONS = [(name, int(earliest), float(share)) for name, earliest, share in read_rows("vocabulary", "occupations")]
 """Occupation, earliest year of birth, share."""

@@ -15,7 +15,7 @@ from .entity import Date, Entity, number
 from .grammar import possessive
 from .relations import RELATIONS
 from .templates import UNITS
-from .texts import alternatives, read_rows
+from .text_files import alternatives, read_rows
 
 
 class Asking(NamedTuple):

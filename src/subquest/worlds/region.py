@@ -12,7 +12,7 @@ import functools
 from .entity import Entity
 from .names import Namer, Titler
 from .stream import Stream
-from .texts import read_lists
+from .text_files import read_lists
 
 SPLITS = ("train", "dev", "test")
 UNIVERSITIES = read_lists("vocabulary", "names")["university"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .texts import read_sections
+from .text_files import read_sections
 
 
 @dataclass(frozen=True, slots=True)

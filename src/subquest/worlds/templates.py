@@ -23,7 +23,7 @@ from .entity import MONTHS, NOW, Date, Entity, atom, number
 from .grammar import PRONOUNS, SMALL_NUMBERS, capitalise, definite, described, join, possessive
 from .relations import INVERSES, RELATIONS
 from .stream import Stream
-from .texts import read_lists, read_sections
+from .text_files import read_lists, read_sections
 
 FILES = ("people", "places", "works", "organisations", "buildings", "history")
 BEGINNINGS = ("founded", "opened", "published", "release_date", "song_year", "painted", "formed", "launched", "war_end",

@@ -7,7 +7,7 @@ from .organisations import people_for
 from .people import random_date
 from .region import Region
 from .stream import Stream
-from .texts import read_lists, read_rows
+from .text_files import read_lists, read_rows
 
 _WORDS = read_lists("vocabulary", "words")
 NOVEL_GENRES, MUSIC_GENRES = _WORDS["novel genres"], _WORDS["music genres"]

@@ -1,8 +1,8 @@
 """Worlds: a corpus nobody has memorised, its questions and everything needed to check them.
 
-from subquest.worlds import make_world
-world = make_world(seed=7, articles=300, questions=40)
-world.documents[0].text, world.questions[0].decomposition
+    from subquest.worlds import make_world
+    world = make_world(seed=7, articles=300, questions=40)
+    world.documents[0].text, world.questions[0].decomposition
 """
 
 from __future__ import annotations
