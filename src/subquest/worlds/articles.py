@@ -29,7 +29,7 @@ BIRTH = frozenset(("birth_date", "birth_place", "father", "mother"))
 
 
 class Stated(NamedTuple):
-    """A fact and where its surface form stands in the article's text."""
+    """A fact and where the article's text states it."""
 
     fact: Fact
     start: int
@@ -189,7 +189,7 @@ class ArticleWriter:
         return None
 
     def _with_colour(self, clauses: list[list[Template]]) -> list[list[Template]]:
-        """Colour sentences, so that articles are as long as encyclopaedia paragraphs and facts do not stand alone."""
+        """Adds sentences without facts, so that articles are as long as encyclopaedia paragraphs."""
         s, out = self.stream, list(clauses)
         wanted = int(self.noise * (s.between(4, 9) - 0.42 * len(clauses)) + 0.5)
         fit = [t for t in self.bank.colours if t.applies(self.entity, self.left)]

@@ -38,7 +38,7 @@ class Hop:
     support: str
     """Id of the article that states the fact."""
     answers: tuple[str, ...]
-    """Forms of the value, first the one that stands in that article."""
+    """Forms of the value, first the one that the article uses."""
 
 
 @dataclass(slots=True)
@@ -67,7 +67,7 @@ class Statements:
     titles: dict[str, str] = field(default_factory=dict)
     texts: dict[str, str] = field(default_factory=dict)
     positions: dict[tuple[str, str, str], int] = field(default_factory=dict)
-    """(article, subject, relation) to where the value first stands in the article's text."""
+    """(article, subject, relation) to the first position of the value in the article's text."""
 
     def add(self, article: Article) -> None:
         id_ = article.entity.id

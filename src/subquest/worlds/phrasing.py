@@ -80,7 +80,7 @@ class Phraser:
         return chain.named
 
     def fitting(self, alternatives: tuple[str, ...], x: str) -> str:
-        """An alternative that stays readable: a long subject stands at the end and never in the genitive."""
+        """An alternative that stays readable: a long subject comes last and never in the genitive."""
         if self.phrasings == "held-out" or len(alternatives) == 1:
             return alternatives[-1]
         fit: Sequence[str] = alternatives

@@ -57,7 +57,7 @@ class Template:
     also: tuple[str, ...]
     """Relations that it uses without stating all of their value (the year of a date)."""
     inner: bool
-    """Whether the subject stands inside the clause, where a bare pronoun would read badly."""
+    """Whether the subject is inside the clause, where a pronoun would read badly."""
 
     def applies(self, entity: Entity, available: set[str]) -> bool:
         """Whether it can be said of the entity while these relations are left to state."""
