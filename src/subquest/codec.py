@@ -176,7 +176,7 @@ def _inner(node: inspect.Type, name: str, position: int) -> inspect.Type:
 
 
 def _need(node: inspect.Type) -> str:
-    """A type in words: `a whole number, 1 or more`."""
+    """A type in words: `a whole number from 1`."""
     match node:
         case inspect.UnionType():
             return " or ".join(map(_need, _parts(node)))
@@ -198,18 +198,14 @@ def _need(node: inspect.Type) -> str:
 
 
 def _range(node: inspect.IntType | inspect.FloatType) -> str:
-    least = None if node.ge is None else f"{node.ge:g}"
-    most = None if node.le is None else f"{node.le:g}"
-    if least is not None and most is not None:
-        return f" from {least} to {most}"
+    """Bounds in words: ` from 1 to 10`, ` above 0`."""
     parts = [
-        f"{least} or more" if least is not None else "",
-        f"above {node.gt:g}" if node.gt is not None else "",
-        f"at most {most}" if most is not None else "",
-        f"below {node.lt:g}" if node.lt is not None else "",
+        "" if node.ge is None else f" from {node.ge:,g}",
+        "" if node.gt is None else f" above {node.gt:,g}",
+        "" if node.le is None else f" to {node.le:,g}",
+        "" if node.lt is None else f" to below {node.lt:,g}",
     ]
-    words = ", ".join(filter(None, parts))
-    return f", {words}" if words else ""
+    return "".join(parts)
 
 
 @functools.cache
