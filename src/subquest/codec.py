@@ -42,6 +42,7 @@ class _DataclassFields:
         return _dataclass_fields(cls)
 
 
+@typing.dataclass_transform(frozen_default=True, field_specifiers=(msgspec.field,))
 class Record(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
     """Base of all records."""
 
@@ -84,16 +85,16 @@ def checked(kind: type[T], values: Any, what: str, *, error: type[UsageError] = 
     what it must be and what was given."""
     if not issubclass(kind, msgspec.Struct) and isinstance(values, Mapping):
         return kind(**_checked_fields(kind, values, what, error))
-    return _convert(kind, values, what, "", error)
+    return typing.cast(T, _convert(kind, values, what, "", error))
 
 
 def changed(record: T, changes: Mapping[str, Any], what: str, *, error: type[UsageError] = UsageError) -> T:
     """The record or dataclass with some fields changed, each checked against its declaration."""
     given: Any = record
-    return dataclasses.replace(given, **_checked_fields(type(record), changes, what, error))
+    return typing.cast(T, dataclasses.replace(given, **_checked_fields(type(record), changes, what, error)))
 
 
-def _checked_fields(kind: type[Any], values: Mapping[str, Any], what: str, error: type[UsageError]) -> dict[str, Any]:
+def _checked_fields(kind: Any, values: Mapping[str, Any], what: str, error: type[UsageError]) -> dict[str, Any]:
     known = [field.name for field in dataclasses.fields(kind)]
     hints = _hints(kind)
     for key in values:
@@ -103,7 +104,7 @@ def _checked_fields(kind: type[Any], values: Mapping[str, Any], what: str, error
 
 
 @functools.cache
-def _hints(kind: type[Any]) -> dict[str, Any]:
+def _hints(kind: Any) -> dict[str, Any]:
     """The types of a dataclass's fields; none where only a type checker can find them."""
     try:
         return typing.get_type_hints(kind, include_extras=True)
