@@ -1,6 +1,6 @@
 """A run that holds every kind of record. Runs that older versions stored are compared with it.
 
-    python -m tests.runs.stored tests/runs/data/run-0.1.sqlite.gz     writes the run as the present version stores it
+python -m tests.runs.stored tests/runs/data/run-0.1.sqlite.gz     writes the run as the present version stores it
 """
 
 from __future__ import annotations

@@ -29,6 +29,8 @@ def test_a_run_of_an_older_version_opens(file: Path, tmp_path: Path) -> None:
         assert run.interrupted() == ["interrupted"]
         assert run.events("interrupted") == list(episode("interrupted").events[:3])
         assert run.scores("e3") == [("e3", "em", 1.0), ("e3", "f1", 0.5)]
-        assert run.metrics() == [(step, name, METRICS[step][name]) for step in METRICS for name in sorted(METRICS[step])]
+        assert run.metrics() == [
+            (step, name, value) for step in METRICS for name, value in sorted(METRICS[step].items())
+        ]
         run.add_episode(episode("later", 1)).wait()  # shares pieces with what is there
         assert run.episode("later") == episode("later", 1)

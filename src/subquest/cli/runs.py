@@ -39,7 +39,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _list(args: argparse.Namespace) -> int:
     from ..errors import UsageError
-    from ..runs.schema import RUN_FILE, runs_in
+    from ..runs import RUN_FILE, runs_in
 
     folder = Path(args.folder)
     if not folder.is_dir():
@@ -86,7 +86,7 @@ def _info(args: argparse.Namespace) -> int:
 def _export(args: argparse.Namespace) -> int:
     from ..errors import UsageError
     from ..runs import RunStore
-    from ..runs.exchange import export_run
+    from ..runs.jsonl import export_run
 
     with RunStore.open(args.run) as store:
         if args.out == "-":
@@ -94,7 +94,7 @@ def _export(args: argparse.Namespace) -> int:
         else:
             path = Path(args.out)
             if path.exists():
-                raise UsageError(f"{path} exists already; choose another name")
+                raise UsageError(f"{path} already exists; choose another name")
             check_target(path)
             scratch = path.with_name(f".{path.name}.{os.getpid()}.new")  # half a run would look like a whole one
             try:
@@ -102,7 +102,7 @@ def _export(args: argparse.Namespace) -> int:
                     episodes = export_run(store, file)
                 os.link(scratch, path)
             except FileExistsError:
-                raise UsageError(f"{path} exists already; choose another name") from None
+                raise UsageError(f"{path} already exists; choose another name") from None
             finally:
                 scratch.unlink(missing_ok=True)
     print(f"exported {episodes} episodes", file=sys.stderr)
@@ -110,7 +110,7 @@ def _export(args: argparse.Namespace) -> int:
 
 
 def _import(args: argparse.Namespace) -> int:
-    from ..runs.exchange import import_run
+    from ..runs.jsonl import import_run
 
     episodes = import_run(args.file, args.out)
     print(f"imported {episodes} episodes into {args.out}", file=sys.stderr)

@@ -53,8 +53,7 @@ def run(args: argparse.Namespace) -> int:
             return _serve(args, Path(folder), f"#/runs/trace/{episode.id}")
     if args.html:
         raise UsageError("--html writes one trace: give the JSON file of `subquest ask --trace`")
-    from ..runs import RunStore
-    from ..runs.schema import run_path, runs_in
+    from ..runs import RunStore, run_path, runs_in
 
     file = run_path(args.what).resolve()
     if file.is_file():

@@ -13,9 +13,7 @@ from ..errors import UsageError
 from ..evaluate.table import scored, table
 from ..events import Event
 from ..record import Episode, Question
-from ..runs import RunStore
-from ..runs.reader import Summary
-from ..runs.schema import runs_in
+from ..runs import RunStore, Summary, runs_in
 from .bodies import Problem
 from .tokens import Pieces, pieces_of_run, token_view
 
@@ -200,7 +198,7 @@ class Shelf:
     def _interrupted(self, store: RunStore, name: str, alive: Collection[str]) -> list[dict[str, Any]]:
         """Episodes that began and never ended, but for those that are alive and those that were resumed; of what was
         asked here, also questions that waited when a kill came."""
-        cut_off = [*store.interrupted(), *(store.unbegun() if name == ASKED else ())]
+        cut_off = [*store.interrupted(), *(store.unstarted() if name == ASKED else ())]
         waiting = [identifier for identifier in cut_off if identifier not in alive]
         resumed = self._resumed(store) if waiting else set()
         return [
