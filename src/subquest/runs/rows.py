@@ -234,6 +234,14 @@ class Transactions:
         self._path = path
         self._connection = connect(path, write=True)
         self._rows = Rows(self._connection)
+        self._outcomes: list[Exception | None] = []
+
+    def send(self, writes: Sequence[Write]) -> None:
+        self._outcomes = self.commit(writes)
+
+    def receive(self) -> list[Exception | None]:
+        """What `commit` returned for the batch that was sent."""
+        return self._outcomes
 
     def commit(self, writes: Sequence[Write]) -> list[Exception | None]:
         """Write a batch; returns for each write what went wrong, or None if it is on disk."""

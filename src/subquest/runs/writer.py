@@ -1,6 +1,6 @@
 """The writer: one thread through which a process writes a run.
 
-Everything that arrives while a batch is being written goes into the next batch, which is one transaction.
+What arrives while a batch is being written goes into the next batch, which is one transaction.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
+from collections import deque
 from collections.abc import Generator
 from concurrent.futures import Future
 from operator import methodcaller
@@ -22,8 +23,12 @@ from .rows import Transactions, Write
 
 EVENT_WAIT = 0.1
 """Seconds that live events wait for more when nothing else is to be written."""
+MAX_BATCH = 32
+"""Writes in a batch, which is in memory as a whole."""
 PROCESS_WAIT = 0.02
-"""Seconds that any write to another process waits for more: each batch wakes both processes and flushes the disk."""
+"""Seconds that any write by another process waits for more: each batch wakes both processes and flushes the disk."""
+PROCESS_AHEAD = 1
+"""Batches sent to another process before the oldest one is done, so that the process never waits for work."""
 
 
 class Receipt:
@@ -52,7 +57,7 @@ class Writer:
     def __init__(self, path: Path, *, own_process: bool = False) -> None:
         self._path = path
         self._transactions = ProcessTransactions(path) if own_process else Transactions(path)
-        self._wait = PROCESS_WAIT if own_process else 0.0
+        self._wait, self._ahead = (PROCESS_WAIT, PROCESS_AHEAD) if own_process else (0.0, 0)
         self._wake = threading.Condition()
         self._writes: list[tuple[Write, Receipt]] = []
         self._events: dict[str, list[Event]] = {}
@@ -101,31 +106,37 @@ class Writer:
                 raise error
 
     def _run(self) -> None:
+        sent: deque[list[Receipt]] = deque()
         while True:
             with self._wake:
-                self._wake.wait_for(lambda: self._writes or self._events or self._closing)
-                if not self._writes:
-                    self._wake.wait_for(lambda: self._writes or self._closing, EVENT_WAIT)
-            if self._wait:
+                if not sent:
+                    self._wake.wait_for(lambda: self._writes or self._events or self._closing)
+                    if not self._writes:
+                        self._wake.wait_for(lambda: self._writes or self._closing, EVENT_WAIT)
+            if self._wait and 0 < len(self._writes) < MAX_BATCH:
                 time.sleep(self._wait)
-            with self._wake:
-                writes, self._writes = self._writes, []
-                events, self._events = self._events, {}
-                closing = self._closing
-            if writes or events:
-                self._commit(writes, events)
-            elif closing:
+            batch = self._take_batch()
+            if batch:
+                self._transactions.send([write for write, _ in batch])
+                sent.append([receipt for _, receipt in batch])
+            if sent and (not batch or len(sent) > self._ahead):
+                self._settle(sent.popleft(), self._transactions.receive())
+            elif not batch and self._closing:
                 break
         self._transactions.close()
 
-    def _commit(self, writes: list[tuple[Write, Receipt]], events: dict[str, list[Event]]) -> None:
-        batch: list[tuple[Write, Receipt]] = [
+    def _take_batch(self) -> list[tuple[Write, Receipt]]:
+        with self._wake:
+            writes, self._writes = self._writes[:MAX_BATCH], self._writes[MAX_BATCH:]
+            events, self._events = self._events, {}
+        live: list[tuple[Write, Receipt]] = [
             (methodcaller("events", episode_id, [to_dict(event) for event in stream]), Receipt())
             for episode_id, stream in events.items()
         ]
-        batch += writes
-        failures = self._transactions.commit([write for write, _ in batch])
-        for (_, receipt), failure in zip(batch, failures, strict=True):
+        return live + writes
+
+    def _settle(self, receipts: list[Receipt], failures: list[Exception | None]) -> None:
+        for receipt, failure in zip(receipts, failures, strict=True):
             if failure is None:
                 receipt.future.set_result(None)
             else:
