@@ -1,4 +1,4 @@
-"""`subquest runs`: look at stored runs, move them, check them."""
+"""`subquest runs`: list, describe, export, import and verify stored runs."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
     export = actions.add_parser("export", help="write a run as JSON lines")
     export.add_argument("run")
     export.add_argument("--out", default="-", metavar="FILE", help="where to (default: standard output)")
-    restore = actions.add_parser("import", help="make a run from exported JSON lines")
+    restore = actions.add_parser("import", help="create a run from exported JSON lines")
     restore.add_argument("file")
     restore.add_argument("--out", required=True, metavar="RUN")
-    verify = actions.add_parser("verify", help="check a run; save what is readable of a damaged one")
+    verify = actions.add_parser("verify", help="check a run; save what is readable of a damaged run")
     verify.add_argument("run")
     verify.add_argument("--salvage", metavar="NEW", help="write what is readable as a new run")
     verify.add_argument("--json", action="store_true", help="print one JSON document")
@@ -96,7 +96,7 @@ def _export(args: argparse.Namespace) -> int:
             if path.exists():
                 raise UsageError(f"{path} already exists; choose another name")
             check_target(path)
-            scratch = path.with_name(f".{path.name}.{os.getpid()}.new")  # half a run would look like a whole one
+            scratch = path.with_name(f".{path.name}.{os.getpid()}.new")  # half a run would look like a complete one
             try:
                 with scratch.open("w", encoding="utf-8") as file:
                     episodes = export_run(store, file)

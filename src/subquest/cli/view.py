@@ -1,4 +1,4 @@
-"""`subquest view`: look into stored runs and traces in the browser."""
+"""`subquest view`: show stored runs and traces in the browser."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def _serve(args: argparse.Namespace, folder: Path, place: str) -> int:
 
 @asynccontextmanager
 async def _nobody(indexes: Path) -> AsyncIterator[Agents]:
-    """No agents: what is stored can be looked at, nothing can be asked."""
+    """No agents: this server shows what is stored and answers no questions."""
     from ..serve.agents import Agents
     from ..serve.indexes import Indexes
 
