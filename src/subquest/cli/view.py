@@ -40,7 +40,7 @@ def run(args: argparse.Namespace) -> int:
             raise UsageError(f"{args.what} is not a trace: {error}") from None
         if args.html:
             try:
-                from ..serve.export import as_html
+                from ..serve.episode_view import as_html
             except ImportError as error:
                 raise MissingDependency(f"the page ({error.name})", "serve") from None
             args.html.write_text(as_html(episode), encoding="utf-8")
