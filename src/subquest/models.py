@@ -79,8 +79,8 @@ def is_whole(path: Path) -> bool:
     return bool(os.environ.get("SUBQUEST_SMOLLM2")) or _sha256(path) == PACKAGES["smollm2"].sha256
 
 
-TAUGHT = ("coda", "decor", "apex", "search-r1", "autorefine", "rag")
-"""Systems whose protocols the adapter that ships was taught."""
+TRAINED_SYSTEMS = ("coda", "decor", "apex", "search-r1", "autorefine", "rag")
+"""Systems that the shipped adapter was trained for."""
 
 
 def default_adapter() -> Path | None:

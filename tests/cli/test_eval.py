@@ -308,7 +308,7 @@ def test_the_papers_samples_do_not_depend_on_the_seed(
         ("embeded", "did you mean embedded?"),
         ("gguf:nowhere.gguf", "nowhere.gguf: no such model file"),
         ("scripted:nowhere.jsonl", "nowhere.jsonl"),
-        ("scripted:answers.jsonl,planner=scripted:answers.jsonl", "takes no roles"),
+        ("scripted:answers.jsonl,planner=scripted:answers.jsonl", "a judge is one model"),
     ],
 )
 def test_a_judge_that_there_is_not_costs_no_run(

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from subquest.cli.searching import open_search
+from subquest.assemble import open_search
 from subquest.errors import SearchError, UsageError
 from subquest.record import Document
 from subquest.retrieval import BM25, Index, outside

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from .agent import add_agent_options, agent_from
+from .agent_options import add_agent_options, spec_from, warn_of_no_index, warn_of_untrained
 from .target import check_target
 
 
@@ -29,6 +29,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    from ..assemble import open_agent
     from ..codec import to_dict
     from ..systems.base import checked_question
     from .terminal import printable
@@ -38,8 +39,12 @@ def run(args: argparse.Namespace) -> int:
     if args.trace:
         check_target(args.trace)
 
+    spec = spec_from(args)
+    warn_of_no_index([spec.system], spec.index)
+    warn_of_untrained([spec.system], spec.model)
+
     async def solve(listener: Any) -> Any:
-        async with agent_from(args) as agent:
+        async with open_agent(spec) as agent:
             return await agent.solve(question, listener=listener, seed=args.seed)
 
     if args.events:

@@ -126,13 +126,13 @@ def _sandbox() -> Check:
 
 
 def _web() -> Check:
+    from ..assemble.search import NO_WEB
+    from ..assemble.tools import tool_options
     from ..config import load_config
     from ..errors import SubquestError
-    from .agent import tool_options
-    from .searching import NO_WEB
 
     try:
-        search = tool_options(load_config()).search()
+        search = tool_options(load_config().tools).search()
     except SubquestError as error:
         return Check("web search", False, str(error), "correct what is named above")
     return Check("web search", search is not None, search.name if search is not None else "none configured", NO_WEB)
@@ -162,13 +162,14 @@ def _endpoint() -> Check:
 
 def _index() -> Check:
     """Opens the one that the settings name, because it may be gone or damaged."""
+    from ..assemble import AgentSpec, check_search
     from ..config import load_config
     from ..errors import SubquestError
-    from .agent import check_index
 
     try:
         config = load_config()
-        check_index(config)
+        spec = AgentSpec.from_config(config)
+        check_search(spec.index, mode=spec.mode, tools=spec.tools)
     except SubquestError as error:
         return Check("index", False, str(error), "correct what is named above")
     fix = "subquest index build FOLDER --out docs.sq, then --index docs.sq"
@@ -198,15 +199,15 @@ def _writes() -> Check:
 
 def _asked(spec: str) -> list[Check]:
     """What works at a model, or at each of several; failures are told at once, without further tries."""
-    from .. import sync
-    from ..config import load_config
-    from ..engine import Engine
-    from ..engine.probe import FIRST_SECONDS, probe
-    from ..engine.resolve import EngineOptions, resolve
+    from dataclasses import replace
 
-    given = {name: value for name, value in asdict(load_config().engine).items() if value is not None}
-    resolved = resolve(spec, EngineOptions(**given | {"retries": 0, "timeout": FIRST_SECONDS}))
-    engines: dict[str, Engine] = dict(resolved) if isinstance(resolved, dict) else {"": resolved}
+    from .. import sync
+    from ..assemble import AgentSpec, open_engines
+    from ..config import load_config
+    from ..engine.probe import FIRST_SECONDS, probe
+
+    options = replace(AgentSpec.from_config(load_config()).engine, protocol="tags", retries=0, timeout=FIRST_SECONDS)
+    engines = open_engines(spec, options)
     distinct = {id(engine): (role, engine) for role, engine in engines.items()}
 
     async def ask() -> list[Check]:

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, cast
 
 from ..errors import UsageError
+from .progress import Counter
 from .target import check_target
-from .terminal import Counter
 
 if TYPE_CHECKING:
     from ..retrieval.settings import Source

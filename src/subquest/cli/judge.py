@@ -105,7 +105,7 @@ async def _agree(args: argparse.Namespace) -> int:
 
 
 def _model_judge(args: argparse.Namespace) -> Any:
-    from ..engine.resolve import resolve
+    from ..assemble.engines import open_engine
     from ..errors import UsageError
     from ..judge import ModelJudge
     from ..runs.schema import VERDICTS, run_path
@@ -113,9 +113,7 @@ def _model_judge(args: argparse.Namespace) -> Any:
     file = run_path(args.run)
     if not file.exists():
         raise UsageError(f"there is no run {args.run}")
-    engine = resolve(args.model)
-    if isinstance(engine, dict):
-        raise UsageError("a judge is one model: --model takes no roles here")
+    engine = open_engine(args.model, part="judge")
     return ModelJudge(
         engine, instruction=args.instruction or "equivalence", cache=args.cache or file.with_suffix(VERDICTS)
     )

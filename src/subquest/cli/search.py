@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from ..config import Config
     from ..record import Hit
     from ..retrieval.backends import Backend
+    from ..retrieval.base import Search
     from ..retrieval.index import Index
 
 _BATCH = 256
@@ -66,21 +67,19 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _opened(place: str, config: Config) -> Index | Backend | Elsewhere:
-    from ..retrieval.places import is_backend, open_place
-    from .searching import SIMULATED
+    from ..assemble import open_search
 
-    asked = place.startswith(("http://", "https://", "web://", SIMULATED)) and not is_backend(place)
-    return Elsewhere(place, config) if asked else open_place(place)
+    search: Any = open_search(place, tools=config.tools)
+    return search if hasattr(search, "search_many") else Elsewhere(search)
 
 
 class Elsewhere:
     """A search that is only asked: a server that speaks Search-R1's protocol, the web, a model."""
 
-    def __init__(self, place: str, config: Config) -> None:
+    def __init__(self, search: Search) -> None:
         from ..retrieval.analysis import Analysis
-        from .searching import open_search
 
-        self._search = open_search(place, config)
+        self._search = search
         self.analysis = Analysis()
 
     def search(self, query: str, k: int, **options: Any) -> list[Hit]:

@@ -7,18 +7,15 @@ import asyncio
 import os
 import socket
 import sys
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import MissingDependency, UsageError
-from .agent import add_agent_options, build, check, config_from, resources
-from .searching import SIMULATED, check_mode, open_search
+from .agent_options import add_agent_options, config_from, spec_from
 
 if TYPE_CHECKING:
-    from ..config import Config
-    from ..retrieval.base import Search
     from ..serve.agents import Agents
     from ..serve.settings import Settings
 
@@ -141,50 +138,18 @@ def runs_folder(args: argparse.Namespace) -> Path:
 @asynccontextmanager
 async def agents_for(args: argparse.Namespace, settings: Settings) -> AsyncIterator[Agents]:
     """The systems, models and indexes that the options name."""
-    from dataclasses import replace
+    from ..serve.agents import open_agents
 
-    from ..serve.agents import Agents
-    from ..serve.indexes import Indexes
-    from ..systems.registry import get, names
-
-    config = config_from(args)
-    default = config.system or "coda"
-    plain = argparse.Namespace(
-        **{**vars(args), "preset": "", "depth": None, "no_refine": False, "parallel": False, "set": []}
-    )
-
-    def make(system: str, engines: Mapping[str, Any], search: Any) -> Any:
-        return build(get(system), config, args if system == default else plain, engines, search)
-
-    check(get(default), config, args)
-    async with AsyncExitStack() as stack:
-        models: dict[str, Mapping[str, Any]] = {}
-        searches: dict[str, Search] = {}
-        more_models = pairs("--also-model", args.also_model, ["default"])
-        first = [(_index_name(config.index), config.index)] if config.index else []
-        for name, place in [*first, *pairs("--also-index", args.also_index, [name for name, _ in first])]:
-            searches[name] = _opened(place, config, stack)
-        for name, spec in [("default", config.model), *more_models]:
-            wanted = replace(config, model=spec, index=None)
-            models[name], _ = await stack.enter_async_context(resources(wanted, cache=not args.no_cache))
-        indexes = Indexes(searches, settings.indexes, read_only=settings.read_only)
-        order = [default, *(name for name in names() if name != default)]
-        yield Agents(make, order, models, indexes)
+    spec = spec_from(args)
+    first = {_index_name(spec.index): spec.index} if spec.index else {}
+    more_models = pairs("--also-model", args.also_model, ["default"])
+    more_indexes = pairs("--also-index", args.also_index, list(first))
+    async with open_agents(spec, dict(more_models), {**first, **dict(more_indexes)}, settings) as agents:
+        yield agents
 
 
 def _index_name(place: str) -> str:
     return "remote" if "://" in place else Path(place).name.removesuffix(".sq") or "default"
-
-
-def _opened(place: str, config: Config, stack: AsyncExitStack) -> Search:
-    from ..retrieval.places import is_backend, open_place
-
-    if place.startswith(SIMULATED) or ("://" in place and not is_backend(place)):
-        return open_search(place, config)
-    index = open_place(place, mode=config.search.mode or "auto")
-    check_mode(index, place, config.search.mode)
-    stack.callback(index.close)
-    return index
 
 
 def pairs(option: str, given: Sequence[str], taken: Sequence[str]) -> list[tuple[str, str]]:

@@ -1,4 +1,4 @@
-"""What commands need of a terminal: styles, lines that do not wrap, and a line that counts up."""
+"""Text for a terminal: styles, lines that do not wrap, and nothing that could control the terminal."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import os
 import shutil
 import sys
 import textwrap
-import time
 from typing import Any, TextIO
 
 
@@ -60,32 +59,3 @@ def clipped(line: str, columns: int) -> str:
         width += 1
         at += 1
     return out
-
-
-class Counter:
-    """How far a long job is: a line that is rewritten, with rate and time left; silent where there is no terminal."""
-
-    def __init__(self, what: str, total: int | None = None) -> None:
-        self._what, self._total, self._done = what, total, 0
-        self._start = time.monotonic()
-        self._shown = 0.0
-        self._live = is_live(sys.stderr)
-
-    def __enter__(self) -> Counter:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        if self._live and self._shown:
-            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
-
-    def advance(self, more: int) -> None:
-        self._done += more
-        now = time.monotonic()
-        if not self._live or now - self._shown < 0.1:
-            return
-        self._shown = now
-        rate = self._done / max(now - self._start, 1e-9)
-        line = f"{self._what}  {self._done:,}" + (f" of {self._total:,}" if self._total else "") + f"  {rate:,.0f}/s"
-        if self._total and rate:
-            line += f"  {(self._total - self._done) / rate:.0f} s left"
-        print(f"\r{clipped(line, shutil.get_terminal_size().columns)}\x1b[K", end="", file=sys.stderr, flush=True)

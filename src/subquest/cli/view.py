@@ -90,10 +90,8 @@ def _serve(args: argparse.Namespace, folder: Path, place: str) -> int:
 @asynccontextmanager
 async def _nobody(indexes: Path) -> AsyncIterator[Agents]:
     """No agents: what is stored can be looked at, nothing can be asked."""
+    from ..assemble import AgentSpec
     from ..serve.agents import Agents
     from ..serve.indexes import Indexes
 
-    def make(*_: object) -> None:
-        raise UsageError("this server shows stored runs; start `subquest serve` to ask")
-
-    yield Agents(make, [], {}, Indexes({}, indexes, read_only=True))  # type: ignore[arg-type]
+    yield Agents(AgentSpec(), [], {}, Indexes({}, indexes, read_only=True))

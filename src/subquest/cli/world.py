@@ -202,11 +202,9 @@ def _plans(args: argparse.Namespace) -> int:
 
 
 def _instruct(args: argparse.Namespace) -> int:
-    from collections.abc import Mapping
-
+    from ..assemble.engines import open_engine
     from ..codec import to_dict
     from ..data import read_questions
-    from ..engine.resolve import resolve
     from ..record import Document
     from ..worlds.instruct import instruct
     from ..worlds.rows import read_pages
@@ -214,15 +212,13 @@ def _instruct(args: argparse.Namespace) -> int:
     questions = read_questions(args.folder / "questions.jsonl")[: args.limit]
     documents = [Document(row["id"], row["title"], row["text"]) for row in read_pages(args.folder)]
     planned = [q for q in questions if q.decomposition]
-    teacher: Engine | Mapping[str, Engine]
+    teacher: Engine
     if args.model == "rules":
         from ..train.rules import RuleTeacher
 
         teacher = RuleTeacher(planned)
     else:
-        teacher = resolve(args.model)
-    if isinstance(teacher, Mapping):
-        raise UsageError(f"--model {args.model}: name one model, not one a role")
+        teacher = open_engine(args.model, part="teacher")
 
     async def work() -> dict[str, Any]:
         try:

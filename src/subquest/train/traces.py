@@ -21,7 +21,7 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .. import sync
+from .. import assemble, sync
 from ..children import end_with_parent
 from ..engine.chat import chat_format
 from ..engine.torch.loader import Source
@@ -34,7 +34,6 @@ from .batch import Batch
 from .data import load_material, open_search, refuse_test
 from .pipeline import run_pipeline
 from .recipe import DataPart, Recipe
-from .setup import open_place
 from .teacher import make_traces
 
 if TYPE_CHECKING:
@@ -320,7 +319,7 @@ def _make(part: DataPart, system: str, recipe: Recipe, tokenizer: Any, size: int
     settings: dict[str, Any] = {"prompts": recipe.prompt_set, **searching, **own}
     with ExitStack() as held:
         if recipe.index:
-            search = open_place(recipe.index)
+            search = assemble.open_search(recipe.index)
         else:
             folder = Path(held.enter_context(tempfile.TemporaryDirectory()))
             search = held.enter_context(open_search(material.documents, folder))

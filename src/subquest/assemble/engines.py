@@ -1,4 +1,4 @@
-"""Engines from the strings that users write after `--model`.
+"""Engines by the names that users write after `--model`.
 
 embedded                          the model that ships with Subquest
 gguf:PATH                         any GGUF file, in this process
@@ -6,9 +6,9 @@ torch:PATH                        a folder with safetensors or a GGUF file (or s
 openai:NAME                       at OPENAI_BASE_URL, or at OpenAI
 openai:NAME@BASE_URL              an OpenAI-compatible endpoint; NAME may be empty where only one model is served
 http://HOST:PORT/v1#NAME          the same, written as a URL (also https)
-litellm:NAME                      through LiteLLM, for APIs of other kinds
+litellm:NAME                      through LiteLLM, for other kinds of APIs
 scripted:FILE.jsonl               replies from a file, for tests
-planner=…,executor=…              a model a role; a part without a role is for all others
+planner=…,executor=…              a model per role; a part without a role is for all other roles
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..errors import MissingDependency, UsageError
-from .base import Engine
+from ..engine.base import Engine
+from ..errors import ConfigError, MissingDependency, UsageError
 
 if TYPE_CHECKING:
-    from .openai import Endpoint, Limits
+    from ..engine.openai import Endpoint, Limits
 
 FORMS = {
     "embedded": "embedded",
@@ -41,7 +41,7 @@ FORMS = {
 
 @dataclass(frozen=True, slots=True)
 class EngineOptions:
-    """Settings of engines; each kind of engine takes those that concern it."""
+    """How models are run or reached; each kind of engine uses the options that concern it."""
 
     api_key: str | None = None
     """Default: OPENAI_API_KEY."""
@@ -71,21 +71,35 @@ class EngineOptions:
     threads: int | None = None
 
 
-def resolve(spec: str, options: EngineOptions | None = None) -> Engine | dict[str, Engine]:
-    """The engine that `spec` names; for `role=…,role=…` a mapping from role to engine, with `""` for all others.
+def open_engines(models: str | Mapping[str, str], options: EngineOptions | None = None) -> dict[str, Engine]:
+    """The engine of each role, with `""` for all other roles. `models` is a name, `role=…,role=…`, or a mapping.
 
-    Roles with the same string share one engine, and engines at the same base URL share connections and limits.
+    Roles with the same name share one engine, and engines at the same base URL share connections and limits.
     """
-    resolver = _Resolver(options or EngineOptions())
-    parts = re.split(r",(?=[A-Za-z_][\w-]*=)", spec.strip())
-    engines: dict[str, Engine] = {}
-    for part in parts:
+    opener = _Opener(options or EngineOptions())
+    return {role: opener.engine(name) for role, name in models_by_role(models).items()}
+
+
+def open_engine(model: str, options: EngineOptions | None = None, *, part: str = "model") -> Engine:
+    """The engine of one model. `part` is what it is wanted for (a judge, a teacher), for the error message."""
+    names = models_by_role(model)
+    if set(names) != {""}:
+        raise ConfigError(f"a {part} is one model, and {model!r} names a model for each role")
+    return _Opener(options or EngineOptions()).engine(names[""])
+
+
+def models_by_role(models: str | Mapping[str, str]) -> dict[str, str]:
+    """`embedded,planner=openai:big` as {"": "embedded", "planner": "openai:big"}."""
+    if not isinstance(models, str):
+        return dict(models)
+    names: dict[str, str] = {}
+    for part in re.split(r",(?=[A-Za-z_][\w-]*=)", models.strip()):
         found = re.match(r"([A-Za-z_][\w-]*)=(.*)", part)
         role, name = (found[1], found[2].strip()) if found else ("", part.strip())
-        if role in engines:
-            raise UsageError(f"the role {role!r} is given two models in {spec!r}")
-        engines[role] = resolver.engine(name)
-    return engines[""] if set(engines) == {""} else engines
+        if role in names:
+            raise UsageError(f"the role {role!r} is given two models in {models!r}")
+        names[role] = name
+    return names
 
 
 _HOST = r"(?:localhost|\d+(?:\.\d+){3}|[\w-]+(?:\.[\w-]+)*\.[a-z]{2,}|\[[\da-f:]+\])"
@@ -93,7 +107,7 @@ _ADDRESS = re.compile(rf"(?<=.)@({_HOST}(?:[:/].*)?|[\w-]+(?::\d+|/).*)$", re.IG
 """A host behind a model's name, without `http://`; not a version, as in `claude@20240229`."""
 
 
-class _Resolver:
+class _Opener:
     def __init__(self, options: EngineOptions) -> None:
         self.options = options
         self._engines: dict[str, Engine] = {}
@@ -129,7 +143,7 @@ class _Resolver:
         if kind == "litellm":
             return self._litellm(rest)
         if kind == "scripted":
-            from .scripted import ScriptedEngine
+            from ..engine.scripted import ScriptedEngine
 
             return ScriptedEngine.from_file(Path(rest).expanduser())
         raise _unknown(spec)
@@ -139,7 +153,7 @@ class _Resolver:
         path = path and str(Path(path).expanduser())  # no shell has done it behind `gguf:`
         if path is not None and not Path(path).is_file():
             raise UsageError(f"no such model file: {path}")
-        from .embedded import EmbeddedEngine
+        from ..engine.embedded import EmbeddedEngine
 
         adapter = options.adapter or ("default" if path is None else "none")
         return EmbeddedEngine(
@@ -151,15 +165,15 @@ class _Resolver:
 
     def _torch(self, name: str) -> Engine:
         try:
-            from .torch.named import EMBEDDED, named_engine
+            from ..engine.torch.named import EMBEDDED, named_engine
         except ImportError as error:
             raise MissingDependency(f"{error.name}, which torch: models need,", "train") from None
         adapter = self.options.adapter or ("default" if name == EMBEDDED else "none")
         return named_engine(name, adapter=None if adapter == "none" else adapter, window=self.options.context)
 
     def _openai(self, name: str, url: str) -> Engine:
-        from .openai import HuggingFaceTokenizer, OpenAIEngine, load_prices
-        from .openai.engine import OPENAI
+        from ..engine.openai import HuggingFaceTokenizer, OpenAIEngine, load_prices
+        from ..engine.openai.engine import OPENAI
 
         options = self.options
         url = (url or OPENAI).rstrip("/")
@@ -179,8 +193,8 @@ class _Resolver:
         )
 
     def _litellm(self, name: str) -> Engine:
-        from .litellm import LiteLLMEngine
-        from .openai import load_prices
+        from ..engine.litellm import LiteLLMEngine
+        from ..engine.openai import load_prices
 
         options = self.options
         return LiteLLMEngine(
@@ -195,7 +209,7 @@ class _Resolver:
         )
 
     def _endpoint(self, url: str) -> Endpoint:
-        from .openai import Endpoint
+        from ..engine.openai import Endpoint
 
         options = self.options
         if url not in self._endpoints:
@@ -206,7 +220,7 @@ class _Resolver:
         return self._endpoints[url]
 
     def _limits(self) -> Limits:
-        from .openai import Limits
+        from ..engine.openai import Limits
 
         options = self.options
         return Limits(options.concurrency, options.requests_per_minute, options.tokens_per_minute)

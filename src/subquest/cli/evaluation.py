@@ -1,11 +1,9 @@
-"""What `eval` and `study` share: the options of a run, how it is carried out, judged and shown while it goes on."""
+"""What `eval` and `study` share: the options of a run, the store it goes into, answering and judging."""
 
 from __future__ import annotations
 
 import argparse
 import sys
-import time
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, replace
@@ -13,13 +11,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import DataError, UsageError
-from .terminal import is_live, printable
+from .progress import EvaluationProgress
 
 if TYPE_CHECKING:
     from ..config import Config
-    from ..evaluate.runner import Job, Solver
+    from ..evaluate.runner import Solver
     from ..judge import ModelJudge, RuleJudge
-    from ..record import Episode, Question
+    from ..record import Question
     from ..runs import RunStore
 
 _BEGINNING = 200
@@ -65,7 +63,7 @@ def _sample_size(text: str) -> int | str:
         raise argparse.ArgumentTypeError(f"a number or {PAPER!r}, not {text!r}") from None
 
 
-def check_askable(source: str, questions: Sequence[Question]) -> None:
+def check_questions(source: str, questions: Sequence[Question]) -> None:
     """Refuse what no system takes before anything is asked: one such question would end the run in its midst."""
     from ..systems.base import checked_question
 
@@ -76,7 +74,7 @@ def check_askable(source: str, questions: Sequence[Question]) -> None:
             raise DataError(f"{source}: question {question.id!r}: {error}") from None
 
 
-def with_index(config: Config, sources: Sequence[str]) -> Config:
+def with_world_index(config: Config, sources: Sequence[str]) -> Config:
     """A world's folder holds its corpus: without another index its own is searched, made at the first use."""
     folder = Path(sources[0]).expanduser() if len(sources) == 1 else None
     if config.index or folder is None or not (folder / "corpus.jsonl").is_file():
@@ -117,7 +115,7 @@ def _check_world_index(place: Path, corpus: Path) -> None:
         )
 
 
-def settings_of(config: Config, args: argparse.Namespace) -> dict[str, Any]:
+def run_settings(config: Config, args: argparse.Namespace) -> dict[str, Any]:
     """What must be the same when a run is resumed."""
     from ..evaluate import fingerprint
     from ..judge import BY_SET
@@ -152,14 +150,14 @@ def _known_to(file: Path, settings: Mapping[str, Any]) -> Mapping[str, Any]:
     """
     from ..judge import BY_SET
 
-    found = settings_at(file) or {}
+    found = stored_settings(file) or {}
     if settings.get("judge", {}).get("instruction") == BY_SET and "judge" in found:
         one = {**settings["judge"], "instruction": "equivalence"}
         settings = {**settings, "judge": one if found["judge"] == one else settings["judge"]}
     return {key: value for key, value in settings.items() if key in found or key not in _KEPT_SINCE}
 
 
-def settings_at(path: Path) -> Mapping[str, Any] | None:
+def stored_settings(path: Path) -> Mapping[str, Any] | None:
     """The settings of a run that was begun; None where there is none."""
     from ..runs import RunStore
     from ..runs.schema import run_path
@@ -172,7 +170,7 @@ def settings_at(path: Path) -> Mapping[str, Any] | None:
 
 
 @contextmanager
-def run_at(path: Path, settings: Mapping[str, Any]) -> Iterator[RunStore]:
+def open_run(path: Path, settings: Mapping[str, Any]) -> Iterator[RunStore]:
     """The run to resume or to begin, in a folder that is made where there is none.
 
     One that could not begin, for want of a model say, leaves nothing behind.
@@ -221,7 +219,7 @@ async def answer_all(
         print(f"{unscored} answers of the run had no scores and were scored again", file=sys.stderr)
     jobs = list(jobs_for(store, datasets, systems))
     total = sum(map(len, datasets.values())) * len(systems)
-    with Progress(total, total - len(jobs)) as progress:
+    with EvaluationProgress(total, total - len(jobs)) as progress:
         await evaluate(
             jobs,
             systems,
@@ -238,7 +236,7 @@ def check_judge(args: argparse.Namespace) -> None:
 
     A model of this process is looked for and not loaded: the judge comes after the models that answer.
     """
-    from ..engine.resolve import resolve
+    from ..assemble.engines import open_engine
     from ..models import smollm2_path
 
     name = args.judge
@@ -249,11 +247,11 @@ def check_judge(args: argparse.Namespace) -> None:
     elif name.startswith(("gguf:", "torch:")) and name != "torch:smollm2":
         if not Path(name.partition(":")[2]).expanduser().exists():
             raise UsageError(f"--judge {name}: no such model file")
-    elif name != "torch:smollm2" and isinstance(resolve(name), Mapping):
-        raise UsageError("a judge is one model: --judge takes no roles")
+    elif name != "torch:smollm2":
+        open_engine(name, part="judge")
 
 
-async def judged(store: RunStore, args: argparse.Namespace) -> None:
+async def judge_all(store: RunStore, args: argparse.Namespace) -> None:
     """A verdict of `--judge` for every answer that has none yet."""
     from ..evaluate.afterwards import judge_answers
     from ..judge import BY_SET, RuleJudge
@@ -263,7 +261,7 @@ async def judged(store: RunStore, args: argparse.Namespace) -> None:
     judge = _judge(store, args)
     instruction = store.settings.get("judge", {}).get("instruction", args.judge_instruction or BY_SET)
     try:
-        undecided = await judge_answers(store, judge, instruction=instruction, told=told("judged"))
+        undecided = await judge_answers(store, judge, instruction=instruction, told=report_count("judged"))
     finally:
         if not isinstance(judge, RuleJudge):
             print(f"judge: {judge.usage.model_calls} model calls, {judge.cached} from the cache", file=sys.stderr)
@@ -274,77 +272,16 @@ async def judged(store: RunStore, args: argparse.Namespace) -> None:
 
 
 def _judge(store: RunStore, args: argparse.Namespace) -> ModelJudge | RuleJudge:
-    from ..engine.resolve import resolve
+    from ..assemble.engines import open_engine
     from ..judge import ModelJudge, RuleJudge
     from ..runs.schema import VERDICTS
 
     if args.judge == "rules":
         return RuleJudge()
-    engine = resolve(args.judge)
-    if isinstance(engine, Mapping):
-        raise UsageError("a judge is one model: --judge takes no roles")
+    engine = open_engine(args.judge, part="judge")
     cache = store.path.with_suffix(VERDICTS)
     return ModelJudge(engine, cache=cache, concurrency=args.concurrency)
 
 
-def told(what: str) -> Callable[[int], None]:
+def report_count(what: str) -> Callable[[int], None]:
     return lambda done: print(f"{what}: {done} answers", file=sys.stderr)
-
-
-class Progress:
-    """How far an evaluation is: on a terminal a line that is rewritten, elsewhere a line now and then."""
-
-    def __init__(self, total: int, done: int) -> None:
-        self._total, self._done, self._new = total, done, 0
-        self._start = self._shown = time.monotonic()
-        self._em = self._tokens = self._cost = 0.0
-        self._failed = 0
-        self._reasons: Counter[str] = Counter()
-        self._hampered = 0
-        """Answers that were given although something failed on the way."""
-        self._hindrance = ""
-        self._live = is_live(sys.stderr)
-
-    def __enter__(self) -> Progress:
-        if self._done:
-            print(f"{self._done} of {self._total} are done already", file=sys.stderr)
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        if self._new:
-            self._show(end="\n")
-        if self._reasons:
-            (reason, times), *others = self._reasons.most_common()
-            often = f" ({times} of them{', others for other reasons' if others else ''})" if self._failed > 1 else ""
-            print(f"{self._failed} failed: {printable(reason)}{often}; run again to try once more", file=sys.stderr)
-        if self._hampered:
-            why = printable(self._hindrance)
-            print(f"{self._hampered} of {self._new} answered in spite of failures ({why})", file=sys.stderr)
-
-    def add(self, job: Job, episode: Episode, scores: Mapping[str, float]) -> None:
-        self._done += 1
-        self._new += 1
-        self._em += scores["em"]
-        self._tokens += scores["prompt_tokens"] + scores["completion_tokens"]
-        self._cost += scores["cost"]
-        if scores["failed"]:
-            self._failed += 1
-            worst = max(reversed(episode.errors), key=lambda f: f.fatal, default=None)
-            self._reasons[worst.message if worst else "no reason was given"] += 1
-        elif outside := [f for f in episode.errors if f.where in ("engine", "search", "file")]:
-            self._hampered += 1
-            self._hindrance = self._hindrance or f"{outside[0].where}: {outside[0].message}"
-        if time.monotonic() - self._shown > (0.2 if self._live else 10):
-            self._show(end="\r" if self._live else "\n")
-
-    def _show(self, end: str) -> None:
-        self._shown = time.monotonic()
-        rate = self._new / max(self._shown - self._start, 1e-9)
-        left = (self._total - self._done) / rate if rate else 0
-        cost = f", cost {self._cost:.4g}" if self._cost else ""
-        failed = f", {self._failed} failed" if self._failed else ""
-        line = (
-            f"{self._done}/{self._total}  EM {self._em / self._new:.3f}  {rate:.2f}/s  "
-            f"{left / 60:.0f} min left  {self._tokens / 1000:.0f}k tokens{cost}{failed}"
-        )
-        print(f"{line:<90}" if end == "\r" else line, end=end, file=sys.stderr, flush=True)
