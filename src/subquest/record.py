@@ -16,10 +16,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
+from .citation import place_of
 from .codec import from_dict, to_dict
 from .errors import DataError
 from .events import Event
-from .places import place_of
 from .quick import quick
 
 SegmentKind = Literal["prompt", "agent", "env"]

@@ -96,14 +96,14 @@ def summary(episode: Any) -> dict[str, Any]:
 
 
 def _print_answer(episode: Any) -> None:
-    from ..places import cited
+    from ..citation import cite
     from .terminal import printable
 
     print(printable(episode.answer) or f"no answer ({episode.stop_reason})")
     if episode.supported is False:
         print("  not supported by a document")
     for evidence in episode.evidence:
-        place = cited(evidence.place) or evidence.id
+        place = cite(evidence.place) or evidence.id
         print(f'  "{printable(evidence.quote)}" - {printable(evidence.title)} [{printable(place)}]')
     usage = episode.usage
     print(

@@ -177,9 +177,9 @@ def _index() -> Check:
 
 
 def _writes() -> Check:
-    from .. import sync
     from ..engine import Message, Sampling
     from ..errors import SubquestError
+    from ..process import run_sync
 
     async def write() -> str:
         from .. import embedded
@@ -192,7 +192,7 @@ def _writes() -> Check:
         return turn.text
 
     try:
-        return Check("embedded writes", True, repr(sync.run(write())), needed=True)
+        return Check("embedded writes", True, repr(run_sync(write())), needed=True)
     except SubquestError as error:
         return Check("embedded writes", False, str(error), "see the message above", True)
 
@@ -201,10 +201,10 @@ def _asked(spec: str) -> list[Check]:
     """What works at a model, or at each of several; failures are told at once, without further tries."""
     from dataclasses import replace
 
-    from .. import sync
     from ..assemble import AgentSpec, open_engines
     from ..config import load_config
     from ..engine.probe import FIRST_SECONDS, probe
+    from ..process import run_sync
 
     options = replace(AgentSpec.from_config(load_config()).engine, protocol="tags", retries=0, timeout=FIRST_SECONDS)
     engines = open_engines(spec, options)
@@ -221,7 +221,7 @@ def _asked(spec: str) -> list[Check]:
                 await engine.close()
         return checks
 
-    return sync.run(ask())
+    return run_sync(ask())
 
 
 def _kernel() -> Check:

@@ -21,12 +21,12 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .. import assemble, sync
-from ..children import end_with_parent
+from .. import assemble
 from ..engine.chat import chat_format
 from ..engine.torch.loader import Source
 from ..engine.torch.tokens import Vocabulary
 from ..errors import ConfigError, DataError
+from ..process import end_with_parent, run_sync
 from ..record import Episode
 from ..systems.registry import get
 from . import judging
@@ -329,5 +329,5 @@ def _make(part: DataPart, system: str, recipe: Recipe, tokenizer: Any, size: int
             making = run_pipeline(recipe.instruct, system, seeds, passages, *tracing, **settings)
         else:
             making = make_traces(system, material.questions, *tracing, **settings)
-        made = sync.run(making)
+        made = run_sync(making)
     return traces_of(made.episodes, made.rejected, part.roles)
