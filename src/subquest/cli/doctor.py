@@ -21,9 +21,9 @@ class Check:
     ok: bool
     detail: str
     fix: str = ""
-    """The command that puts it right; empty where nothing needs to be done."""
+    """The command that fixes it; empty where nothing needs to be done."""
     needed: bool = False
-    """Whether Subquest's main job fails without it."""
+    """Whether Subquest cannot do its main job without it."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -71,12 +71,12 @@ def _config() -> Check:
         config = load_config()
     except UsageError as error:
         return Check("config", False, str(error), "correct the setting named above", True)
-    places: dict[str, list[str]] = {}
+    by_source: dict[str, list[str]] = {}
     for key, source in sorted(config.sources.items()):
         value: Any = attrgetter(key)(config)
-        places.setdefault(source, []).append(f"{key} = {json.dumps(value, default=str, ensure_ascii=False)}")
-    told = [f"from {source}: {', '.join(settings)}" for source, settings in places.items()]
-    return Check("config", True, "; ".join(told) or "defaults")
+        by_source.setdefault(source, []).append(f"{key} = {json.dumps(value, default=str, ensure_ascii=False)}")
+    found = [f"from {source}: {', '.join(settings)}" for source, settings in by_source.items()]
+    return Check("config", True, "; ".join(found) or "defaults")
 
 
 def _model_file() -> Check:
@@ -90,7 +90,7 @@ def _model_file() -> Check:
 
 
 def _llama_cpp() -> Check:
-    """Opens it, because an installed package may lack a library of the system."""
+    """Opens the library, because an installed package may lack a system library."""
     from ..errors import SubquestError
 
     fix = "pip install 'subquest[embedded]'"
@@ -114,12 +114,12 @@ def _module(name: str, module: str, extra: str, use: str) -> Callable[[], Check]
 
 
 def _sandbox() -> Check:
-    """Starts one, because an installed bubblewrap may not be allowed to."""
+    """Starts one, because an installed bubblewrap may lack the permission."""
     from ..tools.sandbox import SandboxUnavailable, jail
 
     fix = "apt-get install bubblewrap libseccomp2 && pip install 'subquest[web-tools]'"
     try:
-        way = "as root, under uids of their own" if jail.way() else "in user namespaces"
+        way = "as root, each under its own uid" if jail.way() else "in user namespaces"
     except SandboxUnavailable as error:
         return Check("sandbox", False, f"model-written code is refused: {error}", fix)
     return Check("sandbox", True, f"runs model-written code: sandboxes start {way}")
@@ -139,14 +139,14 @@ def _web() -> Check:
 
 
 def _endpoint() -> Check:
-    """The addresses of the settings' models or, where these name none, of the environment."""
+    """The addresses of the configured models; without any, the address in the environment."""
     from ..config import load_config
     from ..errors import UsageError
 
     key = "with" if os.environ.get("OPENAI_API_KEY") else "without"
     try:
         addresses = re.findall(r"https?://[^,#]+", load_config().model or "")
-    except UsageError:  # told by `config`
+    except UsageError:  # reported by `config`
         addresses = []
     if addresses:
         return Check("endpoint", True, f"{', '.join(dict.fromkeys(addresses))}, {key} a key")
@@ -161,7 +161,7 @@ def _endpoint() -> Check:
 
 
 def _index() -> Check:
-    """Opens the one that the settings name, because it may be gone or damaged."""
+    """Opens the configured index, because it may be gone or damaged."""
     from ..assemble import AgentSpec, check_search
     from ..config import load_config
     from ..errors import SubquestError
@@ -198,7 +198,7 @@ def _writes() -> Check:
 
 
 def _asked(spec: str) -> list[Check]:
-    """What works at a model, or at each of several; failures are told at once, without further tries."""
+    """What works at a model, or at each of several; a failure is reported at once, without retries."""
     from dataclasses import replace
 
     from ..assemble import AgentSpec, open_engines

@@ -20,13 +20,12 @@ from .evaluation import (
     answer_all,
     check_questions,
     check_run_options,
-    judge_all,
     open_run,
-    report_count,
     run_settings,
     stored_settings,
     with_world_index,
 )
+from .judge import judge_run, report_count
 
 if TYPE_CHECKING:
     from ..assemble import AgentSpec
@@ -151,7 +150,7 @@ async def _evaluate(
         from ..evaluate.afterwards import judge_plans
 
         judge_plans(store, told=report_count("plan score"))
-    await judge_all(store, args)
+    await judge_run(store, args.judge, args.judge_instruction, concurrency=args.concurrency)
 
 
 def _shared(specs: Mapping[str, AgentSpec], args: argparse.Namespace) -> dict[str, Any]:

@@ -1,29 +1,29 @@
-"""What `eval` and `study` share: the options of a run, the store it goes into, answering and judging."""
+"""What `eval` and `study` share: the options of a run, the index of a world, the store, and answering."""
 
 from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import DataError, UsageError
+from .judge import check_judge
 from .progress import EvaluationProgress
 
 if TYPE_CHECKING:
     from ..config import Config
     from ..evaluate.runner import Solver
-    from ..judge import ModelJudge, RuleJudge
     from ..record import Question
     from ..runs import RunStore
 
 _BEGINNING = 200
-"""Characters of an article that are compared with its index; a longer one may have been cut into passages."""
+"""Characters of an article that are compared with its index; longer articles may be split into passages."""
 PAPER = "paper"
-"""In place of a number after `--sample`."""
+"""Instead of a number after `--sample`."""
 
 
 def add_run_options(parser: argparse.ArgumentParser) -> None:
@@ -53,7 +53,7 @@ def check_run_options(args: argparse.Namespace) -> None:
             raise UsageError(f"--{name} must be at least 1")
     if args.timeout is not None and not args.timeout > 0:
         raise UsageError("--timeout must be above 0")
-    check_judge(args)
+    check_judge(args.judge)
 
 
 def _sample_size(text: str) -> int | str:
@@ -64,7 +64,7 @@ def _sample_size(text: str) -> int | str:
 
 
 def check_questions(source: str, questions: Sequence[Question]) -> None:
-    """Refuse what no system takes before anything is asked: one such question would end the run in its midst."""
+    """Refuse questions that no system accepts before anything is asked: one of them would end the run halfway."""
     from ..systems.base import checked_question
 
     for question in questions:
@@ -75,7 +75,7 @@ def check_questions(source: str, questions: Sequence[Question]) -> None:
 
 
 def with_world_index(config: Config, sources: Sequence[str]) -> Config:
-    """A world's folder holds its corpus: without another index its own is searched, made at the first use."""
+    """A world's folder contains its corpus: unless another index is given, it is indexed on first use and searched."""
     folder = Path(sources[0]).expanduser() if len(sources) == 1 else None
     if config.index or folder is None or not (folder / "corpus.jsonl").is_file():
         return config
@@ -86,15 +86,15 @@ def with_world_index(config: Config, sources: Sequence[str]) -> Config:
         from ..evaluate.indexing import build_whole
         from ..retrieval.corpus import read
 
-        print(f"making an index of {corpus} in {place}", file=sys.stderr)
+        print(f"indexing {corpus} in {place}", file=sys.stderr)
         build_whole(place, read([corpus]))
     return replace(config, index=str(place))
 
 
 def _check_world_index(place: Path, corpus: Path) -> None:
-    """Refuse an index of what the corpus was before: a world made anew in its folder has other articles.
+    """Refuse an index of an earlier corpus: a world that was made again in its folder has other articles.
 
-    Both are read only where the corpus is the newer one, for a world may have a million articles.
+    Both are read only if the corpus is the newer one, because a world may have a million articles.
     """
     from ..retrieval import Index
     from ..retrieval.corpus import read
@@ -110,7 +110,7 @@ def _check_world_index(place: Path, corpus: Path) -> None:
         known = {(document.id, key(document.text)) for document in index.documents()}
     if any((document.id, key(document.text)) not in known for document in read([corpus])):
         raise UsageError(
-            f"the index {place} is not of {corpus} as it is now; remove it to have it made anew, or name another "
+            f"the index {place} is not of {corpus} as it is now; remove it to have it rebuilt, or name another "
             "with --index"
         )
 
@@ -139,14 +139,14 @@ def run_settings(config: Config, args: argparse.Namespace) -> dict[str, Any]:
     }
 
 
-_KEPT_SINCE = ("tools", "prompts", "adapter_content", "dialect_content")
-"""Settings that runs did not always keep; those of an older run are not known."""
+_ADDED_LATER = ("tools", "prompts", "adapter_content", "dialect_content")
+"""Settings that early versions did not store with a run; for such a run they are not known."""
 
 
-def _known_to(file: Path, settings: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Settings without those that the run at `file` does not say: it is older than their being kept.
+def _comparable(file: Path, settings: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The settings that the run at `file` can be compared by: an old run does not store all of them.
 
-    A run that was judged by one instruction before sets had their own goes on with it.
+    A run that was judged by one instruction for all sets, as in early versions, keeps it.
     """
     from ..judge import BY_SET
 
@@ -154,11 +154,11 @@ def _known_to(file: Path, settings: Mapping[str, Any]) -> Mapping[str, Any]:
     if settings.get("judge", {}).get("instruction") == BY_SET and "judge" in found:
         one = {**settings["judge"], "instruction": "equivalence"}
         settings = {**settings, "judge": one if found["judge"] == one else settings["judge"]}
-    return {key: value for key, value in settings.items() if key in found or key not in _KEPT_SINCE}
+    return {key: value for key, value in settings.items() if key in found or key not in _ADDED_LATER}
 
 
 def stored_settings(path: Path) -> Mapping[str, Any] | None:
-    """The settings of a run that was begun; None where there is none."""
+    """The settings of a stored run; None where there is no run."""
     from ..runs import RunStore
     from ..runs.schema import run_path
 
@@ -171,9 +171,9 @@ def stored_settings(path: Path) -> Mapping[str, Any] | None:
 
 @contextmanager
 def open_run(path: Path, settings: Mapping[str, Any]) -> Iterator[RunStore]:
-    """The run to resume or to begin, in a folder that is made where there is none.
+    """The run to resume or to begin; its folder is created if need be.
 
-    One that could not begin, for want of a model say, leaves nothing behind.
+    A run that could not begin, because a model is missing for example, leaves nothing behind.
     """
     from ..retrieval.store import exists
     from ..runs import RunStore
@@ -189,7 +189,7 @@ def open_run(path: Path, settings: Mapping[str, Any]) -> Iterator[RunStore]:
     except OSError as error:
         raise UsageError(f"cannot create the run {file}: {error.strerror}: {error.filename}") from None
     try:
-        with RunStore.resume(path, settings=settings if new else _known_to(file, settings), apart=True) as store:
+        with RunStore.resume(path, settings=settings if new else _comparable(file, settings), apart=True) as store:
             try:
                 yield store
             except UsageError:
@@ -211,12 +211,12 @@ async def answer_all(
     datasets: Mapping[str, Sequence[Question]],
     args: argparse.Namespace,
 ) -> None:
-    """Have every system answer what it has not answered yet, with a word on how far it is."""
+    """Have every system answer what it has not answered yet, and show the progress."""
     from ..evaluate.afterwards import score_unscored
     from ..evaluate.runner import evaluate, jobs_for
 
     if unscored := score_unscored(store):
-        print(f"{unscored} answers of the run had no scores and were scored again", file=sys.stderr)
+        print(f"{unscored} answers of the run had no scores; they are scored now", file=sys.stderr)
     jobs = list(jobs_for(store, datasets, systems))
     total = sum(map(len, datasets.values())) * len(systems)
     with EvaluationProgress(total, total - len(jobs)) as progress:
@@ -229,59 +229,3 @@ async def answer_all(
             seed=args.seed,
             finished=progress.add,
         )
-
-
-def check_judge(args: argparse.Namespace) -> None:
-    """Refuse a judge that there is not before anything is asked: the run would keep its name and could not go on.
-
-    A model of this process is looked for and not loaded: the judge comes after the models that answer.
-    """
-    from ..assemble.engines import open_engine
-    from ..models import smollm2_path
-
-    name = args.judge
-    if not name or name == "rules":
-        return
-    if name == "embedded":
-        smollm2_path()
-    elif name.startswith(("gguf:", "torch:")) and name != "torch:smollm2":
-        if not Path(name.partition(":")[2]).expanduser().exists():
-            raise UsageError(f"--judge {name}: no such model file")
-    elif name != "torch:smollm2":
-        open_engine(name, part="judge")
-
-
-async def judge_all(store: RunStore, args: argparse.Namespace) -> None:
-    """A verdict of `--judge` for every answer that has none yet."""
-    from ..evaluate.afterwards import judge_answers
-    from ..judge import BY_SET, RuleJudge
-
-    if not args.judge:
-        return
-    judge = _judge(store, args)
-    instruction = store.settings.get("judge", {}).get("instruction", args.judge_instruction or BY_SET)
-    try:
-        undecided = await judge_answers(store, judge, instruction=instruction, told=report_count("judged"))
-    finally:
-        if not isinstance(judge, RuleJudge):
-            print(f"judge: {judge.usage.model_calls} model calls, {judge.cached} from the cache", file=sys.stderr)
-            await judge.close()
-            await judge.engine.close()
-    if undecided:
-        print(f"the judge did not decide on {undecided} answers; run again to ask once more", file=sys.stderr)
-
-
-def _judge(store: RunStore, args: argparse.Namespace) -> ModelJudge | RuleJudge:
-    from ..assemble.engines import open_engine
-    from ..judge import ModelJudge, RuleJudge
-    from ..runs.schema import VERDICTS
-
-    if args.judge == "rules":
-        return RuleJudge()
-    engine = open_engine(args.judge, part="judge")
-    cache = store.path.with_suffix(VERDICTS)
-    return ModelJudge(engine, cache=cache, concurrency=args.concurrency)
-
-
-def report_count(what: str) -> Callable[[int], None]:
-    return lambda done: print(f"{what}: {done} answers", file=sys.stderr)

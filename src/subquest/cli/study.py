@@ -19,11 +19,11 @@ from .evaluation import (
     answer_all,
     check_questions,
     check_run_options,
-    judge_all,
     open_run,
     run_settings,
     with_world_index,
 )
+from .judge import judge_run
 
 if TYPE_CHECKING:
     from ..assemble import AgentSpec, Resources
@@ -183,7 +183,7 @@ async def _run(
             systems[variant.name] = build_agent(variant_spec(variant, spec), resources._replace(search=place))
         _check_unchanged(store, systems)
         await answer_all(store, systems, datasets, args)
-    await judge_all(store, args)
+    await judge_run(store, args.judge, args.judge_instruction, concurrency=args.concurrency)
 
 
 def _check_unchanged(store: RunStore, systems: Mapping[str, System[Any]]) -> None:

@@ -11,7 +11,7 @@ from typing import Any, TextIO
 
 
 def is_live(stream: TextIO) -> bool:
-    """Whether lines can be drawn anew there: a terminal that moves its cursor, not a pipe or a dumb terminal."""
+    """Whether lines can be redrawn there: a terminal that moves its cursor, not a pipe or a dumb terminal."""
     return stream.isatty() and os.environ.get("TERM") != "dumb"
 
 
@@ -26,7 +26,7 @@ class Paint:
 
 
 def printable(text: str) -> str:
-    """One line without control characters, so that no document can drive the terminal."""
+    """One line without control characters, so that no document can control the terminal."""
     return " ".join("".join(c if c.isprintable() else " " for c in text).split())
 
 
@@ -41,12 +41,12 @@ def json_text(record: Any) -> str:
 
 
 def wrapped(text: str) -> str:
-    """A paragraph in the width of the terminal."""
+    """A paragraph wrapped to the width of the terminal."""
     return "\n".join(textwrap.wrap(text, shutil.get_terminal_size().columns - 1)) or text
 
 
 def clipped(line: str, columns: int) -> str:
-    """A line that does not wrap; styles take no room."""
+    """A line cut so that it does not wrap; styles take no width."""
     out, width, at = "", 0, 0
     while at < len(line):
         if line[at] == "\x1b":

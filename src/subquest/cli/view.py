@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from ..errors import MissingDependency, UsageError
-from .target import check_target
+from .output import check_output
 
 if TYPE_CHECKING:
     from ..serve.agents import Agents
@@ -32,7 +32,7 @@ def run(args: argparse.Namespace) -> int:
     if not args.what.exists():
         raise UsageError(f"there is no {args.what}")
     if args.html:
-        check_target(args.html, source=args.what)
+        check_output(args.html, source=args.what)
     if args.what.suffix == ".json":
         try:
             episode = Episode.from_json(args.what.read_text(encoding="utf-8"))

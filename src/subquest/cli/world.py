@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import UsageError
-from .target import check_target
+from .output import check_output
 
 if TYPE_CHECKING:
     from ..engine import Engine
@@ -192,7 +192,7 @@ def _plans(args: argparse.Namespace) -> int:
     from ..worlds.rewrite import rewrite_file
 
     if args.out is not None:
-        check_target(args.out, source=args.source)
+        check_output(args.out, source=args.source)
     report = rewrite_file(args.source, args.out)
     if args.json:
         print(json.dumps(report.as_dict()))
@@ -232,7 +232,7 @@ def _instruct(args: argparse.Namespace) -> int:
             await teacher.close()
 
     args.out.mkdir(parents=True, exist_ok=True)
-    check_target(args.out / "questions.jsonl", source=args.folder / "questions.jsonl")
+    check_output(args.out / "questions.jsonl", source=args.folder / "questions.jsonl")
     report = asyncio.run(work())
     if args.json:
         print(json.dumps(report))
