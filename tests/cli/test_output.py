@@ -87,7 +87,7 @@ def test_a_demo_leaves_a_world_alone(place: Path, capsys: pytest.CaptureFixture[
     assert main(["world", "make", "--articles", "160", "--questions", "4", "--out", "w"]) == 0
     before = (place / "w" / "corpus.jsonl").read_bytes()
     assert main(["demo", "--out", "w"]) == 2
-    assert "is not of a demo" in capsys.readouterr().err
+    assert "is not from a demo" in capsys.readouterr().err
     assert (place / "w" / "corpus.jsonl").read_bytes() == before
     assert main(["world", "make", "--seed", "9", "--articles", "160", "--questions", "4", "--out", "w"]) == 0
 
