@@ -13,7 +13,6 @@ planner=…,executor=…              a model per role; a part without a role is
 
 from __future__ import annotations
 
-import difflib
 import os
 import re
 from collections.abc import Mapping
@@ -22,7 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..engine.base import Engine
-from ..errors import ConfigError, MissingDependency, UsageError
+from ..errors import ConfigError, MissingDependency, UsageError, closest
 
 if TYPE_CHECKING:
     from ..engine.openai import Endpoint, Limits
@@ -230,8 +229,8 @@ def _unknown(spec: str) -> UsageError:
     kind = spec.partition(":")[0]
     if spec.endswith(".gguf"):
         hint = f"did you mean gguf:{spec.rpartition(':')[2]}?"
-    elif close := difflib.get_close_matches(kind, [*FORMS, "embedded"], n=1, cutoff=0.6):
-        hint = f"did you mean {FORMS[close[0]]}?"
+    elif near := closest(kind, [*FORMS, "embedded"]):
+        hint = f"did you mean {FORMS[near]}?"
     elif spec and ":" not in spec:
         hint = f"a model at an endpoint is written openai:{spec} or openai:{spec}@BASE_URL."
     else:
