@@ -5,20 +5,23 @@ from __future__ import annotations
 import functools
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import asdict, fields, replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import msgspec
+from msgspec import field
+from msgspec.structs import asdict
+from msgspec.structs import replace as replace_fields
 
-from ..config import Config, ToolsConfig
+from ..codec import Record
+from ..config import Config
 from ..engine.base import Sampling
 from ..errors import UsageError
 from ..limits import Limits
+from ..tools.options import DAY, ToolOptions
 from .engines import EngineOptions, open_engines
 from .fairness import split_shared
 from .search import close_search, open_search
-from .tools import tool_options
 
 if TYPE_CHECKING:
     from ..cache import Cache
@@ -28,7 +31,7 @@ if TYPE_CHECKING:
     from ..systems.base import System
 
 
-class RoleSpec(msgspec.Struct, frozen=True, kw_only=True):
+class RoleSpec(Record, kw_only=True):
     """What one role has of its own, in place of what all roles have."""
 
     sampling: Mapping[str, Any] = {}
@@ -36,7 +39,7 @@ class RoleSpec(msgspec.Struct, frozen=True, kw_only=True):
     limits: Limits = Limits()
 
 
-class AgentSpec(msgspec.Struct, frozen=True, kw_only=True):
+class AgentSpec(Record, kw_only=True):
     """All that an agent is made of, as a user writes it. What is not given is the system's or the model's default."""
 
     system: str = "coda"
@@ -54,7 +57,7 @@ class AgentSpec(msgspec.Struct, frozen=True, kw_only=True):
     """How an index is searched."""
     k: int | None = None
     """Documents per search, for systems that have such a setting."""
-    sampling: Sampling | Mapping[str, Any] = {}
+    sampling: Sampling | Mapping[str, Any] = field(default_factory=dict)
     """Values in place of the system's own sampling, by name; or a `Sampling` that replaces it as a whole."""
     limits: Limits = Limits()
     """Limits of the episode; its turns are those of each context."""
@@ -65,7 +68,7 @@ class AgentSpec(msgspec.Struct, frozen=True, kw_only=True):
     abstain: bool = False
     files: tuple[str, ...] = ()
     """Files attached to every question (systems with tools)."""
-    tools: ToolsConfig = ToolsConfig()
+    tools: ToolOptions = ToolOptions()
     cache: str | None = None
     """File in which calls of models, searches and pages are cached; None for no cache."""
     shared: Mapping[str, Any] = {}
@@ -74,7 +77,6 @@ class AgentSpec(msgspec.Struct, frozen=True, kw_only=True):
     @classmethod
     def from_config(cls, config: Config, **more: Any) -> AgentSpec:
         """The agent that `subquest.toml` and the environment describe, with `more` that they cannot say."""
-        given = {name: value for name, value in asdict(config.engine).items() if value is not None}
         cached: dict[str, Any] = {}
         if config.cache.enabled:
             from ..models import cache_folder
@@ -83,7 +85,7 @@ class AgentSpec(msgspec.Struct, frozen=True, kw_only=True):
         return cls(
             system=config.system or "coda",
             model=config.model or "embedded",
-            engine=EngineOptions(protocol=config.protocol or "tags", prices=config.prices, **given),
+            engine=EngineOptions(protocol=config.protocol or "tags", prices=config.prices, **asdict(config.engine)),
             index=config.index,
             mode=config.search.mode,
             k=config.search.k,
@@ -96,7 +98,7 @@ class AgentSpec(msgspec.Struct, frozen=True, kw_only=True):
 
     def replace(self, **changes: Any) -> AgentSpec:
         """The same agent but for some fields."""
-        return msgspec.structs.replace(self, **changes)
+        return replace_fields(self, **changes)
 
 
 class Resources(NamedTuple):
@@ -138,7 +140,6 @@ async def open_resources(spec: AgentSpec) -> AsyncIterator[Resources]:
     cache = _open_cache(spec.cache) if spec.cache else None
     if cache is not None:
         from ..cache import CachedEngine, CachedSearch
-        from ..tools.options import DAY
         from ..tools.websearch import is_web
 
         engines = {role: CachedEngine(engine, cache) for role, engine in engines.items()}
@@ -163,7 +164,7 @@ def build_agent(spec: AgentSpec, resources: Resources) -> System[Any]:
     shared, decoding = split_shared(system, spec.shared)
     settings = {**shared, **_settings(spec, system)}
     sampling = spec.sampling if isinstance(spec.sampling, Sampling) else replace(decoding, **spec.sampling)
-    more = {"tools": tool_options(spec.tools), "cache": resources.cache} if system.uses_tools else {}
+    more = {"tools": _checked_tools(spec.tools), "cache": resources.cache} if system.uses_tools else {}
     return system(
         resources.engines,
         resources.search,
@@ -192,6 +193,12 @@ def _settings(spec: AgentSpec, system: type[System[Any]]) -> dict[str, Any]:
             raise UsageError(f"--file needs a system with tools, such as hira or react-tools; {system.name} has none")
         settings["files"] = ",".join(map(_attached, spec.files))
     return settings
+
+
+def _checked_tools(tools: ToolOptions) -> ToolOptions:
+    if tools.ca and not Path(tools.ca).is_file():
+        raise UsageError(f"tools.ca: there is no file {tools.ca}")
+    return tools
 
 
 def _attached(file: str) -> str:

@@ -16,10 +16,10 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..config import EngineConfig, split_models
 from ..engine.base import Engine
 from ..errors import ConfigError, MissingDependency, UsageError, closest
 
@@ -38,36 +38,18 @@ FORMS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class EngineOptions:
-    """How models are run or reached; each kind of engine uses the options that concern it."""
+class EngineOptions(EngineConfig):
+    """The options of `[engine]` in the settings, and those that only a program or another setting gives."""
 
     api_key: str | None = None
     """Default: OPENAI_API_KEY."""
-    timeout: float = 600.0
-    """Seconds one request may take."""
-    retries: int = 5
-    concurrency: int = 32
-    """Requests in flight at one endpoint."""
-    requests_per_minute: int | None = None
-    tokens_per_minute: int | None = None
     protocol: str = "tags"
     """`tags`, or `tools` for native tool calling."""
-    server: str = "auto"
-    continuation: str = "auto"
-    tokenizer: str | None = None
-    """Folder or name of a Hugging Face tokenizer: contexts are then sent as exact token ids."""
-    context: int | None = None
-    """Longest context in tokens, where the server does not say or a shorter one is wanted."""
     stream: bool = False
     prices: str | None = None
     """TOML file with prices that override the built-in ones."""
-    extra: Mapping[str, Any] = field(default_factory=dict)
+    extra: Mapping[str, Any] = {}
     """Added to every request body of an endpoint."""
-    adapter: str | None = None
-    """LoRA in GGUF form for embedded, gguf and torch models (PEFT's folder too for torch); `none` runs the embedded
-    model without the one that ships."""
-    threads: int | None = None
 
 
 def open_engines(models: str | Mapping[str, str], options: EngineOptions | None = None) -> dict[str, Engine]:
@@ -76,29 +58,16 @@ def open_engines(models: str | Mapping[str, str], options: EngineOptions | None 
     Roles with the same name share one engine, and engines at the same base URL share connections and limits.
     """
     opener = _Opener(options or EngineOptions())
-    return {role: opener.engine(name) for role, name in models_by_role(models).items()}
+    names = split_models(models) if isinstance(models, str) else models
+    return {role: opener.engine(name) for role, name in names.items()}
 
 
 def open_engine(model: str, options: EngineOptions | None = None, *, part: str = "model") -> Engine:
     """The engine of one model. `part` is what it is wanted for (a judge, a teacher), for the error message."""
-    names = models_by_role(model)
+    names = split_models(model)
     if set(names) != {""}:
         raise ConfigError(f"a {part} is one model, and {model!r} names a model for each role")
     return _Opener(options or EngineOptions()).engine(names[""])
-
-
-def models_by_role(models: str | Mapping[str, str]) -> dict[str, str]:
-    """`embedded,planner=openai:big` as {"": "embedded", "planner": "openai:big"}."""
-    if not isinstance(models, str):
-        return dict(models)
-    names: dict[str, str] = {}
-    for part in re.split(r",(?=[A-Za-z_][\w-]*=)", models.strip()):
-        found = re.match(r"([A-Za-z_][\w-]*)=(.*)", part)
-        role, name = (found[1], found[2].strip()) if found else ("", part.strip())
-        if role in names:
-            raise UsageError(f"the role {role!r} is given two models in {models!r}")
-        names[role] = name
-    return names
 
 
 _HOST = r"(?:localhost|\d+(?:\.\d+){3}|[\w-]+(?:\.[\w-]+)*\.[a-z]{2,}|\[[\da-f:]+\])"
@@ -181,8 +150,8 @@ class _Opener:
         return OpenAIEngine(
             name,
             endpoint=self._endpoint(url),
-            server=options.server,  # type: ignore[arg-type]
-            continuation=options.continuation,  # type: ignore[arg-type]
+            server=options.server,
+            continuation=options.continuation,
             protocol=options.protocol,  # type: ignore[arg-type]
             tokenizer=HuggingFaceTokenizer(options.tokenizer) if options.tokenizer else None,
             context_window=options.context,

@@ -13,10 +13,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..config import ToolsConfig
 from ..errors import UsageError
+from ..tools.options import ToolOptions
 from .engines import open_engine
-from .tools import tool_options
 
 if TYPE_CHECKING:
     from ..retrieval.base import Search
@@ -27,14 +26,14 @@ WEB = "web://"
 NO_WEB = "set tools.web, SEARXNG_URL, SERPER_API_KEY, TAVILY_API_KEY or BRAVE_API_KEY"
 
 
-def open_search(place: str, *, mode: Mode | None = None, tools: ToolsConfig | None = None) -> Search:
+def open_search(place: str, *, mode: Mode | None = None, tools: ToolOptions | None = None) -> Search:
     """The search at a place. `mode` is for indexes; `tools` says which web search `web://` is."""
     if place.startswith(SIMULATED):
         from ..systems.baselines.zerosearch import SimulatedSearch
 
         return SimulatedSearch(open_engine(place.removeprefix(SIMULATED), part="simulated search"))
     if place == WEB:
-        web = tool_options(tools or ToolsConfig()).search()
+        web = (tools or ToolOptions()).search()
         if web is None:
             raise UsageError(f"--index {WEB} needs a web search: {NO_WEB}")
         return web
@@ -55,7 +54,7 @@ def open_search(place: str, *, mode: Mode | None = None, tools: ToolsConfig | No
     return index
 
 
-def check_search(place: str | None, *, mode: Mode | None = None, tools: ToolsConfig | None = None) -> None:
+def check_search(place: str | None, *, mode: Mode | None = None, tools: ToolOptions | None = None) -> None:
     """Refuse a place that cannot be opened, before a model is loaded or a run begins."""
     if place and not place.startswith(SIMULATED):  # a model is loaded only when it is used
         close_search(open_search(place, mode=mode, tools=tools))

@@ -144,7 +144,7 @@ _LIMITS = {"turns": int, "tokens": int, "calls": int, "seconds": float, "cost": 
 def roles_from(args: argparse.Namespace) -> dict[str, RoleSpec]:
     """Sampling and limits by role, from `--role planner.temperature=0.7`."""
     from ..assemble import RoleSpec
-    from ..config import checked
+    from ..config import check_setting
     from ..limits import Limits
 
     kinds: dict[str, type] = {**_SAMPLING, **_LIMITS}
@@ -160,7 +160,7 @@ def roles_from(args: argparse.Namespace) -> dict[str, RoleSpec]:
         except ValueError:
             raise UsageError(f"--role {text!r}: {key} needs a number") from None
         section, given = ("sampling", sampling) if key in _SAMPLING else ("limits", limits)
-        given.setdefault(role, {})[key] = checked(f"{section}.{key}", number, f"--role {text!r}")
+        given.setdefault(role, {})[key] = check_setting(f"{section}.{key}", number, f"--role {text!r}")
     return {
         role: RoleSpec(sampling=sampling.get(role, {}), limits=Limits(**limits.get(role, {})))
         for role in (*sampling, *limits)

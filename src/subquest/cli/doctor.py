@@ -127,12 +127,11 @@ def _sandbox() -> Check:
 
 def _web() -> Check:
     from ..assemble.search import NO_WEB
-    from ..assemble.tools import tool_options
     from ..config import load_config
     from ..errors import SubquestError
 
     try:
-        search = tool_options(load_config().tools).search()
+        search = load_config().tools.search()
     except SubquestError as error:
         return Check("web search", False, str(error), "correct what is named above")
     return Check("web search", search is not None, search.name if search is not None else "none configured", NO_WEB)
