@@ -66,7 +66,7 @@ import sys
 from contextlib import asynccontextmanager
 from pathlib import Path
 from subquest import AgentSpec, Index
-from subquest.cli.serve import serve_until_told
+from subquest.cli.serve import serve_until_stopped
 from subquest.engine.scripted import ScriptedEngine
 from subquest.serve.agents import Agents
 from subquest.serve.app import bind
@@ -87,7 +87,7 @@ async def agents():
         models = {"default": {"": ScriptedEngine(reply, latency=0.3)}}
         yield Agents(AgentSpec(), ["coda"], models, Indexes({"docs": index}, settings.indexes))
 
-serve_until_told(settings, agents, bind(settings), quiet=True)
+serve_until_stopped(settings, agents, bind(settings), quiet=True)
 """
 
 

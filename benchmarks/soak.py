@@ -28,7 +28,7 @@ import sys
 from pathlib import Path
 from contextlib import asynccontextmanager
 from subquest import AgentSpec, Index
-from subquest.cli.serve import serve_until_told
+from subquest.cli.serve import serve_until_stopped
 from subquest.engine.scripted import ScriptedEngine
 from subquest.serve.agents import Agents
 from subquest.serve.app import bind
@@ -49,7 +49,7 @@ async def agents():
         engine = ScriptedEngine(reply, latency=0.01)
         yield Agents(AgentSpec(), ["coda"], {"default": {"": engine}}, Indexes({"docs": index}, settings.indexes))
 
-serve_until_told(settings, agents, bind(settings), quiet=True)
+serve_until_stopped(settings, agents, bind(settings), quiet=True)
 """
 
 

@@ -309,7 +309,7 @@ async def test_what_systems_search_may_be_a_backend(tmp_path: Path) -> None:
     with create_place(place, settings()) as made:
         made.add(LIBRARY)
     for mode in (None, "bm25", "linked"):
-        (hits,) = await open_search(place, mode).retrieve(["old café"], 1)
+        (hits,) = await open_search(place, mode=mode).retrieve(["old café"], 1)
         assert found(hits) == ["kelso"]
 
 

@@ -1,4 +1,4 @@
-"""`subquest serve`: agents, runs and indexes over HTTP, with a page to ask and to look."""
+"""`subquest serve`: agents, runs and indexes over HTTP, with a page to ask and to browse."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     limits.add_argument(
         "--asks-per-minute", type=int, default=60, metavar="N", help="questions of one client (default: 60)"
     )
-    limits.add_argument("--grace", type=float, default=10.0, metavar="S", help="seconds to finish when told to stop")
-    limits.add_argument("--read-only", action="store_true", help="take no documents in")
+    limits.add_argument("--grace", type=float, default=10.0, metavar="S", help="seconds to finish when asked to stop")
+    limits.add_argument("--read-only", action="store_true", help="accept no documents")
 
 
 def add_server_options(parser: argparse.ArgumentParser) -> None:
@@ -42,10 +42,10 @@ def add_server_options(parser: argparse.ArgumentParser) -> None:
         "--token-file",
         metavar="FILE",
         type=Path,
-        help="holds the token that clients must show; SUBQUEST_TOKEN does as well",
+        help="contains the token that clients must send; SUBQUEST_TOKEN does as well",
     )
     server.add_argument(
-        "--allow-host", action="append", default=[], metavar="NAME", help="a name under which the server is reached"
+        "--allow-host", action="append", default=[], metavar="NAME", help="a name by which the server is reached"
     )
 
 
@@ -67,11 +67,15 @@ def run(args: argparse.Namespace) -> int:
     except ImportError as error:
         raise MissingDependency(f"the server ({error.name})", "serve") from None
     settings = settings_from_args(args)
-    return serve_until_told(settings, lambda: agents_for(args, settings), bind(settings), quiet=False)
+    return serve_until_stopped(settings, lambda: agents_for(args, settings), bind(settings), quiet=False)
 
 
-def serve_until_told(settings: Settings, opened: Any, listening: socket.socket, *, quiet: bool, path: str = "") -> int:
-    """Serve what the context manager opens; prints the address once requests are answered."""
+def serve_until_stopped(
+    settings: Settings, opened: Any, listening: socket.socket, *, quiet: bool, path: str = ""
+) -> int:
+    settings: Settings, opened: Any, listening: socket.socket, *, quiet: bool, path: str = ""
+) -> int:
+    """Serve the agents that the context manager opens; prints the address once requests are answered."""
     from ..serve.app import Server, address, serving
 
     async def main() -> None:
@@ -89,7 +93,7 @@ def serve_until_told(settings: Settings, opened: Any, listening: socket.socket, 
 
 
 def _loop_factory() -> Any:
-    """uvloop where it is installed (it serves more requests a second), else asyncio's own."""
+    """uvloop where it is installed (it serves more requests per second), otherwise asyncio's own."""
     try:
         import uvloop
     except ImportError:
@@ -107,7 +111,7 @@ def settings_from_args(args: argparse.Namespace) -> Settings:
         except OSError as error:
             raise UsageError(f"--token-file {args.token_file}: {error.strerror}") from None
         except UnicodeDecodeError:
-            raise UsageError(f"--token-file {args.token_file}: it holds no text") from None
+            raise UsageError(f"--token-file {args.token_file}: it is not a text file") from None
         if not token:
             raise UsageError(f"--token-file {args.token_file}: it is empty")
     for name in ("running", "queued", "asks_per_minute"):
@@ -153,14 +157,14 @@ def _index_name(place: str) -> str:
 
 
 def pairs(option: str, given: Sequence[str], taken: Sequence[str]) -> list[tuple[str, str]]:
-    """What NAME=VALUE options say; `taken` are names that are given already."""
+    """NAME=VALUE options as pairs; `taken` are names that are in use already."""
     out: list[tuple[str, str]] = []
     for pair in given:
         name, equals, value = pair.partition("=")
         if not equals or not name or not value:
             raise UsageError(f"{option} {pair!r}: write NAME=VALUE")
         if "/" in name or not name.isprintable():
-            raise UsageError(f"{option} {pair!r}: the name stands in addresses: it must hold no slash")
+            raise UsageError(f"{option} {pair!r}: the name is part of addresses: it must not contain a slash")
         if name in (*taken, *(other for other, _ in out)):
             raise UsageError(f"{option} {pair!r}: the name {name!r} is taken; choose another")
         out.append((name, value))

@@ -74,7 +74,7 @@ def _serve(args: argparse.Namespace, folder: Path, place: str) -> int:
         from ..serve.settings import Settings
     except ImportError as error:
         raise MissingDependency(f"the server ({error.name})", "serve") from None
-    from .serve import serve_until_told
+    from .serve import serve_until_stopped
 
     with tempfile.TemporaryDirectory() as own:
         settings = Settings(runs=folder, indexes=Path(own), port=args.port, read_only=True, asks=False)
@@ -84,7 +84,7 @@ def _serve(args: argparse.Namespace, folder: Path, place: str) -> int:
             timer = threading.Timer(0.5, webbrowser.open, [url])
             timer.daemon = True
             timer.start()
-        return serve_until_told(settings, lambda: _nobody(settings.indexes), listening, quiet=True, path=f"/{place}")
+        return serve_until_stopped(settings, lambda: _nobody(settings.indexes), listening, quiet=True, path=f"/{place}")
 
 
 @asynccontextmanager
