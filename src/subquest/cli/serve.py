@@ -73,8 +73,6 @@ def run(args: argparse.Namespace) -> int:
 def serve_until_stopped(
     settings: Settings, opened: Any, listening: socket.socket, *, quiet: bool, path: str = ""
 ) -> int:
-    settings: Settings, opened: Any, listening: socket.socket, *, quiet: bool, path: str = ""
-) -> int:
     """Serve the agents that the context manager opens; prints the address once requests are answered."""
     from ..serve.app import Server, address, serving
 
