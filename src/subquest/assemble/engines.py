@@ -72,41 +72,43 @@ def open_engine(model: str, options: EngineOptions | None = None, *, part: str =
 
 _HOST = r"(?:localhost|\d+(?:\.\d+){3}|[\w-]+(?:\.[\w-]+)*\.[a-z]{2,}|\[[\da-f:]+\])"
 _ADDRESS = re.compile(rf"(?<=.)@({_HOST}(?:[:/].*)?|[\w-]+(?::\d+|/).*)$", re.IGNORECASE)
-"""A host behind a model's name, without `http://`; not a version, as in `claude@20240229`."""
+"""A host after a model's name, without `http://`; not a version, as in `claude@20240229`."""
 
 
 class _Opener:
+    """Opens engines with the same options; what they can share is opened once."""
+
     def __init__(self, options: EngineOptions) -> None:
         self.options = options
         self._engines: dict[str, Engine] = {}
         self._endpoints: dict[str, Endpoint] = {}
 
-    def engine(self, spec: str) -> Engine:
-        if spec not in self._engines:
-            self._engines[spec] = self._make(spec)
-        return self._engines[spec]
+    def engine(self, model: str) -> Engine:
+        if model not in self._engines:
+            self._engines[model] = self._make(model)
+        return self._engines[model]
 
-    def _make(self, spec: str) -> Engine:
-        kind, colon, rest = spec.partition(":")
+    def _make(self, model: str) -> Engine:
+        kind, colon, rest = model.partition(":")
         if self.options.protocol == "tools" and kind in ("embedded", "gguf", "torch", "scripted"):
-            raise UsageError(f"tool calls need an endpoint that has them; {spec} acts by tags (leave `protocol` out)")
-        if spec == "embedded":
+            raise UsageError(f"tool calls need an endpoint that has them; {model} acts by tags (leave `protocol` out)")
+        if model == "embedded":
             return self._gguf(None)
         if kind not in FORMS or not colon or (not rest and kind != "openai"):
-            raise _unknown(spec)
+            raise _unknown(model)
         if kind == "gguf":
             return self._gguf(rest)
         if kind == "torch":
             return self._torch(rest)
         if kind == "openai":
             name, url = re.fullmatch(r"(.*?)(?:@(https?://.+))?", rest).groups()  # type: ignore[union-attr]
-            if not url and (place := _ADDRESS.search(name)):  # the question and the key would go somewhere else
+            if not url and (place := _ADDRESS.search(name)):  # otherwise the question and the key would go to OpenAI
                 raise UsageError(
-                    f"{spec}: write the whole address, as in openai:{name[: place.start()]}@http://{place[1]}"
+                    f"{model}: write the whole address, as in openai:{name[: place.start()]}@http://{place[1]}"
                 )
             return self._openai(name, url or os.environ.get("OPENAI_BASE_URL") or "")
         if kind in ("http", "https"):
-            url, _, name = spec.partition("#")
+            url, _, name = model.partition("#")
             return self._openai(name, url)
         if kind == "litellm":
             return self._litellm(rest)
@@ -114,11 +116,11 @@ class _Opener:
             from ..engine.scripted import ScriptedEngine
 
             return ScriptedEngine.from_file(Path(rest).expanduser())
-        raise _unknown(spec)
+        raise _unknown(model)
 
     def _gguf(self, path: str | None) -> Engine:
         options = self.options
-        path = path and str(Path(path).expanduser())  # no shell has done it behind `gguf:`
+        path = path and str(Path(path).expanduser())  # a shell does not expand `~` after `gguf:`
         if path is not None and not Path(path).is_file():
             raise UsageError(f"no such model file: {path}")
         from ..engine.embedded import EmbeddedEngine
@@ -194,14 +196,14 @@ class _Opener:
         return Limits(options.concurrency, options.requests_per_minute, options.tokens_per_minute)
 
 
-def _unknown(spec: str) -> UsageError:
-    kind = spec.partition(":")[0]
-    if spec.endswith(".gguf"):
-        hint = f"did you mean gguf:{spec.rpartition(':')[2]}?"
+def _unknown(model: str) -> UsageError:
+    kind = model.partition(":")[0]
+    if model.endswith(".gguf"):
+        hint = f"did you mean gguf:{model.rpartition(':')[2]}?"
     elif near := closest(kind, [*FORMS, "embedded"]):
         hint = f"did you mean {FORMS[near]}?"
-    elif spec and ":" not in spec:
-        hint = f"a model at an endpoint is written openai:{spec} or openai:{spec}@BASE_URL."
+    elif model and ":" not in model:
+        hint = f"a model at an endpoint is written openai:{model} or openai:{model}@BASE_URL."
     else:
         hint = ""
-    return UsageError(f"unknown model {spec!r}: {hint + ' ' if hint else ''}Known forms: {', '.join(FORMS.values())}")
+    return UsageError(f"unknown model {model!r}: {hint + ' ' if hint else ''}Known forms: {', '.join(FORMS.values())}")

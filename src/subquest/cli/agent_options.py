@@ -41,25 +41,16 @@ FLAGS = {
 
 
 def add_agent_options(parser: argparse.ArgumentParser) -> None:
+    add_resource_options(parser)
     agent = parser.add_argument_group("agent")
     agent.add_argument("--system", metavar="NAME", help="coda (default), another system's name, or path.py:Class")
-    agent.add_argument(
-        "--model",
-        metavar="MODEL",
-        help="embedded (default), gguf:PATH, torch:PATH, openai:NAME[@URL], http://HOST/v1#NAME; planner=…,executor=…",
-    )
-    agent.add_argument(
-        "--adapter", metavar="FILE", help="LoRA in GGUF form for embedded, gguf and torch models; none for none"
-    )
-    agent.add_argument("--index", metavar="PATH", help="what to search: an index folder or a search server's URL")
-    agent.add_argument("-k", type=int, metavar="N", help="documents a search")
-    agent.add_argument("--mode", choices=("auto", "bm25", "dense", "hybrid", "linked"), help="how to search the index")
+    agent.add_argument("-k", type=int, metavar="N", help="documents per search")
     agent.add_argument("--preset", default="", metavar="NAME", help="a named variant of the system")
     agent.add_argument("--depth", type=int, metavar="N", help="levels of sub-tasks (CoDA)")
     agent.add_argument("--no-refine", action="store_true", help="executors do not distil documents (CoDA)")
     agent.add_argument("--parallel", action="store_true", help="independent sub-questions at the same time (APEX)")
-    agent.add_argument("--abstain", action="store_true", help="allow the answer unknown")
-    agent.add_argument("--votes", type=int, default=1, metavar="N", help="answer up to N times; most attempts decide")
+    agent.add_argument("--abstain", action="store_true", help="allow the answer 'unknown'")
+    agent.add_argument("--votes", type=int, default=1, metavar="N", help="answer up to N times; the majority decides")
     agent.add_argument(
         "--set", action="append", default=[], metavar="KEY=VALUE", help="any other setting of the system"
     )
@@ -83,10 +74,29 @@ def add_agent_options(parser: argparse.ArgumentParser) -> None:
     sampling.add_argument("--max-cost", type=float, metavar="C", help="cost of the episode")
     sampling.add_argument("--max-thought", type=int, metavar="N", help="tokens of a turn whose thought goes on")
     sampling.add_argument(
-        "--role", action="append", default=[], metavar="ROLE.KEY=VALUE", help="for one role, as planner.temperature=0.7"
+        "--role",
+        action="append",
+        default=[],
+        metavar="ROLE.KEY=VALUE",
+        help="for one role, such as planner.temperature=0.7",
     )
-    parser.add_argument("--config", metavar="FILE", help="settings file (default: the nearest subquest.toml)")
-    parser.add_argument("--no-cache", action="store_true", help="do not use the cache, even where it is configured")
+
+
+def add_resource_options(parser: argparse.ArgumentParser) -> None:
+    """The model and what is searched, for agents whose other settings come from elsewhere (a study's variants)."""
+    group = parser.add_argument_group("model and search")
+    group.add_argument(
+        "--model",
+        metavar="MODEL",
+        help="embedded (default), gguf:PATH, torch:PATH, openai:NAME[@URL], http://HOST/v1#NAME; planner=…,executor=…",
+    )
+    group.add_argument(
+        "--adapter", metavar="FILE", help="LoRA in GGUF form for embedded, gguf and torch models; none for none"
+    )
+    group.add_argument("--index", metavar="PATH", help="what to search: an index folder or a search server's URL")
+    group.add_argument("--mode", choices=("auto", "bm25", "dense", "hybrid", "linked"), help="how to search the index")
+    group.add_argument("--config", metavar="FILE", help="settings file (default: the nearest subquest.toml)")
+    group.add_argument("--no-cache", action="store_true", help="do not use the cache, even where it is configured")
 
 
 def config_from(args: argparse.Namespace) -> Config:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import UsageError
 from . import claims
-from .agent_options import config_from, warn_of_no_index
+from .agent_options import add_resource_options, config_from, warn_of_no_index
 from .evaluation import (
     add_run_options,
     answer_all,
@@ -42,12 +42,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--only", action="append", default=[], metavar="VARIANT", help="only this variant; repeatable")
     add_run_options(parser)
-    parser.add_argument("--model", metavar="MODEL", help="as for `ask` (default: embedded)")
-    parser.add_argument("--adapter", metavar="FILE", help="LoRA in GGUF form for embedded, gguf and torch models")
-    parser.add_argument("--index", metavar="PATH", help="what to search: an index folder or a search server's URL")
-    parser.add_argument("--mode", choices=("auto", "bm25", "dense", "hybrid", "linked"), help="how to search the index")
-    parser.add_argument("--config", metavar="FILE", help="settings file (default: the nearest subquest.toml)")
-    parser.add_argument("--no-cache", action="store_true", help="do not use the cache, even where it is configured")
+    add_resource_options(parser)
     claims.configure(parser)
 
 
