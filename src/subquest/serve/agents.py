@@ -1,7 +1,7 @@
-"""The agents a server offers: systems by name, on models by name, over indexes by name.
+"""The agents that a server offers: systems, models and indexes, each by name.
 
-In OpenAI's protocol an agent is a model: `subquest-coda`, or `subquest-coda@small` where the server has more models
-than one. A request names what the server has; it can never bring a path, an address or code of its own.
+In OpenAI's protocol an agent is a model: `subquest-coda`, or `subquest-coda@small` where the server has several models.
+A request names what the server has; it can never bring its own path, address or code.
 """
 
 from __future__ import annotations
@@ -47,11 +47,11 @@ class Agents:
         self._cache = cache
         self.indexes = indexes
         self.journal: Journal | None = None
-        """Where episodes write down what they were told; without one they cannot be resumed."""
+        """Where episodes record the replies they got; without it they cannot be resumed."""
         self._built: dict[tuple[str, str, str], System[Any]] = {}
 
     def get(self, system: str = "", model: str = "", index: str = "", *, journal: str = "") -> System[Any]:
-        """A system by the names of its parts; `journal` is the name under which it writes down and remembers."""
+        """An agent by the names of its parts; `journal` is the name under which it records replies and repeats them."""
         system = self._known("system", system, self.systems)
         model = self._known("model", model, self.models)
         search = self.indexes.get(index)
@@ -75,7 +75,7 @@ class Agents:
         return engines.get("") or next(iter(engines.values()))
 
     def pieces(self, model: str) -> Piece | None:
-        """The vocabulary of an engine of the server, by the name that episodes carry; None where it shows none."""
+        """The vocabulary of an engine of the server, by the name that episodes record; None where it has none."""
         for engines in self._engines.values():
             for engine in engines.values():
                 vocabulary = getattr(engine, "vocabulary", None)
