@@ -131,7 +131,7 @@ def _web() -> Check:
     from ..errors import SubquestError
 
     try:
-        search = load_config().tools.search()
+        search = load_config().tools.checked().search()
     except SubquestError as error:
         return Check("web search", False, str(error), "correct what is named above")
     return Check("web search", search is not None, search.name if search is not None else "none configured", NO_WEB)

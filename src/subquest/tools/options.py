@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from ..codec import Count, NonNegative, Positive, Record
@@ -54,6 +55,12 @@ class ToolOptions(Record):
     code_processes: Positive | None = None
     code_fetches: Count | None = None
     """Pages and files that code of one question may fetch."""
+
+    def checked(self) -> ToolOptions:
+        """These options; a UsageError where a file that they name does not exist."""
+        if self.ca and not Path(self.ca).is_file():
+            raise UsageError(f"tools.ca: there is no file {self.ca}")
+        return self
 
     def search(self, env: Mapping[str, str] | None = None) -> Search | None:
         """The web search; None where there is none."""
