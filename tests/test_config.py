@@ -167,7 +167,7 @@ def test_a_tokenizer_is_a_folder_beside_the_file_or_a_name_of_the_hub(tmp_path: 
         ("[model]\nplanner = 3", "model.planner must be text, not 3"),
         ("[cache]\nenabled = 1", "cache.enabled must be true or false, not 1"),
         ("[limits]\nseconds = -1", "limits.seconds must be a number from 0, not -1"),
-        ("[sampling]\ntop_p = 1.5", "sampling.top_p must be a number, above 0, at most 1, not 1.5"),
+        ("[sampling]\ntop_p = 1.5", "sampling.top_p must be a number above 0 to 1, not 1.5"),
         ("[sampling]\ntemperature = nan", "sampling.temperature must be"),
         ("system = coda", "(at line 1, column 10)"),
     ],

@@ -8,7 +8,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..errors import UsageError
@@ -134,7 +134,7 @@ def warn_of_no_index(systems: Sequence[str], index: str | None) -> None:
         )
 
 
-def warn_of_untrained(systems: Sequence[str], model: str | None) -> None:
+def warn_of_untrained(systems: Sequence[str], model: str | Mapping[str, str] | None) -> None:
     """Say so where the embedded model is to run a system that it was not trained for: it is slow and answers badly."""
     from ..models import TRAINED_SYSTEMS
 
