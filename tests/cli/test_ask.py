@@ -126,7 +126,7 @@ def test_a_terminal_gets_a_tree_and_no_color_is_honoured(place: Path) -> None:
         ([*ASK, "--depth", "0"], "1 or more"),
         ([*ASK, "--prompts", "nowhere"], "no prompt set and no folder"),
         ([*ASK, "--role", "planner.temprature=1"], "ROLE.KEY=VALUE"),
-        ([*ASK, "--role", "planner.turns=x"], "needs a number"),
+        ([*ASK, "--role", "planner.turns=x"], "must be a whole number"),
         ([*ASK, "--role", "planner.temperature=-1"], "sampling.temperature must be a number from 0"),
         ([*ASK, "--role", "planner.turns=0"], "limits.turns must be a whole number from 1"),
         ([*ASK, "--role", "filter.turns=2"], "no role 'filter'"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import shutil
 import sys
 import time
 from collections.abc import Sequence
@@ -106,13 +107,8 @@ def _index(world: World, out: Path) -> Index:
     for name, rows in records.items():
         lines = (json.dumps(to_dict(row), ensure_ascii=False) for row in rows)
         (out / f"{name}.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
-    path = out / "docs.sq"
-    if not path.exists():
-        return Index.build(path, world.documents)
-    index = Index.open(path)
-    index.add(world.documents)
-    index.remove({d.id for d in index.documents()} - {d.id for d in world.documents})
-    return index
+    shutil.rmtree(out / "docs.sq", ignore_errors=True)
+    return Index.build(out / "docs.sq", world.documents)
 
 
 async def _ask(questions: Sequence[Question], engine: Engine, index: Index, *, quiet: bool) -> list[Episode]:
