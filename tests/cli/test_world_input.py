@@ -59,4 +59,4 @@ def test_a_packed_file_that_is_cut_off(world: Path, capsys: pytest.CaptureFixtur
     for content in (packed[:200], b"not packed at all", packed[:50] + b"x" * 300):
         (world / "q.jsonl.gz").write_bytes(content)
         assert main(["world", "plans", "w/q.jsonl.gz"]) == 2
-        assert "q.jsonl.gz is not a file of lines" in capsys.readouterr().err
+        assert "q.jsonl.gz: not readable" in capsys.readouterr().err

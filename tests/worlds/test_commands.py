@@ -1,17 +1,22 @@
 """`subquest world` as scripts use it."""
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from subquest.cli import main
 from subquest.cli.world import parse_hops
 from subquest.data import read_questions
+from subquest.data.export import export_world
 from subquest.errors import UsageError
 from subquest.worlds import Recipe, write_world
-from subquest.worlds.forms import write_form
-from subquest.worlds.rows import read_lines
+
+
+def read_lines(path: Path) -> Iterator[dict[str, Any]]:
+    return map(json.loads, path.read_text(encoding="utf-8").splitlines())
 
 
 def test_make_writes_the_forms(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -45,7 +50,7 @@ def test_verls_rows(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     else:
         monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     write_world(tmp_path, Recipe(seed=8, articles=200, questions=20, unanswerable=0.2))
-    (path,) = write_form(tmp_path, "verl")
+    (path,) = export_world(tmp_path, "verl")
     assert path.name == f"verl.{kind}"
     rows = parquet.read_table(path).to_pylist() if kind == "parquet" else list(read_lines(path))
     asked = [q for q in read_lines(tmp_path / "questions.jsonl") if q.get("answers")]
