@@ -141,7 +141,7 @@ def test_view_shows_the_run_of_an_evaluation_whatever_its_name(place: Path, run:
         ([*SERVE, "--host", "0.0.0.0"], "give a token"),
         ([*SERVE, "--token-file", "nowhere"], "nowhere"),
         ([*SERVE, "--queued", "0"], "1 or more"),
-        (["serve", "--port", "99999", *SERVE[3:]], "ports go from 0 to 65535"),
+        (["serve", "--port", "99999", *SERVE[3:]], "ports are numbers from 0 to 65535"),
         (["mcp", "--http", "-1", *SERVE[3:]], "--http -1: a port is a number"),
         ([*SERVE, "--also-index", "x"], "NAME=VALUE"),
         ([*SERVE, "--also-index", "a/b=docs.sq"], "must hold no slash"),
