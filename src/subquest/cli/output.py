@@ -51,6 +51,6 @@ def complete_file(path: Path, *, replace: bool = True) -> Iterator[Path]:
         else:
             os.link(scratch, path)
     except FileExistsError:
-        raise UsageError(f"{path} exists already; choose another name") from None
+        raise UsageError(f"{path} already exists; choose another name") from None
     finally:
         scratch.unlink(missing_ok=True)
