@@ -31,7 +31,7 @@ import msgspec
 from .codec import Count, NonNegative, Positive, Record, checked
 from .errors import ConfigError, closest, suggest
 from .limits import Limits
-from .tools.options import ToolOptions
+from .tools.tool_options import ToolOptions
 
 FILE_NAME = "subquest.toml"
 PREFIX = "SUBQUEST_"

@@ -18,7 +18,7 @@ from ..config import Config
 from ..engine.base import Sampling
 from ..errors import UsageError
 from ..limits import Limits
-from ..tools.options import DAY, ToolOptions
+from ..tools.tool_options import DAY, ToolOptions
 from .engines import EngineOptions, open_engines
 from .fairness import split_shared
 from .search import close_search, open_search
@@ -26,8 +26,8 @@ from .search import close_search, open_search
 if TYPE_CHECKING:
     from ..cache import Cache
     from ..engine import Engine
-    from ..retrieval.base import Search
     from ..retrieval.index import Mode
+    from ..retrieval.search import Search
     from ..systems.base import System
 
 

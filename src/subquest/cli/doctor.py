@@ -115,11 +115,11 @@ def _module(name: str, module: str, extra: str, use: str) -> Callable[[], Check]
 
 def _sandbox() -> Check:
     """Starts one, because an installed bubblewrap may lack the permission."""
-    from ..tools.sandbox import SandboxUnavailable, jail
+    from ..tools.sandbox import SandboxUnavailable, bubblewrap
 
     fix = "apt-get install bubblewrap libseccomp2 && pip install 'subquest[web-tools]'"
     try:
-        way = "as root, each under its own uid" if jail.way() else "in user namespaces"
+        way = "as root, each under its own uid" if bubblewrap.way() else "in user namespaces"
     except SandboxUnavailable as error:
         return Check("sandbox", False, f"model-written code is refused: {error}", fix)
     return Check("sandbox", True, f"runs model-written code: sandboxes start {way}")

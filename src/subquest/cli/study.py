@@ -28,7 +28,7 @@ from .judge import judge_run
 if TYPE_CHECKING:
     from ..assemble import AgentSpec, Resources
     from ..record import Question
-    from ..retrieval.base import Search
+    from ..retrieval.search import Search
     from ..runs import RunStore
     from ..study import Source, Study, Variant
     from ..systems.base import System
@@ -212,7 +212,7 @@ def _search(variant: Variant, resources: Resources) -> Search | None:
 
         return from_environment()
     if variant.search == "rerank" and resources.search is not None:
-        from ..retrieval.rerank import Pointwise, Reranked
+        from ..retrieval.rerankers import Pointwise, Reranked
 
         return Reranked(resources.search, Pointwise(next(iter(resources.engines.values()))))
     return resources.search

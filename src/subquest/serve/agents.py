@@ -15,7 +15,7 @@ from ..assemble.search import close_search
 from ..cache import Cache
 from ..engine import Engine
 from ..errors import suggest
-from ..retrieval.base import Search
+from ..retrieval.search import Search
 from ..systems.base import System
 from ..systems.registry import names as system_names
 from .bodies import Problem

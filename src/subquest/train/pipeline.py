@@ -28,7 +28,7 @@ from ..engine.torch.tokens import Vocabulary
 from ..errors import ConfigError
 from ..metrics import contains_answer
 from ..record import Document, Episode, Question
-from ..retrieval.base import Search
+from ..retrieval.search import Search
 from ..systems.registry import get
 from .reasoning import SEVERAL
 from .recipe import InstructPart
