@@ -85,7 +85,7 @@ def _check_folder(out: Path) -> None:
     """Refuse a folder whose documents, questions or index are not from an earlier demo: they would be replaced."""
     taken = [name for name in ("corpus.jsonl", "questions.jsonl", "docs.sq") if (out / name).exists()]
     if taken and ((out / "world.json").exists() or not _asked_in(out / "questions.jsonl")):
-        raise UsageError(f"{out / taken[0]} is there already and is not from a demo; choose another folder with --out")
+        raise UsageError(f"{out / taken[0]} exists and does not belong to a demo; choose another folder with --out")
 
 
 def _asked_in(questions: Path) -> bool:
