@@ -50,10 +50,10 @@ async def test_every_kind_of_mapping_arrives_as_a_dictionary(tmp_path: Path) -> 
 
 
 async def test_one_bad_record_takes_no_other_down(tmp_path: Path) -> None:
-    sets = dataclasses.replace(episode("set"), settings={"x": {1}})
+    objects = dataclasses.replace(episode("object"), settings={"x": object()})
     functions = dataclasses.replace(episode("function"), settings={"x": lambda: None})
     with RunStore.create(tmp_path / "r.sqlite", own_process=True) as run:
-        writes = [run.add_episode(e) for e in (episode("a"), sets, functions, episode("a"), episode("b"))]
+        writes = [run.add_episode(e) for e in (episode("a"), objects, functions, episode("a"), episode("b"))]
         results = await asyncio.gather(*writes, return_exceptions=True)
         assert [type(r) for r in results] == [type(None), DataError, DataError, EpisodeExists, type(None)]
         assert all("JSON" in str(r) for r in results[1:3])

@@ -2,7 +2,7 @@
 
 A row's format is recognised by its field names, so files need no label. Fields that have no place in a Question are
 kept in its `meta`. HiRA published GAIA, WebWalkerQA and Humanity's Last Exam as JSON lists with `Question` and
-`answer`; each set's own fields stand beside them.
+`answer`; each set's own fields are in the row as well.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def to_question(row: Row) -> Question:
 
 
 def _question(row: Row, field: str, answers: Any, *, id: Any = None, **more: Any) -> Question:
-    """A question whose text stands in a field of the row, with the row's own id unless another is given."""
+    """A question whose text is in a field of the row, with the row's own id unless another is given."""
     identifier = id_of(row.get("id") if id is None else id, row[field])
     return Question(identifier, required_text(row, field), answers_of(answers), **more)
 
@@ -258,7 +258,7 @@ def _webwalkerqa(row: Row) -> Question:
 
 
 def _hle(row: Row) -> Question:
-    """Humanity's Last Exam; its pictures stand in the row as `data:` URLs."""
+    """Humanity's Last Exam; its pictures are in the row as `data:` URLs."""
     files = _file(row, "image")
     meta = {key: row[key] for key in ("category", "answer_type", "raw_subject") if row.get(key)}
     kind = "multimodal" if files else "text"

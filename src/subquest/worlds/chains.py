@@ -13,9 +13,9 @@ from .articles import CORE_FACTS, Article
 from .entity import Date, Entity, atom
 from .programs import Atom, StepRow
 from .question_texts import answer_texts, asking
+from .random_stream import RandomStream
 from .region import Region
 from .relations import INVERSES, RELATIONS
-from .stream import Stream
 
 TRIVIAL = ("citizenship", "country")
 """Relations that nearly always lead to the region's own country."""
@@ -38,7 +38,7 @@ class Hop:
     support: str
     """Id of the article that states the fact."""
     answers: tuple[str, ...]
-    """Forms of the value, first the one that stands in that article."""
+    """Forms of the value, first the one that the article uses."""
 
 
 @dataclass(slots=True)
@@ -67,7 +67,7 @@ class Statements:
     titles: dict[str, str] = field(default_factory=dict)
     texts: dict[str, str] = field(default_factory=dict)
     positions: dict[tuple[str, str, str], int] = field(default_factory=dict)
-    """(article, subject, relation) to where the value first stands in the article's text."""
+    """(article, subject, relation) to the first position of the value in the article's text."""
 
     def add(self, article: Article) -> None:
         id_ = article.entity.id
@@ -97,7 +97,7 @@ class Statements:
 class Walker:
     """Finds hops and chains of a region."""
 
-    def __init__(self, region: Region, statements: Statements, stream: Stream) -> None:
+    def __init__(self, region: Region, statements: Statements, stream: RandomStream) -> None:
         self.region, self.statements, self.stream = region, statements, stream
 
     def forward(self, e: Entity, relation: str) -> Hop | None:

@@ -38,7 +38,7 @@ def described(e: Entity, name: str) -> str:
 
 
 def fix_articles(text: str) -> str:
-    """`a~ umber house` to `an umber house`, by sound as far as spelling tells it."""
+    """`a~ umber house` to `an umber house`, by sound as far as spelling shows it."""
     if "a~" not in text and "A~" not in text:
         return text
 

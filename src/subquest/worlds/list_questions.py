@@ -1,4 +1,4 @@
-"""Questions about lists: what two lists share, how long a list is, what stands first in it."""
+"""Questions about lists: what two lists share, how long a list is, which item comes first."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
 """The word and sentence banks of a world: plain text files in `text/`, made to be read and edited by hand.
 
-A file has sections under `[headings]`. Lines that begin with `#` are comments, an indented line continues the one
-before it, and a line is one of two things:
+A file has sections under `[headings]`. Lines that begin with `#` are comments, and an indented line continues the one
+before it. A line is one of two things:
 
     name: a | b | c          a list of words or phrases under a name
-    first | a ; b | c        a row of cells, whose alternatives stand between semicolons
+    first | a ; b | c        a row of cells; semicolons separate alternatives
 
 The same files give the same world byte for byte: any change to them changes the worlds of every seed.
 """

@@ -22,8 +22,8 @@ from .organisations import make_careers, make_organisations
 from .people import Population, settle
 from .phrasing import PHRASINGS
 from .questions import POSSIBLE_HOPS, TYPES, make_questions
+from .random_stream import RandomStream
 from .region import SPLITS, Region
-from .stream import Stream
 from .works import make_works
 
 REGION_ARTICLES = 800
@@ -44,7 +44,7 @@ class Recipe:
     phrasings: str = "all"
     """`train` leaves out one phrasing of each relation, `held-out` uses only that one."""
     noise: float = 1.0
-    """How many sentences without facts stand between the facts: 0 none, 1 as in an encyclopaedia."""
+    """How many sentences without facts an article has: 0 none, 1 as in an encyclopaedia."""
     near_duplicates: float = 0.04
     """How often a new name repeats or resembles an old one."""
     unanswerable: float = 0.0
@@ -86,7 +86,7 @@ def _shares(total: int, parts: int) -> list[int]:
 
 
 def _quotas(articles: int) -> dict[str, int]:
-    """How many entities of each kind a region with that many articles has, the core and the people left out."""
+    """How many entities of each kind a region with that many articles has, besides its core and its people."""
     shares = {
         "province": (0.006, 0), "city": (0.075, 3), "river": (0.02, 2), "lake": (0.01, 1), "mountain": (0.014, 2),
         "university": (0.007, 1), "company": (0.05, 6), "newspaper": (0.01, 1), "party": (0.006, 2),
@@ -100,7 +100,7 @@ def _quotas(articles: int) -> dict[str, int]:
 def make_region(
     seed: int, number: int, articles: int, neighbours: tuple[int, ...], near_duplicates: float = 0.04
 ) -> Region:
-    """A region with exactly that many articles (entities), every fact of which agrees with every other."""
+    """A region with exactly that many articles (entities), whose facts do not contradict each other."""
     region = Region(seed, number, neighbours, near_duplicates)
     wanted = _quotas(articles)
     make_geography(region, wanted)
@@ -118,7 +118,7 @@ def make_region(
 
 
 def _set_titles(region: Region) -> None:
-    """Titles that tell entities of the same name apart, as encyclopaedias do: "Maren Tolvik (painter)"."""
+    """Distinguishes entities of the same name by their titles, as encyclopaedias do: "Maren Tolvik (painter)"."""
     groups: dict[str, list[Entity]] = {}
     for entity in region.entities:
         groups.setdefault(entity.name, []).append(entity)
@@ -152,7 +152,7 @@ def make_part(recipe: Recipe, index: int) -> Part:
     """Generates region number `index` of the world, independently of the others."""
     sizes = recipe.regions
     numbers = [k * len(SPLITS) + SPLITS.index(recipe.split) for k in range(len(sizes))]
-    s = Stream(recipe.seed, numbers[index], "neighbours")
+    s = RandomStream(recipe.seed, numbers[index], "neighbours")
     others = [numbers[(index + 1) % len(numbers)]]
     for _ in range(min(5, len(numbers) - 2) * 2):
         other = numbers[s.below(len(numbers))]
@@ -167,7 +167,7 @@ def make_part(recipe: Recipe, index: int) -> Part:
         region, statements, _shares(recipe.questions, len(sizes))[index], world=recipe.name, split=recipe.split,
         hops=recipe.hops, types=recipe.types, phrasings=recipe.phrasings, unanswerable=recipe.unanswerable,
     )  # fmt: skip
-    return Part(Stream(recipe.seed, numbers[index], "order").shuffled(articles), questions)
+    return Part(RandomStream(recipe.seed, numbers[index], "order").shuffled(articles), questions)
 
 
 @dataclass(frozen=True, slots=True)

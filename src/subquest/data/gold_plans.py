@@ -1,10 +1,13 @@
 """Gold decompositions as plans that a planner could have written before anything was found.
 
 2WikiMultiHopQA's plans are triples ("X >> director") that name intermediate entities outright; MuSiQue mixes triples
-with bare lower-case questions. By rule: a triple becomes a question of its relation, a subject that is an earlier
-step's answer becomes `#n`, a title's bracket becomes a descriptor ("the 1959 film Li'l Abner"), and bare questions
-get their capitals (from the whole question), a question mark and clean spacing. Steps of a world that ask about items
-of a list which an earlier step finds ask about that step instead, and once for all items: no planner knows their names.
+with lower-case questions. The rules:
+
+- a triple becomes a question of its relation, and a title's bracket a descriptor ("the 1959 film Li'l Abner");
+- a subject that is an earlier step's answer becomes `#n`;
+- lower-case questions get capitals (from the whole question), a question mark and clean spacing;
+- steps of a world that ask about each item of a list which an earlier step finds become one step about that list,
+  because no planner knows the items' names.
 
 `world plans`, training and the plan metric (SEPR) all use these rules, so their gold plans are the same.
 """
@@ -91,7 +94,7 @@ class Refused(Exception):
 
 
 def gold_plan(question: Question) -> tuple[str, ...]:
-    """The question's plan as a planner could have written it; as it stands where the rules do not reach."""
+    """The question's plan as a planner could have written it; unchanged where the rules do not apply."""
     given = enumerate(question.decomposition, 1)
     steps = tuple(replace(step, question=with_unknown_items(question, n, step.question)) for n, step in given)
     with suppress(Refused):
@@ -100,7 +103,7 @@ def gold_plan(question: Question) -> tuple[str, ...]:
 
 
 def rewrite_plan(question: Question, report: PlanReport | None = None) -> Question:
-    """The question with a natural plan; raises Refused with the reason where the rules do not reach."""
+    """The question with a natural plan; raises Refused with the reason where the rules do not apply."""
     report = report if report is not None else PlanReport()
     steps: list[Step] = []
     for n, step in enumerate(question.decomposition, 1):
@@ -236,7 +239,7 @@ def describe(title: str) -> str:
 
 
 def polish(text: str, whole: str) -> str:
-    """A bare question with spacing, capitals as in the whole question, a question mark. Twice is as good as once."""
+    """A question with clean spacing, capitals as in the whole question and a question mark; idempotent."""
     text = _SPACED.sub("", re.sub(r"\s+", " ", text.strip()))
     text = re.sub(r"\s+'s\b", "'s", text)
     capitals: dict[str, str] = {}
