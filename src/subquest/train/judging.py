@@ -24,7 +24,7 @@ from ..errors import ConfigError
 from ..metrics import contains_answer
 from ..record import Document, Episode, Question, Segment, Trajectory
 from ..retrieval.index import Index
-from ..retrieval.rerankers import NO, YES, judgement
+from ..retrieval.rerank import NO, YES, judgement
 from ..systems.rendering import one_line
 from .reading import Fact, facts_of, query, read
 
