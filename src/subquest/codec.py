@@ -80,12 +80,12 @@ def _plain(value: Any) -> Any:
     return [_plain(inner) for inner in value] if isinstance(value, list | tuple) else value
 
 
-def checked(kind: type[T], values: Any, what: str, *, error: type[UsageError] = UsageError) -> T:
+def checked(kind: type[T], values: Any, what: str, *, error: type[UsageError] = UsageError, text: bool = False) -> T:
     """The values as a record or dataclass; where they do not fit, an error that begins with `what` and names the key,
-    what it must be and what was given."""
+    what it must be and what was given. With `text`, numbers and flags may be written as text."""
     if not issubclass(kind, msgspec.Struct) and isinstance(values, Mapping):
         return kind(**_checked_fields(kind, values, what, error))
-    return typing.cast(T, _convert(kind, values, what, "", error))
+    return typing.cast(T, _convert(kind, values, what, "", error, strict=not text))
 
 
 def changed(record: T, changes: Mapping[str, Any], what: str, *, error: type[UsageError] = UsageError) -> T:
@@ -112,11 +112,11 @@ def _hints(kind: Any) -> dict[str, Any]:
         return {}
 
 
-def _convert(kind: Any, values: Any, what: str, key: str, error: type[UsageError]) -> Any:
+def _convert(kind: Any, values: Any, what: str, key: str, error: type[UsageError], *, strict: bool = True) -> Any:
     try:
-        return msgspec.convert(values, kind)
+        return msgspec.convert(values, kind, strict=strict)
     except msgspec.ValidationError as failure:
-        raise error(f"{what}: {_explain(str(failure), kind, values, key)}") from None
+        raise error(_explain(str(failure), kind, values, what, key)) from None
     except UnicodeEncodeError:
         raise error(f"{what}: a key is not valid text") from None
 
@@ -125,7 +125,7 @@ _FAILURE = re.compile(r"(?P<problem>.*?)( - at (?P<key>`key` in )?`\$(?P<path>.*
 _STEP = re.compile(r"\.(\w+)|\[(\d+)\]|\[\.\.\.\]")
 
 
-def _explain(failure: str, kind: Any, value: Any, key: str) -> str:
+def _explain(failure: str, kind: Any, value: Any, what: str, key: str) -> str:
     """What is wrong, from msgspec's message: the path to the value, what it must be, and what it is."""
     found = _FAILURE.fullmatch(failure)
     assert found is not None
@@ -140,17 +140,17 @@ def _explain(failure: str, kind: Any, value: Any, key: str) -> str:
             value = value[int(position)]
         else:
             key = f"each value of {key}"
-    place = f"{key}: " if key else ""
+    place = f"{what}: {key}" if key else what
     problem: str = found["problem"]
     if unknown := re.search(r"unknown field `(.*)`", problem):
         known = [field.name for part in _parts(node) for field in getattr(part, "fields", ())]
-        return f"{place}unknown key {unknown[1]!r}; {suggest(unknown[1], known)}"
+        return f"{place}: unknown key {unknown[1]!r}; {suggest(unknown[1], known)}"
     if missing := re.search(r"missing required field `(.*)`", problem):
-        return f"{place}missing key {missing[1]!r}"
+        return f"{place}: missing key {missing[1]!r}"
     if problem.startswith(("Expected", "Invalid enum value")):
         need = "an object with text as keys" if found["key"] else _need(node)
-        return f"{key or 'it'} must be {need}, not {value!r:.80}"
-    return f"{place}{problem}"  # from a record's own check
+        return f"{place} must be {need}, not {value!r:.80}"
+    return f"{place}: {problem}"  # from a record's own check
 
 
 def _parts(node: inspect.Type) -> list[inspect.Type]:
@@ -182,7 +182,7 @@ def _need(node: inspect.Type) -> str:
         case inspect.UnionType():
             return " or ".join(map(_need, _parts(node)))
         case inspect.LiteralType(values=values):
-            return f"one of {', '.join(map(str, values))}"
+            return f"one of {', '.join(str(value) for value in values if value != '')}"
         case inspect.BoolType():
             return "true or false"
         case inspect.IntType() | inspect.FloatType():

@@ -13,10 +13,10 @@ from ..engine import Engine
 from ..errors import suggest
 from ..retrieval.base import Search
 from ..systems.base import System
-from .bodies import Problem
 from .episode_view import Piece
 from .indexes import Indexes
 from .replay import ReplayLog
+from .replies import Problem
 
 PREFIX = "subquest-"
 Make = Callable[[str, Mapping[str, Engine], Search | None], System[Any]]
