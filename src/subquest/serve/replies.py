@@ -28,7 +28,7 @@ class Problem(Exception):
 
 
 def json_bytes(content: Any) -> bytes:
-    """JSON by orjson; by Python's own encoder where stored runs hold what orjson refuses: lone surrogates, huge numbers."""
+    """The value as JSON. Python's own encoder takes what orjson refuses: lone surrogates and huge numbers."""
     try:
         return orjson.dumps(content)
     except TypeError:

@@ -14,8 +14,23 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
 from .._version import __version__
-from . import chat, episode_handlers, replies, requests, search_handlers
+from . import chat, episode_handlers, replies, search_handlers
 from .replies import Json, Object, as_problem
+from .requests import (
+    AddDocuments,
+    AfterEvent,
+    AfterStep,
+    Ask,
+    BatchSearch,
+    Chat,
+    DocumentId,
+    IndexSearch,
+    Paging,
+    Rerank,
+    Retrieve,
+    RunNames,
+    Search,
+)
 from .state import state_of
 
 Handler = Callable[[Request], Awaitable[Response]]
@@ -65,9 +80,7 @@ def _episode_operations(base: str) -> tuple[Operation, ...]:
     of, one = episode_handlers, f"{base}/{{id}}"
     return (
         Operation("GET", one, of.episode, "An episode", reply=Object, refuses=(404,)),
-        Operation(
-            "GET", f"{one}/events", of.events, "Its events", kind=EVENTS, query=requests.AfterEvent, refuses=(404,)
-        ),
+        Operation("GET", f"{one}/events", of.events, "Its events", kind=EVENTS, query=AfterEvent, refuses=(404,)),
         Operation("GET", f"{one}/tokens", of.tokens, "Every token of it", reply=Object, refuses=(404,)),
         Operation("GET", f"{one}/html", of.html, "It as one HTML file", kind="text/html", refuses=(404,)),
         Operation(
@@ -92,7 +105,7 @@ OPERATIONS = (
         "/v1/chat/completions",
         chat.completions,
         "OpenAI: answer the last message",
-        requests.Chat,
+        Chat,
         Object,
         refuses=(*_ASK_REFUSALS, 413, 502),
     ),
@@ -102,7 +115,7 @@ OPERATIONS = (
         "/api/ask",
         episode_handlers.ask,
         "Ask a question",
-        requests.Ask,
+        Ask,
         replies.Accepted,
         202,
         refuses=(*_ASK_REFUSALS, 413),
@@ -113,7 +126,7 @@ OPERATIONS = (
         episode_handlers.episodes,
         "Questions asked here",
         reply=replies.EpisodePage,
-        query=requests.Paging,
+        query=Paging,
     ),
     *_episode_operations("/api/episodes"),
     Operation(
@@ -148,7 +161,7 @@ OPERATIONS = (
         episode_handlers.compare,
         "Compare runs, with paired tests",
         reply=Object,
-        query=requests.RunNames,
+        query=RunNames,
         refuses=(404,),
     ),
     Operation("GET", "/api/runs", episode_handlers.runs, "Stored runs", reply=replies.RunList),
@@ -166,7 +179,7 @@ OPERATIONS = (
         episode_handlers.curves,
         "New points of its curves",
         reply=Object,
-        query=requests.AfterStep,
+        query=AfterStep,
         refuses=(404,),
     ),
     Operation(
@@ -175,7 +188,7 @@ OPERATIONS = (
         episode_handlers.run_episodes,
         "Its episodes",
         reply=replies.EpisodePage,
-        query=requests.Paging,
+        query=Paging,
         refuses=(404,),
     ),
     *_episode_operations("/api/runs/{run}/episodes"),
@@ -185,7 +198,7 @@ OPERATIONS = (
         "/api/indexes/{index}/search",
         search_handlers.search_index,
         "Search an index",
-        requests.IndexSearch,
+        IndexSearch,
         replies.IndexHits,
         refuses=_SEARCH_REFUSALS,
     ),
@@ -195,7 +208,7 @@ OPERATIONS = (
         search_handlers.document,
         "A document",
         reply=replies.StoredDocument,
-        query=requests.DocumentId,
+        query=DocumentId,
         refuses=(404, 409),
     ),
     Operation(
@@ -203,7 +216,7 @@ OPERATIONS = (
         "/api/indexes/{index}/documents",
         search_handlers.add_documents,
         "Add documents to an index, which is created if there is none",
-        requests.AddDocuments,
+        AddDocuments,
         Object,
         201,
         refuses=(403, 409, 413),
@@ -213,7 +226,7 @@ OPERATIONS = (
         "/retrieve",
         search_handlers.retrieve,
         "Search-R1: search",
-        requests.Retrieve,
+        Retrieve,
         replies.Result,
         refuses=_SEARCH_REFUSALS,
     ),
@@ -222,7 +235,7 @@ OPERATIONS = (
         "/rerank",
         search_handlers.rerank,
         "Search-R1: rerank",
-        requests.Rerank,
+        Rerank,
         replies.Result,
         refuses=(413, 502),
     ),
@@ -231,7 +244,7 @@ OPERATIONS = (
         "/search",
         search_handlers.search,
         "ReCall: search",
-        requests.Search,
+        Search,
         list[Any],
         refuses=_SEARCH_REFUSALS,
     ),
@@ -240,7 +253,7 @@ OPERATIONS = (
         "/batch_search",
         search_handlers.batch_search,
         "ReCall: many searches",
-        requests.BatchSearch,
+        BatchSearch,
         list[Any],
         refuses=_SEARCH_REFUSALS,
     ),
@@ -284,7 +297,7 @@ def document() -> dict[str, Any]:
     }
     paths: dict[str, dict[str, Any]] = {}
     for operation in OPERATIONS:
-        parameters = queries[operation.query] if operation.query else {}
+        parameters = queries.get(operation.query, {})
         paths.setdefault(operation.path, {})[operation.method.lower()] = _described(operation, schemas, parameters)
     return {
         "openapi": "3.1.0",
@@ -302,7 +315,10 @@ def _allow_null(schema: dict[str, Any]) -> None:
     """Null means the same as leaving a field out."""
     for name, field in schema["properties"].items():
         if name not in schema.get("required", ()):
-            schema["properties"][name] = {"anyOf": [field, {"type": "null"}]}
+            if "enum" in field:
+                field["enum"].append(None)
+            elif "type" in field:
+                field["type"] = [field["type"], "null"]
 
 
 def _described(operation: Operation, schemas: Mapping[str, Any], query: Mapping[str, Any]) -> dict[str, Any]:
