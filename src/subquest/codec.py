@@ -154,12 +154,12 @@ def _explain(failure: str, kind: Any, value: Any, what: str, key: str) -> str:
 
 
 def _parts(node: inspect.Type) -> list[inspect.Type]:
-    """The types of a union without None; a type that is no union alone."""
-    return [
-        part
-        for part in (node.types if isinstance(node, inspect.UnionType) else (node,))
-        if not isinstance(part, inspect.NoneType)
-    ]
+    """The types of a union without None, each without its description; any other type alone."""
+    if isinstance(node, inspect.Metadata):
+        return _parts(node.type)
+    if isinstance(node, inspect.UnionType):
+        return [inner for part in node.types for inner in _parts(part)]
+    return [] if isinstance(node, inspect.NoneType) else [node]
 
 
 def _inner(node: inspect.Type, name: str, position: int) -> inspect.Type:
@@ -178,9 +178,11 @@ def _inner(node: inspect.Type, name: str, position: int) -> inspect.Type:
 
 def _need(node: inspect.Type) -> str:
     """A type in words: `a whole number from 1`."""
+    return " or ".join(map(_words, _parts(node)))
+
+
+def _words(node: inspect.Type) -> str:
     match node:
-        case inspect.UnionType():
-            return " or ".join(map(_need, _parts(node)))
         case inspect.LiteralType(values=values):
             return f"one of {', '.join(str(value) for value in values if value != '')}"
         case inspect.BoolType():
@@ -200,13 +202,12 @@ def _need(node: inspect.Type) -> str:
 
 def _range(node: inspect.IntType | inspect.FloatType) -> str:
     """Bounds in words: ` from 1 to 10`, ` above 0`."""
-    parts = [
-        "" if node.ge is None else f" from {node.ge:,g}",
-        "" if node.gt is None else f" above {node.gt:,g}",
-        "" if node.le is None else f" to {node.le:,g}",
-        "" if node.lt is None else f" to below {node.lt:,g}",
-    ]
-    return "".join(parts)
+    bounds = (("from", node.ge), ("above", node.gt), ("to", node.le), ("to below", node.lt))
+    return "".join(f" {word} {_number(bound)}" for word, bound in bounds if bound is not None)
+
+
+def _number(value: float) -> str:
+    return f"{int(value):,}" if value == int(value) else str(value)
 
 
 @functools.cache
