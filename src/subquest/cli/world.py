@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import UsageError
-from .target import check_target
+from .output import check_output
 
 if TYPE_CHECKING:
     from ..engine import Engine
@@ -94,7 +94,7 @@ def parse_hops(text: str) -> tuple[int, ...]:
 def _make(args: argparse.Namespace) -> int:
     from ..data.export import WORLD_FORMATS, export_world, remove_world_exports
     from ..worlds import TYPES, Recipe, write_world
-    from ..worlds.folder import FILES
+    from ..worlds.world_folder import FILES
 
     recipe = Recipe(
         seed=args.seed,
@@ -150,10 +150,10 @@ def _check(args: argparse.Namespace) -> int:
 def _sample(args: argparse.Namespace) -> int:
     import msgspec
 
-    from ..worlds.folder import read_articles, read_questions
-    from ..worlds.stream import Stream
+    from ..worlds.random_stream import RandomStream
+    from ..worlds.world_folder import read_articles, read_questions
 
-    stream = Stream(args.seed, "sample")
+    stream = RandomStream(args.seed, "sample")
     articles = stream.sample(list(read_articles(args.folder)), args.n)
     questions = stream.sample(list(read_questions(args.folder)), args.n)
     if args.json:
@@ -187,10 +187,10 @@ def _site(args: argparse.Namespace) -> int:
 
 
 def _plans(args: argparse.Namespace) -> int:
-    from ..data.plans import rewrite_file
+    from ..data.gold_plans import rewrite_file
 
     if args.out is not None:
-        check_target(args.out, source=args.source)
+        check_output(args.out, source=args.source)
     report = rewrite_file(args.source, args.out)
     if args.json:
         print(json.dumps(report.as_dict()))
@@ -200,27 +200,23 @@ def _plans(args: argparse.Namespace) -> int:
 
 
 def _instruct(args: argparse.Namespace) -> int:
-    from collections.abc import Mapping
-
+    from ..assemble.engines import open_engine
     from ..codec import to_dict
     from ..data import read_questions
     from ..data.self_instruct import instruct
-    from ..engine.resolve import resolve
     from ..record import Document
-    from ..worlds.folder import read_articles
+    from ..worlds.world_folder import read_articles
 
     questions = read_questions(args.folder / "questions.jsonl")[: args.limit]
     documents = [Document(row.id, row.title, row.text) for row in read_articles(args.folder)]
     planned = [q for q in questions if q.decomposition]
-    teacher: Engine | Mapping[str, Engine]
+    teacher: Engine
     if args.model == "rules":
         from ..train.rules import RuleTeacher
 
         teacher = RuleTeacher(planned)
     else:
-        teacher = resolve(args.model)
-    if isinstance(teacher, Mapping):
-        raise UsageError(f"--model {args.model}: name one model, not one a role")
+        teacher = open_engine(args.model, part="teacher")
 
     async def work() -> dict[str, Any]:
         try:
@@ -234,7 +230,7 @@ def _instruct(args: argparse.Namespace) -> int:
             await teacher.close()
 
     args.out.mkdir(parents=True, exist_ok=True)
-    check_target(args.out / "questions.jsonl", source=args.folder / "questions.jsonl")
+    check_output(args.out / "questions.jsonl", source=args.folder / "questions.jsonl")
     report = asyncio.run(work())
     if args.json:
         print(json.dumps(report))

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ..data import questions_from
-from ..data.plans import Refused, rewrite_plan
+from ..data.gold_plans import Refused, rewrite_plan
 from ..data.registry import measured_only
 from ..errors import ConfigError, DataError
 from ..evaluate.indexing import build_whole
