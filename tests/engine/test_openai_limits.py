@@ -3,8 +3,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from subquest.engine.openai import limits
-from subquest.engine.openai.limits import Gate, Limits, Window
+from subquest.engine.openai import rate_limits as limits
+from subquest.engine.openai.rate_limits import Gate, Limits, Window
 
 
 class Clock:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from subquest.engine import Message, Sampling
-from subquest.engine.chat import CHATML, ChatFormat
+from subquest.engine.chat_format import CHATML, ChatFormat
 from subquest.engine.openai import OpenAIEngine
 from subquest.errors import UsageError
 from subquest.record import Trajectory

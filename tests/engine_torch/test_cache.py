@@ -1,7 +1,7 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from subquest.engine.torch.cache import BlockPool
+from subquest.engine.torch.block_pool import BlockPool
 
 
 def test_a_published_prefix_is_shared_and_found_again() -> None:

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 import torch
 
-from subquest.engine.torch import memory
-from subquest.engine.torch.graphs import Graphs
-from subquest.engine.torch.memory import RESERVE, cache_tokens, patiently, taken, wanted_share
+from subquest.engine.torch import gpu_memory as memory
+from subquest.engine.torch.cuda_graphs import Graphs
+from subquest.engine.torch.gpu_memory import RESERVE, cache_tokens, patiently, taken, wanted_share
 from subquest.errors import EngineError, UsageError
 
 GIB = 1 << 30

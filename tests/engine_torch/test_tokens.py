@@ -7,8 +7,8 @@ from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalize
 from transformers import PreTrainedTokenizerFast
 
 from subquest.engine.torch.gguf_tokenizer import SPLITS
-from subquest.engine.torch.stops import Stops
-from subquest.engine.torch.tokens import _SEAM, BYTE_LETTERS, Vocabulary
+from subquest.engine.torch.stop_strings import Stops
+from subquest.engine.torch.vocabulary import _SEAM, BYTE_LETTERS, Vocabulary
 
 from .conftest import byte_tokenizer
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 import transformers
 
-from subquest.engine.base import Message, Sampling
+from subquest.engine.interface import Message, Sampling
 from subquest.engine.torch import TorchEngine
 from subquest.engine.torch.loader import load
 from subquest.errors import DataError

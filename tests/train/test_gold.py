@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from subquest import sync
-from subquest.engine.chat import CHATML
-from subquest.engine.torch.tokens import Vocabulary
+from subquest.engine.chat_format import CHATML
+from subquest.engine.torch.vocabulary import Vocabulary
 from subquest.metrics import exact_match
 from subquest.record import Question, Segment, Step
 from subquest.retrieval import Index

@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from subquest.engine.torch import TorchEngine
-from subquest.engine.torch.tokens import Vocabulary
+from subquest.engine.torch.vocabulary import Vocabulary
 from subquest.errors import ConfigError
 from subquest.metrics import contains_answer
 from subquest.record import Document, Hit, Question, Step

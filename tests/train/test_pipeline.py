@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from subquest.engine.chat import chat_format
+from subquest.engine.chat_format import chat_format
 from subquest.engine.scripted import ScriptedEngine
-from subquest.engine.torch.tokens import Vocabulary
+from subquest.engine.torch.vocabulary import Vocabulary
 from subquest.errors import ConfigError
 from subquest.record import Document, Episode, Question, Step, Usage
 from subquest.train import pipeline

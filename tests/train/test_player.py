@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from subquest.engine import Message, Sampling
-from subquest.engine.chat import CHATML
+from subquest.engine.chat_format import CHATML
 from subquest.engine.scripted import Context, ScriptedEngine
-from subquest.engine.torch.tokens import Vocabulary
+from subquest.engine.torch.vocabulary import Vocabulary
 from subquest.errors import ConfigError, EngineUnavailable
 from subquest.record import Document, Question, Step
 from subquest.train import pipeline

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 
-from subquest.engine.base import Message, Sampling
+from subquest.engine.interface import Message, Sampling
 from subquest.errors import ContextOverflow
 from subquest.record import Question, Step
 from subquest.rewards import Reward

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import MissingDependency, UsageError
-from .base import Engine
+from .interface import Engine
 
 if TYPE_CHECKING:
     from .openai import Endpoint, Limits

@@ -18,8 +18,8 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from ..engine.chat import ChatFormat
-from ..engine.torch.tokens import Vocabulary
+from ..engine.chat_format import ChatFormat
+from ..engine.torch.vocabulary import Vocabulary
 from ..errors import ConfigError
 from ..metrics import contains_answer
 from ..record import Document, Episode, Question, Segment, Trajectory

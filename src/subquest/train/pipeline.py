@@ -19,9 +19,9 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ..engine.base import Engine, Sampling
-from ..engine.chat import ChatFormat
-from ..engine.torch.tokens import Vocabulary
+from ..engine.chat_format import ChatFormat
+from ..engine.interface import Engine, Sampling
+from ..engine.torch.vocabulary import Vocabulary
 from ..errors import ConfigError
 from ..metrics import contains_answer
 from ..record import Document, Episode, Question

@@ -10,7 +10,7 @@ import hashlib
 import re
 from collections.abc import Iterable, Sequence
 
-from ..engine.base import Generation, Message, Mode, Sampling
+from ..engine.interface import Generation, Message, Mode, Sampling
 from ..metrics import contains_answer
 from ..record import Question, Segment
 from ..worlds.instruct import ANSWER, REWRITE

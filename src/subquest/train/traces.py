@@ -23,9 +23,9 @@ from typing import TYPE_CHECKING, Any
 
 from .. import sync
 from ..children import end_with_parent
-from ..engine.chat import chat_format
+from ..engine.chat_format import chat_format
 from ..engine.torch.loader import Source
-from ..engine.torch.tokens import Vocabulary
+from ..engine.torch.vocabulary import Vocabulary
 from ..errors import ConfigError, DataError
 from ..record import Episode
 from ..systems.registry import get

@@ -7,12 +7,12 @@
 """
 
 from ..actions import Acting, Action
-from ..base import Retry
+from ..interface import Retry
 from .endpoint import Endpoint
 from .engine import OpenAIEngine
-from .limits import Limits
 from .prices import Price, load_prices
-from .tokens import HuggingFaceTokenizer, Tokenizer
+from .rate_limits import Limits
+from .tokenizer import HuggingFaceTokenizer, Tokenizer
 
 __all__ = [
     "Acting",

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from ...address import checked_key, checked_url, is_loopback
 from ...errors import EngineError, EngineRefused, EngineUnavailable
-from ..base import OnRetry, Retry
+from ..interface import OnRetry, Retry
 from .failures import failure, retry_after
-from .limits import Gate, Limits
+from .rate_limits import Gate, Limits
 from .reply import MALFORMED, Assembler
 
 if TYPE_CHECKING:

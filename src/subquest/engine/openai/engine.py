@@ -18,16 +18,16 @@ from typing import Any, Literal, get_args
 from ...errors import EngineError, EngineRefused, EngineUnavailable, UsageError
 from ...record import Usage
 from ..actions import Action, Actions
-from ..base import Generation, Message, Mode, OnRetry, Retry, Sampling, estimate_tokens
-from ..chat import ChatFormat
+from ..chat_format import ChatFormat
+from ..interface import Generation, Message, Mode, OnRetry, Retry, Sampling, estimate_tokens
 from ..scripted import cut_at_stop
 from .endpoint import Endpoint
 from .failures import BadParameter, CannotContinue, Overflow
 from .prices import Price, load_prices, price_of
 from .reply import Reply, ending, read_reply
 from .session import ChatSession, OpenAISession, TextSession
-from .tokens import Tokenizer
-from .tools import ToolSession
+from .tokenizer import Tokenizer
+from .tool_calls import ToolSession
 
 log = logging.getLogger("subquest.engine")
 

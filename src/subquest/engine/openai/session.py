@@ -19,13 +19,13 @@ from typing import TYPE_CHECKING, Any
 from ...errors import UsageError
 from ...protocol import in_thought
 from ...record import Segment
-from ..base import Generation, Message, Mode, OnRetry, Sampling, estimate_tokens
-from ..chat import ChatFormat, Piece, encode_pieces, text_of
+from ..chat_format import ChatFormat, Piece, encode_pieces, text_of
+from ..interface import Generation, Message, Mode, OnRetry, Sampling, estimate_tokens
 from .reply import Reply, cut_in_thought
 
 if TYPE_CHECKING:
     from .engine import OpenAIEngine
-    from .tokens import Tokenizer
+    from .tokenizer import Tokenizer
 
 log = logging.getLogger("subquest.engine")
 

@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 
 from verl.experimental.agent_loop.agent_loop import AgentLoopBase, AgentLoopOutput, register
 
-from ...engine.base import Engine, Sampling
+from ...engine.interface import Engine, Sampling
 from ...judge.model import ModelJudge
 from ...record import Episode, Trajectory
 from ...retrieval.base import Search

@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from ..errors import EngineError, SubquestError, UsageError
 from .actions import Action
-from .base import Engine, Generation, Message, Mode, Sampling
+from .interface import Engine, Generation, Message, Mode, Sampling
 from .openai import OpenAIEngine
 from .openai.endpoint import Endpoint
 from .openai.reply import read_reply

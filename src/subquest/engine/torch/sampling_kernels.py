@@ -11,7 +11,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from . import reference
+from . import reference_operations as reference
 from .step import Draw
 
 _PARTS = 8

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from ...errors import MissingDependency, UsageError
-from ..chat import ChatFormat, chat_format
+from ..chat_format import ChatFormat, chat_format
 
 
 class Tokenizer(Protocol):

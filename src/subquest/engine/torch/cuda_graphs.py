@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from .memory import RESERVE, patiently
+from .gpu_memory import RESERVE, patiently
 
 _capturing = threading.Lock()
 

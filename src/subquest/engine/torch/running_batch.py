@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..base import Sampling
+from ..interface import Sampling
 from .sampling import fold_seed, is_filtered
 
 Array = np.ndarray[Any, Any]

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from ..errors import EngineRefused, MissingDependency
-from .base import Message
+from .interface import Message
 
 
 class Piece(NamedTuple):

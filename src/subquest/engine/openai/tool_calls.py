@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...protocol import parse
 from ..actions import Action
-from ..base import Generation, Message, Mode, Sampling, ToolCall
+from ..interface import Generation, Message, Mode, Sampling, ToolCall
 from .reply import Reply
 from .session import ChatSession
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .tokens import Vocabulary
+from .vocabulary import Vocabulary
 
 
 class Stops:

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from ...errors import EngineError, EngineRefused, EngineUnavailable
-from ..base import FinishReason, Sampling
+from ..interface import FinishReason, Sampling
 from .model import Model, Stretch
 from .sampling import choose, log_sum
 
