@@ -8,13 +8,13 @@ from pathlib import Path
 import torch
 
 from subquest.train.batch import Rollout, pack
+from subquest.train.components import make_policy
+from subquest.train.distributed import Ranks
 from subquest.train.loss import LOSSES
-from subquest.train.optimise import Optimiser, logprobs_of
-from subquest.train.ranks import Ranks
+from subquest.train.optimiser import Optimiser, logprobs_of
+from subquest.train.random_model import tiny_source
 from subquest.train.recipe import ModelPart, OptimiserPart
-from subquest.train.setup import make_policy
 from subquest.train.sharding import average_gradients, shard, whole
-from subquest.train.tiny import tiny_source
 
 from .episodes import episode, trajectory
 from .test_rl import RECIPE, trainer

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from subquest.errors import DataError
-from subquest.train.checkpoint import Checkpoints, restore
+from subquest.train.checkpoints import Checkpoints, restore
 
 from .test_rl import RECIPE, finish, trainer
 

@@ -14,8 +14,8 @@ from subquest.record import Document, Question
 from subquest.retrieval.index import Index
 from subquest.train.data import load_material, open_search, together
 from subquest.train.evaluation import asked_of
+from subquest.train.launch import train
 from subquest.train.recipe import DataPart, load_recipe
-from subquest.train.start import train
 
 RECIPES = Path(__file__).resolve().parents[2] / "recipes"
 

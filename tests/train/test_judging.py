@@ -19,12 +19,12 @@ from subquest.metrics import contains_answer
 from subquest.record import Document, Hit, Question, Step
 from subquest.retrieval.index import Index
 from subquest.retrieval.rerank import Pointwise, judgement
-from subquest.train import judging
+from subquest.train import rerank_traces as judging
+from subquest.train.components import make_policy
 from subquest.train.data import Material, load_material, open_search
-from subquest.train.optimise import Optimiser
+from subquest.train.optimiser import Optimiser
+from subquest.train.random_model import tiny_source
 from subquest.train.recipe import DataPart, ModelPart, OptimiserPart, Recipe, load_recipe
-from subquest.train.setup import make_policy
-from subquest.train.tiny import tiny_source
 from subquest.train.traces import TraceSet, gold_traces, join, traces_of
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -13,8 +13,8 @@ from subquest.errors import UsageError
 from subquest.train.batch import Batch
 from subquest.train.lora import LoraLinear, LoraSettings, adapter_of, load_adapter_into, lora_layers, save_adapter
 from subquest.train.loss import sft_loss
-from subquest.train.merged import Merged
-from subquest.train.optimise import Optimiser, logprobs_of
+from subquest.train.merged_weights import Merged
+from subquest.train.optimiser import Optimiser, logprobs_of
 from subquest.train.policy import Policy
 from subquest.train.recipe import OptimiserPart
 

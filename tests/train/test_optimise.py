@@ -8,10 +8,10 @@ import torch
 
 from subquest.train.batch import Batch, Rollout, pack
 from subquest.train.loss import LOSSES, LossSettings
-from subquest.train.optimise import Optimiser, logprobs_of, together
+from subquest.train.optimiser import Optimiser, logprobs_of, together
 from subquest.train.policy import Policy
+from subquest.train.random_model import tiny_source
 from subquest.train.recipe import OptimiserPart
-from subquest.train.tiny import tiny_source
 
 from .episodes import episode, trajectory
 from .test_rl import RECIPE, finish, trainer

@@ -11,13 +11,13 @@ from subquest.engine.scripted import ScriptedEngine
 from subquest.engine.torch.vocabulary import Vocabulary
 from subquest.errors import ConfigError
 from subquest.record import Document, Episode, Question, Step, Usage
-from subquest.train import pipeline
+from subquest.train import instruct as pipeline
 from subquest.train.data import Material, load_material, open_search
-from subquest.train.pipeline import Articles, run_pipeline, trivial
+from subquest.train.instruct import Articles, run_pipeline, trivial
+from subquest.train.random_model import tiny_source
 from subquest.train.recipe import DataPart, InstructPart, load_recipe
-from subquest.train.rules import RuleTeacher
+from subquest.train.rule_teacher import RuleTeacher
 from subquest.train.teacher import Traces
-from subquest.train.tiny import tiny_source
 from subquest.train.traces import gold_traces
 from subquest.worlds.instruct import ANSWER, REWRITE
 

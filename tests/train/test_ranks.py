@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from subquest.runs import RunStore
-from subquest.train.ranks import ALONE, Ranks
+from subquest.train.distributed import ALONE, Ranks
 
 from ..ports import free_port
 from .ranks_worker import CASES, SHORT, gradients, short_run

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from subquest.record import Question, Step
-from subquest.train.reading import facts_of
-from subquest.train.reasoning import conclusion, count_up, in_both, measure
+from subquest.train.conclusions import conclusion, count_up, in_both, measure
+from subquest.train.facts import facts_of
 
 
 def thought(kind: str, answer: str, results: tuple[str, ...], operation: list[object] | None, tasks: str = "") -> str:

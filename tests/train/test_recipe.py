@@ -15,11 +15,11 @@ from subquest.rewards import load as load_reward
 from subquest.systems.registry import get
 from subquest.train.advantage import BASELINES
 from subquest.train.batch import minibatches
+from subquest.train.components import in_training
+from subquest.train.launch import prepare, train
 from subquest.train.loss import LOSSES, LossSettings
-from subquest.train.optimise import Schedule
+from subquest.train.optimiser import Schedule
 from subquest.train.recipe import OptimiserPart, Recipe, load_recipe
-from subquest.train.setup import in_training
-from subquest.train.start import prepare, train
 from subquest.train.stream import Stream, drawn
 
 from ..systems.fakes import FakeSearch

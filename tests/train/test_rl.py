@@ -23,17 +23,17 @@ from subquest.rewards.base import Reward, shared
 from subquest.systems.apex import Apex
 from subquest.systems.coda import CoDA
 from subquest.systems.registry import get
+from subquest.train.components import make_policy
+from subquest.train.distributed import ALONE, Ranks
 from subquest.train.guards import Collapsed
 from subquest.train.policy import Policy
-from subquest.train.ranks import ALONE, Ranks
+from subquest.train.random_model import tiny_source
 from subquest.train.recipe import DataPart, GuardPart, ModelPart, OptimiserPart, Recipe, RolloutPart
 from subquest.train.rl import RLTrainer
 from subquest.train.run import TrainRun
-from subquest.train.setup import make_policy
 from subquest.train.sft import SFTTrainer
 from subquest.train.sharding import shard
 from subquest.train.stream import Stream
-from subquest.train.tiny import tiny_source
 
 from ..systems.fakes import FakeSearch
 

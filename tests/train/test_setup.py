@@ -17,11 +17,11 @@ from subquest.record import Document
 from subquest.retrieval.index import Index
 from subquest.retrieval.remote import RemoteSearch
 from subquest.rewards.decor import DecorReward
+from subquest.train.components import make_engine, make_frozen, make_policy, make_reward, make_system, open_place
 from subquest.train.lora import LoraSettings, save_adapter
 from subquest.train.policy import Policy
+from subquest.train.random_model import tiny_source
 from subquest.train.recipe import ModelPart, load_recipe
-from subquest.train.setup import make_engine, make_frozen, make_policy, make_reward, make_system, open_place
-from subquest.train.tiny import tiny_source
 
 from .episodes import rollouts_of
 from .test_rl import RECIPE
@@ -93,7 +93,7 @@ def test_a_policy_starts_from_an_adapter_in_gguf(family: str, tmp_path: Path) ->
 
 @pytest.mark.skipif(not smollm2_path().is_file(), reason="needs the embedded model: subquest model get smollm2")
 def test_the_shipped_adapter_is_read_from_its_gguf() -> None:
-    from subquest.train.setup import adapter_state
+    from subquest.train.components import adapter_state
 
     state, alpha = adapter_state("shipped", Shape("llama", 9, 3))
     assert alpha == 32.0

@@ -13,8 +13,8 @@ import pytest
 from subquest.errors import UsageError
 from subquest.runs import RunStore
 from subquest.train.figures import speeds
+from subquest.train.monitoring import Table, Tracker, number, watchers
 from subquest.train.tensorboard import TensorBoardFile, crc32c, event, record
-from subquest.train.watch import Table, Tracker, number, watchers
 
 from .test_rl import RECIPE, trainer
 

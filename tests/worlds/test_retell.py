@@ -64,8 +64,8 @@ def test_traces_of_real_systems_are_retold_as_they_run(system: str, tmp_path: Pa
     from subquest.engine.chat_format import CHATML
     from subquest.engine.torch.vocabulary import Vocabulary
     from subquest.retrieval import Index
+    from subquest.train.random_model import tiny_source
     from subquest.train.teacher import make_traces
-    from subquest.train.tiny import tiny_source
 
     def speak(context: Context) -> str:
         """Puts words in front of notes and queries; concludes what the notes conclude."""

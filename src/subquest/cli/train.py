@@ -44,9 +44,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from ..train.guards import Collapsed
+    from ..train.launch import prepare, train
+    from ..train.monitoring import Watchers, watchers
     from ..train.recipe import load_recipe
-    from ..train.start import prepare, train
-    from ..train.watch import Watchers, watchers
 
     recipe = load_recipe(args.recipe, dict(_override(pair) for pair in args.set))
     first = os.environ.get("RANK", "0") == "0"  # of several processes under torchrun, one talks

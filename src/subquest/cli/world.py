@@ -216,7 +216,7 @@ def _instruct(args: argparse.Namespace) -> int:
     planned = [q for q in questions if q.decomposition]
     teacher: Engine | Mapping[str, Engine]
     if args.model == "rules":
-        from ..train.rules import RuleTeacher
+        from ..train.rule_teacher import RuleTeacher
 
         teacher = RuleTeacher(planned)
     else:

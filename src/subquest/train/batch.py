@@ -19,8 +19,8 @@ from torch import Tensor
 
 from ..errors import DataError, UsageError
 from ..record import Episode, Segment, Trajectory
-from .attention import moved
 from .loss import Aggregation, Layout
+from .operations import moved
 
 T = TypeVar("T")
 

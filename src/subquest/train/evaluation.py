@@ -10,9 +10,9 @@ from ..metrics import score_answer
 from ..record import Episode, Question
 from ..rewards.base import RewardFunction, written_answer
 from ..systems.base import System
+from .distributed import ALONE, Ranks
 from .guards import Guards
 from .policy import Policy
-from .ranks import ALONE, Ranks
 from .rollouts import Place, place_seed, roll_out, searches_of
 from .run import TrainRun
 

@@ -20,11 +20,11 @@ from torch.utils.checkpoint import checkpoint
 from ..engine.torch.architecture import Architecture
 from ..engine.torch.loader import Source
 from ..errors import DataError
-from .attention import Packing, attend
 from .batch import Batch
 from .logprobs import TokenLogprobs, token_logprobs
 from .lora import LoraLinear, LoraSettings, adapter_of, lora_layers
-from .merged import ALONE, Merged, Product, Products
+from .merged_weights import ALONE, Merged, Product, Products
+from .operations import Packing, attend
 from .pointwise import gated, turned
 from .sharding import is_sharded, whole
 

@@ -61,7 +61,7 @@ class DataPart:
     weight: float = 1.0
     """Relative share among the sources."""
     systems: tuple[str, ...] = ()
-    """SFT: the systems whose protocols are taught on this source (`rerank`: judging passages, `train/judging.py`); the
+    """SFT: the systems whose protocols are taught on this source (`rerank`: judging passages, `train/rerank_traces.py`); the
     recipe's where empty."""
     k: int = 0
     """SFT: documents a search on this source; the recipe's where 0."""
@@ -137,7 +137,7 @@ class GuardPart:
 
 @dataclass(frozen=True, slots=True)
 class InstructPart:
-    """SFT: a teacher words seed tasks anew before they are traced (APEX's pipeline, `train/pipeline.py`)."""
+    """SFT: a teacher words seed tasks anew before they are traced (APEX's pipeline, `train/instruct.py`)."""
 
     teacher: str = ""
     """A model as `ask --model` takes it, or `rules` for wording by rule; empty learns from the seeds as they are."""

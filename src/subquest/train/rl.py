@@ -22,14 +22,14 @@ from ..rewards.base import RewardFunction
 from ..systems.base import System
 from .advantage import By, trajectory_advantages
 from .batch import Batch, Rollout, minibatches, pack
+from .distributed import ALONE, SUMMED, Ranks
 from .evaluation import Evaluator
 from .figures import Clock, learnt_from, reward_figures, speeds
 from .guards import Guards
 from .loss import LossSettings
 from .offpolicy import importance
-from .optimise import Optimiser, logprobs_of, together
+from .optimiser import Optimiser, logprobs_of, together
 from .policy import Policy
-from .ranks import ALONE, SUMMED, Ranks
 from .rollouts import episode_figures
 from .run import TrainRun
 from .sample import Sampled, Sampler

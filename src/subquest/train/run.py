@@ -15,10 +15,10 @@ from ..errors import DataError, UsageError
 from ..metrics import score_answer
 from ..record import Episode
 from ..runs import RunStore
-from .checkpoint import Checkpoints
+from .checkpoints import Checkpoints
+from .distributed import ALONE, Ranks
 from .pace import Pace
 from .policy import Policy
-from .ranks import ALONE, Ranks
 from .recipe import Recipe
 
 

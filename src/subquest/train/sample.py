@@ -9,8 +9,8 @@ from ..record import Episode, Question
 from ..rewards.base import Reward, RewardFunction
 from ..systems.base import System
 from .advantage import By, with_spread
+from .distributed import ALONE, Ranks
 from .figures import Clock
-from .ranks import ALONE, Ranks
 from .recipe import Recipe
 from .rollouts import Place, place_seed, roll_out
 from .stream import Stream

@@ -14,11 +14,11 @@ from typing import Any
 from ..errors import ConfigError
 from ..record import Question
 from ..systems.base import System
+from .distributed import ALONE, Ranks
 from .evaluation import Evaluator
 from .guards import Guards
-from .optimise import Optimiser
+from .optimiser import Optimiser
 from .policy import Policy
-from .ranks import ALONE, Ranks
 from .run import TrainRun
 from .stream import Stream, drawn
 from .traces import TraceSet

@@ -16,7 +16,7 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import FSDPModule, fully_shard
 from torch.distributed.tensor import DTensor, distribute_tensor
 
-from .ranks import Ranks
+from .distributed import Ranks
 
 if TYPE_CHECKING:
     from .policy import Policy

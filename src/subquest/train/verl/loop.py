@@ -30,7 +30,7 @@ from ...retrieval.base import Search
 from ...rewards import load as load_reward
 from ...rewards.base import Reward, RewardFunction
 from ...systems.registry import get
-from ..setup import in_training, one_model, open_place
+from ..components import in_training, one_model, open_place
 from .data import LOOP, question_of
 from .engine import ServerEngine
 

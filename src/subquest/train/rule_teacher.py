@@ -14,7 +14,7 @@ from ..engine.interface import Generation, Message, Mode, Sampling
 from ..metrics import contains_answer
 from ..record import Question, Segment
 from ..worlds.instruct import ANSWER, REWRITE
-from .reading import facts_of
+from .facts import facts_of
 
 OPENINGS = (
     "please find out: {}",

@@ -29,7 +29,7 @@ from ..retrieval.base import Search
 from ..systems.registry import get
 from ..worlds.instruct import instruct
 from ..worlds.retell import TraceRewriter
-from .reasoning import SEVERAL
+from .conclusions import SEVERAL
 from .recipe import InstructPart
 from .teacher import Player, Traces, make_traces
 
@@ -130,7 +130,7 @@ def _refuse_unknown_players(part: InstructPart, system: str) -> None:
 
 def _teacher(part: InstructPart, seeds: Sequence[Question]) -> Engine:
     if part.teacher == RULES:
-        from .rules import RuleTeacher
+        from .rule_teacher import RuleTeacher
 
         return RuleTeacher(seeds)
     from ..engine.resolve import resolve

@@ -18,9 +18,9 @@ import torch
 from torch import Tensor
 
 from ..errors import DataError
-from .optimise import Optimiser
+from .distributed import ALONE, Ranks
+from .optimiser import Optimiser
 from .policy import Policy
-from .ranks import ALONE, Ranks
 from .sharding import like, whole
 
 SHARD_BYTES = 15_000_000

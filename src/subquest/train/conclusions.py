@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from ..record import Question
-from .reading import Fact, in_order
+from .facts import Fact, in_order
 
 _MONTHS = {name.lower(): number for number, name in enumerate(calendar.month_name) if name}
 _MONTH = "|".join(_MONTHS)

@@ -26,7 +26,7 @@ from ..record import Document, Episode, Question, Segment, Trajectory
 from ..retrieval.index import Index
 from ..retrieval.rerank import NO, YES, judgement
 from ..systems.rendering import one_line
-from .reading import Fact, facts_of, query, read
+from .facts import Fact, facts_of, query, read
 
 SYSTEM = "rerank"
 REACH = 100

@@ -18,13 +18,13 @@ from ..evaluate.fingerprint import of_adapter, of_index
 from ..record import Document
 from ..retrieval.index import Index
 from ..retrieval.store import exists
+from .components import load_source, make_engine, make_frozen, make_policy, make_reward, make_system, open_place
 from .data import load_material, note_digest, open_search, refuse_test, together, with_gold
-from .ranks import Ranks
+from .distributed import Ranks
 from .recipe import Recipe
 from .rl import RLTrainer
 from .rollouts import Remembered
 from .run import TrainRun
-from .setup import load_source, make_engine, make_frozen, make_policy, make_reward, make_system, open_place
 from .sft import SFTTrainer
 from .sharding import shard
 from .stream import Stream, drawn

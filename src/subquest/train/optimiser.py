@@ -12,9 +12,9 @@ from torch import Tensor
 from torch.autograd.graph import increment_version
 
 from .batch import Batch
+from .distributed import ALONE, Ranks
 from .loss import Aggregation, Loss, LossSettings, policy_loss, sft_loss, summary
 from .policy import Policy
-from .ranks import ALONE, Ranks
 from .recipe import OptimiserPart
 from .sharding import average_gradients, count_of, whole
 

@@ -32,7 +32,7 @@ from .recipe import ModelPart, Recipe
 def load_source(path: str, texts: Sequence[str] = ()) -> Source:
     """The base model a recipe names. `random:FAMILY` is a tiny untrained one whose tokenizer fits `texts`."""
     if path.startswith("random:"):
-        from .tiny import tiny_source
+        from .random_model import tiny_source
 
         return tiny_source(path.removeprefix("random:"), texts)
     return load(embedded_model() if path == "smollm2" else Path(path))
