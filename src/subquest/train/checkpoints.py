@@ -1,8 +1,10 @@
-"""Checkpoints: all that a run needs to go on elsewhere, in small files, never half written.
+"""Checkpoints, which hold all that a run needs to go on elsewhere, and trained weights for other tools.
 
 A checkpoint is a folder: the trained weights and Adam's two moments in float32, in shards of at most 15 MB, and
 `state.json` with everything else. There is no random state to keep: orders and seeds follow from the recipe's seed and
-the step. A folder is written under another name, flushed, and renamed, so a kill leaves the last good one in place.
+the step. A folder is written under another name, flushed and renamed, so a kill leaves the last good one in place.
+
+Weights for other tools are a LoRA adapter in PEFT's format, or a folder of safetensors where all weights are trained.
 """
 
 from __future__ import annotations
@@ -17,17 +19,18 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ..engine.adapter import UNSAID
 from ..errors import DataError
-from .distributed import ALONE, Ranks
+from .distributed import ALONE, Ranks, like, whole
+from .lora import save_adapter
 from .optimiser import Optimiser
 from .policy import Policy
-from .sharding import like, whole
 
 SHARD_BYTES = 15_000_000
 
 
 class Checkpoints:
-    """The checkpoints of one run. Of several processes all gather, and the first one writes."""
+    """The checkpoints of one run. Every process gathers its tensors, and the first one writes."""
 
     def __init__(self, folder: Path, *, keep: int = 3, ranks: Ranks = ALONE) -> None:
         self.folder = folder
@@ -49,7 +52,7 @@ class Checkpoints:
     def save(self, step: int, policy: Policy, optimiser: Optimiser, state: Mapping[str, Any]) -> Path:
         """Write a checkpoint and drop old ones beyond `keep`.
 
-        One that stands already is what the run went on from; it stays, for while it was replaced there would be none.
+        A checkpoint that exists is what the run went on from and stays: while it was replaced there would be none.
         """
         final = self.path(step)
         tensors = _tensors(policy, optimiser)
@@ -72,7 +75,7 @@ class Checkpoints:
             shutil.rmtree(gone)
 
     def state(self) -> dict[str, Any]:
-        """What the newest checkpoint says beside its tensors; empty where there is none, or none that can be read."""
+        """The state of the newest checkpoint; empty if there is none, or none that can be read."""
         try:
             found = json.loads((self.path(self.steps()[-1]) / "state.json").read_text(encoding="utf-8"))
         except (IndexError, OSError, ValueError):
@@ -80,7 +83,7 @@ class Checkpoints:
         return found if isinstance(found, dict) else {}
 
     def load_latest(self, policy: Policy, optimiser: Optimiser) -> dict[str, Any] | None:
-        """Restore the newest checkpoint; returns its state, None where there is none."""
+        """Restore the newest checkpoint; returns its state, or None if there is none."""
         steps = self.steps()
         return restore(self.path(steps[-1]), policy, optimiser) if steps else None
 
@@ -157,3 +160,30 @@ def _flush(folder: Path) -> None:
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
+
+
+def save_trained(policy: Policy, folder: Path, *, base: str = "", prompts: str = UNSAID, write: bool = True) -> None:
+    """Write the adapter, or else the whole model: weights in bfloat16, configuration, tokenizer and end tokens.
+
+    Every process of a sharded policy must call this; only one should `write`.
+    """
+    if policy.lora is not None:
+        save_adapter(policy, policy.lora, folder, base=base, prompts=prompts, write=write)
+        return
+    from safetensors.torch import save_file
+
+    tied = policy.architecture.tied
+    state = {
+        name: whole(p.detach()).to(torch.bfloat16).cpu().contiguous()
+        for name, p in policy.named_parameters()
+        if not (tied and name == "lm_head.weight")
+    }
+    if not write:
+        return
+    folder.mkdir(parents=True, exist_ok=True)
+    save_file(state, folder / "model.safetensors", metadata={"format": "pt"})
+    config = policy.config.to_dict() | {"dtype": "bfloat16"}
+    (folder / "config.json").write_text(json.dumps(config, indent=2, default=str), encoding="utf-8")
+    ends = {"eos_token_id": list(policy.end_ids)}
+    (folder / "generation_config.json").write_text(json.dumps(ends, indent=2), encoding="utf-8")
+    policy.tokenizer.save_pretrained(folder)

@@ -19,15 +19,13 @@ from ..record import Document
 from ..retrieval.index import Index
 from ..retrieval.store import exists
 from .components import load_source, make_engine, make_frozen, make_policy, make_reward, make_system, open_place
-from .data import load_material, note_digest, open_search, refuse_test, together, with_gold
-from .distributed import Ranks
+from .data import Stream, draw_sample, load_material, merge_documents, note_digest, open_search, refuse_test, with_gold
+from .distributed import Ranks, shard
 from .recipe import Recipe
 from .rl import RLTrainer
-from .rollouts import Remembered
+from .rollouts import MemoisedSearch
 from .run import TrainRun
 from .sft import SFTTrainer
-from .sharding import shard
-from .stream import Stream, drawn
 from .traces import TraceSet, gold_traces, opening_of
 from .world_sources import WORLD, WorldSources
 
@@ -77,18 +75,18 @@ async def train(
         scored = with_gold(material.questions, plans=plans)
         if missing := len(material.questions) - len(scored):
             say(f"training questions without a gold {'plan' if plans else 'answer'} are left out: {missing}")
-        training = drawn(scored, recipe.sample, recipe.seed)
+        training = draw_sample(scored, recipe.sample, recipe.seed)
         say((f"{len(training)} training and " if rl else "") + f"{len(dev.questions)} dev questions")
-        documents = together({d.id: d for d in material.documents}, dev.documents, "dev")
+        documents = merge_documents({d.id: d for d in material.documents}, dev.documents, "dev")
         if elsewhere:
             search = open_place(recipe.index)
         else:
-            search = Remembered(held.enter_context(_built(documents.values(), run.folder / "index", ranks)))
+            search = MemoisedSearch(held.enter_context(_built(documents.values(), run.folder / "index", ranks)))
         if ranks.first:
             _keep_vocabulary(source, run.folder)
         policy = make_policy(recipe.model, source, device=place, seed=recipe.seed)
         if recipe.model.shard:
-            shard(policy, ranks)
+            shard(policy, policy.model.layers, ranks)
         engine = make_engine(recipe, source, device=place)
         held.push_async_callback(engine.close)
         frozen = make_frozen(recipe, source, engine)

@@ -1,4 +1,4 @@
-"""Watching a run: a live table in the terminal, TensorBoard files, and the trackers people already have.
+"""Monitoring a run: a live table in the terminal, TensorBoard files, and trackers such as Weights & Biases.
 
 All of them get the same figures, once a step, from the first process.
 """
@@ -40,14 +40,14 @@ COLUMNS: Mapping[str, Sequence[tuple[str, str]]] = {
 HEADING_EVERY = 20
 
 
-class Watcher(Protocol):
+class Monitor(Protocol):
     def log(self, step: int, figures: Mapping[str, float]) -> None: ...
 
     def close(self) -> None: ...
 
 
 class Table:
-    """A row a step. On a terminal the last line says what is being done right now."""
+    """One row per step. On a terminal the last line shows the current activity."""
 
     def __init__(self, kind: str, out: TextIO, *, live: bool) -> None:
         self._columns = COLUMNS[kind]
@@ -63,7 +63,7 @@ class Table:
         self._line([str(step), *(number(figures.get(name)) for name, _ in self._columns)])
 
     def status(self, text: str) -> None:
-        """What is being done; the next row or status takes its place."""
+        """Show the current activity; the next row or status replaces it."""
         if self._live:
             width = shutil.get_terminal_size().columns - 1
             self._out.write(f"\r\x1b[2K{text[:width]}")
@@ -95,7 +95,7 @@ class JsonLines:
         self._out.flush()
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Nothing to close."""
 
 
 class Tracker:
@@ -117,36 +117,36 @@ class Tracker:
         self._module.finish()
 
 
-class Watchers:
-    """All that watch one run."""
+class Monitors:
+    """All monitors of one run."""
 
-    def __init__(self, watchers: Sequence[Watcher], status: Callable[[str], None] | None = None) -> None:
-        self._watchers = watchers
+    def __init__(self, monitors: Sequence[Monitor], status: Callable[[str], None] | None = None) -> None:
+        self._monitors = monitors
         self.status = status
 
     def log(self, step: int, figures: Mapping[str, float]) -> None:
-        for watcher in self._watchers:
-            watcher.log(step, figures)
+        for monitor in self._monitors:
+            monitor.log(step, figures)
 
     def close(self) -> None:
-        for watcher in self._watchers:
-            watcher.close()
+        for monitor in self._monitors:
+            monitor.close()
 
 
-def watchers(
+def open_monitors(
     recipe: Recipe, folder: Path, out: TextIO, *, as_json: bool = False, trackers: Sequence[str] = ()
-) -> Watchers:
-    """The table (or JSON lines) on `out`, TensorBoard's files in the run's folder, and the trackers asked for."""
+) -> Monitors:
+    """The table (or JSON lines) on `out`, TensorBoard's files in the run's folder, and the trackers named."""
     plans = recipe.kind == "rl" and recipe.settings.get("plan_only")
     table = Table("plan" if plans else recipe.kind, out, live=out.isatty())
-    first: Watcher = JsonLines(out) if as_json else table
-    others: list[Watcher] = [Tracker(name, recipe, folder) for name in trackers]
+    first: Monitor = JsonLines(out) if as_json else table
+    others: list[Monitor] = [Tracker(name, recipe, folder) for name in trackers]
     files = TensorBoardFile(folder / "tensorboard")
-    return Watchers([first, files, *others], None if as_json else table.status)
+    return Monitors([first, files, *others], None if as_json else table.status)
 
 
 def number(value: float | None) -> str:
-    """Four digits at most, whatever the size."""
+    """A number in at most four digits."""
     if value is None:
         return "-"
     if abs(value) >= 10_000:

@@ -12,11 +12,10 @@ from torch import Tensor
 from torch.autograd.graph import increment_version
 
 from .batch import Batch
-from .distributed import ALONE, Ranks
+from .distributed import ALONE, Ranks, average_gradients, count_of, whole
 from .loss import Aggregation, Loss, LossSettings, policy_loss, sft_loss, summary
 from .policy import Policy
 from .recipe import OptimiserPart
-from .sharding import average_gradients, count_of, whole
 
 FILL = 256
 """On a GPU fine-tuning sees tokens and rows in multiples of so many: torch keeps memory for every shape it has seen."""
@@ -41,7 +40,7 @@ class Schedule:
         return s.learning_rate * 0.5 * (1 + math.cos(math.pi * min(progress, 1.0)))
 
 
-class Stepped(NamedTuple):
+class StepResult(NamedTuple):
     """What an optimiser step did."""
 
     gradient_norm: float
@@ -77,7 +76,7 @@ class Optimiser:
         old: Tensor | None,
         reference: Tensor | None,
         only: Sequence[int] | None = None,
-    ) -> Stepped:
+    ) -> StepResult:
         """Improve the policy on a batch of rollouts. `old` and `reference` stand beside the batch's action tokens.
 
         Without `old` the batch was sampled by these very weights, so the old log-probs are the new ones, detached.
@@ -89,7 +88,7 @@ class Optimiser:
         gaps: list[Tensor] = []
         merged = self.policy.merge()
         batch = self._for_all(batch, loss.aggregation)
-        for part, counts in self._parts(batch, together(loss), only):
+        for part, counts in self._parts(batch, micro_batch_unit(loss), only):
             found = self.policy(part, temperature=temperature, entropy=True, merged=merged)
             value = policy_loss(
                 found.logprobs,
@@ -115,7 +114,7 @@ class Optimiser:
         counted = sum(self.ranks.gather(share)) / self.ranks.size
         if counted > 0:  # weights need not add up to 1: some losses sum over tokens or roles
             figures |= {name: figures[name] / counted for name in ("kl", "entropy")}
-        return Stepped(norm, figures, math.fsum(map(float, gaps)) / max(figures["tokens"], 1.0))
+        return StepResult(norm, figures, math.fsum(map(float, gaps)) / max(figures["tokens"], 1.0))
 
     def _for_all(self, batch: Batch, aggregation: Aggregation) -> Batch:
         """Weights as if all processes' batches were one; FSDP takes the mean of their gradients."""
@@ -147,7 +146,7 @@ class Optimiser:
             part = batch.select(bins[-1])
             yield replace(part, weights=torch.zeros_like(part.weights)).to(device), False
 
-    def sft_step(self, batch: Batch) -> Stepped:
+    def sft_step(self, batch: Batch) -> StepResult:
         """Make the batch's action tokens more likely."""
         losses: list[Tensor] = []  # read at the end: the device need not be waited for between micro-batches
         batch = self._for_all(batch, "token-mean")
@@ -159,7 +158,7 @@ class Optimiser:
         if merged is not None:
             merged.backward()
         norm = self._step()
-        return Stepped(norm, {"total": sum(map(float, losses)), "tokens": float(batch.rows.numel())})
+        return StepResult(norm, {"total": sum(map(float, losses)), "tokens": float(batch.rows.numel())})
 
     def _step(self) -> float:
         parameters = [p for group in self.adam.param_groups for p in group["params"]]
@@ -182,7 +181,7 @@ def beside(part: Batch, vector: Tensor) -> Tensor:
     return vector[part.places].to(part.rows.device)
 
 
-def together(loss: LossSettings) -> Literal["trajectory", "rollout"]:
+def micro_batch_unit(loss: LossSettings) -> Literal["trajectory", "rollout"]:
     """What a micro-batch must not cut in two."""
     return "rollout" if loss.level == "role" else "trajectory"
 

@@ -61,8 +61,8 @@ class DataPart:
     weight: float = 1.0
     """Relative share among the sources."""
     systems: tuple[str, ...] = ()
-    """SFT: the systems whose protocols are taught on this source (`rerank`: judging passages, `train/rerank_traces.py`); the
-    recipe's where empty."""
+    """SFT: the systems whose protocols are taught on this source (`rerank`: judging passages,
+    `train/rerank_traces.py`); the recipe's where empty."""
     k: int = 0
     """SFT: documents a search on this source; the recipe's where 0."""
     roles: tuple[str, ...] = ()

@@ -1,4 +1,4 @@
-"""How much one endpoint may be asked at once and in a minute."""
+"""Limits on requests to one endpoint: at once, and per minute."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Limits:
     """Requests in flight at the same time."""
     requests_per_minute: int | None = None
     tokens_per_minute: int | None = None
-    """Prompt and completion together. A request books its estimate and is corrected when the true usage is known."""
+    """Prompt and completion together. A request books an estimate, corrected when the true usage is known."""
 
 
 class Booking:
@@ -82,7 +82,7 @@ class Gate:
             yield await self._tokens.book(tokens) if self._tokens is not None else Booking(0.0, tokens)
 
     def pause(self, seconds: float) -> None:
-        """Let nothing in for a while: the endpoint said so (Retry-After)."""
+        """Block new requests for a while, as the endpoint asked (Retry-After)."""
         self._resume_at = max(self._resume_at, time.monotonic() + seconds)
 
 

@@ -1,4 +1,4 @@
-"""Tokenizers for exact contexts: what is sent is the very ids that were sampled, never text encoded again."""
+"""Tokenizers for exact contexts: the ids that were sampled are sent, never text that is encoded again."""
 
 from __future__ import annotations
 

@@ -1,14 +1,14 @@
 """Native tool calling for systems that act by tags.
 
-A system's actions are a small table. Endpoints are told about them as functions; when the model calls one, the call is
-written into the turn's text as the tag the system would have parsed anyway, and environment text goes back as the
-call's tool message:
+A system's actions are a small table. Endpoints get them as functions; when the model calls one, the call is written
+into the turn's text as the tag the system would have parsed anyway, and environment text goes back as the call's tool
+message:
 
     call    search({"query": "capital of Peru"})
     text    <search>capital of Peru</search>
 
 Systems, limits and records therefore do not change, and a model that writes the tags itself is understood as well.
-How a system hands its table over is in `engine.actions`.
+`engine.actions` describes how a system passes its table.
 """
 
 from __future__ import annotations
@@ -16,16 +16,13 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from ...protocol import parse
 from ..actions import Action
 from ..interface import Generation, Message, Mode, Sampling, ToolCall
 from .reply import Reply
-from .session import ChatSession
-
-if TYPE_CHECKING:
-    from .engine import OpenAIEngine
+from .session import ChatSession, Completer
 
 WITH_THE_FIRST = (
     "What came back stands with the first call. A call whose result is not there was not carried out: "
@@ -47,11 +44,11 @@ class _Read(NamedTuple):
 class ToolSession(ChatSession):
     """A chat whose turns may be tool calls. Environment text after a call is the call's result, in either mode."""
 
-    def __init__(self, engine: OpenAIEngine, messages: Sequence[Message], mode: Mode) -> None:
+    def __init__(self, engine: Completer, messages: Sequence[Message], mode: Mode) -> None:
         super().__init__(engine, messages, mode)
         self._continues = False
         self._useless: dict[str, str] = {}
-        """What is wrong with calls of the newest turn that nothing can be done with, by their ids."""
+        """Problems of unusable calls in the newest turn, by call id."""
 
     def fork(self) -> ToolSession:
         twin = super().fork()
@@ -67,7 +64,7 @@ class ToolSession(ChatSession):
         return False
 
     def read(self, reply: Reply, stops: Sequence[str]) -> Reply:
-        """Thoughts stay apart: calls come in a field of their own, and results answer them."""
+        """Reasoning stays separate: calls come in their own field, and results answer them."""
         return reply
 
     def render(self, reply: Reply, text: str) -> str:
@@ -91,7 +88,7 @@ class ToolSession(ChatSession):
         return _Read(action, argument, problem, False)
 
     def _tags(self, calls: tuple[ToolCall, ...]) -> str:
-        """The calls as the system parses them; those that are useless only where there is no other."""
+        """The calls as the system parses them; unusable calls only if there is no other."""
         read = [self._understood(call) for call in calls]
         return "\n".join(r.action.tag(r.argument) for r in [r for r in read if not r.useless] or read)
 
@@ -107,7 +104,7 @@ class ToolSession(ChatSession):
         return {"role": "assistant", "content": content or None, "tool_calls": calls}
 
     def _arguments(self, call: ToolCall) -> str:
-        """The arguments as JSON: chat templates raise on others."""
+        """The arguments as JSON: chat templates raise on anything else."""
         if _is_object(call.arguments):
             return call.arguments
         action, argument, *_ = self._understood(call)
@@ -120,13 +117,13 @@ class ToolSession(ChatSession):
         useful = [call["id"] for call in calls if call["id"] not in self._useless]
         if not useful:
             first, *rest = (self._useless[call["id"]] for call in calls)
-            told = [f"{first}\n{text}", *rest]
+            contents = [f"{first}\n{text}", *rest]
         else:
             shares = iter(_shared_out(text, len(useful)))
-            told = [self._useless.get(call["id"]) or next(shares) for call in calls]
+            contents = [self._useless.get(call["id"]) or next(shares) for call in calls]
         return [
             {"role": "tool", "tool_call_id": call["id"], "content": content}
-            for call, content in zip(calls, told, strict=True)
+            for call, content in zip(calls, contents, strict=True)
         ]
 
 
@@ -143,7 +140,7 @@ def _sendable(name: str) -> str:
 
 
 def _shared_out(text: str, calls: int) -> list[str]:
-    """What each call of a turn is told: a block each where the text has as many, otherwise the first is told it all."""
+    """The result for each call of a turn: one block each if the text has as many, otherwise all of it for the first."""
     blocks = parse(text).blocks if calls > 1 else ()
     if len(blocks) != calls:
         return [text] + [WITH_THE_FIRST] * (calls - 1)

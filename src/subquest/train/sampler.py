@@ -9,11 +9,10 @@ from ..record import Episode, Question
 from ..rewards.base import Reward, RewardFunction
 from ..systems.base import System
 from .advantage import By, with_spread
+from .data import Stream
 from .distributed import ALONE, Ranks
-from .figures import Clock
 from .recipe import Recipe
-from .rollouts import Place, place_seed, roll_out
-from .stream import Stream
+from .rollouts import Clock, PlannedEpisode, derive_seed, roll_out
 
 REFILLS = 4
 """Rounds of new questions that dynamic sampling asks for before it takes what it has."""
@@ -75,12 +74,12 @@ class Sampler:
             episodes, rewards = last[0][-r.group :], last[1][-r.group :]
         return Sampled(episodes, rewards, drawn, version, clock.laps)
 
-    def _places(self, step: int, refill: int, questions: Sequence[Question]) -> list[Place]:
+    def _places(self, step: int, refill: int, questions: Sequence[Question]) -> list[PlannedEpisode]:
         """What this process rolls out. Seeds and names depend on the place alone, never on timing or processes."""
-        seed = place_seed(self.recipe.seed, step, refill)
+        seed = derive_seed(self.recipe.seed, step, refill)
         name = f"step-{step + 1:05d}" + (f"-refill-{refill}" if refill else "")
         return [
-            Place(question, place_seed(seed, number, member), f"{name}-{number:03d}-{member}")
+            PlannedEpisode(question, derive_seed(seed, number, member), f"{name}-{number:03d}-{member}")
             for number, question in self.ranks.share(list(enumerate(questions)))
             for member in range(self.recipe.rollout.group)
         ]

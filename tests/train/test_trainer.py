@@ -10,8 +10,8 @@ from subquest.codec import from_dict
 from subquest.engine.scripted import ScriptedEngine
 from subquest.record import Question
 from subquest.systems.coda import CoDA
-from subquest.train.evaluation import Evaluator
 from subquest.train.recipe import Recipe
+from subquest.train.trainer import Evaluator
 from tests.systems.fakes import FakeSearch
 
 RECIPE = from_dict(
@@ -24,7 +24,7 @@ class Kept:
     """A run that notes which weights it was told to keep."""
 
     recipe = RECIPE
-    pace = SimpleNamespace(timed=lambda name: contextlib.nullcontext())
+    deadline = SimpleNamespace(timed=lambda name: contextlib.nullcontext())
 
     def __init__(self) -> None:
         self.best: list[dict[str, Any]] = []

@@ -8,7 +8,7 @@ import torch
 
 from subquest.train.batch import Batch, Rollout, pack
 from subquest.train.loss import LOSSES, LossSettings
-from subquest.train.optimiser import Optimiser, logprobs_of, together
+from subquest.train.optimiser import Optimiser, logprobs_of, micro_batch_unit
 from subquest.train.policy import Policy
 from subquest.train.random_model import tiny_source
 from subquest.train.recipe import OptimiserPart
@@ -54,7 +54,7 @@ def gradients(
 
     optimiser._step = keep  # type: ignore[method-assign]
     batch = batch_for(loss)
-    only = batch.teaching(whole=together(loss)) if skip else None
+    only = batch.teaching(whole=micro_batch_unit(loss)) if skip else None
     reference = logprobs_of(policy, batch, temperature=1.0, micro_tokens=micro_tokens, only=only) if loss.kl else None
     shifted = None if reference is None else reference + 0.3
     stepped = optimiser.policy_step(batch, loss, temperature=1.0, old=None, reference=shifted, only=only)

@@ -12,8 +12,8 @@ import pytest
 
 from subquest.errors import UsageError
 from subquest.runs import RunStore
-from subquest.train.figures import speeds
-from subquest.train.monitoring import Table, Tracker, number, watchers
+from subquest.train.monitoring import Table, Tracker, number, open_monitors
+from subquest.train.rollouts import tokens_per_second
 from subquest.train.tensorboard import TensorBoardFile, crc32c, event, record
 
 from .test_rl import RECIPE, trainer
@@ -86,7 +86,7 @@ def test_trackers_get_every_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         finish=lambda: told.append("finished"),
     )
     monkeypatch.setitem(sys.modules, "trackio", fake)
-    watching = watchers(RECIPE, tmp_path, io.StringIO(), as_json=True, trackers=["trackio"])
+    watching = open_monitors(RECIPE, tmp_path, io.StringIO(), as_json=True, trackers=["trackio"])
     watching.log(3, {"reward": 1.0})
     watching.close()
     assert told == [f"toy-{tmp_path.name}", (3, {"reward": 1.0}), "finished"]
@@ -102,8 +102,8 @@ def test_a_tracker_that_is_not_there_is_named(tmp_path: Path, monkeypatch: pytes
 
 def test_speeds_by_phase() -> None:
     figures = {"completion_tokens": 100.0, "packed": 300.0, "seconds_rollout": 4.0, "seconds_update": 2.0}
-    assert speeds(figures) == {"tokens_s_rollout": 25.0, "tokens_s_update": 150.0}
-    assert speeds({"packed": 1.0}) == {}
+    assert tokens_per_second(figures) == {"tokens_s_rollout": 25.0, "tokens_s_update": 150.0}
+    assert tokens_per_second({"packed": 1.0}) == {}
 
 
 def test_sample_episodes_carry_what_was_learnt(tmp_path: Path) -> None:

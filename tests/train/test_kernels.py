@@ -1,6 +1,6 @@
 """The update's Triton kernels against the plain torch operations, values and gradients.
 
-They need a GPU, or Triton's interpreter on the CPU: `TRITON_INTERPRET=1 pytest tests/train/test_train_kernels.py`.
+They need a GPU, or Triton's interpreter on the CPU: `TRITON_INTERPRET=1 pytest tests/train/test_kernels.py`.
 """
 
 import os
@@ -8,7 +8,7 @@ import os
 import pytest
 import torch
 
-from subquest.train import pointwise
+from subquest.train import operations
 
 pytest.importorskip("triton", reason="Triton is not installed")
 if not torch.cuda.is_available() and os.environ.get("TRITON_INTERPRET") != "1":
@@ -50,7 +50,12 @@ def test_turned(heads: int, kv_heads: int, size: int, fused: bool, dtype: torch.
     rotary = (1.1 * angles.cos(), 1.1 * angles.sin())  # scaled, as long contexts are
     there = [x.to(DEVICE) for x in rotary]
     parts = [torch.randn(7, sum(counts), size)] if fused else [torch.randn(7, n, size) for n in counts[:2]]
-    compare(lambda *x: Turned.apply(*there, counts, *x), lambda *x: pointwise.turned(rotary, counts, *x), parts, dtype)
+    compare(
+        lambda *x: Turned.apply(*there, counts, *x),
+        lambda *x: operations.rotate_heads(rotary, counts, *x),
+        parts,
+        dtype,
+    )
 
 
 def test_turned_takes_heads_that_lie_apart() -> None:
@@ -65,7 +70,7 @@ def test_turned_takes_heads_that_lie_apart() -> None:
 
     compare(
         lambda x: Turned.apply(*there, (4, 2, 2), *cut(x)),
-        lambda x: pointwise.turned(rotary, (4, 2, 2), *cut(x)),
+        lambda x: operations.rotate_heads(rotary, (4, 2, 2), *cut(x)),
         [both],
         torch.float32,
     )
@@ -77,4 +82,4 @@ def test_turned_takes_heads_that_lie_apart() -> None:
 def test_gated(inner: int, fused: bool, dtype: torch.dtype) -> None:
     torch.manual_seed(0)
     parts = [2 * torch.randn(5, 2 * inner)] if fused else [2 * torch.randn(5, inner), torch.randn(5, inner)]
-    compare(Gated.apply, pointwise.gated, parts, dtype)
+    compare(Gated.apply, operations.swiglu, parts, dtype)

@@ -8,10 +8,9 @@ from typing import Any
 
 import pytest
 
-from subquest.train import pace
-from subquest.train.pace import Pace
+from subquest.train import run
 from subquest.train.rl import RLTrainer
-from subquest.train.run import TrainRun
+from subquest.train.run import Deadline, TrainRun
 from subquest.train.sft import SFTTrainer
 from subquest.train.traces import traces_of
 
@@ -32,33 +31,33 @@ class Hand:
 @pytest.fixture
 def hand(monkeypatch: pytest.MonkeyPatch) -> Hand:
     clock = Hand()
-    monkeypatch.setattr(pace, "monotonic", clock)
+    monkeypatch.setattr(run, "monotonic", clock)
     return clock
 
 
 def test_the_longest_of_each_part_counts_with_a_fifth_on_top(hand: Hand) -> None:
-    slice_ = Pace(minutes=2)  # 120 s
-    assert not slice_.time_is_up(evaluates=True)
+    slice_ = Deadline(minutes=2)  # 120 s
+    assert not slice_.is_near(evaluates=True)
     for part, seconds in (("step", 9.0), ("step", 10.0), ("step", 8.0), ("export", 5.0), ("checkpoint", 15.0)):
         with slice_.timed(part):  # type: ignore[arg-type]
             hand.now += seconds
-    slice_.took("evaluation", 25.0)
+    slice_.record("evaluation", 25.0)
     # 47 s have gone; a step with the end is 1.2 × (10 + 5 + 15) = 36 s, with an evaluation 1.2 × 55 = 66 s
-    assert not slice_.time_is_up(evaluates=True)
+    assert not slice_.is_near(evaluates=True)
     hand.now += 7.5
-    assert slice_.time_is_up(evaluates=True)
-    assert not slice_.time_is_up(evaluates=False)
+    assert slice_.is_near(evaluates=True)
+    assert not slice_.is_near(evaluates=False)
     hand.now += 29
-    assert not slice_.time_is_up(evaluates=False)
+    assert not slice_.is_near(evaluates=False)
     hand.now += 1
-    assert slice_.time_is_up(evaluates=False)
+    assert slice_.is_near(evaluates=False)
 
 
 def test_without_minutes_there_is_always_time(hand: Hand) -> None:
-    endless = Pace()
-    endless.took("evaluation", 1e9)
+    endless = Deadline()
+    endless.record("evaluation", 1e9)
     hand.now += 1e9
-    assert not endless.time_is_up(evaluates=True)
+    assert not endless.is_near(evaluates=True)
 
 
 def slow(t: RLTrainer | SFTTrainer, hand: Hand) -> None:
@@ -128,7 +127,7 @@ def test_fine_tuning_keeps_the_time_too(tmp_path: Path, hand: Hand, minutes: flo
     parts.run.close()
     recipe = replace(RECIPE, kind="sft", optimiser=replace(RECIPE.optimiser, batch=1, steps=4), evaluate_every=2)
     traces = traces_of([rollouts_of(name, {"planner": 1}) for name in "abcd"])
-    run = TrainRun(tmp_path / "run", recipe, minutes=minutes)
-    t = SFTTrainer(run, parts.policy, parts.engine, parts.evaluator.greedy, traces, QUESTIONS[:2])
+    training = TrainRun(tmp_path / "run", recipe, minutes=minutes)
+    t = SFTTrainer(training, parts.policy, parts.engine, parts.evaluator.greedy, traces, QUESTIONS[:2])
     assert seconds_of(t, hand) <= 60 * minutes
-    assert (t.step, max(run.checkpoints.steps())) == (last, last)
+    assert (t.step, max(training.checkpoints.steps())) == (last, last)
