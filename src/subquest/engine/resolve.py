@@ -151,11 +151,11 @@ class _Resolver:
 
     def _torch(self, name: str) -> Engine:
         try:
-            from .torch.named import EMBEDDED, named_engine
+            from .torch.engine import EMBEDDED, TorchEngine
         except ImportError as error:
             raise MissingDependency(f"{error.name}, which torch: models need,", "train") from None
         adapter = self.options.adapter or ("default" if name == EMBEDDED else "none")
-        return named_engine(name, adapter=None if adapter == "none" else adapter, window=self.options.context)
+        return TorchEngine.load(name, adapter=None if adapter == "none" else adapter, window=self.options.context)
 
     def _openai(self, name: str, url: str) -> Engine:
         from .openai import HuggingFaceTokenizer, OpenAIEngine, load_prices

@@ -128,14 +128,12 @@ class EmbeddedEngine:
         return len(self.vocabulary.encode(text))
 
     async def open(self, messages: Sequence[Message], *, mode: Mode = "chat") -> EmbeddedSession:
-        pieces = self.format.opening(messages)
         segments: list[Segment] = []
-        for i, message in enumerate(messages):
-            own = pieces[2 * i : 2 * i + 2] if i + 1 < len(messages) else pieces[2 * i :]
-            ids = await self.encode(own)
-            if i == 0 and self.vocabulary.adds_bos and ids[:1] != (self.vocabulary.bos,):
+        for message, pieces in zip(messages, self.format.opening_by_message(messages), strict=True):
+            ids = await self.encode(pieces)
+            if not segments and self.vocabulary.adds_bos and ids[:1] != (self.vocabulary.bos,):
                 ids = (self.vocabulary.bos, *ids)
-            segments.append(Segment("prompt", text_of(own), ids, role=message.role))
+            segments.append(Segment("prompt", text_of(pieces), ids, role=message.role))
         session = EmbeddedSession(self, mode, tuple(segments), Tape())
         session.check_room(0)
         return session
@@ -278,10 +276,7 @@ class EmbeddedSession:
 
     async def append(self, text: str) -> None:
         self._check_usable()
-        if self._mode == "chat":
-            pieces = self._engine.format.user_turn(text, ended=self._ended)
-        else:
-            pieces = [Piece(text, False)]
+        pieces = self._engine.format.environment(text, self._mode, ended=self._ended)
         ids = await self._engine.encode(pieces)
         self.check_room(len(ids))
         self._segments += (Segment("env", text_of(pieces), ids, role="user" if self._mode == "chat" else "assistant"),)

@@ -26,21 +26,25 @@ from torch import Tensor, nn
 
 from ...errors import ContextOverflow, EngineError, UsageError
 from ...interpreter import quickly_switched, rarely_collected
-from ..chat_format import ChatFormat, chat_format
+from ...models import default_adapter, embedded_model
+from ..adapter import prompt_set_of
+from ..chat_format import ChatFormat, chat_format, encode_pieces, prompt_segments
 from ..interface import Message, Mode, Sampling
 from .block_pool import BlockPool
 from .gpu_memory import taken, wanted_share
-from .loader import Source, from_model, load
+from .loader import Source, from_model, load, load_adapter
 from .model import Cache, Model
 from .runner import Pending, Runner
 from .running_batch import Rows
 from .scheduler import Context, Scheduler, Turn
-from .scoring import Call, Scorer, choose
-from .session import TorchSession, opening
+from .scoring import Call, Scorer, score_choices
+from .session import TorchSession
 from .stop_strings import Stops
 from .vocabulary import Vocabulary
 from .weights import Adapter, Weights
 
+EMBEDDED = "smollm2"
+"""The name of the embedded model."""
 BLOCK = 16
 """Tokens of a cache block."""
 MOST = 1 << 30
@@ -119,9 +123,20 @@ class TorchEngine:
         self._thread.start()
 
     @classmethod
-    def load(cls, path: str | Path, **settings: Any) -> TorchEngine:
-        """From a model folder or a GGUF file; `settings` are the constructor's."""
-        return cls(load(path), **settings)
+    def load(cls, name: str | Path, *, adapter: str | Path | None = None, **settings: Any) -> TorchEngine:
+        """From a folder with safetensors, a GGUF file, or `smollm2`, the model that Subquest embeds.
+
+        `adapter` is a LoRA as PEFT's folder or as a GGUF file; `default` is the one that ships with `smollm2`.
+        `settings` are the constructor's.
+        """
+        path = embedded_model() if name == EMBEDDED else Path(name).expanduser()
+        engine = cls(load(path), **settings)
+        engine.prompt_set = "compact" if name == EMBEDDED else "full"
+        file = default_adapter() if adapter == "default" else adapter and Path(adapter).expanduser()
+        if file:
+            engine.refresh(adapter=load_adapter(file, path))
+            engine.prompt_set = prompt_set_of(file)
+        return engine
 
     @classmethod
     def from_model(cls, model: nn.Module, tokenizer: Any, *, share: bool = False, **settings: Any) -> TorchEngine:
@@ -158,7 +173,7 @@ class TorchEngine:
         return len(self.vocabulary.encode(text, False))
 
     async def open(self, messages: Sequence[Message], *, mode: Mode = "chat") -> TorchSession:
-        return TorchSession(self, opening(self.chat, self.vocabulary, messages), mode)
+        return TorchSession(self, prompt_segments(self.chat, messages, self.vocabulary.encode), mode)
 
     def without_adapter(self) -> TorchEngine | BareEngine:
         """The same model with its base weights, in the same batches and cache; it closes with this one."""
@@ -239,7 +254,12 @@ class TorchEngine:
         def submit(call: Call) -> None:
             self._send(lambda: self._scorer.submit(call))
 
-        return await choose(self, submit, prompts, words)
+        encode = self.vocabulary.encode
+        ids = [encode_pieces(self.chat.opening(prompt), encode) for prompt in prompts]
+        longest = max(map(len, ids), default=0)
+        if longest >= self.context_window:
+            raise ContextOverflow(f"a prompt of {longest} tokens does not fit a window of {self.context_window}")
+        return await score_choices(submit, ids, [encode(word, False)[0] for word in words]) if ids else []
 
     def drop(self, context: Context) -> None:
         """Free what a closed session holds."""
@@ -365,7 +385,8 @@ class BareEngine:
 
     async def open(self, messages: Sequence[Message], *, mode: Mode = "chat") -> TorchSession:
         engine = self._engine
-        return TorchSession(engine, opening(engine.chat, engine.vocabulary, messages), mode, bare=True)
+        segments = prompt_segments(engine.chat, messages, engine.vocabulary.encode)
+        return TorchSession(engine, segments, mode, bare=True)
 
     def count_tokens(self, text: str) -> int:
         return self._engine.count_tokens(text)

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from ..interface import Sampling
-from .sampling import fold_seed, is_filtered
 
 Array = np.ndarray[Any, Any]
 COLDEST = 1e-6
@@ -111,3 +110,14 @@ class Rows:
         self.ids[slots, at] = ids
         self.logprobs[slots, at] = logprobs
         self.count[slots] = at + 1
+
+
+def fold_seed(seed: int) -> int:
+    """Any integer as a signed 32-bit seed."""
+    folded = (seed ^ (seed >> 32)) & 0xFFFFFFFF
+    return folded - (1 << 32) if folded >= 1 << 31 else folded
+
+
+def is_filtered(sampling: Sampling) -> bool:
+    """Whether top-k, top-p or min-p cut the distribution."""
+    return sampling.temperature > 0 and (sampling.top_k > 0 or sampling.top_p < 1 or sampling.min_p > 0)

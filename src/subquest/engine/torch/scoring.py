@@ -13,25 +13,20 @@ import itertools
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from ...errors import ContextOverflow, EngineError
-from ..chat_format import encode_pieces
+from ...errors import EngineError
 from ..choosing import shared_beginning
-from ..interface import Message
 from .cuda_graphs import bucket
 from .model import Cache, Model
 from .running_batch import Array
 from .step import TILE, Step
 from .weights import Linear, Weights
-
-if TYPE_CHECKING:
-    from .engine import TorchEngine
 
 PASS_TOKENS = {"cuda": 32_768, "cpu": 4096}
 """Tokens of one pass: on a GPU enough to fill it, on a CPU few, because everybody else waits for it."""
@@ -55,18 +50,10 @@ class Call:
     found: Found = field(default_factory=list)
 
 
-async def choose(
-    engine: TorchEngine, submit: Callable[[Call], None], prompts: Sequence[Sequence[Message]], words: Sequence[str]
-) -> list[tuple[float, ...]]:
-    """`Choosing.choose` for the torch engine."""
-    if not prompts:
-        return []
-    encode = engine.vocabulary.encode
-    ids = [encode_pieces(engine.chat.opening(prompt), encode) for prompt in prompts]
-    longest = max(map(len, ids))
-    if longest >= engine.context_window:
-        raise ContextOverflow(f"a prompt of {longest} tokens does not fit a window of {engine.context_window}")
-    wanted = np.asarray([encode(word, False)[0] for word in words], np.int64)
+async def score_choices(
+    submit: Callable[[Call], None], prompts: Sequence[Sequence[int]], choices: Sequence[int]
+) -> Found:
+    """For each prompt, given as token ids, the log-probability of each choice as the next token."""
     loop = asyncio.get_running_loop()
     future: asyncio.Future[Found] = loop.create_future()
 
@@ -74,8 +61,9 @@ async def choose(
         if not loop.is_closed():
             loop.call_soon_threadsafe(_deliver, future, found)
 
-    shared = shared_beginning(ids) // BLOCK * BLOCK
-    submit(Call([np.asarray(p, np.int32) for p in ids], wanted, done, future.done, shared))
+    shared = shared_beginning(prompts) // BLOCK * BLOCK
+    wanted = np.asarray(choices, np.int64)
+    submit(Call([np.asarray(p, np.int32) for p in prompts], wanted, done, future.done, shared))
     return await future
 
 

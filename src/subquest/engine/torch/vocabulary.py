@@ -17,7 +17,13 @@ from typing import Any
 import numpy as np
 
 from ...errors import EngineRefused
-from .gguf_tokenizer import SPLITS
+
+_QWEN = (
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
+_LLAMA3 = _QWEN.replace(r"|\p{N}|", r"|\p{N}{1,3}|")
+SPLITS = {"smollm": None, "gpt-2": None, "qwen2": _QWEN, "llama-bpe": _LLAMA3}
+"""How a text is cut before merging, by the name in `tokenizer.ggml.pre`; None is GPT-2's own way."""
 
 _MARKS = "!-/:-@[-`{-~"
 _SEAM = re.compile(
