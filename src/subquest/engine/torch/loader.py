@@ -23,7 +23,7 @@ from .weights import Adapter
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A model as it was found: transformers configuration, parameters by their usual names, tokenizer."""
+    """A loaded model: transformers configuration, parameters by their usual names, tokenizer."""
 
     name: str
     config: Any

@@ -1,9 +1,9 @@
-"""Log-probabilities of a few words after many prompts, of many callers in one pass.
+"""Log-probabilities of a few words after many prompts, for many callers in one pass.
 
-Prompts of a call have their beginning in common, which is read once: its whole cache blocks stand in the block tables
-of all of them, as in the engine's cache, and the same kernels read them. A pass needs the keys and values of one layer
-at a time and nothing afterwards, so it has a cache of one layer to itself and takes no block from running contexts.
-Passes run in the engine's thread between two steps; calls that came meanwhile share the next one.
+The prompts of a call share a prefix, which is read once: its full cache blocks are in the block tables of all of them,
+as in the engine's cache, and the same kernels read them. A pass needs the keys and values of one layer at a time and
+nothing afterwards, so it has a one-layer cache of its own and takes no blocks from running contexts. Passes run in the
+engine's thread between two steps; calls that arrive meanwhile share the next one.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from .step import TILE, Step
 from .weights import Linear, Weights
 
 PASS_TOKENS = {"cuda": 32_768, "cpu": 4096}
-"""Tokens of one pass: on a GPU enough to fill it, on a CPU few, because everybody else waits for it."""
+"""Tokens per pass: on a GPU enough to fill it, on a CPU few, because all others wait for it."""
 BLOCK = 16
 
 Found = list[tuple[float, ...]]
@@ -37,16 +37,16 @@ Found = list[tuple[float, ...]]
 
 @dataclass(eq=False, slots=True)
 class Call:
-    """Prompts of one caller, and what is known of them so far."""
+    """The prompts of one caller, and their results so far."""
 
     prompts: list[Array]
     wanted: Array
     done: Callable[[Found | EngineError], None]
     """Called once, on the engine's thread."""
     gone: Callable[[], bool]
-    """Whether the caller waits no more."""
+    """Whether the caller has stopped waiting."""
     shared: int
-    """Tokens that all prompts begin with, in whole blocks."""
+    """Length of the common prefix, in whole blocks."""
     found: Found = field(default_factory=list)
 
 
@@ -77,7 +77,7 @@ def _deliver(future: asyncio.Future[Found], found: Found | EngineError) -> None:
 
 
 class Share(NamedTuple):
-    """What a pass reads of a call."""
+    """The part of a call that a pass reads."""
 
     call: Call
     start: int
@@ -85,7 +85,7 @@ class Share(NamedTuple):
 
 
 class Scorer:
-    """The calls that wait. Everything here runs in the engine's thread."""
+    """The waiting calls. Everything here runs in the engine's thread."""
 
     def __init__(self, model: Model) -> None:
         self._model = model
@@ -97,19 +97,19 @@ class Scorer:
 
     @property
     def begun(self) -> bool:
-        """Whether a call is answered in part: the rest must be answered by the same weights."""
+        """Whether a call is partly answered: the rest must use the same weights."""
         return bool(self._calls) and bool(self._calls[0].found)
 
     def submit(self, call: Call) -> None:
         self._calls.append(call)
 
     def fail(self, error: EngineError) -> None:
-        """Nobody will be answered any more."""
+        """Fail all calls."""
         while self._calls:
             self._calls.popleft().done(error)
 
     def step(self, *, begun_only: bool = False) -> None:
-        """One pass over as many prompts as it takes, in the order of the calls."""
+        """One pass over as many prompts as fit, in the order of the calls."""
         self._calls = deque(call for call in self._calls if not call.gone())
         shares = self._shares(begun_only)
         if not shares:
@@ -180,7 +180,7 @@ class _Row(NamedTuple):
 
 
 def _rows(shares: Sequence[Share]) -> list[_Row]:
-    numbers = itertools.count(1)  # block 0 is the padding's
+    numbers = itertools.count(1)  # block 0 is for padding
 
     def new(tokens: int) -> list[int]:
         return list(itertools.islice(numbers, -(-tokens // BLOCK)))
@@ -198,8 +198,8 @@ def _rows(shares: Sequence[Share]) -> list[_Row]:
 def _packed(rows: Sequence[_Row], *, pad: bool) -> tuple[Array, Array, Array, Array]:
     """The parts of a `Step`: tokens with positions and slots [3, T], tables and tiles; and where prompts end in it.
 
-    Shapes are rounded up on a GPU, so that they come again: new ones cost its libraries time. The last row of the
-    tables is the padding's.
+    On a GPU shapes are rounded up so that they repeat: new shapes cost its libraries time. The last row of the tables
+    is for padding.
     """
     lengths = np.asarray([len(row.ids) for row in rows])
     starts = np.asarray([row.start for row in rows])
