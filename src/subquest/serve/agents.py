@@ -6,17 +6,17 @@ than one. A request names what the server has; it can never bring a path, an add
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
 from ..engine import Engine
+from ..errors import suggest
 from ..retrieval.base import Search
 from ..systems.base import System
 from .bodies import Problem
+from .episode_view import Piece
 from .indexes import Indexes
-from .journal import Journal
-from .tokens import Piece
+from .replay import ReplayLog
 
 PREFIX = "subquest-"
 Make = Callable[[str, Mapping[str, Engine], Search | None], System[Any]]
@@ -35,7 +35,7 @@ class Agents:
         self.models = list(models)
         self._engines = models
         self.indexes = indexes
-        self.journal: Journal | None = None
+        self.journal: ReplayLog | None = None
         """Where episodes write down what they were told; without one they cannot be resumed."""
         self._built: dict[tuple[str, str, str], System[Any]] = {}
 
@@ -79,8 +79,7 @@ class Agents:
         """System and model behind a name of OpenAI's protocol."""
         system, _, model = name.removeprefix(PREFIX).partition("@")
         if not name.startswith(PREFIX) or system not in self.systems or (model and model not in self.models):
-            near = difflib.get_close_matches(name, self.names(), 1, 0.3)
-            hint = f"did you mean {near[0]!r}?" if near else "GET /v1/models lists them"
+            hint = suggest(name, self.names(), "GET /v1/models lists them", cutoff=0.3)
             raise Problem(404, f"there is no model {name!r}; {hint}", code="model_not_found")
         return system, model
 

@@ -12,7 +12,6 @@ is a folder with `agent.md` and a `dialect.toml`:
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import json
 import re
 import tomllib
@@ -23,7 +22,7 @@ from typing import Any, NamedTuple
 
 from ...engine import Engine, Mode
 from ...engine.actions import Action as Tool
-from ...errors import UsageError
+from ...errors import UsageError, suggest
 from ...protocol import fence, parse, tags_of
 from ...record import Document
 from ..actions import ANSWER, BOXED, SEARCH
@@ -63,6 +62,12 @@ class Dialect:
     def folder(self) -> Path:
         given = Path(self.prompts or self.name)
         return given if given.is_absolute() else COMPACT / given
+
+    @property
+    def stops(self) -> tuple[str, ...]:
+        """Where a turn ends: at its actions, and where the model begins to write documents itself."""
+        own = re.findall(r"</?\w+>|<\|\w+\|>", self.observation) if self.mode == "completion" else ()
+        return tuple(dict.fromkeys((*self.stop, *own)))
 
     @property
     def tags(self) -> tuple[str, ...]:
@@ -121,8 +126,9 @@ class Dialect:
     def _after(self, turn: str, told: str) -> str:
         if self.mode == "chat":
             return told
-        begun = next((stop for stop in self.stop if turn.endswith(stop) and told.startswith(stop)), "")
-        return told.removeprefix(begun)
+        rest = told.lstrip()
+        begun = (stop.lstrip() for stop in self.stops if turn.endswith(stop))
+        return next((rest.removeprefix(stop) for stop in begun if rest.startswith(stop)), told)
 
     def _listed(self, documents: Sequence[Document], tokens: int, engine: Engine) -> str:
         lines = []
@@ -201,8 +207,7 @@ def find_dialect(name: str) -> Dialect:
     file = Path(name) / "dialect.toml"
     if file.is_file():
         return _read(file)
-    close = difflib.get_close_matches(name, DIALECTS, 1)
-    hint = f"did you mean {close[0]!r}?" if close else f"there are {', '.join(DIALECTS)}, or a folder with dialect.toml"
+    hint = suggest(name, DIALECTS, f"there are {', '.join(DIALECTS)}, or a folder with dialect.toml")
     raise UsageError(f"there is no dialect {name!r}; {hint}")
 
 
