@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from ._version import __version__
 
 if TYPE_CHECKING:
+    from .assemble import AgentSpec, open_agent
     from .engine.embedded import EmbeddedEngine
     from .engine.interface import Engine, Generation, Message, Sampling, Session
     from .engine.openai import OpenAIEngine
@@ -25,8 +26,8 @@ if TYPE_CHECKING:
     from .events import Event
     from .limits import Limits
     from .record import Document, Episode, Evidence, Hit, Question, Segment, Step, Trajectory, Usage
-    from .retrieval.base import Search
     from .retrieval.index import Index
+    from .retrieval.search import Search
     from .runs import RunStore
     from .systems.apex import Apex
     from .systems.base import System
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from .systems.runtime import Answer, Run
 
 _PLACES: dict[str, str] = {
+    "AgentSpec": "assemble",
     "Answer": "systems.runtime",
     "Apex": "systems.apex",
     "CoDA": "systems.coda",
@@ -59,7 +61,7 @@ _PLACES: dict[str, str] = {
     "RunStore": "runs",
     "Sampling": "engine.interface",
     "ScriptedEngine": "engine.scripted",
-    "Search": "retrieval.base",
+    "Search": "retrieval.search",
     "Segment": "record",
     "Session": "engine.interface",
     "Step": "record",
@@ -68,9 +70,11 @@ _PLACES: dict[str, str] = {
     "Trajectory": "record",
     "Usage": "record",
     "UsageError": "errors",
+    "open_agent": "assemble",
 }
 
 __all__ = [
+    "AgentSpec",
     "Answer",
     "Apex",
     "CoDA",
@@ -105,6 +109,7 @@ __all__ = [
     "UsageError",
     "__version__",
     "embedded",
+    "open_agent",
     "openai",
     "system",
 ]

@@ -15,15 +15,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Generic, TypeVar
 
-from .. import sync
 from ..codec import checked, to_dict
 from ..engine import Engine, Message, RoleAware, Sampling
 from ..engine.actions import Acting, Action
 from ..errors import OutsideError, UsageError
 from ..events import SCHEMA_VERSION, Event, EventLog, Listener
 from ..limits import Limits
+from ..process import run_sync
 from ..record import Document, Episode, Question
-from ..retrieval.base import Search
+from ..retrieval.search import Search
 from .evidence import Finding, Support, support_of
 from .prompting import COMPACT, SETS, Prompts, PromptSet, prompt_set_of
 from .rendering import render_documents
@@ -278,7 +278,7 @@ class System(Generic[S]):
 
     def ask(self, question: str | Question, *, seed: int | None = None) -> Episode:
         """`solve`, for synchronous callers."""
-        return sync.run(self.solve(question, seed=seed))
+        return run_sync(self.solve(question, seed=seed))
 
     async def solve_many(
         self, questions: Iterable[str | Question], *, concurrency: int = 8, seed: int | None = None
@@ -317,7 +317,7 @@ class System(Generic[S]):
                 found[places[id(episode.question)].pop()] = episode
             return [found[place] for place in range(len(checked))]
 
-        return sync.run(collect())
+        return run_sync(collect())
 
     async def stream(self, question: str | Question, *, seed: int | None = None) -> AsyncIterator[Event]:
         """The events of one episode as they happen."""

@@ -25,8 +25,8 @@ import torch
 from torch import Tensor, nn
 
 from ...errors import ContextOverflow, EngineError, UsageError
-from ...interpreter import quickly_switched, rarely_collected
 from ...models import default_adapter, embedded_model
+from ...process import collect_rarely, switch_often
 from ..adapter import prompt_set_of
 from ..chat_format import ChatFormat, chat_format, encode_pieces, prompt_segments
 from ..interface import Message, Mode, Sampling
@@ -318,7 +318,7 @@ class TorchEngine:
     def _work(self) -> None:
         """The worker thread. It releases the interpreter several times per step, to wait for the device or to launch
         kernels, and must get it back quickly although systems keep the other threads busy."""
-        with quickly_switched(), rarely_collected():
+        with switch_often(), collect_rarely():
             self._serve()
 
     def _serve(self) -> None:
