@@ -34,24 +34,24 @@ from subquest.retrieval.named import title_words
 from subquest.retrieval.passages import unwrapped
 from subquest.retrieval.rerank import parse_order
 from subquest.rewards.format import tags_balance
-from subquest.systems import evidence
-from subquest.systems.barrier import Barrier
+from subquest.runtime import evidence
+from subquest.runtime.barrier import Barrier
 from subquest.systems.baselines.dialect import DIALECTS
 from subquest.systems.baselines.react import REACT
 from subquest.systems.baselines.zerosearch import _documents
-from subquest.systems.context import Context, Turn
-from subquest.systems.evidence import Finding, sentences, support
+from subquest.runtime.context import Context, Turn
+from subquest.runtime.evidence import Finding, sentences, support
 from subquest.systems.hira.coordinator import named_in
 from subquest.systems.hira.deep import _information
 from subquest.systems.hira.experts import EXPERTS, look_at
 from subquest.systems.hira.memory import Memory
 from subquest.systems.hira.tolerant import first_object
-from subquest.systems.plan import lines_of, make_plan, numbered_lines
-from subquest.systems.rendering import cut_to_tokens, one_line
-from subquest.systems.replies import answer_in, boxed, decides, declines, hedges, said
-from subquest.systems.toolloop import calls
-from subquest.systems.tooltext import bare_code, with_part
-from subquest.systems.voting import normal
+from subquest.systems.apex.plan import lines_of, make_plan, numbered_lines
+from subquest.runtime.rendering import cut_to_tokens, one_line
+from subquest.runtime.replies import answer_in, boxed, decides, declines, hedges, said
+from subquest.runtime.tool_loop import calls
+from subquest.runtime.tool_text import bare_code, with_part
+from subquest.runtime.voting import normal
 
 
 def between(unit: str, begin: str = "", end: str = "") -> Callable[[int], str]:

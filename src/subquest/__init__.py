@@ -29,14 +29,14 @@ if TYPE_CHECKING:
     from .retrieval.index import Index
     from .runs import RunStore
     from .systems.apex import Apex
-    from .systems.base import System
+    from .runtime.system import System
     from .systems.coda import CoDA
     from .systems.decor import Decor
     from .systems.hira import HiRA
-    from .systems.runtime import Answer, Run
+    from .runtime.run import Answer, Run
 
 _PLACES: dict[str, str] = {
-    "Answer": "systems.runtime",
+    "Answer": "runtime.run",
     "Apex": "systems.apex",
     "CoDA": "systems.coda",
     "Decor": "systems.decor",
@@ -55,7 +55,7 @@ _PLACES: dict[str, str] = {
     "OpenAIEngine": "engine.openai",
     "OutsideError": "errors",
     "Question": "record",
-    "Run": "systems.runtime",
+    "Run": "runtime.run",
     "RunStore": "runs",
     "Sampling": "engine.base",
     "ScriptedEngine": "engine.scripted",
@@ -64,7 +64,7 @@ _PLACES: dict[str, str] = {
     "Session": "engine.base",
     "Step": "record",
     "SubquestError": "errors",
-    "System": "systems.base",
+    "System": "runtime.system",
     "Trajectory": "record",
     "Usage": "record",
     "UsageError": "errors",

@@ -10,8 +10,7 @@ from subquest.limits import Limits
 from subquest.record import Episode, Segment, Trajectory
 from subquest.rewards import Reward, load, written_answer
 from subquest.systems.apex import Apex
-from subquest.systems.baselines.autorefine import AutoRefine
-from subquest.systems.baselines.search_r1 import SearchR1
+from subquest.systems.baselines.dialects import AutoRefine, SearchR1
 from subquest.systems.coda import CoDA
 from subquest.systems.decor import Decor
 from tests.systems import test_decor as decor

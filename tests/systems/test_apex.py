@@ -9,7 +9,7 @@ from subquest.errors import EngineRefused, EngineUnavailable, UsageError
 from subquest.limits import Limits
 from subquest.record import Document, Episode
 from subquest.systems.apex import Apex, Known, apex_confidence
-from subquest.systems.evidence import Finding
+from subquest.runtime.evidence import Finding
 
 from .fakes import DOCUMENTS, FakeSearch
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from subquest.engine.scripted import ScriptedEngine
 from subquest.record import Document, Hit
-from subquest.systems.barrier import RAW_RUN, Barrier, _remembered
+from subquest.runtime.barrier import RAW_RUN, Barrier, _remembered
 from subquest.systems.coda import CoDA
 
 WORDS = [f"w{i}" for i in range(200)]

@@ -12,7 +12,7 @@ from subquest.limits import Limits
 from subquest.protocol import TAGS
 from subquest.record import Document, Episode
 from subquest.systems import registry
-from subquest.systems.base import System
+from subquest.runtime.system import System
 from subquest.systems.baselines.dialect import Action
 from subquest.systems.baselines.react import REACT
 

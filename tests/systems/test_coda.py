@@ -11,7 +11,7 @@ from subquest.events import SCHEMA_VERSION
 from subquest.limits import Limits
 from subquest.record import Document, Episode, Question
 from subquest.systems.coda import CoDA
-from subquest.systems.runtime import RAW_RUN, BarrierError, Run
+from subquest.runtime.run import RAW_RUN, BarrierError, Run
 
 from .fakes import DOCUMENTS, FakeSearch
 

@@ -9,7 +9,7 @@ from subquest.engine.scripted import ScriptedEngine
 from subquest.errors import EngineUnavailable, SearchError, UsageError
 from subquest.limits import Limits
 from subquest.record import Document
-from subquest.systems.baselines.agent import SearchAgent
+from subquest.systems.baselines.search_agent import SearchAgent
 from subquest.systems.baselines.dialect import DIALECTS, find_dialect
 from subquest.systems.baselines.zerosearch import SimulatedSearch, ZeroSearch
 

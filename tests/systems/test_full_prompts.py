@@ -22,14 +22,14 @@ from subquest.systems.baselines.plan_and_solve import PLAN_AND_SOLVE
 from subquest.systems.baselines.react import REACT
 from subquest.systems.baselines.search_o1 import SEARCH_O1
 from subquest.systems.coda import CoDA
-from subquest.systems.context import Turn
+from subquest.runtime.context import Turn
 from subquest.systems.decor import Decor
 from subquest.systems.hira.memory import Memory
 from subquest.systems.hira.tolerant import first_object
-from subquest.systems.plan import lines_of, make_plan
-from subquest.systems.prompting import COMPACT, FULL, Prompts
-from subquest.systems.replies import boxed, decides
-from subquest.systems.toolloop import calls, inserted
+from subquest.systems.apex.plan import lines_of, make_plan
+from subquest.runtime.prompts import COMPACT, FULL, Prompts
+from subquest.runtime.replies import boxed, decides
+from subquest.runtime.tool_loop import calls, inserted
 
 from . import test_coda as coda
 from . import test_decor as decor

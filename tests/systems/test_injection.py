@@ -22,8 +22,8 @@ from subquest.record import Document
 from subquest.retrieval import Index
 from subquest.systems import registry
 from subquest.systems.baselines.dialect import Dialect
-from subquest.systems.prompting import Prompts
-from subquest.systems.toolloop import inserted
+from subquest.runtime.prompts import Prompts
+from subquest.runtime.tool_loop import inserted
 
 from ..engine.loopback import Loopback
 from .test_tool_protocol import QUESTION, Server

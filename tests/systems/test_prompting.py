@@ -10,7 +10,7 @@ from subquest import CoDA
 from subquest.engine.adapter import Lora, prompt_set_of, read_peft, write_peft
 from subquest.engine.scripted import ScriptedEngine
 from subquest.errors import UsageError
-from subquest.systems.prompting import COMPACT, FULL, Prompts
+from subquest.runtime.prompts import COMPACT, FULL, Prompts
 
 from .fakes import FakeSearch
 

@@ -9,7 +9,7 @@ from subquest.evaluate.score import score
 from subquest.evaluate.table import Scored, cell
 from subquest.record import Document, Episode
 from subquest.systems import registry
-from subquest.systems.evidence import Finding, support_of
+from subquest.runtime.evidence import Finding, support_of
 
 from .fakes import FakeSearch
 

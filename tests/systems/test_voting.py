@@ -11,9 +11,9 @@ from subquest.errors import EngineRefused, SearchError, UsageError
 from subquest.limits import Limits
 from subquest.record import Episode
 from subquest.systems import registry
-from subquest.systems.base import NoSettings, System
-from subquest.systems.runtime import Answer, LimitReached, Run
-from subquest.systems.voting import TEMPERATURE, decided, normal
+from subquest.runtime.system import NoSettings, System
+from subquest.runtime.run import Answer, LimitReached, Run
+from subquest.runtime.voting import TEMPERATURE, decided, normal
 
 from .fakes import FakeSearch
 

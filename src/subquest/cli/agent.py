@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ..config import Config
     from ..engine import Engine
     from ..retrieval.base import Search
-    from ..systems.base import System
+    from ..runtime.system import System
     from ..tools.options import ToolOptions
 
 FLAGS = {

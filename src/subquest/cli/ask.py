@@ -30,7 +30,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from ..codec import to_dict
-    from ..systems.base import checked_question
+    from ..runtime.system import checked_question
     from .terminal import printable
     from .tree import display
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from ..retrieval.base import Search
     from ..runs import RunStore
     from ..study import Source, Study, Variant
-    from ..systems.base import System
+    from ..runtime.system import System
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

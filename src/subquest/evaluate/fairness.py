@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ..engine import Sampling
-from ..systems.base import System
+from ..runtime.system import System
 
 SHARED = ("k", "turns", "document_tokens", "force")
 """Settings that mean the same in every system that has them."""

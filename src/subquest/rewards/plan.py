@@ -11,7 +11,7 @@ from ..metrics.embed import Embedder, default_embedder
 from ..metrics.plans import MINILM_TAU, score_plans
 from ..protocol import parse
 from ..record import Episode
-from ..systems.plan import lines_of
+from ..systems.apex.plan import lines_of
 from .base import Reward
 
 

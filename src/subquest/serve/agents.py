@@ -12,7 +12,7 @@ from typing import Any, cast
 
 from ..engine import Engine
 from ..retrieval.base import Search
-from ..systems.base import System
+from ..runtime.system import System
 from .bodies import Problem
 from .indexes import Indexes
 from .journal import Journal

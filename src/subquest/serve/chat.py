@@ -18,7 +18,7 @@ from starlette.responses import Response
 from ..codec import to_dict
 from ..events import Event
 from ..record import Episode
-from ..systems.base import System
+from ..runtime.system import System
 from .bodies import Body, Json, Problem, read_body
 from .jobs import Job
 from .state import State, state_of

@@ -20,7 +20,7 @@ from ..errors import SubquestError
 from ..events import Event
 from ..record import Episode, Failure, Question, Usage
 from ..runs import RunStore
-from ..systems.base import System, checked_question
+from ..runtime.system import System, checked_question
 from .bodies import Problem
 from .journal import Journal
 from .metrics import Metrics

@@ -9,7 +9,7 @@ from ..evaluate.score import score
 from ..metrics import score_answer
 from ..record import Episode, Question
 from ..rewards.base import RewardFunction, written_answer
-from ..systems.base import System
+from ..runtime.system import System
 from .guards import Guards
 from .policy import Policy
 from .ranks import ALONE, Ranks

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from ..metrics import score_answer
 from ..record import Episode, Hit, Question
 from ..retrieval.base import Search
-from ..systems.base import System
+from ..runtime.system import System
 
 REMEMBERED = 50_000
 """Queries whose documents are remembered."""

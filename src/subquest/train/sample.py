@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from ..record import Episode, Question
 from ..rewards.base import Reward, RewardFunction
-from ..systems.base import System
+from ..runtime.system import System
 from .advantage import By, with_spread
 from .figures import Clock
 from .ranks import ALONE, Ranks

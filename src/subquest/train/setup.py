@@ -22,7 +22,7 @@ from ..retrieval.base import Search
 from ..retrieval.index import Index
 from ..rewards import load as load_reward
 from ..rewards.base import RewardFunction
-from ..systems.base import System
+from ..runtime.system import System
 from ..systems.registry import get
 from .lora import LoraSettings, load_adapter_into
 from .policy import Policy

@@ -12,15 +12,15 @@ from pathlib import Path
 from typing import ClassVar
 
 from ...engine.actions import Action
-from ..actions import EXPERTS
-from ..evidence import Finding
+from ...runtime.actions import EXPERTS
+from ...runtime.evidence import Finding
+from ..hira import HiRA
 from ..hira.deep import DeepSearch
 from ..hira.expert import Desk, Expert
 from ..hira.experts import Code, Multimodal
-from ..prompting import COMPACT
-from ..runtime import Answer, Run, confidence
-from ..tooled import ToolSettings, ToolSystem
-from ..toolkit import Toolkit
+from ...runtime.run import Answer, Run, confidence
+from ...runtime.tool_system import ToolSettings, ToolSystem
+from ...runtime.toolkit import Toolkit
 
 
 class Alone(ToolSystem[ToolSettings]):
@@ -28,7 +28,7 @@ class Alone(ToolSystem[ToolSettings]):
 
     @classmethod
     def prompt_folder(cls) -> Path:
-        return COMPACT / "hira"
+        return HiRA.prompt_folder()
 
     def actions(self) -> Mapping[str, Sequence[Action]]:
         return EXPERTS

@@ -1,11 +1,28 @@
-"""The monolithic agents of other projects, so that their published checkpoints can be served and compared."""
+"""The single-context agents of other projects, so that their published checkpoints can be served and compared.
+
+search-r1           <search>, reads <information>, <answer> (baseline of CoDA, DECOR and APEX-Searcher)
+autorefine          the same with <refine> after each search: CoDA without its hierarchy (CoDA 4.3.1)
+research, recall    results in <result>; searches by JSON tool calls
+r1-searcher, simpledeepsearcher    tokens like <|begin_of_query|>
+stepsearch          Search-R1's dialect with more turns
+"""
 
 from __future__ import annotations
 
 from typing import ClassVar
 
-from .agent import SearchAgent
-from .dialect import R1_SEARCHER, RECALL, RESEARCH, SIMPLE_DEEP_SEARCHER, STEPSEARCH, Dialect
+from .dialect import AUTOREFINE, R1_SEARCHER, RECALL, RESEARCH, SEARCH_R1, SIMPLE_DEEP_SEARCHER, STEPSEARCH, Dialect
+from .search_agent import SearchAgent
+
+
+class SearchR1(SearchAgent):
+    name: ClassVar[str] = "search-r1"
+    own_dialect: ClassVar[Dialect] = SEARCH_R1
+
+
+class AutoRefine(SearchAgent):
+    name: ClassVar[str] = "autorefine"
+    own_dialect: ClassVar[Dialect] = AUTOREFINE
 
 
 class ReSearch(SearchAgent):

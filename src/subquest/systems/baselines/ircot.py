@@ -14,13 +14,13 @@ from ...engine.actions import Action
 from ...errors import EngineError, SearchError
 from ...limits import Limits, Repeats
 from ...record import Hit
-from ..actions import ANSWER
-from ..base import System
-from ..evidence import Finding
-from ..replies import conclude, note_stop
-from ..runtime import Answer, LimitReached, Run
-from ..statements import sentences
-from ..window import Opening
+from ...runtime.actions import ANSWER
+from ...runtime.system import System
+from ...runtime.evidence import Finding
+from ...runtime.replies import conclude, note_stop
+from ...runtime.run import Answer, LimitReached, Run
+from ...runtime.statements import sentences
+from ...runtime.window import Opening
 
 CONCLUSION = "answer is"
 

@@ -17,8 +17,8 @@ from ...engine import Engine
 from ...engine.actions import Action as Tool
 from ...protocol import tags_of
 from ...record import Document
-from ..window import Groups, Shown
-from .agent import SearchAgent
+from ...runtime.window import Groups, Shown
+from .search_agent import SearchAgent
 from .dialect import Action, Dialect
 
 _QUERY = re.compile(r"<query>(.*?)(?:</query>|(?=<query>)|$)", re.DOTALL | re.IGNORECASE)

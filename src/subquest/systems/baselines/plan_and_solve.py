@@ -15,11 +15,11 @@ from ...engine import Message
 from ...engine.actions import Action
 from ...errors import EngineError
 from ...limits import Limits
-from ..actions import PLAN
-from ..plan import lines_of, numbered_lines
-from ..replies import note_stop, said
-from ..runtime import LimitReached, Run
-from .agent import SearchAgent
+from ...runtime.actions import PLAN
+from ..apex.plan import lines_of, numbered_lines
+from ...runtime.replies import note_stop, said
+from ...runtime.run import LimitReached, Run
+from .search_agent import SearchAgent
 from .dialect import Dialect
 
 PLAN_AND_SOLVE = Dialect(

@@ -18,17 +18,17 @@ from ...engine import Engine
 from ...engine.actions import Action
 from ...errors import EngineError
 from ...retrieval.base import Search
-from ..actions import EXPERTS
-from ..evidence import Finding, newest
+from ...runtime.actions import EXPERTS
+from ...runtime.evidence import Finding, newest
+from ..hira import HiRA
 from ..hira.coordinator import Coordinator
 from ..hira.expert import Desk, carried_out
 from ..hira.experts import ROLES, STAND_INS, find_experts
 from ..hira.tolerant import first_object
-from ..prompting import COMPACT
-from ..replies import forced, said
-from ..runtime import Answer, Context, LimitReached, Run
-from ..tooled import ToolSettings, ToolSystem
-from ..toolkit import Toolkit
+from ...runtime.replies import forced, said
+from ...runtime.run import Answer, Context, LimitReached, Run
+from ...runtime.tool_system import ToolSettings, ToolSystem
+from ...runtime.toolkit import Toolkit
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ class PlanExperts(ToolSystem[PlanExpertsSettings]):
     ) -> None:
         super().__init__(model, search, prompts=prompts, **options)
         self.experts = find_experts(self.settings.experts, self)
-        self.expert_prompts = self.prompts_in(COMPACT / "hira")
+        self.expert_prompts = self.prompts_in(HiRA.prompt_folder())
 
     def actions(self) -> Mapping[str, Sequence[Action]]:
         return EXPERTS

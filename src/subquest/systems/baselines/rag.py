@@ -13,11 +13,11 @@ from typing import ClassVar
 from ...engine.actions import Action
 from ...errors import SearchError
 from ...record import Hit
-from ..actions import ANSWER
-from ..base import System
-from ..evidence import Finding
-from ..replies import conclude
-from ..runtime import Answer, Run
+from ...runtime.actions import ANSWER
+from ...runtime.system import System
+from ...runtime.evidence import Finding
+from ...runtime.replies import conclude
+from ...runtime.run import Answer, Run
 
 
 @dataclass(frozen=True, slots=True)

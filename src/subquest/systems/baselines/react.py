@@ -11,8 +11,8 @@ from typing import ClassVar
 
 from ...engine.actions import Action as Tool
 from ...protocol import fence
-from ..actions import ANSWER, SEARCH
-from .agent import SearchAgent
+from ...runtime.actions import ANSWER, SEARCH
+from .search_agent import SearchAgent
 from .dialect import Action, Dialect
 
 _ACTION = re.compile(r"^[^\S\n]*Action(?:\s*\d+)?\s*:\s*(search|finish)\s*\[(.*?)\]\s*$", re.IGNORECASE | re.MULTILINE)

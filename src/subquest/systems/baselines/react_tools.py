@@ -10,14 +10,14 @@ from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 from ...engine.actions import Action
-from ..actions import BOXED, CLICK, CODE, LOOK, READ, WEB_SEARCH
-from ..evidence import Finding
+from ...runtime.actions import BOXED, CLICK, CODE, LOOK, READ, WEB_SEARCH
+from ...runtime.evidence import Finding
 from ..hira.experts import look_at
-from ..runtime import Answer, Context, Run, confidence
-from ..tooled import ToolSettings, ToolSystem
-from ..toolkit import Toolkit
-from ..toolloop import Tool, reason
-from ..tooltext import today
+from ...runtime.run import Answer, Context, Run, confidence
+from ...runtime.tool_system import ToolSettings, ToolSystem
+from ...runtime.toolkit import Toolkit
+from ...runtime.tool_loop import Tool, reason
+from ...runtime.tool_text import today
 
 
 class ReActTools(ToolSystem[ToolSettings]):

@@ -14,10 +14,10 @@ from ...engine import Sampling
 from ...errors import EngineError, SearchError
 from ...limits import Limits
 from ...record import Hit
-from ..rendering import cut_to_tokens
-from ..runtime import Context, Run
-from ..window import Text
-from .agent import SearchAgent
+from ...runtime.rendering import cut_to_tokens
+from ...runtime.run import Context, Run
+from ...runtime.window import Text
+from .search_agent import SearchAgent
 from .dialect import SIMPLE_DEEP_SEARCHER, Dialect
 
 SEARCH_O1 = replace(SIMPLE_DEEP_SEARCHER, name="search-o1", k=10, turns=11)

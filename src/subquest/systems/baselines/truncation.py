@@ -13,9 +13,9 @@ from ...engine import Message
 from ...errors import EngineError
 from ...limits import Limits, Repeats
 from ...record import Hit
-from ..runtime import Answer, Context, LimitReached, Run, confidence
-from ..window import Groups, Shown, Text, short_of
-from .agent import SearchAgent, findings
+from ...runtime.run import Answer, Context, LimitReached, Run, confidence
+from ...runtime.window import Groups, Shown, Text, short_of
+from .search_agent import SearchAgent, findings
 
 REMOVED = "(removed)"
 

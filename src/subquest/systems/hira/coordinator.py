@@ -17,9 +17,9 @@ from typing import Any, NamedTuple
 
 from ...errors import EngineError
 from ...limits import Limits
-from ..prompting import Prompts
-from ..replies import note_stop, said
-from ..runtime import Context, LimitReached, Run
+from ...runtime.prompts import Prompts
+from ...runtime.replies import note_stop, said
+from ...runtime.run import Context, LimitReached, Run
 from .expert import Expert, Report
 from .memory import Entry, Memory
 from .tolerant import first_object

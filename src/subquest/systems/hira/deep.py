@@ -16,11 +16,11 @@ from ...engine import Message
 from ...errors import EngineError, SearchError
 from ...limits import Limits
 from ...protocol import fence
-from ..rendering import cut_to_tokens
-from ..replies import note_stop, said
-from ..runtime import Context, LimitReached
-from ..toolloop import Tool, reason
-from ..tooltext import shown_results
+from ...runtime.rendering import cut_to_tokens
+from ...runtime.replies import note_stop, said
+from ...runtime.run import Context, LimitReached
+from ...runtime.tool_loop import Tool, reason
+from ...runtime.tool_text import shown_results
 from .expert import READERS, Desk, Expert, Report, worked_out
 
 _REASONING = 1500

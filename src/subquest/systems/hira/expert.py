@@ -14,16 +14,16 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from ...errors import OutsideError
 from ...limits import Limits
 from ...record import Document, Question
-from ..runtime import Context, LimitReached, Run
-from ..tooled import ToolSystem
-from ..toolkit import Toolkit
-from ..toolloop import Tool, reason
-from ..tooltext import today
-from ..window import Opening
+from ...runtime.run import Context, LimitReached, Run
+from ...runtime.tool_system import ToolSystem
+from ...runtime.toolkit import Toolkit
+from ...runtime.tool_loop import Tool, reason
+from ...runtime.tool_text import today
+from ...runtime.window import Opening
 
 if TYPE_CHECKING:
-    from ..base import System
-    from ..prompting import Prompts
+    from ...runtime.system import System
+    from ...runtime.prompts import Prompts
 
 READERS = ("intent", "reader")
 """Roles of one turn that read for another (`deep`)."""

@@ -15,17 +15,18 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from ...errors import EngineError, SearchError, UsageError
 from ...limits import Limits
-from ..replies import box_in, forced, note_stop, said
-from ..runtime import Context, LimitReached
-from ..toolloop import Tool
-from ..tooltext import interleaved, render, shown_results, today
-from ..window import Text
+from ...runtime.replies import box_in, forced, note_stop, said
+from ...runtime.run import Context, LimitReached
+from ...runtime.tool_loop import Tool
+from ...runtime.tool_text import interleaved, render, shown_results, today
+from ...runtime.window import Text
+from .. import registry
 from .deep import DeepSearch
 from .expert import Desk, Expert, Report, SystemExpert, chain_of, worked_out
 from .tolerant import first_object
 
 if TYPE_CHECKING:
-    from ..base import System
+    from ...runtime.system import System
 
 QUERIES = 5
 """Queries of one plan that are sent."""
@@ -156,13 +157,11 @@ def find_experts(names: str, system: System[Any], plug_ins: Sequence[Expert] = (
     A whole system samples, is limited and reads the set of prompts as the roles of this one that were given nothing of
     their own.
     """
-    from .. import registry
-
     found: dict[str, Expert] = {}
     for name in (part.strip() for part in names.split(",")):
         if name in EXPERTS:
             found[name] = EXPERTS[name]()
-        elif ".py:" in name and isinstance(kind := registry.load_file(name), type) and issubclass(kind, Expert):
+        elif ".py:" in name and isinstance(kind := registry.load_object(name, "expert"), type) and issubclass(kind, Expert):
             found[kind.name] = kind()
         elif name:
             engine = system.engines.get("", next(iter(system.engines.values())))

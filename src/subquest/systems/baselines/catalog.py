@@ -1,0 +1,27 @@
+"""The systems of this folder: name to `module:Class`."""
+
+SYSTEMS = {
+    "direct": "direct:Direct",
+    "cot": "direct:ChainOfThought",
+    "rag": "rag:NaiveRag",
+    "ircot": "ircot:IRCoT",
+    "react": "react:ReAct",
+    "plan-and-solve": "plan_and_solve:PlanAndSolve",
+    "search-o1": "search_o1:SearchO1",
+    "search-r1": "dialects:SearchR1",
+    "autorefine": "dialects:AutoRefine",
+    "research": "dialects:ReSearch",
+    "recall": "dialects:ReCall",
+    "r1-searcher": "dialects:R1Searcher",
+    "zerosearch": "zerosearch:ZeroSearch",
+    "simpledeepsearcher": "dialects:SimpleDeepSearcher",
+    "stepsearch": "dialects:StepSearch",
+    "o2-searcher": "o2_searcher:O2Searcher",
+    "search-agent": "search_agent:SearchAgent",
+    "truncation": "truncation:Truncation",
+    "webthinker": "alone:WebThinker",
+    "codeact": "alone:CodeAct",
+    "multimodal": "alone:MultimodalEnhanced",
+    "react-tools": "react_tools:ReActTools",
+    "plan-experts": "plan_experts:PlanExperts",
+}
