@@ -17,7 +17,6 @@ decides. A key that does not exist is an error that suggests the one that was me
 
 from __future__ import annotations
 
-import difflib
 import os
 import re
 import tomllib
@@ -28,7 +27,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from .engine.base import Sampling
-from .errors import ConfigError
+from .errors import ConfigError, closest, suggest
 from .limits import Limits
 
 FILE_NAME = "subquest.toml"
@@ -276,8 +275,8 @@ def _from_environment(env: Mapping[str, str]) -> dict[str, _Given]:
         if name in names:
             if value:
                 out[names[name]] = _Given(value, name, text=True)
-        elif name.startswith(PREFIX) and (near := difflib.get_close_matches(name, names, 1, 0.9)):
-            raise ConfigError(f"the environment variable {name} is unknown; did you mean {near[0]}?")
+        elif name.startswith(PREFIX) and (near := closest(name, names, cutoff=0.9)):
+            raise ConfigError(f"the environment variable {name} is unknown; did you mean {near}?")
     return out
 
 
@@ -351,9 +350,7 @@ def _unknown(key: str, source: str, *, what: str = "setting") -> str:
     sections = [k.split(".")[0] for k in KEYS if "." in k]
     if key in sections:
         return f"{source}: {key!r} is a section: write [{key}], and its settings below"
-    known = [*KEYS, *sections]
-    near = difflib.get_close_matches(key, known, 1, 0.6)
-    if not near:  # the name may be right and the section missing or wrong
-        near = [k for k in KEYS if k.rpartition(".")[2] == key.rpartition(".")[2]][:1]
-    hint = f"did you mean {near[0]!r}?" if near else f"settings are: {', '.join(KEYS)}"
+    elsewhere = next((k for k in KEYS if k.rpartition(".")[2] == key.rpartition(".")[2]), "")
+    otherwise = f"did you mean {elsewhere!r}?" if elsewhere else f"settings are: {', '.join(KEYS)}"
+    hint = suggest(key, [*KEYS, *sections], otherwise)
     return f"{source}: there is no {what} {key!r}; {hint}"

@@ -13,7 +13,6 @@ planner=…,executor=…              a model a role; a part without a role is f
 
 from __future__ import annotations
 
-import difflib
 import os
 import re
 from collections.abc import Mapping
@@ -21,7 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..errors import MissingDependency, UsageError
+from ..errors import MissingDependency, UsageError, closest
 from .base import Engine
 
 if TYPE_CHECKING:
@@ -216,8 +215,8 @@ def _unknown(spec: str) -> UsageError:
     kind = spec.partition(":")[0]
     if spec.endswith(".gguf"):
         hint = f"did you mean gguf:{spec.rpartition(':')[2]}?"
-    elif close := difflib.get_close_matches(kind, [*FORMS, "embedded"], n=1, cutoff=0.6):
-        hint = f"did you mean {FORMS[close[0]]}?"
+    elif near := closest(kind, [*FORMS, "embedded"]):
+        hint = f"did you mean {FORMS[near]}?"
     elif spec and ":" not in spec:
         hint = f"a model at an endpoint is written openai:{spec} or openai:{spec}@BASE_URL."
     else:

@@ -13,7 +13,6 @@ Every term, a user's too, is in `Reward.terms` by its name.
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import importlib.util
 import sys
 import traceback
@@ -24,7 +23,7 @@ from numbers import Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..errors import UsageError
+from ..errors import UsageError, suggest
 from ..record import Episode
 from .base import Reward, RewardFunction, Term
 from .baselines import AutoRefineReward, SearchR1Reward
@@ -95,9 +94,7 @@ def load(
 ) -> RewardFunction:
     """The preset `name`, its settings changed by `options`, with the terms (name or `path.py:function`) added."""
     if name not in PRESETS:
-        near = difflib.get_close_matches(name, PRESETS, 1)
-        raise UsageError(f"unknown reward {name!r}{f', did you mean {near[0]!r}?' if near else ''}; there are: "
-                         f"{', '.join(PRESETS)}")  # fmt: skip
+        raise UsageError(f"there is no reward {name!r}; {suggest(name, PRESETS)}")
     parts = Parts(
         judges={} if judge is None else {"answer_judge": judge, "step_judge": judge},
         plan={"embedder": embedder, **({} if tau is None else {"tau": tau})},

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-import difflib
 import functools
 import inspect
 import typing
@@ -22,7 +21,7 @@ from .. import sync
 from ..codec import to_dict
 from ..engine import Engine, Message, RoleAware, Sampling
 from ..engine.actions import Acting, Action
-from ..errors import OutsideError, UsageError
+from ..errors import OutsideError, UsageError, suggest
 from ..events import SCHEMA_VERSION, Event, EventLog, Listener
 from ..limits import Limits
 from ..record import Document, Episode, Question
@@ -348,9 +347,7 @@ class System(Generic[S]):
             if key in self.removed:
                 raise UsageError(f"the setting {key!r} of system {self.name!r} was removed: {self.removed[key]}")
             if key not in known:
-                close = difflib.get_close_matches(key, known, 1)
-                hint = f"; did you mean {close[0]!r}?" if close else f"; it has {', '.join(known) or 'none'}"
-                raise UsageError(f"system {self.name!r} has no setting {key!r}{hint}")
+                raise UsageError(f"system {self.name!r} has no setting {key!r}; {suggest(key, known)}")
         kind: Any = self.Settings
         for key, value in settings.items():
             if needed := _unfit(value, _kinds(kind).get(key)):

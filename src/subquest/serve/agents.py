@@ -6,11 +6,11 @@ than one. A request names what the server has; it can never bring a path, an add
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
 from ..engine import Engine
+from ..errors import suggest
 from ..retrieval.base import Search
 from ..runtime.system import System
 from .bodies import Problem
@@ -79,8 +79,7 @@ class Agents:
         """System and model behind a name of OpenAI's protocol."""
         system, _, model = name.removeprefix(PREFIX).partition("@")
         if not name.startswith(PREFIX) or system not in self.systems or (model and model not in self.models):
-            near = difflib.get_close_matches(name, self.names(), 1, 0.3)
-            hint = f"did you mean {near[0]!r}?" if near else "GET /v1/models lists them"
+            hint = suggest(name, self.names(), "GET /v1/models lists them", cutoff=0.3)
             raise Problem(404, f"there is no model {name!r}; {hint}", code="model_not_found")
         return system, model
 

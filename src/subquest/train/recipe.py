@@ -7,7 +7,6 @@ except the model and the data; unknown keys are refused with a suggestion, so a 
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import math
 import re
 import tomllib
@@ -18,7 +17,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 from ..codec import from_dict, to_dict
-from ..errors import ConfigError, DataError, UsageError
+from ..errors import ConfigError, DataError, UsageError, suggest
 from .advantage import BASELINES, Baseline
 from .lora import TARGETS, LoraSettings
 from .loss import LOSSES, LossSettings
@@ -371,9 +370,7 @@ def _refuse_unknown(cls: Any, table: Any, place: str) -> None:
     known = {f.name for f in dataclasses.fields(cls)}
     for key, value in table.items():
         if key not in known:
-            close = difflib.get_close_matches(key, known, 1)
-            hint = f"; did you mean {close[0]!r}?" if close else f"; known keys are {', '.join(sorted(known))}"
-            raise ConfigError(f"{place}: unknown key {key!r}{hint}")
+            raise ConfigError(f"{place}: unknown key {key!r}; {suggest(key, sorted(known))}")
         inner = _part(hints[key])
         if inner is not None:
             _refuse_unknown(inner, value, f"{place}: {key}")
