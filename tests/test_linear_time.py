@@ -36,22 +36,22 @@ from subquest.retrieval.rerank import parse_order
 from subquest.rewards.format import tags_balance
 from subquest.runtime import evidence
 from subquest.runtime.barrier import Barrier
-from subquest.systems.baselines.dialect import DIALECTS
-from subquest.systems.baselines.react import REACT
-from subquest.systems.baselines.zerosearch import _documents
 from subquest.runtime.context import Context, Turn
 from subquest.runtime.evidence import Finding, sentences, support
-from subquest.systems.hira.coordinator import named_in
-from subquest.systems.hira.deep import _information
-from subquest.systems.hira.experts import EXPERTS, look_at
-from subquest.systems.hira.memory import Memory
-from subquest.systems.hira.tolerant import first_object
-from subquest.systems.apex.plan import lines_of, make_plan, numbered_lines
 from subquest.runtime.rendering import cut_to_tokens, one_line
 from subquest.runtime.replies import answer_in, boxed, decides, declines, hedges, said
 from subquest.runtime.tool_loop import calls
 from subquest.runtime.tool_text import bare_code, with_part
 from subquest.runtime.voting import normal
+from subquest.systems.apex.plan import lines_of, make_plan, numbered_lines
+from subquest.systems.baselines.dialect import DIALECTS
+from subquest.systems.baselines.react import REACT
+from subquest.systems.baselines.zerosearch import _documents
+from subquest.systems.hira.coordinator import named_in
+from subquest.systems.hira.deep import _information
+from subquest.systems.hira.experts import EXPERTS, look_at
+from subquest.systems.hira.memory import Memory
+from subquest.systems.hira.tolerant import first_object
 
 
 def between(unit: str, begin: str = "", end: str = "") -> Callable[[int], str]:

@@ -28,12 +28,12 @@ if TYPE_CHECKING:
     from .retrieval.base import Search
     from .retrieval.index import Index
     from .runs import RunStore
-    from .systems.apex import Apex
+    from .runtime.run import Answer, Run
     from .runtime.system import System
+    from .systems.apex import Apex
     from .systems.coda import CoDA
     from .systems.decor import Decor
     from .systems.hira import HiRA
-    from .runtime.run import Answer, Run
 
 _PLACES: dict[str, str] = {
     "Answer": "runtime.run",

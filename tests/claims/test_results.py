@@ -91,7 +91,7 @@ def test_a_changed_prompt_makes_a_row_stale(tmp_path: Path, monkeypatch: pytest.
     before = Stamp(measured(ARM), {"": "w"})
     folder = tmp_path / "prompts"
     folder.mkdir()
-    for file in CoDA.prompt_folder().glob("*.md"):
+    for file in (CoDA.prompt_folder() / "compact").glob("*.md"):
         (folder / file.name).write_text(file.read_text() + "!")
     monkeypatch.setattr(CoDA, "prompt_folder", classmethod(lambda cls: folder))
     assert Stamp(measured(ARM), {"": "w"}).differs(before).startswith("prompts was ")

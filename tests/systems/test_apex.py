@@ -8,8 +8,8 @@ from subquest.engine.scripted import ScriptedEngine
 from subquest.errors import EngineRefused, EngineUnavailable, UsageError
 from subquest.limits import Limits
 from subquest.record import Document, Episode
-from subquest.systems.apex import Apex, Known, apex_confidence
 from subquest.runtime.evidence import Finding
+from subquest.systems.apex import Apex, Known, apex_confidence
 
 from .fakes import DOCUMENTS, FakeSearch
 

@@ -15,6 +15,11 @@ from subquest.engine.scripted import ScriptedEngine
 from subquest.protocol import parse
 from subquest.record import Segment, Trajectory
 from subquest.rewards.format import well_formed
+from subquest.runtime.context import Turn
+from subquest.runtime.prompts import Prompts
+from subquest.runtime.replies import boxed, decides
+from subquest.runtime.tool_loop import calls, inserted
+from subquest.systems.apex.plan import lines_of, make_plan
 from subquest.systems.baselines.dialect import DIALECTS, Dialect
 from subquest.systems.baselines.ircot import CONCLUSION
 from subquest.systems.baselines.o2_searcher import O2_SEARCHER
@@ -22,18 +27,14 @@ from subquest.systems.baselines.plan_and_solve import PLAN_AND_SOLVE
 from subquest.systems.baselines.react import REACT
 from subquest.systems.baselines.search_o1 import SEARCH_O1
 from subquest.systems.coda import CoDA
-from subquest.runtime.context import Turn
 from subquest.systems.decor import Decor
 from subquest.systems.hira.memory import Memory
 from subquest.systems.hira.tolerant import first_object
-from subquest.systems.apex.plan import lines_of, make_plan
-from subquest.runtime.prompts import COMPACT, FULL, Prompts
-from subquest.runtime.replies import boxed, decides
-from subquest.runtime.tool_loop import calls, inserted
 
 from . import test_coda as coda
 from . import test_decor as decor
 from .fakes import FakeSearch
+from .prompt_files import COMPACT, FULL
 
 ONLY_COMPACT = {"zerosearch"}
 """Systems whose prompts are for a model of their own."""
@@ -66,28 +67,22 @@ PLACEHOLDER = re.compile(
 )
 
 
-def names(folder: Path) -> list[str]:
-    found = (path.relative_to(folder).with_suffix("") for path in folder.rglob("*.md"))
-    return sorted(f"{path}" for path in found if path.parts[0] not in ONLY_COMPACT)
-
-
-def text(name: str, folder: Path = FULL) -> str:
-    return (folder / f"{name}.md").read_text(encoding="utf-8")
+def text(name: str, files: dict[str, Path] = FULL) -> str:
+    return files[name].read_text(encoding="utf-8")
 
 
 def fields(prompt: str) -> set[str]:
     return set(re.findall(r"\$([a-z_]+)", prompt))
 
 
-NAMES = names(FULL)
+NAMES = list(FULL)
 OPENINGS = [name for name in NAMES if "\n--- user\n" in text(name)]
 ASIDES = [name for name in NAMES if name not in OPENINGS]
 """Reminders, last words and what else is said in mid-conversation."""
 
 
 def messages(name: str) -> list[Message]:
-    path = FULL / f"{name}.md"
-    return Prompts(path.parent).messages(path.stem, **dict.fromkeys(fields(text(name)), "FIELD"))
+    return Prompts(FULL[name].parent).messages(FULL[name].stem, **dict.fromkeys(fields(text(name)), "FIELD"))
 
 
 def turns(name: str) -> list[str]:
@@ -109,7 +104,7 @@ def as_turn(written: str) -> Turn:
 
 
 def test_the_full_set_has_every_prompt_of_the_compact_one() -> None:
-    assert names(COMPACT) == NAMES
+    assert [name for name in COMPACT if name.partition("/")[0] not in ONLY_COMPACT] == NAMES
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from ..record import Question
     from ..retrieval.base import Search
     from ..runs import RunStore
-    from ..study import Source, Study, Variant
     from ..runtime.system import System
+    from ..study import Source, Study, Variant
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

@@ -23,6 +23,7 @@ from typing import NamedTuple
 
 from ..places import place_of
 from ..record import Document, Evidence
+from .normalization import is_number
 from .statements import (
     Claim,
     Sentence,
@@ -36,7 +37,6 @@ from .statements import (
     words_of,
     yes_or_no,
 )
-from .normalization import is_number
 
 _SENTENCES = 50
 """Sentences of a result that are looked for; one that is longer is never stated in full."""

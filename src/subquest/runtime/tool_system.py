@@ -10,8 +10,8 @@ from ..engine import Engine, Sampling
 from ..retrieval.base import Search
 from ..tools import websearch
 from ..tools.options import DAY, ToolOptions
-from .system import System
 from .run import Answer, Run
+from .system import System
 from .toolkit import Toolkit
 
 if TYPE_CHECKING:

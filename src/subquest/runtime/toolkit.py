@@ -25,8 +25,8 @@ from ..tools.options import ToolOptions
 from ..tools.pages import Page, PageReader
 from ..tools.sandbox import CodeResult, Fetched, Interpreter, RemoteSandbox, Sandbox
 from ..tools.websearch import is_web
-from .run import Context, Run
 from .code_session import CodeSession
+from .run import Context, Run
 from .tool_text import QUOTES, Opened, interleaved, plain_name, render, with_part
 
 if TYPE_CHECKING:

@@ -128,7 +128,9 @@ def _beside(kind: type[System[Any]], file: str, table: str) -> dict[str, Any]:
         package = sys.modules[kind.__module__].__package__
         module = None
         if path.is_file():
-            module = importlib.import_module(f"{package}.{file}") if package else _load_file(path, f"{file} of {kind.name}")
+            module = (
+                importlib.import_module(f"{package}.{file}") if package else _load_file(path, f"{file} of {kind.name}")
+            )
     return dict(getattr(module, table, {}))
 
 

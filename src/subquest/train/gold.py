@@ -11,8 +11,8 @@ from collections.abc import Callable
 
 from ..metrics import contains_answer, exact_match
 from ..record import Episode, Question
-from ..systems.apex.plan import lines_of
 from ..runtime.rendering import one_line
+from ..systems.apex.plan import lines_of
 from .reading import Fact, facts_of, in_order, needs_lists, plan_of, query, read, titles_in
 from .reasoning import conclusion, in_both
 from .teacher import GiveUp, Teacher, View

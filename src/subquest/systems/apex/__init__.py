@@ -21,12 +21,12 @@ from ...errors import EngineError, SearchError, UsageError
 from ...limits import Limits
 from ...protocol import fence
 from ...runtime.actions import ANSWER, DECIDE, PLAN, SEARCH
-from ...runtime.system import System
 from ...runtime.evidence import Finding, is_stated
-from .plan import Plan, PlanStep, lines_of, make_plan, numbered_lines
 from ...runtime.rendering import one_line
 from ...runtime.replies import answer_in, conclude, decides, hedges, note_stop, said
 from ...runtime.run import Answer, Context, LimitReached, Run, Turn
+from ...runtime.system import System
+from .plan import Plan, PlanStep, lines_of, make_plan, numbered_lines
 
 LONG_ANSWER = 40
 """Words from which on an answer counts as not specific at all."""

@@ -14,13 +14,13 @@ from typing import ClassVar
 from ...engine.actions import Action
 from ...runtime.actions import EXPERTS
 from ...runtime.evidence import Finding
+from ...runtime.run import Answer, Run, confidence
+from ...runtime.tool_system import ToolSettings, ToolSystem
+from ...runtime.toolkit import Toolkit
 from ..hira import HiRA
 from ..hira.deep import DeepSearch
 from ..hira.expert import Desk, Expert
 from ..hira.experts import Code, Multimodal
-from ...runtime.run import Answer, Run, confidence
-from ...runtime.tool_system import ToolSettings, ToolSystem
-from ...runtime.toolkit import Toolkit
 
 
 class Alone(ToolSystem[ToolSettings]):

@@ -11,9 +11,9 @@ from typing import ClassVar
 
 from ...engine.actions import Action
 from ...runtime.actions import ANSWER
-from ...runtime.system import NoSettings, System
 from ...runtime.replies import conclude
 from ...runtime.run import Answer, Run
+from ...runtime.system import NoSettings, System
 
 
 class Direct(System[NoSettings]):

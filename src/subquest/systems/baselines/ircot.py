@@ -15,11 +15,11 @@ from ...errors import EngineError, SearchError
 from ...limits import Limits, Repeats
 from ...record import Hit
 from ...runtime.actions import ANSWER
-from ...runtime.system import System
 from ...runtime.evidence import Finding
 from ...runtime.replies import conclude, note_stop
 from ...runtime.run import Answer, LimitReached, Run
 from ...runtime.statements import sentences
+from ...runtime.system import System
 from ...runtime.window import Opening
 
 CONCLUSION = "answer is"

@@ -18,8 +18,8 @@ from ...engine.actions import Action as Tool
 from ...protocol import tags_of
 from ...record import Document
 from ...runtime.window import Groups, Shown
-from .search_agent import SearchAgent
 from .dialect import Action, Dialect
+from .search_agent import SearchAgent
 
 _QUERY = re.compile(r"<query>(.*?)(?:</query>|(?=<query>)|$)", re.DOTALL | re.IGNORECASE)
 

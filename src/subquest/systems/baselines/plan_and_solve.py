@@ -16,11 +16,11 @@ from ...engine.actions import Action
 from ...errors import EngineError
 from ...limits import Limits
 from ...runtime.actions import PLAN
-from ..apex.plan import lines_of, numbered_lines
 from ...runtime.replies import note_stop, said
 from ...runtime.run import LimitReached, Run
-from .search_agent import SearchAgent
+from ..apex.plan import lines_of, numbered_lines
 from .dialect import Dialect
+from .search_agent import SearchAgent
 
 PLAN_AND_SOLVE = Dialect(
     "plan-and-solve",

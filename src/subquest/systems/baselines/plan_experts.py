@@ -20,15 +20,15 @@ from ...errors import EngineError
 from ...retrieval.base import Search
 from ...runtime.actions import EXPERTS
 from ...runtime.evidence import Finding, newest
+from ...runtime.replies import forced, said
+from ...runtime.run import Answer, Context, LimitReached, Run
+from ...runtime.tool_system import ToolSettings, ToolSystem
+from ...runtime.toolkit import Toolkit
 from ..hira import HiRA
 from ..hira.coordinator import Coordinator
 from ..hira.expert import Desk, carried_out
 from ..hira.experts import ROLES, STAND_INS, find_experts
 from ..hira.tolerant import first_object
-from ...runtime.replies import forced, said
-from ...runtime.run import Answer, Context, LimitReached, Run
-from ...runtime.tool_system import ToolSettings, ToolSystem
-from ...runtime.toolkit import Toolkit
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,8 +12,8 @@ from typing import ClassVar
 from ...engine.actions import Action as Tool
 from ...protocol import fence
 from ...runtime.actions import ANSWER, SEARCH
-from .search_agent import SearchAgent
 from .dialect import Action, Dialect
+from .search_agent import SearchAgent
 
 _ACTION = re.compile(r"^[^\S\n]*Action(?:\s*\d+)?\s*:\s*(search|finish)\s*\[(.*?)\]\s*$", re.IGNORECASE | re.MULTILINE)
 

@@ -12,12 +12,12 @@ from typing import ClassVar
 from ...engine.actions import Action
 from ...runtime.actions import BOXED, CLICK, CODE, LOOK, READ, WEB_SEARCH
 from ...runtime.evidence import Finding
-from ..hira.experts import look_at
 from ...runtime.run import Answer, Context, Run, confidence
-from ...runtime.tool_system import ToolSettings, ToolSystem
-from ...runtime.toolkit import Toolkit
 from ...runtime.tool_loop import Tool, reason
+from ...runtime.tool_system import ToolSettings, ToolSystem
 from ...runtime.tool_text import today
+from ...runtime.toolkit import Toolkit
+from ..hira.experts import look_at
 
 
 class ReActTools(ToolSystem[ToolSettings]):

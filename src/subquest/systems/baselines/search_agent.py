@@ -19,10 +19,10 @@ from ...limits import Limits
 from ...protocol import parse
 from ...record import Hit
 from ...retrieval.base import Search
-from ...runtime.system import System
 from ...runtime.evidence import Finding
 from ...runtime.run import Answer, Context, LimitReached, Run, Turn, confidence
 from ...runtime.statements import sentences
+from ...runtime.system import System
 from ...runtime.window import Text
 from .dialect import SEARCH_R1, Dialect, find_dialect
 

@@ -17,8 +17,8 @@ from ...record import Hit
 from ...runtime.rendering import cut_to_tokens
 from ...runtime.run import Context, Run
 from ...runtime.window import Text
-from .search_agent import SearchAgent
 from .dialect import SIMPLE_DEEP_SEARCHER, Dialect
+from .search_agent import SearchAgent
 
 SEARCH_O1 = replace(SIMPLE_DEEP_SEARCHER, name="search-o1", k=10, turns=11)
 """The same tags; at most 10 searches of 10 documents."""

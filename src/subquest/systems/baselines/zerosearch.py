@@ -19,8 +19,8 @@ from ...errors import EngineError, SearchError, UsageError
 from ...protocol import parse
 from ...record import Document, Hit, Usage
 from ...runtime.prompts import Prompts
-from .search_agent import SearchAgent
 from .dialect import ZEROSEARCH, Dialect
+from .search_agent import SearchAgent
 
 _START = re.compile(r"^[ \t\r*#]*(?:Doc(?:ument)?\s*\d+\s*[:.)]|\d+\s*[:.)])[\s*]*", re.IGNORECASE | re.MULTILINE)
 

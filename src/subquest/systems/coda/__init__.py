@@ -20,9 +20,9 @@ from ...errors import EngineError, OutsideError, SearchError
 from ...limits import Limits
 from ...protocol import fence
 from ...runtime.actions import ANSWER, RESULT, SEARCH, TASK
-from ...runtime.system import System
 from ...runtime.evidence import Finding, newest
 from ...runtime.run import Answer, Context, LimitReached, Run, Turn, confidence
+from ...runtime.system import System
 
 MAX_PARALLEL_TASKS = 8
 """Tasks of one planner turn that are run; a turn with more is a runaway."""

@@ -21,12 +21,12 @@ from ...errors import EngineError, SearchError
 from ...limits import Limits
 from ...record import Hit
 from ...runtime.actions import ANSWER, FILTER, NEXT_QUERY
-from ...runtime.system import System
 from ...runtime.evidence import Finding
 from ...runtime.rendering import cut_to_tokens, one_line, render_documents
 from ...runtime.replies import conclude, note_stop
 from ...runtime.run import Answer, Context, LimitReached, RoleSetup, Run
 from ...runtime.statements import sentences
+from ...runtime.system import System
 
 NONE = ("none", "stop", "")
 """What a planner writes to stop, and a filter where nothing helps."""

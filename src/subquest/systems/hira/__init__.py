@@ -27,9 +27,9 @@ from ...runtime.evidence import Finding, newest
 from ...runtime.rendering import cut_to_tokens
 from ...runtime.replies import box_in, forced
 from ...runtime.run import Answer, Context, LimitReached, Run, Turn, confidence
+from ...runtime.tool_loop import calls, inserted, same_call
 from ...runtime.tool_system import ToolSettings, ToolSystem
 from ...runtime.toolkit import Toolkit
-from ...runtime.tool_loop import calls, inserted, same_call
 from .coordinator import Coordinator, named_in
 from .expert import Desk, Expert, Report, SystemExpert, carried_out
 from .experts import ROLES, STAND_INS, find_experts

@@ -15,15 +15,15 @@ from ...errors import OutsideError
 from ...limits import Limits
 from ...record import Document, Question
 from ...runtime.run import Context, LimitReached, Run
-from ...runtime.tool_system import ToolSystem
-from ...runtime.toolkit import Toolkit
 from ...runtime.tool_loop import Tool, reason
+from ...runtime.tool_system import ToolSystem
 from ...runtime.tool_text import today
+from ...runtime.toolkit import Toolkit
 from ...runtime.window import Opening
 
 if TYPE_CHECKING:
-    from ...runtime.system import System
     from ...runtime.prompts import Prompts
+    from ...runtime.system import System
 
 READERS = ("intent", "reader")
 """Roles of one turn that read for another (`deep`)."""

@@ -161,7 +161,11 @@ def find_experts(names: str, system: System[Any], plug_ins: Sequence[Expert] = (
     for name in (part.strip() for part in names.split(",")):
         if name in EXPERTS:
             found[name] = EXPERTS[name]()
-        elif ".py:" in name and isinstance(kind := registry.load_object(name, "expert"), type) and issubclass(kind, Expert):
+        elif (
+            ".py:" in name
+            and isinstance(kind := registry.load_object(name, "expert"), type)
+            and issubclass(kind, Expert)
+        ):
             found[kind.name] = kind()
         elif name:
             engine = system.engines.get("", next(iter(system.engines.values())))
