@@ -33,7 +33,6 @@ from subquest.retrieval.highlight import highlight
 from subquest.retrieval.named import title_words
 from subquest.retrieval.passages import unwrapped
 from subquest.retrieval.rerank import parse_order
-from subquest.rewards.format import tags_balance
 from subquest.runtime import evidence
 from subquest.runtime.barrier import Barrier
 from subquest.runtime.context import Context, Turn
@@ -47,6 +46,7 @@ from subquest.systems.apex.plan import lines_of, make_plan, numbered_lines
 from subquest.systems.baselines.dialect import DIALECTS
 from subquest.systems.baselines.react import REACT
 from subquest.systems.baselines.zerosearch import _documents
+from subquest.systems.coda.reward import tags_balance
 from subquest.systems.hira.coordinator import named_in
 from subquest.systems.hira.deep import _information
 from subquest.systems.hira.experts import EXPERTS, look_at

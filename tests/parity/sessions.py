@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from subquest.record import Document, Episode, Hit, Question, Step
-from subquest.rewards.base import Reward
+from subquest.rewards import Reward
 from subquest.systems.coda import CoDA
 from subquest.train.advantage import BASELINES, trajectory_advantages
 from subquest.train.setup import in_training

@@ -14,7 +14,6 @@ from subquest.engine import Generation, Message
 from subquest.engine.scripted import ScriptedEngine
 from subquest.protocol import parse
 from subquest.record import Segment, Trajectory
-from subquest.rewards.format import well_formed
 from subquest.runtime.context import Turn
 from subquest.runtime.prompts import Prompts
 from subquest.runtime.replies import boxed, decides
@@ -27,7 +26,8 @@ from subquest.systems.baselines.plan_and_solve import PLAN_AND_SOLVE
 from subquest.systems.baselines.react import REACT
 from subquest.systems.baselines.search_o1 import SEARCH_O1
 from subquest.systems.coda import CoDA
-from subquest.systems.decor import Decor
+from subquest.systems.coda.reward import well_formed
+from subquest.systems.decor import DECOR
 from subquest.systems.hira.memory import Memory
 from subquest.systems.hira.tolerant import first_object
 
@@ -329,7 +329,7 @@ def test_decor_runs_on_them() -> None:
         "answerer": decor.ANSWERER,
         "compressor": ["fact0"],
     }
-    episode = Decor(ScriptedEngine(script), FakeSearch(), prompts="full", memory_tokens=30).ask(decor.QUESTION)
+    episode = DECOR(ScriptedEngine(script), FakeSearch(), prompts="full", memory_tokens=30).ask(decor.QUESTION)
     assert episode.answer == "Kestel"
     first = episode.by_role("planner")[0]
     assert "That was no query." in first.text

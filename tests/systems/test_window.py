@@ -10,7 +10,7 @@ import pytest
 from subquest.engine.scripted import Context, ScriptedEngine
 from subquest.errors import ContextOverflow
 from subquest.record import Document, Episode, Hit, Trajectory
-from subquest.rewards.base import Reward
+from subquest.rewards import Reward
 from subquest.serve.shelf import shown
 from subquest.serve.tokens import token_view
 from subquest.systems import registry

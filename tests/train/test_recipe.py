@@ -213,7 +213,7 @@ def test_overrides(tmp_path: Path) -> None:
         ("optimiser.betas", [0.9, 1.0], r"optimiser.betas = \[0.9, 1.0\]: give two numbers"),
         ("optimiser.warmup", 5.0, "a share of the steps"),
         ("optimiser.minibatches", 9, "8 rollouts a step cannot make optimiser.minibatches = 9"),
-        ("loss", "nope", "loss: 'nope' is none; there are coda, "),
+        ("loss", "nope", "loss: 'nope' is none; there are apex, "),
         ("advantage", "nope", "advantage: 'nope' is none; there are coda, "),
         ("rollout.group", 1, "rollout.group = 1: rollouts are compared with others of their question"),
         ("loss_options.cliphigh", 0.3, "loss_options: unknown key 'cliphigh'; did you mean 'clip_high'"),

@@ -20,7 +20,8 @@ from typing import Literal
 
 from ..errors import UsageError
 from ..record import Episode, Question
-from ..rewards.base import Reward
+from ..rewards import Reward
+from ..systems.registry import declared
 
 Spread = Literal["sample", "population", "none"]
 By = Literal["rollout", "role", "step"]
@@ -44,9 +45,13 @@ class Baseline:
             raise UsageError(f"epsilon is {self.epsilon}, but cannot be negative")
 
 
+def system_baselines(system: str = "") -> dict[str, Baseline]:
+    """The baselines that our systems declare (`systems/NAME/reward.py`); with `system`, those of one from elsewhere."""
+    return {name: Baseline(**options) for name, options in declared("reward", "BASELINES", system).items()}
+
+
 BASELINES: Mapping[str, Baseline] = {
-    "coda": Baseline("sample", 0.0),  # eq. 2 has no epsilon
-    "decor": Baseline("sample", 1e-6),  # eq. 6
+    **system_baselines(),
     "dr-grpo": Baseline("none"),
     "trl": Baseline("sample", 1e-4),
     "verl": Baseline("sample", 1e-6),

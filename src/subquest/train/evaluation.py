@@ -8,7 +8,7 @@ from typing import Any
 from ..evaluate.score import score
 from ..metrics import score_answer
 from ..record import Episode, Question
-from ..rewards.base import RewardFunction, written_answer
+from ..rewards import RewardFunction, written_answer
 from ..runtime.system import System
 from .guards import Guards
 from .policy import Policy

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from ..record import Episode
-from ..rewards.base import Reward
+from ..rewards import Reward
 
 
 def reward_figures(rewards: Sequence[Reward]) -> dict[str, float]:

@@ -23,6 +23,7 @@ import torch
 from torch import Tensor
 
 from ..errors import ConfigError
+from ..systems.registry import declared
 
 Level = Literal["token", "trajectory", "role"]
 Aggregation = Literal["token-mean", "sequence-mean", "rollout-mean", "rollout-sum", "role-mean", "constant"]
@@ -126,12 +127,13 @@ class LossSettings:
             raise ConfigError("aggregation 'constant' needs `length`, the number of tokens to divide by")
 
 
+def system_losses(system: str = "") -> dict[str, LossSettings]:
+    """The losses that our systems declare (`systems/NAME/reward.py`); with `system`, also one from elsewhere."""
+    return {name: LossSettings(**options) for name, options in declared("reward", "LOSSES", system).items()}
+
+
 LOSSES: Mapping[str, LossSettings] = {
-    "coda": LossSettings(dual_clip=3.0, kl=1e-3, kl_limit=10.0, entropy=1e-3),
-    "coda-paper-sum": LossSettings(aggregation="rollout-sum", kl=1e-3),
-    "decor": LossSettings("role", "role-mean", clip_low=3e-4, clip_high=4e-4),
-    "apex": LossSettings(aggregation="sequence-mean", kl=0.01, entropy=0.01),
-    "search-r1": LossSettings(kl=1e-3),
+    **system_losses(),
     "grpo": LossSettings(aggregation="sequence-mean"),
     "bnpo": LossSettings(),
     "dapo": LossSettings(clip_high=0.28),

@@ -18,9 +18,9 @@ from typing import Any, Literal, TypeVar
 
 from ..codec import from_dict, to_dict
 from ..errors import ConfigError, DataError, UsageError, suggest
-from .advantage import BASELINES, Baseline
+from .advantage import BASELINES, Baseline, system_baselines
 from .lora import TARGETS, LoraSettings
-from .loss import LOSSES, LossSettings
+from .loss import LOSSES, LossSettings, system_losses
 
 P = TypeVar("P", LossSettings, Baseline)
 
@@ -221,12 +221,21 @@ class Recipe:
     @property
     def objective(self) -> LossSettings:
         """The loss with its options."""
-        return _changed(LOSSES[self.loss or self.system], self.loss_options, "loss_options")
+        return _changed(self._losses[self.loss or self.system], self.loss_options, "loss_options")
 
     @property
     def baseline(self) -> Baseline:
         """The baseline with its options."""
-        return _changed(BASELINES[self.advantage or self.system], self.advantage_options, "advantage_options")
+        return _changed(self._baselines[self.advantage or self.system], self.advantage_options, "advantage_options")
+
+    @property
+    def _losses(self) -> dict[str, LossSettings]:
+        """Losses by name, with those of a system from elsewhere."""
+        return {**LOSSES, **system_losses(self.system)}
+
+    @property
+    def _baselines(self) -> dict[str, Baseline]:
+        return {**BASELINES, **system_baselines(self.system)}
 
     def as_dict(self) -> dict[str, Any]:
         return to_dict(self)
@@ -308,8 +317,8 @@ def _refuse_impossible(recipe: Recipe, place: str) -> None:
     if recipe.kind == "rl" and not recipe.rollout.temperature:
         raise ConfigError(f"{place}: rollout.temperature = 0: greedy rollouts are all alike and cannot be learnt from")
     named: tuple[tuple[str, str, Collection[str]], ...] = (
-        ("loss", recipe.loss, LOSSES),
-        ("advantage", recipe.advantage, BASELINES),
+        ("loss", recipe.loss, recipe._losses),
+        ("advantage", recipe.advantage, recipe._baselines),
     )
     for key, name, known in named if recipe.kind == "rl" else ():
         if (name or recipe.system) not in known:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from ..record import Episode, Question
-from ..rewards.base import Reward, RewardFunction
+from ..rewards import Reward, RewardFunction
 from ..runtime.system import System
 from .advantage import By, with_spread
 from .figures import Clock

@@ -20,8 +20,8 @@ from ..limits import Limits
 from ..models import default_adapter, embedded_model
 from ..retrieval.base import Search
 from ..retrieval.index import Index
+from ..rewards import RewardFunction
 from ..rewards import load as load_reward
-from ..rewards.base import RewardFunction
 from ..runtime.system import System
 from ..systems.registry import get
 from .lora import LoraSettings, load_adapter_into

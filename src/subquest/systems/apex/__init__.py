@@ -33,7 +33,7 @@ LONG_ANSWER = 40
 
 
 @dataclass(frozen=True, slots=True)
-class ApexSettings:
+class APEXSettings:
     hops: int = 5
     """H_max, searches per sub-question."""
     k: int = 3
@@ -69,12 +69,12 @@ class Known:
         return bool(self.answer) and not hedges(self.answer) and (self.finding is None or is_stated(self.finding))
 
 
-class Apex(System[ApexSettings]):
+class APEX(System[APEXSettings]):
     name: ClassVar[str] = "apex"
     roles: ClassVar[tuple[str, ...]] = ("planner", "executor", "synthesizer")
     stand_ins: ClassVar[Mapping[str, str]] = {"synthesizer": "executor"}
     answering: ClassVar[str] = "synthesizer"
-    Settings: ClassVar[type[ApexSettings]] = ApexSettings
+    Settings: ClassVar[type[APEXSettings]] = APEXSettings
     prompt_roles: ClassVar[Mapping[str, str]] = dict.fromkeys(
         ("answer", "answer_known", "continue", "query_first", "query_next"), "executor"
     )

@@ -10,6 +10,9 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from ...protocol import parse
+from ...record import Episode
+
 _REFERENCE = re.compile(r"#(\d{1,4})")
 _MARK = r"(?:step\s*)?[(#]?(\d{1,2})\s*[.):](?!\d)"
 _FIRST = re.compile(rf"[\s*>]*{_MARK}", re.IGNORECASE)
@@ -91,6 +94,15 @@ def _cleaned(lines: Sequence[str]) -> list[str]:
     """Without emphasis, empty lines, rules and headings ("Here is the plan:")."""
     bare = (line.strip("* \t\r\n") for line in lines)
     return [line for line in bare if not line.endswith(":") and any(c.isalnum() for c in line)]
+
+
+def written_plan(episode: Episode) -> list[str]:
+    """The sub-questions as the planner wrote them, before any repair; empty if it wrote no `<plan>`."""
+    for trajectory in episode.by_role("planner"):
+        block = parse("\n".join(trajectory.written_turns)).last("plan")
+        if block is not None:
+            return lines_of(block.content)
+    return []
 
 
 def make_plan(lines: Sequence[str], question: str, limit: int) -> Plan:

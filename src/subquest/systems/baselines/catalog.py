@@ -3,7 +3,7 @@
 SYSTEMS = {
     "direct": "direct:Direct",
     "cot": "direct:ChainOfThought",
-    "rag": "rag:NaiveRag",
+    "rag": "rag:NaiveRAG",
     "ircot": "ircot:IRCoT",
     "react": "react:ReAct",
     "plan-and-solve": "plan_and_solve:PlanAndSolve",

@@ -21,15 +21,15 @@ from ...runtime.system import System
 
 
 @dataclass(frozen=True, slots=True)
-class RagSettings:
+class RAGSettings:
     k: int = 3
     document_tokens: int = 320
 
 
-class NaiveRag(System[RagSettings]):
+class NaiveRAG(System[RAGSettings]):
     name: ClassVar[str] = "rag"
     roles: ClassVar[tuple[str, ...]] = ("answerer",)
-    Settings: ClassVar[type[RagSettings]] = RagSettings
+    Settings: ClassVar[type[RAGSettings]] = RAGSettings
 
     def actions(self) -> Mapping[str, Sequence[Action]]:
         return {"answerer": (ANSWER,)}

@@ -35,7 +35,7 @@ COMPRESSIONS = 3
 
 
 @dataclass(frozen=True, slots=True)
-class DecorSettings:
+class DECORSettings:
     turns: int = 4
     """T_max, searches at most (5.1.4)."""
     k: int = 5
@@ -66,11 +66,11 @@ class Malformed(Exception):
     """A role broke the format, and the settings are strict."""
 
 
-class Decor(System[DecorSettings]):
+class DECOR(System[DECORSettings]):
     name: ClassVar[str] = "decor"
     roles: ClassVar[tuple[str, ...]] = ("planner", "filter", "answerer", "compressor")
     answering: ClassVar[str] = "answerer"
-    Settings: ClassVar[type[DecorSettings]] = DecorSettings
+    Settings: ClassVar[type[DECORSettings]] = DECORSettings
 
     async def answer(self, run: Run) -> Answer:
         memory = Memory(self, run)
@@ -201,7 +201,7 @@ class Decor(System[DecorSettings]):
 class Memory:
     """The shared memory: pairs of query and evidence, kept below L_max by semantic compression (4.2)."""
 
-    def __init__(self, system: Decor, run: Run) -> None:
+    def __init__(self, system: DECOR, run: Run) -> None:
         self.entries: list[Entry] = []
         self._system = system
         self._run = run

@@ -27,8 +27,8 @@ from ...engine.base import Engine, Sampling
 from ...judge.model import ModelJudge
 from ...record import Episode, Trajectory
 from ...retrieval.base import Search
+from ...rewards import Reward, RewardFunction
 from ...rewards import load as load_reward
-from ...rewards.base import Reward, RewardFunction
 from ...systems.registry import get
 from ..setup import in_training, one_model, open_place
 from .data import LOOP, question_of

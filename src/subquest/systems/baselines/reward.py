@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from ..metrics import contains_answer, is_yes_no, score_answer
-from ..record import Episode
-from .base import Reward, shared, written_answer
-from .coda import refine_text
+from ...metrics import contains_answer, is_yes_no, score_answer
+from ...record import Episode
+from ...rewards import Reward, RewardFunction, shared, written_answer
+from ..coda.reward import refine_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,3 +35,7 @@ class AutoRefineReward:
         text = "\n".join(refine_text(t) for t in episode.contexts)
         found = not is_yes_no(golds) and contains_answer(text, golds)
         return shared(episode, {"f1": f1, "refine": self.refine if found and f1 == 0 else 0.0})
+
+
+REWARDS: Mapping[str, Callable[[], RewardFunction]] = {"search-r1": SearchR1Reward, "autorefine": AutoRefineReward}
+LOSSES: Mapping[str, Mapping[str, Any]] = {"search-r1": {"kl": 1e-3}}

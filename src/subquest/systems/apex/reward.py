@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from ..data.plans import gold_plan
-from ..errors import DataError
-from ..metrics.embed import Embedder, default_embedder
-from ..metrics.plans import MINILM_TAU, score_plans
-from ..protocol import parse
-from ..record import Episode
-from ..systems.apex.plan import lines_of
-from .base import Reward
+from ...data.plans import gold_plan
+from ...errors import DataError
+from ...metrics.embed import Embedder, default_embedder
+from ...metrics.plans import MINILM_TAU, score_plans
+from ...record import Episode
+from ...rewards import Reward, RewardFunction
+from .plan import written_plan
 
 
 @dataclass(frozen=True, slots=True)
-class PlanReward:
+class APEXPlanReward:
     """The planner alone is rewarded; a plan outside `<plan>` is no plan."""
 
     embedder: Embedder | None = None
@@ -27,7 +27,7 @@ class PlanReward:
         for e in episodes:
             if not e.question.decomposition:
                 raise DataError(f"question {e.question.id!r} has no gold decomposition, which the plan reward needs")
-        plans = [plan_of(e) for e in episodes]
+        plans = [written_plan(e) for e in episodes]
         golds = [gold_plan(e.question) for e in episodes]
         scores = score_plans(plans, golds, self.embedder or default_embedder(), tau=self.tau)
         return [
@@ -40,10 +40,5 @@ class PlanReward:
         ]
 
 
-def plan_of(episode: Episode) -> list[str]:
-    """The sub-questions as the planner wrote them, before any repair; empty where it wrote no `<plan>`."""
-    for t in episode.by_role("planner"):
-        block = parse("\n".join(t.written_turns)).last("plan")
-        if block is not None:
-            return lines_of(block.content)
-    return []
+REWARDS: Mapping[str, Callable[[], RewardFunction]] = {"apex-plan": APEXPlanReward}
+LOSSES: Mapping[str, Mapping[str, Any]] = {"apex": {"aggregation": "sequence-mean", "kl": 0.01, "entropy": 0.01}}

@@ -10,23 +10,24 @@ the steps are judged by a model or by rule.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from functools import partial
+from typing import Any, Literal
 
-from ..errors import ConfigError
-from ..judge.base import AnswerCase, AnswerJudge, StepCase, StepJudge
-from ..judge.rules import RuleJudge
-from ..judge.steps import JUDGED_ROLES, steps_of
-from ..metrics import score_answer
-from ..record import Episode
-from .base import Reward, roles_of, written_answer
+from ...errors import ConfigError
+from ...judge.base import AnswerCase, AnswerJudge, StepCase, StepJudge
+from ...judge.rules import RuleJudge
+from ...judge.steps import JUDGED_ROLES, steps_of
+from ...metrics import score_answer
+from ...record import Episode
+from ...rewards import Reward, RewardFunction, roles_of, written_answer
 
 FORMAT_PENALTY = -1.0
 
 
 @dataclass(frozen=True, slots=True)
-class DecorReward:
+class DECORReward:
     alpha: float = 0.6
     """Weight of the team's outcome against the role's own work."""
     lambda_: float = 0.5
@@ -90,3 +91,16 @@ class DecorReward:
 
     def _mix(self, team: float, role: float) -> float:
         return self.alpha * team + (1 - self.alpha) * role
+
+
+REWARDS: Mapping[str, Callable[[], RewardFunction]] = {
+    "decor": DECORReward,
+    "decor-f1": partial(DECORReward, alpha=1.0, lambda_=1.0),
+    "decor-em": partial(DECORReward, alpha=1.0, lambda_=1.0, match="em"),
+    "decor-judge": partial(DECORReward, alpha=0.0),
+    "decor-blame": partial(DECORReward, blame="offender"),
+}
+LOSSES: Mapping[str, Mapping[str, Any]] = {
+    "decor": {"level": "role", "aggregation": "role-mean", "clip_low": 3e-4, "clip_high": 4e-4},
+}
+BASELINES: Mapping[str, Mapping[str, Any]] = {"decor": {"std": "sample", "epsilon": 1e-6}}  # eq. 6
