@@ -30,7 +30,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from ..codec import to_dict
-    from ..runtime.system import checked_question
+    from ..runtime.solver import checked_question
     from .terminal import printable
     from .tree import display
 

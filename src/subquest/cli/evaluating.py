@@ -67,7 +67,7 @@ def _sample_size(text: str) -> int | str:
 
 def check_askable(source: str, questions: Sequence[Question]) -> None:
     """Refuse what no system takes before anything is asked: one such question would end the run in its midst."""
-    from ..runtime.system import checked_question
+    from ..runtime.solver import checked_question
 
     for question in questions:
         try:

@@ -1,7 +1,7 @@
 """What all systems share: how a question becomes an episode.
 
-A system is a class with one async method, `answer(run)`, written in the vocabulary of its paper. Everything else,
-settings, engines by role, events, budgets, batches, streams and the sync wrapper, is here.
+A system is a class with one async method, `answer(run)`, written in the vocabulary of its paper. Everything else is
+here: settings, engines by role, prompts, events and budgets.
 """
 
 from __future__ import annotations
@@ -12,30 +12,28 @@ import functools
 import inspect
 import typing
 import uuid
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Generic, TypeVar
 
-from .. import sync
 from ..codec import to_dict
 from ..engine import Engine, Message, RoleAware, Sampling
 from ..engine.actions import Acting, Action
 from ..errors import OutsideError, UsageError, suggest
-from ..events import SCHEMA_VERSION, Event, EventLog, Listener
+from ..events import SCHEMA_VERSION, EventLog, Listener
 from ..limits import Limits
 from ..record import Document, Episode, Question
 from ..retrieval.base import Search
+from .context import LimitReached, RoleSetup
 from .evidence import Finding, Support, support_of
 from .prompts import SETS, Prompts, PromptSet, prompt_set_of
 from .rendering import render_documents
-from .run import Answer, LimitReached, RoleSetup, Run
+from .run import Answer, Run
+from .solver import Solver, checked_question
 from .statements import declines
-from .voting import agreed
+from .voting import most_frequent_answer
 from .window import Groups, Shown
-
-MAX_QUESTION = 32_768
-"""Characters; a longer question is a document and belongs into an index."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,35 +45,35 @@ S = TypeVar("S")
 T = TypeVar("T")
 
 
-class System(Generic[S]):
+class System(Solver, Generic[S]):
     """A way of answering questions with one or more roles.
 
-    `model` is an engine, or a mapping from role to engine with `""` for all others. `sampling` and `limits` may be
-    given per role in the same way; `limits[""]` is the episode's own, its turns are those of each context.
+    `model` is an engine, or a mapping from role to engine with `""` for all others. `sampling` and `limits` can be
+    given per role in the same way; `limits[""]` is the episode's own, and its turns apply to each context.
     """
 
     name: ClassVar[str] = ""
     roles: ClassVar[tuple[str, ...]] = ()
     Settings: ClassVar[type[Any]] = NoSettings
     sampling: ClassVar[Sampling] = Sampling()
-    thought: ClassVar[int] = 16_384
-    """Tokens of a turn whose thought goes on, for models that read the full prompts; others were trained on turns
-    that end where they are cut."""
     """How the paper decodes."""
+    thought: ClassVar[int] = 16_384
+    """Most tokens of a turn that goes on thinking, for models that read the full prompts. Other models were trained on
+    turns that end where they are cut."""
     presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
     """Named variants of the settings."""
     removed: ClassVar[Mapping[str, str]] = {}
-    """Settings of earlier versions, and why there are none of that name any more."""
+    """Settings of earlier versions, and why they are gone."""
     stand_ins: ClassVar[Mapping[str, str]] = {}
-    """Roles that run as another role does where they were given nothing of their own."""
+    """Roles that run as another role does unless they are given something of their own."""
     uses_tools: ClassVar[bool] = False
-    """Whether it takes `tools` and a `cache` for them (`tooled.ToolSystem`)."""
+    """Whether it takes `tools` and a `cache` for them (`tool_system.ToolSystem`)."""
     prompt_roles: ClassVar[Mapping[str, str]] = {}
-    """Who reads a prompt whose name does not begin with the role's."""
+    """The role that reads a prompt whose name does not begin with the role's."""
     reads: ClassVar[bool] = True
-    """Whether it reads documents; where it does not, nothing is said about the support of its answers."""
+    """Whether it reads documents; if not, nothing is said about the support of its answers."""
     answering: ClassVar[str] = ""
-    """The role that writes the final answer; the first of `roles` where empty."""
+    """The role that writes the final answer; the first of `roles` if empty."""
 
     def __init__(
         self,
@@ -90,11 +88,9 @@ class System(Generic[S]):
         votes: int = 1,
         **settings: Any,
     ) -> None:
-        """`prompts` is a set of prompts, `full` or `compact` (in place of each model's own), or a folder
-        with prompt files of one's own. `abstain` allows the answer "unknown", which then ends the episode as abstained
-        and without an answer.
-
-        `votes` above 1 lets a question be answered up to so many times, and most attempts decide (`voting`).
+        """`prompts` is a prompt set, `full` or `compact` (instead of each model's own), or a folder with prompt files
+        that replace single ones. `abstain` allows the answer "unknown", which ends the episode as abstained and without
+        an answer. With `votes` above 1, a question is answered up to that many times and the majority decides.
         """
         if votes < 1:
             raise UsageError(f"votes must be 1 or more, not {votes}")
@@ -102,12 +98,12 @@ class System(Generic[S]):
         self.search = search
         self.abstain = abstain
         self.votes = votes
-        self._check_parts(model, search)
+        self._refuse_names(search)
         self.settings: S = self._checked_settings({**self._preset(preset), **settings})
         self._samplings = sampling if isinstance(sampling, Mapping) else {"": sampling or type(self).sampling}
         self._limits = limits if isinstance(limits, Mapping) else {"": limits or Limits()}
         for what, given in (("model", self.engines), ("sampling", self._samplings), ("limits", self._limits)):
-            self._check_roles(what, given)
+            self._refuse_unknown_roles(what, given)
         self._prompts_given = str(prompts or "")
         self.prompts = self.prompts_in(self.prompt_folder())
         self._setups: dict[str, RoleSetup] = {}
@@ -117,11 +113,13 @@ class System(Generic[S]):
         raise NotImplementedError(f"{type(self).__name__} does not define answer()")
 
     def actions(self) -> Mapping[str, Sequence[Action]]:
-        """What each role can do, for `--protocol tools`; a role that is not in the table acts by its text alone."""
+        """What each role can do, for `--protocol tools`; a role without an entry acts by its text alone."""
         return {}
 
+    # ---- prompts
+
     def shown(self, role: str, documents: Sequence[Document], tokens: int, **fields: str) -> Shown[list[Message]]:
-        """The prompt of a role that reads documents, each cut to `tokens`; as many as its window has room for."""
+        """The prompt of a role that reads documents, each cut to `tokens`; as many as fit into its window."""
         engine = self.setup(role).engine
 
         def opening(groups: Groups, nothing: str) -> list[Message]:
@@ -131,7 +129,7 @@ class System(Generic[S]):
         return Shown([list(documents)], opening, tokens)
 
     def prompts_in(self, folder: Path) -> Prompts:
-        """The prompts of a folder, in the sets of the models that read them, with the user's own before them."""
+        """The prompts of a folder, in the set of the model that reads them; the user's own come first."""
         given = self._prompts_given
         override = Path(given) if given and given not in SETS else None
         return Prompts(folder, override, self._prompt_set)
@@ -148,7 +146,7 @@ class System(Generic[S]):
 
     @property
     def prompt_set(self) -> str:
-        """What is recorded of the prompts: the set, or one a role, and the user's folder."""
+        """What is recorded about the prompts: the set, or one per role, and the user's folder."""
         sets = {role: self._prompt_set(role) for role in self.roles or ("",)}
         by_role = ",".join(f"{role}={name}" for role, name in sets.items())
         named = by_role if len(set(sets.values())) > 1 else min(sets.values())
@@ -161,6 +159,8 @@ class System(Generic[S]):
         found = (folder for place in beside for folder in (place / cls.name, place) if folder.is_dir())
         return next(found, beside[0])
 
+    # ---- roles
+
     @property
     def model_name(self) -> str:
         if set(self.engines) == {""}:
@@ -168,39 +168,39 @@ class System(Generic[S]):
         return ",".join(f"{role}={e.name}" if role else e.name for role, e in sorted(self.engines.items()))
 
     def for_all_roles(self) -> dict[str, Any]:
-        """What roles run with that were given nothing of their own, as options: a system inside this one takes them."""
+        """The options of roles that were given nothing of their own, for a system that works inside this one."""
         prompts = self._prompts_given if self._prompts_given in SETS else None
         sampling = self._samplings.get("") or type(self).sampling
         return {"sampling": sampling, "limits": self._limits.get("", Limits()), "prompts": prompts}
 
-    def recorded_settings(self) -> dict[str, Any]:
-        """What an episode says of how it was answered."""
-        settings = {**to_dict(self.settings), "prompts": self.prompt_set}
-        settings |= {"abstain": True} if self.abstain else {}
-        return settings | ({"votes": self.votes} if self.votes > 1 else {})
-
     def setup(self, role: str) -> RoleSetup:
         """The engine, sampling and limits of a role."""
         if role not in self._setups:
-            names = (role, self.stand_ins.get(role, role), "")
-            engine = _first(self.engines, names)
-            if engine is None:
-                raise UsageError(f"no model is given for the role {role!r} of {self.name}")
-            addition = ""
-            if isinstance(engine, RoleAware):
-                engine = engine.for_role(role)
-            if isinstance(engine, Acting) and (actions := self.actions().get(role)):
-                addition = self.prompts.text("tools") if engine.calls_tools else ""
-                engine = engine.with_actions(actions)
-            sampling = _first(self._samplings, names) or type(self).sampling
-            limits = _first(self._limits, names[:2]) or Limits()
-            if limits.turns is None:  # an episode has no turns of its own: those that it is given are each context's
-                limits = dataclasses.replace(limits, turns=self._limits.get("", limits).turns)
-            thought = limits.thought if limits.thought is not None else self._limits.get("", limits).thought
-            if thought is None:
-                thought = 0 if prompt_set_of(engine) == "compact" else self.thought
-            self._setups[role] = RoleSetup(engine, sampling, limits, addition, thought)
+            self._setups[role] = self._new_setup(role)
         return self._setups[role]
+
+    def _new_setup(self, role: str) -> RoleSetup:
+        names = (role, self.stand_ins.get(role, role), "")
+        engine = _first(self.engines, names)
+        if engine is None:
+            raise UsageError(f"no model is given for the role {role!r} of {self.name}")
+        addition = ""
+        if isinstance(engine, RoleAware):
+            engine = engine.for_role(role)
+        if isinstance(engine, Acting) and (actions := self.actions().get(role)):
+            addition = self.prompts.text("tools") if engine.calls_tools else ""
+            engine = engine.with_actions(actions)
+        sampling = _first(self._samplings, names) or type(self).sampling
+        limits = _first(self._limits, names[:2]) or Limits()
+        shared = self._limits.get("", limits)
+        if limits.turns is None:  # an episode has no turns of its own: those it is given apply to each context
+            limits = dataclasses.replace(limits, turns=shared.turns)
+        thought = limits.thought if limits.thought is not None else shared.thought
+        if thought is None:
+            thought = 0 if prompt_set_of(engine) == "compact" else self.thought
+        return RoleSetup(engine, sampling, limits, addition, thought)
+
+    # ---- episodes
 
     async def solve(
         self,
@@ -227,30 +227,11 @@ class System(Generic[S]):
             settings=settings,
             schema=SCHEMA_VERSION,
         )
-        told: dict[str, Any] = {}
-        try:
-            if self.votes > 1:
-                answer, told["votes"] = await agreed(self.answer, run, self.votes)
-            else:
-                answer = await self.answer(run)
-        except (OutsideError, LimitReached) as error:
-            run.fail("system", error, fatal=True)
-            answer = Answer("", stop_reason="failed")
-        except BaseException as error:
-            await run.finish()
-            cancelled = isinstance(error, asyncio.CancelledError)
-            events.emit("end", stop_reason="cancelled" if cancelled else "crashed", message=repr(error))
-            raise
-        given: Any = answer  # a user's system may return anything
-        if not isinstance(given, Answer):
-            await run.finish()
-            raise UsageError(f"{type(self).__name__}.answer gave {given!r}; a system returns Answer(text)")
-        if self.abstain and declines(answer.text):
-            answer = dataclasses.replace(answer, text="", stop_reason="abstained")
+        answer, details = await self._answer(run)
         answer = dataclasses.replace(answer, forced=answer.forced and bool(answer.text))
         evidence, supported = self._support(run, answer)
-        told["supported"] = supported
-        events.emit("answer", answer=answer.text, forced=answer.forced, confidence=answer.confidence, **told)
+        details["supported"] = supported
+        events.emit("answer", answer=answer.text, forced=answer.forced, confidence=answer.confidence, **details)
         trajectories, usage = await run.finish()
         events.emit("end", stop_reason=answer.stop_reason, usage=to_dict(usage))
         return Episode(
@@ -272,68 +253,44 @@ class System(Generic[S]):
             seed=seed,
         )
 
+    async def _answer(self, run: Run) -> tuple[Answer, dict[str, Any]]:
+        """What `answer` gives, and the votes if there were any; a run that cannot go on is finished first."""
+        details: dict[str, Any] = {}
+        try:
+            if self.votes > 1:
+                answer, details["votes"] = await most_frequent_answer(self.answer, run, self.votes)
+            else:
+                answer = await self.answer(run)
+        except (OutsideError, LimitReached) as error:
+            run.fail("system", error, fatal=True)
+            return Answer("", stop_reason="failed"), details
+        except BaseException as error:
+            await run.finish()
+            cancelled = isinstance(error, asyncio.CancelledError)
+            run.events.emit("end", stop_reason="cancelled" if cancelled else "crashed", message=repr(error))
+            raise
+        given: Any = answer  # a user's system may return anything
+        if not isinstance(given, Answer):
+            await run.finish()
+            raise UsageError(f"{type(self).__name__}.answer gave {given!r}; a system returns Answer(text)")
+        if self.abstain and declines(answer.text):
+            answer = dataclasses.replace(answer, text="", stop_reason="abstained")
+        return answer, details
+
+    def recorded_settings(self) -> dict[str, Any]:
+        """What an episode records about how it was answered."""
+        settings = {**to_dict(self.settings), "prompts": self.prompt_set}
+        settings |= {"abstain": True} if self.abstain else {}
+        return settings | ({"votes": self.votes} if self.votes > 1 else {})
+
     def _support(self, run: Run, answer: Answer) -> Support:
-        """What supports an answer; a system that names no findings rests on all the documents that were read."""
+        """What supports an answer; a system that names no findings rests on all documents that were read."""
         if not self.reads:
             return Support(answer.evidence, None)
         everything = Finding("", "", "", list(run.documents.values()))
         return support_of(answer.text, run.question.question, answer.findings or [everything], answer.evidence)
 
-    def ask(self, question: str | Question, *, seed: int | None = None) -> Episode:
-        """`solve`, for synchronous callers."""
-        return sync.run(self.solve(question, seed=seed))
-
-    async def solve_many(
-        self, questions: Iterable[str | Question], *, concurrency: int = 8, seed: int | None = None
-    ) -> AsyncIterator[Episode]:
-        """Episodes as they finish, at most `concurrency` at a time."""
-        if concurrency < 1:
-            raise UsageError(f"concurrency is {concurrency}: at least one question must be asked at a time")
-        waiting = iter(questions)
-        running: set[asyncio.Task[Episode]] = set()
-        try:
-            while True:
-                while len(running) < concurrency and (question := next(waiting, None)) is not None:
-                    running.add(asyncio.create_task(self.solve(question, seed=seed)))
-                if not running:
-                    return
-                done, running = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
-                for task in done:
-                    yield task.result()
-        finally:
-            for task in running:
-                task.cancel()
-            await asyncio.gather(*running, return_exceptions=True)
-
-    def ask_many(
-        self, questions: Sequence[str | Question], *, concurrency: int = 8, seed: int | None = None
-    ) -> list[Episode]:
-        """A batch, in the order of the questions."""
-        checked = [checked_question(q, number) for number, q in enumerate(questions)]
-
-        async def collect() -> list[Episode]:
-            places: dict[int, list[int]] = {}
-            for place, question in reversed(list(enumerate(checked))):  # one object may be asked several times
-                places.setdefault(id(question), []).append(place)
-            found: dict[int, Episode] = {}
-            async for episode in self.solve_many(checked, concurrency=concurrency, seed=seed):
-                found[places[id(episode.question)].pop()] = episode
-            return [found[place] for place in range(len(checked))]
-
-        return sync.run(collect())
-
-    async def stream(self, question: str | Question, *, seed: int | None = None) -> AsyncIterator[Event]:
-        """The events of one episode as they happen."""
-        queue: asyncio.Queue[Event | None] = asyncio.Queue()
-        task = asyncio.create_task(self.solve(question, listener=queue.put_nowait, seed=seed))
-        task.add_done_callback(lambda _: queue.put_nowait(None))
-        try:
-            while (event := await queue.get()) is not None:
-                yield event
-            await task
-        finally:
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
+    # ---- what the caller gave
 
     def _preset(self, name: str) -> Mapping[str, Any]:
         if name and name not in self.presets:
@@ -354,22 +311,23 @@ class System(Generic[S]):
                 raise UsageError(f"system {self.name!r}: {key} must be {needed}, not {value!r}")
         return self.Settings(**settings)  # type: ignore[no-any-return]
 
-    def _check_parts(self, model: Any, search: Any) -> None:
-        """Names in the place of what they name: the first mistake of many."""
-        for engine in model.values() if isinstance(model, Mapping) else (model,):
+    def _refuse_names(self, search: Any) -> None:
+        """A name in the place of what it names is a common first mistake."""
+        engine: Any
+        for engine in self.engines.values():
             if isinstance(engine, str | Path):
                 raise UsageError(f"the model is {str(engine)!r}; give an engine: sq.embedded(), sq.openai(NAME), …")
         if isinstance(search, str | Path):
             raise UsageError(f"the search is {str(search)!r}; give an open index: sq.Index.open({str(search)!r})")
 
-    def _check_roles(self, what: str, given: Mapping[str, Any]) -> None:
+    def _refuse_unknown_roles(self, what: str, given: Mapping[str, Any]) -> None:
         for role in given:
             if role and self.roles and role not in self.roles:
                 raise UsageError(f"{what}: system {self.name!r} has no role {role!r}; it has {', '.join(self.roles)}")
 
 
 def _first(given: Mapping[str, T], names: Iterable[str]) -> T | None:
-    """What is given for the first of the names that has something."""
+    """The value of the first name that has one."""
     return next((given[name] for name in names if name in given), None)
 
 
@@ -395,22 +353,3 @@ def _unfit(value: Any, kind: Any) -> str:
         fits = isinstance(value, int if kind is int else (int, float)) and not isinstance(value, bool)
         return "" if fits and value >= 0 else f"a {'whole ' if kind is int else ''}number from 0"
     return "text" if kind is str and not isinstance(value, str) else ""
-
-
-def checked_question(question: str | Question, number: int = 0) -> Question:
-    """The question as a record; refuses an empty or absurdly long one."""
-    record = question if isinstance(question, Question) else Question(f"q{number}", question)
-    given: Any = record.question
-    if not isinstance(given, str):
-        raise UsageError(f"a question is a text or a Question, not {given!r}")
-    text = given.strip()
-    if not text.isprintable() and any("\ud800" <= c <= "\udfff" for c in text):
-        raise UsageError("the question is not valid UTF-8 text")
-    if not text:
-        raise UsageError("the question is empty")
-    if len(text) > MAX_QUESTION:
-        raise UsageError(
-            f"the question has {len(text):,} characters, at most {MAX_QUESTION:,} are accepted; "
-            "put long texts into an index (subquest index build) and ask about them"
-        )
-    return record

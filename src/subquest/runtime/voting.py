@@ -48,7 +48,9 @@ class Attempt(Run):
         first.usage += self.usage
 
 
-async def agreed(answer: Callable[[Run], Awaitable[Answer]], run: Run, votes: int) -> tuple[Answer, dict[str, int]]:
+async def most_frequent_answer(
+    answer: Callable[[Run], Awaitable[Answer]], run: Run, votes: int
+) -> tuple[Answer, dict[str, int]]:
     """The answer of most of up to `votes` attempts, the earliest of several; and how many spoke for which.
 
     An attempt without an answer has no vote. One that fails is noted; where none brings an answer, the first one's end

@@ -20,7 +20,8 @@ from ..errors import SubquestError
 from ..events import Event
 from ..record import Episode, Failure, Question, Usage
 from ..runs import RunStore
-from ..runtime.system import System, checked_question
+from ..runtime.solver import checked_question
+from ..runtime.system import System
 from .bodies import Problem
 from .journal import Journal
 from .metrics import Metrics
