@@ -45,17 +45,20 @@ class Baseline:
             raise UsageError(f"epsilon is {self.epsilon}, but cannot be negative")
 
 
-def system_baselines(system: str = "") -> dict[str, Baseline]:
-    """The baselines that our systems declare (`systems/NAME/reward.py`); with `system`, those of one from elsewhere."""
-    return {name: Baseline(**options) for name, options in declared("reward", "BASELINES", system).items()}
-
-
-BASELINES: Mapping[str, Baseline] = {
-    **system_baselines(),
+_PEERS: Mapping[str, Baseline] = {
     "dr-grpo": Baseline("none"),
     "trl": Baseline("sample", 1e-4),
     "verl": Baseline("sample", 1e-6),
 }
+
+
+def baselines_for(system: str = "") -> dict[str, Baseline]:
+    """Baselines by name: those that systems declare (`systems/NAME/reward.py`) and the peers'."""
+    found = declared("reward", "BASELINES", system)
+    return {**{name: Baseline(**options) for name, options in found.items()}, **_PEERS}
+
+
+BASELINES: Mapping[str, Baseline] = baselines_for()
 
 
 def group_advantages(

@@ -127,13 +127,7 @@ class LossSettings:
             raise ConfigError("aggregation 'constant' needs `length`, the number of tokens to divide by")
 
 
-def system_losses(system: str = "") -> dict[str, LossSettings]:
-    """The losses that our systems declare (`systems/NAME/reward.py`); with `system`, also one from elsewhere."""
-    return {name: LossSettings(**options) for name, options in declared("reward", "LOSSES", system).items()}
-
-
-LOSSES: Mapping[str, LossSettings] = {
-    **system_losses(),
+_PEERS: Mapping[str, LossSettings] = {
     "grpo": LossSettings(aggregation="sequence-mean"),
     "bnpo": LossSettings(),
     "dapo": LossSettings(clip_high=0.28),
@@ -141,6 +135,15 @@ LOSSES: Mapping[str, LossSettings] = {
     "gspo": LossSettings("trajectory", "sequence-mean", clip_low=3e-4, clip_high=4e-4),
     "verl": LossSettings(dual_clip=3.0, kl_limit=10.0),
 }
+
+
+def losses_for(system: str = "") -> dict[str, LossSettings]:
+    """Losses by name: those that systems declare (`systems/NAME/reward.py`; `system` may be a user's) and the peers'."""
+    found = declared("reward", "LOSSES", system)
+    return {**{name: LossSettings(**options) for name, options in found.items()}, **_PEERS}
+
+
+LOSSES: Mapping[str, LossSettings] = losses_for()
 
 
 @dataclass(frozen=True, slots=True)
