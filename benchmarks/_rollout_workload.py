@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from subquest.engine.base import Message, Sampling
-from subquest.engine.chat import CHATML, encode_pieces
+from subquest.engine.chat_format import CHATML, encode_pieces
+from subquest.engine.interface import Message, Sampling
 
 WORDS = 49_000
 DOCUMENTS_A_SEARCH = 3

@@ -32,7 +32,7 @@ def main(argv: list[str]) -> dict[str, Any]:
     parser.add_argument("--native", help="Python of an environment with llama-cpp-python")
     parser.add_argument("--spins", help="measure only these values of GOMP_SPINCOUNT, on what runs by default")
     args = parser.parse_args(argv)
-    from subquest.engine.embedded.derived import derive
+    from subquest.engine.embedded.quantised import derive
     from subquest.models import embedded_model
 
     figures: dict[str, Any] = {}
@@ -152,7 +152,7 @@ def _ids(n: int) -> list[int]:
 
 
 def _llama(threads: int, rounds: int, build: str, file: str, lora: str | None = None) -> dict[str, float]:
-    from subquest.engine.embedded.library import library
+    from subquest.engine.embedded.llama_cpp import library
     from subquest.engine.embedded.model import Model, Stretch
 
     adapter = Path(lora) if lora else None
@@ -215,8 +215,8 @@ def _transformers(threads: int, rounds: int, file: str) -> dict[str, float]:
 
 def _sessions(threads: int, rounds: int, file: str) -> dict[str, float]:
     """The engine itself: several sessions at once, and a second turn whose context is already read."""
-    from subquest.engine.base import Message, Sampling
     from subquest.engine.embedded import EmbeddedEngine
+    from subquest.engine.interface import Message, Sampling
 
     engine = EmbeddedEngine(file, threads=threads, context=4096)
     words = ["north", "river", "stone", "lamp", "seven", "winter", "orchard", "paper", "copper", "glass"]

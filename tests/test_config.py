@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from subquest.config import KEYS, Config, SamplingConfig, find_file, load_config
-from subquest.engine.base import Sampling
+from subquest.engine.interface import Sampling
 from subquest.errors import ConfigError
 from subquest.limits import Limits
 

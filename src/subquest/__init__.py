@@ -18,8 +18,8 @@ from ._version import __version__
 
 if TYPE_CHECKING:
     from .engine.actions import Action
-    from .engine.base import Engine, Generation, Message, Sampling, Session
     from .engine.embedded import EmbeddedEngine
+    from .engine.interface import Engine, Generation, Message, Sampling, Session
     from .engine.openai import OpenAIEngine
     from .engine.scripted import ScriptedEngine
     from .errors import EngineError, OutsideError, SearchError, SubquestError, UsageError
@@ -51,31 +51,31 @@ _PLACES: dict[str, str] = {
     "DECOR": "systems.decor",
     "Document": "record",
     "EmbeddedEngine": "engine.embedded",
-    "Engine": "engine.base",
+    "Engine": "engine.interface",
     "EngineError": "errors",
     "Episode": "record",
     "Event": "events",
     "Evidence": "record",
     "Finding": "runtime.evidence",
-    "Generation": "engine.base",
+    "Generation": "engine.interface",
     "HiRA": "systems.hira",
     "Hit": "record",
     "Index": "retrieval.index",
     "LimitReached": "runtime.context",
     "Limits": "limits",
-    "Message": "engine.base",
+    "Message": "engine.interface",
     "OpenAIEngine": "engine.openai",
     "OutsideError": "errors",
     "Question": "record",
     "Reward": "rewards",
     "Run": "runtime.run",
     "RunStore": "runs",
-    "Sampling": "engine.base",
+    "Sampling": "engine.interface",
     "ScriptedEngine": "engine.scripted",
     "Search": "retrieval.base",
     "SearchError": "errors",
     "Segment": "record",
-    "Session": "engine.base",
+    "Session": "engine.interface",
     "Step": "record",
     "SubquestError": "errors",
     "System": "runtime.system",

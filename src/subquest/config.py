@@ -26,7 +26,7 @@ from dataclasses import dataclass, field, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from .engine.base import Sampling
+from .engine.interface import Sampling
 from .errors import ConfigError, closest, suggest
 from .limits import Limits
 

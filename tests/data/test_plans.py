@@ -7,7 +7,7 @@ import pytest
 from subquest.data import read_questions
 from subquest.data.plans import gold_plan, polish, rewrite_plan
 from subquest.record import Question, Step
-from subquest.train.reading import plan_of
+from subquest.train.facts import plan_of
 
 DATA = Path(__file__).resolve().parents[2] / ".." / "shared" / "data"
 

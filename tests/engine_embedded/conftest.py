@@ -11,9 +11,9 @@ from subquest.models import smollm2_path
 pytest.importorskip("xllamacpp", reason="the embedded extra is not installed")
 
 from subquest.engine.embedded import EmbeddedEngine
-from subquest.engine.embedded.derived import derived
-from subquest.engine.embedded.library import library
+from subquest.engine.embedded.llama_cpp import library
 from subquest.engine.embedded.model import Model, Stretch
+from subquest.engine.embedded.quantised import derived
 
 
 def make(**settings: object) -> EmbeddedEngine:

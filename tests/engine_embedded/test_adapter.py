@@ -12,10 +12,10 @@ import pytest
 from subquest.cli import main
 from subquest.engine import adapter
 from subquest.engine.adapter import Lora, Shape
-from subquest.engine.embedded.derived import derive, derived, embedded_files
-from subquest.engine.embedded.library import library
+from subquest.engine.embedded.llama_cpp import library
 from subquest.engine.embedded.model import Model, Stretch
-from subquest.engine.tensors import from_bfloat16, read_safetensors, write_safetensors
+from subquest.engine.embedded.quantised import derive, derived, embedded_files
+from subquest.engine.safetensors_file import from_bfloat16, read_safetensors, write_safetensors
 from subquest.errors import DataError, UsageError
 from subquest.models import smollm2_path
 

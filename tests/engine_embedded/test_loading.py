@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from subquest.engine.embedded import EmbeddedEngine
-from subquest.engine.embedded.library import Library, library
-from subquest.engine.embedded.worker import find_stop
+from subquest.engine.embedded.llama_cpp import Library, library
+from subquest.engine.embedded.scheduler import find_stop
 from subquest.errors import DataError, EngineRefused, UsageError
 from subquest.models import smollm2_path
 
@@ -43,7 +43,7 @@ def test_wrong_settings() -> None:
 
 
 def test_another_interface_is_noticed_before_anything_is_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
-    from subquest.engine.embedded import library as module
+    from subquest.engine.embedded import llama_cpp as module
 
     opened = library("xllamacpp")
     assert isinstance(opened, Library)

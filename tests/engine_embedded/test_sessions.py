@@ -6,7 +6,7 @@ import pytest
 
 from subquest.engine import Engine, Generation, Message, Sampling, Session
 from subquest.engine.embedded import EmbeddedEngine, EmbeddedSession
-from subquest.engine.embedded.worker import Tape
+from subquest.engine.embedded.scheduler import Tape
 from subquest.errors import ContextOverflow, EngineError, EngineRefused, EngineUnavailable, UsageError
 
 from .conftest import Check, make
@@ -256,7 +256,7 @@ async def test_closing_the_engine_ends_what_runs() -> None:
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 async def test_a_failure_of_ours_ends_every_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     engine = make(context=256)
-    monkeypatch.setattr("subquest.engine.embedded.worker.choose", None)
+    monkeypatch.setattr("subquest.engine.embedded.scheduler.choose", None)
     session = await engine.open([Message("user", "Hello.")])
     for _ in range(2):
         with pytest.raises(EngineUnavailable, match="has failed: TypeError"):

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from subquest.engine.adapter import Lora, Shape, write_gguf
-from subquest.engine.base import Message, Sampling
+from subquest.engine.interface import Message, Sampling
 from subquest.engine.resolve import EngineOptions, resolve
 from subquest.engine.torch.engine import TorchEngine
 from subquest.engine.torch.named import read_adapter

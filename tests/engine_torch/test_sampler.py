@@ -3,7 +3,7 @@ import math
 import pytest
 import torch
 
-from subquest.engine.torch import reference
+from subquest.engine.torch import reference_operations as reference
 from subquest.engine.torch.sampling import fold_seed, mix, uniform
 from subquest.engine.torch.step import Draw
 

@@ -18,8 +18,8 @@ from subquest.record import Document, Episode, Hit, Question, Step
 from subquest.rewards import Reward
 from subquest.systems.coda import CoDA
 from subquest.train.advantage import BASELINES, trajectory_advantages
-from subquest.train.setup import in_training
-from subquest.train.tiny import tiny_source
+from subquest.train.components import in_training
+from subquest.train.random_model import tiny_source
 from subquest.train.verl import loop as loops
 from subquest.train.verl.data import question_of
 from subquest.train.verl.reward import compute_score

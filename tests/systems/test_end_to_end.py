@@ -12,7 +12,7 @@ pytest.importorskip("numpy", reason="the index needs numpy")
 
 from subquest.cli import main
 from subquest.engine import Sampling
-from subquest.engine.base import Message
+from subquest.engine.interface import Message
 from subquest.engine.openai import OpenAIEngine
 from subquest.engine.scripted import Context
 from subquest.errors import EngineRefused

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from subquest import sync
-from subquest.engine.chat import CHATML
-from subquest.engine.torch.tokens import Vocabulary
+from subquest.engine.chat_format import CHATML
+from subquest.engine.torch.vocabulary import Vocabulary
 from subquest.metrics import exact_match
 from subquest.record import Question, Segment, Step
 from subquest.retrieval import Index
@@ -14,11 +14,11 @@ from subquest.systems.apex.teacher import closing_step
 from subquest.systems.baselines.teacher import DirectTeacher
 from subquest.systems.coda.teacher import CoDATeacher
 from subquest.train.data import load_material, open_search
+from subquest.train.facts import Fact, facts_of, plan_of, query
 from subquest.train.gold import GoldTeacher, View, teacher_for
-from subquest.train.reading import Fact, facts_of, plan_of, query
+from subquest.train.random_model import tiny_source
 from subquest.train.recipe import DataPart
 from subquest.train.teacher import Traces, make_traces
-from subquest.train.tiny import tiny_source
 from subquest.worlds import World, make_world
 
 REAL = Path(__file__).resolve().parents[3] / "shared" / "data" / "train"

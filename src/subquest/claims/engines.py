@@ -59,7 +59,7 @@ class Engines:
         from ..engine.torch.engine import TorchEngine
         from ..engine.torch.named import read_adapter
         from ..models import embedded_model
-        from ..train.setup import load_source
+        from ..train.components import load_source
 
         setup = self._setup
         if self._source is None:

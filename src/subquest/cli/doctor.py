@@ -95,7 +95,7 @@ def _llama_cpp() -> Check:
 
     fix = "pip install 'subquest[embedded]'"
     try:
-        from ..engine.embedded.library import library
+        from ..engine.embedded.llama_cpp import library
 
         build = library().build
     except (SubquestError, ImportError) as error:
@@ -201,7 +201,7 @@ def _asked(spec: str) -> list[Check]:
     from .. import sync
     from ..config import load_config
     from ..engine import Engine
-    from ..engine.probe import FIRST_SECONDS, probe
+    from ..engine.capabilities import FIRST_SECONDS, probe
     from ..engine.resolve import EngineOptions, resolve
 
     given = {name: value for name, value in asdict(load_config().engine).items() if value is not None}

@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
-from .base import Engine
+from .interface import Engine
 
 
 @dataclass(frozen=True, slots=True)

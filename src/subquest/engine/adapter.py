@@ -19,7 +19,7 @@ import numpy as np
 
 from ..errors import DataError, MissingDependency, UsageError
 from .gguf_file import read_gguf_file
-from .tensors import read_safetensors, write_safetensors
+from .safetensors_file import read_safetensors, write_safetensors
 
 Array = np.ndarray[Any, Any]
 

@@ -9,10 +9,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..errors import ContextOverflow, EngineRefused, EngineUnavailable, MissingDependency
-from .base import OnRetry, Retry
+from .interface import OnRetry, Retry
 from .openai.endpoint import Endpoint, Watch, backoff
 from .openai.engine import OpenAIEngine
-from .openai.limits import Limits
+from .openai.rate_limits import Limits
 from .openai.session import ChatSession
 
 

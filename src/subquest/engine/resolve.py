@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import MissingDependency, UsageError, closest
-from .base import Engine
+from .interface import Engine
 
 if TYPE_CHECKING:
     from .openai import Endpoint, Limits

@@ -24,7 +24,7 @@ from pathlib import Path
 
 from ..errors import ContextOverflow, DataError, EngineRefused, UsageError
 from ..record import Segment, Usage
-from .base import FinishReason, Generation, Message, Mode, Sampling, estimate_tokens
+from .interface import FinishReason, Generation, Message, Mode, Sampling, estimate_tokens
 
 VOCABULARY = 32_768
 END_ID = 0

@@ -10,8 +10,8 @@ from typing import NamedTuple, Protocol
 from ..errors import EngineRefused
 from ..record import Episode, Question, Segment
 from ..systems import registry
-from .reading import Fact, facts_of, in_order, plan_of, read
-from .reasoning import conclusion, in_both
+from .conclusions import conclusion, in_both
+from .facts import Fact, facts_of, in_order, plan_of, read
 
 QUERIES = 2
 """Queries a teacher tries for one fact."""

@@ -215,7 +215,9 @@ class Recipe(Record):
     @property
     def objective(self) -> LossSettings:
         """The loss with its options."""
-        return changed(losses_for(self.system)[self.loss or self.system], self.loss_options, "loss_options", error=ConfigError)
+        return changed(
+            losses_for(self.system)[self.loss or self.system], self.loss_options, "loss_options", error=ConfigError
+        )
 
     @property
     def baseline(self) -> Baseline:

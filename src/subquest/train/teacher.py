@@ -12,10 +12,10 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from ..engine.base import Engine, Generation, Message, Mode, RoleAware, Sampling, Session
-from ..engine.chat import ChatFormat, Piece, encode_pieces, text_of
+from ..engine.chat_format import ChatFormat, Piece, encode_pieces, text_of
+from ..engine.interface import Engine, Generation, Message, Mode, RoleAware, Sampling, Session
 from ..engine.torch.session import opening
-from ..engine.torch.tokens import Vocabulary
+from ..engine.torch.vocabulary import Vocabulary
 from ..metrics import exact_match
 from ..record import Episode, Question, Segment, Usage
 from ..retrieval.base import Search

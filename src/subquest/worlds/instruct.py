@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from ..engine.base import Engine, Message, Sampling
+from ..engine.interface import Engine, Message, Sampling
 from ..record import Question, Step
 
 REWRITE = """You rewrite a question and its plan in other words. Keep every name, the number of steps and their order. \

@@ -15,13 +15,13 @@ from ...errors import ContextOverflow, EngineError, EngineRefused, UsageError
 from ...models import default_adapter, embedded_model
 from ...record import Segment, Usage
 from ..adapter import prompt_set_of
-from ..base import FinishReason, Generation, Message, Mode, Sampling
-from ..chat import ChatFormat, Piece, chat_format, encode_pieces, text_of
+from ..chat_format import ChatFormat, Piece, chat_format, encode_pieces, text_of
 from ..choosing import shared_beginning
-from .derived import embedded_files
-from .library import Build, library
+from ..interface import FinishReason, Generation, Message, Mode, Sampling
+from .llama_cpp import Build, library
 from .model import Model
-from .worker import Job, Outcome, Tape, Worker
+from .quantised import embedded_files
+from .scheduler import Job, Outcome, Tape, Worker
 
 SEQUENCES = 64
 """Sessions whose caches can be kept at once; more may be open."""

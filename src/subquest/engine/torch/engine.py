@@ -26,19 +26,19 @@ from torch import Tensor, nn
 
 from ...errors import ContextOverflow, EngineError, UsageError
 from ...interpreter import quickly_switched, rarely_collected
-from ..base import Message, Mode, Sampling
-from ..chat import ChatFormat, chat_format
-from .cache import BlockPool
+from ..chat_format import ChatFormat, chat_format
+from ..interface import Message, Mode, Sampling
+from .block_pool import BlockPool
+from .gpu_memory import taken, wanted_share
 from .loader import Source, from_model, load
-from .memory import taken, wanted_share
 from .model import Cache, Model
-from .rows import Rows
 from .runner import Pending, Runner
+from .running_batch import Rows
 from .scheduler import Context, Scheduler, Turn
 from .scoring import Call, Scorer, choose
 from .session import TorchSession, opening
-from .stops import Stops
-from .tokens import Vocabulary
+from .stop_strings import Stops
+from .vocabulary import Vocabulary
 from .weights import Adapter, Weights
 
 BLOCK = 16
@@ -356,7 +356,7 @@ class TorchEngine:
 
 
 class BareEngine:
-    """A torch engine without its adapter; see `engine.base.Adapted`."""
+    """A torch engine without its adapter; see `engine.interface.Adapted`."""
 
     def __init__(self, engine: TorchEngine) -> None:
         self._engine = engine

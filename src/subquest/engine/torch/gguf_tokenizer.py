@@ -90,6 +90,6 @@ def byte_level(file: GgufFile) -> Any:
 
 def _spelled(token: str) -> str:
     """A token in GPT-2's spelling of bytes: printable Latin-1 stands for itself, the rest starts at U+0100."""
-    from .tokens import BYTE_LETTERS
+    from .vocabulary import BYTE_LETTERS
 
     return "".join(BYTE_LETTERS[byte] for byte in token.encode())

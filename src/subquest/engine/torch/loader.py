@@ -14,7 +14,7 @@ from torch import Tensor
 from ...errors import DataError, EngineRefused
 from ..gguf_file import GgufFile, read_gguf_file
 from .architecture import Architecture
-from .dequantise import values
+from .gguf_tensors import values
 from .gguf_tokenizer import tokenizer_of
 from .weights import Adapter
 

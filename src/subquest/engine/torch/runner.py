@@ -17,9 +17,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from .graphs import Graphs, bucket
+from .cuda_graphs import Graphs, bucket
 from .model import Model
-from .rows import Array, Rows
+from .running_batch import Array, Rows
 from .scheduler import Chunk
 from .step import TILE, Draw, Step
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from ..base import Sampling
+from ..interface import Sampling
 
 _MASK = 0xFFFFFFFF
 GOLDEN = 0x9E3779B9

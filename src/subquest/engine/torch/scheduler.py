@@ -22,10 +22,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..base import FinishReason, Sampling
-from .cache import BlockPool
-from .rows import Array, Rows
-from .stops import Stops
+from ..interface import FinishReason, Sampling
+from .block_pool import BlockPool
+from .running_batch import Array, Rows
+from .stop_strings import Stops
 
 CROWD = 8
 """Turns are admitted at once from one for so many that decode."""

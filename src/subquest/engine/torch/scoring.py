@@ -21,12 +21,12 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from ...errors import ContextOverflow, EngineError
-from ..base import Message
-from ..chat import encode_pieces
+from ..chat_format import encode_pieces
 from ..choosing import shared_beginning
-from .graphs import bucket
+from ..interface import Message
+from .cuda_graphs import bucket
 from .model import Cache, Model
-from .rows import Array
+from .running_batch import Array
 from .step import TILE, Step
 from .weights import Linear, Weights
 

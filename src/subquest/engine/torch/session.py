@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 from ...errors import UsageError
 from ...record import Segment, Usage
-from ..base import Generation, Message, Mode, Sampling
-from ..chat import ChatFormat, Piece, encode_pieces, text_of
+from ..chat_format import ChatFormat, Piece, encode_pieces, text_of
+from ..interface import Generation, Message, Mode, Sampling
 from .scheduler import Context
-from .tokens import Vocabulary
+from .vocabulary import Vocabulary
 
 if TYPE_CHECKING:
     from .engine import TorchEngine

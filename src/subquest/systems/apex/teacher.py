@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from ...metrics import exact_match
 from ...record import Episode, Question
 from ...runtime.rendering import one_line
+from ...train.facts import Fact, needs_lists, query
 from ...train.gold import NOT_RETRIEVED, QUERIES, GiveUp, GoldTeacher, View
-from ...train.reading import Fact, needs_lists, query
 from .plan import lines_of
 
 STEPS = 5

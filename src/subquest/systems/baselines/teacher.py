@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 from ...metrics import contains_answer
 from ...record import Question
+from ...train.facts import Fact, query, titles_in
 from ...train.gold import NOT_RETRIEVED, NOTHING, QUERIES, GiveUp, GoldTeacher, View
-from ...train.reading import Fact, query, titles_in
 
 
 class SearchAgentTeacher(GoldTeacher):

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ...record import Question
+from ...train.facts import Fact, query
 from ...train.gold import NOT_RETRIEVED, NOTHING, QUERIES, GiveUp, GoldTeacher, View
-from ...train.reading import Fact, query
 
 
 class CoDATeacher(GoldTeacher):

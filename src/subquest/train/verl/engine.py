@@ -13,11 +13,11 @@ import uuid
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
-from ...engine.base import Generation, Message, Mode, Sampling
-from ...engine.chat import ChatFormat, Piece, chat_format, encode_pieces, text_of
+from ...engine.chat_format import ChatFormat, Piece, chat_format, encode_pieces, text_of
+from ...engine.interface import Generation, Message, Mode, Sampling
 from ...engine.torch.session import opening, up_to
-from ...engine.torch.stops import Stops
-from ...engine.torch.tokens import Vocabulary
+from ...engine.torch.stop_strings import Stops
+from ...engine.torch.vocabulary import Vocabulary
 from ...errors import ContextOverflow
 from ...record import Segment, Usage
 

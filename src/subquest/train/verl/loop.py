@@ -23,14 +23,14 @@ from typing import Any, NamedTuple
 
 from verl.experimental.agent_loop.agent_loop import AgentLoopBase, AgentLoopOutput, register
 
-from ...engine.base import Engine, Sampling
+from ...engine.interface import Engine, Sampling
 from ...judge.model import ModelJudge
 from ...record import Episode, Trajectory
 from ...retrieval.base import Search
 from ...rewards import Reward, RewardFunction
 from ...rewards import load as load_reward
 from ...systems.registry import get
-from ..setup import in_training, one_model, open_place
+from ..components import in_training, one_model, open_place
 from .data import LOOP, question_of
 from .engine import ServerEngine
 
