@@ -30,9 +30,9 @@ if TYPE_CHECKING:
     from .retrieval.index import Index
     from .rewards import Reward
     from .runs import RunStore
+    from .runtime.answering import conclude
     from .runtime.context import Context, LimitReached, Turn
     from .runtime.evidence import Finding
-    from .runtime.replies import conclude
     from .runtime.run import Answer, Run
     from .runtime.system import System
     from .systems.apex import APEX
@@ -83,7 +83,7 @@ _PLACES: dict[str, str] = {
     "Turn": "runtime.context",
     "Usage": "record",
     "UsageError": "errors",
-    "conclude": "runtime.replies",
+    "conclude": "runtime.answering",
 }
 _EARLIER: dict[str, str] = {"Apex": "APEX", "Decor": "DECOR"}
 """Names of 0.1, still importable: classes are now spelled as the papers spell their systems."""

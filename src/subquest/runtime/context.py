@@ -12,29 +12,29 @@ import math
 import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import Literal, Protocol
 
 from ..codec import to_dict
-from ..engine import Engine, Generation, Sampling, Session
+from ..engine import Engine, Generation, Message, Mode, Sampling, Session
 from ..engine.interface import Hiding, InTurns
 from ..errors import ContextOverflow, EngineError, EngineRefused
+from ..events import EventLog
 from ..limits import Budget, Limits, Repeats
 from ..protocol import Parsed, in_thought, parse, wrap
-from ..record import Document, Hit, Segment, Trajectory, Usage
+from ..record import Document, Failure, Hit, Segment, Trajectory, Usage
 from .barrier import BarrierError
 from .rendering import cut_to_tokens, render_documents
 from .thought import HIDDEN_THOUGHT, LEAST_THOUGHT, again, joined, unfinished
 from .window import Shown, Text, Transcript, leave, short_of
 
-if TYPE_CHECKING:
-    from .run import Run
-
 FORCED_SECONDS = 30.0
-"""What a forced final turn may take where the time limit has run out."""
+"""What a forced final turn may take once the time limit has run out."""
+REPEATS_ALLOWED = 2
+"""A task or query that comes up more often than this is not carried out again."""
 
 
 class LimitReached(Exception):
-    """A budget ran out; systems answer it with one forced final answer."""
+    """A budget ran out; systems respond with one forced final answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,12 +59,32 @@ class RoleSetup:
     """Tokens of a turn whose thought goes on where it was cut; 0 leaves it cut."""
 
 
+class Owner(Protocol):
+    """What a context needs of its run (`run.Run`)."""
+
+    events: EventLog
+    contexts: list[Context]
+    errors: list[Failure]
+
+    def fail(self, where: str, error: Exception | str, context: Context | None = None, *, fatal: bool = False) -> None:
+        """Record a failure on the trace."""
+
+    def seed_for(self, context: Context) -> int | None:
+        """The seed of the context's next turn."""
+
+    def without_raw_runs(self, text: str, place: str) -> str:
+        """The text as a shielded context may read it."""
+
+    async def session(self, engine: Engine, place: str, messages: Sequence[Message], mode: Mode) -> Session:
+        """A new session for the context with this id."""
+
+
 class Context:
     """One role's isolated context."""
 
     def __init__(
         self,
-        run: Run,
+        run: Owner,
         identifier: str,
         role: str,
         task: str,
@@ -169,6 +189,25 @@ class Context:
     def _must_not_be_shielded(self) -> None:
         if self.shielded:
             raise BarrierError(f"documents must not enter the context of {self.role} {self.id}")
+
+    def malformed(self, problem: str, message: str = "", *, turn: Turn | None = None) -> None:
+        """Note what is wrong with the format of a turn: for format rewards, and for whoever reads the trace."""
+        self.format_errors.append(problem)
+        text = {"text": turn.text} if turn is not None else {}
+        self.run.events.emit("error", self.id, where="format", message=message or problem, **text)
+
+    def remind(self, turn: Turn, reminder: str) -> None:
+        """Note that a turn holds no action, and tell the role what it can do."""
+        self.malformed("no action", "the turn holds no action", turn=turn)
+        self.interject(reminder)
+
+    def repeats(self, what: Literal["query", "task"], *texts: str) -> bool:
+        """Whether all of these queries or tasks came up before, and too often to be carried out again."""
+        seen = self.queries if what == "query" else self.tasks
+        if min(map(seen.count, texts)) <= REPEATS_ALLOWED:
+            return False
+        self.run.events.emit("limit", self.id, what=f"repeated {what}", message="; ".join(texts))
+        return True
 
     async def force(self, instruction: str, *tags: str) -> str:
         """One last turn beyond the budget, told to conclude. Empty when the model gives nothing or fails."""

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 
-from ..errors import EngineError
-from .evidence import Finding
-from .run import Answer, Context, LimitReached, Run, Turn, confidence
+from .context import Turn
 from .statements import declines
 
 _WORD = re.compile(r"\w+")
@@ -95,46 +92,3 @@ def decides(turn: Turn, yes: str, no: str, *, default: bool) -> bool:
     if words and words[0] in found:
         return words[0] == yes
     return found == {yes} if len(found) == 1 else default
-
-
-def note_stop(run: Run, stopped: EngineError | LimitReached, context: Context | None = None) -> None:
-    """Record why a role that the system can do without has stopped: its model failed, or a limit was met."""
-    run.fail("limit" if isinstance(stopped, LimitReached) else "engine", stopped, context)
-
-
-async def forced(context: Context, instruction: str, *tags: str) -> str:
-    """What a role says in one forced last turn: in a tag, in a box, or in its own words."""
-    before = context.last_turn
-    words = await context.force(instruction, *tags)
-    last = context.last_turn
-    if last is None or last is before:
-        return ""
-    return (boxed(words) if tags and last.parsed.last(*tags) else box_in(last)) or words
-
-
-async def conclude(context: Context, findings: Sequence[Finding] = (), instruction: str = "") -> Answer:
-    """Let the role that answers write its answer, and close it. A missing tag is noted and its text used all the same.
-
-    Where a budget has run out the turn is forced, with `instruction` as the last word.
-    """
-    try:
-        turn = await context.write()
-        text = answer_in(turn)
-        if turn.parsed.first("answer") is None:
-            context.format_errors.append("no <answer>")
-            context.run.events.emit("error", context.id, where="format", message="no <answer>", text=turn.text)
-    except LimitReached:
-        text = await forced(context, instruction, "answer")
-    except EngineError as error:
-        context.run.fail("engine", error, context, fatal=True)
-        await context.close("failed")
-        return Answer("", stop_reason="failed", findings=findings)
-    stop_reason = ("forced" if context.forced else "answered") if text else "no answer"
-    await context.close(stop_reason, text)
-    return Answer(
-        text,
-        forced=context.forced,
-        confidence=confidence(context.last_turn),
-        findings=findings,
-        stop_reason=stop_reason,
-    )

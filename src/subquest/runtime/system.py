@@ -227,7 +227,7 @@ class System(Solver, Generic[S]):
             settings=settings,
             schema=SCHEMA_VERSION,
         )
-        answer, details = await self._answer(run)
+        answer, details = await self._answer_or_failure(run)
         answer = dataclasses.replace(answer, forced=answer.forced and bool(answer.text))
         evidence, supported = self._support(run, answer)
         details["supported"] = supported
@@ -253,7 +253,7 @@ class System(Solver, Generic[S]):
             seed=seed,
         )
 
-    async def _answer(self, run: Run) -> tuple[Answer, dict[str, Any]]:
+    async def _answer_or_failure(self, run: Run) -> tuple[Answer, dict[str, Any]]:
         """What `answer` gives, and the votes if there were any; a run that cannot go on is finished first."""
         details: dict[str, Any] = {}
         try:

@@ -17,8 +17,9 @@ from ..errors import EngineError
 from ..limits import Limits
 from ..protocol import fence
 from ..record import Document
+from .answering import force_answer
 from .rendering import cut_to_tokens
-from .replies import box_in, forced
+from .replies import box_in
 from .run import Context, LimitReached, Run, Turn
 from .window import Groups, Opening, Shown
 
@@ -127,11 +128,11 @@ async def reason(
     opening: Opening,
     tools: Sequence[Tool],
     *,
-    parent: Context | None,
     turns: int,
     remind: str,
     force: str,
     result_tokens: int,
+    parent: Context | None = None,
     ends: Literal["box", "text"] = "box",
     number: int | None = None,
 ) -> LoopEnd:
@@ -168,11 +169,9 @@ async def reason(
                 return await _end(context, words, "answered" if words else "no answer", turn)
             else:
                 silent += 1
-                context.format_errors.append("no action")
-                run.events.emit("error", context.id, where="format", message="the turn holds no action", text=turn.text)
-                context.interject(f"\n\n{remind}\n")
+                context.remind(turn, f"\n\n{remind}\n")
     except LimitReached:
-        answer = await forced(context, f"\n\n{force}\n")
+        answer = await force_answer(context, f"\n\n{force}\n")
         return await _end(context, answer, "forced" if answer else "no answer", context.last_turn if answer else None)
     except EngineError as error:
         run.fail("engine", error, context)

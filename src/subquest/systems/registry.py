@@ -27,6 +27,8 @@ from ..runtime.system import System
 GROUP = "subquest.systems"
 """Entry-point group in which packages register systems of their own."""
 FOLDER = Path(__file__).parent
+_USER = "subquest_user:"
+"""Begins the names of modules that are loaded from a user's file."""
 
 
 def names() -> list[str]:
@@ -122,16 +124,15 @@ def _class_named(name: str, module: ModuleType) -> Any:
 
 def _beside(kind: type[System[Any]], file: str, table: str) -> dict[str, Any]:
     """A table in the module of a class, or in a file beside it."""
-    module: ModuleType | None = sys.modules[kind.__module__]
-    if not hasattr(module, table):
-        path = Path(inspect.getfile(kind)).parent / f"{file}.py"
-        package = sys.modules[kind.__module__].__package__
-        module = None
-        if path.is_file():
-            module = (
-                importlib.import_module(f"{package}.{file}") if package else _load_file(path, f"{file} of {kind.name}")
-            )
-    return dict(getattr(module, table, {}))
+    module = sys.modules[kind.__module__]
+    path = Path(inspect.getfile(kind)).parent / f"{file}.py"
+    if hasattr(module, table) or not path.is_file():
+        return dict(getattr(module, table, {}))
+    if kind.__module__.startswith(_USER):
+        beside = _load_file(path, f"{file} of {kind.name}")
+    else:
+        beside = importlib.import_module(f"{module.__package__}.{file}")
+    return dict(getattr(beside, table, {}))
 
 
 def _installed() -> dict[str, EntryPoint]:
@@ -143,7 +144,7 @@ def _load_file(place: Path, what: str) -> ModuleType:
     path = place.expanduser().resolve()
     if not path.is_file():
         raise UsageError(f"{what}: there is no file {place}")
-    name = f"subquest_user:{path}"
+    name = f"{_USER}{path}"
     if name not in sys.modules:
         spec = importlib.util.spec_from_file_location(name, path)
         if spec is None or spec.loader is None:

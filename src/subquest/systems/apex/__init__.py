@@ -21,9 +21,10 @@ from ...errors import EngineError, SearchError, UsageError
 from ...limits import Limits
 from ...protocol import fence
 from ...runtime.actions import ANSWER, DECIDE, PLAN, SEARCH
+from ...runtime.answering import conclude, note_stop
 from ...runtime.evidence import Finding, is_stated
 from ...runtime.rendering import one_line
-from ...runtime.replies import answer_in, conclude, decides, hedges, note_stop, said
+from ...runtime.replies import answer_in, decides, hedges, said
 from ...runtime.run import Answer, Context, LimitReached, Run, Turn
 from ...runtime.system import System
 from .plan import Plan, PlanStep, lines_of, make_plan, numbered_lines
@@ -109,7 +110,7 @@ class APEX(System[APEXSettings]):
             block = turn.parsed.last("plan")
             lines = lines_of(block.content) if block else numbered_lines(said(turn))
             if block is None:
-                self._malformed(planner, "no <plan>")
+                planner.malformed("no <plan>")
         except (EngineError, LimitReached) as error:
             note_stop(run, error, planner)
         plan = make_plan(lines, question, steps)
@@ -194,7 +195,7 @@ class APEX(System[APEXSettings]):
             run.fail("engine", error, executor)
             return "", "failed"
         if turn.parsed.first("answer") is None:
-            self._malformed(executor, "no <answer>")
+            executor.malformed("no <answer>")
         return answer_in(turn), "answered"
 
     async def _retrieve(self, run: Run, executor: Context, task: str, seen: set[str]) -> None:
@@ -228,7 +229,7 @@ class APEX(System[APEXSettings]):
     def _query(self, executor: Context, turn: Turn) -> str:
         block = turn.parsed.last("search")
         if block is None or not block.content:
-            self._malformed(executor, "no query")
+            executor.malformed("no query")
             return ""
         return block.content
 
@@ -238,10 +239,6 @@ class APEX(System[APEXSettings]):
         synthesizer = await run.open("synthesizer", question, messages, stop=("</answer>",), shielded=True)
         answer = await conclude(synthesizer, [k.finding for k in known if k.finding is not None])
         return replace(answer, confidence=apex_confidence(answer.text, known) if answer.text else None)
-
-    def _malformed(self, context: Context, what: str) -> None:
-        context.format_errors.append(what)
-        context.run.events.emit("error", context.id, where="format", message=what)
 
 
 def _listed(known: Sequence[Known]) -> str:

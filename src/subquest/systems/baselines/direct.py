@@ -11,7 +11,7 @@ from typing import ClassVar
 
 from ...engine.actions import Action
 from ...runtime.actions import ANSWER
-from ...runtime.replies import conclude
+from ...runtime.answering import conclude
 from ...runtime.run import Answer, Run
 from ...runtime.system import NoSettings, System
 

@@ -15,8 +15,8 @@ from ...errors import EngineError, SearchError
 from ...limits import Limits, Repeats
 from ...record import Hit
 from ...runtime.actions import ANSWER
+from ...runtime.answering import conclude, note_stop
 from ...runtime.evidence import Finding
-from ...runtime.replies import conclude, note_stop
 from ...runtime.run import Answer, LimitReached, Run
 from ...runtime.statements import sentences
 from ...runtime.system import System

@@ -16,7 +16,8 @@ from ...engine.actions import Action
 from ...errors import EngineError
 from ...limits import Limits
 from ...runtime.actions import PLAN
-from ...runtime.replies import note_stop, said
+from ...runtime.answering import note_stop
+from ...runtime.replies import said
 from ...runtime.run import LimitReached, Run
 from ..apex.plan import lines_of, numbered_lines
 from .dialect import Dialect

@@ -19,8 +19,9 @@ from ...engine.actions import Action
 from ...errors import EngineError
 from ...retrieval.base import Search
 from ...runtime.actions import EXPERTS
+from ...runtime.answering import force_answer
 from ...runtime.evidence import Finding, newest
-from ...runtime.replies import forced, said
+from ...runtime.replies import said
 from ...runtime.run import Answer, Context, LimitReached, Run
 from ...runtime.tool_system import ToolSettings, ToolSystem
 from ...runtime.toolkit import Toolkit
@@ -69,7 +70,7 @@ class PlanExperts(ToolSystem[PlanExpertsSettings]):
         try:
             steps = self._steps(run, planner, said(await planner.write()))
         except LimitReached:
-            text = await forced(planner, self.prompts.text("force"))
+            text = await force_answer(planner, self.prompts.text("force"))
             await planner.close("forced", text)
             return Answer(text, forced=True, stop_reason="forced" if text else "no answer")
         except EngineError as error:
@@ -111,9 +112,7 @@ class PlanExperts(ToolSystem[PlanExpertsSettings]):
         plan = first_object(text).get("plan")
         steps = [str(step).strip() for step in plan if str(step).strip()] if isinstance(plan, list) else []
         if not steps:
-            planner.format_errors.append("no plan")
-            message = "no plan; the question is its only step"
-            run.events.emit("error", planner.id, where="format", message=message, text=text)
+            planner.malformed("no plan", "no plan; the question is its only step", turn=planner.last_turn)
         steps = steps[: self.settings.steps] or [run.question.question]
         run.events.emit("plan", planner.id, steps=steps)
         return steps

@@ -14,8 +14,8 @@ from ...engine.actions import Action
 from ...errors import SearchError
 from ...record import Hit
 from ...runtime.actions import ANSWER
+from ...runtime.answering import conclude
 from ...runtime.evidence import Finding
-from ...runtime.replies import conclude
 from ...runtime.run import Answer, Run
 from ...runtime.system import System
 

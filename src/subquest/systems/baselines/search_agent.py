@@ -26,8 +26,7 @@ from ...runtime.system import System
 from ...runtime.window import Text
 from .dialect import SEARCH_R1, Dialect, find_dialect
 
-REPEATS_ALLOWED = 2
-"""A query that comes up more often than this is not sent again."""
+REPEATED = "This query was already sent; change it or answer."
 MAX_ASIDES = 100
 """Sentences of an agent's reasoning that are looked for in the documents."""
 _TAG = re.compile(r"<[^<>]*>")
@@ -108,7 +107,7 @@ class SearchAgent(System[AgentSettings]):
                 note_refinements(agent, turn)
                 action = self.dialect.action(turn.text)
                 if action is None:
-                    self._remind(agent, turn)
+                    agent.remind(turn, self.aside("remind") + "\n")
                 elif action.answer:
                     await agent.close("answered", action.answer)
                     rests_on = findings(found, agent.id, agent.written)
@@ -121,8 +120,8 @@ class SearchAgent(System[AgentSettings]):
 
     async def observe(self, run: Run, agent: Context, queries: Sequence[str], found: dict[str, Sequence[Hit]]) -> Text:
         """Search, and what the agent is told about it."""
-        if repeated := self._repeated(run, agent, queries):
-            return repeated
+        if agent.repeats("query", *queries):
+            return self.dialect.frame(REPEATED)
         try:
             results = await run.search(agent, queries, self.k)
         except SearchError as error:
@@ -139,22 +138,10 @@ class SearchAgent(System[AgentSettings]):
             agent.run.events.emit("limit", agent.id, what=f"{self.queries} queries in a turn", message=left_out)
         return queries[: self.queries]
 
-    def _repeated(self, run: Run, agent: Context, queries: Sequence[str]) -> str:
-        """What an agent is told that goes round in circles; empty where it does not."""
-        if min(map(agent.queries.count, queries)) <= REPEATS_ALLOWED:
-            return ""
-        run.events.emit("limit", agent.id, what="repeated query", message="; ".join(queries))
-        return self.dialect.frame("This query was already sent; change it or answer.")
-
     def aside(self, name: str) -> str:
         """A prompt in mid-conversation; inside the model's own turn it begins a paragraph."""
         text = self.prompts.text(name)
         return f"\n\n{text}" if self.dialect.mode == "completion" else text
-
-    def _remind(self, agent: Context, turn: Turn) -> None:
-        agent.format_errors.append("no action")
-        agent.run.events.emit("error", agent.id, where="format", message="the turn holds no action", text=turn.text)
-        agent.interject(self.aside("remind") + "\n")
 
     async def _conclude(
         self, run: Run, agent: Context, stopped: Exception, found: Mapping[str, Sequence[Hit]]

@@ -18,7 +18,7 @@ from ...runtime.rendering import cut_to_tokens
 from ...runtime.run import Context, Run
 from ...runtime.window import Text
 from .dialect import SIMPLE_DEEP_SEARCHER, Dialect
-from .search_agent import SearchAgent
+from .search_agent import REPEATED, SearchAgent
 
 SEARCH_O1 = replace(SIMPLE_DEEP_SEARCHER, name="search-o1", k=10, turns=11)
 """The same tags; at most 10 searches of 10 documents."""
@@ -37,8 +37,8 @@ class SearchO1(SearchAgent):
 
     async def observe(self, run: Run, agent: Context, queries: Sequence[str], found: dict[str, Sequence[Hit]]) -> Text:
         query = queries[0]
-        if repeated := self._repeated(run, agent, [query]):
-            return repeated
+        if agent.repeats("query", query):
+            return self.dialect.frame(REPEATED)
         try:
             hits = (await run.search(agent, [query], self.k))[0]
         except SearchError as error:

@@ -11,6 +11,7 @@ itself hand out sub-tasks.
 from __future__ import annotations
 
 import asyncio
+import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
@@ -20,14 +21,13 @@ from ...errors import EngineError, OutsideError, SearchError
 from ...limits import Limits
 from ...protocol import fence
 from ...runtime.actions import ANSWER, RESULT, SEARCH, TASK
-from ...runtime.evidence import Finding, newest
+from ...runtime.answering import conclude_early
+from ...runtime.evidence import Finding
 from ...runtime.run import Answer, Context, LimitReached, Run, Turn, confidence
 from ...runtime.system import System
 
 MAX_PARALLEL_TASKS = 8
 """Tasks of one planner turn that are run; a turn with more is a runaway."""
-REPEATS_ALLOWED = 2
-"""A task or query that comes up more often than this is not carried out again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,7 @@ class CoDA(System[CoDASettings]):
                 turn = await planner.write()
                 action = turn.parsed.first("task", "answer")
                 if action is None or not action.content:
-                    self._remind(planner, turn)
+                    planner.remind(turn, self.prompts.text("planner_remind"))
                 elif action.tag == "answer":
                     await planner.close("answered", action.content)
                     return Answer(action.content, confidence=confidence(turn), findings=findings)
@@ -85,7 +85,8 @@ class CoDA(System[CoDASettings]):
                     results = await self._delegate(run, planner, self._tasks(planner, turn), findings, level=1)
                     planner.tell_results(results, tokens=self.settings.result_tokens)
         except (LimitReached, EngineError) as stopped:
-            return await self._conclude(run, planner, stopped, findings)
+            force = functools.partial(planner.force, self.prompts.text("planner_force"), "answer")
+            return await conclude_early(planner, stopped, findings, force if self.settings.force else None)
 
     def _tasks(self, context: Context, turn: Turn) -> list[str]:
         """The tasks of a turn, as they were written."""
@@ -109,8 +110,7 @@ class CoDA(System[CoDASettings]):
 
     async def _execute(self, run: Run, parent: Context, task: str, findings: list[Finding], level: int) -> str:
         """The executor sub-loop: an ephemeral context that holds the task and nothing else."""
-        if parent.tasks.count(task) > REPEATS_ALLOWED:
-            run.events.emit("limit", parent.id, what="repeated task", message=task)
+        if parent.repeats("task", task):
             return "This task was already given; use its result or ask something else."
         nested = level < self.settings.depth
         prompt = f"executor{'_nested' * nested}{'_no_refine' * (not self.settings.refine)}"
@@ -150,7 +150,7 @@ class CoDA(System[CoDASettings]):
                 run.events.emit("refine", executor.id, text=refine.content)
             action = turn.parsed.first(*actions)
             if action is None or not action.content:
-                self._remind(executor, turn)
+                executor.remind(turn, self.prompts.text("executor_remind"))
             elif action.tag == "search":
                 await self._search(run, executor, action.content)
             elif action.tag == "task":
@@ -161,8 +161,7 @@ class CoDA(System[CoDASettings]):
                 return action.content, "answered"
 
     async def _search(self, run: Run, executor: Context, query: str) -> None:
-        if executor.queries.count(query) > REPEATS_ALLOWED:
-            run.events.emit("limit", executor.id, what="repeated query", message=query)
+        if executor.repeats("query", query):
             executor.tell("This query was already sent; change it or conclude.")
             return
         try:
@@ -175,29 +174,10 @@ class CoDA(System[CoDASettings]):
         else:
             executor.tell("<documents>No documents were found.</documents>")
 
-    def _remind(self, context: Context, turn: Turn) -> None:
-        context.format_errors.append("no action")
-        context.run.events.emit("error", context.id, where="format", message="the turn holds no action", text=turn.text)
-        context.tell(self.prompts.text(f"{context.role}_remind"))
-
     async def _force_result(self, executor: Context) -> str:
         if not self.settings.force:
             return ""
         return await executor.force(self.prompts.text("executor_force"), "result", "answer")
-
-    async def _conclude(self, run: Run, planner: Context, stopped: Exception, findings: list[Finding]) -> Answer:
-        """Final synthesis when the planner cannot go on: one forced turn, or else the newest result there is."""
-        text = ""
-        if isinstance(stopped, LimitReached):
-            if self.settings.force:
-                text = await planner.force(self.prompts.text("planner_force"), "answer")
-        else:
-            run.fail("engine", stopped, planner, fatal=True)
-        if not text and self.settings.force:
-            text = newest(findings)
-        stop_reason = "forced" if text else "failed" if run.errors else "no answer"
-        await planner.close(stop_reason, text)
-        return Answer(text, forced=True, findings=findings, stop_reason=stop_reason)
 
 
 def _refined(executor: Context) -> str:

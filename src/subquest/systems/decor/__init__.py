@@ -21,9 +21,9 @@ from ...errors import EngineError, SearchError
 from ...limits import Limits
 from ...record import Hit
 from ...runtime.actions import ANSWER, FILTER, NEXT_QUERY
+from ...runtime.answering import conclude, note_stop
 from ...runtime.evidence import Finding
 from ...runtime.rendering import cut_to_tokens, one_line, render_documents
-from ...runtime.replies import conclude, note_stop
 from ...runtime.run import Answer, Context, LimitReached, RoleSetup, Run
 from ...runtime.statements import sentences
 from ...runtime.system import System
@@ -174,8 +174,7 @@ class DECOR(System[DECORSettings]):
         return await conclude(answerer, findings), bool(answerer.format_errors)
 
     def _malformed(self, context: Context, what: str) -> None:
-        context.format_errors.append(what)
-        context.run.events.emit("error", context.id, where="format", message=what)
+        context.malformed(what)
         self._check(context)
 
     def _check(self, context: Context) -> None:

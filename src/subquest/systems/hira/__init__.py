@@ -12,6 +12,7 @@ call several sub-tasks in one turn: they run at the same time.
 from __future__ import annotations
 
 import asyncio
+import functools
 import re
 from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass
@@ -23,9 +24,10 @@ from ...errors import EngineError
 from ...limits import Limits
 from ...retrieval.base import Search
 from ...runtime.actions import BOXED, EXPERTS, SUBTASK
-from ...runtime.evidence import Finding, newest
+from ...runtime.answering import conclude_early, force_answer
+from ...runtime.evidence import Finding
 from ...runtime.rendering import cut_to_tokens
-from ...runtime.replies import box_in, forced
+from ...runtime.replies import box_in
 from ...runtime.run import Answer, Context, LimitReached, Run, Turn, confidence
 from ...runtime.tool_loop import calls, inserted, same_call
 from ...runtime.tool_system import ToolSettings, ToolSystem
@@ -126,9 +128,10 @@ class HiRA(ToolSystem[HiRASettings]):
                     raise LimitReached("the planner neither calls nor answers")
                 else:
                     silent += 1
-                    self._remind(planner, turn)
+                    planner.remind(turn, f"\n\n{self.prompts.text('planner_remind')}\n")
         except (LimitReached, EngineError) as stopped:
-            return await self._conclude(run, planner, stopped, findings)
+            force = functools.partial(force_answer, planner, f"\n\n{self.prompts.text('planner_force')}\n")
+            return await conclude_early(planner, stopped, findings, force)
 
     async def _open_planner(self, run: Run, kit: Toolkit, question: str) -> Context:
         settings = self.settings
@@ -229,24 +232,6 @@ class HiRA(ToolSystem[HiRASettings]):
         cut = [cut_to_tokens(result, self.settings.result_tokens, planner.engine) for result in results]
         first, *rest = cut
         planner.tell(inserted(turn.text, first, RESULT) + "".join(inserted("", text, RESULT) for text in rest))
-
-    def _remind(self, planner: Context, turn: Turn) -> None:
-        planner.format_errors.append("no action")
-        planner.run.events.emit("error", planner.id, where="format", message="the turn holds no action", text=turn.text)
-        planner.interject(f"\n\n{self.prompts.text('planner_remind')}\n")
-
-    async def _conclude(self, run: Run, planner: Context, stopped: Exception, findings: list[Finding]) -> Answer:
-        """A forced answer where a limit was met; the newest result where the model has failed."""
-        text = ""
-        if isinstance(stopped, LimitReached):
-            text = await forced(planner, f"\n\n{self.prompts.text('planner_force')}\n")
-        else:
-            run.fail("engine", stopped, planner, fatal=True)
-        text = text or newest(findings)
-        failed = any(failure.where != "limit" for failure in run.errors)
-        stop_reason = "forced" if text else "failed" if failed else "no answer"
-        await planner.close(stop_reason, text)
-        return Answer(text, forced=True, findings=findings, stop_reason=stop_reason)
 
 
 __all__ = ["Desk", "Expert", "HiRA", "HiRASettings", "Memory", "Report", "SystemExpert"]

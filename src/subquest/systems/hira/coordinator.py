@@ -17,8 +17,9 @@ from typing import Any, NamedTuple
 
 from ...errors import EngineError
 from ...limits import Limits
+from ...runtime.answering import note_stop
 from ...runtime.prompts import Prompts
-from ...runtime.replies import note_stop, said
+from ...runtime.replies import said
 from ...runtime.run import Context, LimitReached, Run
 from .expert import Expert, Report
 from .memory import Entry, Memory

@@ -16,8 +16,9 @@ from ...engine import Message
 from ...errors import EngineError, SearchError
 from ...limits import Limits
 from ...protocol import fence
+from ...runtime.answering import note_stop
 from ...runtime.rendering import cut_to_tokens
-from ...runtime.replies import note_stop, said
+from ...runtime.replies import said
 from ...runtime.run import Context, LimitReached
 from ...runtime.tool_loop import Tool, reason
 from ...runtime.tool_text import shown_results

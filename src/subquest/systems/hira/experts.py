@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from ...errors import EngineError, SearchError, UsageError
 from ...limits import Limits
-from ...runtime.replies import box_in, forced, note_stop, said
+from ...runtime.answering import force_answer, note_stop
+from ...runtime.replies import box_in, said
 from ...runtime.run import Context, LimitReached
 from ...runtime.tool_loop import Tool
 from ...runtime.tool_text import interleaved, render, shown_results, today
@@ -61,16 +62,14 @@ class SimpleSearch(Expert):
     async def _stopped(self, desk: Desk, context: Context, stopped: EngineError | LimitReached) -> str:
         """One forced answer where the window is full; where a budget is spent, what is left of it is the planner's."""
         if isinstance(stopped, LimitReached) and not context.budget.exhausted():
-            return await forced(context, desk.prompts.text("deep_force"))
+            return await force_answer(context, desk.prompts.text("deep_force"))
         note_stop(desk.run, stopped, context)
         return ""
 
     def _plan(self, context: Context, text: str, desk: Desk) -> list[str]:
         plan = first_object(text).get("query_plan")
         if not isinstance(plan, list):
-            context.format_errors.append("no query plan")
-            message = "no query plan; the task itself is searched for"
-            desk.run.events.emit("error", context.id, where="format", message=message, text=text)
+            context.malformed("no query plan", "no query plan; the task itself is searched for", turn=context.last_turn)
             return [desk.task]
         asked = [item.get("query") if isinstance(item, dict) else item for item in plan]
         queries = list(dict.fromkeys(q for item in asked if item is not None and (q := str(item).strip())))
