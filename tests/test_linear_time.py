@@ -35,12 +35,13 @@ from subquest.retrieval.passages import unwrapped
 from subquest.retrieval.rerank import parse_order
 from subquest.runtime import evidence
 from subquest.runtime.barrier import Barrier
+from subquest.runtime.code_session import bare_code
 from subquest.runtime.context import Context, Turn
 from subquest.runtime.evidence import Finding, sentences, support
 from subquest.runtime.rendering import cut_to_tokens, one_line
 from subquest.runtime.replies import answer_in, boxed, decides, declines, hedges, said
 from subquest.runtime.tool_loop import calls
-from subquest.runtime.tool_text import bare_code, with_part
+from subquest.runtime.toolkit import with_part
 from subquest.runtime.voting import normal
 from subquest.systems.apex.plan import lines_of, make_plan, numbered_lines
 from subquest.systems.baselines.dialect import DIALECTS
@@ -48,10 +49,10 @@ from subquest.systems.baselines.react import REACT
 from subquest.systems.baselines.zerosearch import _documents
 from subquest.systems.coda.reward import tags_balance
 from subquest.systems.hira.coordinator import named_in
-from subquest.systems.hira.deep import _information
+from subquest.systems.hira.deep_search import _information
 from subquest.systems.hira.experts import EXPERTS, look_at
+from subquest.systems.hira.loose_json import find_object
 from subquest.systems.hira.memory import Memory
-from subquest.systems.hira.tolerant import first_object
 
 
 def between(unit: str, begin: str = "", end: str = "") -> Callable[[int], str]:
@@ -232,7 +233,7 @@ PARSERS: dict[str, Callable[[str], object]] = {
     "numbered_lines": numbered_lines,
     "make_plan": lambda text: make_plan(lines_of(text), "Who?", 5),
     "make_plan of one line": lambda text: make_plan([text], "Who?", 5).steps[0].resolve({0: text[:100]}, []),
-    "first_object": first_object,
+    "find_object": find_object,
     "calls to look": looked,
     "information": _information,
     "experts named": lambda text: named_in(text, EXPERTS),

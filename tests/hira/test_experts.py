@@ -12,10 +12,10 @@ from subquest.engine.scripted import ScriptedEngine
 from subquest.errors import EngineUnavailable, UsageError
 from subquest.limits import Limits
 from subquest.record import Document, Hit, Question
-from subquest.runtime.tool_text import plain_name
+from subquest.runtime.code_session import plain_name
 from subquest.runtime.toolkit import Toolkit
-from subquest.systems.baselines.alone import CodeAct, WebThinker
 from subquest.systems.baselines.react_tools import ReActTools
+from subquest.systems.baselines.single_experts import CodeAct, WebThinker
 from subquest.systems.hira import HiRA
 from subquest.systems.hira.experts import look_at
 from subquest.tools.options import ToolOptions

@@ -10,7 +10,7 @@ from subquest.limits import Limits
 from subquest.record import Episode, Segment, Trajectory
 from subquest.rewards import Reward, load, written_answer
 from subquest.systems.apex import APEX
-from subquest.systems.baselines.dialects import AutoRefine, SearchR1
+from subquest.systems.baselines.search_agent import AutoRefine, SearchR1
 from subquest.systems.coda import CoDA
 from subquest.systems.decor import DECOR
 from tests.systems import test_decor as decor

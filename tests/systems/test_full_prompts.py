@@ -28,8 +28,8 @@ from subquest.systems.baselines.search_o1 import SEARCH_O1
 from subquest.systems.coda import CoDA
 from subquest.systems.coda.reward import well_formed
 from subquest.systems.decor import DECOR
+from subquest.systems.hira.loose_json import find_object
 from subquest.systems.hira.memory import Memory
-from subquest.systems.hira.tolerant import first_object
 
 from . import test_coda as coda
 from . import test_decor as decor
@@ -276,22 +276,22 @@ def test_reasoning_in_one_go(name: str) -> None:
 
 
 def test_hiras_json() -> None:
-    chosen = [first_object(turn)["selected_agent_name"] for turn in turns("hira/select")]
+    chosen = [find_object(turn)["selected_agent_name"] for turn in turns("hira/select")]
     assert chosen == ["search", "deep", "code"]
     assert all('"name": "deep"' in m.content for m in messages("hira/select")[1:-1] if m.role == "user")
-    assert [first_object(turn)["query_plan"] for turn in turns("hira/search")[::2]] == [
+    assert [find_object(turn)["query_plan"] for turn in turns("hira/search")[::2]] == [
         ["Velle harbour rebuilt year", "Arven harbour rebuilt year"],
         [],
     ]
     assert [boxed(turn) for turn in turns("hira/search")[1::2]] == ["no", "1871"]
-    assert all(len(first_object(turn)["plan"]) >= 3 for turn in turns("plan-experts/planner"))
+    assert all(len(find_object(turn)["plan"]) >= 3 for turn in turns("plan-experts/planner"))
 
 
 @pytest.mark.parametrize("name", ["hira/distil", "hira/distil_no_memory"])
 def test_hiras_distillation_takes_from_the_reasoning_alone(name: str) -> None:
     _, *rest = messages(name)
     for user, reply in zip(rest[::2], rest[1::2], strict=False):
-        found = first_object(reply.content)
+        found = find_object(reply.content)
         assert found["conclusion"]["reasoning_process"]
         assert found["conclusion"]["final_conclusion"]
         assert ("memory" in found) is (name == "hira/distil")

@@ -12,7 +12,6 @@ from pathlib import Path
 
 from ..errors import ToolError
 from ..tools.sandbox import CodeResult, Interpreter, Sandbox, WorkFile
-from .tool_text import bare_code, plain_name
 
 COLLECTED = 200
 """Files of one run at most."""
@@ -64,3 +63,18 @@ class CodeSession:
     async def close(self) -> None:
         if self._box is not None:
             await self._box.close()
+
+
+def plain_name(name: str) -> str:
+    """The name of a file that code chose, as one that is safe to write and to print."""
+    text = name.encode("utf-8", "surrogateescape").decode("utf-8", "replace").replace("/", "_")
+    return "".join(c if c.isprintable() else "_" for c in text)[-60:]
+
+
+def bare_code(source: str) -> str:
+    """Code without the fence or the word `python` that models put around it."""
+    text = source.strip()
+    if text.startswith("```"):
+        text = text.removeprefix("```").removesuffix("```")
+    first, newline, rest = text.partition("\n")
+    return rest if newline and first.strip().lower() in ("python", "py", "") else text

@@ -1,13 +1,21 @@
-"""How documents are written: into a context as text, and into an event as what a reader may be shown."""
+"""How documents and search results are written: as text for a context, and as data for an event."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+import datetime
+from collections.abc import Callable, Sequence
+from itertools import zip_longest
+from typing import Any, TypeVar
 
 from ..engine import Engine
 from ..places import cited, place_of
 from ..record import Document, Hit
+from .window import Groups, Shown
+
+RESULT_TOKENS = 256
+"""About what one result of a list takes."""
+
+T = TypeVar("T")
 
 
 def render_documents(documents: Sequence[Document], tokens: int, engine: Engine) -> str:
@@ -46,3 +54,49 @@ def hit_data(hit: Hit) -> dict[str, Any]:
         if "page" in place:
             told["page"] = place["page"]
     return told
+
+
+def render_results(hits: Sequence[Hit]) -> str:
+    """Search results as a numbered list of title, address and text."""
+    return list_documents([hit.document for hit in hits]) or "No results were found."
+
+
+def list_documents(documents: Sequence[Document], characters: int = 800) -> str:
+    lines = [
+        f"[{n}] {one_line(document.title)} ({document.id})\n{one_line(document.text)[:characters]}"
+        for n, document in enumerate(documents, 1)
+    ]
+    return "\n".join(lines)
+
+
+def show_results(hits: Sequence[Hit], tokens: int, engine: Engine, wording: Callable[[str], T]) -> Shown[T]:
+    """Search results as a list of at most `tokens`, put into words; from a full window, the lowest ranked are removed."""
+    kept: list[Document] = []
+    used = 0
+    for hit in hits:
+        if used >= tokens:
+            break
+        kept.append(hit.document)
+        used += engine.count_tokens(list_documents([hit.document]))
+
+    def render(groups: Groups, nothing: str) -> T:
+        return wording(cut_to_tokens(list_documents(groups[0]) or nothing, tokens, engine))
+
+    return Shown([kept], render, RESULT_TOKENS)
+
+
+def interleave(found: Sequence[Sequence[Hit]]) -> list[Hit]:
+    """Results of several searches, the first of each, then the second of each; no document twice.
+
+    A list that is cut at a length then holds something of every search.
+    """
+    rounds = (hit for hits in zip_longest(*found) for hit in hits if hit is not None)
+    kept: dict[str, Hit] = {}
+    for hit in rounds:
+        kept.setdefault(hit.document.id, hit)
+    return list(kept.values())
+
+
+def today() -> str:
+    """The date, for prompts of roles that search: "this year" means nothing to a model without it."""
+    return datetime.date.today().isoformat()

@@ -12,7 +12,7 @@ import tempfile
 from collections.abc import Awaitable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 from urllib.parse import urlsplit
 
 from ..errors import MissingDependency, SearchError, SearchRefused, ToolError, UsageError
@@ -25,17 +25,33 @@ from ..tools.options import ToolOptions
 from ..tools.pages import Page, PageReader
 from ..tools.sandbox import CodeResult, Fetched, Interpreter, RemoteSandbox, Sandbox
 from ..tools.websearch import is_web
-from .code_session import CodeSession
+from .code_session import CodeSession, plain_name
+from .rendering import interleave, render_results
 from .run import Context, Run
-from .tool_text import QUOTES, Opened, interleaved, plain_name, render, with_part
 
 if TYPE_CHECKING:
     from ..cache import Cache
 
 T = TypeVar("T")
 
+QUOTES = " \t\n<>[]\"'`"
+"""What models put around the name of a file."""
 LINKS = 40
 """Links that are listed behind one part of a page."""
+
+
+class Opened(NamedTuple):
+    """A page as a model reads it."""
+
+    text: str
+    """Title, address and one part of the text, or why it did not open."""
+    links: str = ""
+    """The links of this part, numbered as in the text."""
+    failed: bool = False
+
+    @property
+    def whole(self) -> str:
+        return f"{self.text}\nLinks:\n{self.links}" if self.links else self.text
 
 
 class Toolkit:
@@ -114,7 +130,7 @@ class Toolkit:
                     raise
                 fresh = [[] for _ in queries]
             self.egress.offer(hit.document.id for hits in fresh for hit in hits)
-            found = [interleaved(both)[:k] for both in zip(found, fresh, strict=True)]
+            found = [interleave(both)[:k] for both in zip(found, fresh, strict=True)]
         elif self._index is None:
             missing = (
                 "no search is configured: pass --index PATH, or set SEARXNG_URL, SERPER_API_KEY, TAVILY_API_KEY or "
@@ -154,7 +170,7 @@ class Toolkit:
     def listing(self, context: Context, hits: Sequence[Hit]) -> str:
         """Search results as a numbered list; the context can click the numbers."""
         self.announce(context.id, hits)
-        return render(hits)
+        return render_results(hits)
 
     def announce(self, context_id: str, hits: Sequence[Hit]) -> None:
         """What the numbers of a list of results mean to a context."""
@@ -162,7 +178,7 @@ class Toolkit:
 
     async def open(self, context: Context, reference: str) -> str:
         """A page by URL, or by the number of a link; `URL part 2` for a later part. What the model is told."""
-        return (await self.page(context, reference)).told
+        return (await self.page(context, reference)).whole
 
     async def page(self, context: Context, reference: str) -> Opened:
         """The same in parts, for a reader that reports about the page."""
@@ -323,6 +339,13 @@ class Toolkit:
         await self._python.close()
         await self._fetcher.close()
         shutil.rmtree(self._folder, ignore_errors=True)
+
+
+def with_part(reference: str) -> tuple[str, int]:
+    """`http://… part 2` as the reference and the number of the part."""
+    head, word, number = reference.strip().rpartition(" part ")
+    counts = bool(word) and number.strip().isdecimal() and len(number.strip()) < 7
+    return (head.strip().rstrip(","), int(number)) if counts else (reference.strip(), 1)
 
 
 async def _in_time(context: Context, work: Awaitable[T]) -> T:

@@ -20,7 +20,7 @@ from ...engine.actions import Action
 from ...errors import EngineError, SearchError, UsageError
 from ...limits import Limits
 from ...protocol import fence
-from ...runtime.actions import ANSWER, DECIDE, PLAN, SEARCH
+from ...runtime.actions import ANSWER, PLAN, SEARCH
 from ...runtime.answering import conclude, note_stop
 from ...runtime.evidence import Finding, is_stated
 from ...runtime.rendering import one_line
@@ -29,6 +29,7 @@ from ...runtime.run import Answer, Context, LimitReached, Run, Turn
 from ...runtime.system import System
 from .plan import Plan, PlanStep, lines_of, make_plan, numbered_lines
 
+DECIDE = Action("decide", "Reply to a question that asks for one word.", "word", "the word", "", "")
 LONG_ANSWER = 40
 """Words from which on an answer counts as not specific at all."""
 

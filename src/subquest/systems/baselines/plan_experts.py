@@ -18,7 +18,6 @@ from ...engine import Engine
 from ...engine.actions import Action
 from ...errors import EngineError
 from ...retrieval.base import Search
-from ...runtime.actions import EXPERTS
 from ...runtime.answering import force_answer
 from ...runtime.evidence import Finding, newest
 from ...runtime.replies import said
@@ -26,10 +25,11 @@ from ...runtime.run import Answer, Context, LimitReached, Run
 from ...runtime.tool_system import ToolSettings, ToolSystem
 from ...runtime.toolkit import Toolkit
 from ..hira import HiRA
+from ..hira.actions import EXPERT_ACTIONS
 from ..hira.coordinator import Coordinator
-from ..hira.expert import Desk, carried_out
+from ..hira.expert import Desk, carry_out
 from ..hira.experts import ROLES, STAND_INS, find_experts
-from ..hira.tolerant import first_object
+from ..hira.loose_json import find_object
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ class PlanExperts(ToolSystem[PlanExpertsSettings]):
         self.expert_prompts = self.prompts_in(HiRA.prompt_folder())
 
     def actions(self) -> Mapping[str, Sequence[Action]]:
-        return EXPERTS
+        return EXPERT_ACTIONS
 
     async def work(self, run: Run, kit: Toolkit) -> Answer:
         settings = self.settings
@@ -95,7 +95,7 @@ class PlanExperts(ToolSystem[PlanExpertsSettings]):
                 tokens=settings.tool_tokens,
                 number=10 * number + 3,
             )
-            report = await carried_out(expert, desk)
+            report = await carry_out(expert, desk)
             run.events.emit("result", report.trajectory, result=report.conclusion, expert=expert.name)
             known.append(f"{step} {report.conclusion or 'no result'}")
             findings.append(Finding(step, report.conclusion, "", report.documents, report.trajectory))
@@ -109,7 +109,7 @@ class PlanExperts(ToolSystem[PlanExpertsSettings]):
         return Answer(text, forced=bool(spent), findings=findings, stop_reason=stop_reason)
 
     def _steps(self, run: Run, planner: Context, text: str) -> list[str]:
-        plan = first_object(text).get("plan")
+        plan = find_object(text).get("plan")
         steps = [str(step).strip() for step in plan if str(step).strip()] if isinstance(plan, list) else []
         if not steps:
             planner.malformed("no plan", "no plan; the question is its only step", turn=planner.last_turn)

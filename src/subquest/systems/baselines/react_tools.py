@@ -10,13 +10,14 @@ from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 from ...engine.actions import Action
-from ...runtime.actions import BOXED, CLICK, CODE, LOOK, READ, WEB_SEARCH
+from ...runtime.actions import BOXED
 from ...runtime.evidence import Finding
+from ...runtime.rendering import today
 from ...runtime.run import Answer, Context, Run, confidence
 from ...runtime.tool_loop import Tool, reason
 from ...runtime.tool_system import ToolSettings, ToolSystem
-from ...runtime.tool_text import today
 from ...runtime.toolkit import Toolkit
+from ..hira.actions import CLICK, CODE, LOOK, READ, SEARCH
 from ..hira.experts import look_at
 
 
@@ -25,7 +26,7 @@ class ReActTools(ToolSystem[ToolSettings]):
     roles: ClassVar[tuple[str, ...]] = ("agent",)
 
     def actions(self) -> Mapping[str, Sequence[Action]]:
-        return {"agent": (WEB_SEARCH, CLICK, CODE, READ, LOOK, BOXED)}
+        return {"agent": (SEARCH, CLICK, CODE, READ, LOOK, BOXED)}
 
     async def work(self, run: Run, kit: Toolkit) -> Answer:
         settings, question = self.settings, run.question.question

@@ -1,7 +1,14 @@
 """The monolithic search agent: one model, one ever growing context that holds plans, queries and raw documents alike.
 
 This is what CoDA's section 3.1.1 calls context entanglement, and what Search-R1, AutoRefine and their relatives are.
-The loop is the same for all of them; a *dialect* says how it is spoken.
+The loop is the same for all of them; a *dialect* says how it is spoken. Systems that differ in nothing else are at the
+end of this file, so that the published checkpoints of their projects can be served and compared:
+
+    search-r1                          <search>, reads <information>, <answer>
+    autorefine                         the same with <refine>: CoDA without its hierarchy (CoDA 4.3.1)
+    research, recall                   results in <result>; searches by JSON tool calls
+    r1-searcher, simpledeepsearcher    tokens like <|begin_of_query|>
+    stepsearch                         Search-R1's dialect with more turns
 """
 
 from __future__ import annotations
@@ -24,7 +31,17 @@ from ...runtime.run import Answer, Context, LimitReached, Run, Turn, confidence
 from ...runtime.statements import sentences
 from ...runtime.system import System
 from ...runtime.window import Text
-from .dialect import SEARCH_R1, Dialect, find_dialect
+from .dialect import (
+    AUTOREFINE,
+    R1_SEARCHER,
+    RECALL,
+    RESEARCH,
+    SEARCH_R1,
+    SIMPLE_DEEP_SEARCHER,
+    STEPSEARCH,
+    Dialect,
+    find_dialect,
+)
 
 REPEATED = "This query was already sent; change it or answer."
 MAX_ASIDES = 100
@@ -176,3 +193,40 @@ def findings(found: Mapping[str, Sequence[Hit]], trajectory: str, text: str) -> 
     lines = _TAG.sub("\n", text)
     said = [Finding("", lines[a:b], "", documents, trajectory, aside=True) for a, b in sentences(lines)[:MAX_ASIDES]]
     return [*(Finding("", "", "", few, trajectory, query) for query, few in read.items()), *results, *said]
+
+
+class SearchR1(SearchAgent):
+    name: ClassVar[str] = "search-r1"
+    own_dialect: ClassVar[Dialect] = SEARCH_R1
+
+
+class AutoRefine(SearchAgent):
+    name: ClassVar[str] = "autorefine"
+    own_dialect: ClassVar[Dialect] = AUTOREFINE
+
+
+class ReSearch(SearchAgent):
+    name: ClassVar[str] = "research"
+    own_dialect: ClassVar[Dialect] = RESEARCH
+
+
+class ReCall(SearchAgent):
+    """Searches by JSON tool calls."""
+
+    name: ClassVar[str] = "recall"
+    own_dialect: ClassVar[Dialect] = RECALL
+
+
+class R1Searcher(SearchAgent):
+    name: ClassVar[str] = "r1-searcher"
+    own_dialect: ClassVar[Dialect] = R1_SEARCHER
+
+
+class SimpleDeepSearcher(SearchAgent):
+    name: ClassVar[str] = "simpledeepsearcher"
+    own_dialect: ClassVar[Dialect] = SIMPLE_DEEP_SEARCHER
+
+
+class StepSearch(SearchAgent):
+    name: ClassVar[str] = "stepsearch"
+    own_dialect: ClassVar[Dialect] = STEPSEARCH

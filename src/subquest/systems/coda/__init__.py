@@ -20,12 +20,14 @@ from ...engine.actions import Action
 from ...errors import EngineError, OutsideError, SearchError
 from ...limits import Limits
 from ...protocol import fence
-from ...runtime.actions import ANSWER, RESULT, SEARCH, TASK
+from ...runtime.actions import ANSWER, SEARCH
 from ...runtime.answering import conclude_early
 from ...runtime.evidence import Finding
 from ...runtime.run import Answer, Context, LimitReached, Run, Turn, confidence
 from ...runtime.system import System
 
+TASK = Action("task", "Hand one self-contained sub-task to an executor; its result comes back.", "task")
+RESULT = Action("result", "Report the outcome of the task and end.", "result", "a short, self-contained finding")
 MAX_PARALLEL_TASKS = 8
 """Tasks of one planner turn that are run; a turn with more is a runaway."""
 

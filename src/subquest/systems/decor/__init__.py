@@ -20,7 +20,7 @@ from ...engine.interface import Adapted
 from ...errors import EngineError, SearchError
 from ...limits import Limits
 from ...record import Hit
-from ...runtime.actions import ANSWER, FILTER, NEXT_QUERY
+from ...runtime.actions import ANSWER
 from ...runtime.answering import conclude, note_stop
 from ...runtime.evidence import Finding
 from ...runtime.rendering import cut_to_tokens, one_line, render_documents
@@ -28,6 +28,8 @@ from ...runtime.run import Answer, Context, LimitReached, RoleSetup, Run
 from ...runtime.statements import sentences
 from ...runtime.system import System
 
+NEXT_QUERY = Action("search", "Search for the missing fact, or stop.", "query", "one precise query, or None to stop")
+FILTER = Action("filter", "Hand over what helps with the query.", "evidence", "one paragraph, or None")
 NONE = ("none", "stop", "")
 """What a planner writes to stop, and a filter where nothing helps."""
 COMPRESSIONS = 3

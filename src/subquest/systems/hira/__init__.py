@@ -23,7 +23,7 @@ from ...engine.actions import Action
 from ...errors import EngineError
 from ...limits import Limits
 from ...retrieval.base import Search
-from ...runtime.actions import BOXED, EXPERTS, SUBTASK
+from ...runtime.actions import BOXED
 from ...runtime.answering import conclude_early, force_answer
 from ...runtime.evidence import Finding
 from ...runtime.rendering import cut_to_tokens
@@ -32,8 +32,9 @@ from ...runtime.run import Answer, Context, LimitReached, Run, Turn, confidence
 from ...runtime.tool_loop import calls, inserted, same_call
 from ...runtime.tool_system import ToolSettings, ToolSystem
 from ...runtime.toolkit import Toolkit
+from .actions import EXPERT_ACTIONS, SUBTASK
 from .coordinator import Coordinator, named_in
-from .expert import Desk, Expert, Report, SystemExpert, carried_out
+from .expert import Desk, Expert, Report, SystemExpert, carry_out
 from .experts import ROLES, STAND_INS, find_experts
 from .memory import Memory, rendered
 
@@ -94,7 +95,7 @@ class HiRA(ToolSystem[HiRASettings]):
         self.experts = find_experts(self.settings.experts, self, plug_ins)
 
     def actions(self) -> Mapping[str, Sequence[Action]]:
-        return {"planner": (SUBTASK, BOXED), **EXPERTS}
+        return {"planner": (SUBTASK, BOXED), **EXPERT_ACTIONS}
 
     async def work(self, run: Run, kit: Toolkit) -> Answer:
         """The meta planner's reasoning, from the question to a box."""
@@ -205,7 +206,7 @@ class HiRA(ToolSystem[HiRASettings]):
             tokens=settings.tool_tokens,
             number=place + 3,
         )
-        report = await carried_out(expert, desk)
+        report = await carry_out(expert, desk)
         if settings.transfer or settings.memory:
             distilled = await coordinator.distil(planner, task, report, place + 9)
         text = distilled.text if settings.transfer else report.conclusion or "No result was found."

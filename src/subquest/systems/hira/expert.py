@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from ...errors import OutsideError
 from ...limits import Limits
 from ...record import Document, Question
+from ...runtime.rendering import today
 from ...runtime.run import Context, LimitReached, Run
 from ...runtime.tool_loop import Tool, reason
 from ...runtime.tool_system import ToolSystem
-from ...runtime.tool_text import today
 from ...runtime.toolkit import Toolkit
 from ...runtime.window import Opening
 
@@ -75,7 +75,7 @@ class Expert:
         raise NotImplementedError(f"{type(self).__name__} does not define run()")
 
 
-async def carried_out(expert: Expert, desk: Desk) -> Report:
+async def carry_out(expert: Expert, desk: Desk) -> Report:
     """What an expert reports; one whose model or limit gives out reports that it failed, and the others go on."""
     try:
         return await expert.run(desk)
@@ -85,7 +85,7 @@ async def carried_out(expert: Expert, desk: Desk) -> Report:
         return Report(f"The expert failed: {error}", "", failed=True)
 
 
-async def worked_out(desk: Desk, role: str, *tools: Tool) -> Report:
+async def work_out(desk: Desk, role: str, *tools: Tool) -> Report:
     """An expert's reasoning on the task of its desk, in the prompt of its role, with its tools."""
     fields = {"task": desk.task, "memory": desk.memory, "actions": str(desk.actions), "files": desk.kit.inventory()}
     fields["date"] = today()

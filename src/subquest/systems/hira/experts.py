@@ -16,15 +16,15 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from ...errors import EngineError, SearchError, UsageError
 from ...limits import Limits
 from ...runtime.answering import force_answer, note_stop
+from ...runtime.rendering import interleave, render_results, show_results, today
 from ...runtime.replies import box_in, said
 from ...runtime.run import Context, LimitReached
 from ...runtime.tool_loop import Tool
-from ...runtime.tool_text import interleaved, render, shown_results, today
 from ...runtime.window import Text
 from .. import registry
-from .deep import DeepSearch
-from .expert import Desk, Expert, Report, SystemExpert, chain_of, worked_out
-from .tolerant import first_object
+from .deep_search import DeepSearch
+from .expert import Desk, Expert, Report, SystemExpert, chain_of, work_out
+from .loose_json import find_object
 
 if TYPE_CHECKING:
     from ...runtime.system import System
@@ -67,7 +67,7 @@ class SimpleSearch(Expert):
         return ""
 
     def _plan(self, context: Context, text: str, desk: Desk) -> list[str]:
-        plan = first_object(text).get("query_plan")
+        plan = find_object(text).get("query_plan")
         if not isinstance(plan, list):
             context.malformed("no query plan", "no query plan; the task itself is searched for", turn=context.last_turn)
             return [desk.task]
@@ -86,10 +86,10 @@ class SimpleSearch(Expert):
         if not queries:
             return worded("none were needed")
         try:
-            hits = interleaved(await desk.kit.search(context, queries, desk.k))
+            hits = interleave(await desk.kit.search(context, queries, desk.k))
         except SearchError as error:
             return worded(f"The search failed: {error}")
-        return shown_results(hits, desk.tokens, context.engine, worded) if hits else worded(render(hits))
+        return show_results(hits, desk.tokens, context.engine, worded) if hits else worded(render_results(hits))
 
 
 class Code(Expert):
@@ -106,7 +106,7 @@ class Code(Expert):
             return (await desk.kit.code(context, source)).text
 
         python = Tool("code_call", "code_call_result", execute, ("code_result",))
-        return await worked_out(desk, "code", python, Tool("read_file", "file_result", desk.kit.read))
+        return await work_out(desk, "code", python, Tool("read_file", "file_result", desk.kit.read))
 
 
 _DATA = re.compile(r"data\s*:[^\S\n]*(?=[^\n])", re.IGNORECASE)
@@ -126,12 +126,12 @@ class Multimodal(Expert):
         async def look(context: Context, call: str) -> str:
             return await look_at(desk.kit.look, context, call)
 
-        return await worked_out(desk, "multimodal", Tool("multimodal_call", "multimodal_result", look))
+        return await work_out(desk, "multimodal", Tool("multimodal_call", "multimodal_result", look))
 
 
 async def look_at(look: Callable[[Context, str, str], Awaitable[str]], context: Context, call: str) -> str:
     """A call `data: … question: …`, or the same as JSON, carried out; the question may be missing."""
-    given = first_object(call)
+    given = find_object(call)
     if given.get("data"):
         call = f"data: {given['data']}\nquestion: {given.get('question') or 'What is this?'}"
     found = _DATA.search(call)

@@ -17,12 +17,11 @@ from ...errors import EngineError, SearchError
 from ...limits import Limits
 from ...protocol import fence
 from ...runtime.answering import note_stop
-from ...runtime.rendering import cut_to_tokens
+from ...runtime.rendering import cut_to_tokens, show_results
 from ...runtime.replies import said
 from ...runtime.run import Context, LimitReached
 from ...runtime.tool_loop import Tool, reason
-from ...runtime.tool_text import shown_results
-from .expert import READERS, Desk, Expert, Report, worked_out
+from .expert import READERS, Desk, Expert, Report, work_out
 
 _REASONING = 1500
 """Characters of the deep searcher's newest reasoning from which its intent is told."""
@@ -41,7 +40,7 @@ class DeepSearch(Expert):
         async def search(context: Context, query: str) -> str:
             return await self._explore(desk, context, query)
 
-        return await worked_out(desk, "deep", Tool("search_query", "search_result", search, once=True))
+        return await work_out(desk, "deep", Tool("search_query", "search_result", search, once=True))
 
     async def _explore(self, desk: Desk, deep: Context, query: str) -> str:
         """Search, and let the explorer read the results, click and search further; what it reports comes back."""
@@ -70,7 +69,7 @@ class DeepSearch(Expert):
             run,
             "explorer",
             query,
-            shown_results(hits, desk.tokens, deep.engine, opening),
+            show_results(hits, desk.tokens, deep.engine, opening),
             [
                 Tool("search_query", "search_result", search, once=True),
                 Tool("click_link", "click_result", click),
@@ -99,14 +98,14 @@ class DeepSearch(Expert):
         """What a page says about the intent, with its links; the page itself where the reader says nothing."""
         page = await desk.kit.page(explorer, reference)
         if page.failed:
-            return page.told
+            return page.whole
         text = cut_to_tokens(page.text, desk.tokens, explorer.engine)
         told = await _one_turn(desk, "reader", explorer, reference, intent=intent, query=query, page=text)
         if not told:
-            return page.told
+            return page.whole
         desk.run.events.emit("refine", explorer.id, text=told)
         head = page.text.partition("\n")[0]
-        return page._replace(text=f"{head}\n{told}").told
+        return page._replace(text=f"{head}\n{told}").whole
 
 
 async def _one_turn(desk: Desk, role: str, parent: Context, about: str, /, **fields: str) -> str:

@@ -14,7 +14,7 @@ _STARTS = 20
 """Places in a text at which an object is looked for."""
 
 
-def first_object(text: str) -> dict[str, Any]:
+def find_object(text: str) -> dict[str, Any]:
     """The first JSON object that can be made out in a text; empty where there is none."""
     for candidate in (*(m[1] for m in _FENCE.finditer(text)), text):
         for start in [m.start() for m in re.finditer("{", candidate)][:_STARTS]:

@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import ClassVar
 
 from ...engine.actions import Action
-from ...runtime.actions import EXPERTS
 from ...runtime.evidence import Finding
 from ...runtime.run import Answer, Run, confidence
 from ...runtime.tool_system import ToolSettings, ToolSystem
 from ...runtime.toolkit import Toolkit
 from ..hira import HiRA
-from ..hira.deep import DeepSearch
+from ..hira.actions import EXPERT_ACTIONS
+from ..hira.deep_search import DeepSearch
 from ..hira.expert import Desk, Expert
 from ..hira.experts import Code, Multimodal
 
@@ -31,7 +31,7 @@ class Alone(ToolSystem[ToolSettings]):
         return HiRA.prompt_folder()
 
     def actions(self) -> Mapping[str, Sequence[Action]]:
-        return EXPERTS
+        return EXPERT_ACTIONS
 
     async def work(self, run: Run, kit: Toolkit) -> Answer:
         settings, question = self.settings, run.question.question
