@@ -10,7 +10,8 @@ from subquest.errors import EngineRefused, EngineUnavailable, UsageError
 from subquest.events import SCHEMA_VERSION
 from subquest.limits import Limits
 from subquest.record import Document, Episode, Question
-from subquest.runtime.run import RAW_RUN, BarrierError, Run
+from subquest.runtime.barrier import RAW_RUN, BarrierError
+from subquest.runtime.run import Run
 from subquest.systems.coda import CoDA
 
 from .fakes import DOCUMENTS, FakeSearch

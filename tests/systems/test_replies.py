@@ -4,8 +4,8 @@ import pytest
 
 from subquest.engine import Generation
 from subquest.protocol import parse
+from subquest.runtime.context import Turn
 from subquest.runtime.replies import answer_in, boxed, decides, hedges
-from subquest.runtime.run import Turn
 from subquest.runtime.statements import declines
 
 

@@ -10,7 +10,8 @@ from subquest.engine.scripted import Reply, ScriptedEngine
 from subquest.errors import EngineRefused, SearchError, UsageError
 from subquest.limits import Limits
 from subquest.record import Episode
-from subquest.runtime.run import Answer, LimitReached, Run
+from subquest.runtime.context import LimitReached
+from subquest.runtime.run import Answer, Run
 from subquest.runtime.system import NoSettings, System
 from subquest.runtime.voting import TEMPERATURE, decided, normal
 from subquest.systems import registry

@@ -70,7 +70,7 @@ def list_documents(documents: Sequence[Document], characters: int = 800) -> str:
 
 
 def show_results(hits: Sequence[Hit], tokens: int, engine: Engine, wording: Callable[[str], T]) -> Shown[T]:
-    """Search results as a list of at most `tokens`, put into words; from a full window, the lowest ranked are removed."""
+    """Search results as a list of at most `tokens`; if the window is full, the lowest ranked are removed."""
     kept: list[Document] = []
     used = 0
     for hit in hits:

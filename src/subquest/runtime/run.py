@@ -21,8 +21,8 @@ from ..events import EventLog
 from ..limits import Budget, Limits
 from ..record import Document, Evidence, Failure, Hit, Question, Trajectory, Usage
 from ..retrieval.base import Search
-from .barrier import RAW_RUN, Barrier, BarrierError
-from .context import Context, LimitReached, RoleSetup, Turn, confidence
+from .barrier import Barrier
+from .context import Context, RoleSetup
 from .evidence import Finding
 from .rendering import hit_data
 from .window import Opening, Shown, Transcript, leave, short_of
@@ -269,16 +269,3 @@ class Run:
         if passed != text:
             self.events.emit("limit", place, what="raw document text", message="a verbatim passage was cut")
         return passed
-
-
-__all__ = [
-    "RAW_RUN",
-    "Answer",
-    "BarrierError",
-    "Context",
-    "LimitReached",
-    "RoleSetup",
-    "Run",
-    "Turn",
-    "confidence",
-]

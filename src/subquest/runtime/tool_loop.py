@@ -18,9 +18,11 @@ from ..limits import Limits
 from ..protocol import fence
 from ..record import Document
 from .answering import force_answer
+from .context import Context, LimitReached, Turn, confidence
+from .evidence import Finding
 from .rendering import cut_to_tokens
 from .replies import box_in
-from .run import Context, LimitReached, Run, Turn
+from .run import Answer, Run
 from .window import Groups, Opening, Shown
 
 _TOKEN = re.compile(r"<\|\s*(?:begin|end)_")
@@ -57,6 +59,18 @@ class LoopEnd:
     stop_reason: str
     """answered, forced, failed or no answer."""
     turn: Turn | None = None
+
+    @property
+    def answer(self) -> Answer:
+        """The same as the answer of an episode, resting on what the role has read."""
+        finding = Finding(self.context.task, self.text, "", self.context.documents, self.context.id)
+        return Answer(
+            self.text,
+            forced=self.context.forced,
+            confidence=confidence(self.turn),
+            findings=[finding],
+            stop_reason=self.stop_reason,
+        )
 
 
 def calls(turn: Turn, *tags: str) -> list[tuple[str, str]]:

@@ -26,8 +26,9 @@ from ..tools.pages import Page, PageReader
 from ..tools.sandbox import CodeResult, Fetched, Interpreter, RemoteSandbox, Sandbox
 from ..tools.websearch import is_web
 from .code_session import CodeSession, plain_name
+from .context import Context
 from .rendering import interleave, render_results
-from .run import Context, Run
+from .run import Run
 
 if TYPE_CHECKING:
     from ..cache import Cache

@@ -14,7 +14,8 @@ from dataclasses import replace
 
 from ..errors import OutsideError
 from ..limits import Limits
-from .run import Answer, Context, LimitReached, RoleSetup, Run
+from .context import Context, LimitReached, RoleSetup
+from .run import Answer, Run
 
 TEMPERATURE = 0.8
 """Of the attempts after the first, where a role would decode greedily."""

@@ -22,10 +22,11 @@ from ...limits import Limits
 from ...protocol import fence
 from ...runtime.actions import ANSWER, PLAN, SEARCH
 from ...runtime.answering import conclude, note_stop
+from ...runtime.context import Context, LimitReached, Turn
 from ...runtime.evidence import Finding, is_stated
 from ...runtime.rendering import one_line
 from ...runtime.replies import answer_in, decides, hedges, said
-from ...runtime.run import Answer, Context, LimitReached, Run, Turn
+from ...runtime.run import Answer, Run
 from ...runtime.system import System
 from .plan import Plan, PlanStep, lines_of, make_plan, numbered_lines
 
@@ -72,11 +73,11 @@ class Known:
 
 
 class APEX(System[APEXSettings]):
-    name: ClassVar[str] = "apex"
-    roles: ClassVar[tuple[str, ...]] = ("planner", "executor", "synthesizer")
+    name = "apex"
+    roles = ("planner", "executor", "synthesizer")
     stand_ins: ClassVar[Mapping[str, str]] = {"synthesizer": "executor"}
-    answering: ClassVar[str] = "synthesizer"
-    Settings: ClassVar[type[APEXSettings]] = APEXSettings
+    answering = "synthesizer"
+    Settings = APEXSettings
     prompt_roles: ClassVar[Mapping[str, str]] = dict.fromkeys(
         ("answer", "answer_known", "continue", "query_first", "query_next"), "executor"
     )

@@ -7,7 +7,6 @@ cot     {question}  →  <think>...</think><answer>...</answer>    after thinkin
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import ClassVar
 
 from ...engine.actions import Action
 from ...runtime.actions import ANSWER
@@ -17,9 +16,9 @@ from ...runtime.system import NoSettings, System
 
 
 class Direct(System[NoSettings]):
-    name: ClassVar[str] = "direct"
-    roles: ClassVar[tuple[str, ...]] = ("answerer",)
-    reads: ClassVar[bool] = False
+    name = "direct"
+    roles = ("answerer",)
+    reads = False
 
     def actions(self) -> Mapping[str, Sequence[Action]]:
         return {"answerer": (ANSWER,)}
@@ -33,4 +32,4 @@ class Direct(System[NoSettings]):
 class ChainOfThought(Direct):
     """`Direct` with a prompt that asks for the steps."""
 
-    name: ClassVar[str] = "cot"
+    name = "cot"

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
 
 from ...engine.actions import Action
 from ...errors import EngineError, SearchError
@@ -16,8 +15,9 @@ from ...limits import Limits, Repeats
 from ...record import Hit
 from ...runtime.actions import ANSWER
 from ...runtime.answering import conclude, note_stop
+from ...runtime.context import LimitReached
 from ...runtime.evidence import Finding
-from ...runtime.run import Answer, LimitReached, Run
+from ...runtime.run import Answer, Run
 from ...runtime.statements import sentences
 from ...runtime.system import System
 from ...runtime.window import Opening
@@ -37,10 +37,10 @@ class IRCoTSettings:
 
 
 class IRCoT(System[IRCoTSettings]):
-    name: ClassVar[str] = "ircot"
-    roles: ClassVar[tuple[str, ...]] = ("reasoner", "reader")
-    answering: ClassVar[str] = "reader"
-    Settings: ClassVar[type[IRCoTSettings]] = IRCoTSettings
+    name = "ircot"
+    roles = ("reasoner", "reader")
+    answering = "reader"
+    Settings = IRCoTSettings
 
     def actions(self) -> Mapping[str, Sequence[Action]]:
         return {"reader": (ANSWER,)}

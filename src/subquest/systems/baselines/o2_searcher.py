@@ -11,7 +11,6 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
 
 from ...engine import Engine
 from ...engine.actions import Action as Tool
@@ -55,5 +54,5 @@ O2_SEARCHER = O2Dialect(
 
 
 class O2Searcher(SearchAgent):
-    name: ClassVar[str] = "o2-searcher"
-    own_dialect: ClassVar[Dialect] = O2_SEARCHER
+    name = "o2-searcher"
+    own_dialect = O2_SEARCHER

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, ClassVar
 
 from ...engine import Engine
@@ -19,9 +18,10 @@ from ...engine.actions import Action
 from ...errors import EngineError
 from ...retrieval.base import Search
 from ...runtime.answering import force_answer
+from ...runtime.context import Context, LimitReached
 from ...runtime.evidence import Finding, newest
 from ...runtime.replies import said
-from ...runtime.run import Answer, Context, LimitReached, Run
+from ...runtime.run import Answer, Run
 from ...runtime.tool_system import ToolSettings, ToolSystem
 from ...runtime.toolkit import Toolkit
 from ..hira import HiRA
@@ -41,21 +41,14 @@ class PlanExpertsSettings(ToolSettings):
 
 
 class PlanExperts(ToolSystem[PlanExpertsSettings]):
-    name: ClassVar[str] = "plan-experts"
-    roles: ClassVar[tuple[str, ...]] = ("planner", "coordinator", *ROLES)
-    stand_ins: ClassVar[Mapping[str, str]] = STAND_INS
+    name = "plan-experts"
+    roles = ("planner", "coordinator", *ROLES)
+    stand_ins = STAND_INS
     prompt_roles: ClassVar[Mapping[str, str]] = {"select": "coordinator"}
-    Settings: ClassVar[type[PlanExpertsSettings]] = PlanExpertsSettings
+    Settings = PlanExpertsSettings
 
-    def __init__(
-        self,
-        model: Engine | Mapping[str, Engine],
-        search: Search | None = None,
-        *,
-        prompts: str | Path | None = None,
-        **options: Any,
-    ) -> None:
-        super().__init__(model, search, prompts=prompts, **options)
+    def __init__(self, model: Engine | Mapping[str, Engine], search: Search | None = None, **options: Any) -> None:
+        super().__init__(model, search, **options)
         self.experts = find_experts(self.settings.experts, self)
         self.expert_prompts = self.prompts_in(HiRA.prompt_folder())
 
@@ -63,7 +56,6 @@ class PlanExperts(ToolSystem[PlanExpertsSettings]):
         return EXPERT_ACTIONS
 
     async def work(self, run: Run, kit: Toolkit) -> Answer:
-        settings = self.settings
         question = run.question.question
         messages = self.prompts.messages("planner", question=question, files=kit.inventory())
         planner = await run.open("planner", question, messages, shielded=True)
@@ -83,18 +75,8 @@ class PlanExperts(ToolSystem[PlanExpertsSettings]):
             if run.budget.exhausted():
                 break
             expert = await coordinator.select(planner, step, 10 * number + 1)
-            desk = Desk(
-                run=run,
-                planner=planner,
-                kit=kit,
-                prompts=self.expert_prompts,
-                task=step,
-                memory="\n".join(known) or "none",
-                actions=settings.actions,
-                k=settings.k,
-                tokens=settings.tool_tokens,
-                number=10 * number + 3,
-            )
+            memory = "\n".join(known) or "none"
+            desk = Desk(run, planner, kit, self.expert_prompts, self.settings, step, memory, 10 * number + 3)
             report = await carry_out(expert, desk)
             run.events.emit("result", report.trajectory, result=report.conclusion, expert=expert.name)
             known.append(f"{step} {report.conclusion or 'no result'}")

@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar
 
 from ...engine.actions import Action
 from ...errors import SearchError
@@ -27,9 +26,9 @@ class RAGSettings:
 
 
 class NaiveRAG(System[RAGSettings]):
-    name: ClassVar[str] = "rag"
-    roles: ClassVar[tuple[str, ...]] = ("answerer",)
-    Settings: ClassVar[type[RAGSettings]] = RAGSettings
+    name = "rag"
+    roles = ("answerer",)
+    Settings = RAGSettings
 
     def actions(self) -> Mapping[str, Sequence[Action]]:
         return {"answerer": (ANSWER,)}

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
-from typing import ClassVar
 
 from ...engine.actions import Action as Tool
 from ...protocol import fence
@@ -43,5 +42,5 @@ REACT = ReActDialect("react", observation="\nObservation: $documents\n", stop=("
 
 
 class ReAct(SearchAgent):
-    name: ClassVar[str] = "react"
-    own_dialect: ClassVar[Dialect] = REACT
+    name = "react"
+    own_dialect = REACT

@@ -7,13 +7,12 @@ tool output in between.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import ClassVar
 
 from ...engine.actions import Action
 from ...runtime.actions import BOXED
-from ...runtime.evidence import Finding
+from ...runtime.context import Context
 from ...runtime.rendering import today
-from ...runtime.run import Answer, Context, Run, confidence
+from ...runtime.run import Answer, Run
 from ...runtime.tool_loop import Tool, reason
 from ...runtime.tool_system import ToolSettings, ToolSystem
 from ...runtime.toolkit import Toolkit
@@ -22,8 +21,8 @@ from ..hira.experts import look_at
 
 
 class ReActTools(ToolSystem[ToolSettings]):
-    name: ClassVar[str] = "react-tools"
-    roles: ClassVar[tuple[str, ...]] = ("agent",)
+    name = "react-tools"
+    roles = ("agent",)
 
     def actions(self) -> Mapping[str, Sequence[Action]]:
         return {"agent": (SEARCH, CLICK, CODE, READ, LOOK, BOXED)}
@@ -54,17 +53,9 @@ class ReActTools(ToolSystem[ToolSettings]):
             question,
             self.prompts.messages("agent", **fields),
             tools,
-            parent=None,
             turns=settings.actions,
             remind=self.prompts.text("remind"),
             force=self.prompts.text("force"),
             result_tokens=settings.tool_tokens,
         )
-        findings = [Finding(question, end.text, "", end.context.documents, end.context.id)]
-        return Answer(
-            end.text,
-            forced=end.context.forced,
-            confidence=confidence(end.turn),
-            findings=findings,
-            stop_reason=end.stop_reason,
-        )
+        return end.answer

@@ -26,8 +26,9 @@ from ...limits import Limits
 from ...protocol import parse
 from ...record import Hit
 from ...retrieval.base import Search
+from ...runtime.context import Context, LimitReached, Turn, confidence
 from ...runtime.evidence import Finding
-from ...runtime.run import Answer, Context, LimitReached, Run, Turn, confidence
+from ...runtime.run import Answer, Run
 from ...runtime.statements import sentences
 from ...runtime.system import System
 from ...runtime.window import Text
@@ -64,25 +65,18 @@ class AgentSettings:
 
 
 class SearchAgent(System[AgentSettings]):
-    name: ClassVar[str] = "search-agent"
+    name = "search-agent"
     roles: ClassVar[tuple[str, ...]] = ("agent",)
-    answering: ClassVar[str] = "agent"
-    Settings: ClassVar[type[AgentSettings]] = AgentSettings
+    answering = "agent"
+    Settings = AgentSettings
     own_dialect: ClassVar[Dialect] = SEARCH_R1
     shielded: ClassVar[bool] = False
     """Whether another role reads the documents for the agent."""
     queries: ClassVar[int] = 4
     """Queries of one turn that are carried out, in dialects that allow several."""
 
-    def __init__(
-        self,
-        model: Engine | Mapping[str, Engine],
-        search: Search | None = None,
-        *,
-        prompts: str | Path | None = None,
-        **options: Any,
-    ) -> None:
-        super().__init__(model, search, prompts=prompts, **options)
+    def __init__(self, model: Engine | Mapping[str, Engine], search: Search | None = None, **options: Any) -> None:
+        super().__init__(model, search, **options)
         given = self.settings.dialect
         self.dialect = find_dialect(given) if given else self.own_dialect
         self.prompts = self.prompts_in(self.dialect.folder)
@@ -196,37 +190,37 @@ def findings(found: Mapping[str, Sequence[Hit]], trajectory: str, text: str) -> 
 
 
 class SearchR1(SearchAgent):
-    name: ClassVar[str] = "search-r1"
-    own_dialect: ClassVar[Dialect] = SEARCH_R1
+    name = "search-r1"
+    own_dialect = SEARCH_R1
 
 
 class AutoRefine(SearchAgent):
-    name: ClassVar[str] = "autorefine"
-    own_dialect: ClassVar[Dialect] = AUTOREFINE
+    name = "autorefine"
+    own_dialect = AUTOREFINE
 
 
 class ReSearch(SearchAgent):
-    name: ClassVar[str] = "research"
-    own_dialect: ClassVar[Dialect] = RESEARCH
+    name = "research"
+    own_dialect = RESEARCH
 
 
 class ReCall(SearchAgent):
     """Searches by JSON tool calls."""
 
-    name: ClassVar[str] = "recall"
-    own_dialect: ClassVar[Dialect] = RECALL
+    name = "recall"
+    own_dialect = RECALL
 
 
 class R1Searcher(SearchAgent):
-    name: ClassVar[str] = "r1-searcher"
-    own_dialect: ClassVar[Dialect] = R1_SEARCHER
+    name = "r1-searcher"
+    own_dialect = R1_SEARCHER
 
 
 class SimpleDeepSearcher(SearchAgent):
-    name: ClassVar[str] = "simpledeepsearcher"
-    own_dialect: ClassVar[Dialect] = SIMPLE_DEEP_SEARCHER
+    name = "simpledeepsearcher"
+    own_dialect = SIMPLE_DEEP_SEARCHER
 
 
 class StepSearch(SearchAgent):
-    name: ClassVar[str] = "stepsearch"
-    own_dialect: ClassVar[Dialect] = STEPSEARCH
+    name = "stepsearch"
+    own_dialect = STEPSEARCH

@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import ClassVar
 
 from ...engine.actions import Action
+from ...runtime.context import confidence
 from ...runtime.evidence import Finding
-from ...runtime.run import Answer, Run, confidence
+from ...runtime.run import Answer, Run
 from ...runtime.tool_system import ToolSettings, ToolSystem
 from ...runtime.toolkit import Toolkit
 from ..hira import HiRA
@@ -34,20 +35,8 @@ class Alone(ToolSystem[ToolSettings]):
         return EXPERT_ACTIONS
 
     async def work(self, run: Run, kit: Toolkit) -> Answer:
-        settings, question = self.settings, run.question.question
-        desk = Desk(
-            run=run,
-            planner=None,
-            kit=kit,
-            prompts=self.prompts,
-            task=question,
-            memory="none",
-            actions=settings.actions,
-            k=settings.k,
-            tokens=settings.tool_tokens,
-            number=1,
-        )
-        report = await self.expert().run(desk)
+        question = run.question.question
+        report = await self.expert().run(Desk(run, None, kit, self.prompts, self.settings, question))
         root = next(context for context in run.contexts if context.id == report.trajectory)
         reason = root.trajectories[-1].stop_reason
         findings = [Finding(question, report.conclusion, "", report.documents, report.trajectory)]
@@ -61,19 +50,19 @@ class Alone(ToolSystem[ToolSettings]):
 
 
 class WebThinker(Alone):
-    name: ClassVar[str] = "webthinker"
-    roles: ClassVar[tuple[str, ...]] = DeepSearch.roles
-    stand_ins: ClassVar[Mapping[str, str]] = dict.fromkeys(DeepSearch.roles[1:], "deep")
-    expert: ClassVar[type[Expert]] = DeepSearch
+    name = "webthinker"
+    roles = DeepSearch.roles
+    stand_ins = dict.fromkeys(DeepSearch.roles[1:], "deep")
+    expert = DeepSearch
 
 
 class CodeAct(Alone):
-    name: ClassVar[str] = "codeact"
-    roles: ClassVar[tuple[str, ...]] = ("code",)
-    expert: ClassVar[type[Expert]] = Code
+    name = "codeact"
+    roles = ("code",)
+    expert = Code
 
 
 class MultimodalEnhanced(Alone):
-    name: ClassVar[str] = "multimodal"
-    roles: ClassVar[tuple[str, ...]] = ("multimodal",)
-    expert: ClassVar[type[Expert]] = Multimodal
+    name = "multimodal"
+    roles = ("multimodal",)
+    expert = Multimodal

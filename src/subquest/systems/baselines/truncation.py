@@ -7,13 +7,13 @@ saw in training (training-inference skew). Each turn is a context of its own, in
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar
 
 from ...engine import Message
 from ...errors import EngineError
 from ...limits import Limits, Repeats
 from ...record import Hit
-from ...runtime.run import Answer, Context, LimitReached, Run, confidence
+from ...runtime.context import Context, LimitReached, confidence
+from ...runtime.run import Answer, Run
 from ...runtime.window import Groups, Shown, Text, short_of
 from .search_agent import SearchAgent, findings
 
@@ -21,8 +21,8 @@ REMOVED = "(removed)"
 
 
 class Truncation(SearchAgent):
-    name: ClassVar[str] = "truncation"
-    queries: ClassVar[int] = 1
+    name = "truncation"
+    queries = 1
 
     async def answer(self, run: Run) -> Answer:
         history: list[tuple[str, Text]] = []

@@ -12,22 +12,21 @@ import hashlib
 import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import ClassVar
 
 from ...engine import Engine, Sampling
 from ...errors import EngineError, SearchError, UsageError
 from ...protocol import parse
 from ...record import Document, Hit, Usage
 from ...runtime.prompts import Prompts
-from .dialect import ZEROSEARCH, Dialect
+from .dialect import ZEROSEARCH
 from .search_agent import SearchAgent
 
 _START = re.compile(r"^[ \t\r*#]*(?:Doc(?:ument)?\s*\d+\s*[:.)]|\d+\s*[:.)])[\s*]*", re.IGNORECASE | re.MULTILINE)
 
 
 class ZeroSearch(SearchAgent):
-    name: ClassVar[str] = "zerosearch"
-    own_dialect: ClassVar[Dialect] = ZEROSEARCH
+    name = "zerosearch"
+    own_dialect = ZEROSEARCH
 
 
 class SimulatedHits(list[Hit]):

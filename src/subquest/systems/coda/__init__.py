@@ -22,8 +22,9 @@ from ...limits import Limits
 from ...protocol import fence
 from ...runtime.actions import ANSWER, SEARCH
 from ...runtime.answering import conclude_early
+from ...runtime.context import Context, LimitReached, Turn, confidence
 from ...runtime.evidence import Finding
-from ...runtime.run import Answer, Context, LimitReached, Run, Turn, confidence
+from ...runtime.run import Answer, Run
 from ...runtime.system import System
 
 TASK = Action("task", "Hand one self-contained sub-task to an executor; its result comes back.", "task")
@@ -52,9 +53,9 @@ class CoDASettings:
 
 
 class CoDA(System[CoDASettings]):
-    name: ClassVar[str] = "coda"
-    roles: ClassVar[tuple[str, ...]] = ("planner", "executor")
-    Settings: ClassVar[type[CoDASettings]] = CoDASettings
+    name = "coda"
+    roles = ("planner", "executor")
+    Settings = CoDASettings
     removed: ClassVar[Mapping[str, str]] = {
         "check": "it changed answers and tasks by rule; what the planner writes is now what counts"
     }

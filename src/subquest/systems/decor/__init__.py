@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar
 
 from ...engine import Engine
 from ...engine.actions import Action
@@ -22,9 +21,10 @@ from ...limits import Limits
 from ...record import Hit
 from ...runtime.actions import ANSWER
 from ...runtime.answering import conclude, note_stop
+from ...runtime.context import Context, LimitReached, RoleSetup
 from ...runtime.evidence import Finding
 from ...runtime.rendering import cut_to_tokens, one_line, render_documents
-from ...runtime.run import Answer, Context, LimitReached, RoleSetup, Run
+from ...runtime.run import Answer, Run
 from ...runtime.statements import sentences
 from ...runtime.system import System
 
@@ -69,10 +69,10 @@ class Malformed(Exception):
 
 
 class DECOR(System[DECORSettings]):
-    name: ClassVar[str] = "decor"
-    roles: ClassVar[tuple[str, ...]] = ("planner", "filter", "answerer", "compressor")
-    answering: ClassVar[str] = "answerer"
-    Settings: ClassVar[type[DECORSettings]] = DECORSettings
+    name = "decor"
+    roles = ("planner", "filter", "answerer", "compressor")
+    answering = "answerer"
+    Settings = DECORSettings
 
     async def answer(self, run: Run) -> Answer:
         memory = Memory(self, run)

@@ -25,10 +25,11 @@ from ...limits import Limits
 from ...retrieval.base import Search
 from ...runtime.actions import BOXED
 from ...runtime.answering import conclude_early, force_answer
+from ...runtime.context import Context, LimitReached, Turn, confidence
 from ...runtime.evidence import Finding
 from ...runtime.rendering import cut_to_tokens
 from ...runtime.replies import box_in
-from ...runtime.run import Answer, Context, LimitReached, Run, Turn, confidence
+from ...runtime.run import Answer, Run
 from ...runtime.tool_loop import calls, inserted, same_call
 from ...runtime.tool_system import ToolSettings, ToolSystem
 from ...runtime.toolkit import Toolkit
@@ -66,10 +67,10 @@ class HiRASettings(ToolSettings):
 
 
 class HiRA(ToolSystem[HiRASettings]):
-    name: ClassVar[str] = "hira"
-    roles: ClassVar[tuple[str, ...]] = ("planner", "coordinator", *ROLES)
-    stand_ins: ClassVar[Mapping[str, str]] = STAND_INS
-    Settings: ClassVar[type[HiRASettings]] = HiRASettings
+    name = "hira"
+    roles = ("planner", "coordinator", *ROLES)
+    stand_ins = STAND_INS
+    Settings = HiRASettings
     prompt_roles: ClassVar[Mapping[str, str]] = dict.fromkeys(
         ("select", "recall", "distil", "distil_no_memory"), "coordinator"
     )
@@ -194,18 +195,7 @@ class HiRA(ToolSystem[HiRASettings]):
         else:
             expert, task = self._named(run, planner, task)
         known = await coordinator.recall(planner, task, settings.memory_entries, place + 2)
-        desk = Desk(
-            run=run,
-            planner=planner,
-            kit=kit,
-            prompts=self.prompts,
-            task=task,
-            memory=rendered(known),
-            actions=settings.actions,
-            k=settings.k,
-            tokens=settings.tool_tokens,
-            number=place + 3,
-        )
+        desk = Desk(run, planner, kit, self.prompts, settings, task, rendered(known), place + 3)
         report = await carry_out(expert, desk)
         if settings.transfer or settings.memory:
             distilled = await coordinator.distil(planner, task, report, place + 9)

@@ -10,16 +10,14 @@ Results and pages stay below: the deep searcher reads the explorer's report, the
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from ...engine import Message
 from ...errors import EngineError, SearchError
 from ...limits import Limits
 from ...protocol import fence
 from ...runtime.answering import note_stop
+from ...runtime.context import Context, LimitReached
 from ...runtime.rendering import cut_to_tokens, show_results
 from ...runtime.replies import said
-from ...runtime.run import Context, LimitReached
 from ...runtime.tool_loop import Tool, reason
 from .expert import READERS, Desk, Expert, Report, work_out
 
@@ -28,13 +26,13 @@ _REASONING = 1500
 
 
 class DeepSearch(Expert):
-    name: ClassVar[str] = "deep"
-    description: ClassVar[str] = (
+    name = "deep"
+    description = (
         "Explores the web: searches again and again, opens pages, follows links over several steps and digs out what "
         "no search result shows. Thorough and expensive; for what cannot be found by a simple search."
     )
-    cost: ClassVar[int] = 4
-    roles: ClassVar[tuple[str, ...]] = ("deep", "explorer", *READERS)
+    cost = 4
+    roles = ("deep", "explorer", *READERS)
 
     async def run(self, desk: Desk) -> Report:
         async def search(context: Context, query: str) -> str:

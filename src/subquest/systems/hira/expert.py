@@ -9,21 +9,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from ...errors import OutsideError
 from ...limits import Limits
 from ...record import Document, Question
+from ...runtime.context import Context, LimitReached
+from ...runtime.prompts import Prompts
 from ...runtime.rendering import today
-from ...runtime.run import Context, LimitReached, Run
+from ...runtime.run import Run
+from ...runtime.system import System
 from ...runtime.tool_loop import Tool, reason
-from ...runtime.tool_system import ToolSystem
+from ...runtime.tool_system import ToolSettings, ToolSystem
 from ...runtime.toolkit import Toolkit
 from ...runtime.window import Opening
-
-if TYPE_CHECKING:
-    from ...runtime.prompts import Prompts
-    from ...runtime.system import System
 
 READERS = ("intent", "reader")
 """Roles of one turn that read for another (`deep`)."""
@@ -38,16 +37,27 @@ class Desk:
     """Who handed the task out; None where the expert works alone."""
     kit: Toolkit
     prompts: Prompts
+    settings: ToolSettings
     task: str
-    memory: str
+    memory: str = "none"
     """The entries of memory that were chosen for this task, as text."""
-    actions: int
-    """Tool calls the expert may make."""
-    k: int
-    tokens: int
-    """Length of a tool's result in the expert's context."""
-    number: int
-    """The sub-task's place among its siblings."""
+    number: int = 1
+    """The sub-task's position among its siblings."""
+
+    @property
+    def actions(self) -> int:
+        """Tool calls the expert may make."""
+        return self.settings.actions
+
+    @property
+    def k(self) -> int:
+        """Results of a search."""
+        return self.settings.k
+
+    @property
+    def tokens(self) -> int:
+        """Length of a tool's result in the expert's context."""
+        return self.settings.tool_tokens
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,14 +11,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any
 
 from ...errors import EngineError, SearchError, UsageError
 from ...limits import Limits
 from ...runtime.answering import force_answer, note_stop
+from ...runtime.context import Context, LimitReached
 from ...runtime.rendering import interleave, render_results, show_results, today
 from ...runtime.replies import box_in, said
-from ...runtime.run import Context, LimitReached
+from ...runtime.system import System
 from ...runtime.tool_loop import Tool
 from ...runtime.window import Text
 from .. import registry
@@ -26,21 +27,18 @@ from .deep_search import DeepSearch
 from .expert import Desk, Expert, Report, SystemExpert, chain_of, work_out
 from .loose_json import find_object
 
-if TYPE_CHECKING:
-    from ...runtime.system import System
-
 QUERIES = 5
 """Queries of one plan that are sent."""
 
 
 class SimpleSearch(Expert):
-    name: ClassVar[str] = "search"
-    description: ClassVar[str] = (
+    name = "search"
+    description = (
         "Looks up facts: sends a few search queries at once and answers from the results. Fast and cheap; for single "
         "facts and checks that the first results will answer. Cannot open pages or follow links."
     )
-    cost: ClassVar[int] = 1
-    roles: ClassVar[tuple[str, ...]] = ("search",)
+    cost = 1
+    roles = ("search",)
 
     async def run(self, desk: Desk) -> Report:
         run = desk.run
@@ -93,13 +91,13 @@ class SimpleSearch(Expert):
 
 
 class Code(Expert):
-    name: ClassVar[str] = "code"
-    description: ClassVar[str] = (
+    name = "code"
+    description = (
         "Computes with Python: arithmetic, dates, statistics, tables; reads attached files (CSV, XLSX, JSON, text) and "
         "fetches data from given URLs by code. For calculations and files. Does not search the web."
     )
-    cost: ClassVar[int] = 2
-    roles: ClassVar[tuple[str, ...]] = ("code",)
+    cost = 2
+    roles = ("code",)
 
     async def run(self, desk: Desk) -> Report:
         async def execute(context: Context, source: str) -> str:
@@ -114,13 +112,13 @@ _QUESTION = re.compile(r"\bquestion\s*:", re.IGNORECASE)
 
 
 class Multimodal(Expert):
-    name: ClassVar[str] = "multimodal"
-    description: ClassVar[str] = (
+    name = "multimodal"
+    description = (
         "Reads images, sound and video, attached or at a URL, and answers questions about them. For everything that is "
         "not text. Does not search the web."
     )
-    cost: ClassVar[int] = 3
-    roles: ClassVar[tuple[str, ...]] = ("multimodal",)
+    cost = 3
+    roles = ("multimodal",)
 
     async def run(self, desk: Desk) -> Report:
         async def look(context: Context, call: str) -> str:
