@@ -358,4 +358,4 @@ def test_truncation_whose_turns_fill_the_window_is_forced_to_answer() -> None:
 
     episode = ask("truncation", reply, window=700, turns=6)
     assert (episode.answer, episode.stop_reason, episode.forced, episode.errors) == ("x", "forced", True, ())
-    assert "the oldest leave the context: 2 turns" in limits_of(episode)
+    assert "the oldest are removed from the context: 2 turns" in limits_of(episode)

@@ -1,7 +1,6 @@
-"""One role's isolated context: write a turn, be told something, be shown documents.
+"""One role's isolated context: it writes turns, is told things and is shown documents.
 
-A *shielded* context cannot be shown documents at all, and what it is told is checked for long verbatim runs of any
-document that the episode has read.
+A *shielded* context cannot be shown documents at all, and verbatim passages of documents are cut from what it is told.
 """
 
 from __future__ import annotations
@@ -24,8 +23,8 @@ from ..protocol import Parsed, in_thought, parse, wrap
 from ..record import Document, Failure, Hit, Segment, Trajectory, Usage
 from .barrier import BarrierError
 from .rendering import cut_to_tokens, render_documents
-from .thought import HIDDEN_THOUGHT, LEAST_THOUGHT, again, joined, unfinished
-from .window import Shown, Text, Transcript, leave, short_of
+from .thought import HIDDEN_THOUGHT, LEAST_THOUGHT, explain_unfinished, join_turns, replace_turn
+from .window import Shown, Text, Transcript, missing_tokens, remove_documents
 
 FORCED_SECONDS = 30.0
 """What a forced final turn may take once the time limit has run out."""
@@ -54,9 +53,9 @@ class RoleSetup:
     sampling: Sampling
     limits: Limits = field(default_factory=Limits)
     addition: str = ""
-    """A line that goes to the end of the role's instructions."""
+    """A line to append to the role's instructions."""
     thought: int = 0
-    """Tokens of a turn whose thought goes on where it was cut; 0 leaves it cut."""
+    """Most tokens of a turn that goes on thinking after it was cut; 0 leaves it cut."""
 
 
 class Owner(Protocol):
@@ -72,7 +71,7 @@ class Owner(Protocol):
     def seed_for(self, context: Context) -> int | None:
         """The seed of the context's next turn."""
 
-    def without_raw_runs(self, text: str, place: str) -> str:
+    def without_verbatim_text(self, text: str, place: str) -> str:
         """The text as a shielded context may read it."""
 
     async def session(self, engine: Engine, place: str, messages: Sequence[Message], mode: Mode) -> Session:
@@ -117,11 +116,11 @@ class Context:
         self._transcript = transcript
         self._pending: list[Text] = []
         self._concluding = False
-        """Its last turn is being forced, for which earlier ones may leave."""
+        """Its last turn is being forced, for which earlier ones may be removed."""
         self._full = ""
-        """Why no further turn fits the window; empty while one does."""
+        """Why no further turn fits into the window; empty while one does."""
         self._earlier: list[Trajectory] = []
-        """Its sessions up to the last one, each ended by a full window."""
+        """Its earlier sessions, each ended by a full window."""
         self._began = run.events.seconds
         self._closed: Trajectory | None = None
 
@@ -131,12 +130,12 @@ class Context:
 
     @property
     def reasoning(self) -> str:
-        """All that it was told and wrote, its prompt left out."""
+        """Everything it was told and wrote, without its prompt."""
         return "".join(segment.text for segment in self._segments() if segment.kind != "prompt")
 
     @property
     def written(self) -> str:
-        """All that it wrote, a turn a line."""
+        """Everything it wrote, one turn per line."""
         return "\n".join(segment.text for segment in self._segments() if segment.kind == "agent")
 
     @property
@@ -148,7 +147,7 @@ class Context:
         return not isinstance(self.session, Hiding) or self.session.goes_on
 
     def _segments(self) -> Iterator[Segment]:
-        """Those of all its sessions."""
+        """The segments of all its sessions."""
         for trajectory in self._earlier:
             yield from trajectory.segments
         yield from self.session.segments
@@ -166,23 +165,23 @@ class Context:
         self._pending.append(text if isinstance(text, Shown) else self._cleared(text))
 
     def interject(self, text: str) -> None:
-        """A reminder or a last word, never in the middle of a thought: one that stands open is closed first."""
+        """A reminder or a last instruction; an open thought is closed first."""
         inside = self._transcript.mode == "completion" and not self._in_turns and in_thought(self.reasoning)
         self.tell(f"\n</think>\n{text}" if inside else text)
 
     def tell_results(self, results: Sequence[str], *, tokens: int) -> None:
-        """Sub-task results, each in `<result>`, cut to a length."""
+        """Results of sub-tasks, each in `<result>` and cut to `tokens`."""
         cut = [cut_to_tokens(self._cleared(result), tokens, self.engine) for result in results]
         self._pending.append("\n".join(wrap("result", text) for text in cut))
 
     def show(self, hits: Sequence[Hit], *, tag: str = "documents", tokens: int) -> None:
         """Raw documents in a tag, each cut to `tokens`. Never for a shielded context."""
         self.read(hits)
-        engine, documents = self.engine, [hit.document for hit in hits]  # a circle through `self` would be garbage
+        engine, documents = self.engine, [hit.document for hit in hits]  # not `self`, which would be a reference cycle
         self.tell(Shown([documents], lambda g, n: wrap(tag, render_documents(g[0], tokens, engine) or n), tokens))
 
     def read(self, hits: Sequence[Hit]) -> None:
-        """Note that the context sees these documents, for systems that word them themselves."""
+        """Note that the context sees these documents, for systems that render them themselves."""
         self._must_not_be_shielded()
         self.documents.extend(hit.document for hit in hits)
 
@@ -210,7 +209,7 @@ class Context:
         return True
 
     async def force(self, instruction: str, *tags: str) -> str:
-        """One last turn beyond the budget, told to conclude. Empty when the model gives nothing or fails."""
+        """One last turn beyond the budget, told to conclude. Empty if the model writes nothing or fails."""
         reason = self.budget.exhausted() or self._full or "no valid action"
         self.run.events.emit("limit", self.id, what=reason, message="a final answer is forced")
         self._concluding = True
@@ -254,7 +253,7 @@ class Context:
 
     @property
     def trajectories(self) -> tuple[Trajectory, ...]:
-        """One, or as many as it took sessions: the last has the context's id and what it came to."""
+        """One for each of its sessions: the last has the context's id and its result."""
         if self._closed is None:
             raise RuntimeError("the context is still open")
         return (*self._earlier, self._closed)
@@ -267,7 +266,7 @@ class Context:
             self.format_errors.extend(generation.problems)
 
     def _cleared(self, text: str) -> str:
-        return self.run.without_raw_runs(text, self.id) if self.shielded else text
+        return self.run.without_verbatim_text(text, self.id) if self.shielded else text
 
     async def _generate(self, seconds: float | None) -> Turn:
         seed = self.run.seed_for(self)
@@ -294,30 +293,30 @@ class Context:
         self.run.events.emit(
             "turn", self.id, text=generation.text, finish=generation.finish, usage=to_dict(generation.usage)
         )
-        if short := self._short_of_thought(generation, sampling):
-            if not self._concluding:  # a forced turn records why it failed
-                self.run.fail("engine", short, self)
-            raise LimitReached(short)
+        if unfinished := self._unfinished_thought(generation, sampling):
+            if not self._concluding:  # a forced turn records its failure itself
+                self.run.fail("engine", unfinished, self)
+            raise LimitReached(unfinished)
         self.last_turn = turn
         return turn
 
-    def _short_of_thought(self, turn: Generation, sampling: Sampling) -> str:
-        """Why a turn came to no end of its thought, and what to change; empty where it did."""
+    def _unfinished_thought(self, turn: Generation, sampling: Sampling) -> str:
+        """Why a turn did not finish thinking, and what to change; empty if it did."""
         hidden = self._hidden(turn)
         if not hidden and not (turn.cut_in_thought and self._setup.thought):
             return ""
-        return unfinished(turn, sampling.max_tokens, self._setup.thought, hidden=hidden)
+        return explain_unfinished(turn, sampling.max_tokens, self._setup.thought, hidden=hidden)
 
     def _hidden(self, turn: Generation) -> bool:
-        """Whether a turn is nothing but thought that the endpoint keeps apart, or does not show at all."""
+        """Whether a turn is nothing but thinking that the endpoint returns separately, or not at all."""
         return turn.finish == "length" and not turn.text.strip() and bool(turn.reasoning or not self._goes_on)
 
     async def _continued(self, sampling: Sampling) -> Generation:
         self._transcript.tell(self._pending)
         self._pending = []
         text = self._transcript.unsent
-        if short := short_of(self.engine, self.session.context_tokens, text, sampling.max_tokens):
-            text = "" if await self._make_room(short) else text
+        if missing := missing_tokens(self.engine, self.session.context_tokens, text, sampling.max_tokens):
+            text = "" if await self._make_room(missing) else text
         while True:
             try:
                 if text:
@@ -343,8 +342,8 @@ class Context:
         return generation
 
     async def _thought_out(self, turn: Generation, sampling: Sampling) -> Generation:
-        """A thought that was cut goes on in the same turn; where the endpoint cannot do that, the turn is asked for
-        once more, with room for it."""
+        """Continue a thought that was cut, in the same turn; if the endpoint cannot do that, request the turn once more
+        with room for it."""
         while turn.cut_in_thought or self._hidden(turn):
             goes_on = self._goes_on
             room = self._room_for_thought(turn, sampling.max_tokens if goes_on else HIDDEN_THOUGHT)
@@ -361,52 +360,56 @@ class Context:
                 break
             if not goes_on:
                 self._sampling = replace(self._sampling, max_tokens=room)
-                return again(turn, part)
-            turn = joined(turn, part) if self._goes_on else again(turn, part)  # it may just have refused
+                return replace_turn(turn, part)
+            turn = (
+                join_turns(turn, part) if self._goes_on else replace_turn(turn, part)
+            )  # the endpoint may just have refused to continue
         return turn
 
     def _room_for_thought(self, turn: Generation, most: int) -> int:
-        """Tokens that the thought of a turn may still take in one more call."""
+        """Tokens that a turn may still spend on thinking in one more call."""
         if self.budget.exhausted(turns=False):
             return 0
         room = min(most, self._setup.thought - turn.usage.completion_tokens)
         window = self.engine.context_window
         return room if window is None else min(room, window - self.session.context_tokens)
 
-    async def _make_room(self, short: int) -> bool:
-        """Open the context again with so many tokens fewer; False where it has nothing to lose.
+    async def _make_room(self, missing: int) -> bool:
+        """Reopen the context with at least `missing` tokens fewer; False if nothing can be removed.
 
-        Documents leave. Of a context that is being forced to conclude, turns leave as well.
+        Documents are removed; if the context is being forced to conclude, turns are removed as well.
         """
         reopened = False
-        while short > 0:
-            left, freed = leave(self._transcript.shown(), short, self.engine)
+        while missing > 0:
+            removed, freed = remove_documents(self._transcript.shown(), missing, self.engine)
             turns = 0
-            while self._concluding and freed < short and (length := self._transcript.forget_turn()):
+            while self._concluding and freed < missing and (length := self._transcript.forget_turn()):
                 turns, freed = turns + 1, freed + max(1, length // 4)
-            if not left and not turns:
+            if not removed and not turns:
                 break
-            message = f"the oldest leave the context: {left} documents" + (f" and {turns} turns" if turns else "")
+            message = f"the oldest are removed from the context: {removed} documents" + (
+                f" and {turns} turns" if turns else ""
+            )
             self.run.events.emit("limit", self.id, what="context window", message=message)
             try:
                 messages = self._transcript.messages(in_turns=self._in_turns)
                 session = await self.run.session(self.engine, self.id, messages, self._transcript.mode)
             except ContextOverflow:
                 continue
-            await self._go_on_in(session)
+            await self._continue_in(session)
             reopened = True
-            short = short_of(self.engine, session.context_tokens, "", self._sampling.max_tokens)
+            missing = missing_tokens(self.engine, session.context_tokens, "", self._sampling.max_tokens)
         return reopened
 
-    async def _go_on_in(self, session: Session) -> None:
-        """Take up a session that holds the transcript; what the one before it saw and wrote is kept.
+    async def _continue_in(self, session: Session) -> None:
+        """Continue in a new session that holds the transcript; the trajectory of the previous one is kept.
 
-        What was told last stands in the new prompt alone; it is kept here without token ids, for those who read on.
+        What was told last is only in the new prompt; it is kept here without token ids, for readers of the trace.
         """
         if any(segment.kind == "agent" for segment in self.session.segments):
             part = self._recorded(f"{self.id}~{len(self._earlier) + 1}")
-            told = [Segment("env", text)] if (text := self._transcript.unsent) else []
-            segments = (*part.segments, *told)
+            unsent = [Segment("env", text)] if (text := self._transcript.unsent) else []
+            segments = (*part.segments, *unsent)
             self._earlier.append(replace(part, segments=segments, stop_reason="context window", part_of=self.id))
         await self.session.close()
         self.session = session
@@ -419,7 +422,7 @@ def _stopping(sampling: Sampling, stop: tuple[str, ...]) -> Sampling:
 
 
 def _why_cut(text: str) -> str:
-    """What to change where a turn was cut by its length. Text that packs to a twentieth of its bytes repeats itself."""
+    """What to change if a turn was cut by its length. Text that compresses twentyfold repeats itself."""
     data = text.encode("utf-8", "replace")
     if len(data) > 20 * len(zlib.compress(data, 1)):
         return "the turn was cut while it repeated itself: raise `temperature`"
@@ -427,6 +430,6 @@ def _why_cut(text: str) -> str:
 
 
 def confidence(turn: Turn | None) -> float | None:
-    """Geometric mean probability of the tokens of a turn, where the engine gives log-probs."""
+    """Geometric mean probability of the tokens of a turn, if the engine gives log-probs."""
     logprobs = turn.generation.logprobs if turn else None
     return round(math.exp(sum(logprobs) / len(logprobs)), 4) if logprobs else None

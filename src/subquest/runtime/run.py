@@ -1,10 +1,7 @@
-"""The runtime every system stands on: an episode in progress, and the contexts of its roles.
+"""An episode in progress: its events, budget, searches, documents read, and the contexts of its roles.
 
-    Run       one attempt at one question: its events, budget, documents read, contexts
-    Context   one role's isolated context (`context`): write a turn, be told something, be shown documents
-
-Isolation is enforced by both. A *shielded* context (CoDA's and APEX's planner, DECOR's planner and answerer) cannot be
-shown documents at all, and what it is told is checked for long verbatim runs of any document the episode has read.
+Isolation is enforced here and in `context`. A *shielded* context (CoDA's and APEX's planner, DECOR's planner and
+answerer) cannot be shown documents at all, and long verbatim passages of documents are cut from what it is told.
 """
 
 from __future__ import annotations
@@ -25,26 +22,26 @@ from .barrier import Barrier
 from .context import Context, RoleSetup
 from .evidence import Finding
 from .rendering import hit_data
-from .window import Opening, Shown, Transcript, leave, short_of
+from .window import Opening, Shown, Transcript, missing_tokens, remove_documents
 
 SEARCH_ATTEMPTS = 3
 SEARCH_WAIT = 0.2
-"""Half of the seconds before the second attempt; they double from attempt to attempt."""
+"""Half of the seconds before the second attempt; the wait doubles with each attempt."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """How an episode ended, by its system's account."""
+    """How an episode ended, as its system reports it."""
 
     text: str
     forced: bool = False
-    """Written in a forced last turn, or taken from a result; without a text there is nothing that was forced."""
+    """Written in a forced last turn, or taken from a result."""
     confidence: float | None = None
     evidence: tuple[Evidence, ...] = ()
-    """Quotes that the system has chosen itself, beside those that `findings` bring."""
+    """Quotes that the system chose itself, besides those found for `findings`."""
     stop_reason: str = "answered"
     findings: Sequence[Finding] = ()
-    """What it rests on; the episode's evidence is chosen from their documents (`evidence`)."""
+    """What it rests on; evidence is chosen from their documents (`evidence`)."""
 
 
 class Run:
@@ -61,16 +58,16 @@ class Run:
         *,
         additions: Mapping[str, str] | None = None,
     ) -> None:
-        """`additions` are lines that go to the end of a role's instructions."""
+        """`additions` are lines to append to the instructions of a role."""
         self.question = question
         self.events = events
         self.budget = Budget("the episode", limits)
         self.contexts: list[Context] = []
         self.errors: list[Failure] = []
         self.documents: dict[str, Document] = {}
-        """Every document the episode has read, by id; further texts of the same id by names of their own."""
-        self._brought: dict[tuple[str, str], str] = {}
-        """The query that first brought a context a document, by the context's id and the document's."""
+        """Every document the episode has read, by id; other texts with the same id have keys of their own."""
+        self._found_by: dict[tuple[str, str], str] = {}
+        """The query that first found a document for a context, by the ids of both."""
         self.usage = Usage()
         """Spent outside contexts."""
         self._roles = roles
@@ -78,8 +75,8 @@ class Run:
         self._seed = seed
         self._additions = additions or {}
         self._barrier = Barrier(question.question)
-        self._begun: dict[str, int] = {}
-        """Contexts that were begun below each, by its id."""
+        self._opened: dict[str, int] = {}
+        """How many contexts were opened below each, by its id."""
 
     async def open(
         self,
@@ -96,14 +93,16 @@ class Run:
     ) -> Context:
         """Open a role's context. `limits` are the system's own for this role; the user's may tighten them.
 
-        `number` names its place among its siblings where their order is a matter of timing.
+        `number` is its position among its siblings, if their order would otherwise depend on timing.
         """
         setup = self.setup(role)
         above = parent.budget if parent else self.budget
         budget = above.child(role, setup.limits.tightened(limits or Limits()))
         above_id = parent.id if parent else ""
-        self._begun[above_id] = self._begun.get(above_id, 0) + 1  # before any wait: siblings may open at the same time
-        name = self.place(parent, number or self._begun[above_id])
+        self._opened[above_id] = (
+            self._opened.get(above_id, 0) + 1
+        )  # before any await: siblings may open at the same time
+        name = self.context_id(parent, number or self._opened[above_id])
         additions = [addition for addition in (setup.addition, self._additions.get(role)) if addition]
         shown = opening if isinstance(opening, Shown) else None
 
@@ -112,11 +111,11 @@ class Run:
             if additions:
                 messages[0] = replace(messages[0], content="\n".join([messages[0].content, *additions]))
             if shielded and self.documents:
-                messages = [replace(m, content=self.without_raw_runs(m.content, name)) for m in messages]
+                messages = [replace(m, content=self.without_verbatim_text(m.content, name)) for m in messages]
             return messages
 
         transcript = Transcript(opened, mode, shown)
-        messages, session = await self._fitted(setup, name, transcript)
+        messages, session = await self._open_fitting(setup, name, transcript)
         context = Context(self, name, role, task, parent, session, setup, budget, tuple(stop), shielded, transcript)
         self.contexts.append(context)
         prompt = [{"role": m.role, "content": m.content} for m in messages]
@@ -131,28 +130,30 @@ class Run:
         )
         return context
 
-    async def _fitted(self, setup: RoleSetup, place: str, transcript: Transcript) -> tuple[list[Message], Session]:
-        """A session with the opening; documents leave it where they do not fit."""
+    async def _open_fitting(
+        self, setup: RoleSetup, place: str, transcript: Transcript
+    ) -> tuple[list[Message], Session]:
+        """A session with the opening; documents that do not fit are removed from it."""
         engine = setup.engine
         while True:
             messages = transcript.messages()
             text = "".join(m.content for m in messages) if transcript.documents else ""
-            short = short_of(engine, 0, text, setup.sampling.max_tokens)
+            missing = missing_tokens(engine, 0, text, setup.sampling.max_tokens)
             try:
-                if not short:
+                if not missing:
                     return messages, await self.session(engine, place, messages, transcript.mode)
             except ContextOverflow:
-                short = 1
-            left, _ = leave(transcript.shown(), short, engine)
-            if not left:
+                missing = 1
+            removed, _ = remove_documents(transcript.shown(), missing, engine)
+            if not removed:
                 return messages, await self.session(engine, place, messages, transcript.mode)
-            message = f"{left} documents, the lowest ranked, are left out"
+            message = f"{removed} documents, the lowest ranked, are left out"
             self.events.emit("limit", place, what="context window", message=message)
 
     async def session(self, engine: Engine, place: str, messages: Sequence[Message], mode: Mode) -> Session:
-        """A session of an engine for the context of a name."""
+        """A session of an engine for the context with this id."""
         session = await engine.open(messages, mode=mode)
-        if hasattr(session, "on_retry"):  # as `Retrying` says; a check against a protocol costs twenty times as much
+        if hasattr(session, "on_retry"):  # the protocol `Retrying`; isinstance() would cost twenty times as much
             session.on_retry = lambda retry: self._note_retry(place, retry)
         return session
 
@@ -163,9 +164,9 @@ class Run:
     async def search(
         self, context: Context | None, queries: Sequence[str], k: int, *, using: Search | None = None
     ) -> list[list[Hit]]:
-        """Search for a context, or for the episode itself; retries what may pass, then raises SearchError.
+        """Search for a context, or for the episode itself; retries temporary failures, then raises SearchError.
 
-        `using` searches elsewhere than in the episode's own search: the web.
+        `using` replaces the episode's own search, for example by a web search.
         """
         backend = using or self._search
         if backend is None:
@@ -194,13 +195,13 @@ class Run:
                 self._charge(hits, context)
             for hit in hits:
                 self.note(hit.document, hit.document.id)
-                self._brought.setdefault((place, hit.document.id), query)
+                self._found_by.setdefault((place, hit.document.id), query)
             self.events.emit("documents", place, query=query, hits=[hit_data(hit) for hit in hits])
         return results
 
     def with_queries(self, evidence: Iterable[Evidence]) -> tuple[Evidence, ...]:
-        """Evidence that does not say which query brought its document, with it."""
-        found = ((e, self._brought.get((e.trajectory, e.id)) or self._brought.get(("", e.id))) for e in evidence)
+        """The evidence, each with the query that found its document."""
+        found = ((e, self._found_by.get((e.trajectory, e.id)) or self._found_by.get(("", e.id))) for e in evidence)
         return tuple(replace(e, query=query) if query and not e.query else e for e, query in found)
 
     async def _retrieve(self, backend: Search, queries: Sequence[str], k: int, place: str) -> list[list[Hit]]:
@@ -216,15 +217,15 @@ class Run:
         return await backend.retrieve(queries, k)
 
     def note(self, document: Document, key: str) -> None:
-        """Remember that a document was read. One place may hold several texts: a web search cuts a snippet of a page
-        for each query, and code writes a file anew."""
+        """Remember that a document was read. One id can have several texts: a web search cuts a snippet from a page for
+        each query, and code overwrites files."""
         known = self.documents.setdefault(key, document)
         if known is not document and known.text != document.text:
             text = hashlib.sha256(document.text.encode("utf-8", "surrogatepass")).hexdigest()
             self.documents[f"{key} {text[:16]}"] = document
 
     def _charge(self, hits: list[Hit], context: Context | None) -> None:
-        """What a search cost beyond itself: hits of the cache, model calls of a search that a model plays."""
+        """Count cache hits, and the model calls of a simulated search."""
         if getattr(hits, "cached", False):
             (context or self).usage += Usage(cache_hits=1)
         usage: Usage | None = getattr(hits, "usage", None)
@@ -243,28 +244,28 @@ class Run:
         """What a role runs on."""
         return self._roles(role)
 
-    def place(self, parent: Context | None, number: int) -> str:
+    def context_id(self, parent: Context | None, number: int) -> str:
         """The id of a context by its number among its siblings."""
         return f"{parent.id}.{number}" if parent else str(number)
 
     def seed_for(self, context: Context) -> int | None:
-        """A seed that depends on the place in the episode alone, never on timing."""
+        """A seed that depends only on the position in the episode, never on timing."""
         if self._seed is None:
             return None
         place = f"{self._seed}/{context.id}/{context.budget.turns}"
         return int.from_bytes(hashlib.blake2b(place.encode(), digest_size=4).digest())
 
     async def finish(self) -> tuple[tuple[Trajectory, ...], Usage]:
-        """Close what is open and hand over the trajectories and what they cost together."""
+        """Close all contexts; returns their trajectories and what they cost together."""
         for context in self.contexts:
             await context.close("aborted")
         trajectories = tuple(t for c in self.contexts for t in c.trajectories)
-        self.contexts.clear()  # they know the run: without the circle, an episode's memory is free at once
+        self.contexts.clear()  # they refer to the run: without the cycle, memory is freed at once
         usage = sum((t.usage for t in trajectories), self.usage)
         return trajectories, replace(usage, seconds=round(self.events.seconds, 6))
 
-    def without_raw_runs(self, text: str, place: str) -> str:
-        """What may pass the information barrier of a text; see `barrier`."""
+    def without_verbatim_text(self, text: str, place: str) -> str:
+        """The text as it may pass the information barrier (`barrier`)."""
         passed = self._barrier.cut(text, self.documents)
         if passed != text:
             self.events.emit("limit", place, what="raw document text", message="a verbatim passage was cut")

@@ -1,4 +1,4 @@
-"""Turns of reasoning models whose thought took more than one call."""
+"""Turns of reasoning models whose thinking takes more than one call."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from dataclasses import replace
 from ..engine import Generation
 
 HIDDEN_THOUGHT = 32_768
-"""Tokens that are asked for once where an endpoint spent a whole turn on thought and cannot take it up again."""
+"""Tokens requested once when an endpoint spent a whole turn on hidden thinking and cannot continue it."""
 LEAST_THOUGHT = 16
-"""Fewest tokens worth a further call for a thought."""
+"""Fewest tokens worth another call."""
 
 
-def joined(first: Generation, second: Generation) -> Generation:
-    """A turn that was written in two calls."""
+def join_turns(first: Generation, second: Generation) -> Generation:
+    """A turn that was written in two calls, as one."""
     logprobs = None
     if first.logprobs is not None and second.logprobs is not None:
         logprobs = first.logprobs + second.logprobs
     return replace(
-        again(first, second),
+        replace_turn(first, second),
         text=first.text + second.text,
         reasoning=first.reasoning + second.reasoning,
         token_ids=first.token_ids + second.token_ids,
@@ -26,8 +26,8 @@ def joined(first: Generation, second: Generation) -> Generation:
     )
 
 
-def again(first: Generation, second: Generation) -> Generation:
-    """A turn that was asked for a second time; what the first attempt cost counts."""
+def replace_turn(first: Generation, second: Generation) -> Generation:
+    """A turn that was requested a second time; the cost of the first attempt counts."""
     return replace(
         second,
         usage=first.usage + second.usage,
@@ -36,8 +36,8 @@ def again(first: Generation, second: Generation) -> Generation:
     )
 
 
-def unfinished(turn: Generation, max_tokens: int, thought: int, *, hidden: bool) -> str:
-    """What to change where a turn did not come to the end of its thought."""
+def explain_unfinished(turn: Generation, max_tokens: int, thought: int, *, hidden: bool) -> str:
+    """What to change if a turn did not finish thinking."""
     tokens = turn.usage.completion_tokens
     if hidden:
         return f"all {tokens:,} tokens of the turn were hidden thought: allow more by --max-tokens (now {max_tokens:,})"

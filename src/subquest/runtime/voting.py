@@ -1,8 +1,8 @@
-"""Self-consistency: a question is answered several times, and the answer that most attempts agree on counts.
+"""Self-consistency: a question is answered several times, and the most frequent answer wins.
 
-The first attempt decodes as it would alone; the others draw their tokens, so that they word sub-tasks and searches in
-other ways and do not repeat its mistakes. An answer that can no longer be overtaken ends the vote. All attempts are
-parts of one episode, with its events, its budget and its costs; their contexts are numbered on.
+The first attempt decodes as it would alone; the others sample, so that they phrase sub-tasks and searches differently
+and do not repeat its mistakes. The vote ends as soon as one answer can no longer be overtaken. All attempts belong to
+one episode, with one budget and one event log; their contexts are numbered consecutively.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from .context import Context, LimitReached, RoleSetup
 from .run import Answer, Run
 
 TEMPERATURE = 0.8
-"""Of the attempts after the first, where a role would decode greedily."""
+"""Of the attempts after the first, for roles that would decode greedily."""
 _PUNCTUATION = re.compile(r"[^\w\s]")
 
 
 class Attempt(Run):
-    """A further attempt at the question of a run, with contexts and documents of its own."""
+    """A further attempt at the question of a run, with its own contexts and documents."""
 
     def __init__(self, first: Run) -> None:
         super().__init__(
@@ -31,31 +31,31 @@ class Attempt(Run):
         )
         self.budget = first.budget
         self.errors = first.errors
-        self._before = max((int(c.id) for c in first.contexts if c.parent is None), default=0)
+        self._offset = max((int(c.id) for c in first.contexts if c.parent is None), default=0)
 
     def setup(self, role: str) -> RoleSetup:
         found = super().setup(role)
         warm = found.sampling.temperature or TEMPERATURE
         return replace(found, sampling=replace(found.sampling, temperature=warm))
 
-    def place(self, parent: Context | None, number: int) -> str:
-        return super().place(parent, number if parent else self._before + number)
+    def context_id(self, parent: Context | None, number: int) -> str:
+        return super().context_id(parent, number if parent else self._offset + number)
 
     def join(self, first: Run) -> None:
-        """Hand over what was done here to the run of the whole episode."""
+        """Add what happened here to the run of the whole episode."""
         first.contexts += self.contexts
         first.documents |= self.documents
-        first._brought |= self._brought
+        first._found_by |= self._found_by
         first.usage += self.usage
 
 
 async def most_frequent_answer(
     answer: Callable[[Run], Awaitable[Answer]], run: Run, votes: int
 ) -> tuple[Answer, dict[str, int]]:
-    """The answer of most of up to `votes` attempts, the earliest of several; and how many spoke for which.
+    """The most frequent answer of up to `votes` attempts (the earliest if several tie), and the votes of each answer.
 
-    An attempt without an answer has no vote. One that fails is noted; where none brings an answer, the first one's end
-    is the episode's.
+    An attempt without an answer has no vote, and one that fails is recorded. If no attempt gives an answer, the episode
+    ends as the first attempt did.
     """
     found: list[Answer] = []
     try:
@@ -66,7 +66,7 @@ async def most_frequent_answer(
     else:
         first_error = None
     for number in range(2, votes + 1):
-        if decided([a.text for a in found], votes + 1 - number) or run.budget.exhausted():
+        if is_decided([a.text for a in found], votes + 1 - number) or run.budget.exhausted():
             break
         attempt = Attempt(run)
         try:
@@ -77,27 +77,27 @@ async def most_frequent_answer(
             attempt.join(run)
     if not found and first_error is not None:
         raise first_error
-    counts = counted([a.text for a in found])
+    counts = count_votes([a.text for a in found])
     if not counts:
         return found[0], {}
     best = max(counts, key=lambda key: counts[key])
-    chosen = next(a for a in found if normal(a.text) == best)
-    texts = {key: next(a.text for a in found if normal(a.text) == key) for key in counts}
+    chosen = next(a for a in found if normalize_answer(a.text) == best)
+    texts = {key: next(a.text for a in found if normalize_answer(a.text) == key) for key in counts}
     return replace(chosen, confidence=counts[best] / len(found)), {texts[key]: n for key, n in counts.items()}
 
 
-def decided(answers: list[str], left: int) -> bool:
-    """Whether the attempts that are left can no longer change which answer has the most votes."""
-    (_, most), (_, next_most) = [*counted(answers).most_common(2), ("", 0), ("", 0)][:2]
+def is_decided(answers: list[str], left: int) -> bool:
+    """Whether the remaining attempts can no longer change which answer has the most votes."""
+    (_, most), (_, next_most) = [*count_votes(answers).most_common(2), ("", 0), ("", 0)][:2]
     return most > next_most + left
 
 
-def counted(answers: list[str]) -> Counter[str]:
-    """Votes by the normal form of the answer, in the order in which they came up."""
-    return Counter(key for key in map(normal, answers) if key)
+def count_votes(answers: list[str]) -> Counter[str]:
+    """Votes by normalized answer, in order of appearance."""
+    return Counter(key for key in map(normalize_answer, answers) if key)
 
 
-def normal(text: str) -> str:
-    """An answer without case, punctuation and articles."""
+def normalize_answer(text: str) -> str:
+    """The answer without case, punctuation and articles."""
     words = _PUNCTUATION.sub("", text.casefold()).split()
     return " ".join(w for w in words if w not in ("a", "an", "the")) or text.strip()

@@ -1,9 +1,9 @@
-"""A context whose window is full: its oldest documents leave it, in every system alike.
+"""What happens when a context window is full: its oldest documents are removed, in every system alike.
 
-The papers cut observations to a length and say nothing of a context that no longer fits. Here a context keeps, beside
-the session, a *transcript* of what it was told and wrote. Where the next turn would not fit, documents leave the
-transcript, the oldest first and the lowest ranked of a search first, and a new session is opened with what is left.
-What has no documents left to lose ends with one forced answer, and there the oldest turns leave.
+The papers cut observations to a length and do not say what happens to a context that no longer fits. Here a context
+keeps a *transcript* of what it was told and wrote. If the next turn does not fit, documents are removed from the
+transcript (the oldest search first, the lowest ranked first) and a new session is opened with the rest. Once no
+documents are left, one answer is forced, for which the oldest turns are removed as well.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from ..record import Document
 NOTHING_FOUND = "No documents were found."
 LEFT_OUT = "(left out: the context was full)"
 LARGEST_TURN = 4
-"""A turn is granted `max_tokens`, but never more than this part of the window, before documents must leave for it."""
+"""Room is made for a turn of `max_tokens`, but for no more than one such part of the window."""
 _OVERHEAD = 8
-"""Tokens that a chat template puts around a message, at most."""
+"""Most tokens that a chat template puts around a message."""
 
 T = TypeVar("T")
 Groups = Sequence[Sequence[Document]]
@@ -32,7 +32,7 @@ class Shown(Generic[T]):
 
     groups: list[list[Document]]
     render: Callable[[Groups, str], T]
-    """Puts the documents into words; the text stands for a group without documents."""
+    """Renders the documents as text; the second argument replaces a group without documents."""
     tokens: int
     """Each document is cut to this."""
     left_out: int = 0
@@ -41,8 +41,8 @@ class Shown(Generic[T]):
     def content(self) -> T:
         return self.render(self.groups, LEFT_OUT if self.left_out else NOTHING_FOUND)
 
-    def leave(self) -> Document | None:
-        """Take out the document that was ranked last; None where none is left."""
+    def remove_last(self) -> Document | None:
+        """Remove the lowest ranked document; None if there is none left."""
         longest = max(self.groups, key=len, default=[])
         if not longest:
             return None
@@ -52,7 +52,7 @@ class Shown(Generic[T]):
 
 Text = str | Shown[str]
 Opening = Sequence[Message] | Shown[list[Message]]
-"""What a context begins with; as `Shown` where it holds documents."""
+"""What a context begins with; `Shown` if it holds documents."""
 
 
 class Transcript:
@@ -65,9 +65,9 @@ class Transcript:
         self.mode = mode
         self.documents = documents
         self._entries: list[str | list[Text]] = []
-        """A turn of the model, or what it was told before the next one."""
+        """A turn of the model, or what it is told before the next one."""
         self._sent = 0
-        """Entries that the session holds."""
+        """Entries that the session already holds."""
 
     def tell(self, texts: Sequence[Text]) -> None:
         if texts:
@@ -78,7 +78,7 @@ class Transcript:
         self._sent = len(self._entries)
 
     def sent(self) -> None:
-        """The session holds everything that there is."""
+        """The session now holds everything."""
         self._sent = len(self._entries)
 
     @property
@@ -95,15 +95,15 @@ class Transcript:
                 yield from (text for text in entry if isinstance(text, Shown))
 
     def forget_turn(self) -> int:
-        """Leave out the oldest turn and what was told after it; gives their length, 0 where only the newest is left."""
+        """Remove the oldest turn and what was told after it; returns their length, 0 if only the newest is left."""
         if len(self._entries) < 3:
             return 0
         old, self._entries = self._entries[:2], self._entries[2:]
         return sum(len(_text(entry)) for entry in old)
 
     def messages(self, *, in_turns: bool = False) -> list[Message]:
-        """The whole context as messages; in completion mode what follows the opening is one message of the model,
-        unless the endpoint cannot continue a message and is spoken to `in_turns`."""
+        """The whole context as messages; in completion mode, what follows the opening is one assistant message, unless
+        the endpoint cannot continue a message and works `in_turns`."""
         messages = self._opening()
         if self.mode == "completion" and not in_turns:
             text = "".join(map(_text, self._entries))
@@ -119,24 +119,26 @@ def _text(entry: str | list[Text]) -> str:
     return "\n".join(text.content if isinstance(text, Shown) else text for text in entry)
 
 
-def short_of(engine: Engine, held: int, text: str, max_tokens: int) -> int:
-    """Tokens that the window lacks for a text and a turn after it, beside what the session holds; 0 where it fits."""
+def missing_tokens(engine: Engine, held: int, text: str, max_tokens: int) -> int:
+    """Tokens that the window lacks for a text and the turn after it, besides what the session holds; 0 if it fits."""
     window = engine.context_window
     if window is None:
         return 0
     held += min(max_tokens, window // LARGEST_TURN) + _OVERHEAD
-    if held + (len(text) if text.isascii() else 4 * len(text)) <= window:  # a token is a byte at least
+    if held + (len(text) if text.isascii() else 4 * len(text)) <= window:  # a token has at least one byte
         return 0
     return max(0, held + engine.count_tokens(text) - window)
 
 
-def leave(shown: Iterator[Shown[list[Message]] | Shown[str]], short: int, engine: Engine) -> tuple[int, int]:
-    """Let documents leave, the oldest first, until so many tokens are free: how many left, and about what they held."""
-    left = freed = 0
+def remove_documents(
+    shown: Iterator[Shown[list[Message]] | Shown[str]], missing: int, engine: Engine
+) -> tuple[int, int]:
+    """Remove documents, the oldest first, until enough tokens are free: how many were removed, and about their size."""
+    removed = freed = 0
     for texts in shown:
-        while freed < short and (document := texts.leave()) is not None:
-            left += 1
+        while freed < missing and (document := texts.remove_last()) is not None:
+            removed += 1
             freed += _OVERHEAD + min(texts.tokens, engine.count_tokens(f"{document.title} {document.text}"))
-        if freed >= short:
+        if freed >= missing:
             break
-    return left, freed
+    return removed, freed

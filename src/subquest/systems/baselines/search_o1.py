@@ -61,4 +61,4 @@ class SearchO1(SearchAgent):
         text = turn.parsed.outside or "No helpful information was found."
         await reader.close("read", text)
         run.events.emit("refine", reader.id, text=text)
-        return run.without_raw_runs(text, agent.id)
+        return run.without_verbatim_text(text, agent.id)

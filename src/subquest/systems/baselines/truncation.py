@@ -14,7 +14,7 @@ from ...limits import Limits, Repeats
 from ...record import Hit
 from ...runtime.context import Context, LimitReached, confidence
 from ...runtime.run import Answer, Run
-from ...runtime.window import Groups, Shown, Text, short_of
+from ...runtime.window import Groups, Shown, Text, missing_tokens
 from .search_agent import SearchAgent, findings
 
 REMOVED = "(removed)"
@@ -60,11 +60,13 @@ class Truncation(SearchAgent):
         opening = "".join(message.content for message in await self.opening(run))
         while len(kept) > 1:
             turns = "".join(text for text, _ in kept)
-            if not short_of(setup.engine, 0, f"{opening}{turns}", setup.sampling.max_tokens):
+            if not missing_tokens(setup.engine, 0, f"{opening}{turns}", setup.sampling.max_tokens):
                 break
             kept = kept[1:]
         if left := len(history) - len(kept):
-            run.events.emit("limit", what="context window", message=f"the oldest leave the context: {left} turns")
+            run.events.emit(
+                "limit", what="context window", message=f"the oldest are removed from the context: {left} turns"
+            )
         return kept
 
     async def _open(self, run: Run, history: Sequence[tuple[str, Text]]) -> Context:

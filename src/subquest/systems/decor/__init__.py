@@ -154,7 +154,7 @@ class DECOR(System[DECORSettings]):
         text = block.content if block else turn.parsed.outside
         if text.strip(" .'\"").casefold() in NONE:
             text = ""
-        evidence = run.without_raw_runs(text, filter_.id)
+        evidence = run.without_verbatim_text(text, filter_.id)
         await filter_.close("filtered", evidence)
         run.events.emit("refine", filter_.id, text=evidence)
         run.events.emit("result", filter_.id, result=evidence, forced=False)

@@ -58,7 +58,7 @@ class DeepSearch(Expert):
             return await self._read(desk, context, reference, query, intent)
 
         number = _next_number(deep)
-        kit.announce(run.place(deep, number), hits)
+        kit.announce(run.context_id(deep, number), hits)
 
         def opening(results: str) -> list[Message]:
             return desk.prompts.messages("explorer", reasoning=intent, query=query, results=results)

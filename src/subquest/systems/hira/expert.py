@@ -168,7 +168,7 @@ class _Below(Run):
         search = desk.kit.guarded(system.search) if system.search is not None else None
         super().__init__(question, system.setup, search, outer.events, Limits(), seed=outer._seed)
         self.contexts, self.errors, self.documents = outer.contexts, outer.errors, outer.documents
-        self._begun = outer._begun
+        self._opened = outer._opened
         self.budget = desk.planner.budget if desk.planner is not None else outer.budget
         self.opened: list[Context] = []
         self._planner, self._number = desk.planner, desk.number
