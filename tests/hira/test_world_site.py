@@ -9,8 +9,7 @@ from subquest.systems.hira import HiRA
 from subquest.tools.sandbox import SandboxUnavailable, jail
 from subquest.tools.websearch import SearXNG
 from subquest.worlds import make_world
-from subquest.worlds.site import Site
-from subquest.worlds.site_server import serve
+from subquest.worlds.site import Site, serve
 
 from .site import Reading
 

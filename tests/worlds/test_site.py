@@ -12,8 +12,7 @@ import pytest
 
 from subquest.worlds import Recipe, World, make_world, write_world
 from subquest.worlds.media import can_draw, can_speak
-from subquest.worlds.site import Site
-from subquest.worlds.site_server import serve
+from subquest.worlds.site import Site, serve
 
 
 @pytest.fixture(scope="module")

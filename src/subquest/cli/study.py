@@ -120,12 +120,12 @@ def unnamed_differences(study: Study, systems: Mapping[str, System[Any]]) -> lis
 
 def _questions(study: Study, args: argparse.Namespace) -> dict[str, list[Question]]:
     """The study's questions by source; sets that are not at hand are left out with a word, unless all are."""
-    from ..data.naming import named
+    from ..data.question_sets import name_sources
     from ..study import Source
 
     out: dict[str, list[Question]] = {}
     missing = []
-    given = tuple(Source(name, place) for name, place in named(args.on).items())
+    given = tuple(Source(name, place) for name, place in name_sources(args.on).items())
     for source in given or study.sources:
         try:
             found = _of_source(source, study, args)
@@ -147,16 +147,15 @@ def _questions(study: Study, args: argparse.Namespace) -> dict[str, list[Questio
 
 def _of_source(source: Source, study: Study, args: argparse.Namespace) -> list[Question]:
     from ..data import questions_from
-    from ..data.reading import of_set, sample
-    from ..data.select import select
+    from ..data.question_sets import filter_questions, sample_questions, with_dataset
 
     questions = questions_from(source.dataset)
     for expression in (*study.filter, *source.filter):
-        questions = select(questions, expression)
+        questions = filter_questions(questions, expression)
     size = min(n for n in (source.sample, args.sample, len(questions)) if isinstance(n, int))
-    chosen = sample([q for q in questions if q.answers], size, args.seed)
+    chosen = sample_questions([q for q in questions if q.answers], size, args.seed)
     check_askable(source.dataset, chosen)
-    return of_set(source.name, chosen)
+    return with_dataset(source.name, chosen)
 
 
 def _filters(study: Study) -> str:

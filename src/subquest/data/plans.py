@@ -1,26 +1,37 @@
 """Gold decompositions as plans that a planner could have written before anything was found.
 
 2WikiMultiHopQA's plans are triples ("X >> director") that name intermediate entities outright; MuSiQue mixes triples
-with bare lower-case questions. By rule: a triple becomes a question of its relation, a subject that is an earlier
-step's answer becomes `#n`, a title's bracket becomes a descriptor ("the 1959 film Li'l Abner"), and bare questions
-get their capitals (from the whole question), a question mark and clean spacing. Steps of a world that ask about items
-of a list which an earlier step finds ask about that step instead, and once for all items: no planner knows their names.
+with lower-case questions. The rules:
 
-Worlds, training and the plan metric (SEPR) all read gold plans here, so they never differ in a word.
+- a triple becomes a question of its relation, and a title's bracket a descriptor ("the 1959 film Li'l Abner");
+- a subject that is an earlier step's answer becomes `#n`;
+- lower-case questions get capitals (from the whole question), a question mark and clean spacing;
+- steps of a world that ask about each item of a list which an earlier step finds become one step about that list,
+  because no planner knows the items' names.
+
+`world plans`, training and the plan metric (SEPR) all use these rules, so their gold plans are the same.
 """
 
 from __future__ import annotations
 
+import functools
+import io
+import json
 import re
 import unicodedata
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any
 
+from msgspec.structs import replace
+
+from ..codec import to_dict
+from ..errors import DataError
 from ..record import Question, Step
-from .relation_words import DESCRIPTORS, PREPOSITIONS, QUESTIONS, SMALL_WORDS
+from .question_files import iterate_questions
 
 REFERENCE = re.compile(r"#(\d{1,9})")
 """An earlier step's answer."""
@@ -32,12 +43,28 @@ _SHARED = re.compile(r"#(\d+)&(\d+)")
 _SPACED = re.compile(r"\s+(?=[?,.;:](?:\s|$))")
 """Space before a mark that ends a word; not before the dots that begin a title."""
 _NO_NAMES = frozenset({"yes", "no", "a", "an", "the"})
-"""Answers that stand in a question as words of their own."""
+"""Answers that occur in a question as ordinary words."""
+DESCRIPTORS = frozenset([
+    "film", "song", "album", "band", "novel", "book", "play", "director", "actor", "actress", "singer", "musician",
+    "composer", "writer", "author", "politician", "footballer", "painter", "poet", "screenwriter", "producer",
+    "photographer", "magazine", "newspaper", "opera", "game", "series", "musical", "company", "group", "soundtrack",
+    "single", "EP", "filmmaker", "cinematographer", "architect", "journalist", "cricketer", "river", "city",
+    "village", "town", "station", "airport", "bishop", "king", "queen", "cyclist", "boxer", "rapper", "drummer",
+    "guitarist", "comics", "manga",
+])  # fmt: skip
+"""Last words of a title's bracket that say what the thing is: `(1959 film)`."""
+SMALL_WORDS = frozenset([
+    "a", "an", "and", "at", "by", "for", "from", "in", "is", "of", "on", "or", "the", "to", "what", "when", "where",
+    "which", "who", "with",
+])  # fmt: skip
+"""Words that say nothing about how the whole question spells a name."""
+PREPOSITIONS = frozenset(["after", "at", "by", "for", "from", "in", "into", "of", "on", "to", "with"])
+"""Last words of a relation that is no noun (`influenced by`), which no rule turns into a question."""
 
 
 @dataclass(slots=True)
 class PlanReport:
-    """How a file's plans fared."""
+    """What became of the plans of a file."""
 
     plans: int = 0
     rewritten: int = 0
@@ -52,10 +79,7 @@ class PlanReport:
     """Plans left out, by reason."""
 
     def as_dict(self) -> dict[str, Any]:
-        return {
-            "plans": self.plans, "rewritten": self.rewritten, "unchanged": self.unchanged, "steps": self.steps,
-            "triples": self.triples, "linked": self.linked, "refused": dict(self.refused),
-        }  # fmt: skip
+        return {**asdict(self), "refused": dict(self.refused)}
 
     def summary(self) -> str:
         left = ", ".join(f"{reason}: {n}" for reason, n in sorted(self.refused.items())) or "none"
@@ -70,7 +94,7 @@ class Refused(Exception):
 
 
 def gold_plan(question: Question) -> tuple[str, ...]:
-    """The question's plan as a planner could have written it; as it stands where the rules do not reach."""
+    """The question's plan as a planner could have written it; unchanged where the rules do not apply."""
     given = enumerate(question.decomposition, 1)
     steps = tuple(replace(step, question=with_unknown_items(question, n, step.question)) for n, step in given)
     with suppress(Refused):
@@ -79,7 +103,7 @@ def gold_plan(question: Question) -> tuple[str, ...]:
 
 
 def rewrite_plan(question: Question, report: PlanReport | None = None) -> Question:
-    """The question with a natural plan; raises Refused with the reason where the rules do not reach."""
+    """The question with a natural plan; raises Refused with the reason where the rules do not apply."""
     report = report if report is not None else PlanReport()
     steps: list[Step] = []
     for n, step in enumerate(question.decomposition, 1):
@@ -96,11 +120,43 @@ def rewrite_plan(question: Question, report: PlanReport | None = None) -> Questi
     return replace(question, decomposition=tuple(steps))
 
 
+@functools.cache
+def relation_questions() -> dict[str, str]:
+    """The question that each relation becomes."""
+    lines = (Path(__file__).parent / "relation_questions.txt").read_text(encoding="utf-8").splitlines()
+    pairs = (line.partition(": ") for line in lines if line and not line.startswith("#"))
+    return {relation: question for relation, _, question in pairs}
+
+
+def rewrite_file(source: Path, out: Path | None) -> PlanReport:
+    """Rewrites the plans of a question file (or only counts them, without `out`); refused plans are left out."""
+    report = PlanReport()
+    if not source.is_file():
+        raise DataError(f"{source} does not exist")
+    with out.open("w", encoding="utf-8") if out is not None else io.StringIO() as target:
+        for question in iterate_questions(source):
+            if not question.decomposition:
+                report.refused["no plan"] += 1
+                continue
+            report.plans += 1
+            try:
+                natural = rewrite_plan(question, report)
+            except Refused as reason:
+                report.refused[str(reason)] += 1
+                continue
+            if natural.decomposition == question.decomposition:
+                report.unchanged += 1
+            else:
+                report.rewritten += 1
+            target.write(json.dumps(to_dict(natural), ensure_ascii=False) + "\n")
+    return report
+
+
 def _from_triple(text: str, question: Question, earlier: list[Step], report: PlanReport) -> str:
     subject, _, relation = (part.strip() for part in text.partition(">>"))
     if not subject or not relation:
         raise Refused(MALFORMED)
-    template = QUESTIONS.get(relation.lower())
+    template = relation_questions().get(relation.lower())
     if template is None:
         if relation.lower().split()[-1] in PREPOSITIONS or REFERENCE.search(relation):
             raise Refused(UNKNOWN)
@@ -183,7 +239,7 @@ def describe(title: str) -> str:
 
 
 def polish(text: str, whole: str) -> str:
-    """A bare question with spacing, capitals as in the whole question, a question mark. Twice is as good as once."""
+    """A question with clean spacing, capitals as in the whole question and a question mark; idempotent."""
     text = _SPACED.sub("", re.sub(r"\s+", " ", text.strip()))
     text = re.sub(r"\s+'s\b", "'s", text)
     capitals: dict[str, str] = {}

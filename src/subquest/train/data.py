@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Generic, NamedTuple, TypeVar
 
 from ..data import questions_from
+from ..data.plans import Refused, rewrite_plan
+from ..data.registry import measured_only
 from ..errors import ConfigError, DataError, UsageError
 from ..evaluate.indexing import build_whole
 from ..record import Document, Question
@@ -88,8 +90,9 @@ def merge_documents(known: Mapping[str, Document], more: Iterable[Document], sou
 def refuse_test(questions: Iterable[Question], why: str) -> None:
     """Refuse test questions: a model trained or chosen on them can no longer be measured with them."""
     for question in questions:
-        if question.split == "test":
-            raise ConfigError(f"the question {question.id!r} is of a test split: {why}")
+        if measured_only(question):
+            of = "of a test split" if question.split == "test" else f"of {question.dataset}, which is only measured"
+            raise ConfigError(f"the question {question.id!r} is {of}: {why}")
 
 
 def with_gold(questions: Sequence[Question], *, plans: bool) -> list[Question]:
@@ -112,9 +115,7 @@ def _load(part: DataPart, passages_elsewhere: bool) -> tuple[list[Question], lis
 
 
 def _natural(question: Question) -> Question:
-    """The question with its plan in natural sub-questions (2Wiki has triples), or without a plan if that fails."""
-    from ..data.plans import Refused, rewrite_plan
-
+    """With a plan in natural sub-questions (2Wiki has triples); without one where the rules cannot rewrite it."""
     try:
         return rewrite_plan(question) if question.decomposition else question
     except Refused:

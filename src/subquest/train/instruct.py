@@ -19,6 +19,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ..data.self_instruct import instruct
+from ..data.trace_rewriter import TraceRewriter
 from ..engine.chat_format import ChatFormat
 from ..engine.interface import Engine, Sampling
 from ..engine.torch.vocabulary import Vocabulary
@@ -27,8 +29,6 @@ from ..metrics import contains_answer
 from ..record import Document, Episode, Question
 from ..retrieval.base import Search
 from ..systems.registry import get
-from ..worlds.instruct import instruct
-from ..worlds.retell import TraceRewriter
 from .conclusions import SEVERAL
 from .recipe import InstructPart
 from .teacher import Player, Traces, make_traces

@@ -1,6 +1,6 @@
 """Facts as pictures and as speech: sentences drawn into PNG files and spoken into WAV files.
 
-Pictures need Pillow (the extra `media`), speech needs the program espeak-ng; a site leaves out what is not there.
+Pictures need Pillow (the extra `media`), speech needs the program espeak-ng; a site does without what is missing.
 """
 
 from __future__ import annotations

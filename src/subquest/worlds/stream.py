@@ -1,7 +1,7 @@
 """Random streams that are the same on every machine and Python version.
 
 Only `random.Random(int).random()` is used, whose sequence Python promises never to change; `choice`, `shuffle`,
-`hash()` and the order of sets carry no such promise and are avoided throughout this package.
+`hash()` and the order of sets carry no such promise, so this package avoids them.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 class Stream:
-    """A stream of random decisions named by a key, so that parts of a world can be made in any order."""
+    """A stream of random decisions named by a key, so that parts of a world can be generated in any order."""
 
     __slots__ = ("random",)
 
@@ -64,8 +64,8 @@ def digest(*key: int | str) -> int:
 class Permutation:
     """A keyed shuffle of 0..size-1 that needs no memory (a Feistel network with cycle walking).
 
-    Names are numbered; each region of a world takes its own slice of numbers, so that no two regions can ever
-    invent the same name, and the permutation makes neighbouring numbers look unrelated.
+    Names are numbered. Each region of a world takes its own slice of the numbers, so no two regions can invent the
+    same name, and the permutation makes neighbouring numbers look unrelated.
     """
 
     __slots__ = ("_half", "_keys", "_mask", "size")

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ...data.registry import find
+from ...data.registry import find_set
 from ...errors import UsageError
 from ...metrics import Calibration
 from ...record import Episode
@@ -140,7 +140,7 @@ class Content:
 
     def breakdowns(self, dataset: str) -> dict[str, dict[str, list[Entry]]]:
         """Entries by the fields the papers report by, where they really divide the set."""
-        entry = find(dataset.partition(":")[0])
+        entry = find_set(dataset.partition(":")[0])
         fields = dict.fromkeys((*(entry.breakdowns if entry else ()), "data_source", "hops", "type", "level"))
         out = {}
         for name in fields:

@@ -14,7 +14,9 @@ from ...runtime.actions import ANSWER, SEARCH
 from .dialect import Action, Dialect
 from .search_agent import SearchAgent
 
-_ACTION = re.compile(r"^[^\S\n]*Action(?:\s*\d+)?\s*:\s*(search|finish)\s*\[(.*?)\]\s*$", re.IGNORECASE | re.MULTILINE)
+_ACTION = re.compile(
+    r"^[^\S\n]*(?:Action(?:\s*\d+)?\s*:\s*)?(search|finish)\s*\[(.*?)\]\s*$", re.IGNORECASE | re.MULTILINE
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -107,7 +107,7 @@ class SearchAgent(System[AgentSettings]):
             question,
             await self.opening(run),
             mode=self.dialect.mode,
-            stop=self.dialect.stop,
+            stop=self.dialect.stops,
             limits=Limits(turns=self.turns),
             shielded=self.shielded,
         )
