@@ -31,7 +31,7 @@ from pathlib import Path
 from typing import Any
 
 from subquest.worlds import Recipe, write_world
-from subquest.worlds.folder import read_articles
+from subquest.worlds.world_folder import read_articles
 
 GRAM = 4
 

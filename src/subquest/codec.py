@@ -42,6 +42,7 @@ class _DataclassFields:
         return _dataclass_fields(cls)
 
 
+@typing.dataclass_transform(frozen_default=True, field_specifiers=(msgspec.field,))
 class Record(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
     """Base of all records."""
 
@@ -84,16 +85,16 @@ def checked(kind: type[T], values: Any, what: str, *, error: type[UsageError] = 
     what it must be and what was given."""
     if not issubclass(kind, msgspec.Struct) and isinstance(values, Mapping):
         return kind(**_checked_fields(kind, values, what, error))
-    return _convert(kind, values, what, "", error)
+    return typing.cast(T, _convert(kind, values, what, "", error))
 
 
 def changed(record: T, changes: Mapping[str, Any], what: str, *, error: type[UsageError] = UsageError) -> T:
     """The record or dataclass with some fields changed, each checked against its declaration."""
     given: Any = record
-    return dataclasses.replace(given, **_checked_fields(type(record), changes, what, error))
+    return typing.cast(T, dataclasses.replace(given, **_checked_fields(type(record), changes, what, error)))
 
 
-def _checked_fields(kind: type[Any], values: Mapping[str, Any], what: str, error: type[UsageError]) -> dict[str, Any]:
+def _checked_fields(kind: Any, values: Mapping[str, Any], what: str, error: type[UsageError]) -> dict[str, Any]:
     known = [field.name for field in dataclasses.fields(kind)]
     hints = _hints(kind)
     for key in values:
@@ -103,7 +104,7 @@ def _checked_fields(kind: type[Any], values: Mapping[str, Any], what: str, error
 
 
 @functools.cache
-def _hints(kind: type[Any]) -> dict[str, Any]:
+def _hints(kind: Any) -> dict[str, Any]:
     """The types of a dataclass's fields; none where only a type checker can find them."""
     try:
         return typing.get_type_hints(kind, include_extras=True)
@@ -176,7 +177,7 @@ def _inner(node: inspect.Type, name: str, position: int) -> inspect.Type:
 
 
 def _need(node: inspect.Type) -> str:
-    """A type in words: `a whole number, 1 or more`."""
+    """A type in words: `a whole number from 1`."""
     match node:
         case inspect.UnionType():
             return " or ".join(map(_need, _parts(node)))
@@ -198,18 +199,14 @@ def _need(node: inspect.Type) -> str:
 
 
 def _range(node: inspect.IntType | inspect.FloatType) -> str:
-    least = None if node.ge is None else f"{node.ge:g}"
-    most = None if node.le is None else f"{node.le:g}"
-    if least is not None and most is not None:
-        return f" from {least} to {most}"
+    """Bounds in words: ` from 1 to 10`, ` above 0`."""
     parts = [
-        f"{least} or more" if least is not None else "",
-        f"above {node.gt:g}" if node.gt is not None else "",
-        f"at most {most}" if most is not None else "",
-        f"below {node.lt:g}" if node.lt is not None else "",
+        "" if node.ge is None else f" from {node.ge:,g}",
+        "" if node.gt is None else f" above {node.gt:,g}",
+        "" if node.le is None else f" to {node.le:,g}",
+        "" if node.lt is None else f" to below {node.lt:,g}",
     ]
-    words = ", ".join(filter(None, parts))
-    return f", {words}" if words else ""
+    return "".join(parts)
 
 
 @functools.cache

@@ -22,7 +22,8 @@ from importlib.metadata import entry_points
 from numbers import Real
 from typing import TYPE_CHECKING, Any, Protocol
 
-from .errors import UsageError, suggest
+from .codec import changed
+from .errors import ConfigError, UsageError, suggest
 from .record import Episode
 from .systems import registry
 
@@ -150,14 +151,13 @@ def _settings(reward: Any) -> dict[str, Any]:
 
 def _changed(name: str, reward: Any, options: Mapping[str, Any]) -> RewardFunction:
     """A reward with some of its settings changed; only plain ones, such as weights and switches."""
-    known = {key: value for key, value in _settings(reward).items() if isinstance(value, bool | int | float | str)}
-    for key, value in options.items():
-        if key not in known:
-            raise UsageError(f"the reward {name!r} has no setting {key!r}; it has: {', '.join(known) or 'none'}")
-        number = isinstance(known[key], float) and isinstance(value, int) and not isinstance(value, bool)
-        if not number and type(value) is not type(known[key]):
-            raise UsageError(f"the reward {name!r}: {key} must be like {known[key]!r}, not {value!r}")
-    return dataclasses.replace(reward, **options) if options else reward  # type: ignore[no-any-return]
+    plain = [key for key, value in _settings(reward).items() if isinstance(value, bool | int | float | str)]
+    for key in options:
+        if key not in plain:
+            raise UsageError(f"the reward {name!r} has no setting {key!r}; {suggest(key, plain)}")
+    if not options:
+        return reward  # type: ignore[no-any-return]
+    return changed(reward, options, f"the reward {name!r}", error=ConfigError)  # type: ignore[no-any-return]
 
 
 def term_name(spec: str) -> str:

@@ -21,7 +21,7 @@ from subquest.systems.hira.experts import look_at
 from subquest.tools.options import ToolOptions
 from subquest.tools.sandbox import SandboxLimits, SandboxUnavailable, jail
 from subquest.tools.websearch import SearXNG
-from subquest.worlds.media import can_draw, draw
+from subquest.worlds.synthetic_media import can_draw, draw
 
 from .site import Reading, serve
 

@@ -19,7 +19,7 @@ from subquest.record import Episode, Question
 from ..cli.conftest import SCRIPT
 from ..systems.fakes import DOCUMENTS
 from .conftest import QUESTION
-from .test_api import until
+from .test_episode_handlers import until
 
 SLOW = """
 import asyncio
@@ -175,6 +175,6 @@ def test_a_trace_as_a_file_says_what_it_needs(
     trace = tmp_path / "trace.json"
     trace.write_text(Episode("one", Question("q", "Which?"), "coda", "m").to_json())
     assert main(["view", str(trace), "--html", str(tmp_path / "trace.html")]) == 0
-    monkeypatch.setitem(sys.modules, "subquest.serve.export", None)
+    monkeypatch.setitem(sys.modules, "subquest.serve.episode_view", None)
     assert main(["view", str(trace), "--html", str(tmp_path / "other.html")]) == 2
     assert "subquest[serve]" in capsys.readouterr().err

@@ -140,7 +140,7 @@ def test_unknown_presets_and_contradictions_are_refused() -> None:
         APEX(ScriptedEngine([]), preset="005")
     with pytest.raises(UsageError, match="timing"):
         APEX(ScriptedEngine([]), preset="004", parallel=True)
-    with pytest.raises(UsageError, match="one of subquestion, episode"):
+    with pytest.raises(UsageError, match="one of episode, subquestion"):
         APEX(ScriptedEngine([]), dedupe="never")
 
 

@@ -11,7 +11,7 @@ import pytest
 from subquest.errors import ToolError
 from subquest.readers import ocr
 from subquest.tools import media
-from subquest.worlds.media import can_draw, can_speak, draw, speak
+from subquest.worlds.synthetic_media import can_draw, can_speak, draw, speak
 
 
 @pytest.fixture

@@ -9,8 +9,8 @@ from subquest.worlds.articles import ArticleWriter
 from subquest.worlds.entity import Date, Entity
 from subquest.worlds.grammar import definite, fix_articles, join, possessive
 from subquest.worlds.question_texts import ASKING
+from subquest.worlds.random_stream import RandomStream
 from subquest.worlds.relations import INVERSES, RELATIONS
-from subquest.worlds.stream import Stream
 from subquest.worlds.templates import banks
 
 
@@ -83,7 +83,7 @@ def test_the_dead_were_and_the_living_are() -> None:
         if died:
             person.facts["death_date"] = died
         for n in range(20):
-            lead = ArticleWriter(person, Stream(n), set(), 0.0).write().text.split(".")[0]
+            lead = ArticleWriter(person, RandomStream(n), set(), 0.0).write().text.split(".")[0]
             assert re.search(rf"\b{verb}\b", lead), lead
             assert died or not re.search(r"\bwas an? \w*", lead), lead
 
@@ -95,5 +95,5 @@ def test_two_articles_about_the_same_facts_differ() -> None:
     country = Entity("c", "country", "Tolmark", "country", 0)
     country.facts["adjective"] = "Tolmarkian"
     film.facts["country"] = country
-    texts = {ArticleWriter(film, Stream(n), set(), 0.0).write().text for n in range(60)}
+    texts = {ArticleWriter(film, RandomStream(n), set(), 0.0).write().text for n in range(60)}
     assert len(texts) >= 50

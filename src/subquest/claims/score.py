@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ..data.plans import gold_plan
+from ..data.gold_plans import gold_plan
 from ..evaluate.score import score
 from ..judge.base import AnswerCase
 from ..judge.rules import judge_answer

@@ -161,8 +161,7 @@ def _known_to(file: Path, settings: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def settings_at(path: Path) -> Mapping[str, Any] | None:
     """The settings of a run that was begun; None where there is none."""
-    from ..runs import RunStore
-    from ..runs.schema import run_path
+    from ..runs import RunStore, run_path
 
     file = run_path(path)
     if not file.exists():
@@ -178,8 +177,7 @@ def run_at(path: Path, settings: Mapping[str, Any]) -> Iterator[RunStore]:
     One that could not begin, for want of a model say, leaves nothing behind.
     """
     from ..retrieval.store import exists
-    from ..runs import RunStore
-    from ..runs.schema import run_path
+    from ..runs import RunStore, run_path
 
     if path.is_dir() and exists(path):
         raise UsageError(f"--out {path}: there is an index in it; name another place for the run")
@@ -191,7 +189,7 @@ def run_at(path: Path, settings: Mapping[str, Any]) -> Iterator[RunStore]:
     except OSError as error:
         raise UsageError(f"cannot create the run {file}: {error.strerror}: {error.filename}") from None
     try:
-        with RunStore.resume(path, settings=settings if new else _known_to(file, settings), apart=True) as store:
+        with RunStore.resume(path, settings=settings if new else _known_to(file, settings), own_process=True) as store:
             try:
                 yield store
             except UsageError:
@@ -276,7 +274,7 @@ async def judged(store: RunStore, args: argparse.Namespace) -> None:
 def _judge(store: RunStore, args: argparse.Namespace) -> ModelJudge | RuleJudge:
     from ..engine.resolve import resolve
     from ..judge import ModelJudge, RuleJudge
-    from ..runs.schema import VERDICTS
+    from ..runs import VERDICTS
 
     if args.judge == "rules":
         return RuleJudge()

@@ -108,7 +108,7 @@ def _model_judge(args: argparse.Namespace) -> Any:
     from ..engine.resolve import resolve
     from ..errors import UsageError
     from ..judge import ModelJudge
-    from ..runs.schema import VERDICTS, run_path
+    from ..runs import VERDICTS, run_path
 
     file = run_path(args.run)
     if not file.exists():

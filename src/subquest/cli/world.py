@@ -94,7 +94,7 @@ def parse_hops(text: str) -> tuple[int, ...]:
 def _make(args: argparse.Namespace) -> int:
     from ..data.export import WORLD_FORMATS, export_world, remove_world_exports
     from ..worlds import TYPES, Recipe, write_world
-    from ..worlds.folder import FILES
+    from ..worlds.world_folder import FILES
 
     recipe = Recipe(
         seed=args.seed,
@@ -150,10 +150,10 @@ def _check(args: argparse.Namespace) -> int:
 def _sample(args: argparse.Namespace) -> int:
     import msgspec
 
-    from ..worlds.folder import read_articles, read_questions
-    from ..worlds.stream import Stream
+    from ..worlds.random_stream import RandomStream
+    from ..worlds.world_folder import read_articles, read_questions
 
-    stream = Stream(args.seed, "sample")
+    stream = RandomStream(args.seed, "sample")
     articles = stream.sample(list(read_articles(args.folder)), args.n)
     questions = stream.sample(list(read_questions(args.folder)), args.n)
     if args.json:
@@ -187,7 +187,7 @@ def _site(args: argparse.Namespace) -> int:
 
 
 def _plans(args: argparse.Namespace) -> int:
-    from ..data.plans import rewrite_file
+    from ..data.gold_plans import rewrite_file
 
     if args.out is not None:
         check_target(args.out, source=args.source)
@@ -207,7 +207,7 @@ def _instruct(args: argparse.Namespace) -> int:
     from ..data.self_instruct import instruct
     from ..engine.resolve import resolve
     from ..record import Document
-    from ..worlds.folder import read_articles
+    from ..worlds.world_folder import read_articles
 
     questions = read_questions(args.folder / "questions.jsonl")[: args.limit]
     documents = [Document(row.id, row.title, row.text) for row in read_articles(args.folder)]

@@ -8,19 +8,17 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-import functools
 import inspect
-import typing
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Generic, TypeVar
 
-from ..codec import to_dict
+from ..codec import checked, to_dict
 from ..engine import Engine, Message, RoleAware, Sampling
 from ..engine.actions import Acting, Action
-from ..errors import OutsideError, UsageError, suggest
+from ..errors import OutsideError, UsageError
 from ..events import SCHEMA_VERSION, EventLog, Listener
 from ..limits import Limits
 from ..record import Document, Episode, Question
@@ -299,17 +297,12 @@ class System(Solver, Generic[S]):
         return self.presets[name] if name else {}
 
     def _checked_settings(self, settings: Mapping[str, Any]) -> S:
-        known = [f.name for f in dataclasses.fields(self.Settings)]
-        for key in settings:
+        for key, value in settings.items():
             if key in self.removed:
                 raise UsageError(f"the setting {key!r} of system {self.name!r} was removed: {self.removed[key]}")
-            if key not in known:
-                raise UsageError(f"system {self.name!r} has no setting {key!r}; {suggest(key, known)}")
-        kind: Any = self.Settings
-        for key, value in settings.items():
-            if needed := _unfit(value, _kinds(kind).get(key)):
-                raise UsageError(f"system {self.name!r}: {key} must be {needed}, not {value!r}")
-        return self.Settings(**settings)  # type: ignore[no-any-return]
+            if isinstance(value, int | float) and not value >= 0:  # counts, lengths and shares
+                raise UsageError(f"system {self.name!r}: {key} must be a number from 0, not {value!r}")
+        return checked(self.Settings, settings, f"system {self.name!r}")  # type: ignore[no-any-return]
 
     def _refuse_names(self, search: Any) -> None:
         """A name in the place of what it names is a common first mistake."""
@@ -329,27 +322,3 @@ class System(Solver, Generic[S]):
 def _first(given: Mapping[str, T], names: Iterable[str]) -> T | None:
     """The value of the first name that has one."""
     return next((given[name] for name in names if name in given), None)
-
-
-@functools.cache
-def _kinds(settings: type[Any]) -> dict[str, Any]:
-    """The types of settings by name; none for a user's settings whose types only a type checker can find."""
-    try:
-        return typing.get_type_hints(settings)
-    except NameError:
-        return {}
-
-
-def _unfit(value: Any, kind: Any) -> str:
-    """What a setting needs that this value is not; empty where it fits. Numbers are counts and lengths: 0 or more."""
-    if typing.get_origin(kind) is typing.Literal:
-        choices = typing.get_args(kind)
-        return "" if value in choices else f"one of {', '.join(map(str, choices))}"
-    if alternatives := typing.get_args(kind):
-        return next((_unfit(value, k) for k in alternatives if k is not type(None)), "") if value is not None else ""
-    if kind is bool:
-        return "" if isinstance(value, bool) else "true or false"
-    if kind in (int, float):
-        fits = isinstance(value, int if kind is int else (int, float)) and not isinstance(value, bool)
-        return "" if fits and value >= 0 else f"a {'whole ' if kind is int else ''}number from 0"
-    return "text" if kind is str and not isinstance(value, str) else ""

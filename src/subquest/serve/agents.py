@@ -14,9 +14,9 @@ from ..errors import suggest
 from ..retrieval.base import Search
 from ..runtime.system import System
 from .bodies import Problem
+from .episode_view import Piece
 from .indexes import Indexes
-from .journal import Journal
-from .tokens import Piece
+from .replay import ReplayLog
 
 PREFIX = "subquest-"
 Make = Callable[[str, Mapping[str, Engine], Search | None], System[Any]]
@@ -35,7 +35,7 @@ class Agents:
         self.models = list(models)
         self._engines = models
         self.indexes = indexes
-        self.journal: Journal | None = None
+        self.journal: ReplayLog | None = None
         """Where episodes write down what they were told; without one they cannot be resumed."""
         self._built: dict[tuple[str, str, str], System[Any]] = {}
 

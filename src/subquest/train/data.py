@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Generic, NamedTuple, TypeVar
 
 from ..data import questions_from
-from ..data.plans import Refused, rewrite_plan
+from ..data.gold_plans import Refused, rewrite_plan
 from ..data.registry import measured_only
 from ..errors import ConfigError, DataError, UsageError
 from ..evaluate.indexing import build_whole

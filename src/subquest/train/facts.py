@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from ..data.plans import item_of, items_of, repeats, with_unknown_items
+from ..data.gold_plans import item_of, items_of, repeats, with_unknown_items
 from ..metrics import contains_answer
 from ..record import Question
 from ..runtime.statements import sentences

@@ -7,9 +7,9 @@ from typing import NamedTuple
 
 from .entity import Entity
 from .grammar import capitalise, fix_articles
+from .random_stream import RandomStream
 from .region import Region
 from .relations import INVERSES, RELATIONS
-from .stream import Stream
 from .templates import Fact, Renderer, Template, banks, year_made
 
 LABELS = {
@@ -57,7 +57,7 @@ def spread_facts(region: Region) -> dict[str, set[str]]:
 
     Returns, by entity id, the relations that the entity's article leaves out.
     """
-    s = Stream(region.seed, region.number, "spread")
+    s = RandomStream(region.seed, region.number, "spread")
     hidden: dict[str, set[str]] = {e.id: set() for e in region.entities}
     for entity in region.entities:
         for name in entity.facts:
@@ -83,13 +83,13 @@ def write_articles(region: Region, noise: float = 1.0) -> Iterator[Article]:
     """The region's articles, one an entity, in the order of its entities."""
     hidden = spread_facts(region)
     for entity in region.entities:
-        yield ArticleWriter(entity, Stream(region.seed, "article", entity.id), hidden[entity.id], noise).write()
+        yield ArticleWriter(entity, RandomStream(region.seed, "article", entity.id), hidden[entity.id], noise).write()
 
 
 class ArticleWriter:
     """Writes one article."""
 
-    def __init__(self, entity: Entity, stream: Stream, hidden: set[str], noise: float) -> None:
+    def __init__(self, entity: Entity, stream: RandomStream, hidden: set[str], noise: float) -> None:
         self.entity, self.stream, self.noise = entity, stream, noise
         self.bank = banks()[entity.kind]
         self.renderer = Renderer(entity, stream, self.bank.lexicon)

@@ -13,9 +13,9 @@ from .articles import CORE_FACTS, Article
 from .entity import Date, Entity, atom
 from .programs import Atom, StepRow
 from .question_texts import answer_texts, asking
+from .random_stream import RandomStream
 from .region import Region
 from .relations import INVERSES, RELATIONS
-from .stream import Stream
 
 TRIVIAL = ("citizenship", "country")
 """Relations that nearly always lead to the region's own country."""
@@ -97,7 +97,7 @@ class Statements:
 class Walker:
     """Finds hops and chains of a region."""
 
-    def __init__(self, region: Region, statements: Statements, stream: Stream) -> None:
+    def __init__(self, region: Region, statements: Statements, stream: RandomStream) -> None:
         self.region, self.statements, self.stream = region, statements, stream
 
     def forward(self, e: Entity, relation: str) -> Hop | None:

@@ -14,7 +14,9 @@ from typing import Any, NamedTuple
 
 from ..record import Question
 from .entity import MONTHS, number
-from .folder import (
+from .programs import Atom, FactBase, Program, StepRow, Undecided, resolve, run_operation, run_steps, year_of
+from .relations import INVERSES, RELATIONS
+from .world_folder import (
     ArticleRow,
     FactsRow,
     read_articles_with_facts,
@@ -22,8 +24,6 @@ from .folder import (
     read_json,
     read_questions_with_programs,
 )
-from .programs import Atom, FactBase, Program, StepRow, Undecided, resolve, run_operation, run_steps, year_of
-from .relations import INVERSES, RELATIONS
 
 
 @dataclass(slots=True)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from .entity import Entity
+from .random_stream import RandomStream
 from .region import Region
-from .stream import Stream
 from .text_files import read_lists
 
 KINDS = ("province", "city", "river", "lake", "mountain", "university")
@@ -13,7 +13,7 @@ PREFIXES = read_lists("vocabulary", "words")["town prefixes"]
 
 
 def make_geography(region: Region, wanted: dict[str, int]) -> None:
-    s = Stream(region.seed, region.number, "places")
+    s = RandomStream(region.seed, region.number, "places")
     for _ in range(wanted["province"]):
         region.province(s)
     provinces = region.kinds["province"]
@@ -58,7 +58,7 @@ def _move_town(region: Region, province: Entity) -> Entity:
     return city
 
 
-def _make_town(region: Region, s: Stream, province: Entity) -> Entity:
+def _make_town(region: Region, s: RandomStream, province: Entity) -> Entity:
     city = region.city(s, province)
     twins = [c for c in region.kinds["city"] if not c.core and " " not in c.name and c is not city]
     if twins and s.chance(region.near_duplicates * 2):
@@ -76,13 +76,13 @@ def _make_town(region: Region, s: Stream, province: Entity) -> Entity:
 
 def make_hamlet(region: Region) -> Entity:
     """One more village, to fill a region up to its number of articles."""
-    s = Stream(region.seed, region.number, "hamlet", len(region.entities))
+    s = RandomStream(region.seed, region.number, "hamlet", len(region.entities))
     city = _make_town(region, s, s.pick(region.kinds["province"]))
     city.facts["elevation"] = s.between(2, 1_150)
     return city
 
 
-def _make_rivers(region: Region, s: Stream, count: int) -> None:
+def _make_rivers(region: Region, s: RandomStream, count: int) -> None:
     lengths = sorted((s.between(24, 900) for _ in range(count)), reverse=True)
     for i, length in enumerate(lengths):
         if i and length >= lengths[i - 1]:
@@ -101,7 +101,7 @@ def _make_rivers(region: Region, s: Stream, count: int) -> None:
     region.country.facts["longest_river"] = region.kinds["river"][0]
 
 
-def _make_universities(region: Region, s: Stream, count: int) -> None:
+def _make_universities(region: Region, s: RandomStream, count: int) -> None:
     homes = {u.one("city").id for u in region.kinds["university"]}
     for city in s.sample([c for c in region.kinds["city"] if c.id not in homes and " " not in c.name], count):
         region.university(s, city)
@@ -109,7 +109,7 @@ def _make_universities(region: Region, s: Stream, count: int) -> None:
         university.facts["students"] = s.between(900, 42_000)
 
 
-def _set_populations(region: Region, s: Stream) -> None:
+def _set_populations(region: Region, s: RandomStream) -> None:
     total = 0
     for province in region.kinds["province"]:
         towns = sum(c.amount("population") for c in region.kinds["city"] if c.one("province") is province)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from .entity import Entity
 from .organisations import people_for
 from .people import random_date
+from .random_stream import RandomStream
 from .region import Region
-from .stream import Stream
 from .text_files import read_lists
 
 _WORDS = read_lists("vocabulary", "words")
@@ -14,7 +14,7 @@ SHIP_NAMES, SHIP_NOUNS = _WORDS["ship names"], _WORDS["ship nouns"]
 
 
 def make_history(region: Region, wanted: dict[str, int]) -> None:
-    s = Stream(region.seed, region.number, "events")
+    s = RandomStream(region.seed, region.number, "events")
     _make_ships(region, s, wanted["ship"])
     _make_wars(region, s, wanted["war"])
     for _ in range(wanted["battle"]):
@@ -22,7 +22,7 @@ def make_history(region: Region, wanted: dict[str, int]) -> None:
     _make_treaties(region, s, wanted["treaty"])
 
 
-def _make_ships(region: Region, s: Stream, count: int) -> None:
+def _make_ships(region: Region, s: RandomStream, count: int) -> None:
     yards = [c for c in region.kinds["company"] if c.noun == "shipyard"]
     lines = [c for c in region.kinds["company"] if c.noun == "shipping company"]
     famous = s.shuffled([p for p in region.kinds["person"] if 0 < p.year("death_date") < 1990])
@@ -46,7 +46,7 @@ def _make_ships(region: Region, s: Stream, count: int) -> None:
             company.append(inverse, ship)
 
 
-def _make_wars(region: Region, s: Stream, count: int) -> None:
+def _make_wars(region: Region, s: RandomStream, count: int) -> None:
     taken: set[str] = set()
     year = s.between(1800, 1830)
     for i in range(count):
@@ -62,7 +62,7 @@ def _make_wars(region: Region, s: Stream, count: int) -> None:
         year = end
 
 
-def _make_battle(region: Region, s: Stream) -> None:
+def _make_battle(region: Region, s: RandomStream) -> None:
     war = s.pick(region.kinds["war"])
     fought = {b.one("battle_place").id for b in region.kinds.get("battle", [])}
     place = s.pick([c for c in region.kinds["city"] if c.id not in fought] or region.kinds["city"])
@@ -78,7 +78,7 @@ def _make_battle(region: Region, s: Stream) -> None:
         commander.append("commanded", battle)
 
 
-def _make_treaties(region: Region, s: Stream, count: int) -> None:
+def _make_treaties(region: Region, s: RandomStream, count: int) -> None:
     wars = s.shuffled(region.kinds["war"])
     hosts = s.shuffled(region.kinds["city"])
     for i in range(count):

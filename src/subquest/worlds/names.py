@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .stream import Permutation, Stream
+from .random_stream import Permutation, RandomStream
 from .text_files import read_lists, read_sections
 
 
@@ -109,7 +109,7 @@ class Namer:
         stem = self.language.root(root + self._slice // size * self.language.roots)
         return (stem + endings[ending][0]).capitalize(), (stem + endings[ending][1]).capitalize()
 
-    def given_names(self, stream: Stream, gender: str, count: int) -> list[str]:
+    def given_names(self, stream: RandomStream, gender: str, count: int) -> list[str]:
         """Different given names; other regions may use the same ones."""
         endings = self.language.male if gender == "male" else self.language.female
         names: dict[str, None] = {}

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from .entity import NOW, Entity
 from .people import SCIENTISTS, alive
+from .random_stream import RandomStream
 from .region import Region
-from .stream import Stream
 from .text_files import alternatives, read_lists, read_rows
 
 INDUSTRIES = {
@@ -26,7 +26,7 @@ def people_for(region: Region, year: int, *occupations: str, oldest: int = 75) -
 
 
 def make_organisations(region: Region, wanted: dict[str, int]) -> None:
-    s = Stream(region.seed, region.number, "organisations")
+    s = RandomStream(region.seed, region.number, "organisations")
     taken: set[str] = {e.name for e in region.entities}
     for i in range(wanted["company"]):
         industry = MAKERS[i] if i < len(MAKERS) else s.pick(tuple(INDUSTRIES))
@@ -41,7 +41,7 @@ def make_organisations(region: Region, wanted: dict[str, int]) -> None:
     _make_buildings(region, s, wanted, taken)
 
 
-def _set_founder(region: Region, s: Stream, entity: Entity, earliest: int, *occupations: str) -> Entity | None:
+def _set_founder(region: Region, s: RandomStream, entity: Entity, earliest: int, *occupations: str) -> Entity | None:
     """Gives an organisation a founder who was of age, and the year it was founded."""
     able = [p for p in region.kinds["person"] if (not occupations or p.noun in occupations)]
     for founder in s.sample(able, 12) + s.sample(region.kinds["person"], 20):
@@ -56,7 +56,7 @@ def _set_founder(region: Region, s: Stream, entity: Entity, earliest: int, *occu
     return None
 
 
-def _name(s: Stream, patterns: tuple[str, ...], stems: list[str], taken: set[str]) -> str:
+def _name(s: RandomStream, patterns: tuple[str, ...], stems: list[str], taken: set[str]) -> str:
     """A name that nothing else in the region has."""
     for _ in range(40):
         name = s.pick(patterns).format(s.pick(stems))
@@ -68,7 +68,7 @@ def _name(s: Stream, patterns: tuple[str, ...], stems: list[str], taken: set[str
     return name
 
 
-def _make_company(region: Region, s: Stream, industry: str, taken: set[str]) -> None:
+def _make_company(region: Region, s: RandomStream, industry: str, taken: set[str]) -> None:
     noun, earliest, patterns = INDUSTRIES[industry]
     company = region.add("company", "", noun)
     founder = _set_founder(region, s, company, earliest, "entrepreneur", "engineer")
@@ -96,7 +96,7 @@ def _make_company(region: Region, s: Stream, industry: str, taken: set[str]) -> 
         company.aliases.append(short)
 
 
-def _make_newspaper(region: Region, s: Stream, taken: set[str]) -> None:
+def _make_newspaper(region: Region, s: RandomStream, taken: set[str]) -> None:
     paper = region.add("newspaper", "", "newspaper")
     city = s.pick(region.kinds["city"])
     paper.name = paper.title = _name(s, NAMES["newspaper"], [city.name], taken)
@@ -108,7 +108,7 @@ def _make_newspaper(region: Region, s: Stream, taken: set[str]) -> None:
         paper.facts["editor"], editor.facts["edits"] = editor, [paper]
 
 
-def _make_party(region: Region, s: Stream, taken: set[str]) -> None:
+def _make_party(region: Region, s: RandomStream, taken: set[str]) -> None:
     party = region.add("party", "", "political party")
     pattern = s.pick(NAMES["party"])
     stem = region.country.name if pattern.endswith("{}") else region.adjective
@@ -122,7 +122,7 @@ def _make_party(region: Region, s: Stream, taken: set[str]) -> None:
         party.facts["leader"], leader.facts["leads_party"] = leader, [party]
 
 
-def _make_award(region: Region, s: Stream, taken: set[str]) -> None:
+def _make_award(region: Region, s: RandomStream, taken: set[str]) -> None:
     award = region.add("award", "", "award")
     dead = [p for p in region.kinds["person"] if 1800 < p.year("death_date") < 1990]
     if dead:
@@ -139,7 +139,7 @@ def _make_award(region: Region, s: Stream, taken: set[str]) -> None:
     )
 
 
-def _make_sports(region: Region, s: Stream, wanted: dict[str, int], taken: set[str]) -> None:
+def _make_sports(region: Region, s: RandomStream, wanted: dict[str, int], taken: set[str]) -> None:
     leagues = (
         f"{region.adjective} Premier League",
         f"{region.country.name} First Division",
@@ -166,7 +166,9 @@ def _make_sports(region: Region, s: Stream, wanted: dict[str, int], taken: set[s
             team.facts["coach"], coach.facts["coaches"] = coach, [team]
 
 
-def _set_designer(region: Region, s: Stream, building: Entity, occupation: str, relation: str, inverse: str) -> None:
+def _set_designer(
+    region: Region, s: RandomStream, building: Entity, occupation: str, relation: str, inverse: str
+) -> None:
     able = people_for(region, building.year("opened"), occupation)
     if able:
         designer = s.pick(able)
@@ -174,7 +176,7 @@ def _set_designer(region: Region, s: Stream, building: Entity, occupation: str, 
         designer.append(inverse, building)
 
 
-def _make_buildings(region: Region, s: Stream, wanted: dict[str, int], taken: set[str]) -> None:
+def _make_buildings(region: Region, s: RandomStream, wanted: dict[str, int], taken: set[str]) -> None:
     for _ in range(wanted["museum"]):
         city = s.pick(region.kinds["city"])
         museum = region.add("museum", _name(s, NAMES["museum"], [city.name], taken), "museum")
@@ -192,7 +194,7 @@ def _make_buildings(region: Region, s: Stream, wanted: dict[str, int], taken: se
 
 def make_careers(region: Region) -> None:
     """Gives people offices, employers, teams, parties and prizes, once everything that they can belong to exists."""
-    s = Stream(region.seed, region.number, "careers")
+    s = RandomStream(region.seed, region.number, "careers")
     politicians = s.shuffled(people_for(region, NOW, "politician", "lawyer", "economist", oldest=78))
     offices = [(region.country, "head_of_state", "leads_country")]
     offices += [(p, "governor", "governs") for p in region.kinds["province"]]
@@ -218,7 +220,7 @@ def make_careers(region: Region) -> None:
         _make_career(region, s, person)
 
 
-def _make_career(region: Region, s: Stream, person: Entity) -> None:
+def _make_career(region: Region, s: RandomStream, person: Entity) -> None:
     born, died = person.year("birth_date"), person.year("death_date") or NOW
     active = min(born + 30, died)
     places: list[Entity] = []

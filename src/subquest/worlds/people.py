@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from .entity import NOW, Date, Entity
+from .random_stream import RandomStream
 from .region import Region
-from .stream import Stream
 from .text_files import read_lists, read_rows
 
 OCCUPATIONS = [(name, int(earliest), float(share)) for name, earliest, share in read_rows("vocabulary", "occupations")]
@@ -15,7 +15,7 @@ INSTRUMENTS = read_lists("vocabulary", "words")["instruments"]
 LEARNED = (*SCIENTISTS, "architect", "engineer", "physician", "lawyer", "politician", "novelist", "poet", "journalist")
 
 
-def random_date(stream: Stream, year: int) -> Date:
+def random_date(stream: RandomStream, year: int) -> Date:
     return Date(year, stream.between(1, 12), stream.between(1, 28))
 
 
@@ -30,7 +30,7 @@ class Population:
 
     def __init__(self, region: Region, count: int) -> None:
         self.region, self.count = region, count
-        self.stream = Stream(region.seed, region.number, "people")
+        self.stream = RandomStream(region.seed, region.number, "people")
         self.surnames = [region.namer.surname() for _ in range(min(200, count // 6 + 8))]
         self.given = {g: region.namer.given_names(self.stream, g, 24 + count // 8) for g in ("male", "female")}
         self.names: set[str] = set()
@@ -143,7 +143,7 @@ class Population:
 
 def settle(region: Region, people: list[Entity]) -> None:
     """Gives people a birthplace, citizenship, university and place of death."""
-    s = Stream(region.seed, region.number, "settle")
+    s = RandomStream(region.seed, region.number, "settle")
     cities = region.kinds["city"]
     for p in people:
         home = region.foreign_city(s) if s.chance(0.08) else None

@@ -9,7 +9,7 @@ from .chains import Chain, Hop
 from .entity import Entity
 from .grammar import definite, described
 from .question_texts import Asking, asking, fill
-from .stream import Stream
+from .random_stream import RandomStream
 
 PHRASINGS = ("all", "train", "held-out")
 _COMPOUND = re.compile(r" (of|that|who|whom|whose|where|which|to|by|in|on|at|for|with) ")
@@ -19,7 +19,7 @@ _COMPOUND = re.compile(r" (of|that|who|whom|whose|where|which|to|by|in|on|at|for
 class Phraser:
     """Puts chains into words, with all phrasings, without the held-out ones (train) or with those alone (held-out)."""
 
-    def __init__(self, stream: Stream, phrasings: str) -> None:
+    def __init__(self, stream: RandomStream, phrasings: str) -> None:
         self.stream, self.phrasings = stream, phrasings
 
     def choose(self, alternatives: tuple[str, ...]) -> str:

@@ -10,9 +10,9 @@ from .chains import Chain, Statements, Walker, program_of
 from .entity import Entity
 from .phrasing import Phraser
 from .programs import Atom, StepRow
+from .random_stream import RandomStream
 from .region import Region
 from .relations import RELATIONS
-from .stream import Stream
 
 START_KINDS = (
     "film", "film", "book", "book", "album", "song", "band", "painting", "company", "company", "city", "river",
@@ -49,7 +49,7 @@ class Drafter:
 
     def __init__(self, region: Region, statements: Statements, phrasings: str = "all") -> None:
         self.region, self.statements = region, statements
-        self.stream = Stream(region.seed, region.number, "questions")
+        self.stream = RandomStream(region.seed, region.number, "questions")
         self.walker = Walker(region, statements, self.stream)
         self.phraser = Phraser(self.stream, phrasings)
         self.people = region.kinds["person"]

@@ -11,7 +11,7 @@ import functools
 
 from .entity import Entity
 from .names import Namer, Titler
-from .stream import Stream
+from .random_stream import RandomStream
 from .text_files import read_lists
 
 SPLITS = ("train", "dev", "test")
@@ -26,7 +26,7 @@ class Core:
         self.namer = Namer(seed, number)
         self.entities: list[Entity] = []
         self.kinds: dict[str, list[Entity]] = {}
-        s = Stream(seed, number, "core")
+        s = RandomStream(seed, number, "core")
         name, adjective = self.namer.country()
         self.country = country = self.add("country", name, s.pick(("country", "republic", "kingdom")))
         self.adjective = adjective
@@ -53,7 +53,7 @@ class Core:
         self.kinds.setdefault(kind, []).append(entity)
         return entity
 
-    def province(self, s: Stream) -> Entity:
+    def province(self, s: RandomStream) -> Entity:
         province = self.add("province", f"{self.namer.place()} Province", "province")
         if s.chance(0.4):
             province.name = province.title = province.name.replace("Province", s.pick(("County", "District")))
@@ -62,13 +62,13 @@ class Core:
         province.facts["area"] = s.between(800, 30_000)
         return province
 
-    def city(self, s: Stream, province: Entity) -> Entity:
+    def city(self, s: RandomStream, province: Entity) -> Entity:
         city = self.add("city", self.namer.place(), "town")
         city.facts["province"] = province
         city.facts["founded"] = s.between(870, 1740)
         return city
 
-    def university(self, s: Stream, city: Entity) -> Entity:
+    def university(self, s: RandomStream, city: Entity) -> Entity:
         university = self.add("university", s.pick(UNIVERSITIES).format(city.name), "university")
         if "Institute" in university.name:
             university.noun = "institute"
@@ -92,8 +92,8 @@ class Region(Core):
         self.near_duplicates = near_duplicates
         self.neighbours = [foreign_core(seed, n) for n in neighbours]
 
-    def foreign_city(self, s: Stream) -> Entity | None:
+    def foreign_city(self, s: RandomStream) -> Entity | None:
         return s.pick(s.pick(self.neighbours).kinds["city"]) if self.neighbours else None
 
-    def foreign_university(self, s: Stream) -> Entity | None:
+    def foreign_university(self, s: RandomStream) -> Entity | None:
         return s.pick(self.neighbours).kinds["university"][0] if self.neighbours else None

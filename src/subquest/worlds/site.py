@@ -30,10 +30,10 @@ from ..errors import SubquestError, UsageError
 from ..record import Document, Question, Step
 from ..retrieval import Index
 from .entity import number
-from .folder import ArticleRow, FactsRow, StatedFact, article_row, facts_row, read_articles_with_facts
-from .media import can_draw, can_speak, draw, speak
 from .relations import RELATIONS
+from .synthetic_media import can_draw, can_speak, draw, speak
 from .world import World
+from .world_folder import ArticleRow, FactsRow, StatedFact, article_row, facts_row, read_articles_with_facts
 
 PAGE = 10
 MEDIA_EVERY = 12

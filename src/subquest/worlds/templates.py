@@ -21,8 +21,8 @@ from typing import NamedTuple
 
 from .entity import MONTHS, NOW, Date, Entity, atom, number
 from .grammar import PRONOUNS, SMALL_NUMBERS, capitalise, definite, described, join, possessive
+from .random_stream import RandomStream
 from .relations import INVERSES, RELATIONS
-from .stream import Stream
 from .text_files import read_lists, read_sections
 
 FILES = ("people", "places", "works", "organisations", "buildings", "history")
@@ -130,7 +130,7 @@ def year_made(work: Entity) -> tuple[int, int]:
 class Renderer:
     """Turns templates into text for one article and remembers which facts the text states."""
 
-    def __init__(self, subject: Entity, stream: Stream, lexicon: Mapping[str, Sequence[str]]) -> None:
+    def __init__(self, subject: Entity, stream: RandomStream, lexicon: Mapping[str, Sequence[str]]) -> None:
         self.subject, self.stream, self.lexicon = subject, stream, lexicon
         self.extant = not subject.facts.get("death_date")
         self.american = stream.chance(0.3)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from .entity import NOW, Entity
 from .organisations import people_for
 from .people import random_date
+from .random_stream import RandomStream
 from .region import Region
-from .stream import Stream
 from .text_files import read_lists, read_rows
 
 _WORDS = read_lists("vocabulary", "words")
@@ -15,7 +15,7 @@ OTHER_BOOKS = [(noun, genre) for noun, genre in read_rows("vocabulary", "other b
 
 
 def make_works(region: Region, wanted: dict[str, int]) -> None:
-    s = Stream(region.seed, region.number, "works")
+    s = RandomStream(region.seed, region.number, "works")
     _make_books(region, s, wanted["book"])
     _make_films(region, s, wanted["film"])
     _make_bands(region, s, wanted["band"])
@@ -27,7 +27,7 @@ def _companies(region: Region, noun: str, year: int) -> list[Entity]:
     return [c for c in region.kinds["company"] if c.noun == noun and c.year("founded") <= year]
 
 
-def _year_of_work(s: Stream, maker: Entity, earliest: int) -> int:
+def _year_of_work(s: RandomStream, maker: Entity, earliest: int) -> int:
     """A year in which the maker could have made something; 0 where there is none."""
     born = maker.year("birth_date")
     first = max(born + 24, earliest)
@@ -35,7 +35,7 @@ def _year_of_work(s: Stream, maker: Entity, earliest: int) -> int:
     return s.between(first, last) if first <= last else 0
 
 
-def _maker(region: Region, s: Stream, earliest: int, *occupations: str) -> tuple[Entity, int]:
+def _maker(region: Region, s: RandomStream, earliest: int, *occupations: str) -> tuple[Entity, int]:
     """Someone of these occupations and the year of the work; where nobody could have made it, anyone who could."""
     able = [p for p in region.kinds["person"] if p.noun in occupations]
     for maker in s.sample(able, 10) + s.shuffled(region.kinds["person"]):
@@ -45,11 +45,11 @@ def _maker(region: Region, s: Stream, earliest: int, *occupations: str) -> tuple
     raise LookupError("nobody in the region was alive to make it")
 
 
-def _setting(region: Region, s: Stream) -> Entity:
+def _setting(region: Region, s: RandomStream) -> Entity:
     return (region.foreign_city(s) if s.chance(0.12) else None) or s.pick(region.kinds["city"])
 
 
-def _make_books(region: Region, s: Stream, count: int) -> None:
+def _make_books(region: Region, s: RandomStream, count: int) -> None:
     for _ in range(count):
         author, year = _maker(region, s, 1795, "novelist", "novelist", "poet", "historian", "journalist")
         noun, genre = ("novel", s.pick(NOVEL_GENRES)) if s.chance(0.78) else s.pick(OTHER_BOOKS)
@@ -68,7 +68,7 @@ def _make_books(region: Region, s: Stream, count: int) -> None:
             book.facts["sequel"] = later[0]
 
 
-def _make_films(region: Region, s: Stream, count: int) -> None:
+def _make_films(region: Region, s: RandomStream, count: int) -> None:
     novels = s.shuffled([b for b in region.kinds["book"] if b.noun == "novel"])
     for _ in range(count):
         director, year = _maker(region, s, 1922, "film director", "film director")
@@ -103,7 +103,7 @@ def _make_films(region: Region, s: Stream, count: int) -> None:
             film.facts["set_in"] = _setting(region, s)
 
 
-def _make_bands(region: Region, s: Stream, count: int) -> None:
+def _make_bands(region: Region, s: RandomStream, count: int) -> None:
     players = ("guitarist", "drummer", "pianist")
     for _ in range(count):
         singer, year = _maker(region, s, 1958, "singer")
@@ -122,7 +122,7 @@ def _make_bands(region: Region, s: Stream, count: int) -> None:
             band.facts["label"] = s.pick(labels)
 
 
-def _make_recordings(region: Region, s: Stream, albums: int, songs: int) -> None:
+def _make_recordings(region: Region, s: RandomStream, albums: int, songs: int) -> None:
     for _ in range(albums):
         performer: Entity
         if region.kinds["band"] and s.chance(0.55):
@@ -146,7 +146,7 @@ def _make_recordings(region: Region, s: Stream, albums: int, songs: int) -> None
             song.one("songwriter").append("songs_written", song)
 
 
-def _make_paintings(region: Region, s: Stream, count: int) -> None:
+def _make_paintings(region: Region, s: RandomStream, count: int) -> None:
     for _ in range(count):
         painter, year = _maker(region, s, 1785, "painter", "painter", "sculptor")
         painting = region.add("painting", region.titler.title(), "painting")

@@ -22,8 +22,8 @@ from .organisations import make_careers, make_organisations
 from .people import Population, settle
 from .phrasing import PHRASINGS
 from .questions import POSSIBLE_HOPS, TYPES, make_questions
+from .random_stream import RandomStream
 from .region import SPLITS, Region
-from .stream import Stream
 from .works import make_works
 
 REGION_ARTICLES = 800
@@ -152,7 +152,7 @@ def make_part(recipe: Recipe, index: int) -> Part:
     """Generates region number `index` of the world, independently of the others."""
     sizes = recipe.regions
     numbers = [k * len(SPLITS) + SPLITS.index(recipe.split) for k in range(len(sizes))]
-    s = Stream(recipe.seed, numbers[index], "neighbours")
+    s = RandomStream(recipe.seed, numbers[index], "neighbours")
     others = [numbers[(index + 1) % len(numbers)]]
     for _ in range(min(5, len(numbers) - 2) * 2):
         other = numbers[s.below(len(numbers))]
@@ -167,7 +167,7 @@ def make_part(recipe: Recipe, index: int) -> Part:
         region, statements, _shares(recipe.questions, len(sizes))[index], world=recipe.name, split=recipe.split,
         hops=recipe.hops, types=recipe.types, phrasings=recipe.phrasings, unanswerable=recipe.unanswerable,
     )  # fmt: skip
-    return Part(Stream(recipe.seed, numbers[index], "order").shuffled(articles), questions)
+    return Part(RandomStream(recipe.seed, numbers[index], "order").shuffled(articles), questions)
 
 
 @dataclass(frozen=True, slots=True)

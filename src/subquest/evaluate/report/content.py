@@ -14,8 +14,7 @@ from ...data.registry import find_set
 from ...errors import UsageError
 from ...metrics import Calibration
 from ...record import Episode
-from ...runs import RunStore
-from ...runs.schema import run_path
+from ...runs import RunStore, run_path
 from ..stats import Comparison, compare
 from ..table import Scored, calibration_of, field_of, less_is_better, scored, table, values_of
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ...data.plans import gold_plan
+from ...data.gold_plans import gold_plan
 from ...errors import DataError
 from ...metrics.embed import Embedder, default_embedder
 from ...metrics.plans import MINILM_TAU, score_plans

@@ -1,8 +1,8 @@
-"""The journal: what running episodes were told by models and searches, so that an interrupted one can go on.
+"""The replay log: what models and searches returned to running episodes, so that an interrupted one can be resumed.
 
-Every turn is written down as it comes, under the episode's name. A resumed episode asks the same questions in the same
-order and is given what was said before, token for token, until it reaches the point where it was cut off; from there it
-asks the model. When an episode ends by itself its pages are torn out.
+Every turn is logged as it happens, under the episode's name. A resumed episode makes the same requests in the same
+order and gets the logged replies, token for token, up to the point where it was interrupted; from there it asks the
+model. When an episode finishes, its entries are deleted.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from ..retrieval.base import Search
 MAX_BYTES = 256_000_000
 
 
-class Journal:
-    """The journal of one server."""
+class ReplayLog:
+    """The replay log of one server."""
 
     def __init__(self, path: Path) -> None:
         self._cache = Cache(path, max_bytes=MAX_BYTES)
 
     def engines(self, name: str, engines: Mapping[str, Engine]) -> dict[str, Engine]:
-        """Engines that write down what they say in an episode, and repeat what is written."""
-        pages = cast(Cache, _Pages(self._cache, name))
-        return {role: CachedEngine(engine, pages, sampled=True) for role, engine in engines.items()}
+        """Engines that log their replies in an episode, and repeat what is logged."""
+        entries = cast(Cache, _Entries(self._cache, name))
+        return {role: CachedEngine(engine, entries, sampled=True) for role, engine in engines.items()}
 
     def search(self, name: str, search: Search | None) -> Search | None:
-        return CachedSearch(search, cast(Cache, _Pages(self._cache, name))) if search is not None else None
+        return CachedSearch(search, cast(Cache, _Entries(self._cache, name))) if search is not None else None
 
     def forget(self, name: str) -> None:
         self._cache.clear(name)
@@ -39,8 +39,8 @@ class Journal:
         self._cache.close()
 
 
-class _Pages:
-    """The part of the cache that belongs to one episode: its name is the kind of all its entries."""
+class _Entries:
+    """The entries of one episode: its name is their kind in the cache."""
 
     def __init__(self, cache: Cache, name: str) -> None:
         self._cache, self._name = cache, name

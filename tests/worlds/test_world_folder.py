@@ -10,9 +10,9 @@ import pytest
 from subquest.cli import main
 from subquest.errors import DataError
 from subquest.worlds import Recipe, check_world, write_world
-from subquest.worlds.folder import read_facts, read_json
 from subquest.worlds.programs import FactBase, Undecided, parse_program, run_operation, run_steps
 from subquest.worlds.site import Site
+from subquest.worlds.world_folder import read_facts, read_json
 
 
 @pytest.fixture(scope="module")
@@ -92,9 +92,9 @@ def test_a_broken_plan_is_named_with_its_place(
     ("action", "broken"),
     [
         ("check", "subquest.worlds.checker.run_steps"),
-        ("sample", "subquest.worlds.stream.Stream.sample"),
+        ("sample", "subquest.worlds.random_stream.RandomStream.sample"),
         ("site", "subquest.worlds.site.Site.build"),
-        ("plans", "subquest.data.plans.rewrite_plan"),
+        ("plans", "subquest.data.gold_plans.rewrite_plan"),
     ],
 )
 @pytest.mark.parametrize("error", [KeyError, TypeError, ValueError, AttributeError])

@@ -1,7 +1,7 @@
-"""Server-sent events: an episode's stream over HTTP, which a client can take up again where it lost it.
+"""Server-sent events (SSE): the events of an episode over HTTP, which a client can resume where it lost them.
 
-Each event carries its `seq` as the id. A client that comes back with `Last-Event-ID: 17` gets 18 and all that
-followed, from memory or from the store, so nothing is ever missing or told twice.
+Each event has its `seq` as the id. A client that returns with `Last-Event-ID: 17` gets event 18 and all that follow,
+from memory or from the store, so no event is missing or sent twice.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from .bodies import json_bytes
 from .jobs import Job
 
 HEARTBEAT = 15.0
-"""Seconds of silence after which a comment tells both ends that the other is there."""
+"""Seconds of silence after which a comment shows both ends that the other is still there."""
 
 
 def event_stream(parts: AsyncIterator[bytes]) -> StreamingResponse:
@@ -32,8 +32,8 @@ def frame(data: Any, *, identifier: int | None = None, kind: str = "") -> bytes:
     return head.encode() + b"data: " + json_bytes(data) + b"\n\n"
 
 
-async def live(job: Job, after: int) -> AsyncIterator[bytes]:
-    """A job's events until it is over, then its status."""
+async def live_events(job: Job, after: int) -> AsyncIterator[bytes]:
+    """A job's events until it ends, then its status."""
     async for part in with_heartbeat(_frames(job, after)):
         yield part
 
@@ -44,14 +44,14 @@ async def _frames(job: Job, after: int) -> AsyncIterator[bytes]:
     yield frame({"status": job.status}, kind="done")
 
 
-async def stored(events: list[Event], status: str) -> AsyncIterator[bytes]:
+async def stored_events(events: list[Event], status: str) -> AsyncIterator[bytes]:
     for event in events:
         yield frame(to_dict(event), identifier=event.seq)
     yield frame({"status": status}, kind="done")
 
 
 async def with_heartbeat(parts: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    """The parts, with a comment wherever nothing comes for a while."""
+    """The parts, with a comment whenever there is none for a while."""
     step: asyncio.Task[bytes | None] | None = None
     try:
         while True:

@@ -1,9 +1,8 @@
-"""What a server has done, counted, in Prometheus' text form."""
+"""What a server has done, counted, in the text format of Prometheus."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable
 from typing import NamedTuple
 
 from ..record import Episode
@@ -24,11 +23,11 @@ _FAMILIES = {
     "subquest_completion_tokens_total": _Family("counter", "Tokens that models wrote, by system."),
     "subquest_searches_total": _Family("counter", "Searches that episodes made, by system."),
     "subquest_queries_total": _Family("counter", "Queries to indexes through the server, by index."),
-    "subquest_jobs": _Family("gauge", "Questions that wait or are being answered."),
+    "subquest_jobs": _Family("gauge", "Questions that are queued or being answered."),
 }
 
 
-class Metrics:
+class Counters:
     """Counters by name and labels."""
 
     def __init__(self) -> None:
@@ -39,19 +38,10 @@ class Metrics:
     def add(self, name: str, amount: float = 1.0, **labels: str) -> None:
         self._values[name][tuple(sorted(labels.items()))] += amount
 
-    def counter(self, name: str, **labels: str) -> Callable[[float], None]:
-        """What adds to one counter, found once, for those who add thousands of times a second."""
-        values, key = self._values[name], tuple(sorted(labels.items()))
-
-        def add(amount: float) -> None:
-            values[key] += amount
-
-        return add
-
     def set(self, name: str, value: float, **labels: str) -> None:
         self._values[name][tuple(sorted(labels.items()))] = value
 
-    def episode(self, episode: Episode) -> None:
+    def add_episode(self, episode: Episode) -> None:
         system, usage = episode.system, episode.usage
         self.add("subquest_episodes_total", system=system, ending=episode.stop_reason)
         self.add("subquest_episode_seconds_total", usage.seconds, system=system)

@@ -1,17 +1,17 @@
-"""The file of a run: its tables, how it is made, and how a file that is not one is told apart.
+"""The file of a run: its tables, how it is created, opened and found, and what is wrong with other files.
 
 A run is one SQLite file in write-ahead mode. Records are added and never changed, so a reader needs no lock and a
-killed writer leaves at worst a tail that SQLite drops. What each table holds:
+killed writer leaves at worst a tail that SQLite drops. The tables:
 
     meta       settings, time of creation
     block      pieces of content (see `pack`), numbered from `first`, compressed together
-    piece      hash of a piece that may come again -> its number
-    question   each distinct question once
+    piece      hash of a piece that may occur again -> its number
+    question   each distinct question
     episode    finished episodes; the columns serve filters, lists and checks, `body` holds the record
     trajectory each episode's contexts, in order
     failure    what went wrong in an episode
-    event      stretches of an episode's event stream, also of episodes that never finished
-    score      what a metric gave an episode
+    event      parts of an episode's event stream, also of episodes that never finished
+    score      scores of an episode
     metric     numbers of the run as a whole, by step
 """
 
@@ -29,7 +29,7 @@ SCHEMA_VERSION = 1
 APPLICATION_ID = 0x53715275
 """`SqRu`, in the header of every run file."""
 RUN_FILE = "run.sqlite"
-"""The name of the run file where a run is given as a folder."""
+"""The name of the run file in a run that is a folder."""
 PAGE_SIZE = 4096
 BUSY_SECONDS = 60.0
 
@@ -59,13 +59,13 @@ CREATE INDEX failure_episode ON failure (episode);
 
 
 def run_path(path: str | os.PathLike[str]) -> Path:
-    """The run file that a path means: itself, or `run.sqlite` in it where it is a folder."""
+    """The run file at a path: the path itself, or `run.sqlite` in it if it is a folder."""
     found = Path(path)
     return found / RUN_FILE if found.is_dir() else found
 
 
 VERDICTS = ".judge.sqlite"
-"""How the file ends that keeps what a judge of a run said."""
+"""Suffix of the file that keeps the verdicts of a judge on a run."""
 
 
 def runs_in(folder: Path) -> dict[str, Path]:
@@ -81,7 +81,7 @@ def runs_in(folder: Path) -> dict[str, Path]:
 
 
 def _is_marked(path: Path) -> bool:
-    """Whether a file has a run's mark in its header, and is not one that is just being made."""
+    """Whether the header of a file says that it is a run; one that is still being created is not."""
     if re.search(r"\.[0-9a-f]{8}\.new$", path.name):
         return False
     try:
@@ -93,13 +93,13 @@ def _is_marked(path: Path) -> bool:
 
 
 def create_file(path: Path, meta: dict[str, str]) -> None:
-    """Make an empty run. It appears under its name whole or not at all, and never replaces anything."""
+    """Create an empty run. It appears complete or not at all, and never replaces a file."""
     if not path.parent.is_dir():
         raise UsageError(f"cannot create the run {path}: there is no folder {path.parent}")
     if path.exists():
-        raise UsageError(f"the run {path} exists already; open it to resume it, or choose another name")
+        raise UsageError(f"the run {path} already exists; open it to resume it, or choose another name")
     if not os.access(path.parent, os.W_OK):
-        raise UsageError(f"cannot create the run {path}: you may not write into {path.parent}")
+        raise UsageError(f"cannot create the run {path}: no permission to write into {path.parent}")
     scratch = f"{path}.{uuid.uuid4().hex[:8]}.new"
     try:
         connection = sqlite3.connect(scratch, isolation_level=None)
@@ -116,7 +116,7 @@ def create_file(path: Path, meta: dict[str, str]) -> None:
         try:
             os.link(scratch, path)
         except FileExistsError:
-            raise UsageError(f"the run {path} exists already; open it to resume it, or choose another name") from None
+            raise UsageError(f"the run {path} already exists; open it to resume it, or choose another name") from None
         _sync_folder(path.parent)
     except (OSError, sqlite3.Error) as error:
         raise UsageError(f"cannot create the run {path}: {error}") from None
@@ -126,7 +126,7 @@ def create_file(path: Path, meta: dict[str, str]) -> None:
 
 
 def connect(path: Path, *, write: bool) -> sqlite3.Connection:
-    """A connection to a run file; raises a UsageError that says what is wrong with any other file."""
+    """Open a run file; raises a UsageError that says what is wrong with any other file."""
     _check_file(path)
     connection = _open(path, write)
     try:
@@ -159,7 +159,7 @@ def damaged(path: Path, error: Exception) -> DataError:
 
 
 def _check_file(path: Path) -> None:
-    """Looks at the name and size only: to open and close a file that SQLite holds would drop SQLite's locks on it."""
+    """Check name and size only: opening and closing a file that SQLite holds would drop SQLite's locks on it."""
     try:
         size = path.stat().st_size
     except FileNotFoundError:
@@ -189,7 +189,7 @@ def _open(path: Path, write: bool) -> sqlite3.Connection:
     try:
         try:
             connection = connected("mode=rw")
-        except sqlite3.OperationalError:  # a read-only folder has no place for the shared-memory file
+        except sqlite3.OperationalError:  # no shared-memory file can be created in a read-only folder
             if write or os.access(path.parent, os.W_OK):
                 raise
             connection = connected("mode=ro&immutable=1")
@@ -204,7 +204,7 @@ def _open(path: Path, write: bool) -> sqlite3.Connection:
                 f"{path} is not a run of Subquest; if it was one, try: subquest runs verify {path} --salvage NEW.sqlite"
             ) from None
         raise damaged(path, error) from None
-    except UnicodeDecodeError as error:  # of a message that quotes a damaged table
+    except UnicodeDecodeError as error:  # from a message that quotes a damaged table
         raise damaged(path, error) from None
 
 

@@ -105,19 +105,19 @@ def test_a_client_that_goes_takes_its_question_along(start: Start, gate: Gate) -
             lines = stream.iter_lines()  # kept: an iterator that is dropped closes the connection
             next(lines)
             until(lambda: gate.waiting)
-        until(lambda: not server.state.board.live())
+        until(lambda: not server.state.jobs.live())
         with socket.create_connection(("127.0.0.1", int(server.url.rpartition(":")[2]))) as impatient:
             body = json.dumps(message)
             head = f"Host: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: {len(body)}"
             impatient.sendall(f"POST /v1/chat/completions HTTP/1.1\r\n{head}\r\n\r\n{body}".encode())
             until(lambda: gate.waiting == 2)
-        until(lambda: not server.state.board.live())
+        until(lambda: not server.state.jobs.live())
         endings = [e["stop_reason"] for e in client.get("/api/runs/asked/episodes").json()["episodes"]]
         assert endings == ["cancelled", "cancelled"]
 
 
 def test_queue_and_rate_limits(start: Start, gate: Gate, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("subquest.serve.guard.time", SimpleNamespace(monotonic=lambda: 0.0))
+    monkeypatch.setattr("subquest.serve.access.time", SimpleNamespace(monotonic=lambda: 0.0))
     with start(gate, running=1, queued=1, asks_per_minute=3) as server, server.client() as client:
         ask(client)
         until(lambda: gate.waiting)

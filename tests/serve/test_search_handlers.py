@@ -10,7 +10,7 @@ from subquest import Index
 from subquest.engine.scripted import ScriptedEngine
 from subquest.record import Document
 from subquest.retrieval.remote import RemoteSearch
-from subquest.serve.indexes import Batched
+from subquest.serve.batching import BatchedIndex
 from subquest.serve.settings import Settings
 
 from ..readers.made import pdf
@@ -103,16 +103,16 @@ def test_a_read_only_server_takes_nothing(start: Start) -> None:
         ("/retrieve", {"queries": ["x"], "topk": 0}, "`topk` must be a whole number from 1"),
         ("/retrieve", {"queries": ["x"], "topk": True}, "`topk` must be a whole number from 1"),
         ("/retrieve", {"queries": ["x"], "index": "no"}, "no index 'no'"),
-        ("/retrieve", {"queries": ["x"] * 101, "topk": 1000}, "100,000 documents of one reply; ask in parts"),
-        ("/retrieve", {"queries": ["x"] * 101, "topk": 1000, "return_scores": True}, "ask in parts"),
-        ("/batch_search", {"query": ["x"] * 101, "top_n": 1000}, "ask in parts"),
+        ("/retrieve", {"queries": ["x"] * 101, "topk": 1000}, "100,000 documents of one reply; send several requests"),
+        ("/retrieve", {"queries": ["x"] * 101, "topk": 1000, "return_scores": True}, "send several requests"),
+        ("/batch_search", {"query": ["x"] * 101, "top_n": 1000}, "send several requests"),
         ("/search", {}, "`query` must be a text, not nothing"),
-        ("/rerank", {"queries": ["a"], "documents": []}, "one list of documents a query"),
+        ("/rerank", {"queries": ["a"], "documents": []}, "one list of documents per query"),
         ("/api/indexes/docs/documents", {"files": [{"name": "a.jsonl", "text": "{"}]}, "docs/a.jsonl: line 1"),
         ("/api/indexes/docs/documents", {"files": [{"name": "a.pdf", "data": "?"}]}, "not base64"),
         ("/api/indexes/docs/documents", {"files": [{"name": "a.exe", "text": "x"}]}, "kind .exe are not read"),
         ("/api/indexes/docs/documents", {"documents": [{"text": "x"}]}, "document 1"),
-        ("/api/indexes/docs/documents", {}, "no text"),
+        ("/api/indexes/docs/documents", {}, "nothing to add"),
     ],
 )
 def test_wrong_requests_are_named(server: Running, path: str, body: dict[str, Any], message: str) -> None:
@@ -132,7 +132,7 @@ async def test_requests_of_one_moment_share_a_search(tmp_path: Any) -> None:
 
     Index.build(tmp_path / "docs.sq", DOCUMENTS).close()
     with Counted(tmp_path / "docs.sq") as index:
-        batched = Batched(index)
+        batched = BatchedIndex(index)
         words = ["Orvane", "Kestel"] * 20
         found = await asyncio.gather(*(batched.retrieve([word], 1) for word in words))
         assert [hits[0][0].document.id for hits in found] == ["d1", "d2"] * 20

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from subquest.errors import DataError, UsageError
 from subquest.record import Episode
 from subquest.runs import RunStore
-from subquest.runs.exchange import export_run, import_run
+from subquest.runs.jsonl import export_run, import_run
 
 from ..strategies import episodes as any_episodes
 from .samples import episode, question
@@ -78,7 +78,10 @@ def test_any_episode_travels(tmp_path: Path, made: list[Episode]) -> None:
         ("[1, 2]", "expected an object"),
         ('{"type": "surprise"}', "not an entry of an exported run (type 'surprise')"),
         ('{"type": "question", "question": {"id": "q"}}', "Question: missing key 'question'"),
-        ('{"type": "events", "episode": "x", "events": [{"seq": 4, "kind": "turn", "time": 0}]}', "where 0 was due"),
+        (
+            '{"type": "events", "episode": "x", "events": [{"seq": 4, "kind": "turn", "time": 0}]}',
+            "got event 4, expected 0",
+        ),
         ('{"type": "scores", "episode": "e1", "scores": {"em": "x"}}', "em must be a number, not 'x'"),
         ('{"type": "scores", "episode": "e1", "scores": {"em": null}}', "em must be a number, not None"),
         ('{"type": "metrics", "step": 1, "metrics": {"loss": [1]}}', "loss must be a number, not [1]"),
@@ -110,16 +113,16 @@ def test_other_files_are_refused(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"x\.jsonl:1: this is not an exported run"):
         import_run(source, target)
     source.write_text(json.dumps({"type": "run", "format": 99, "settings": {}}))
-    with pytest.raises(DataError, match="run format 99 is not known"):
+    with pytest.raises(DataError, match="does not know run format 99"):
         import_run(source, target)
     source.write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(DataError, match="not text in UTF-8"):
+    with pytest.raises(DataError, match="not UTF-8 text"):
         import_run(source, target)
     source.write_text(json.dumps({"type": "run", "format": 1, "settings": {}}))
     assert import_run(source, tmp_path / "empty.sqlite") == 0
     with RunStore.open(tmp_path / "empty.sqlite") as run:
         assert (run.settings, run.created) == ({}, 0.0)
     target.write_text("precious")
-    with pytest.raises(UsageError, match="exists already"):
+    with pytest.raises(UsageError, match="already exists"):
         import_run(source, target)
     assert target.read_text() == "precious"

@@ -10,8 +10,8 @@ from subquest.cli import main
 from subquest.evaluate.stats import compare
 from subquest.record import Episode, Question, Segment, Trajectory
 from subquest.runs import RunStore
+from subquest.serve.episode_view import byte_alphabet, pieces_of_run, token_texts
 from subquest.serve.settings import Settings
-from subquest.serve.tokens import byte_alphabet, pieces_of_run, texts
 
 from .conftest import Start
 
@@ -109,7 +109,7 @@ def test_tokens_and_siblings_of_a_training_group(start: Start, settings: Setting
 
 def test_text_of_tokens_that_split_characters() -> None:
     pieces = [b"a", b"\xf0\x9f", b"\x98\x80b", b"\xff", b"c"]
-    assert texts(range(5), lambda n: pieces[n]) == ["a", "", "😀b", "�", "c"]
+    assert token_texts(range(5), lambda n: pieces[n]) == ["a", "", "😀b", "�", "c"]
 
 
 def test_a_run_without_a_vocabulary_shows_numbers(tmp_path: Path) -> None:

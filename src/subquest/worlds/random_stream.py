@@ -14,7 +14,7 @@ from typing import TypeVar
 T = TypeVar("T")
 
 
-class Stream:
+class RandomStream:
     """A stream of random decisions named by a key, so that parts of a world can be generated in any order."""
 
     __slots__ = ("random",)

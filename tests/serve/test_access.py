@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from subquest.errors import UsageError
-from subquest.serve.guard import Rate
+from subquest.serve.access import Rate
 from subquest.serve.settings import Settings
 
 from .conftest import Running, Start
@@ -160,5 +160,5 @@ def test_a_wrong_address_or_method_is_told_the_right_one(server: Running) -> Non
         assert "/nowhere; GET /openapi.json" in missing.json()["error"]["message"]
         wrong = client.delete("/api/ask")
         assert wrong.status_code == 405
-        assert wrong.json()["error"]["message"] == "/api/ask does not take DELETE, but POST"
+        assert wrong.json()["error"]["message"] == "/api/ask does not support DELETE, only POST"
         assert wrong.json()["error"]["code"] == "method_not_allowed"

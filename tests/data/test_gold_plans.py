@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from subquest.data import read_questions
-from subquest.data.plans import Refused, alike, describe, gold_plan, polish, rewrite_file, rewrite_plan
+from subquest.data.gold_plans import Refused, alike, describe, gold_plan, polish, rewrite_file, rewrite_plan
 from subquest.errors import DataError
 from subquest.record import Question, Step
 from subquest.train.facts import plan_of

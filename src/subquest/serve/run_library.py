@@ -1,10 +1,10 @@
-"""Stored runs, for looking into them. Every call opens the file anew, so any thread may make it at any time."""
+"""The stored runs of a server. Every call opens the run's file, so any thread may call at any time."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -13,25 +13,23 @@ from ..errors import UsageError
 from ..evaluate.table import scored, table
 from ..events import Event
 from ..record import Episode, Question
-from ..runs import RunStore
-from ..runs.reader import Summary
-from ..runs.schema import runs_in
+from ..runs import RunStore, Summary, runs_in
 from .bodies import Problem
-from .tokens import Pieces, pieces_of_run, token_view
+from .episode_view import Pieces, episode_view, pieces_of_run, status_of, token_view
 
 ASKED = "asked"
-"""The run that holds what was asked on the server itself."""
+"""The run of the questions that this server was asked."""
 MAX_SIBLINGS = 64
 
 
-class Shelf:
-    """The runs of a folder, by their names."""
+class RunLibrary:
+    """The runs of a folder, by name."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
     def paths(self) -> dict[str, Path]:
-        """Where each run is. A name that is not in here does not exist, whatever it spells."""
+        """The file of each run. A name that is not listed here does not exist, whatever it looks like."""
         return runs_in(self._folder)
 
     @contextmanager
@@ -43,7 +41,7 @@ class Shelf:
             yield store
 
     def runs(self) -> list[dict[str, Any]]:
-        """All runs in short, the newest first; a damaged one with what is wrong."""
+        """A summary of each run, newest first; for a damaged run, what is wrong."""
         out = []
         for name in self.paths():
             try:
@@ -74,11 +72,11 @@ class Shelf:
         system: str,
         ending: str,
         text: str,
-        alive: Collection[str] = (),
+        live: Collection[str] = (),
     ) -> dict[str, Any]:
-        """A page of a run's episodes, the newest first, with the question's words and the scores.
+        """A page of a run's episodes, newest first, with questions and scores.
 
-        `alive` are the ids of those that are being answered: they have begun and not ended, but nothing cut them off.
+        `live` are the ids of those that are being answered: they have not finished, but were not interrupted either.
         """
         with self.open(name) as store:
             if text:
@@ -88,14 +86,14 @@ class Shelf:
             if any(summary.stop_reason == "interrupted" for summary in page):
                 resumed = self._resumed(store)
                 page = [summary for summary in page if summary.id not in resumed]
-            waiting = [] if offset or system or text or ending else self._interrupted(store, name, alive)
-            return {"total": total, "episodes": [self._row(store, one) for one in page], "interrupted": waiting}
+            interrupted = [] if offset or system or text or ending else self._interrupted(store, name, live)
+            return {"total": total, "episodes": [self._row(store, one) for one in page], "interrupted": interrupted}
 
     @staticmethod
     def _matching(
         store: RunStore, wanted: str, offset: int, limit: int, system: str, ending: str
     ) -> tuple[int, list[Summary]]:
-        """Episodes with a text in question or answer: all are looked at, because the words are stored packed."""
+        """Episodes with a text in question or answer; all are read, because questions are stored compressed."""
         found = [s for s in store.summaries(system=system or None) if not ending or s.stop_reason == ending]
         words = {(q.dataset, q.id): q.question.lower() for q in store.questions()}
         found = [s for s in found if wanted in s.answer.lower() or wanted in words[s.dataset, s.question]]
@@ -114,24 +112,24 @@ class Shelf:
 
     @staticmethod
     def _resumed(store: RunStore) -> set[str]:
-        """Ids of episodes that another one goes on with."""
+        """Ids of interrupted episodes that another one has resumed."""
         return {str(q.meta["resumes"]) for q in store.questions() if "resumes" in q.meta}
 
     def episode(self, name: str, identifier: str) -> dict[str, Any]:
-        """A stored episode in full, or, of an interrupted one, what its events tell."""
+        """A stored episode in full; for an interrupted one, what its events say."""
         with self.open(name) as store:
             try:
                 episode = store.episode(identifier)
             except UsageError:
                 events = store.events(identifier)
-                if not events and not self._waited(store, name, identifier):
+                if not events and not self._was_queued(store, name, identifier):
                     raise Problem(404, f"the run {name!r} has no episode {identifier!r}") from None
-                return {**_begun(store, identifier, events), "status": "interrupted", "run": name}
+                return {**_interrupted_view(store, identifier, events), "status": "interrupted", "run": name}
             scores = {score.metric: score.value for score in store.scores(identifier)}
-            return {**shown(episode), "status": ended(episode), "run": name, "scores": scores}
+            return {**episode_view(episode), "status": status_of(episode), "run": name, "scores": scores}
 
     def tokens(self, name: str, identifier: str, known: Pieces) -> dict[str, Any]:
-        """Every token of an episode; `known` may show the tokens of models that the server has open."""
+        """Every token of an episode; `known` has the vocabularies of the server's own models."""
         episode = self.finished(name, identifier)
         return token_view(episode, known(episode.model) or pieces_of_run(self.paths()[name]))
 
@@ -143,7 +141,7 @@ class Shelf:
                 raise Problem(404, f"the run {name!r} has no finished episode {identifier!r}") from None
 
     def siblings(self, name: str, identifier: str) -> list[dict[str, Any]]:
-        """All attempts at the same question, the episode itself among them; `group` marks those of the same step."""
+        """All attempts at the same question, including the episode itself; `group` marks those of the same step."""
         with self.open(name) as store:
             try:
                 asked = store.episode(identifier, events=False).question
@@ -162,7 +160,7 @@ class Shelf:
             ]
 
     def curves(self, name: str, after: int = -1) -> dict[str, Any]:
-        """The points of all curves behind a step, and how many episodes there are by now."""
+        """The points of all curves after a step, and the number of episodes so far."""
         with self.open(name) as store:
             found: dict[str, list[list[float]]] = {}
             for step, metric, value in store.metrics():
@@ -171,68 +169,52 @@ class Shelf:
             return {"curves": found, "episodes": store.counts()["episodes"]}
 
     def events(self, name: str, identifier: str, after: int) -> tuple[list[Event], str]:
-        """The events of an episode behind `after`, and its status."""
+        """The events of an episode after event number `after`, and its status."""
         with self.open(name) as store:
             events = store.events(identifier, after=after)
             try:
-                status = ended(store.episode(identifier, events=False))
+                status = status_of(store.episode(identifier, events=False))
             except UsageError:
-                if not events and not store.events(identifier) and not self._waited(store, name, identifier):
+                if not events and not store.events(identifier) and not self._was_queued(store, name, identifier):
                     raise Problem(404, f"the run {name!r} has no episode {identifier!r}") from None
                 status = "interrupted"
             return events, status
 
     def asked(self, identifier: str) -> Question | None:
-        """The question that was asked under an id, with what it was asked of."""
+        """The question that was asked under an id, with the system, model and index it was meant for."""
         if ASKED not in self.paths():
             return None
         with self.open(ASKED) as store:
             return next(store.questions(question=identifier), None)
 
     def answer_of(self, identifier: str) -> str:
-        """What an asked episode answered; empty where it did not end."""
+        """The answer of an episode that was asked here; empty if it did not finish."""
         with self.open(ASKED) as store:
             try:
                 return store.episode(identifier, events=False).answer
             except UsageError:
                 return ""
 
-    def _interrupted(self, store: RunStore, name: str, alive: Collection[str]) -> list[dict[str, Any]]:
-        """Episodes that began and never ended, but for those that are alive and those that were resumed; of what was
-        asked here, also questions that waited when a kill came."""
-        cut_off = [*store.interrupted(), *(store.unbegun() if name == ASKED else ())]
-        waiting = [identifier for identifier in cut_off if identifier not in alive]
-        resumed = self._resumed(store) if waiting else set()
+    def _interrupted(self, store: RunStore, name: str, live: Collection[str]) -> list[dict[str, Any]]:
+        """Episodes that started and never finished, without those that are live or were resumed. In the run of this
+        server, also questions that were still queued when it was killed."""
+        unfinished = [*store.interrupted(), *(store.unstarted() if name == ASKED else ())]
+        interrupted = [identifier for identifier in unfinished if identifier not in live]
+        resumed = self._resumed(store) if interrupted else set()
         return [
-            {k: v for k, v in _begun(store, identifier, store.events(identifier)).items() if k != "events"}
-            for identifier in waiting
+            {k: v for k, v in _interrupted_view(store, identifier, store.events(identifier)).items() if k != "events"}
+            for identifier in interrupted
             if identifier not in resumed
         ]
 
     @staticmethod
-    def _waited(store: RunStore, name: str, identifier: str) -> bool:
-        """Whether a question was taken in here and nothing came of it."""
+    def _was_queued(store: RunStore, name: str, identifier: str) -> bool:
+        """Whether a question was asked here and never started."""
         return name == ASKED and next(store.questions(question=identifier), None) is not None
 
 
-def shown(episode: Episode) -> dict[str, Any]:
-    """An episode as the page gets it: one trajectory a context, without token ids, which are many and nobody reads."""
-    data = to_dict(replace(episode, trajectories=episode.contexts))
-    for trajectory in data.get("trajectories", ()):
-        for segment in trajectory.get("segments", ()):
-            segment["tokens"] = len(segment.pop("token_ids", ()))
-            segment.pop("logprobs", None)
-    return data
-
-
-def ended(episode: Episode) -> str:
-    """The status of a job that an episode stands for."""
-    endings = {"cancelled": "cancelled", "interrupted": "interrupted", "failed": "failed", "crashed": "failed"}
-    return endings.get(episode.stop_reason, "finished")
-
-
-def _begun(store: RunStore, identifier: str, events: list[Event]) -> dict[str, Any]:
-    """What is known of an episode that did not end: its beginning or, if it has none, what was asked under its id."""
+def _interrupted_view(store: RunStore, identifier: str, events: list[Event]) -> dict[str, Any]:
+    """What is known of an episode that did not finish: its events, or if it has none, what was asked under its id."""
     start: Mapping[str, Any] = events[0].data if events else {}
     if not events and (asked := next(store.questions(question=identifier), None)):
         start = {"question": asked.question, "system": asked.meta.get("system", "")}

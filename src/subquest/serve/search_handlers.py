@@ -1,4 +1,4 @@
-"""Search over HTTP: our own form, Search-R1's (`/retrieve`, `/rerank`) and ReCall's (`/search`, `/batch_search`)."""
+"""Handlers for search: our own format, Search-R1's (`/retrieve`, `/rerank`), ReCall's (`/search`, `/batch_search`)."""
 
 from __future__ import annotations
 
@@ -13,68 +13,56 @@ from starlette.responses import Response
 
 from ..errors import DataError
 from ..record import Document, Hit
+from ..retrieval.base import Search
 from ..retrieval.corpus import from_object
 from ..retrieval.highlight import highlight
 from ..retrieval.ingest import Report
 from ..retrieval.rerank import Pointwise
 from ..retrieval.writer import Changes
+from .batching import BatchedIndex
 from .bodies import Body, Json, Problem, read_body
-from .indexes import Batched, Indexes, checked_mode
+from .indexes import Indexes, checked_mode
+from .search_worker import contents, hits_json
 from .state import State, state_of
-from .worker import contents, rendered
 
 MAX_QUERIES = 2048
 MAX_K = 1000
 MAX_HITS = 100_000
-"""Documents of one reply."""
+"""Documents in one reply."""
 MAX_RERANKED = 200
-"""Documents a query that a model may be asked to judge."""
+"""Documents per query that a model may be asked to judge."""
 MAX_FILES = 10_000
 
 
 async def retrieve(request: Request) -> Response:
-    """Search-R1's form; `return_scores` decides between documents and documents with scores."""
+    """Search-R1's format; `return_scores` decides between documents and documents with scores."""
     state = state_of(request)
     body = await read_body(request, state.settings.max_body)
-    scored = scored_search(state, body)
-    if scored is not None:
-        return Response(result(await scored), media_type="application/json")
-    found = await _search(state, body, body.texts("queries", MAX_QUERIES), body.integer("topk", 3, 1, MAX_K))
-    if body.flag("return_scores"):
-        return Response(result([rendered(hits) for hits in found]), media_type="application/json")
-    return Json({"result": [[contents(hit.document) for hit in hits] for hits in found]})
-
-
-def scored_search(state: State, body: Body) -> asyncio.Future[list[bytes]] | None:
-    """The search that a request in Search-R1's form asks for, where it wants scores from an index of this server."""
     queries, k = body.texts("queries", MAX_QUERIES), body.integer("topk", 3, 1, MAX_K)
-    scored, name = body.flag("return_scores"), body.text("index", "")
-    _check_size(queries, k)
-    search = state.agents.indexes.get(name)
-    if not scored or not queries or not isinstance(search, Batched):
-        return None
-    state.metrics.add("subquest_queries_total", len(queries), index=name)
-    return search.searcher.search(queries, k)
-
-
-def result(found: Sequence[bytes]) -> bytes:
-    """The reply in Search-R1's form; each part is the JSON text of one query's hits."""
-    return b'{"result":[%b]}' % b",".join(found)
+    search = _checked_search(state, body, queries, k)
+    if not body.flag("return_scores"):
+        found = await search.retrieve(queries, k) if queries else []
+        return Json({"result": [[contents(hit.document) for hit in hits] for hits in found]})
+    if isinstance(search, BatchedIndex):
+        parts = await search.search_json(queries, k) if queries else []
+    else:
+        parts = [hits_json(hits) for hits in await search.retrieve(queries, k)] if queries else []
+    return Response(b'{"result":[%b]}' % b",".join(parts), media_type="application/json")
 
 
 async def rerank(request: Request) -> Response:
-    """Search-R1's form: each query with documents of its own, put in order by the server's model."""
+    """Search-R1's format: each query with its own documents, which the server's model puts in order."""
     state = state_of(request)
     body = await read_body(request, state.settings.max_body)
     queries = body.texts("queries", 64)
     lists = body.data.get("documents")
     if not isinstance(lists, list) or len(lists) != len(queries) or not all(isinstance(x, list) for x in lists):
-        raise Problem(400, "`documents` must be a list with one list of documents a query")
+        raise Problem(400, "`documents` must be a list with one list of documents per query")
     if any(len(documents) > MAX_RERANKED for documents in lists):
-        raise Problem(400, f"at most {MAX_RERANKED} documents a query are accepted")
+        raise Problem(400, f"at most {MAX_RERANKED} documents per query are accepted")
     most = body.integer("rerank_topk", 3, 1, MAX_K)
     hits = [[Hit(_document(item, place), 0.0) for place, item in enumerate(items)] for items in lists]
-    reranker = Pointwise(state.agents.default_engine, trust=1.0)  # the documents come without a search
+    reranker = Pointwise(state.agents.default_engine, trust=1.0)  # these documents have no search scores
     ordered = await asyncio.gather(*(reranker.rerank(q, found) for q, found in zip(queries, hits, strict=True)))
     if body.flag("return_scores"):
         result: Any = [[{"document": contents(h.document), "score": h.score} for h in o[:most]] for o in ordered]
@@ -84,7 +72,7 @@ async def rerank(request: Request) -> Response:
 
 
 async def search(request: Request) -> Response:
-    """ReCall's form for one query: a bare list; with `return_score` a pair of documents and scores."""
+    """ReCall's format for one query: a list of documents; with `return_score`, a pair of documents and scores."""
     state = state_of(request)
     body = await read_body(request, state.settings.max_body)
     (hits,) = await _search(state, body, [body.text("query")], body.integer("top_n", 10, 1, MAX_K))
@@ -93,7 +81,7 @@ async def search(request: Request) -> Response:
 
 
 async def batch_search(request: Request) -> Response:
-    """ReCall's form for many."""
+    """ReCall's format for many queries."""
     state = state_of(request)
     body = await read_body(request, state.settings.max_body)
     queries = body.texts("query", MAX_QUERIES)
@@ -103,14 +91,14 @@ async def batch_search(request: Request) -> Response:
 
 
 async def indexes(request: Request) -> Response:
-    """What is in the indexes."""
+    """The indexes and what they contain."""
     known = state_of(request).agents.indexes
     known.refresh()
     return Json({"indexes": await asyncio.gather(*(_described(known, name) for name in known.names))})
 
 
 async def search_index(request: Request) -> Response:
-    """Our own form: one query, one mode, with the sentence that answers best marked in each hit."""
+    """Our own format: one query, one mode, with the best sentence of each hit marked."""
     state = state_of(request)
     name = request.path_params["index"]
     body = await read_body(request, state.settings.max_body)
@@ -118,13 +106,13 @@ async def search_index(request: Request) -> Response:
     query, k = body.text("query"), body.integer("k", 10, 1, MAX_K)
     batched = state.agents.indexes.local(name)
     (hits,) = await batched.search([query], k, checked_mode(body.text("mode", "")))
-    state.metrics.add("subquest_queries_total", index=name)
+    state.counters.add("subquest_queries_total", index=name)
     analysis = batched.index.analysis
     return Json({"hits": [_marked(hit, highlight(hit.document.text, query, analysis)) for hit in hits]})
 
 
 async def document(request: Request) -> Response:
-    """A document by its id, which may hold any character."""
+    """A document by its id, which may contain any character."""
     state = state_of(request)
     identifier = request.query_params.get("id")
     if identifier is None:
@@ -137,7 +125,7 @@ async def document(request: Request) -> Response:
 
 
 async def add_documents(request: Request) -> Response:
-    """Documents as records, and files: `text` as it is, or `data` in base64, of any kind that can be read."""
+    """Add documents as records, or as files of any readable kind: `text` as it is, or `data` in base64."""
     state = state_of(request)
     name = request.path_params["index"]
     body = await read_body(request, state.settings.max_upload)
@@ -146,7 +134,7 @@ async def add_documents(request: Request) -> Response:
     documents = [_record(record, f"document {i}") for i, record in enumerate(records, 1)]
     files = [_content(Body(file)) for file in body.objects("files", MAX_FILES)]
     if not documents and not files:
-        raise Problem(400, "there is no text in what was sent: give `documents` or `files`")
+        raise Problem(400, "the request contains nothing to add: give `documents` or `files`")
     indexes = state.agents.indexes
     changes = await indexes.add(name, documents) if documents else Changes()
     report = await indexes.add_files(name, files) if files else Report()
@@ -181,19 +169,21 @@ def _record(record: Any, where: str) -> Document:
 
 
 async def _search(state: State, body: Body, queries: Sequence[str], k: int) -> list[list[Hit]]:
-    name = body.text("index", "")
-    _check_size(queries, k)
-    search = state.agents.indexes.get(name)
-    if search is None:
-        raise Problem(404, "this server has no index; start it with --index PATH")
-    state.metrics.add("subquest_queries_total", len(queries), index=name)
+    search = _checked_search(state, body, queries, k)
     return await search.retrieve(queries, k) if queries else []
 
 
-def _check_size(queries: Sequence[str], k: int) -> None:
+def _checked_search(state: State, body: Body, queries: Sequence[str], k: int) -> Search:
+    """The search that a request names; its queries are counted."""
+    name = body.text("index", "")
     if len(queries) * k > MAX_HITS:
         asked = f"{len(queries):,} queries with {k:,} documents each"
-        raise Problem(413, f"{asked} are more than the {MAX_HITS:,} documents of one reply; ask in parts")
+        raise Problem(413, f"{asked} are more than the {MAX_HITS:,} documents of one reply; send several requests")
+    search = state.agents.indexes.get(name)
+    if search is None:
+        raise Problem(404, "this server has no index; start it with --index PATH")
+    state.counters.add("subquest_queries_total", len(queries), index=name)
+    return search
 
 
 def _document(item: Any, place: int) -> Document:
