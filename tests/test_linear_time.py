@@ -42,7 +42,7 @@ from subquest.runtime.rendering import cut_to_tokens, one_line
 from subquest.runtime.replies import answer_in, boxed, decides, declines, hedges, said
 from subquest.runtime.tool_loop import calls
 from subquest.runtime.toolkit import with_part
-from subquest.runtime.voting import normal
+from subquest.runtime.voting import normalize_answer
 from subquest.systems.apex.plan import lines_of, make_plan, numbered_lines
 from subquest.systems.baselines.dialect import DIALECTS
 from subquest.systems.baselines.react import REACT
@@ -247,7 +247,7 @@ PARSERS: dict[str, Callable[[str], object]] = {
     "barrier that lets pass": lambda text: Barrier("Who?").cut(text, {"d": document("no " * 60)}),
     "one_line": one_line,
     "cut_to_tokens": lambda text: cut_to_tokens(text, 100, ENGINE),
-    "voting": normal,
+    "voting": normalize_answer,
     "repeats": lambda text: Repeats().count(text),
     "normalize": normalize,
     "score_answer": lambda text: score_answer(text, [text, "Paris"]),
