@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from ._version import __version__
 
 if TYPE_CHECKING:
+    from .assemble import AgentSpec, open_agent
     from .engine.actions import Action
     from .engine.embedded import EmbeddedEngine
     from .engine.interface import Engine, Generation, Message, Sampling, Session
@@ -26,8 +27,8 @@ if TYPE_CHECKING:
     from .events import Event
     from .limits import Limits
     from .record import Document, Episode, Evidence, Hit, Question, Segment, Step, Trajectory, Usage
-    from .retrieval.base import Search
     from .retrieval.index import Index
+    from .retrieval.search import Search
     from .rewards import Reward
     from .runs import RunStore
     from .runtime.answering import conclude
@@ -46,6 +47,7 @@ _PLACES: dict[str, str] = {
     "APEX": "systems.apex",
     "Action": "engine.actions",
     "Answer": "runtime.run",
+    "AgentSpec": "assemble",
     "CoDA": "systems.coda",
     "Context": "runtime.context",
     "DECOR": "systems.decor",
@@ -72,8 +74,8 @@ _PLACES: dict[str, str] = {
     "RunStore": "runs",
     "Sampling": "engine.interface",
     "ScriptedEngine": "engine.scripted",
-    "Search": "retrieval.base",
     "SearchError": "errors",
+    "Search": "retrieval.search",
     "Segment": "record",
     "Session": "engine.interface",
     "Step": "record",
@@ -84,6 +86,7 @@ _PLACES: dict[str, str] = {
     "Usage": "record",
     "UsageError": "errors",
     "conclude": "runtime.answering",
+    "open_agent": "assemble",
 }
 _EARLIER: dict[str, str] = {"Apex": "APEX", "Decor": "DECOR"}
 """Names of 0.1, still importable: classes are now spelled as the papers spell their systems."""
@@ -92,6 +95,7 @@ __all__ = [
     "APEX",
     "DECOR",
     "Action",
+    "AgentSpec",
     "Answer",
     "Apex",
     "CoDA",
@@ -134,6 +138,7 @@ __all__ = [
     "__version__",
     "conclude",
     "embedded",
+    "open_agent",
     "openai",
     "system",
 ]

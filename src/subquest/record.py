@@ -17,10 +17,10 @@ from typing import Any, Literal
 
 from msgspec.structs import replace
 
+from .citation import place_of
 from .codec import Record, from_dict, to_dict
 from .errors import DataError
 from .events import Event
-from .places import place_of
 
 SegmentKind = Literal["prompt", "agent", "env"]
 _ZERO = 0.0  # one object, by which JSON leaves it out

@@ -25,7 +25,7 @@ from subquest.record import Question
 from subquest.retrieval.index import Index
 from subquest.systems.hira import HiRA
 from subquest.systems.registry import get
-from subquest.tools.sandbox import SandboxUnavailable, jail
+from subquest.tools.sandbox import SandboxUnavailable, bubblewrap
 
 WORLD = Source("world", "world:seed=7,articles=160,questions=10,split=test,hops=1+2+3")
 RECIPE = Path(__file__).parents[2] / "recipes" / "claims" / "rl.toml"
@@ -71,7 +71,7 @@ async def test_the_oracle_needs_the_parts(asked, options: dict, answer: str) -> 
 
 async def test_the_oracle_computes_by_code_alone(asked) -> None:
     try:
-        jail.way()
+        bubblewrap.way()
     except SandboxUnavailable as error:
         pytest.skip(str(error))
     _, index = asked

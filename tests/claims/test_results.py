@@ -136,16 +136,17 @@ def test_questions_are_known_by_their_words_and_passages() -> None:
 
 def test_another_ranking_is_another_measurement(monkeypatch: pytest.MonkeyPatch) -> None:
     from subquest.claims import ranking
-    from subquest.retrieval import named
     from subquest.retrieval.bm25 import BM25
 
     before, stamp = ranking.ranking(), Stamp(measured(ARM), {"": "w"})
     assert stamp.measured["search"] == "auto"
     assert ranking.ranking.__wrapped__() == before  # the same wherever and whenever it is asked
-    monkeypatch.setattr(named, "BONUS", 0.0)  # named articles no longer come first
+    from subquest.retrieval import titles
+
+    monkeypatch.setattr(titles, "BONUS", 0.0)  # named articles no longer come first
     without = ranking.ranking.__wrapped__()
     monkeypatch.undo()
-    monkeypatch.setattr(named, "_meant", lambda title, query, analysis: True)  # Film is found in `which film`
+    monkeypatch.setattr(titles, "_meant", lambda title, query, analysis: True)  # Film is found in `which film`
     loose = ranking.ranking.__wrapped__()
     monkeypatch.undo()
     monkeypatch.setattr(BM25, "__init__", functools.partialmethod(BM25.__init__, b=0.1))

@@ -18,8 +18,8 @@ from subquest.systems.baselines.react_tools import ReActTools
 from subquest.systems.baselines.single_experts import CodeAct, WebThinker
 from subquest.systems.hira import HiRA
 from subquest.systems.hira.experts import look_at
-from subquest.tools.options import ToolOptions
-from subquest.tools.sandbox import SandboxLimits, SandboxUnavailable, jail
+from subquest.tools.sandbox import SandboxUnavailable, bubblewrap
+from subquest.tools.tool_options import ToolOptions
 from subquest.tools.websearch import SearXNG
 from subquest.worlds.synthetic_media import can_draw, draw
 
@@ -39,7 +39,7 @@ def site(monkeypatch):
 @pytest.fixture
 def sandbox():
     try:
-        jail.way()
+        bubblewrap.way()
     except SandboxUnavailable as error:
         pytest.skip(str(error))
 
@@ -495,7 +495,7 @@ async def test_files_of_code_are_kept_in_their_newest_form_and_bounded(sandbox, 
         await close(self)
 
     monkeypatch.setattr(Toolkit, "close", look_and_close)
-    tools = ToolOptions(code=SandboxLimits(disk=4 << 20, files=300))
+    tools = ToolOptions(code_disk_mb=4)
     episode = await CodeAct(ScriptedEngine({"code": replies}), tools=tools).solve("q")
     assert episode.answer == "done"
     assert kept["a.txt"] == b"second"

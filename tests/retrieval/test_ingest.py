@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 
 from subquest.cache import Cache, CachedSearch
+from subquest.citation import cite, place_of
 from subquest.cli import main
 from subquest.errors import DataError, UsageError
-from subquest.places import cited, place_of
 from subquest.retrieval import Index
 from subquest.retrieval.corpus import read
 from subquest.retrieval.ingest import Report, ingest
-from subquest.retrieval.passages import Size
+from subquest.retrieval.splitter import Size
 
 from ..readers.made import archive, docx, pdf, pptx, put, xlsx
 
@@ -108,11 +108,11 @@ def ids(index: Index) -> set[str]:
 def test_a_mixed_folder_answers_with_the_page(tmp_path: Path, docs: Path) -> None:
     index, report = built(tmp_path, docs)
     with index:
-        assert [str(problem) for problem in report.problems] == ["docs/all.zip/torn.txt: it is binary, no text"]
+        assert [str(problem) for problem in report.problems] == ["docs/all.zip/torn.txt: it is binary, not text"]
         assert (report.files, report.passed_over) == (14, {".png": 2, "hidden": 2})
         assert index.search("Quenby", 1)[0].document.meta["member"] == "README"
         for query, where in QUESTIONS.items():
-            assert cited(place_of(index.search(query, 1)[0].document.meta)) == where
+            assert cite(place_of(index.search(query, 1)[0].document.meta)) == where
         levels = index.search("town150 level 150", 1)[0].document
         assert levels.meta["line"] <= 152 <= levels.meta["line_end"]
         assert levels.text.startswith("| town | level |")
@@ -147,7 +147,7 @@ def test_ask_cites_the_page(
     capsys.readouterr()
     assert main([*ask, "--json"]) == 0
     evidence = json.loads(capsys.readouterr().out)["evidence"]
-    assert [cited(one["place"]) for one in evidence] == ["docs/bridge.pdf, page 2", "docs/people/torrun.docx, page 2"]
+    assert [cite(one["place"]) for one in evidence] == ["docs/bridge.pdf, page 2", "docs/people/torrun.docx, page 2"]
     assert evidence[1]["quote"] == "Mila Torrun was born in Kestel in 1889."
     assert main([*ask, "--quiet"]) == 0
     assert "[docs/bridge.pdf, page 2]" in capsys.readouterr().out
@@ -172,7 +172,7 @@ def test_the_server_cites_the_page(tmp_path: Path, docs: Path) -> None:
         found = client.post("/api/indexes/docs/search", json={"query": "Orvane Bridge designed", "k": 1}).json()
         answer = client.post("/v1/chat/completions", json=asked).json()
     assert (found["hits"][0]["meta"]["file"], found["hits"][0]["meta"]["page"]) == ("docs/bridge.pdf", 2)
-    places = [cited(evidence["place"]) for evidence in answer["subquest"]["evidence"]]
+    places = [cite(evidence["place"]) for evidence in answer["subquest"]["evidence"]]
     assert places == ["docs/bridge.pdf, page 2", "docs/people/torrun.docx, page 2"]
 
 
@@ -264,7 +264,7 @@ def test_sources_of_every_form_and_no_file_twice(tmp_path: Path, docs: Path, mon
         assert ingest(index, ["docs/**/*.pdf"]).files == 1
         assert ingest(index, ["docs/.hidden.txt"]).files == 1
         assert index.search("secret", 1)[0].document.id == "docs/.hidden.txt#1"
-        for wrong, words in (("docs/none", "is not there"), ("docs/*.none", "no file fits")):
+        for wrong, words in (("docs/none", "does not exist"), ("docs/*.none", "no file matches")):
             with pytest.raises(UsageError, match=words):
                 ingest(index, [wrong])
 
@@ -414,7 +414,9 @@ def test_lines_that_are_no_documents_are_named_and_the_rest_is_kept(tmp_path: Pa
 
 def test_progress_is_told(tmp_path: Path, docs: Path) -> None:
     seen: list[tuple[int, int, int]] = []
-    index, report = built(tmp_path, docs, told=lambda state: seen.append((state.files, state.bytes, state.passages)))
+    index, report = built(
+        tmp_path, docs, progress=lambda state: seen.append((state.files, state.bytes, state.passages))
+    )
     index.close()
     assert seen == sorted(seen)
     assert seen[-1] == (14, report.bytes, report.added)

@@ -12,10 +12,9 @@ from subquest.data.registry import REGISTRY
 from subquest.engine.scripted import ScriptedEngine
 from subquest.errors import ConfigError, DataError, UsageError
 from subquest.rewards import load as load_reward
-from subquest.systems.registry import get
 from subquest.train.advantage import BASELINES
 from subquest.train.batch import minibatches
-from subquest.train.components import in_training
+from subquest.train.components import make_system
 from subquest.train.data import Stream, draw_sample
 from subquest.train.launch import prepare, train
 from subquest.train.loss import LOSSES, LossSettings
@@ -46,9 +45,7 @@ OBJECTIVES += ("direct-sft", "cot-r1")
 def test_every_recipe_loads_and_its_names_are_known(path: Path) -> None:
     recipe = load_recipe(path)
     assert recipe.name == path.stem
-    system = get(recipe.system)(
-        ScriptedEngine([]), FakeSearch(), **in_training(get(recipe.system), recipe.k, recipe.settings)
-    )
+    system = make_system(recipe, ScriptedEngine([]), FakeSearch(), temperature=1.0)
     assert system.name == recipe.system
     if recipe.kind == "rl":
         assert load_reward(recipe.reward or recipe.system)

@@ -266,9 +266,9 @@ def _lacking(arm: Arm, adapters: Mapping[str, str]) -> str:
         return _no_minilm()
     try:
         if arm.oracle:
-            from ..tools.sandbox import jail
+            from ..tools.sandbox import bubblewrap
 
-            jail.way()
+            bubblewrap.way()
     except SubquestError as error:
         return str(error)
     return ""

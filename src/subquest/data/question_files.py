@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from ..errors import DataError, MissingDependency, UsageError
-from ..readers.delimited import csv_rows
+from ..readers.tables import csv_rows
 from ..record import Question
 from .attachments import with_files
 from .formats import to_question

@@ -17,7 +17,7 @@ from ..errors import ContextOverflow, SearchError, SearchRefused
 from ..events import EventLog
 from ..limits import Budget, Limits
 from ..record import Document, Evidence, Failure, Hit, Question, Trajectory, Usage
-from ..retrieval.base import Search
+from ..retrieval.search import Search
 from .barrier import Barrier
 from .context import Context, RoleSetup
 from .evidence import Finding

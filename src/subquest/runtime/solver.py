@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import AsyncIterator, Iterable, Sequence
 from typing import Any
 
-from .. import sync
 from ..errors import UsageError
 from ..events import Event, Listener
+from ..process import run_sync
 from ..record import Episode, Question
 
 MAX_QUESTION = 32_768
@@ -31,7 +31,7 @@ class Solver:
 
     def ask(self, question: str | Question, *, seed: int | None = None) -> Episode:
         """`solve`, for synchronous callers."""
-        return sync.run(self.solve(question, seed=seed))
+        return run_sync(self.solve(question, seed=seed))
 
     async def solve_many(
         self, questions: Iterable[str | Question], *, concurrency: int = 8, seed: int | None = None
@@ -70,7 +70,7 @@ class Solver:
                 found[places[id(episode.question)].pop()] = episode
             return [found[place] for place in range(len(checked))]
 
-        return sync.run(collect())
+        return run_sync(collect())
 
     async def stream(self, question: str | Question, *, seed: int | None = None) -> AsyncIterator[Event]:
         """The events of one episode as they happen."""

@@ -22,7 +22,7 @@ from ..errors import OutsideError, UsageError
 from ..events import SCHEMA_VERSION, EventLog, Listener
 from ..limits import Limits
 from ..record import Document, Episode, Question
-from ..retrieval.base import Search
+from ..retrieval.search import Search
 from .context import LimitReached, RoleSetup
 from .evidence import Finding, Support, support_of
 from .prompts import SETS, Prompts, PromptSet, prompt_set_of

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from ..engine import Engine, Sampling
-from ..retrieval.base import Search
+from ..retrieval.search import Search
 from ..tools import websearch
-from ..tools.options import DAY, ToolOptions
+from ..tools.tool_options import DAY, ToolOptions
 from .run import Answer, Run
 from .system import System
 from .toolkit import Toolkit
@@ -42,7 +42,7 @@ T = TypeVar("T", bound=ToolSettings)
 class ToolSystem(System[T]):
     """A system with tools. `search` is an index of private documents, `web` a web search (either place will do).
 
-    Without `web`, the web search is the one that the options or the environment name (`subquest.tools.options`).
+    Without `web`, the web search is the one that the options or the environment name (`subquest.tools.tool_options`).
     """
 
     uses_tools: ClassVar[bool] = True
@@ -65,7 +65,7 @@ class ToolSystem(System[T]):
         if search is not None and websearch.is_web(search):
             web, search = web or search, None
         super().__init__(model, search, **options)
-        self.tools = tools or ToolOptions.from_environment()
+        self.tools = tools or ToolOptions()
         self.cache = cache
         self.web = web or self.tools.search()
         if self.web is not None and cache is not None:

@@ -14,9 +14,8 @@ from ..errors import UsageError
 from ..record import Document
 from ..retrieval import Index
 from ..retrieval import store as index_store
-from ..retrieval.base import Search
-from ..retrieval.index import Mode
 from ..retrieval.ingest import Report, ingest
+from ..retrieval.search import Mode, Search
 from ..retrieval.writer import Changes
 from .batching import BatchedIndex
 from .bodies import Problem

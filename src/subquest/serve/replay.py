@@ -13,7 +13,7 @@ from typing import Any, cast
 
 from ..cache import Cache, CachedEngine, CachedSearch
 from ..engine import Engine
-from ..retrieval.base import Search
+from ..retrieval.search import Search
 
 MAX_BYTES = 256_000_000
 

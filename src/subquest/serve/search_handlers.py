@@ -13,11 +13,11 @@ from starlette.responses import Response
 
 from ..errors import DataError
 from ..record import Document, Hit
-from ..retrieval.base import Search
 from ..retrieval.corpus import from_object
 from ..retrieval.highlight import highlight
 from ..retrieval.ingest import Report
-from ..retrieval.rerank import Pointwise
+from ..retrieval.rerankers import Pointwise
+from ..retrieval.search import Search
 from ..retrieval.writer import Changes
 from .batching import BatchedIndex
 from .bodies import Body, Json, Problem, read_body

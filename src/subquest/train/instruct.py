@@ -16,9 +16,10 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
+from ..assemble import open_engine
 from ..data.self_instruct import instruct
 from ..data.trace_rewriter import TraceRewriter
 from ..engine.chat_format import ChatFormat
@@ -27,7 +28,7 @@ from ..engine.torch.vocabulary import Vocabulary
 from ..errors import ConfigError
 from ..metrics import contains_answer
 from ..record import Document, Episode, Question
-from ..retrieval.base import Search
+from ..retrieval.search import Search
 from ..systems.registry import get
 from .conclusions import SEVERAL
 from .recipe import InstructPart
@@ -133,12 +134,7 @@ def _teacher(part: InstructPart, seeds: Sequence[Question]) -> Engine:
         from .rule_teacher import RuleTeacher
 
         return RuleTeacher(seeds)
-    from ..engine.resolve import resolve
-
-    engine = resolve(part.teacher)
-    if isinstance(engine, Mapping):
-        raise ConfigError(f"instruct.teacher = {part.teacher!r} names a model a role; a teacher is one model")
-    return engine
+    return open_engine(part.teacher, part="teacher")
 
 
 def trivial(episode: Episode) -> str:

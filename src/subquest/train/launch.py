@@ -12,13 +12,14 @@ from pathlib import Path
 
 import torch
 
+from .. import assemble
 from ..engine.torch.loader import Source
 from ..errors import UsageError
 from ..evaluate.fingerprint import of_adapter, of_index
 from ..record import Document
 from ..retrieval.index import Index
 from ..retrieval.store import exists
-from .components import load_source, make_engine, make_frozen, make_policy, make_reward, make_system, open_place
+from .components import load_source, make_engine, make_frozen, make_policy, make_reward, make_system
 from .data import Stream, draw_sample, load_material, merge_documents, note_digest, open_search, refuse_test, with_gold
 from .distributed import Ranks, shard
 from .recipe import Recipe
@@ -79,7 +80,7 @@ async def train(
         say((f"{len(training)} training and " if rl else "") + f"{len(dev.questions)} dev questions")
         documents = merge_documents({d.id: d for d in material.documents}, dev.documents, "dev")
         if elsewhere:
-            search = open_place(recipe.index)
+            search = assemble.open_search(recipe.index)
         else:
             search = MemoisedSearch(held.enter_context(_built(documents.values(), run.folder / "index", ranks)))
         if ranks.first:

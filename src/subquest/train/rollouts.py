@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from ..metrics import score_answer
 from ..record import Episode, Hit, Question
-from ..retrieval.base import Search
+from ..retrieval.search import Search
 from ..rewards import Reward
 from ..runtime.system import System
 

@@ -18,7 +18,7 @@ from ..engine.torch.session import opening
 from ..engine.torch.vocabulary import Vocabulary
 from ..metrics import exact_match
 from ..record import Episode, Question, Segment, Usage
-from ..retrieval.base import Search
+from ..retrieval.search import Search
 from ..systems.registry import get
 from .gold import GiveUp, Teacher, Unaided, View, teacher_for
 

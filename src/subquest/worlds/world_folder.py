@@ -23,9 +23,9 @@ from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
-from ..children import end_with_parent
 from ..codec import checked
 from ..errors import DataError, suggest
+from ..process import end_with_parent
 from ..record import Question
 from .articles import Article
 from .programs import Program, parse_program

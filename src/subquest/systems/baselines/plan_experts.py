@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 from ...engine import Engine
 from ...engine.actions import Action
 from ...errors import EngineError
-from ...retrieval.base import Search
+from ...retrieval.search import Search
 from ...runtime.answering import force_answer
 from ...runtime.context import Context, LimitReached
 from ...runtime.evidence import Finding, newest

@@ -25,7 +25,7 @@ from ...errors import EngineError, SearchError
 from ...limits import Limits
 from ...protocol import parse
 from ...record import Hit
-from ...retrieval.base import Search
+from ...retrieval.search import Search
 from ...runtime.context import Context, LimitReached, Turn, confidence
 from ...runtime.evidence import Finding
 from ...runtime.run import Answer, Run

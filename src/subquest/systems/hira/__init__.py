@@ -22,7 +22,7 @@ from ...engine import Engine
 from ...engine.actions import Action
 from ...errors import EngineError
 from ...limits import Limits
-from ...retrieval.base import Search
+from ...retrieval.search import Search
 from ...runtime.actions import BOXED
 from ...runtime.answering import conclude_early, force_answer
 from ...runtime.context import Context, LimitReached, Turn, confidence

@@ -1,0 +1,190 @@
+"""The options that every command with an agent shares, and the spec that they describe.
+
+Settings come from `subquest.toml`, then the environment, then flags; what nobody sets is the system's own default.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ..errors import UsageError
+
+if TYPE_CHECKING:
+    from ..assemble import AgentSpec, RoleSpec
+    from ..config import Config
+
+
+def add_agent_options(parser: argparse.ArgumentParser) -> None:
+    add_resource_options(parser)
+    agent = parser.add_argument_group("agent")
+    agent.add_argument("--system", metavar="NAME", help="coda (default), another system's name, or path.py:Class")
+    agent.add_argument("-k", dest="search.k", type=int, metavar="N", help="documents per search")
+    agent.add_argument("--preset", default="", metavar="NAME", help="a named variant of the system")
+    agent.add_argument("--depth", type=int, metavar="N", help="levels of sub-tasks (CoDA)")
+    agent.add_argument("--no-refine", action="store_true", help="executors do not distil documents (CoDA)")
+    agent.add_argument("--parallel", action="store_true", help="independent sub-questions at the same time (APEX)")
+    agent.add_argument("--abstain", action="store_true", help="allow the answer 'unknown'")
+    agent.add_argument("--votes", type=int, default=1, metavar="N", help="answer up to N times; the majority decides")
+    agent.add_argument(
+        "--set", action="append", default=[], metavar="KEY=VALUE", help="any other setting of the system"
+    )
+    agent.add_argument(
+        "--egress",
+        dest="tools.egress",
+        choices=("private", "public", "adaptive"),
+        help="what may leave the machine (systems with tools)",
+    )
+    agent.add_argument(
+        "--prompts",
+        metavar="SET|FOLDER",
+        help="full or compact (default: the model's), or a folder of prompt files",
+    )
+    agent.add_argument("--protocol", choices=("tags", "tools"), help="act by tags, or by an endpoint's tool calls")
+    sampling = parser.add_argument_group("sampling and limits")
+    sampling.add_argument("--temperature", dest="sampling.temperature", type=float, metavar="T")
+    sampling.add_argument("--top-p", dest="sampling.top_p", type=float, metavar="P")
+    sampling.add_argument("--max-tokens", dest="sampling.max_tokens", type=int, metavar="N", help="tokens of one turn")
+    sampling.add_argument("--max-turns", dest="limits.turns", type=int, metavar="N", help="turns of each context")
+    sampling.add_argument("--max-calls", dest="limits.calls", type=int, metavar="N", help="model calls of the episode")
+    sampling.add_argument(
+        "--max-total-tokens", dest="limits.tokens", type=int, metavar="N", help="tokens of the episode"
+    )
+    sampling.add_argument(
+        "--max-seconds", dest="limits.seconds", type=float, metavar="S", help="seconds of the episode"
+    )
+    sampling.add_argument("--max-cost", dest="limits.cost", type=float, metavar="C", help="cost of the episode")
+    sampling.add_argument(
+        "--max-thought", dest="limits.thought", type=int, metavar="N", help="tokens of a turn whose thought goes on"
+    )
+    sampling.add_argument(
+        "--role",
+        action="append",
+        default=[],
+        metavar="ROLE.KEY=VALUE",
+        help="for one role, such as planner.temperature=0.7",
+    )
+
+
+def add_resource_options(parser: argparse.ArgumentParser) -> None:
+    """The model and what is searched, for agents whose other settings come from elsewhere (a study's variants)."""
+    group = parser.add_argument_group("model and search")
+    group.add_argument(
+        "--model",
+        metavar="MODEL",
+        help="embedded (default), gguf:PATH, torch:PATH, openai:NAME[@URL], http://HOST/v1#NAME; planner=…,executor=…",
+    )
+    group.add_argument(
+        "--adapter",
+        dest="engine.adapter",
+        metavar="FILE",
+        help="LoRA in GGUF form for embedded, gguf and torch models; none for none",
+    )
+    group.add_argument("--index", metavar="PATH", help="what to search: an index folder or a search server's URL")
+    group.add_argument(
+        "--mode",
+        dest="search.mode",
+        choices=("auto", "bm25", "dense", "hybrid", "linked"),
+        help="how to search the index",
+    )
+    group.add_argument("--config", metavar="FILE", help="settings file (default: the nearest subquest.toml)")
+    group.add_argument("--no-cache", action="store_true", help="do not use the cache, even where it is configured")
+
+
+def config_from(args: argparse.Namespace) -> Config:
+    """The settings in force. The destinations of the options are the keys of the settings that they override."""
+    from ..config import KEYS, load_config
+
+    return load_config(args.config, flags={key: value for key, value in vars(args).items() if key in KEYS})
+
+
+def spec_from(args: argparse.Namespace, config: Config | None = None) -> AgentSpec:
+    """The agent that the options describe; `config` where it has been loaded already."""
+    from ..assemble import AgentSpec
+
+    more = {
+        "preset": args.preset,
+        "settings": settings_from(args),
+        "roles": roles_from(args),
+        "votes": args.votes,
+        "abstain": args.abstain,
+        "files": tuple(getattr(args, "file", ())),
+        **({"cache": None} if args.no_cache else {}),
+    }
+    return AgentSpec.from_config(config or config_from(args), **more)
+
+
+def warn_of_no_index(systems: Sequence[str], index: str | None) -> None:
+    """Say so where systems search and there is nothing to search: they would answer from memory at best."""
+    from ..systems.registry import needs_search
+
+    if not index and (searching := [name for name in systems if needs_search(name)]):
+        print(
+            f"subquest: {searching[0]} searches, and there is nothing to search: give --index PATH (make one with: "
+            "subquest index build FOLDER --out docs.sq), or use --system direct, which answers from memory",
+            file=sys.stderr,
+        )
+
+
+def warn_of_untrained(systems: Sequence[str], model: str | Mapping[str, str] | None) -> None:
+    """Say so where the embedded model is to run a system that it was not trained for: it is slow and answers badly."""
+    from ..models import TRAINED_SYSTEMS
+
+    untrained = [name for name in systems if name not in (*TRAINED_SYSTEMS, "direct", "cot")]
+    if untrained and model in (None, "embedded"):
+        print(
+            f"subquest: the embedded model was trained for {', '.join(TRAINED_SYSTEMS)}; for {untrained[0]} it is too "
+            "small: give a stronger one with --model",
+            file=sys.stderr,
+        )
+
+
+def roles_from(args: argparse.Namespace) -> dict[str, RoleSpec]:
+    """Sampling and limits by role, from `--role planner.temperature=0.7`."""
+    from ..assemble import RoleSpec
+    from ..config import KEYS, parse_setting
+    from ..limits import Limits
+
+    sections = {
+        key.partition(".")[2]: key.partition(".")[0] for key in KEYS if key.startswith(("sampling.", "limits."))
+    }
+    given: dict[str, dict[str, dict[str, Any]]] = {}
+    for text in args.role:
+        place, equals, value = text.partition("=")
+        role, dot, name = place.strip().partition(".")
+        if not (role and dot and equals) or name not in sections:
+            raise UsageError(f"--role {text!r}: write ROLE.KEY=VALUE with KEY one of {', '.join(sections)}")
+        section = given.setdefault(role, {"sampling": {}, "limits": {}})[sections[name]]
+        section[name] = parse_setting(f"{sections[name]}.{name}", value, f"--role {text!r}")
+    return {role: RoleSpec(sampling=own["sampling"], limits=Limits(**own["limits"])) for role, own in given.items()}
+
+
+def settings_from(args: argparse.Namespace) -> dict[str, Any]:
+    """Settings of the system itself: the named options, then `--set`."""
+    settings: dict[str, Any] = {}
+    if args.depth is not None:
+        if args.depth < 1:
+            raise UsageError("--depth counts levels of sub-tasks: use 1 or more")
+        settings["depth"] = args.depth
+    if args.no_refine:
+        settings["refine"] = False
+    if args.parallel:
+        settings["parallel"] = True
+    for pair in args.set:
+        key, equals, value = pair.partition("=")
+        if not equals:
+            raise UsageError(f"--set {pair!r}: write KEY=VALUE")
+        settings[key.strip()] = _value(value)
+    return settings
+
+
+def _value(text: str) -> Any:
+    """true, false, null and numbers as what they are; everything else is text."""
+    try:
+        value = json.loads(text)
+    except json.JSONDecodeError:
+        return text
+    return text if isinstance(value, list | dict) else value
