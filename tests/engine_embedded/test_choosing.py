@@ -24,5 +24,5 @@ async def test_words_are_as_likely_as_when_they_are_written(engine: EmbeddedEngi
         assert len(rows) == 4
         alone = await engine.choose([prompt], [word, "zebra"])
         assert abs(alone[0][0] - rows[0][0]) < 0.2
-    assert engine.worker.running == 0
+    assert engine.scheduler.running == 0
     assert await engine.choose([], ["yes"]) == []

@@ -8,7 +8,7 @@ import torch
 
 from subquest.engine.torch import gpu_memory as memory
 from subquest.engine.torch.cuda_graphs import Graphs
-from subquest.engine.torch.gpu_memory import RESERVE, cache_tokens, patiently, taken, wanted_share
+from subquest.engine.torch.gpu_memory import RESERVE, allocate, cache_tokens, retry_out_of_memory, wanted_share
 from subquest.errors import EngineError, UsageError
 
 GIB = 1 << 30
@@ -59,7 +59,7 @@ class Gpu:
         return f"{tokens} tokens"
 
     def take(self, **asked: Any) -> tuple[str, int]:
-        return taken(torch.device("cpu"), 1, self.make, **{"share": 0.5, **asked})
+        return allocate(torch.device("cpu"), 1, self.make, **{"share": 0.5, **asked})
 
 
 def test_memory_that_others_took_meanwhile_makes_the_cache_smaller(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -105,7 +105,7 @@ def test_a_step_without_memory_is_begun_again(monkeypatch: pytest.MonkeyPatch) -
     assert gpu.slept > 0
     work, calls = failing(10**9)
     with pytest.raises(torch.OutOfMemoryError):
-        patiently(work, patience=5)
+        retry_out_of_memory(work, patience=5)
     assert 5 < gpu.slept < 20
 
 

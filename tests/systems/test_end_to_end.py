@@ -97,7 +97,7 @@ def test_an_adapted_model_also_runs_without_its_adapter(embedded, tmp_path: Path
     finally:
         adapted.shut()
     with pytest.raises(EngineRefused, match="closed"):
-        _ = base.worker
+        _ = base.scheduler
 
 
 def server_of(reply) -> Loopback:  # type: ignore[no-untyped-def]

@@ -95,9 +95,9 @@ def _llama_cpp() -> Check:
 
     fix = "pip install 'subquest[embedded]'"
     try:
-        from ..engine.embedded.llama_cpp import library
+        from ..engine.embedded.llama_cpp import open_library
 
-        build = library().build
+        build = open_library().build
     except (SubquestError, ImportError) as error:
         needs = "apt-get install libgomp1" if "libgomp" in str(error) else fix
         return Check("llama.cpp", False, f"runs the embedded model: {error}", needs)

@@ -1,9 +1,9 @@
 """Chat formats: how messages become one text, split so that content can never pass for a control token.
 
-A model's chat template is read once, by rendering marked messages and cutting the result at the marks. What lies
+A model's chat template is parsed once, by rendering marked messages and cutting the result at the marks. The text
 between the marks is *control* text, tokenised with special tokens on; message contents are tokenised with special
-tokens off, piece by piece. So `<|im_end|>` in a document stays six harmless characters' worth of ordinary tokens, and
-the embedded engine, the torch engine and the trainer all see the same ids.
+tokens off, piece by piece. So `<|im_end|>` in a document becomes ordinary tokens, and the embedded engine, the torch
+engine and the trainer all see the same ids.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from ..errors import EngineRefused, MissingDependency
-from .interface import Message
+from ..record import Segment
+from .interface import Message, Mode
 
 
 class Piece(NamedTuple):
@@ -42,7 +43,11 @@ class ChatFormat:
 
     def opening(self, messages: Sequence[Message]) -> list[Piece]:
         """The whole prompt up to where the model writes. An assistant message may come last: it is a prefill."""
-        pieces: list[Piece] = []
+        return [piece for pieces in self.opening_by_message(messages) for piece in pieces]
+
+    def opening_by_message(self, messages: Sequence[Message]) -> list[list[Piece]]:
+        """The prompt by message: its control text and content, and behind the last one what leads to the reply."""
+        parts: list[list[Piece]] = []
         previous = ""
         for message in messages:
             control = {
@@ -54,16 +59,21 @@ class ChatFormat:
             }.get((previous, message.role))
             if control is None:
                 raise EngineRefused(f"a {message.role} message cannot follow {previous or 'nothing'}")
-            pieces += [Piece(control, True), Piece(message.content, False)]
+            parts.append([Piece(control, True), Piece(message.content, False)])
             previous = message.role
         if previous == "user":
-            pieces.append(Piece(self.user_to_assistant, True))
+            parts[-1].append(Piece(self.user_to_assistant, True))
         elif previous != "assistant":
             raise EngineRefused("a prompt needs a user message")
-        return pieces
+        return parts
 
-    def user_turn(self, text: str, *, ended: bool) -> list[Piece]:
-        """Environment text as the next user turn; `ended` says whether the model sampled its end-of-turn token."""
+    def environment(self, text: str, mode: Mode, *, ended: bool) -> list[Piece]:
+        """Environment text as it enters a context: the next user turn in chat mode, a continuation otherwise.
+
+        `ended` says whether the model sampled its end-of-turn token.
+        """
+        if mode == "completion":
+            return [Piece(text, False)]
         before = self.assistant_to_user
         if ended and before.startswith(self.end):
             before = before[len(self.end) :]
@@ -136,3 +146,18 @@ def encode_pieces(pieces: Sequence[Piece], encode: Encode) -> list[int]:
 
 def text_of(pieces: Sequence[Piece]) -> str:
     return "".join(piece.text for piece in pieces)
+
+
+def prompt_segments(chat: ChatFormat, messages: Sequence[Message], encode: Encode) -> list[Segment]:
+    """The prompt as segments, one per message."""
+    return [
+        Segment("prompt", text_of(pieces), tuple(encode_pieces(pieces, encode)), role=message.role)
+        for message, pieces in zip(messages, chat.opening_by_message(messages), strict=True)
+    ]
+
+
+def environment_segment(chat: ChatFormat, text: str, mode: Mode, encode: Encode, *, ended: bool) -> Segment:
+    """Environment text as a segment."""
+    pieces = chat.environment(text, mode, ended=ended)
+    role = "user" if mode == "chat" else "assistant"
+    return Segment("env", text_of(pieces), tuple(encode_pieces(pieces, encode)), role=role)

@@ -1,7 +1,7 @@
-"""The engine protocol: a language model as sessions over growing contexts.
+"""The engine interface: a language model as sessions over growing contexts.
 
-A session is one context. Open it with chat messages, let the model write a turn, append what the environment says,
-let the model write again:
+A session is one context. Open it with chat messages, let the model generate a turn, append text from the environment,
+generate again:
 
     session = await engine.open([Message("system", ...), Message("user", ...)])
     turn = await session.generate(Sampling(stop=("</task>",)))
@@ -10,12 +10,12 @@ let the model write again:
     session.segments        # the whole context, exactly as the model saw and wrote it
     await session.close()
 
-so that an engine can keep a context's cache between turns, and forks of one session share their prefix. Nothing is
+An engine can therefore keep a context's cache between turns, and forks of one session share their prefix. Nothing is
 ever decoded, cut and re-encoded: ids are appended as they were sampled.
 
 Two modes. In *chat* mode environment text arrives as the next user turn, and a turn ends with the model's end-of-turn
 token (or a stop string, after which the engine ends the turn itself). In *completion* mode environment text continues
-the assistant's own turn, as systems need that insert results into ongoing reasoning; there the stop strings end a turn.
+the assistant's own turn, for systems that insert results into ongoing reasoning; there stop strings end a turn.
 A stop string that ended a turn is kept at the end of the turn's text.
 """
 
@@ -42,7 +42,7 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
-    """How one turn is sampled."""
+    """Settings for sampling one turn."""
 
     max_tokens: int = 512
     temperature: float = 0.0
@@ -67,34 +67,34 @@ class ToolCall(Record):
 
 
 class Generation(Record):
-    """One turn the model wrote."""
+    """One turn that the model generated."""
 
     text: str
-    """What it wrote, without the end-of-turn token, with the stop string that ended it."""
+    """The text without the end-of-turn token, with the stop string that ended it."""
     finish: FinishReason
     token_ids: tuple[int, ...] = ()
-    """Sampled ids, the end-of-turn token included; empty where the backend does not show them."""
+    """Sampled ids including the end-of-turn token; empty if the backend does not return them."""
     logprobs: tuple[float, ...] | None = None
     stop: str = ""
     """The stop string that ended the turn."""
     usage: Usage = Usage()
     reasoning: str = ""
-    """Reasoning that the endpoint returned apart; in completion mode it stands in the text, in `<think>`."""
+    """Reasoning that the endpoint returned separately; in completion mode it is part of the text, in `<think>`."""
     tool_calls: tuple[ToolCall, ...] = ()
     problems: tuple[str, ...] = ()
-    """What was wrong with its tool calls, or with how the endpoint ended it."""
+    """Problems with its tool calls, or with how the endpoint ended it."""
     cached: bool = False
     """Answered from the on-disk cache, without asking the model."""
 
     @property
     def cut_in_thought(self) -> bool:
-        """Whether the token limit ended the turn inside a thought: what stands in it is no action and no answer yet."""
+        """Whether the token limit ended the turn inside its reasoning, before any action or answer."""
         return self.finish == "length" and (in_thought(self.text) or (bool(self.reasoning) and not self.text.strip()))
 
 
 @runtime_checkable
 class Session(Protocol):
-    """One context of one engine. Not to be used by two tasks at once."""
+    """One context of one engine. Two tasks must not use it at the same time."""
 
     @property
     def segments(self) -> tuple[Segment, ...]:
@@ -103,11 +103,11 @@ class Session(Protocol):
 
     @property
     def context_tokens(self) -> int:
-        """Length of the context in tokens (estimated where the backend does not show ids)."""
+        """Length of the context in tokens (estimated if the backend does not return ids)."""
         ...
 
     async def generate(self, sampling: Sampling) -> Generation:
-        """Let the model write one turn and append it to the context."""
+        """Generate one turn and append it to the context."""
         ...
 
     async def append(self, text: str) -> None:
@@ -115,11 +115,11 @@ class Session(Protocol):
         ...
 
     def fork(self) -> Session:
-        """A second session with the same context; engines share the common prefix's cache."""
+        """A second session with the same context; engines share the cache of the common prefix."""
         ...
 
     async def close(self) -> None:
-        """Free what the session holds. Closing twice is harmless; a closed session's `segments` stay readable."""
+        """Free the session's resources. Closing twice is harmless; `segments` stay readable."""
         ...
 
 
@@ -132,13 +132,13 @@ class Engine(Protocol):
 
     @property
     def context_window(self) -> int | None:
-        """Longest context in tokens, None where it is not known."""
+        """Longest context in tokens, None if unknown."""
         ...
 
     async def open(self, messages: Sequence[Message], *, mode: Mode = "chat") -> Session: ...
 
     def count_tokens(self, text: str) -> int:
-        """Tokens of a text, estimated where the tokenizer is not at hand."""
+        """Tokens of a text, estimated if the tokenizer is not available."""
         ...
 
     async def close(self) -> None:
@@ -148,7 +148,7 @@ class Engine(Protocol):
 
 @runtime_checkable
 class RoleAware(Protocol):
-    """An engine that wants to know which role it plays (scripts by role, tool schemas by role)."""
+    """An engine that behaves differently by role (scripts, tool schemas)."""
 
     def for_role(self, role: str) -> Engine:
         """The engine as one role of a system sees it."""
@@ -157,10 +157,10 @@ class RoleAware(Protocol):
 
 @runtime_checkable
 class Adapted(Protocol):
-    """An engine whose weights may carry an adapter, and that can also run as it was before."""
+    """An engine that may have an adapter and can also run without it."""
 
     def without_adapter(self) -> Engine:
-        """The engine with its base weights; itself where it has no adapter. It closes with this one."""
+        """The engine with its base weights; itself if it has no adapter. It closes with this one."""
         ...
 
 
@@ -173,7 +173,7 @@ class Prompted(Protocol):
 
 @runtime_checkable
 class InTurns(Protocol):
-    """A session that says whether environment text comes as the next user turn, whatever mode it was opened in."""
+    """A session that knows whether environment text becomes the next user turn, whatever its mode."""
 
     @property
     def in_turns(self) -> bool: ...
@@ -181,17 +181,17 @@ class InTurns(Protocol):
 
 @runtime_checkable
 class Hiding(Protocol):
-    """A session whose endpoint may hide a model's thought, and cannot always take it up again where it was cut."""
+    """A session whose endpoint may hide reasoning and cannot always continue it where it was cut off."""
 
     @property
     def goes_on(self) -> bool:
-        """Whether the next `generate` takes up a thought that was cut; otherwise it asks for the whole turn again."""
+        """Whether the next `generate` continues reasoning that was cut off; otherwise it repeats the whole turn."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """A failed call to a model that will be tried again."""
+    """A failed call to a model that will be retried."""
 
     where: str
     attempt: int
@@ -206,11 +206,20 @@ OnRetry = Callable[[Retry], None]
 
 @runtime_checkable
 class Retrying(Protocol):
-    """A session that tells of its retries, so that the runtime can turn them into events."""
+    """A session that reports its retries, so that the runtime can turn them into events."""
 
     on_retry: OnRetry | None
 
 
 def estimate_tokens(text: str) -> int:
-    """About four characters a token: for engines whose tokenizer is not at hand."""
+    """About four characters per token, for engines without a tokenizer."""
     return (len(text) + 3) // 4
+
+
+def cut_at_stop(text: str, stops: Sequence[str]) -> tuple[str, FinishReason, str]:
+    """The text up to and including the stop string that ends first, the finish reason, and that stop string."""
+    found = [(at + len(stop), -len(stop), stop) for stop in stops if stop and (at := text.find(stop)) >= 0]
+    if not found:
+        return text, "end", ""
+    end, _, stop = min(found)
+    return text[:end], "stop", stop

@@ -1,4 +1,4 @@
-"""Models of other APIs through LiteLLM (an extra): its completions have the form of OpenAI's, so all else is shared."""
+"""Models of other APIs through LiteLLM (an extra). Its completions have OpenAI's form, so everything else is shared."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .openai.session import ChatSession
 
 
 class LiteLLMEndpoint(Endpoint):
-    """LiteLLM in the place of an HTTP endpoint; keys and base URLs are LiteLLM's own (ANTHROPIC_API_KEY, …)."""
+    """LiteLLM instead of an HTTP endpoint; keys and base URLs are configured for LiteLLM (ANTHROPIC_API_KEY, …)."""
 
     streams = False
 
@@ -86,7 +86,7 @@ class LiteLLMEngine(OpenAIEngine):
 
 
 def _litellm() -> Any:
-    """The library, told not to fetch price lists from the network and not to write on stdout."""
+    """The library, configured not to fetch price lists from the network and not to print."""
     os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
     import litellm
 

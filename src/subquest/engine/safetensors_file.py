@@ -2,7 +2,7 @@
 
 The format is eight bytes of header length, a JSON header and raw little-endian tensors. Numpy has no bfloat16, which
 our trainer writes, so such tensors are read as float16: the mantissa fits, and numbers too small for float16 lose less
-than 1e-7, which is nothing beside a weight. Tensors with numbers too large for it are read as float32.
+than 1e-7, which is negligible for weights. Tensors with numbers too large for float16 are read as float32.
 """
 
 from __future__ import annotations

@@ -115,7 +115,7 @@ def _load(part: DataPart, passages_elsewhere: bool) -> tuple[list[Question], lis
 
 
 def _natural(question: Question) -> Question:
-    """With a plan in natural sub-questions (2Wiki has triples); without one where the rules cannot rewrite it."""
+    """The question with its plan in natural sub-questions (2Wiki has triples), or without a plan if that fails."""
     try:
         return rewrite_plan(question) if question.decomposition else question
     except Refused:

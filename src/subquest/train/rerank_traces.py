@@ -18,7 +18,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from ..engine.chat_format import ChatFormat
+from ..engine.chat_format import ChatFormat, prompt_segments
 from ..engine.torch.vocabulary import Vocabulary
 from ..errors import ConfigError
 from ..metrics import contains_answer
@@ -150,12 +150,10 @@ def episodes(
 
 
 def _trajectory(judged: Judgement, name: str, vocabulary: Vocabulary, chat: ChatFormat) -> Trajectory:
-    from ..engine.torch.session import opening
-
     verdict = YES if judged.helps else NO
     ids = (*vocabulary.encode(verdict, False), *vocabulary.encode(chat.end, True))
     segments = (
-        *opening(chat, vocabulary, judgement(judged.query, judged.document)),
+        *prompt_segments(chat, judgement(judged.query, judged.document), vocabulary.encode),
         Segment("agent", verdict, ids, role="assistant"),
     )
     return Trajectory(name, "judge", judged.query, segments=segments)

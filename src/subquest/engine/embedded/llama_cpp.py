@@ -1,10 +1,10 @@
-"""llama.cpp's C interface, taken from the shared library inside a Python package.
+"""llama.cpp's C interface, opened with ctypes from the shared library inside a Python package.
 
-Two packages bring llama.cpp: `xllamacpp` (a wheel for Linux x86_64 and aarch64 that installs in seconds; its extension
-module exports the whole C interface) and `llama-cpp-python` (compiled on the user's machine, so it knows every
-instruction of that CPU). Both are opened with ctypes and used the same way. What differs between llama.cpp builds is
-the layout of its parameter structures: ours is that of the pinned xllamacpp release and is checked against the
-library's own default values before anything is loaded; llama-cpp-python brings its own.
+Two packages contain llama.cpp: `xllamacpp` (wheels for Linux x86_64 and aarch64; its extension module exports the whole
+C interface) and `llama-cpp-python` (compiled on the user's machine, so it uses every instruction of that CPU). Both are
+used the same way. Builds of llama.cpp differ in the layout of their parameter structures: ours is that of the pinned
+xllamacpp release and is checked against the library's default values before anything is loaded; llama-cpp-python
+provides its own.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ _LOG = c.CFUNCTYPE(None, c.c_int, c.c_char_p, c.c_void_p)
 
 
 _silent = _LOG(lambda level, text, data: None)
-"""llama.cpp talks to stderr by default; what matters of it we say ourselves."""
+"""llama.cpp logs to stderr by default; errors are reported by our own messages."""
 
 
 _pointer, _text, _int, _bool = c.c_void_p, c.c_char_p, c.c_int32, c.c_bool
@@ -128,7 +128,7 @@ def installed(build: Literal["xllamacpp", "llama-cpp-python"]) -> bool:
 
 
 @cache
-def library(build: Build = "auto") -> Library:
+def open_library(build: Build = "auto") -> Library:
     """llama.cpp from the named package; `auto` takes xllamacpp, and llama-cpp-python where only that is installed."""
     if build == "auto":
         build = "llama-cpp-python" if installed("llama-cpp-python") and not installed("xllamacpp") else "xllamacpp"
@@ -153,7 +153,7 @@ def _file(package: str, pattern: str) -> Path:
         raise MissingDependency(f"llama.cpp (the Python package {package})", "embedded")
     for path in sorted(Path(spec.origin).parent.glob(pattern)):
         return path
-    raise EngineRefused(f"the installed package {package} holds no llama.cpp library ({pattern})")
+    raise EngineRefused(f"the installed package {package} contains no llama.cpp library ({pattern})")
 
 
 def _open(build: str, file: Path, model_params: Any, context_params: Any) -> Library:
@@ -176,16 +176,16 @@ def _open(build: str, file: Path, model_params: Any, context_params: Any) -> Lib
 
 
 _WAITING = {"OMP_WAIT_POLICY": "passive", "GOMP_SPINCOUNT": "300"}
-"""About ten microseconds of looking, then sleep: on an idle machine most of a pass's barriers fall within them."""
+"""Spin for about ten microseconds, then sleep: on an idle machine most barriers of a pass are reached within that."""
 
 
 @contextmanager
 def _patient_threads() -> Iterator[None]:
-    """Let OpenMP threads spin only shortly while they wait for each other, unless the user has chosen otherwise.
+    """Let OpenMP threads spin only briefly while they wait for each other, unless the user has configured it.
 
-    By default they burn their core for milliseconds. When other work wants that core as well, every one of a pass's
-    hundreds of barriers then costs a time slice, and two threads are far slower than one. Never to spin costs writing
-    speed on an idle machine. OpenMP reads this once, when it loads.
+    By default they occupy their core for milliseconds. When other work needs that core too, every one of a pass's
+    hundreds of barriers costs a time slice, and two threads are far slower than one. Not spinning at all costs
+    generation speed on an idle machine. OpenMP reads the setting once, when it loads.
     """
     if any(name in os.environ for name in _WAITING):
         yield
@@ -205,12 +205,12 @@ _EXPECTED = {
 
 
 def _check_layout(opened: Library) -> None:
-    """Whether the library's structures are laid out as ours: its defaults must appear in the right fields."""
+    """Check that the library's structures have our layout: its defaults must appear in the right fields."""
     context, model = opened.calls.llama_context_default_params(), opened.calls.llama_model_default_params()
     wrong = [name for name, value in _EXPECTED.items() if getattr(context, name) != value]
     if wrong or model.n_gpu_layers != -1 or not model.use_extra_bufts or model.vocab_only:
         version = importlib.metadata.version("xllamacpp")
         raise EngineRefused(
-            f"xllamacpp {version} has another llama.cpp interface than the one Subquest knows;"
+            f"xllamacpp {version} has a llama.cpp interface that Subquest does not know;"
             " install the right one with: pip install 'subquest[embedded]'"
         )

@@ -1,9 +1,9 @@
-"""The embedded model as it runs fastest: weights in Q8_0, the adapter merged in.
+"""The embedded model in its fastest form: weights in Q8_0, with the adapter merged.
 
-The published file is Q4_1. In eight bits the same weights take more room and lose nothing that matters, and llama.cpp
-reads a prompt 1.7 times as fast (`benchmarks/embedded.py` measures it); an adapter that is merged costs nothing at run
-time, one that is attached about a quarter of the speed. So the first use makes a second file in the cache, in a few
-seconds, and later uses find it. Where that cannot be done the published file runs, with the adapter attached.
+The published file is Q4_1. With eight bits the same weights take more space without a relevant loss, and llama.cpp
+reads a prompt 1.7 times as fast (`subquest bench embedded`). A merged adapter costs nothing at run time, an attached
+one about a quarter of the speed. So the first use writes a second file to the cache, in a few seconds, and later uses
+find it. If that is not possible, the published file runs with the adapter attached.
 """
 
 from __future__ import annotations
@@ -21,28 +21,28 @@ from ..adapter import open_gguf
 
 Array = np.ndarray[Any, Any]
 KEPT = 4
-"""Files that stay in the cache, newest first: each holds one adapter, and all take 145 MB."""
+"""Files kept in the cache, newest first. Each holds one adapter and takes 145 MB."""
 VERSION = 1
-"""Counted up when files made by earlier versions must not be used any more."""
+"""Increased when files written by earlier versions must no longer be used."""
 
 
 def embedded_files(adapter: Path | None) -> tuple[Path, Path | None]:
-    """The file that runs as the embedded model, and the adapter that has to be attached to it, if any.
+    """The file that runs as the embedded model, and the adapter to attach to it, if any.
 
-    A file that the user put in the embedded model's place (`SUBQUEST_SMOLLM2`) runs as it is.
+    A file that replaces the embedded model (`SUBQUEST_SMOLLM2`) runs unchanged.
     """
     base = embedded_model()
-    faster = None if os.environ.get("SUBQUEST_SMOLLM2") else derived(base, adapter)
+    faster = None if os.environ.get("SUBQUEST_SMOLLM2") else quantised_copy(base, adapter)
     return (faster, None) if faster else (base, adapter)
 
 
-def derived(base: Path, adapter: Path | None) -> Path | None:
-    """The faster file of a base model and an adapter, made if need be; None where it cannot be made."""
+def quantised_copy(base: Path, adapter: Path | None) -> Path | None:
+    """The faster copy of a base model and an adapter, written if needed; None if it cannot be written."""
     try:
-        target = _place(base, adapter)
+        target = _path(base, adapter)
         if not target.is_file():
             target.parent.mkdir(parents=True, exist_ok=True)
-            derive(base, adapter, target)
+            quantise(base, adapter, target)
             made = sorted(target.parent.glob("*.gguf"), key=lambda file: file.stat().st_mtime_ns, reverse=True)
             for old in made[KEPT:]:
                 old.unlink(missing_ok=True)
@@ -51,8 +51,8 @@ def derived(base: Path, adapter: Path | None) -> Path | None:
     return target
 
 
-def derive(base: Path, adapter: Path | None, target: Path) -> None:
-    """Write the base model in Q8_0 with the adapter merged in, in one step."""
+def quantise(base: Path, adapter: Path | None, target: Path) -> None:
+    """Write the base model in Q8_0 with the adapter merged."""
     reader = open_gguf(base)
     additions = _additions(adapter) if adapter is not None else {}
     import gguf
@@ -99,13 +99,13 @@ def _additions(adapter: Path) -> dict[str, tuple[Array, Array, float]]:
         name, _, part = str(tensor.name).rpartition(".")
         halves.setdefault(name, {})[part] = np.asarray(tensor.data, np.float32)
     if alpha is None or any(half.keys() != {"lora_a", "lora_b"} for half in halves.values()):
-        raise DataError(f"{adapter} is no LoRA adapter in GGUF form; make one with `subquest model adapter convert`")
+        raise DataError(f"{adapter} is not a LoRA adapter in GGUF form; make one with `subquest model adapter convert`")
     scale = float(alpha.contents())
     return {name: (half["lora_a"], half["lora_b"], scale / len(half["lora_a"])) for name, half in halves.items()}
 
 
-def _place(base: Path, adapter: Path | None) -> Path:
-    """Its name tells the base's version and the adapter's content, so that neither can be stale."""
+def _path(base: Path, adapter: Path | None) -> Path:
+    """The path of the copy; its name depends on the base's version and the adapter's content, so it is never stale."""
     try:
         stat = base.stat()
         content = adapter.read_bytes() if adapter is not None else b""

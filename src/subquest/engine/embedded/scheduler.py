@@ -1,12 +1,12 @@
-"""The one thread that computes: it advances all running turns together, and decides whose cache stays.
+"""Continuous batching: one thread advances all running turns together and decides whose cache is kept.
 
-Each step is one pass of llama.cpp over the next token of every turn that is writing plus a stretch of every turn that
-is still reading (continuous batching), so concurrent sessions are not served turn by turn. The cache has a fixed number
-of cells. When they run out, the caches of closed and then of idle sessions are dropped, longest unused first, and as a
-last resort the youngest running turn waits; what was dropped is read again when it is needed.
+Each step is one pass of llama.cpp over the next token of every turn that is generating, plus some prompt tokens of
+every turn that is still reading, so concurrent sessions do not wait for each other's turns. The cache has a fixed
+number of cells. When they run out, the caches of closed and then of idle sessions are dropped, least recently used
+first; as a last resort the youngest running turn waits. What was dropped is read again when it is needed.
 
 Sequences share cells where their contexts begin alike: forks, k rollouts of one question, executors with one system
-prompt. A turn whose beginning another turn is just reading waits for it and then shares, instead of reading it twice.
+prompt. A turn whose beginning another turn is reading waits for it and then shares it, instead of reading it twice.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ from .model import Model, Stretch
 from .sampling import choose, log_sum
 
 WORTH_SHARING = 16
-"""Shorter common beginnings are read again rather than waited for or copied."""
+"""Shorter common prefixes are read again instead of being waited for or copied."""
 
 KEPT = 4
-"""Prompts of closed sessions that stay in the cache: about one a role, for each used cell slows every pass."""
+"""Prompts of closed sessions that stay in the cache: about one per role, because each used cell slows every pass."""
 
-Order = Callable[[], None]
+Command = Callable[[], None]
 
 
 @dataclass(eq=False, slots=True)
-class Tape:
-    """What the cache holds of one session. Only the worker changes it."""
+class CacheEntry:
+    """What the cache holds of one session. Only the scheduler's thread changes it."""
 
     ids: list[int] = field(default_factory=list)
     """Tokens in the cache, from the first on."""
@@ -46,7 +46,7 @@ class Tape:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """A finished turn, or for a job with choices those and their log-probabilities."""
+    """A finished turn; for a job with choices, the choices and their log-probabilities."""
 
     ids: tuple[int, ...]
     logprobs: tuple[float, ...]
@@ -62,16 +62,16 @@ class Outcome:
 
 @dataclass(eq=False, slots=True)
 class Job:
-    """A turn to be written after `ids`; `done` is called in the worker's thread, exactly once unless cancelled."""
+    """A turn to be generated after `ids`; `done` is called in the scheduler's thread, once, unless it is cancelled."""
 
-    tape: Tape
+    entry: CacheEntry
     ids: list[int]
     sampling: Sampling
     limit: int
     """Tokens the turn may have."""
     done: Callable[[Outcome | EngineError], None]
     choices: tuple[int, ...] = ()
-    """Tokens whose log-probabilities after `ids` are all that is wanted; nothing is written then."""
+    """If given, only the log-probabilities of these tokens after `ids` are computed, and nothing is generated."""
     sampled: int = 0
     logprobs: list[float] = field(default_factory=list)
     text: bytearray = field(default_factory=bytearray)
@@ -80,81 +80,81 @@ class Job:
 
     def __post_init__(self) -> None:
         seed = self.sampling.seed
-        self.random = np.random.default_rng(None if seed is None else seed % (1 << 128))  # numpy takes none below 0
+        self.random = np.random.default_rng(None if seed is None else seed % (1 << 128))  # numpy refuses negative seeds
 
     def unread(self) -> int:
-        return len(self.ids) - len(self.tape.ids)
+        return len(self.ids) - len(self.entry.ids)
 
 
-class Worker:
+class Scheduler:
     """Runs jobs on a model in a thread of its own."""
 
     def __init__(self, model: Model) -> None:
         self._model = model
-        self._orders: queue.SimpleQueue[Order] = queue.SimpleQueue()
+        self._commands: queue.SimpleQueue[Command] = queue.SimpleQueue()
         self._waiting: list[Job] = []
         self._running: list[Job] = []
-        self._idle: list[Tape] = []
-        """Tapes with a slot and no running job, open or closed."""
-        self._closed: set[Tape] = set()
+        self._idle: list[CacheEntry] = []
+        """Entries with a slot and no running job, of open or closed sessions."""
+        self._closed: set[CacheEntry] = set()
         self._slots = list(range(model.sequences))
         self._crowded = False
-        """A turn was sent back for want of cells: nothing new starts until one has finished."""
+        """A turn was sent back because there were too few cells: nothing new starts until one has finished."""
         self._clock = 0
         self._stopping = self._ended = False
         self._ending = threading.Lock()
-        self._reason = "the embedded engine was closed while it wrote"
+        self._reason = "the embedded engine was closed during a turn"
         self._thread = threading.Thread(target=self._run, name="subquest-embedded", daemon=True)
         self._thread.start()
 
     @property
     def running(self) -> int:
-        """Turns being written at the moment."""
+        """Turns being generated now."""
         return len(self._running)
 
     def submit(self, job: Job) -> None:
-        self._orders.put(lambda: self._waiting.append(job))
+        self._commands.put(lambda: self._waiting.append(job))
         if self._ended:
             with self._ending:
                 self._fail_all()
 
     def cancel(self, job: Job) -> None:
         """Stop a job; its `done` will not be called. A finished job is left as it is."""
-        self._orders.put(lambda: self._remove(job))
+        self._commands.put(lambda: self._remove(job))
 
-    def fork(self, tape: Tape) -> Tape:
-        """A second tape with the same cells."""
-        child = Tape()
+    def fork(self, entry: CacheEntry) -> CacheEntry:
+        """A second entry with the same cells."""
+        child = CacheEntry()
 
         def share() -> None:
-            if tape.slot is not None and self._slots:
+            if entry.slot is not None and self._slots:
                 self._take_slot(child)
-                self._share(tape, child, len(tape.ids))
+                self._share(entry, child, len(entry.ids))
                 self._idle.append(child)
 
-        self._orders.put(share)
+        self._commands.put(share)
         return child
 
-    def release(self, tape: Tape, keep: int) -> None:
-        """The session is closed: of its cache the first `keep` tokens stay for others, as long as there is room."""
+    def release(self, entry: CacheEntry, keep: int) -> None:
+        """Close a session: the first `keep` tokens of its cache stay for others, as long as there is room."""
 
         def close() -> None:
             for job in (*self._running, *self._waiting):
-                if job.tape is tape:
-                    self._finish(job, EngineRefused("the session was closed while it wrote"))
-            if tape.slot is None:
+                if job.entry is entry:
+                    self._finish(job, EngineRefused("the session was closed during a turn"))
+            if entry.slot is None:
                 return
-            self._truncate(tape, keep)
-            others = [other for other in self._idle if other is not tape]
-            if len(tape.ids) < WORTH_SHARING or any(other.ids[: len(tape.ids)] == tape.ids for other in others):
-                self._evict(tape)
+            self._truncate(entry, keep)
+            others = [other for other in self._idle if other is not entry]
+            if len(entry.ids) < WORTH_SHARING or any(other.ids[: len(entry.ids)] == entry.ids for other in others):
+                self._evict(entry)
             else:
-                self._closed.add(tape)
+                self._closed.add(entry)
                 if len(self._closed) > KEPT:
                     self._evict(min(self._closed, key=lambda kept: kept.used))
             self._crowded = False
 
-        self._orders.put(close)
+        self._commands.put(close)
 
     def stop(self) -> None:
         """End the thread and free the model; jobs that run or wait fail."""
@@ -162,14 +162,14 @@ class Worker:
         def end() -> None:
             self._stopping = True
 
-        self._orders.put(end)
+        self._commands.put(end)
         if threading.current_thread() is not self._thread:
             self._thread.join()
 
     def _run(self) -> None:
         try:
             while not self._stopping:
-                self._obey()
+                self._run_commands()
                 self._admit()
                 if self._running:
                     self._step()
@@ -183,35 +183,35 @@ class Worker:
                 self._model.free()
 
     def _fail_all(self) -> None:
-        """Let no job wait for a thread that has ended."""
-        while not self._orders.empty():
-            self._orders.get()()
+        """Fail all jobs: the thread has ended."""
+        while not self._commands.empty():
+            self._commands.get()()
         for job in (*self._running, *self._waiting):
             job.done(EngineUnavailable(self._reason))
         self._running, self._waiting = [], []
 
-    def _obey(self) -> None:
-        """Carry out what was ordered; wait for an order when there is nothing to compute."""
+    def _run_commands(self) -> None:
+        """Run the queued commands; wait for one when there is nothing to compute."""
         if not self._running and not self._waiting:
-            self._orders.get()()
+            self._commands.get()()
         while not self._stopping:
             try:
-                self._orders.get_nowait()()
+                self._commands.get_nowait()()
             except queue.Empty:
                 return
 
     def _admit(self) -> None:
         while self._waiting and not (self._crowded and self._running):
             job = self._waiting[0]
-            if job.tape.slot is None and not self._slots and not self._evict_idle():
+            if job.entry.slot is None and not self._slots and not self._evict_idle():
                 return
             self._waiting.pop(0)
-            if job.tape.slot is None:
-                self._take_slot(job.tape)
+            if job.entry.slot is None:
+                self._take_slot(job.entry)
             else:
-                self._idle.remove(job.tape)
-            # The last token is always read anew: its logits are what the turn begins with.
-            self._truncate(job.tape, min(self._common(job.tape.ids, job.ids), len(job.ids) - 1))
+                self._idle.remove(job.entry)
+            # The last token is always read again: the turn begins with its logits.
+            self._truncate(job.entry, min(self._common(job.entry.ids, job.ids), len(job.ids) - 1))
             self._running.append(job)
 
     def _step(self) -> None:
@@ -223,13 +223,13 @@ class Worker:
             if job.cached is None and self._must_wait(job):
                 continue
             if job.cached is None:
-                job.cached = len(job.tape.ids)
-            start = len(job.tape.ids)
+                job.cached = len(job.entry.ids)
+            start = len(job.entry.ids)
             tokens = job.ids[start : start + room]
             if not tokens:
                 break
-            assert job.tape.slot is not None
-            stretches.append(Stretch(job.tape.slot, start, tokens, start + len(tokens) == len(job.ids)))
+            assert job.entry.slot is not None
+            stretches.append(Stretch(job.entry.slot, start, tokens, start + len(tokens) == len(job.ids)))
             moved.append(job)
             room -= len(tokens)
         try:
@@ -237,24 +237,24 @@ class Worker:
         except EngineError as error:
             for job in list(self._running):
                 self._finish(job, error)
-                self._evict(job.tape)
+                self._evict(job.entry)
             return
         if rows is None:
             self._make_room()
             return
         logits = iter(rows)
         for job, stretch in zip(moved, stretches, strict=True):
-            job.tape.ids += stretch.tokens
-            job.tape.used = self._clock
+            job.entry.ids += stretch.tokens
+            job.entry.used = self._clock
             if stretch.wanted:
                 self._write(job, next(logits))
 
     def _must_wait(self, job: Job) -> bool:
-        """Share the longest beginning that others have read. True: another turn is about to read a longer one."""
-        tape = job.tape
-        own = len(tape.ids)
+        """Share the longest prefix that others have read. True: another turn is about to read a longer one."""
+        entry = job.entry
+        own = len(entry.ids)
         best, length = None, own + WORTH_SHARING - 1
-        for other in (*(j.tape for j in self._running if j is not job), *self._idle):
+        for other in (*(j.entry for j in self._running if j is not job), *self._idle):
             common = min(self._common(other.ids, job.ids), len(job.ids) - 1)
             if common > length:
                 best, length = other, common
@@ -264,11 +264,11 @@ class Worker:
             if ahead.unread() > 1 and min(self._common(ahead.ids, job.ids), len(job.ids) - 1) > length + WORTH_SHARING:
                 return True
         if best is not None:
-            self._share(best, tape, length)
+            self._share(best, entry, length)
         return False
 
     def _write(self, job: Job, logits: np.ndarray[tuple[int, ...], np.dtype[np.float32]]) -> None:
-        """Sample the turn's next token and end the turn where it ends."""
+        """Sample the next token, and finish the turn if that ends it."""
         if job.choices:
             total = log_sum(logits)
             found = tuple(float(logits[token]) - total for token in job.choices)
@@ -303,7 +303,7 @@ class Worker:
     def _remove(self, job: Job) -> None:
         if job in self._running:
             self._running.remove(job)
-            self._idle.append(job.tape)
+            self._idle.append(job.entry)
             self._crowded = False
         elif job in self._waiting:
             self._waiting.remove(job)
@@ -313,7 +313,7 @@ class Worker:
             return
         job = self._running[-1]
         self._remove(job)
-        self._evict(job.tape)
+        self._evict(job.entry)
         if self._running:
             self._crowded = True
             job.cached = None
@@ -322,32 +322,32 @@ class Worker:
             job.done(EngineUnavailable("the embedded engine's cache has too few cells for this context"))
 
     def _evict_idle(self) -> bool:
-        """Drop the cache that is least likely to be needed: closed sessions first, longest unused first."""
+        """Drop the cache that is least likely to be needed: closed sessions first, then the least recently used."""
         if not self._idle:
             return False
-        self._evict(min(self._idle, key=lambda tape: (tape not in self._closed, tape.used)))
+        self._evict(min(self._idle, key=lambda entry: (entry not in self._closed, entry.used)))
         return True
 
-    def _evict(self, tape: Tape) -> None:
-        assert tape.slot is not None
-        self._model.drop(tape.slot)
-        self._slots.append(tape.slot)
-        tape.slot = None
-        tape.ids = []
-        self._idle.remove(tape)
-        self._closed.discard(tape)
+    def _evict(self, entry: CacheEntry) -> None:
+        assert entry.slot is not None
+        self._model.drop(entry.slot)
+        self._slots.append(entry.slot)
+        entry.slot = None
+        entry.ids = []
+        self._idle.remove(entry)
+        self._closed.discard(entry)
 
-    def _take_slot(self, tape: Tape) -> None:
-        tape.slot = self._slots.pop()
-        tape.ids = []
+    def _take_slot(self, entry: CacheEntry) -> None:
+        entry.slot = self._slots.pop()
+        entry.ids = []
 
-    def _truncate(self, tape: Tape, length: int) -> None:
-        if length < len(tape.ids):
-            assert tape.slot is not None
-            self._model.drop(tape.slot, length)
-            del tape.ids[length:]
+    def _truncate(self, entry: CacheEntry, length: int) -> None:
+        if length < len(entry.ids):
+            assert entry.slot is not None
+            self._model.drop(entry.slot, length)
+            del entry.ids[length:]
 
-    def _share(self, source: Tape, target: Tape, length: int) -> None:
+    def _share(self, source: CacheEntry, target: CacheEntry, length: int) -> None:
         assert source.slot is not None
         assert target.slot is not None
         self._model.drop(target.slot)
@@ -357,7 +357,7 @@ class Worker:
 
     @staticmethod
     def _common(a: Sequence[int], b: Sequence[int]) -> int:
-        """Length of the common beginning."""
+        """Length of the common prefix."""
         n = min(len(a), len(b))
         if a[:n] == b[:n]:
             return n

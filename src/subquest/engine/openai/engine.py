@@ -19,8 +19,7 @@ from ...errors import EngineError, EngineRefused, EngineUnavailable, UsageError
 from ...record import Usage
 from ..actions import Action, Actions
 from ..chat_format import ChatFormat
-from ..interface import Generation, Message, Mode, OnRetry, Retry, Sampling, estimate_tokens
-from ..scripted import cut_at_stop
+from ..interface import Generation, Message, Mode, OnRetry, Retry, Sampling, cut_at_stop, estimate_tokens
 from .endpoint import Endpoint
 from .failures import BadParameter, CannotContinue, Overflow
 from .prices import Price, load_prices, price_of

@@ -353,12 +353,10 @@ class TextSession(OpenAISession):
 
     async def append(self, text: str) -> None:
         self._must_be_open()
-        if self._mode == "completion":
-            self._add("env", [Piece(text, False)], role="assistant")
-        else:
-            ids = self._segments[-1].token_ids
-            ended = self._end_id is not None and bool(ids) and ids[-1] == self._end_id
-            self._add("env", self._form.user_turn(text, ended=ended), role="user")
+        ids = self._segments[-1].token_ids
+        ended = self._end_id is not None and bool(ids) and ids[-1] == self._end_id
+        role = "user" if self._mode == "chat" else "assistant"
+        self._add("env", self._form.environment(text, self._mode, ended=ended), role=role)
 
     def fork(self) -> TextSession:
         self._must_be_open()

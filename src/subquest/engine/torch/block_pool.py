@@ -1,15 +1,15 @@
 """The block pool: which cache blocks hold which tokens, and who uses them.
 
 The cache is cut into blocks of `size` tokens. A context owns a list of blocks; a full block's content never changes, so
-contexts with the same beginning share it. A full block is known by its tokens and by the content of the block before it
-(an exact key, no hashing of contents), and stays known after its last user let go of it until its place is needed:
-so a role's system prompt, the k rollouts of one question, forks and resumed contexts all find their prefix again.
+contexts with the same prefix share it. A full block is identified by its tokens and by the content of the block before
+it (an exact key, not a hash), and stays known after its last user released it until its space is needed. So a role's
+system prompt, the k rollouts of one question, forks and resumed contexts all find their prefix again.
 
-    free      nobody's, content unknown
-    kept      nobody's, content known: found again by `match`, given out again oldest first
+    free      unused, content unknown
+    kept      unused, content known: found again by `match`, reused oldest first
     in use    counted, once for each context that has it
 
-Block 0 belongs to nobody: padding rows of a batch write there.
+Block 0 is never given out: padding rows of a batch write there.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class BlockPool:
         self.size = size
         """Tokens a block."""
         self.blocks = blocks
-        """Blocks that can be given out."""
+        """Usable blocks."""
         self._free = list(range(blocks, 0, -1))
         self._kept: OrderedDict[int, None] = OrderedDict()
         self._users = [0] * (blocks + 1)
@@ -42,11 +42,11 @@ class BlockPool:
         return self.blocks - self.available
 
     def count(self, tokens: int) -> int:
-        """Blocks that a context of this length needs."""
+        """Blocks needed for a context of this length."""
         return -(-tokens // self.size)
 
     def take(self, number: int) -> list[int]:
-        """New blocks for one user. The caller has checked `available`."""
+        """New blocks for one user. The caller must have checked `available`."""
         taken: list[int] = []
         for _ in range(number):
             if self._free:
@@ -59,7 +59,7 @@ class BlockPool:
         return taken
 
     def release(self, blocks: Sequence[int]) -> None:
-        """One user lets go of blocks; of those kept, the later ones of a context go first."""
+        """Release blocks of one user; of those kept, the later blocks of a context are reused first."""
         for block in reversed(blocks):
             self._users[block] -= 1
             if self._users[block] == 0:
@@ -70,9 +70,9 @@ class BlockPool:
                     self._free.append(block)
 
     def match(self, ids: Sequence[int], limit: int, root: int = 0) -> list[int]:
-        """Known blocks that hold the beginning of `ids`, at most `limit`; the caller becomes a user of them.
+        """Known blocks that hold the prefix of `ids`, at most `limit`; the caller becomes a user of them.
 
-        Contexts of one `root` alone share blocks: other weights give the same tokens other keys and values."""
+        Only contexts of the same `root` share blocks: with other weights the same tokens have other keys and values."""
         found: list[int] = []
         parent = root
         for content in self._contents(ids, 0, limit):
@@ -87,9 +87,9 @@ class BlockPool:
         return found
 
     def publish(self, blocks: Sequence[int], first: int, last: int, ids: Sequence[int], root: int = 0) -> None:
-        """Make known that the blocks of a context from `first` to before `last` are full and hold their share of `ids`.
+        """Publish the full blocks of a context from `first` to before `last`, which hold their part of `ids`.
 
-        A block that is computed twice at the same time does not become known: the first stays the known one.
+        If a block is computed twice at the same time, only the first is published.
         """
         content, known = self._content, self._known
         parent = content[blocks[first - 1]] if first else root
@@ -108,7 +108,7 @@ class BlockPool:
             parent = content[block]
 
     def forget_all(self) -> None:
-        """The weights changed: no content is valid any more."""
+        """Forget all contents, because the weights changed."""
         for block in list(self._key):
             self._forget(block)
         for block in self._kept:
@@ -117,7 +117,7 @@ class BlockPool:
         self._content = [0] * (self.blocks + 1)
 
     def _contents(self, ids: Sequence[int], first: int, last: int) -> Iterator[bytes]:
-        """What the blocks of a context hold, one after the other."""
+        """The contents of a context's blocks, in order."""
         packed = array("i", ids[first * self.size : last * self.size]).tobytes()
         width = self.size * array("i").itemsize
         return (packed[at : at + width] for at in range(0, (last - first) * width, width))

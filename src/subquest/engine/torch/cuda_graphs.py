@@ -1,8 +1,8 @@
 """CUDA graphs by shape: a pass of some three hundred kernels as one launch.
 
 A graph is captured the first time its shape is needed and replayed from then on. All graphs share one memory pool:
-nothing in it outlives a pass, and passes never overlap. Of several engines in a process one captures at a time: each
-capture begins by waiting for the whole device, which CUDA forbids while another one is under way.
+nothing in it outlives a pass, and passes never overlap. Only one engine in a process captures at a time: each capture
+begins by waiting for the whole device, which CUDA forbids during another capture.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from .gpu_memory import RESERVE, patiently
+from .gpu_memory import RESERVE, retry_out_of_memory
 
 _capturing = threading.Lock()
 
@@ -39,20 +39,20 @@ class Graphs:
         self._graphs.clear()
 
     def run(self, key: Hashable, work: Callable[[], object]) -> None:
-        """Do the work, which must depend on the key and on buffers at fixed places alone.
+        """Do the work, which must depend only on the key and on buffers at fixed addresses.
 
-        Another process may hold the memory that a new shape needs: the work then waits for it, and a graph for which
-        there is no room is captured another time. Room is looked for beforehand, for CUDA cannot take back a capture
-        that its allocator failed in.
+        Another process may hold the memory that a new shape needs: the work then waits for it, and a graph that does
+        not fit is captured another time. The free memory is checked first, because CUDA cannot undo a capture in which
+        its allocator failed.
         """
         if not self._enabled:
-            patiently(work)
+            retry_out_of_memory(work)
             return
         graph = self._graphs.get(key)
         if graph is not None:
             graph.replay()
             return
-        patiently(work)  # this pass is the one that counts; kernels are compiled and libraries set up by it
+        retry_out_of_memory(work)  # this pass counts; it also compiles kernels and initialises libraries
         with _capturing:
             if not _room():
                 return
@@ -73,7 +73,7 @@ class Graphs:
 
 
 def _room() -> bool:
-    """Whether the memory that is free can hold what a capture allocates."""
+    """Whether the free memory suffices for a capture."""
     if torch.cuda.mem_get_info()[0] >= RESERVE:
         return True
     torch.cuda.empty_cache()

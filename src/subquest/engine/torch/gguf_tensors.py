@@ -1,9 +1,9 @@
-"""The values of quantised tensors.
+"""The values of quantised tensors in a GGUF file.
 
-ggml packs a row in blocks of 32 values: a scale, for some kinds an offset, and small whole numbers. The value is
-`scale * number` or `scale * number + offset`, computed here in fp32 in the order in which the package `gguf` computes
-it, so both give the same bits. The common kinds are unpacked by a few operations on the whole tensor, several tensors
-at a time; any other kind (the K-quants) goes to `gguf`.
+ggml packs a row in blocks of 32 values: a scale, for some kinds an offset, and small integers. The value is `scale *
+number` or `scale * number + offset`, computed here in fp32 in the same order as in the package `gguf`, so both give the
+same bits. The common kinds are unpacked with a few operations on the whole tensor, several tensors in parallel; other
+kinds (the K-quants) go through `gguf`.
 """
 
 from __future__ import annotations
@@ -23,11 +23,12 @@ Array = np.ndarray[Any, Any]
 
 _BLOCK = 32
 _THREADS = 8
-"""More tensors at a time are held up by the memory's speed."""
+"""More threads would only wait for the memory."""
 
 
 def values(file: GgufFile, places: Iterable[TensorPlace]) -> list[Array]:
-    """Tensors of a file in fp32. numpy in plain threads: torch's own would spin where other work holds the cores."""
+    """Tensors of a file in fp32. numpy in plain threads: torch's threads would spin while other work holds the
+    cores."""
     data = np.asarray(np.memmap(file.path, dtype=np.uint8, mode="r"))
     with ThreadPoolExecutor(min(_THREADS, os.cpu_count() or 1)) as pool:
         return list(pool.map(lambda place: _values(file, place, data), places))
@@ -47,7 +48,7 @@ def _values(file: GgufFile, place: TensorPlace, data: Array) -> Array:
 
 def _cut(file: GgufFile, place: TensorPlace, data: Array, size: int) -> Array:
     if place.start + size > len(data):
-        raise DataError(f"{file.path} ends within the tensor {place.name}: the file is not whole")
+        raise DataError(f"{file.path} ends within the tensor {place.name}: the file is incomplete")
     return data[place.start : place.start + size]
 
 

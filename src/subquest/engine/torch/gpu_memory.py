@@ -1,7 +1,7 @@
-"""Memory of a GPU that several processes share: engines of evaluations and trainings side by side.
+"""Memory of a GPU that several processes share, such as evaluations and trainings.
 
-Nothing says beforehand what the others will take. So an engine measures what is free when it starts, one engine of a
-GPU at a time, takes a share of it for its cache, and takes less, or waits, where even that is not to be had.
+Nobody knows in advance how much the others will take. So an engine measures the free memory when it starts, one engine
+per GPU at a time, takes a share of it for its cache, and takes less, or waits, if even that is not available.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from ...errors import EngineError, UsageError
 
 VARIABLE = "SUBQUEST_GPU_SHARE"
 SHARE = 0.4
-"""Part of the free memory that a cache takes where nothing else is said."""
+"""Share of the free memory that a cache takes by default."""
 RESERVE = 1 << 30
 """Bytes left free for the working memory of steps and their graphs."""
 LEAST = 16_384
-"""Tokens below which a cache is not worth having, and an engine waits for memory instead."""
+"""Smallest useful cache in tokens; an engine waits for memory rather than taking less."""
 PATIENCE = 120.0
 """Seconds to wait for memory."""
 
@@ -46,20 +46,20 @@ def wanted_share() -> float:
 
 
 def cache_tokens(free: int, token: int, *, share: float, wanted: int | None = None) -> int:
-    """Tokens of a cache, at `token` bytes each, that `free` bytes have room for: `wanted`, else the share of it.
+    """Tokens of a cache, at `token` bytes each, that fit into `free` bytes: `wanted`, or else the share.
 
-    Either is cut to what leaves the reserve.
+    Both are limited to what leaves the reserve free.
     """
     most = max(0, free - RESERVE) // token
     return min(most, wanted if wanted is not None else int(share * free) // token)
 
 
-def taken(
+def allocate(
     device: torch.device, token: int, make: Callable[[int], T], *, share: float, wanted: int | None = None
 ) -> tuple[T, int]:
-    """What `make` makes of a number of tokens, and that number: as many as there is memory for when it is our turn.
+    """Call `make` with as many tokens as there is memory for; returns its result and the number of tokens.
 
-    Out of memory all the same, for others take theirs without asking, it is a quarter less, and less again.
+    Other processes may take memory meanwhile: when out of memory, it is called again with a quarter less.
     """
     least = min(LEAST, wanted or LEAST)
     until = time.monotonic() + PATIENCE
@@ -82,8 +82,8 @@ def taken(
         time.sleep(1.0)
 
 
-def patiently(work: Callable[[], object], *, patience: float = PATIENCE) -> None:
-    """Do work that may find no memory because another process has it; it must bear to be begun again."""
+def retry_out_of_memory(work: Callable[[], object], *, patience: float = PATIENCE) -> None:
+    """Do work, and repeat it while another process holds the memory it needs. The work must be repeatable."""
     until = time.monotonic() + patience
     while True:
         try:
@@ -98,10 +98,10 @@ def patiently(work: Callable[[], object], *, patience: float = PATIENCE) -> None
 
 @contextlib.contextmanager
 def _one_at_a_time(device: torch.device) -> Iterator[None]:
-    """Processes of this machine measure and take memory of a GPU one after the other."""
+    """Let the processes of this machine measure and allocate memory of a GPU one after the other."""
     try:
         import fcntl
-    except ImportError:  # no such locks on this system: then only the retries help
+    except ImportError:  # the system has no such locks: only the retries help
         yield
         return
     name = str(torch.cuda.get_device_properties(device).uuid) if device.type == "cuda" else device.type

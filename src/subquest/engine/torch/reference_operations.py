@@ -10,7 +10,6 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from .sampling import uniform
 from .step import Draw, Step
 
 
@@ -202,3 +201,25 @@ def floor(logits: Tensor, draws: Draw) -> Tensor:
     left &= (before < draws.top_p[:, None]) & (scaled >= scaled[:, :1] + draws.min_p.log()[:, None])
     left |= rank == 0
     return ordered.masked_fill(~left, float("inf")).amin(-1)
+
+
+_MASK = 0xFFFFFFFF
+GOLDEN = 0x9E3779B9
+"""2^32 over the golden ratio: an odd step that spreads neighbouring counters over all bits."""
+
+
+def mix(x: Tensor) -> Tensor:
+    """A bijective hash of 32-bit integers held in int64 (two rounds of xor-shift and multiply)."""
+    x = ((x ^ (x >> 16)) * 0x7FEB352D) & _MASK
+    x = ((x ^ (x >> 15)) * 0x846CA68B) & _MASK
+    return x ^ (x >> 16)
+
+
+def uniform(seeds: Tensor, positions: Tensor) -> Tensor:
+    """One number in (0, 1) for each pair, float64: a hash instead of a generator's state.
+
+    It depends on the seed and the position alone, so a turn is sampled the same way in any batch, or after a
+    preemption.
+    """
+    key = mix((seeds.long() & _MASK) ^ mix(positions.long() * GOLDEN & _MASK))
+    return (key.double() + 0.5) / 2**32

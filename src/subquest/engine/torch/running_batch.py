@@ -1,5 +1,5 @@
-"""The rows of the running batch, one for each slot, as arrays: a step costs the host a few numpy operations, whatever
-the number of rows. Everything that concerns single rows happens only when a row begins, ends or needs a block."""
+"""The rows of the running batch as arrays, one row per slot: a step costs the host a few numpy operations, whatever the
+number of rows. Single rows are touched only when one begins, ends or needs a block."""
 
 from __future__ import annotations
 
@@ -8,15 +8,14 @@ from typing import Any
 import numpy as np
 
 from ..interface import Sampling
-from .sampling import fold_seed, is_filtered
 
 Array = np.ndarray[Any, Any]
 COLDEST = 1e-6
-"""Lowest temperature above 0: logits divided by less are no numbers any more."""
+"""Lowest temperature above 0: dividing logits by less overflows."""
 
 
 class Rows:
-    """State of each slot; the last slot is the padding row's."""
+    """The state of each slot; the last slot is for padding."""
 
     def __init__(self, slots: int, table_width: int) -> None:
         n = slots + 1
@@ -24,11 +23,11 @@ class Rows:
         self.tables = np.zeros((n, table_width), np.int32)
         """Cache blocks of each slot's context."""
         self.held = np.zeros(n, np.int32)
-        """How many blocks that is."""
+        """Number of those blocks."""
         self.position = np.zeros(n, np.int32)
-        """Of the token that is fed next."""
+        """Position of the token that is fed next."""
         self.given = np.full(n, -1, np.int32)
-        """The token that is fed next, where the host knows it; -1: the one the device drew last."""
+        """The token that is fed next, if the host knows it; -1: the one the device sampled last."""
         self.seed = np.zeros(n, np.int32)
         self.temperature = np.zeros(n, np.float32)
         self.top_k = np.zeros(n, np.int32)
@@ -36,20 +35,20 @@ class Rows:
         self.min_p = np.zeros(n, np.float32)
         self.filtered = np.zeros(n, np.bool_)
         self.bare = np.zeros(n, np.bool_)
-        """Whether the slot's context is computed without the adapter; false for slots that nobody uses."""
+        """Whether the slot's context runs without the adapter; false for unused slots."""
         self.left = np.zeros(n, np.int32)
-        """Tokens that may still be asked of the device; 0 for slots that do not decode."""
+        """Tokens that may still be sampled; 0 for slots that do not decode."""
         self.limit = np.zeros(n, np.int32)
-        """Tokens the slot's turn may draw."""
+        """Tokens the slot's turn may generate."""
         self.stop_kind = np.zeros(n, np.int32)
         self.epoch = np.zeros(n, np.int64)
-        """Counts the slot's users, so that results meant for an earlier one are told apart."""
+        """Counts the slot's users, so that late results of an earlier one are recognised."""
         self.count = np.zeros(n, np.int32)
         """Tokens read back from the device."""
         self.ids = np.zeros((n, 256), np.int32)
         self.logprobs = np.zeros((n, 256), np.float32)
         self.changed: list[Array] = []
-        """Places of `tables` changed since the device last saw them, as flat indexes."""
+        """Entries of `tables` that changed since the last upload, as flat indexes."""
 
     def set_blocks(self, slot: int, blocks: list[int]) -> None:
         """The whole table of a slot."""
@@ -59,7 +58,7 @@ class Rows:
         self.changed.append(np.arange(first, first + len(blocks)))
 
     def short(self, slots: Array, size: int) -> Array:
-        """Those of the slots whose next token has no block to be written to."""
+        """The slots whose next token has no block yet."""
         found: Array = slots[self.position[slots] >= self.held[slots] * size]
         return found
 
@@ -73,7 +72,7 @@ class Rows:
     def begin(
         self, slot: int, *, token: int, position: int, left: int, sampling: Sampling, seed: int, kind: int
     ) -> None:
-        """Let a slot decode: feed `token` at `position`, then what the device draws."""
+        """Start decoding in a slot: feed `token` at `position`, then what the device samples."""
         self.position[slot] = position
         self.given[slot] = token
         self.left[slot] = self.limit[slot] = left
@@ -87,7 +86,7 @@ class Rows:
         self.stop_kind[slot] = kind
 
     def end(self, slot: int) -> None:
-        """Nobody uses the slot any more; what is still under way for it will be ignored."""
+        """Free the slot; results still under way for it will be ignored."""
         self.left[slot] = 0
         self.bare[slot] = False
         self.epoch[slot] += 1
@@ -97,13 +96,13 @@ class Rows:
         return np.flatnonzero(self.left > 0).astype(np.int32)
 
     def advance(self, slots: Array) -> None:
-        """A step over these slots was handed to the device."""
+        """Note that a step over these slots was launched."""
         self.position[slots] += 1
         self.left[slots] -= 1
         self.given[slots] = -1
 
     def store(self, slots: Array, ids: Array, logprobs: Array) -> None:
-        """Keep what the device drew."""
+        """Store what the device sampled."""
         at = self.count[slots]
         if at.size and int(at.max()) >= self.ids.shape[1]:
             self.ids = np.concatenate([self.ids, np.zeros_like(self.ids)], axis=1)
@@ -111,3 +110,14 @@ class Rows:
         self.ids[slots, at] = ids
         self.logprobs[slots, at] = logprobs
         self.count[slots] = at + 1
+
+
+def fold_seed(seed: int) -> int:
+    """Any integer as a signed 32-bit seed."""
+    folded = (seed ^ (seed >> 32)) & 0xFFFFFFFF
+    return folded - (1 << 32) if folded >= 1 << 31 else folded
+
+
+def is_filtered(sampling: Sampling) -> bool:
+    """Whether top-k, top-p or min-p cut the distribution."""
+    return sampling.temperature > 0 and (sampling.top_k > 0 or sampling.top_p < 1 or sampling.min_p > 0)

@@ -1,8 +1,8 @@
-"""Where a turn ends: end tokens, stop strings, the token limit.
+"""Where a turn ends: end tokens and stop strings.
 
-Looking into every token of every row would cost more than the model. So all rows are filtered at once, by token id:
-only a token that has the last byte of one of the row's stop strings can complete a stop string, and only such rows are
-looked into, by bytes.
+Checking every token of every row would cost more than the model. So all rows are filtered at once by token id: only a
+token that contains the last byte of one of the row's stop strings can complete it, and only such rows are checked, byte
+by byte.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Stops:
         return self._kinds[last]
 
     def may_end(self, kinds: np.ndarray[Any, Any], ids: np.ndarray[Any, Any]) -> np.ndarray[Any, np.dtype[np.bool_]]:
-        """Which rows drew an end token or one that could complete a stop string."""
+        """Which rows sampled an end token or one that could complete a stop string."""
         result: np.ndarray[Any, np.dtype[np.bool_]] = self.ends[ids] | self._table[kinds, ids]
         return result
 
@@ -45,7 +45,7 @@ class Stops:
         return _raw(stops).longest
 
     def completed(self, stops: Sequence[str], ids: Sequence[int]) -> str:
-        """The stop string that the last of these tokens completed, the one that ends first; empty where none."""
+        """The stop string that the last of these tokens completed (the one that ends first), or an empty string."""
         if not stops:
             return ""
         longest, strings = _raw(tuple(stops))

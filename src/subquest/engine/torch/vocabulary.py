@@ -1,9 +1,8 @@
 """Text to token ids and back, by bytes.
 
-Every token is a fixed string of bytes, so the text of a growing turn is the bytes of its tokens joined: no decoding of
-the whole turn at every token, and a stop string is found where its last byte arrives. Contents are tokenised with
-special tokens off and control text with them on, by two tokenizers that share nothing, so threads do not disturb
-each other.
+Every token is a fixed string of bytes, so the text of a growing turn is the joined bytes of its tokens: no need to
+decode the whole turn at every token, and a stop string is found when its last byte arrives. Contents are tokenised with
+special tokens off and control text with them on, by two separate tokenizers, so threads do not interfere.
 """
 
 from __future__ import annotations
@@ -17,21 +16,27 @@ from typing import Any
 import numpy as np
 
 from ...errors import EngineRefused
-from .gguf_tokenizer import SPLITS
+
+_QWEN = (
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
+_LLAMA3 = _QWEN.replace(r"|\p{N}|", r"|\p{N}{1,3}|")
+SPLITS = {"smollm": None, "gpt-2": None, "qwen2": _QWEN, "llama-bpe": _LLAMA3}
+"""How a text is cut before merging, by the name in `tokenizer.ggml.pre`; None is GPT-2's own way."""
 
 _MARKS = "!-/:-@[-`{-~"
 _SEAM = re.compile(
     rf"(?<=[!-~])(?= [!-~])|(?<=[A-Za-z0-9])(?=[{_MARKS}])|(?<=[{_MARKS}])(?=[0-9])|(?<=[!-~]\n)(?=[!-~])"
 )
-"""Where the tokenizers that `_has_seams` knows always cut a text, whatever else stands on either side: before a single
-blank, between a word or number and a punctuation mark (but not after a mark and before a word), and after a single line
+"""Where the tokenizers that `_has_seams` recognises always cut a text, whatever is on either side: before a single
+space, between a word or number and a punctuation mark (but not between a mark and a word), and after a single line
 break."""
 _BROAD = re.compile(r"(?<=[!-~]\n)(?=[!-~])|(?<=\))(?= [A-Za-z])")
-"""Those of them between documents of an observation, and between the head of a document and its text."""
+"""The cuts between documents of an observation, and between the head of a document and its text."""
 _LONG = 200
-"""Characters from which on a text may be an observation."""
+"""Texts of at least this many characters may be observations."""
 _WORDS = 200_000
-"""Pieces between seams that are remembered."""
+"""Pieces between cuts that are cached."""
 
 
 class Vocabulary:
@@ -54,14 +59,14 @@ class Vocabulary:
         """The bytes of each token."""
 
         self.encode = lru_cache(maxsize=8192)(self._encode)
-        """Ids of a text, control text or content. Roles' prompts come again and again."""
+        """Ids of control text or content, cached because prompts of roles are repeated."""
         self._known: dict[str, tuple[int, ...]] = {}
         self._stretch = lru_cache(maxsize=32_768)(self._spelled)
         self._seams = _has_seams(described)
 
     def _encode(self, text: str, control: bool) -> tuple[int, ...]:
-        """Observations are ever new combinations of the same documents, and other texts of the same words. So ids are
-        put together from those of the parts, where the tokenizer is known to give the same ids either way."""
+        """Observations are new combinations of the same documents, other texts of the same words. So ids are composed
+        from those of the parts, if the tokenizer is known to give the same ids either way."""
         if control or not self._seams:
             return self._tokenised(text, control)
         if len(text) < _LONG:
@@ -69,7 +74,7 @@ class Vocabulary:
         return tuple([i for stretch in _BROAD.split(text) for i in self._stretch(stretch)])
 
     def _spelled(self, text: str) -> list[int]:
-        """The ids of a text, word by word: a tenth of the tokenizer's time."""
+        """The ids of a text, word by word; takes a tenth of the tokenizer's time."""
         ids: list[int] = []
         known = self._known
         for piece in _SEAM.split(text):
@@ -85,7 +90,7 @@ class Vocabulary:
         tokenizer = self._control if control else self._content
         try:
             return tuple(tokenizer.encode(text, add_special_tokens=False).ids)
-        except TypeError:  # lone surrogates, which no tokenizer takes
+        except TypeError:  # lone surrogates, which tokenizers refuse
             text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
             return tuple(tokenizer.encode(text, add_special_tokens=False).ids)
 
@@ -97,7 +102,7 @@ class Vocabulary:
         return self.bytes_of(ids).decode("utf-8", errors="replace")
 
     def containing(self, byte: int) -> np.ndarray[Any, np.dtype[np.bool_]]:
-        """Which tokens have this byte."""
+        """Which tokens contain this byte."""
         return np.fromiter((byte in piece for piece in self.pieces), np.bool_, self.size)
 
 

@@ -11,7 +11,7 @@ from subquest.assemble import EngineOptions, open_engine
 from subquest.engine.adapter import Lora, Shape, write_gguf
 from subquest.engine.interface import Message, Sampling
 from subquest.engine.torch.engine import TorchEngine
-from subquest.engine.torch.named import read_adapter
+from subquest.engine.torch.loader import load_adapter
 from subquest.errors import UsageError
 from subquest.models import default_adapter, smollm2_path
 
@@ -42,7 +42,7 @@ def test_pairs_of_several_ranks_count_as_llama_cpp_counts_them(tmp_path: Path) -
     write_gguf(lora, tmp_path / "a.gguf", Shape("llama", 2, 1))
     config = {"model_type": "llama", "num_attention_heads": 2, "num_key_value_heads": 1}
     (tmp_path / "config.json").write_text(json.dumps(config))
-    adapter = read_adapter(tmp_path / "a.gguf", tmp_path)
+    adapter = load_adapter(tmp_path / "a.gguf", tmp_path)
     for name, (a, b) in adapter.pairs.items():
         np.testing.assert_allclose(adapter.scale * (b @ a).numpy(), lora.delta(name), rtol=1e-5)
 

@@ -4,7 +4,8 @@ import pytest
 import torch
 
 from subquest.engine.torch import reference_operations as reference
-from subquest.engine.torch.sampling import fold_seed, mix, uniform
+from subquest.engine.torch.reference_operations import mix, uniform
+from subquest.engine.torch.running_batch import fold_seed
 from subquest.engine.torch.step import Draw
 
 LOGITS = (2.0, 1.5, 1.0, 0.5, 0.0, -0.5, -1.0, 1.2, 0.3)
