@@ -22,9 +22,9 @@ from ..record import Episode, Failure, Question, Usage
 from ..runs import RunStore
 from ..runtime.solver import checked_question
 from ..runtime.system import System
-from .bodies import Problem
 from .counters import Counters
 from .replay import ReplayLog
+from .replies import Problem
 
 Status = Literal["queued", "running", "finished", "cancelled", "interrupted", "failed"]
 KEPT = 64
