@@ -190,7 +190,7 @@ def test_doctor_opens_llama_cpp(
     place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A package that is installed need not work: a slim container has no OpenMP."""
-    library = pytest.importorskip("subquest.engine.embedded.library")
+    library = pytest.importorskip("subquest.engine.embedded.llama_cpp")
     pytest.importorskip("xllamacpp")
 
     def missing(file: str) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from subquest.cli import main
-from subquest.engine import probe
+from subquest.engine import capabilities as probe
 
 from ..engine.loopback import Answer, Loopback, Request, chat
 

@@ -95,9 +95,9 @@ def _llama_cpp() -> Check:
 
     fix = "pip install 'subquest[embedded]'"
     try:
-        from ..engine.embedded.library import library
+        from ..engine.embedded.llama_cpp import open_library
 
-        build = library().build
+        build = open_library().build
     except (SubquestError, ImportError) as error:
         needs = "apt-get install libgomp1" if "libgomp" in str(error) else fix
         return Check("llama.cpp", False, f"runs the embedded model: {error}", needs)
@@ -202,7 +202,7 @@ def _asked(spec: str) -> list[Check]:
 
     from ..assemble import AgentSpec, open_engines
     from ..config import load_config
-    from ..engine.probe import FIRST_SECONDS, probe
+    from ..engine.capabilities import FIRST_SECONDS, probe
     from ..process import run_sync
 
     options = replace(AgentSpec.from_config(load_config()).engine, protocol="tags", retries=0, timeout=FIRST_SECONDS)
