@@ -15,7 +15,7 @@ from typing import cast
 import pytest
 
 from subquest.engine.actions import Action
-from subquest.engine.base import Generation
+from subquest.engine.interface import Generation
 from subquest.engine.openai.reply import Assembler, Reply, ending
 from subquest.engine.scripted import ScriptedEngine
 from subquest.judge.base import AnswerCase, StepCase, read_verdict

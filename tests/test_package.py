@@ -23,6 +23,6 @@ def test_records_and_systems_need_no_third_party_package() -> None:
     code = (
         "import sys; sys.modules.update({m: None for m in ('httpx', 'httpx2', 'rich', 'numpy', 'torch', 'jinja2')});"
         "import subquest.record, subquest.events, subquest.limits, subquest.protocol, subquest.systems.coda,"
-        "subquest.engine.scripted, subquest.engine.chat"
+        "subquest.engine.scripted, subquest.engine.chat_format"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

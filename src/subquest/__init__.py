@@ -18,8 +18,8 @@ from ._version import __version__
 
 if TYPE_CHECKING:
     from .assemble import AgentSpec, open_agent
-    from .engine.base import Engine, Generation, Message, Sampling, Session
     from .engine.embedded import EmbeddedEngine
+    from .engine.interface import Engine, Generation, Message, Sampling, Session
     from .engine.openai import OpenAIEngine
     from .engine.scripted import ScriptedEngine
     from .errors import OutsideError, SubquestError, UsageError
@@ -44,26 +44,26 @@ _PLACES: dict[str, str] = {
     "Decor": "systems.decor",
     "Document": "record",
     "EmbeddedEngine": "engine.embedded",
-    "Engine": "engine.base",
+    "Engine": "engine.interface",
     "Episode": "record",
     "Event": "events",
     "Evidence": "record",
-    "Generation": "engine.base",
+    "Generation": "engine.interface",
     "HiRA": "systems.hira",
     "Hit": "record",
     "Index": "retrieval.index",
     "Limits": "limits",
-    "Message": "engine.base",
+    "Message": "engine.interface",
     "OpenAIEngine": "engine.openai",
     "OutsideError": "errors",
     "Question": "record",
     "Run": "systems.runtime",
     "RunStore": "runs",
-    "Sampling": "engine.base",
+    "Sampling": "engine.interface",
     "ScriptedEngine": "engine.scripted",
     "Search": "retrieval.search",
     "Segment": "record",
-    "Session": "engine.base",
+    "Session": "engine.interface",
     "Step": "record",
     "SubquestError": "errors",
     "System": "systems.base",

@@ -401,9 +401,9 @@ def make_adapter(place: Path, seed: int = 0) -> str:
     """An adapter of the tiny model that changes what it writes."""
     import torch
 
-    from subquest.train.export import save_trained
+    from subquest.train.checkpoints import save_trained
+    from subquest.train.components import load_source, make_policy
     from subquest.train.recipe import ModelPart
-    from subquest.train.setup import load_source, make_policy
 
     part, source = ModelPart("random:llama", rank=2), load_source("random:llama")
     policy = make_policy(part, source, device=torch.device("cpu"), seed=seed)
@@ -431,7 +431,7 @@ class Maker:
 def forked(monkeypatch: pytest.MonkeyPatch) -> None:
     """Workers are forked off a process that has imported torch once; each one of its own would do so again."""
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["subquest.claims.crew", "subquest.train.setup", "transformers.models.llama"])
+    context.set_forkserver_preload(["subquest.claims.crew", "subquest.train.components", "transformers.models.llama"])
     monkeypatch.setattr(crew, "multiprocessing", SimpleNamespace(get_context=lambda way: context))
 
 

@@ -25,11 +25,11 @@ from subquest.claims.training import (
 from subquest.cli import main
 from subquest.engine.torch.loader import load_adapter
 from subquest.errors import DataError
-from subquest.train.checkpoint import Checkpoints
+from subquest.train.checkpoints import Checkpoints
+from subquest.train.components import load_source, make_policy
 from subquest.train.lora import adapter_of as lora_of
-from subquest.train.optimise import Optimiser
+from subquest.train.optimiser import Optimiser
 from subquest.train.recipe import ModelPart, OptimiserPart
-from subquest.train.setup import load_source, make_policy
 
 BOOK = """
 start = "cold"

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from subquest.cli import main
-from subquest.engine import probe
+from subquest.engine import capabilities
 from subquest.models import smollm2_path
 
 from ..engine.loopback import Answer, Loopback, Request, chat
@@ -98,7 +98,7 @@ async def test_a_failure_is_one_line_at_once(answer: Answer, says: str, capsys: 
 
 
 async def test_a_server_that_never_answers(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(probe, "FIRST_SECONDS", 0.2)
+    monkeypatch.setattr(capabilities, "FIRST_SECONDS", 0.2)
     async with Loopback(Answer(chat("late"), delay=60.0)) as server:
         status, checks = await doctor(f"openai:m@{server.url}", capsys)
     assert (status, list(checks)) == (1, ["chat"])
@@ -121,13 +121,13 @@ def test_doctor_opens_llama_cpp(
     place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A package that is installed need not work: a slim container has no OpenMP."""
-    library = pytest.importorskip("subquest.engine.embedded.library")
+    library = pytest.importorskip("subquest.engine.embedded.llama_cpp")
     pytest.importorskip("xllamacpp")
 
     def missing(file: str) -> None:
         raise OSError("libgomp.so.1: cannot open shared object file: No such file or directory")
 
-    monkeypatch.setattr(library, "library", library.library.__wrapped__)  # not one that was opened before
+    monkeypatch.setattr(library, "open_library", library.open_library.__wrapped__)  # not one that was opened before
     monkeypatch.setattr(library.c, "CDLL", missing)
     main(["doctor", "--json"])
     (found,) = (c for c in json.loads(capsys.readouterr().out)["checks"] if c["name"] == "llama.cpp")

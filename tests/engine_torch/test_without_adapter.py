@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-from subquest.engine.base import Adapted, Generation, Message, Mode, Sampling
+from subquest.engine.interface import Adapted, Generation, Message, Mode, Sampling
 from subquest.engine.torch import Adapter, TorchEngine
 from subquest.record import Trajectory
 from subquest.systems.decor import Decor

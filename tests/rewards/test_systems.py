@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from subquest.engine.base import Sampling
+from subquest.engine.interface import Sampling
 from subquest.engine.scripted import ScriptedEngine
 from subquest.judge import steps_of
 from subquest.record import Episode, Question, Step

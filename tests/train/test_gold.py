@@ -4,18 +4,18 @@ from pathlib import Path
 
 import pytest
 
-from subquest.engine.chat import CHATML
-from subquest.engine.torch.tokens import Vocabulary
+from subquest.engine.chat_format import CHATML
+from subquest.engine.torch.vocabulary import Vocabulary
 from subquest.metrics import exact_match
 from subquest.process import run_sync
 from subquest.record import Question, Segment, Step
 from subquest.retrieval import Index
 from subquest.train.data import load_material, open_search
+from subquest.train.facts import Fact, facts_of, plan_of, query
 from subquest.train.gold import CodaTeacher, DirectTeacher, Reader, closing_step, teacher_for
-from subquest.train.reading import Fact, facts_of, plan_of, query
+from subquest.train.random_model import tiny_source
 from subquest.train.recipe import DataPart
 from subquest.train.teacher import Traces, View, make_traces
-from subquest.train.tiny import tiny_source
 from subquest.worlds import World, make_world
 
 REAL = Path(__file__).resolve().parents[3] / "shared" / "data" / "train"

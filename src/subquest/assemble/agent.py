@@ -15,7 +15,7 @@ from msgspec.structs import replace as replace_fields
 
 from ..codec import Record
 from ..config import Config
-from ..engine.base import Sampling
+from ..engine.interface import Sampling
 from ..errors import UsageError
 from ..limits import Limits
 from ..tools.tool_options import DAY, ToolOptions

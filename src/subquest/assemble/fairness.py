@@ -11,7 +11,7 @@ import dataclasses
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from ..engine.base import Sampling
+from ..engine.interface import Sampling
 
 if TYPE_CHECKING:
     from ..systems.base import System

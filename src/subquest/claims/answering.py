@@ -127,11 +127,11 @@ class _Worker:
     def _system(self, arm: Arm, questions: list[Question], place: str) -> Any:
         from ..retrieval.index import Index
         from ..systems.registry import get
-        from ..train.rollouts import Remembered
+        from ..train.rollouts import MemoisedSearch
 
         if place not in self._indexes:
             index = Index.open(place)
-            self._indexes[place] = index, Remembered(index)
+            self._indexes[place] = index, MemoisedSearch(index)
         index, remembered = self._indexes[place]
         # arms ask much the same of a part; the oracle's systems read more of an index than its search
         search: Any = index if arm.oracle else remembered

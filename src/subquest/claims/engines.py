@@ -57,9 +57,9 @@ class Engines:
         import torch
 
         from ..engine.torch.engine import TorchEngine
-        from ..engine.torch.named import read_adapter
+        from ..engine.torch.loader import load_adapter
         from ..models import embedded_model
-        from ..train.setup import load_source
+        from ..train.components import load_source
 
         setup = self._setup
         if self._source is None:
@@ -78,7 +78,7 @@ class Engines:
                 self._engines[at].refresh(state=self._source.state)
             else:
                 base = embedded_model() if setup.model == "smollm2" else Path(setup.model)
-                self._engines[at].refresh(adapter=read_adapter(Path(setup.adapters[name]), base))
+                self._engines[at].refresh(adapter=load_adapter(Path(setup.adapters[name]), base))
             self._holds[at] = name
 
     @property

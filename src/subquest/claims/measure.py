@@ -21,7 +21,7 @@ from .book import BARE, ORACLE, SHIPPED, Arm, Book, Training
 from .ranking import SEARCH, ranking
 
 if TYPE_CHECKING:
-    from ..engine.base import Sampling
+    from ..engine.interface import Sampling
     from .results import Results
 
 MAX_TOKENS = 256
@@ -130,7 +130,7 @@ def measured(arm: Arm) -> dict[str, Any]:
 
 def sampling_of(arm: Arm) -> Sampling | None:
     """Greedy for all models; the oracle writes what it writes."""
-    from ..engine.base import Sampling
+    from ..engine.interface import Sampling
 
     if arm.oracle:
         return None

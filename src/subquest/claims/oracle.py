@@ -18,7 +18,7 @@ from ..engine.scripted import Context
 from ..metrics import contains_answer
 from ..record import Question
 from ..systems.prompting import COMPACT
-from ..train.reading import Fact, facts_of
+from ..train.facts import Fact, facts_of
 from .pictures import ASKED
 
 COMPUTE = "Compute with Python: "

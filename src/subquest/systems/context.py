@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from ..codec import to_dict
 from ..engine import Engine, Generation, Sampling, Session
-from ..engine.base import Hiding, InTurns
+from ..engine.interface import Hiding, InTurns
 from ..errors import ContextOverflow, EngineError, EngineRefused
 from ..limits import Budget, Limits, Repeats
 from ..protocol import Parsed, in_thought, parse, wrap

@@ -16,7 +16,7 @@ from typing import ClassVar
 
 from ..engine import Engine
 from ..engine.actions import Action
-from ..engine.base import Adapted
+from ..engine.interface import Adapted
 from ..errors import EngineError, SearchError
 from ..limits import Limits
 from ..record import Hit

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ..engine import Engine, Message, Mode, Session
-from ..engine.base import Retry
+from ..engine.interface import Retry
 from ..errors import ContextOverflow, SearchError, SearchRefused
 from ..events import EventLog
 from ..limits import Budget, Limits

@@ -13,8 +13,8 @@ from ..metrics import contains_answer, exact_match
 from ..record import Episode, Question
 from ..systems.plan import lines_of
 from ..systems.rendering import one_line
-from .reading import Fact, facts_of, in_order, needs_lists, plan_of, query, read, titles_in
-from .reasoning import conclusion, in_both
+from .conclusions import conclusion, in_both
+from .facts import Fact, facts_of, in_order, needs_lists, plan_of, query, read, titles_in
 from .teacher import GiveUp, Teacher, View
 
 QUERIES = 2

@@ -28,7 +28,7 @@ Level = Literal["token", "trajectory", "role"]
 Aggregation = Literal["token-mean", "sequence-mean", "rollout-mean", "rollout-sum", "role-mean", "constant"]
 
 LOG_RATIO_LIMIT = 20.0
-"""Log-ratios are held within this, so that one broken token cannot make the loss infinite."""
+"""Log-ratios are clamped to this, so that a single token cannot make the loss infinite."""
 
 
 class Layout(NamedTuple):
@@ -253,3 +253,31 @@ def summary(losses: Iterable[Loss]) -> dict[str, float]:
         elif name != "tokens":
             out[name] = sum(values)
     return out
+
+
+class Importance(NamedTuple):
+    """Importance weights for rollouts that an older policy sampled.
+
+    When the rollouts of the next batch overlap the update, they come from weights that are one step old. The loss still
+    compares the new policy with the one before the update (the old policy). That the samples came from a third, the
+    behaviour policy, is corrected by a weight per token,
+
+        w = min(old(token) / behaviour(token), cap)
+
+    which multiplies its advantage. The cap keeps a few unlucky tokens from dominating the batch. If the loss takes one
+    ratio per trajectory or role, the weight is taken over the same tokens (their mean log-ratio).
+    """
+
+    weights: Tensor
+    """[A] one a token, detached"""
+    truncated: float
+    """Share of the tokens whose weight was cut at the cap."""
+
+
+def importance(old: Tensor, behaviour: Tensor, *, cap: float, units: Tensor | None = None) -> Importance:
+    """Weights of tokens from their log-probs before the update and under the policy that sampled them."""
+    gap = old.float() - behaviour.float()
+    if units is not None:
+        gap = unit_mean(gap, units)
+    ratio = torch.exp(gap.clamp(-LOG_RATIO_LIMIT, LOG_RATIO_LIMIT)).detach()
+    return Importance(ratio.clamp(max=cap), float((ratio > cap).float().mean()) if ratio.numel() else 0.0)

@@ -59,8 +59,8 @@ class DataPart(Record):
     weight: AboveZero = 1.0
     """Relative share among the sources."""
     systems: tuple[str, ...] = ()
-    """SFT: the systems whose protocols are taught on this source (`rerank`: judging passages, `train/judging.py`); the
-    recipe's where empty."""
+    """SFT: the systems whose protocols are taught on this source (`rerank`: judging passages,
+    `train/rerank_traces.py`); the recipe's where empty."""
     k: Count = 0
     """SFT: documents a search on this source; the recipe's where 0."""
     roles: tuple[str, ...] = ()
@@ -131,7 +131,7 @@ class GuardPart(Record):
 
 
 class InstructPart(Record):
-    """SFT: a teacher words seed tasks anew before they are traced (APEX's pipeline, `train/pipeline.py`)."""
+    """SFT: a teacher words seed tasks anew before they are traced (APEX's pipeline, `train/instruct.py`)."""
 
     teacher: str = ""
     """A model as `ask --model` takes it, or `rules` for wording by rule; empty learns from the seeds as they are."""

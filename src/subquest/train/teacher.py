@@ -12,10 +12,9 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple, Protocol
 
-from ..engine.base import Engine, Generation, Message, Mode, RoleAware, Sampling, Session
-from ..engine.chat import ChatFormat, Piece, encode_pieces, text_of
-from ..engine.torch.session import opening
-from ..engine.torch.tokens import Vocabulary
+from ..engine.chat_format import ChatFormat, environment_segment, prompt_segments
+from ..engine.interface import Engine, Generation, Message, Mode, RoleAware, Sampling, Session
+from ..engine.torch.vocabulary import Vocabulary
 from ..errors import EngineRefused
 from ..metrics import exact_match
 from ..record import Episode, Question, Segment, Usage
@@ -115,7 +114,9 @@ class TeacherEngine:
     async def open(self, messages: Sequence[Message], *, mode: Mode = "chat") -> TeacherSession:
         task = messages[-1].content.rpartition(": ")[2]
         played = await self.player.open(self.role, messages, mode) if self.player else None
-        return TeacherSession(self, tuple(opening(self.chat, self.vocabulary, messages)), mode, task, played)
+        return TeacherSession(
+            self, tuple(prompt_segments(self.chat, messages, self.vocabulary.encode)), mode, task, played
+        )
 
     def count_tokens(self, text: str) -> int:
         return len(self.vocabulary.encode(text, False))
@@ -175,13 +176,9 @@ class TeacherSession:
         engine = self._engine
         if self._played is not None:
             await self._played.append(text)
-        if self._mode == "chat":
-            pieces = engine.chat.user_turn(text, ended=self._ended)
-        else:
-            pieces = [Piece(text, False)]
+        segment = environment_segment(engine.chat, text, self._mode, engine.vocabulary.encode, ended=self._ended)
         self._ended = False
-        ids = tuple(encode_pieces(pieces, engine.vocabulary.encode))
-        self.segments = (*self.segments, Segment("env", text_of(pieces), ids, role="user"))
+        self.segments = (*self.segments, segment)
 
     def fork(self) -> TeacherSession:
         played = self._played.fork() if self._played is not None else None
