@@ -22,7 +22,7 @@ from subquest.retrieval.settings import Settings
 from subquest.retrieval.transfer import copy
 
 from .embeddings import embeddings_server
-from .passages import CHANGED, LIBRARY, encoder, settings
+from .library import CHANGED, LIBRARY, encoder, settings
 from .postgres_server import postgres_server, with_half_vectors
 
 Place = Callable[[], str]

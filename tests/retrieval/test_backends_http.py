@@ -14,8 +14,8 @@ from subquest.retrieval.backends.backend import Backend, key_of
 from subquest.retrieval.locations import backend_class, create_place, open_place
 
 from .embeddings import embeddings_server
+from .library import CHANGED, LIBRARY, WIDTH, settings
 from .loopback import play, recorded
-from .passages import CHANGED, LIBRARY, WIDTH, settings
 
 PLACES = {"opensearch": "opensearch+{}/library", "qdrant": "qdrant+{}/library"}
 

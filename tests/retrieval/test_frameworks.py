@@ -14,7 +14,7 @@ from subquest.record import Hit
 from subquest.retrieval import Index
 from subquest.retrieval.frameworks import as_langchain_retriever, as_llama_index_retriever
 
-from .passages import LIBRARY
+from .library import LIBRARY
 from .servers import retrieval_server
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import multiprocessing
 import os
 import random
 import resource
@@ -344,3 +345,37 @@ def test_closed_index_says_so(tmp_path: Path) -> None:
     index.close()
     with pytest.raises(UsageError, match="closed"):
         index.search("engine")
+
+
+def _ids(index: Index) -> list[str]:
+    return [hit.document.id for hit in index.search("river", 5)]
+
+
+def test_a_forked_process_searches_through_connections_of_its_own(tmp_path: Path) -> None:
+    """The child neither uses nor frees the connections that threads of its parent had open."""
+    fork = multiprocessing.get_context("fork")
+    with Index.build(tmp_path / "i.sq", [Document("1", "", "A river."), Document("2", "", "A hill.")]) as index:
+        opened, done = threading.Event(), threading.Event()
+
+        def reader() -> None:
+            _ids(index)
+            opened.set()
+            done.wait()
+
+        thread = threading.Thread(target=reader)
+        thread.start()
+        assert opened.wait(60)
+        child = fork.Process(target=_search_and_check, args=(index,))
+        child.start()
+        child.join(60)
+        assert child.exitcode == 0
+        done.set()
+        thread.join()
+        assert _ids(index) == ["1"]
+    with pytest.raises(UsageError, match="is closed"):
+        index.search("river")
+
+
+def _search_and_check(index: Index) -> None:
+    assert _ids(index) == ["1"]
+    index.close()

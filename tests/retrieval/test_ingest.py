@@ -375,7 +375,7 @@ def test_the_command_tells_what_it_did(
     out, err = capsys.readouterr()
     assert "14 files read, 0 unchanged, 2 broken" in out
     assert "skipped: docs/broken.pdf: a damaged pdf file" in err
-    assert "passed over: 2 hidden, 2 .png" in err or "passed over: 2 .png, 2 hidden" in err
+    assert "not read: 2 hidden, 2 .png" in err or "not read: 2 .png, 2 hidden" in err
     assert main([*build, "--strict", "--json"]) == 1
     told = json.loads(capsys.readouterr().out)
     assert (told["files_unchanged"], told["broken_files"], told["added"]) == (14, 2, 0)
@@ -385,7 +385,7 @@ def test_the_command_tells_what_it_did(
     (docs / "broken.pdf").unlink()
     (docs / "all.zip").unlink()
     assert main(["index", "add", "docs.sq", "docs", "--prune", "--strict", "--words", "50"]) == 0
-    assert "gone" in capsys.readouterr().out
+    assert ", 2 removed" in capsys.readouterr().out
     for wrong, words in ((["--words", "3"], "from 10"), (["--jobs", "0"], "at least 1")):
         assert main([*build, *wrong]) == 2
         assert words in capsys.readouterr().err

@@ -14,7 +14,7 @@ from subquest.errors import DataError, UsageError
 from subquest.retrieval import Index, encoder, minilm
 from subquest.retrieval.encoder import EncoderSpec, MiniLM, TorchMiniLM, open_encoder
 
-from .passages import LIBRARY
+from .library import LIBRARY
 
 pytest.importorskip("transformers", reason="the train extra is not installed")
 

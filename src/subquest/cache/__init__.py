@@ -1,8 +1,8 @@
 """An optional on-disk cache of model, search and page calls.
 
 One SQLite file in WAL mode, safe for many threads and processes. A call's key is the SHA-256 of the canonical JSON of
-everything that decides its result; failures never get here, because only results are stored. The file keeps below
-`max_bytes`: what was not used for longest goes first.
+everything that decides its result; failures are never stored. The file stays below `max_bytes`: the least recently used
+entries are removed first.
 
     cache = Cache("cache.sqlite")
     engine = CachedEngine(engine, cache)

@@ -19,12 +19,12 @@ from typing import Any, Protocol, runtime_checkable
 from ..errors import DataError, UsageError
 
 APPLICATION = 0x53716361
-"""Marks the file as ours (SQLite's application_id), so that no other database is ever written to."""
+"""Marks the file as a cache (SQLite's application_id), so that no other database is ever written to."""
 SCHEMA = 1
 KEEP = 0.9
 """Share of `max_bytes` that an eviction leaves."""
 TOUCH = 60.0
-"""Seconds within which a second use of an entry is not written down again."""
+"""Seconds within which a second use of an entry is not recorded."""
 
 _BROKEN = (sqlite3.DatabaseError, zlib.error, ValueError, TypeError)
 """What a damaged, full or locked file can raise while an entry is read or written."""
@@ -46,7 +46,7 @@ END;
 
 @dataclass(frozen=True, slots=True)
 class CacheStats:
-    """What a cache holds, and how this process fared with it."""
+    """What a cache holds, and this process's hits and misses."""
 
     entries: int
     bytes: int
@@ -71,7 +71,7 @@ class Cache:
             self._open()
 
     def get(self, kind: str, key: Any, *, max_age: float | None = None) -> Any | None:
-        """The stored result, or None. `max_age` in seconds: what is older counts as missing."""
+        """The stored result, or None. Entries older than `max_age` seconds count as missing."""
         name, now = digest(kind, key), time.time()
         row = found = None
         try:
@@ -95,7 +95,7 @@ class Cache:
         return found
 
     def put(self, kind: str, key: Any, value: Any) -> None:
-        """Store a result (JSON values). One too large for the whole cache is left out."""
+        """Store a result (JSON values). One that is too large for the whole cache is not stored."""
         name, now = digest(kind, key), time.time()
         packed = zlib.compress(
             json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass"), 3
@@ -119,7 +119,7 @@ class Cache:
     async def call(
         self, kind: str, key: Any, make: Callable[[], Awaitable[Any]], *, max_age: float | None = None
     ) -> Any:
-        """The stored result of `make`, or its result, stored; what it raises is passed on and forgotten."""
+        """The stored result of `make`, or its new result, which is stored; exceptions are raised and not stored."""
         found = await asyncio.to_thread(self.get, kind, key, max_age=max_age)
         if found is None:
             found = await make()
@@ -132,7 +132,7 @@ class Cache:
         return CacheStats(entries, held, self._hits, self._misses)
 
     def clear(self, kind: str | None = None) -> None:
-        """Forget everything, or everything of one kind."""
+        """Delete everything, or everything of one kind."""
         with self._lock:
             db = self._open()
             with db:
@@ -146,10 +146,10 @@ class Cache:
             self._connection = None
 
     def _complain(self, error: Exception) -> None:
-        """Say once that the cache is of no use: a full disk or a damaged file must not end what it only speeds up."""
+        """Warn once: a full disk or a damaged cache must not stop the work that it only speeds up."""
         if not self._complained:
             self._complained = True
-            log.warning("the cache %s cannot be used (%s); going on without it where it fails", self.path, error)
+            log.warning("the cache %s cannot be used (%s); continuing without it", self.path, error)
 
     def _evict(self, db: sqlite3.Connection) -> bool:
         held: int = db.execute("SELECT bytes FROM total").fetchone()[0]
@@ -165,7 +165,7 @@ class Cache:
         return True
 
     def _open(self) -> sqlite3.Connection:
-        """The connection of this process: a fork must not use its parent's."""
+        """The connection of this process: a forked process must not use its parent's."""
         if self._connection is None or self._owner != os.getpid():
             try:
                 self.path.parent.mkdir(parents=True, exist_ok=True)
@@ -210,7 +210,7 @@ class Cache:
 
 @runtime_checkable
 class Identified(Protocol):
-    """An engine or a search that says what its results depend on."""
+    """An engine or a search that declares what its results depend on."""
 
     @property
     def identity(self) -> Mapping[str, Any]:

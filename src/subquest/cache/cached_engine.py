@@ -31,21 +31,21 @@ from .cache_file import Cache, Identified, digest
 
 @runtime_checkable
 class Resumable(Session, Protocol):
-    """A session that can go on from a turn recorded earlier."""
+    """A session that can continue from a recorded turn."""
 
     def resume(self, turn: Generation, segments: Sequence[Segment]) -> None:
-        """Go on as if the model had just written `turn`; `segments` is the context up to and with it."""
+        """Continue as if the model had just written `turn`; `segments` is the context including it."""
         ...
 
 
 class CachedEngine:
-    """An engine that asks its model only what it has not been asked before.
+    """An engine that asks its model only what it was not asked before.
 
     A turn's key is the engine's identity, the whole context and how the turn is sampled. Turns sampled at random
-    (temperature above 0, no seed) are not cached unless `sampled` says so: repeating them is their point. Engines
-    that do not say what decides their answers (`Identified`), and sessions that cannot take over a recorded turn
-    (`Resumable`), run uncached. A hit reports the tokens of the call it stands for, so that token limits bite where
-    they did the first time, with `cache_hits=1` and no cost.
+    (temperature above 0, no seed) are not cached unless `sampled` is set: different results are their purpose.
+    Engines that do not declare what decides their answers (`Identified`), and sessions that cannot continue from a
+    recorded turn (`Resumable`), run uncached. A hit reports the tokens of the original call, so that token limits apply
+    as they did the first time, with `cache_hits=1` and no cost.
     """
 
     def __init__(self, engine: Engine, cache: Cache, *, sampled: bool = False) -> None:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class CachedHits(list[Hit]):
-    """The hits of one query; `cached` says where they came from."""
+    """The hits of one query; `cached` tells whether they came from the cache."""
 
     def __init__(self, hits: Sequence[Hit], cached: bool) -> None:
         super().__init__(hits)
@@ -25,11 +25,11 @@ class CachedHits(list[Hit]):
 class CachedSearch:
     """A search that sends only queries it has not sent before; the rest of a batch goes out in one call.
 
-    A search that does not say what decides its results (`Identified`) runs uncached: stale hits are worse than none.
+    Searches that do not declare what decides results (`Identified`) are not cached: stale hits are worse than none.
     """
 
     def __init__(self, search: Search, cache: Cache, *, max_age: float | None = None) -> None:
-        """`max_age` in seconds is for searches whose world changes, such as the web."""
+        """`max_age` in seconds is for searches whose content changes, such as the web."""
         self.search = search
         self.cache = cache
         self.max_age = max_age

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _SOURCE = "files, folders or patterns: PDF, DOCX, PPTX, XLSX, HTML, Markdown, text, CSV, JSONL, TSV, ZIP, each also .gz"
 _SHOWN = 100
 """Problems that are printed one by one."""
-_ENCODER = "give passages vectors too: minilm, st:MODEL (sentence-transformers) or MODEL@URL (/v1/embeddings)"
+_ENCODER = "also embed passages: minilm, st:MODEL (sentence-transformers) or MODEL@URL (/v1/embeddings)"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -42,24 +42,24 @@ def configure(parser: argparse.ArgumentParser) -> None:
     build.add_argument("--encoder", metavar="NAME", help=_ENCODER)
     _configure_ingestion(build)
     build.add_argument("--k1", type=float, help="BM25: how soon repetitions stop counting (default 1.2)")
-    build.add_argument("--b", type=float, help="BM25: how much long documents pay (default 0.75)")
+    build.add_argument("--b", type=float, help="BM25: how much long documents are penalised (default 0.75)")
     add = action("add", "add documents, or new versions of documents")
     add.add_argument("index", metavar="INDEX")
     add.add_argument("source", nargs="*", metavar="SRC", help=_SOURCE)
-    add.add_argument("--out", metavar="INDEX", help="the index, named as for build; only SRC stand before it then")
+    add.add_argument("--out", metavar="INDEX", help="the index, named as for build; all other arguments are SRC then")
     _configure_ingestion(add)
     remove = action("remove", "remove documents by id")
     remove.add_argument("index", metavar="INDEX")
     remove.add_argument("id", nargs="+", metavar="ID")
-    embed = action("embed", "give passages that have none a vector; a killed run resumes")
+    embed = action("embed", "embed the passages that have no vector; a killed run resumes")
     embed.add_argument("index", metavar="INDEX")
     embed.add_argument("--encoder", default="minilm", metavar="NAME", help=_ENCODER)
     embed.add_argument("--ray", metavar="ADDRESS", help="encode on a Ray cluster; `local` starts one here")
-    embed.add_argument("--workers", type=int, metavar="N", help="with --ray: so many workers (default: one a node)")
+    embed.add_argument("--workers", type=int, metavar="N", help="with --ray: number of workers (default: one per node)")
     for name, about in (
         ("info", "counts, sizes, encoder and settings"),
         ("verify", "check every file against the store; status 1 when something is wrong"),
-        ("compact", "merge segments, repair them, and give back the space of what was removed"),
+        ("compact", "merge segments, repair them, and free the space of what was removed"),
     ):
         action(name, about).add_argument("index", metavar="INDEX")
     transfer.configure(action)
@@ -67,15 +67,15 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def _configure_ingestion(parser: argparse.ArgumentParser) -> None:
     size = parser.add_mutually_exclusive_group()
-    size.add_argument("--words", type=int, metavar="N", help="cut files into passages of about N words (default 100)")
+    size.add_argument("--words", type=int, metavar="N", help="split files into passages of about N words (default 100)")
     size.add_argument("--tokens", type=int, metavar="N", help="... of about N tokens of a language model (estimated)")
-    parser.add_argument("--prune", action="store_true", help="remove what came from files that are no longer there")
-    parser.add_argument("--ocr", action="store_true", help="read scanned pages and pictures too (slow; extra media)")
+    parser.add_argument("--prune", action="store_true", help="remove what came from files that no longer exist")
+    parser.add_argument("--ocr", action="store_true", help="read scanned pages and images too (slow; extra media)")
     parser.add_argument(
         "--on-error",
         choices=["skip", "stop"],
         default="skip",
-        help="a broken file, line or archive member: report it and go on, or stop (default skip)",
+        help="a broken file, line or archive member: report it and continue, or stop (default skip)",
     )
     parser.add_argument("--strict", action="store_true", help="status 1 if anything was skipped")
     parser.add_argument("--jobs", type=int, metavar="N", help="processes that read files (default: up to 4)")
@@ -99,12 +99,12 @@ def run(args: argparse.Namespace) -> int:
 
 @contextmanager
 def _progress(what: str, total: int | None = None) -> Iterator[Progress]:
-    """A line with rate and, where the total is known, time left; nothing where stderr is not a terminal."""
+    """A progress line with the rate and, where the total is known, the time left; nothing without a terminal."""
     with Counter(what, total) as counter:
         yield counter.advance
 
 
-def _say(args: argparse.Namespace, result: dict[str, Any], words: str) -> None:
+def _print_result(args: argparse.Namespace, result: dict[str, Any], words: str) -> None:
     print(json_text(result) if args.json else words)
 
 
@@ -143,22 +143,22 @@ def _size(args: argparse.Namespace) -> Size | None:
     from ..retrieval.splitter import Size
 
     if args.jobs is not None and args.jobs < 1:
-        raise UsageError(f"--jobs {args.jobs}: at least 1 process must read")
+        raise UsageError(f"--jobs {args.jobs}: use at least 1 process")
     if args.tokens is not None:
         return Size(args.tokens, "tokens")
     return None if args.words is None else Size(args.words)
 
 
 def _ingested(args: argparse.Namespace, index: Index, report: Report) -> int:
-    """Say what was done; the status."""
+    """Print what was done; returns the exit status."""
     for note in report.notes:
         print(f"note: {printable(str(note))}", file=sys.stderr)
     if report.doubles:
         some = ", ".join(map(repr, report.doubles[:3]))
-        print(f"note: ids that stand for several documents, of which the last counts: {some}", file=sys.stderr)
+        print(f"note: ids that several documents have, of which the last counts: {some}", file=sys.stderr)
     if report.passed_over:
         kinds = ", ".join(f"{count:,} {kind}" for kind, count in report.passed_over.most_common(8))
-        print(f"passed over: {kinds}", file=sys.stderr)
+        print(f"not read: {kinds}", file=sys.stderr)
     counts = {name: getattr(report, name) for name in ("added", "updated", "unchanged", "removed")}
     result = {
         "index": str(index.path),
@@ -179,12 +179,12 @@ def _ingested(args: argparse.Namespace, index: Index, report: Report) -> int:
     words = f"{index.path}: {len(index):,} documents ({', '.join(f'{n:,} {what}' for what, n in counts.items() if n)})"
     words = words.replace(" ()", "") + f"\n{report.files:,} files read, {report.files_unchanged:,} unchanged"
     if report.files_removed:
-        words += f", {len(report.files_removed):,} gone"
+        words += f", {len(report.files_removed):,} removed"
     if report.broken:
         words += f", {report.broken:,} broken"
     rate = report.bytes / max(report.seconds, 1e-9)
     words += f"; {report.bytes / 1e6:,.1f} MB in {report.seconds:,.1f} s ({rate / 1e6:,.1f} MB/s)"
-    _say(args, result, words)
+    _print_result(args, result, words)
     return 1 if report.skipped and (args.strict or not len(index)) else 0
 
 
@@ -207,13 +207,12 @@ def _build(args: argparse.Namespace) -> int:
 
 
 def _add(args: argparse.Namespace) -> int:
-    from ..errors import UsageError
     from ..retrieval import Index
 
     if args.out is not None:
         args.index, args.source = args.out, [args.index, *args.source]
     if not args.source:
-        raise UsageError(f"nothing is named to add to {args.index}: subquest index add INDEX SRC...")
+        raise UsageError(f"name what to add to {args.index}: subquest index add INDEX SRC...")
     with Index.open(args.index) as index:
         return _ingested(args, index, _ingest(args, index))
 
@@ -225,7 +224,7 @@ def _remove(args: argparse.Namespace) -> int:
         removed = index.remove(args.id)
         place = shown(args.index, index)
         words = f"{place}: {removed} of {len(args.id)} removed, {len(index):,} documents left"
-        _say(args, {"index": place, "removed": removed, "documents": len(index)}, words)
+        _print_result(args, {"index": place, "removed": removed, "documents": len(index)}, words)
     return 0 if removed else 1
 
 
@@ -248,7 +247,7 @@ def _embed(args: argparse.Namespace) -> int:
 
             through = stack.enter_context(RayEncoders(args.ray, parse(args.encoder), workers=args.workers))
         done = _embed_all(index, args.encoder, through)
-        _say(args, {"index": str(index.path), "embedded": done}, f"{index.path}: {done:,} passages embedded")
+        _print_result(args, {"index": str(index.path), "embedded": done}, f"{index.path}: {done:,} passages embedded")
     return 0
 
 
@@ -264,7 +263,7 @@ def _info(args: argparse.Namespace) -> int:
     else:
         found = dataclasses.asdict(info(Path(args.index)))
     lines = "\n".join(f"{name.replace('_', ' '):14} {_shown(value)}" for name, value in found.items())
-    _say(args, found, lines)
+    _print_result(args, found, lines)
     return 0
 
 
@@ -281,12 +280,10 @@ def _verify(args: argparse.Namespace) -> int:
     problems = verify(Path(args.index))
     words = "\n".join(problems) if problems else f"{args.index} is sound"
     if any(problem.startswith("store: ") for problem in problems):
-        words += "\nThe store itself is damaged: build the index again from its source, or take a copy of it"
+        words += "\nThe store itself is damaged: rebuild the index from its source, or restore a copy"
     elif problems:
-        words += (
-            f"\nThe documents are safe in the store; write the rest again with: subquest index compact {args.index}"
-        )
-    _say(args, {"index": args.index, "sound": not problems, "problems": problems}, words)
+        words += f"\nThe documents are safe in the store; rebuild the rest with: subquest index compact {args.index}"
+    _print_result(args, {"index": args.index, "sound": not problems, "problems": problems}, words)
     return 1 if problems else 0
 
 
@@ -303,7 +300,9 @@ def _compact(args: argparse.Namespace) -> int:
     found = info(folder)
     size = found.bytes_store + found.bytes_lexical + found.bytes_dense
     words = f"{folder}: {found.documents:,} documents in {found.segments} segments, {size / 1e6:.1f} MB"
-    _say(args, {"index": args.index, "documents": found.documents, "segments": found.segments, "bytes": size}, words)
+    _print_result(
+        args, {"index": args.index, "documents": found.documents, "segments": found.segments, "bytes": size}, words
+    )
     return 0
 
 
@@ -311,4 +310,4 @@ def _refuse_backend(args: argparse.Namespace) -> None:
     from ..retrieval.locations import is_backend
 
     if is_backend(args.index):
-        raise UsageError(f"index {args.action} is for an index in a folder; a backend takes care of its own files")
+        raise UsageError(f"index {args.action} is for an index in a folder; a backend manages its own files")

@@ -66,15 +66,15 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _opened(place: str, config: Config) -> Index | Backend | Elsewhere:
+def _opened(place: str, config: Config) -> Index | Backend | PlainSearch:
     from ..assemble import open_search
 
     search: Any = open_search(place, tools=config.tools)
-    return search if hasattr(search, "search_many") else Elsewhere(search)
+    return search if hasattr(search, "search_many") else PlainSearch(search)
 
 
-class Elsewhere:
-    """A search that is only asked: a server that speaks Search-R1's protocol, the web, a model."""
+class PlainSearch:
+    """A search without the options of an index: a server with Search-R1's protocol, the web, a model."""
 
     def __init__(self, search: Search) -> None:
         from ..retrieval.analysis import Analysis
@@ -96,7 +96,7 @@ class Elsewhere:
                 raise UsageError(f"{flag} is for an index; {self._search.name} searches in its own way")
         return run_sync(self._search.retrieve(queries, k))
 
-    def __enter__(self) -> Elsewhere:
+    def __enter__(self) -> PlainSearch:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -125,7 +125,7 @@ def _meant(value: str) -> list[Any]:
     return [plain, value] if isinstance(plain, str | int | float) and small else [value]
 
 
-def _many(index: Index | Backend | Elsewhere, args: argparse.Namespace, options: dict[str, Any]) -> int:
+def _many(index: Index | Backend | PlainSearch, args: argparse.Namespace, options: dict[str, Any]) -> int:
     batch: list[tuple[Any, str]] = []
 
     def flush() -> None:
@@ -162,7 +162,7 @@ def _read(name: str) -> Iterator[tuple[Any, str]]:
             yield identifier, query
 
 
-def _shown(index: Index | Backend | Elsewhere, query: str, hits: Sequence[Hit]) -> list[dict[str, Any]]:
+def _shown(index: Index | Backend | PlainSearch, query: str, hits: Sequence[Hit]) -> list[dict[str, Any]]:
     from ..citation import cite, place_of
     from ..retrieval.highlight import highlight
 
@@ -180,7 +180,7 @@ def _shown(index: Index | Backend | Elsewhere, query: str, hits: Sequence[Hit]) 
     return out
 
 
-def _print(index: Index | Backend | Elsewhere, query: str, hits: Sequence[Hit]) -> None:
+def _print(index: Index | Backend | PlainSearch, query: str, hits: Sequence[Hit]) -> None:
     from ..citation import cite, place_of
     from ..retrieval.highlight import highlight
 

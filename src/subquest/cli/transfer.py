@@ -1,4 +1,4 @@
-"""`subquest index export | import | copy`: indexes to a file, from a file, and from one place to another."""
+"""`subquest index export | import | copy`: an index to a file, from a file, and from one place to another."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ def configure(action: Action) -> None:
     export = action("export", "write an index as JSON lines: a corpus, or with --vectors all of it")
     export.add_argument("index", metavar="INDEX", help=PLACE)
     export.add_argument(
-        "--out", default="-", metavar="FILE", help="where to; .gz compresses (default: standard output)"
+        "--out", default="-", metavar="FILE", help="output file; .gz compresses (default: standard output)"
     )
-    export.add_argument("--vectors", action="store_true", help="settings and vectors too, in the portable form")
+    export.add_argument("--vectors", action="store_true", help="with settings and vectors")
     restore = action("import", "make an index from exported JSON lines; a killed import resumes")
     restore.add_argument("file", metavar="FILE")
     restore.add_argument("--out", required=True, metavar="INDEX", help=PLACE)
-    restore.add_argument("--encoder", metavar="NAME", help="give passages vectors: minilm, st:MODEL or MODEL@URL")
+    restore.add_argument("--encoder", metavar="NAME", help="embed passages: minilm, st:MODEL or MODEL@URL")
     copying = action("copy", "copy an index from one place to another, with its vectors; a killed copy resumes")
     copying.add_argument("index", metavar="FROM", help=PLACE)
     copying.add_argument("out", metavar="TO", help=PLACE)
@@ -59,7 +59,7 @@ def export(args: argparse.Namespace) -> int:
 
 @contextlib.contextmanager
 def _standard_output() -> Iterator[IO[str]]:
-    """Standard output in UTF-8, whatever the terminal speaks: it is a file to be read back."""
+    """Standard output in UTF-8, whatever the terminal uses: it is a file to be read back."""
     before = sys.stdout.encoding
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(encoding="utf-8")
@@ -72,7 +72,7 @@ def _standard_output() -> Iterator[IO[str]]:
 
 @contextlib.contextmanager
 def _whole(path: Path) -> Iterator[IO[str]]:
-    """A file that takes its name when it is complete."""
+    """A file that gets its name when it is complete."""
     check_output(path)
     with (
         complete_file(path) as scratch,

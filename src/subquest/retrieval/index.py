@@ -145,13 +145,13 @@ class Index(Collection):
                 generation = self._current()
                 ranked = self._rank(generation, queries, depth, mode, where, bm25 or self.bm25)
                 if mode == "auto":
-                    ranked = [self._named_first(generation, *pair)[:k] for pair in zip(queries, ranked, strict=True)]
+                    ranked = [self._named_first(generation, *pair, k) for pair in zip(queries, ranked, strict=True)]
                 if (hits := self._reader.hits(ranked)) is not None:
                     return hits
         raise SearchError(f"{self.path} changes faster than it can be read")
 
-    def _named_first(self, generation: Generation, query: str, ranked: Sequence[Scored]) -> list[Scored]:
-        """The ranking with what the query names by its title first."""
+    def _named_first(self, generation: Generation, query: str, ranked: Sequence[Scored], k: int) -> list[Scored]:
+        """The best k with what the query names by its title first."""
 
         def read_titles(unknown: list[int]) -> Iterator[tuple[int, bytes]]:
             found = self._reader.titles(unknown)
@@ -161,7 +161,7 @@ class Index(Collection):
         known = self._titles.get(generation.number, numbers, read_titles)
         read = partial(self._articles.get, generation.number, numbers, self._reader.articles)
         order = titles.named_first(query, known, [scored.score for scored in ranked], self.analysis, read)
-        return [Scored(numbers[i], score) for i, score in order]
+        return [Scored(numbers[i], score) for i, score in order[:k]]
 
     def _rank(
         self, generation: Generation, queries: Sequence[str], k: int, mode: Mode, where: Filter | None, bm25: BM25

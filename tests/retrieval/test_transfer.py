@@ -17,7 +17,7 @@ from subquest.retrieval.locations import is_backend, open_place
 from subquest.retrieval.transfer import PortableFile, copy, write
 
 from .embeddings import embeddings_server
-from .passages import LIBRARY
+from .library import LIBRARY
 
 
 @pytest.fixture(scope="module")
