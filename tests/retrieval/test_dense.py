@@ -117,7 +117,7 @@ def test_what_is_no_vector_is_told(
     encoder = open_encoder(parse(f"test@{endpoint[0]}"))
     for rows in ([[1.0, 2.0], [1.0]], [["a", "b"], ["c", "d"]]):
         monkeypatch.setattr(type(encoder), "_ask", lambda self, texts, rows=rows: rows)
-        with pytest.raises(SearchError, match="something else than vectors"):
+        with pytest.raises(SearchError, match="did not return vectors"):
             encoder.encode(["one", "two"], query=False)
 
 
@@ -276,7 +276,7 @@ def test_a_vector_file_with_a_damaged_head_is_told(tmp_path: Path, field: int, v
 @pytest.mark.parametrize("wrong", [[None] * 64, [float("nan")] * 64, [1e300] * 64, 1.0, []], ids=range(5))
 def test_vectors_that_are_none_are_refused(tmp_path: Path, wrong: object, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tests.retrieval.embeddings.vector", lambda text, width: wrong)
-    with embeddings_server() as (url, _), pytest.raises(SearchError, match="something else than vectors"):
+    with embeddings_server() as (url, _), pytest.raises(SearchError, match="did not return vectors"):
         Index.build(tmp_path / "i", [Document("d", "t", "text")], encoder=f"m@{url}")
 
 

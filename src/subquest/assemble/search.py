@@ -39,11 +39,11 @@ def open_search(place: str, *, mode: Mode | None = None, tools: ToolOptions | No
         return web
     from ..retrieval.locations import is_backend, open_place
 
-    if "://" in place and not is_backend(place):
+    if place.startswith(("http://", "https://")):
         from ..retrieval.remote import RemoteSearch
 
         return RemoteSearch(place)
-    if is_backend(place):
+    if "://" in place or is_backend(place):
         return open_place(place, mode=mode or "auto")
     from ..retrieval.index import Index
 
