@@ -166,12 +166,7 @@ OPERATIONS = (
     ),
     Operation("GET", "/api/runs", episode_handlers.runs, "Stored runs", reply=replies.RunList),
     Operation(
-        "GET",
-        "/api/runs/{run}",
-        episode_handlers.run,
-        "A run: result table and curves",
-        reply=Object,
-        refuses=(404,),
+        "GET", "/api/runs/{run}", episode_handlers.run, "A run: result table and curves", reply=Object, refuses=(404,)
     ),
     Operation(
         "GET",
@@ -231,23 +226,9 @@ OPERATIONS = (
         refuses=_SEARCH_REFUSALS,
     ),
     Operation(
-        "POST",
-        "/rerank",
-        search_handlers.rerank,
-        "Search-R1: rerank",
-        Rerank,
-        replies.Result,
-        refuses=(413, 502),
+        "POST", "/rerank", search_handlers.rerank, "Search-R1: rerank", Rerank, replies.Result, refuses=(413, 502)
     ),
-    Operation(
-        "POST",
-        "/search",
-        search_handlers.search,
-        "ReCall: search",
-        Search,
-        list[Any],
-        refuses=_SEARCH_REFUSALS,
-    ),
+    Operation("POST", "/search", search_handlers.search, "ReCall: search", Search, list[Any], refuses=_SEARCH_REFUSALS),
     Operation(
         "POST",
         "/batch_search",
@@ -303,10 +284,7 @@ def document() -> dict[str, Any]:
         "openapi": "3.1.0",
         "info": {"title": "Subquest", "version": __version__, "description": "Ask, watch, search, look back."},
         "paths": paths,
-        "components": {
-            "schemas": components,
-            "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
-        },
+        "components": {"schemas": components, "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}}},
         "security": [{}, {"token": []}],
     }
 
