@@ -1,8 +1,8 @@
 """LoRA: a frozen matrix W plus a trained product of two thin ones, W + (alpha / rank) B A.
 
-B starts at zero, so training starts from the base model exactly, and the base model is always at hand as the reference
-policy: the adapter is switched off. Files are PEFT's format (`adapter_model.safetensors`, `adapter_config.json`), which
-every other tool reads; PEFT itself is not needed.
+B starts at zero, so training starts exactly from the base model, which also serves as the reference policy with the
+adapter switched off. Files are in PEFT's format (`adapter_model.safetensors`, `adapter_config.json`); PEFT itself is
+not needed.
 """
 
 from __future__ import annotations
@@ -48,17 +48,17 @@ class LoraSettings:
 
 
 MERGED_UP_TO = 1024
-"""Matrices whose shorter side is at most this are multiplied merged, larger ones beside their thin matrices.
+"""Matrices whose shorter side is at most this are merged before multiplying; larger ones are not.
 
-Thin products are bound by memory, so narrow layers gain by merging; wide ones lose, because the gradient of the whole
-matrix is one more large product.
+Thin products are limited by memory bandwidth, so narrow layers gain from merging; wide ones lose, because the gradient
+of the whole matrix is one more large product.
 """
 
 
 class LoraLinear(nn.Module):
     """A frozen linear layer with a trained low-rank update. The thin matrices are kept in float32.
 
-    A merged product uses W + scale B A, summed in float32 and then rounded: the very weights that the rollout engine
+    A merged product uses W + scale B A, summed in float32 and then rounded: the same weights that the rollout engine
     samples with.
     """
 
@@ -84,14 +84,14 @@ class LoraLinear(nn.Module):
 
 
 def lora_layers(model: nn.Module) -> Iterator[tuple[str, LoraLinear]]:
-    """Adapted matrices by the name they have in the base model."""
+    """Adapted layers by their name in the base model."""
     for name, module in model.named_modules():
         if isinstance(module, LoraLinear):
             yield name, module
 
 
 def adapter_of(model: nn.Module) -> Adapter:
-    """The adapter as the rollout engine takes it."""
+    """The adapter in the rollout engine's form."""
     layers = dict(lora_layers(model))
     pairs = {name: (whole(layer.lora_A.detach()), whole(layer.lora_B.detach())) for name, layer in layers.items()}
     return Adapter(pairs, next(iter(layers.values())).scale)
@@ -107,9 +107,9 @@ def save_adapter(
     write: bool = True,
     prompts: str = UNSAID,
 ) -> None:
-    """Write the adapter in PEFT's format; `half` stores bfloat16, which is all the rollouts see.
+    """Write the adapter in PEFT's format; `half` stores bfloat16, the precision of rollouts.
 
-    Where the model is sharded every process takes part, and one of them writes.
+    Every process of a sharded model must call this; only one should `write`.
     """
     from safetensors.torch import save_file
 
@@ -152,7 +152,7 @@ def load_adapter_into(model: nn.Module, state: Mapping[str, Tensor]) -> None:
     layers = dict(lora_layers(model))
     expected = {f"{_PEFT_PREFIX}{name}.{part}.weight" for name in layers for part in ("lora_A", "lora_B")}
     if difference := expected ^ state.keys():
-        raise DataError(f"the adapter does not fit the model: {sorted(difference)[0]} stands on one side only")
+        raise DataError(f"the adapter does not fit the model: {sorted(difference)[0]} is in only one of them")
     for name, layer in layers.items():
         for part in ("lora_A", "lora_B"):
             target, source = getattr(layer, part), state[f"{_PEFT_PREFIX}{name}.{part}.weight"]
