@@ -17,13 +17,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from ..engine.adapter import PROMPTS, UNSAID
+from ..engine.adapter import PEFT_PREFIX, UNSAID, write_peft_config
 from ..engine.torch.weights import Adapter
 from ..errors import DataError
 from .distributed import whole
 
 TARGETS = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
-_PEFT_PREFIX = "base_model.model."
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,24 +116,14 @@ def save_adapter(
     for name, layer in lora_layers(model):
         for part in ("lora_A", "lora_B"):
             tensor = whole(getattr(layer, part).detach()).cpu()
-            state[f"{_PEFT_PREFIX}{name}.{part}.weight"] = tensor.to(torch.bfloat16) if half else tensor.clone()
+            state[f"{PEFT_PREFIX}{name}.{part}.weight"] = tensor.to(torch.bfloat16) if half else tensor.clone()
     if not write:
         return
     folder.mkdir(parents=True, exist_ok=True)
     save_file(state, folder / "adapter_model.safetensors")
-    config = {
-        "peft_type": "LORA",
-        "task_type": "CAUSAL_LM",
-        "base_model_name_or_path": base,
-        "r": settings.rank,
-        "lora_alpha": settings.alpha,
-        "lora_dropout": 0.0,
-        "bias": "none",
-        "target_modules": list(settings.targets),
-        "inference_mode": True,
-        PROMPTS: prompts,
-    }
-    (folder / "adapter_config.json").write_text(json.dumps(config, indent=2), encoding="utf-8")
+    write_peft_config(
+        folder, rank=settings.rank, alpha=settings.alpha, targets=settings.targets, base=base, prompts=prompts
+    )
 
 
 def settings_of(folder: Path) -> LoraSettings:
@@ -150,12 +139,12 @@ def settings_of(folder: Path) -> LoraSettings:
 def load_adapter_into(model: nn.Module, state: Mapping[str, Tensor]) -> None:
     """Copy an adapter's parameters (PEFT's names) into the model's thin matrices."""
     layers = dict(lora_layers(model))
-    expected = {f"{_PEFT_PREFIX}{name}.{part}.weight" for name in layers for part in ("lora_A", "lora_B")}
+    expected = {f"{PEFT_PREFIX}{name}.{part}.weight" for name in layers for part in ("lora_A", "lora_B")}
     if difference := expected ^ state.keys():
         raise DataError(f"the adapter does not fit the model: {sorted(difference)[0]} is in only one of them")
     for name, layer in layers.items():
         for part in ("lora_A", "lora_B"):
-            target, source = getattr(layer, part), state[f"{_PEFT_PREFIX}{name}.{part}.weight"]
+            target, source = getattr(layer, part), state[f"{PEFT_PREFIX}{name}.{part}.weight"]
             if target.shape != source.shape:
                 raise DataError(f"{name}.{part} has shape {tuple(source.shape)}, the model's is {tuple(target.shape)}")
             target.copy_(source)
