@@ -92,7 +92,7 @@ def parse_hops(text: str) -> tuple[int, ...]:
 
 
 def _make(args: argparse.Namespace) -> int:
-    from ..data.export import WORLD_FORMATS, export_world, remove_world_exports
+    from ..data.question_export import WORLD_FORMATS, export_world, remove_world_exports
     from ..worlds import TYPES, Recipe, write_world
     from ..worlds.world_folder import FILES
 

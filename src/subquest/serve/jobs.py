@@ -21,9 +21,9 @@ from ..events import Event
 from ..record import Episode, Failure, Question, Usage
 from ..runs import RunStore
 from ..systems.base import System, checked_question
-from .bodies import Problem
 from .counters import Counters
 from .replay import ReplayLog
+from .replies import Problem
 
 Status = Literal["queued", "running", "finished", "cancelled", "interrupted", "failed"]
 KEPT = 64

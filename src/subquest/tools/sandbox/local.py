@@ -9,6 +9,7 @@ import os
 import select
 import signal
 import socket
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -131,9 +132,11 @@ class Sandbox:
         broker, broker_in = socket.socketpair()
         channels = bubblewrap.Channels(seccomp.as_descriptor(), info_in, commands_out, replies_in, broker_in.detach())
         try:
-            process = await asyncio.create_subprocess_exec(
-                *bubblewrap.command_line(self.folder.path, self.limits, channels, self._uid if privileged else 0),
-                stdin=asyncio.subprocess.DEVNULL,
+            # Not by asyncio, because uvloop would fork this process with all its threads; and not in another thread,
+            # because bubblewrap ends with the thread that started it.
+            process = subprocess.Popen(  # noqa: ASYNC220 (it returns at once)
+                bubblewrap.command_line(self.folder.path, self.limits, channels, self._uid if privileged else 0),
+                stdin=subprocess.DEVNULL,
                 stdout=output_in,
                 stderr=output_in,
                 pass_fds=channels.all,
@@ -210,7 +213,7 @@ class _Live:
 
     def __init__(
         self,
-        process: asyncio.subprocess.Process,
+        process: subprocess.Popen[bytes],
         commands: int,
         replies: int,
         output: int,
@@ -253,7 +256,7 @@ class _Live:
 
     def rest(self) -> bool:
         """Between calls nothing runs: what the code left is killed, its process is stopped; False where that failed."""
-        if self.process.returncode is not None or len(self._handles) < 2:
+        if self.process.poll() is not None or len(self._handles) < 2:
             return True
         if not self._guest:
             self._guest = next((pid for pid in tree(self._init) if inner_pid(pid) == 2), 0)
@@ -352,10 +355,10 @@ class _Live:
     async def ended(self) -> int:
         """Exit status, once every process inside has ended."""
         try:
-            await asyncio.wait_for(self.process.wait(), 2)
-        except TimeoutError:
+            status = await asyncio.to_thread(self.process.wait, 2)
+        except subprocess.TimeoutExpired:
             self.kill()
-        status = await self.process.wait()
+            status = await asyncio.to_thread(self.process.wait)
         await asyncio.to_thread(self._wait_for_all)
         return status
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from subquest.data import read_questions
-from subquest.data.export import write_questions
+from subquest.data.question_export import write_questions
 from subquest.errors import UsageError
 from subquest.record import Question, Step
 
