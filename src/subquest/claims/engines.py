@@ -91,7 +91,7 @@ class Engines:
         if self._embedder is None:
             import torch
 
-            from ..metrics.embed import MiniLM
+            from ..metrics.embeddings import MiniLM
 
             self._embedder = MiniLM(device="cuda" if torch.cuda.is_available() else "cpu")
         return self._embedder

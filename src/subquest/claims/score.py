@@ -7,7 +7,7 @@ from typing import Any
 
 from ..data.plans import gold_plan
 from ..evaluate.score import score
-from ..judge.base import AnswerCase
+from ..judge.cases import AnswerCase
 from ..judge.rules import judge_answer
 from ..metrics.plans import score_plans
 from ..record import Episode, Question

@@ -40,7 +40,7 @@ from .evaluating import (
 
 if TYPE_CHECKING:
     from ..config import Config
-    from ..evaluate.cluster import Remote
+    from ..evaluate.ray_workers import Remote
     from ..evaluate.runner import Solver
     from ..record import Question
     from ..runs import RunStore
@@ -71,7 +71,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     check_run_options(args)
     from ..data.naming import named
-    from ..evaluate.table import scored, table
+    from ..evaluate.result_table import scored, table
     from ..systems.registry import get
 
     datasets = {name: _questions(name, source, args) for name, source in named(args.datasets).items()}
@@ -87,7 +87,7 @@ def run(args: argparse.Namespace) -> int:
     if not args.ray:  # else the index is where the workers are
         check_index(config)
     if args.plan_score:
-        from ..metrics.embed import check_embedder
+        from ..metrics.embeddings import check_embedder
 
         check_embedder()
     with run_at(args.out, {**_settings(config, args), **({"shared": shared} if shared else {})}) as store:
@@ -155,7 +155,7 @@ async def _evaluate(
         systems: Mapping[str, Solver] = await (_on_cluster if args.ray else _here)(stack, config, args, names, shared)
         await answer_all(store, systems, datasets, args)
     if args.plan_score:
-        from ..evaluate.afterwards import judge_plans
+        from ..evaluate.model_scores import judge_plans
 
         judge_plans(store, told=told("plan score"))
     await judged(store, args)
@@ -218,7 +218,7 @@ async def _on_cluster(
     stack: AsyncExitStack, config: Config, args: argparse.Namespace, names: Sequence[str], shared: Mapping[str, Any]
 ) -> dict[str, Remote]:
     """The systems on a Ray cluster; each worker opens engines and the index of its own, at the same paths."""
-    from ..evaluate.cluster import Cluster
+    from ..evaluate.ray_workers import Cluster
 
     here = partial(_here, config=config, args=args, names=names, shared=shared)
     cluster = Cluster(args.ray, here, at_once=args.concurrency)

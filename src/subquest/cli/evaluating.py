@@ -214,7 +214,7 @@ async def answer_all(
     args: argparse.Namespace,
 ) -> None:
     """Have every system answer what it has not answered yet, with a word on how far it is."""
-    from ..evaluate.afterwards import score_unscored
+    from ..evaluate.model_scores import score_unscored
     from ..evaluate.runner import evaluate, jobs_for
 
     if unscored := score_unscored(store):
@@ -255,7 +255,7 @@ def check_judge(args: argparse.Namespace) -> None:
 
 async def judged(store: RunStore, args: argparse.Namespace) -> None:
     """A verdict of `--judge` for every answer that has none yet."""
-    from ..evaluate.afterwards import judge_answers
+    from ..evaluate.model_scores import judge_answers
     from ..judge import BY_SET, RuleJudge
 
     if not args.judge:

@@ -69,7 +69,7 @@ def run(args: argparse.Namespace) -> int:
     config = with_index(config_from(args), args.on)
     _check(study, config)
     out = args.out or Path(f"{study.name}.sqlite")
-    from ..evaluate.table import scored, table
+    from ..evaluate.result_table import scored, table
 
     with run_at(out, {"study": study.name, **settings_of(config, args)}) as store:
         asyncio.run(_run(store, study, config, args, datasets))

@@ -24,7 +24,7 @@ from ..errors import DataError, UsageError
 from ..record import Episode, Usage
 from ..systems.prompting import Prompts
 from ..systems.rendering import one_line
-from .base import AnswerCase, StepCase, Verdict, read_verdict
+from .cases import AnswerCase, StepCase, Verdict, read_verdict
 
 Instruction = Literal["equivalence", "core", "decor"]
 INSTRUCTIONS: tuple[Instruction, ...] = ("equivalence", "core", "decor")

@@ -12,9 +12,8 @@ import re
 from collections.abc import Callable, Sequence
 
 from ..metrics import answer_tokens, contains_answer, is_yes_no, normalize
-from .base import AnswerCase, StepCase, Verdict
-from .spoken import in_digits
-from .text import content_words, dates, is_date_only, names, numbers, one_spelling, quantities
+from .cases import AnswerCase, StepCase, Verdict
+from .text_facts import content_words, dates, in_digits, is_date_only, names, numbers, one_spelling, quantities
 
 Rule = Callable[[StepCase], str]
 """Names what is wrong with a step; empty where nothing is."""

@@ -13,7 +13,7 @@ from typing import Any
 
 from ..protocol import parse
 from ..record import Episode, Trajectory
-from .base import StepCase
+from .cases import StepCase
 
 JUDGED_ROLES = ("planner", "filter", "answerer")
 TAG_OF_ROLE = {"planner": "search", "filter": "filter", "answerer": "answer"}

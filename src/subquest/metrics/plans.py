@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..errors import MissingDependency
-from .embed import Embedder
+from .embeddings import Embedder
 
 if TYPE_CHECKING:
     import numpy as np

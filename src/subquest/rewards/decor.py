@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from ..errors import ConfigError
-from ..judge.base import AnswerCase, AnswerJudge, StepCase, StepJudge
+from ..judge.cases import AnswerCase, AnswerJudge, StepCase, StepJudge
 from ..judge.rules import RuleJudge
 from ..judge.steps import JUDGED_ROLES, steps_of
 from ..metrics import score_answer

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from ..data.plans import gold_plan
 from ..errors import DataError
-from ..metrics.embed import Embedder, default_embedder
+from ..metrics.embeddings import Embedder, default_embedder
 from ..metrics.plans import MINILM_TAU, score_plans
 from ..protocol import parse
 from ..record import Episode

@@ -33,8 +33,8 @@ from .decor import DecorReward
 from .plan import PlanReward
 
 if TYPE_CHECKING:
-    from ..judge.agree import BothJudges
-    from ..metrics.embed import Embedder
+    from ..judge.agreement import BothJudges
+    from ..metrics.embeddings import Embedder
 
 GROUP = "subquest.rewards"
 

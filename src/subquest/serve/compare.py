@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from ..evaluate.stats import compare
-from ..evaluate.table import WITH_INTERVALS, Scored, cell, scored
+from ..evaluate.result_table import WITH_INTERVALS, Scored, cell, scored
+from ..evaluate.statistics import compare
 
 if TYPE_CHECKING:
     from .shelf import Shelf

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from ..evaluate.stats import mean
+from ..evaluate.statistics import mean
 from .recipe import AVERAGE, Study
 
 NAMES = {"em": "EM", "f1": "F1", "cem": "CEM", "judge": "judge", "completion_tokens": "tokens", "interactions": "acts"}

@@ -16,8 +16,8 @@ from ...metrics import Calibration
 from ...record import Episode
 from ...runs import RunStore
 from ...runs.schema import run_path
-from ..stats import Comparison, compare
-from ..table import Scored, calibration_of, field_of, less_is_better, scored, table, values_of
+from ..result_table import Scored, calibration_of, field_of, less_is_better, scored, table, values_of
+from ..statistics import Comparison, compare
 
 OUTCOMES = ("right", "nearly", "misread", "not found", "wrong", "no answer", "failed")
 OUTCOME_NOTES = {

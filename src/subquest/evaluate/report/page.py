@@ -9,7 +9,7 @@ from importlib.resources import files
 from typing import Any
 
 from ...plots import COLOURS, DARK_COLOURS, palette
-from ..table import less_is_better
+from ..result_table import less_is_better
 from .content import OUTCOME_NOTES, OUTCOMES, Content, Entry, number, shown, traced
 from .figures import by_field, by_k, calibration, cost, intervals
 from .trace import trace

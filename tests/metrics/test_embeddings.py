@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from subquest.errors import UsageError
-from subquest.metrics.embed import MiniLM, default_embedder
+from subquest.metrics.embeddings import MiniLM, default_embedder
 from subquest.metrics.plans import score_plans
 from subquest.retrieval.minilm import weights
 

@@ -1,4 +1,7 @@
-"""What rules can see in a text: names, numbers, content words, dates and quantities."""
+"""What rules can find in a text: content words, names, numbers, dates and quantities.
+
+Numbers written as words count as digits: "forty-two" is 42, "1.5 million" is 1500000.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,6 @@ from collections import Counter
 from typing import NamedTuple
 
 from ..metrics import answer_tokens, normalize
-from .spoken import in_digits, small_letters
 
 
 def _words(text: str) -> list[str]:
@@ -57,7 +59,7 @@ _MONEY_FIRST = re.compile(rf"(?<!\w)({_SIGN})\s*({_NUMBER})")
 _MONEY_AFTER = re.compile(
     rf"({_NUMBER})(?:\s*(?:({_SIGN})|(?i:(?:U\.?S\.?\s+)?(dollars?|euros?|pounds?|rupees?|yen)\b)))?"
 )
-"""A number without a currency is found as well, so that none is begun anew at each of its digits."""
+"""A number without a currency is matched too, so that the search does not restart at each of its digits."""
 _UNITS = dict(
     pair.split(":")
     for pair in _words(
@@ -67,6 +69,23 @@ _UNITS = dict(
     )
 )
 _QUANTITY = re.compile(r"(?<![\w.])([-−]?)(\d[\d,]*(?:\.\d+)?)\s*(%|light[- ]years?|[A-Za-z]+)?", re.IGNORECASE)
+_SMALL = (
+    *("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"),
+    *("thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen"),
+)
+_TENS = ("twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety")
+_VALUES = {word: n for n, word in enumerate(_SMALL)} | {word: 10 * n for n, word in enumerate(_TENS, 2)}
+_SCALES = {"dozen": 12, "hundred": 100, "thousand": 10**3, "million": 10**6, "billion": 10**9, "trillion": 10**12}
+_NUMBER_WORD = "|".join(sorted((*_VALUES, *_SCALES), key=len, reverse=True))
+_DIGITS_BEFORE_SCALE = r"(?<!\d,)\d[\d,]*(?:\.\d+)?"
+_SCALED = rf"{_DIGITS_BEFORE_SCALE}(?=[\s-]+(?:{'|'.join(_SCALES)})\b)"
+_AND = r"(?:(?<=hundred)|(?<=thousand)|(?<=million))\s+and\s+"
+_NUMBER_WORDS = re.compile(
+    rf"(?<![\w.-])(?:{_NUMBER_WORD}|{_SCALED})(?:(?:[\s-]+|{_AND})(?:{_NUMBER_WORD}))*(?![\w-])", re.IGNORECASE
+)
+"""Number words side by side, after digits where a scale follows them ("1.5 million")."""
+_MOST = 1e18
+"""Words that name more are read as this: `hundred hundred …` soon names what no float holds."""
 _CAPITAL = r"(?:(?:[A-Z]\.)+|[A-Z][\w'’-]*)"
 _NAME = re.compile(rf"\b{_CAPITAL}(?:\s+(?:(?:of|the|de|la|von|van|and|&)\s+)?{_CAPITAL})*")
 _OPENING = _STOP | {"a", "an", "the", ""}
@@ -195,3 +214,43 @@ def is_date_only(text: str) -> bool:
     for pattern in _DATES:
         rest = pattern.sub(" ", rest)
     return bool(dates(text)) and not content_words(rest) and not re.search(r"\d", rest)
+
+
+def in_digits(text: str) -> str:
+    """The text with its number words as digits. Words that do not make up one number stay several."""
+    return _NUMBER_WORDS.sub(lambda match: " ".join(map(_write_number, _read_number_words(match[0]))), text)
+
+
+def _read_number_words(run: str) -> list[float]:
+    """The numbers of a run of number words: a hundred and five is one, one two three are three."""
+    found: list[float] = []
+    whole = part = 0.0
+    room = float("inf")
+    """What the next word must be below to belong to the number that is being read."""
+    for word in re.split(r"[\s-]+", small_letters(run)):
+        if word == "and":
+            continue
+        if word in _SCALES:
+            scale = _SCALES[word]
+            if scale <= 100:
+                part = min((part or 1) * scale, _MOST)
+            else:
+                whole, part = min(whole + (part or 1) * scale, _MOST), 0.0
+            room = scale
+            continue
+        value = _VALUES[word] if word in _VALUES else min(float(word.replace(",", "")), _MOST)
+        if value >= room:
+            found.append(whole + part)
+            whole = part = 0.0
+        part += value
+        room = 10 if 20 <= value < 100 else 1
+    return [*found, whole + part]
+
+
+def small_letters(found: str) -> str:
+    """What a pattern that ignores case has found: it also finds a long s, and an i without or with a dot of its own."""
+    return found.casefold().replace("ı", "i").replace("\u0307", "")
+
+
+def _write_number(value: float) -> str:
+    return f"{value:.0f}" if value == int(value) else repr(value)

@@ -6,8 +6,8 @@ import pytest
 
 from subquest.engine.scripted import Context, ScriptedEngine
 from subquest.errors import EngineUnavailable
-from subquest.evaluate.afterwards import judge_answers, judge_plans
-from subquest.evaluate.table import scored, table
+from subquest.evaluate.model_scores import judge_answers, judge_plans
+from subquest.evaluate.result_table import scored, table
 from subquest.judge import ModelJudge
 from subquest.record import Episode, Question, Step, Trajectory
 from subquest.runs import RunStore
@@ -51,7 +51,7 @@ async def test_verdicts_are_kept_and_unclear_ones_asked_for_again(tmp_path: Path
 
 
 async def test_a_judge_that_fails_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("subquest.evaluate.afterwards.BATCH", 2)
+    monkeypatch.setattr("subquest.evaluate.model_scores.BATCH", 2)
 
     def reply(context: Context) -> str | Exception:
         return EngineUnavailable("down") if "it is 3" in context.text else "yes"

@@ -10,7 +10,7 @@ from ..metrics import Calibration, calibration
 from ..record import Question
 from ..runs import RunStore
 from ..runs.reader import Summary
-from .stats import interval, mean
+from .statistics import interval, mean
 
 WITH_INTERVALS = ("em", "f1", "cem", "judge", "sepr")
 CALIBRATION = ("ece", "ece_low", "ece_high", "auroc", "auroc_low", "auroc_high")

@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from subquest.evaluate.stats import compare, interval, mcnemar
+from subquest.evaluate.statistics import compare, interval, mcnemar
 
 
 def test_interval_covers_the_mean_at_the_expected_width() -> None:
@@ -79,7 +79,7 @@ def test_intervals_agree_with_scipys_bootstrap() -> None:
 
 
 def test_p_values_are_uniform_where_there_is_no_difference(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("subquest.evaluate.resample.RESAMPLES", 200)
+    monkeypatch.setattr("subquest.evaluate.statistics.RESAMPLES", 200)
     draw = random.Random(4)
     pairs = [[[float(draw.random() < 0.4) for _ in range(80)] for _ in range(2)] for _ in range(200)]
     found = [compare(a, b, seed=n) for n, (a, b) in enumerate(pairs)]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from ..record import Episode
-from .base import AnswerCase, AnswerJudge, StepCase, StepJudge, Verdict
+from .cases import AnswerCase, AnswerJudge, StepCase, StepJudge, Verdict
 from .steps import JUDGED_ROLES, steps_of
 
 

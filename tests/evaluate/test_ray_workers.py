@@ -13,8 +13,8 @@ from subquest.cli import main
 from subquest.engine.scripted import Context, ScriptedEngine
 from subquest.errors import UsageError
 from subquest.evaluate import evaluate, jobs_for, table
-from subquest.evaluate.cluster import Cluster
-from subquest.evaluate.table import scored
+from subquest.evaluate.ray_workers import Cluster
+from subquest.evaluate.result_table import scored
 from subquest.record import Question
 from subquest.runs import RunStore
 from subquest.systems.coda import CoDA

@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from subquest.metrics import auroc, calibration, calibration_error
-from subquest.metrics.confidence import wilson
+from subquest.metrics.calibration import wilson
 
 CONFIDENCES = [0.95, 0.95, 0.15, 0.15]
 RIGHT = [1, 0, 0, 0]

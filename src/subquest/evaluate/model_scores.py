@@ -11,7 +11,7 @@ from itertools import islice
 
 from ..data.plans import gold_plan
 from ..judge import BY_SET, ModelJudge, RuleJudge, case_of
-from ..metrics.embed import Embedder, default_embedder
+from ..metrics.embeddings import Embedder, default_embedder
 from ..metrics.plans import score_plans
 from ..record import Episode
 from ..rewards.plan import plan_of
