@@ -95,24 +95,22 @@ async def answered(system: Any, questions: Iterable[Any], concurrency: int, seco
 
 
 async def measure(args: argparse.Namespace, found: Sequence[Source]) -> dict[str, Any]:
-    from subquest.engine.resolve import EngineOptions, resolve
-    from subquest.evaluate.fairness import level, levelled
-    from subquest.systems import registry
+    from subquest.assemble import AgentSpec, EngineOptions, build_agent, open_resources, preview_agent
+    from subquest.assemble.fairness import shared_settings
 
     options = EngineOptions(protocol=args.protocol, context=args.context, adapter=args.adapter)
-    engine: Any = resolve(args.model, options)
     rows: dict[str, Any] = {}
-    shared = level(registry.get("coda")(engine, None))
+    shared = shared_settings(preview_agent(AgentSpec(system="coda")))
     shared |= {"max_tokens": args.max_tokens, "temperature": args.temperature}
-    try:
+    base = AgentSpec(model=args.model, engine=options, shared=shared)
+    async with open_resources(base) as resources:
         for source in found:
             for prompts in args.prompts:
                 for name in args.systems:
-                    kind = registry.get(name)
-                    settings, sampling = levelled(kind, shared)
                     own = Path(prompts) / name  # a folder may hold one of its own for each system
                     given = str(own) if prompts and own.is_dir() else prompts or None
-                    system = kind(engine, source.index, sampling=sampling, prompts=given, **settings)
+                    spec = base.replace(system=name, prompts=given)
+                    system = build_agent(spec, resources._replace(search=source.index))
                     began = time.perf_counter()
                     episodes = await answered(system, source.questions, args.concurrency, args.seconds)
                     row = figures(episodes) if episodes else {}
@@ -121,9 +119,6 @@ async def measure(args: argparse.Namespace, found: Sequence[Source]) -> dict[str
                     rows[label] = row
                     show(label, row)
                     keep(args.out, label, episodes)
-    finally:
-        for opened in engine.values() if isinstance(engine, Mapping) else [engine]:
-            await opened.close()
     return rows
 
 

@@ -229,10 +229,10 @@ def adapter_digest(name: str | None) -> str:
 
 async def ask(args: argparse.Namespace, corpus: str, todo: Sequence[tuple[str, Any]], verdicts: Verdicts) -> None:
     """Have the judge read the passages of questions, as many questions at once as fill its batches."""
-    from subquest.engine.resolve import EngineOptions, resolve
+    from subquest.assemble import EngineOptions, open_engine
     from subquest.retrieval.rerank import Pointwise
 
-    engine: Any = resolve(args.judge, EngineOptions(adapter=args.adapter))
+    engine: Any = open_engine(args.judge, EngineOptions(adapter=args.adapter))
     judge = Pointwise(engine, seconds=3600, at_once=64)
     gate = asyncio.Semaphore(32 if args.judge.startswith("torch:") else 4)
     started, began, done = time.process_time(), time.monotonic(), 0

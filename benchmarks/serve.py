@@ -41,7 +41,7 @@ import sys
 from fastapi import FastAPI
 from pydantic import BaseModel
 import uvicorn
-from subquest import Index
+from subquest import AgentSpec, Index
 
 index = Index.open(sys.argv[1])
 app = FastAPI()
@@ -65,14 +65,13 @@ SERVER = """
 import sys
 from contextlib import asynccontextmanager
 from pathlib import Path
-from subquest import Index
-from subquest.cli.serve import serve_until_told
+from subquest import AgentSpec, Index
+from subquest.cli.serve import serve_until_stopped
 from subquest.engine.scripted import ScriptedEngine
 from subquest.serve.agents import Agents
 from subquest.serve.app import bind
 from subquest.serve.indexes import Indexes
 from subquest.serve.settings import Settings
-from subquest.systems.registry import get
 
 def reply(context):
     if context.role == "planner":
@@ -85,11 +84,10 @@ settings = Settings(runs=folder / "runs", indexes=folder / "indexes", port=0)
 @asynccontextmanager
 async def agents():
     with Index.open(folder / "docs.sq") as index:
-        make = lambda system, engines, search: get(system)(engines, search)
         models = {"default": {"": ScriptedEngine(reply, latency=0.3)}}
-        yield Agents(make, ["coda"], models, Indexes({"docs": index}, settings.indexes))
+        yield Agents(AgentSpec(), ["coda"], models, Indexes({"docs": index}, settings.indexes))
 
-serve_until_told(settings, agents, bind(settings), quiet=True)
+serve_until_stopped(settings, agents, bind(settings), quiet=True)
 """
 
 

@@ -27,14 +27,13 @@ SERVER = """
 import sys
 from pathlib import Path
 from contextlib import asynccontextmanager
-from subquest import Index
-from subquest.cli.serve import serve_until_told
+from subquest import AgentSpec, Index
+from subquest.cli.serve import serve_until_stopped
 from subquest.engine.scripted import ScriptedEngine
 from subquest.serve.agents import Agents
 from subquest.serve.app import bind
 from subquest.serve.indexes import Indexes
 from subquest.serve.settings import Settings
-from subquest.systems.registry import get
 
 def reply(context):
     if context.role == "planner":
@@ -48,10 +47,9 @@ settings = Settings(runs=folder / "runs", indexes=folder / "indexes", port=0, as
 async def agents():
     with Index.open(folder / "docs.sq") as index:
         engine = ScriptedEngine(reply, latency=0.01)
-        make = lambda system, engines, search: get(system)(engines, search)
-        yield Agents(make, ["coda"], {"default": {"": engine}}, Indexes({"docs": index}, settings.indexes))
+        yield Agents(AgentSpec(), ["coda"], {"default": {"": engine}}, Indexes({"docs": index}, settings.indexes))
 
-serve_until_told(settings, agents, bind(settings), quiet=True)
+serve_until_stopped(settings, agents, bind(settings), quiet=True)
 """
 
 

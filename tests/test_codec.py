@@ -42,8 +42,8 @@ def test_defaults_are_left_out() -> None:
     assert to_dict(Segment("agent", "x", (1,), (-0.5,))) == {
         "kind": "agent",
         "text": "x",
-        "token_ids": [1],
-        "logprobs": [-0.5],
+        "token_ids": (1,),
+        "logprobs": (-0.5,),
     }
     assert to_dict(Hit(Document("d", "t", "x"), 0.0)) == {
         "document": {"id": "d", "title": "t", "text": "x"},
@@ -54,19 +54,31 @@ def test_defaults_are_left_out() -> None:
 @pytest.mark.parametrize(
     ("cls", "data", "message"),
     [
-        (Question, {"id": "q"}, "Question: missing field 'question'"),
-        (Question, {"id": "q", "question": "?", "anwers": []}, "Question: unknown field 'anwers'"),
-        (Question, {"id": 1, "question": "?"}, "Question.id: expected str, got 1"),
-        (Question, {"id": "q", "question": "?", "answers": "yes"}, "Question.answers: expected a list, got str"),
-        (Question, {"id": "q", "question": "?", "answers": ["a", 2]}, "Question.answers: expected str, got 2"),
-        (Question, {"id": "q", "question": "?", "hops": True}, "Question.hops: expected int, got True"),
-        (Question, {"id": "q", "question": "?", "meta": []}, "Question.meta: expected an object, got list"),
-        (Question, [], "Question: expected an object, got list"),
-        (Usage, {"seconds": "1"}, "Usage.seconds: expected float, got '1'"),
-        (Failure, {"where": "x", "message": "m", "fatal": 1}, "Failure.fatal: expected bool, got 1"),
-        (Segment, {"kind": "human", "text": "x"}, "Segment.kind: expected one of 'prompt', 'agent', 'env'"),
-        (Segment, {"kind": "env", "text": "x", "token_ids": [1, "2"]}, "Segment.token_ids: expected int, got '2'"),
-        (Segment, {"kind": "env", "text": "x", "token_ids": [1.5]}, "Segment.token_ids: expected int, got 1.5"),
+        (Question, {"id": "q"}, "Question: missing key 'question'"),
+        (
+            Question,
+            {"id": "q", "question": "?", "anwers": []},
+            "Question: unknown key 'anwers'; did you mean 'answers'?",
+        ),
+        (Question, {"id": 1, "question": "?"}, "Question: id must be text, not 1"),
+        (Question, {"id": "q", "question": "?", "answers": "yes"}, "Question: answers must be a list, not 'yes'"),
+        (Question, {"id": "q", "question": "?", "answers": ["a", 2]}, "Question: answers[2] must be text, not 2"),
+        (Question, {"id": "q", "question": "?", "hops": True}, "Question: hops must be a whole number, not True"),
+        (Question, {"id": "q", "question": "?", "meta": []}, "Question: meta must be an object, not []"),
+        (Question, [], "Question: it must be an object, not []"),
+        (Usage, {"seconds": "1"}, "Usage: seconds must be a number, not '1'"),
+        (Failure, {"where": "x", "message": "m", "fatal": 1}, "Failure: fatal must be true or false, not 1"),
+        (Segment, {"kind": "human", "text": "x"}, "Segment: kind must be one of agent, env, prompt, not 'human'"),
+        (
+            Segment,
+            {"kind": "env", "text": "x", "token_ids": [1, "2"]},
+            "Segment: token_ids[2] must be a whole number, not '2'",
+        ),
+        (
+            Segment,
+            {"kind": "env", "text": "x", "token_ids": [1.5]},
+            "Segment: token_ids[1] must be a whole number, not 1.5",
+        ),
         (
             Episode,
             {
@@ -75,7 +87,7 @@ def test_defaults_are_left_out() -> None:
                 "system": "s",
                 "model": "m",
             },
-            "Episode.question: Question.decomposition: Step: unknown field 'q'",
+            "Episode: question.decomposition[1]: unknown key 'q'",
         ),
         (
             Episode,

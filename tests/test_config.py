@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from subquest.config import KEYS, Config, SamplingConfig, find_file, load_config
-from subquest.engine.base import Sampling
+from subquest.assemble import AgentSpec
+from subquest.config import KEYS, Config, find_file, load_config
 from subquest.errors import ConfigError
 from subquest.limits import Limits
 
@@ -59,8 +59,7 @@ def test_every_kind_of_setting_from_a_file() -> None:
     assert config.index == str(file.parent / "docs.sq")
     assert (config.cache.enabled, config.cache.path) == (False, "/var/cache/calls.sqlite")
     assert set(config.sources.values()) == {str(file)}
-    sampling = config.sampling.over(Sampling(temperature=0.7, top_p=0.95, max_tokens=99))
-    assert sampling == Sampling(temperature=0.0, top_p=0.95, max_tokens=99, seed=-1)
+    assert AgentSpec.from_config(config).sampling == {"temperature": 0.0, "seed": -1}
 
 
 def test_flags_beat_the_environment_which_beats_the_file() -> None:
@@ -158,17 +157,17 @@ def test_a_tokenizer_is_a_folder_beside_the_file_or_a_name_of_the_hub(tmp_path: 
         ("[limit]\nturns = 3", "there is no section 'limit'; did you mean 'limits'?"),
         ("temperature = 0.5", "there is no setting 'temperature'; did you mean 'sampling.temperature'?"),
         ("zzz = 0.5", "there is no setting 'zzz'; settings are: model, system"),
-        ('[search]\nk = "3"', "search.k must be a whole number, not '3'"),
-        ("[search]\nk = 3.0", "search.k must be a whole number, not 3.0"),
-        ("[search]\nk = true", "search.k must be a whole number, not True"),
-        ("[search]\nk = 0", "search.k must be at least 1, not 0"),
+        ('[search]\nk = "3"', "search.k must be a whole number, 1 or more, not '3'"),
+        ("[search]\nk = 3.0", "search.k must be a whole number, 1 or more, not 3.0"),
+        ("[search]\nk = true", "search.k must be a whole number, 1 or more, not True"),
+        ("[search]\nk = 0", "search.k must be a whole number, 1 or more, not 0"),
         ("[search]\nmode = 'bm42'", "search.mode must be one of auto, bm25, dense, hybrid, linked, not 'bm42'"),
         ("search = 3", "'search' is a section: write [search]"),
-        ("model = 3", "model must be a string, not 3"),
-        ("[model]\nplanner = 3", "model.planner must be a string, not 3"),
+        ("model = 3", "model must be text, not 3"),
+        ("[model]\nplanner = 3", "model.planner must be text, not 3"),
         ("[cache]\nenabled = 1", "cache.enabled must be true or false, not 1"),
-        ("[limits]\nseconds = -1", "limits.seconds must be at least 0, not -1.0"),
-        ("[sampling]\ntop_p = 1.5", "sampling.top_p must be above 0 and at most 1, not 1.5"),
+        ("[limits]\nseconds = -1", "limits.seconds must be a number, 0 or more, not -1"),
+        ("[sampling]\ntop_p = 1.5", "sampling.top_p must be a number, above 0, at most 1, not 1.5"),
         ("[sampling]\ntemperature = nan", "sampling.temperature must be"),
         ("system = coda", "(at line 1, column 10)"),
     ],
@@ -184,7 +183,7 @@ def test_what_is_wrong_is_named_with_its_file(text: str, message: str) -> None:
 @pytest.mark.parametrize(
     ("env", "message"),
     [
-        ({"SUBQUEST_SEARCH_K": "many"}, "SUBQUEST_SEARCH_K: search.k must be a whole number, not 'many'"),
+        ({"SUBQUEST_SEARCH_K": "many"}, "SUBQUEST_SEARCH_K: search.k must be a whole number, 1 or more, not 'many'"),
         ({"SUBQUEST_CACHE_ENABLED": "maybe"}, "cache.enabled must be true or false, not 'maybe'"),
         ({"SUBQUEST_SISTEM": "coda"}, "SUBQUEST_SISTEM is unknown; did you mean SUBQUEST_SYSTEM?"),
         ({"SUBQUEST_LIMITS_TURN": "3"}, "did you mean SUBQUEST_LIMITS_TURNS?"),
@@ -211,7 +210,6 @@ def test_wrong_flags_and_missing_files() -> None:
 def test_the_keys_are_those_of_the_dataclasses() -> None:
     assert {"model", "system", "index", "search.k", "limits.cost", "sampling.seed", "cache.path", "prices"} <= set(KEYS)
     assert "sources" not in KEYS
-    assert SamplingConfig().over(Sampling()) == Sampling()
 
 
 def test_the_examples_in_the_documentation_are_read() -> None:

@@ -1,10 +1,13 @@
 from __future__ import annotations
 
+import copy
 import dataclasses
+import pickle
 
 import pytest
 from hypothesis import given
 
+from subquest.codec import to_dict
 from subquest.errors import DataError
 from subquest.record import Document, Episode, Evidence, Question, Segment, Trajectory, Usage
 
@@ -109,7 +112,7 @@ def test_evidence_must_stand_in_its_document() -> None:
 
 
 def test_records_are_frozen() -> None:
-    with pytest.raises(dataclasses.FrozenInstanceError):
+    with pytest.raises(AttributeError):
         QUESTION.question = "other"  # type: ignore[misc]
 
 
@@ -117,3 +120,25 @@ def test_records_are_frozen() -> None:
 def test_what_is_no_episode_is_told(text: str) -> None:
     with pytest.raises(DataError, match=r"episode|Episode"):
         Episode.from_json(text)
+
+
+def test_records_are_copied_and_compared_as_dataclasses_are() -> None:
+    for twin in (pickle.loads(pickle.dumps(QUESTION)), copy.deepcopy(QUESTION), dataclasses.replace(QUESTION)):
+        assert twin == QUESTION
+        assert type(twin) is Question
+    assert dataclasses.replace(QUESTION, id="other").id == "other"
+    assert dataclasses.asdict(Usage(1)) == {**dict.fromkeys(Usage.__match_args__, 0), "prompt_tokens": 1}
+    assert [field.name for field in dataclasses.fields(Usage)] == list(Usage.__match_args__)
+    assert hash(Usage(1)) == hash(Usage(1))
+    assert Document("d", "t", "x").meta is not Document("d", "t", "x").meta
+    with pytest.raises(TypeError):
+        Usage(z=2)  # type: ignore[call-arg]
+
+
+def test_a_segment_checks_its_log_probs() -> None:
+    with pytest.raises(DataError, match="cannot have log-probs"):
+        Segment("env", "x", (1,), (0.5,))
+
+
+def test_costs_that_are_nothing_are_left_out_of_sums() -> None:
+    assert to_dict(Usage(1) + Usage(2)) == {"prompt_tokens": 3}

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from ._version import __version__
 
 if TYPE_CHECKING:
+    from .assemble import AgentSpec, open_agent
     from .engine.base import Engine, Generation, Message, Sampling, Session
     from .engine.embedded import EmbeddedEngine
     from .engine.openai import OpenAIEngine
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from .systems.runtime import Answer, Run
 
 _PLACES: dict[str, str] = {
+    "AgentSpec": "assemble",
     "Answer": "systems.runtime",
     "Apex": "systems.apex",
     "CoDA": "systems.coda",
@@ -68,9 +70,11 @@ _PLACES: dict[str, str] = {
     "Trajectory": "record",
     "Usage": "record",
     "UsageError": "errors",
+    "open_agent": "assemble",
 }
 
 __all__ = [
+    "AgentSpec",
     "Answer",
     "Apex",
     "CoDA",
@@ -105,6 +109,7 @@ __all__ = [
     "UsageError",
     "__version__",
     "embedded",
+    "open_agent",
     "openai",
     "system",
 ]

@@ -1,4 +1,4 @@
-"""Addresses and keys of servers, as people write them: looked at before anything is asked."""
+"""Addresses and keys of servers, as people write them, checked before a request is sent."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from urllib.parse import urlsplit
 from .errors import UsageError
 
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
-"""Hosts that are reached without the proxies of the environment."""
+"""Hosts that are reached without the environment's proxies."""
 
 
 def checked_url(url: str, what: str) -> str:
-    """The URL without blanks around it and slashes at its end; a UsageError about `what` where it cannot be asked."""
+    """The URL without surrounding blanks and trailing slashes; a UsageError about `what` where it is not a URL."""
     url = url.strip()
     if not url.startswith(("http://", "https://")):
         raise UsageError(f"{what} begins with http:// or https://, not {url!r}")
@@ -30,8 +30,8 @@ def is_loopback(url: str) -> bool:
 
 
 def checked_key(key: str, what: str) -> str:
-    """The key without blanks around it (a line's end comes along easily); a UsageError where no header can hold it."""
+    """The key without surrounding blanks (a newline is easily copied along); a UsageError where it fits no header."""
     key = key.strip()
     if not (key.isascii() and key.isprintable()):
-        raise UsageError(f"{what} has letters that no key has: copy it again")
+        raise UsageError(f"{what} contains characters that no key has: copy it again")
     return key

@@ -1,169 +1,222 @@
-"""Frozen dataclasses to and from plain JSON values, without loss and without a dependency.
+"""What a record is, how it becomes plain values and back, and how given values are checked against a declaration.
 
-Converters are compiled once a class from its type hints. Understood: str, int, float, bool, None, `X | None`, Literal,
-`tuple[X, ...]`, `Mapping[str, X]`, nested dataclasses and `Any` (kept as it is, so it must be JSON already).
-A missing key takes the field's default; an unknown key is an error, because silently dropped data is lost data.
-Default-valued fields are left out of the output, which keeps stored traces small.
+Records are frozen structs of msgspec: they are declared once, by their type hints, and created, compared, copied and
+converted in C. Settings and options may also be plain dataclasses, so that a user's own need no library.
+
+    class Usage(Record): ...                                        a declaration
+    to_dict(usage), from_dict(Usage, data)                          a record to JSON values and back
+    checked(Recipe, table, "recipe.toml")                           values of a user as a record; what is wrong is named
+    changed(preset, {"alpha": 0.4}, "the reward 'decor'")           a preset with some of its settings changed
+
+Rules of stored JSON: fields with their default value are left out, which keeps traces small; a missing key takes the
+field's default; an unknown key is an error, because silently dropped data is lost data.
 """
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
-import types
+import re
 import typing
-from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, TypeVar
 
-from .errors import DataError
+import msgspec
+from msgspec import Meta, inspect
+
+from .errors import DataError, UsageError, suggest
 
 T = TypeVar("T")
-Convert = Callable[[Any], Any]
+Count = Annotated[int, Meta(ge=0)]
+Positive = Annotated[int, Meta(ge=1)]
+NonNegative = Annotated[float, Meta(ge=0)]
+AboveZero = Annotated[float, Meta(gt=0)]
+Share = Annotated[float, Meta(ge=0, le=1)]
+
+
+class _DataclassFields:
+    """Describes a struct to `dataclasses`: `replace`, `fields` and `asdict` work on records as on dataclasses."""
+
+    def __get__(self, record: Any, cls: type[msgspec.Struct]) -> dict[str, dataclasses.Field[Any]]:
+        return _dataclass_fields(cls)
+
+
+@typing.dataclass_transform(frozen_default=True, field_specifiers=(msgspec.field,))
+class Record(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """Base of all records."""
+
+    __dataclass_fields__: ClassVar[dict[str, dataclasses.Field[Any]]] = typing.cast(Any, _DataclassFields())
 
 
 def to_dict(record: Any) -> dict[str, Any]:
-    """The record as JSON-ready dictionaries, lists and scalars."""
-    hint: Any = type(record)
-    found: dict[str, Any] = _encoder(hint)(record)
-    return found
+    """The record, or dataclass, as JSON-ready dictionaries, sequences and scalars."""
+    if isinstance(record, Record):
+        with contextlib.suppress(TypeError):  # it holds a value that is not JSON: kept for the JSON writer to refuse
+            return typing.cast("dict[str, Any]", msgspec.to_builtins(record))
+    return without_defaults(record)
 
 
-def from_dict(cls: type[T], data: Mapping[str, Any]) -> T:
+def from_dict(cls: type[T], data: Any) -> T:
     """The inverse of `to_dict`; raises DataError naming the field that does not fit."""
-    hint: Any = cls
-    return typing.cast(T, _decoder(hint)(data))
+    return checked(cls, data, cls.__name__, error=DataError)
 
 
-def _same(value: Any) -> Any:
-    return value
+def without_defaults(record: Any) -> dict[str, Any]:
+    """As `to_dict`, with every default left out that is equal: slower, for what digests and comparisons rest on."""
+    out = {}
+    for field in dataclasses.fields(record):
+        value = getattr(record, field.name)
+        if value != (field.default if field.default_factory is dataclasses.MISSING else field.default_factory()):
+            out[field.name] = _plain(value)
+    return out
+
+
+def _plain(value: Any) -> Any:
+    if dataclasses.is_dataclass(value):
+        return without_defaults(value)
+    if isinstance(value, Mapping):
+        return {key: _plain(inner) for key, inner in value.items()}
+    return [_plain(inner) for inner in value] if isinstance(value, list | tuple) else value
+
+
+def checked(kind: type[T], values: Any, what: str, *, error: type[UsageError] = UsageError) -> T:
+    """The values as a record or dataclass; where they do not fit, an error that begins with `what` and names the key,
+    what it must be and what was given."""
+    if not issubclass(kind, msgspec.Struct) and isinstance(values, Mapping):
+        return kind(**_checked_fields(kind, values, what, error))
+    return typing.cast(T, _convert(kind, values, what, "", error))
+
+
+def changed(record: T, changes: Mapping[str, Any], what: str, *, error: type[UsageError] = UsageError) -> T:
+    """The record or dataclass with some fields changed, each checked against its declaration."""
+    given: Any = record
+    return typing.cast(T, dataclasses.replace(given, **_checked_fields(type(record), changes, what, error)))
+
+
+def _checked_fields(kind: Any, values: Mapping[str, Any], what: str, error: type[UsageError]) -> dict[str, Any]:
+    known = [field.name for field in dataclasses.fields(kind)]
+    hints = _hints(kind)
+    for key in values:
+        if key not in known:
+            raise error(f"{what}: unknown key {key!r}; {suggest(key, known)}")
+    return {key: _convert(hints.get(key, Any), value, what, key, error) for key, value in values.items()}
 
 
 @functools.cache
-def _encoder(hint: Any) -> Convert:
-    if dataclasses.is_dataclass(hint):
-        return _record_encoder(hint)
-    origin, args = typing.get_origin(hint), typing.get_args(hint)
-    if origin is tuple:
-        item = _encoder(args[0])
-        return list if item is _same else lambda values: [item(v) for v in values]
-    if _is_mapping(origin):
-        item = _encoder(args[1])
-        return dict if item is _same else lambda values: {k: item(v) for k, v in values.items()}
-    if _is_union(origin):
-        inner = [a for a in args if a is not type(None)]
-        item = _encoder(inner[0]) if len(inner) == 1 else _same
-        return _same if item is _same else lambda value: None if value is None else item(value)
-    return _same
+def _hints(kind: Any) -> dict[str, Any]:
+    """The types of a dataclass's fields; none where only a type checker can find them."""
+    try:
+        return typing.get_type_hints(kind, include_extras=True)
+    except NameError:
+        return {}
 
 
-def _record_encoder(cls: Any) -> Convert:
-    """A function written for the class, as `dataclasses` writes `__init__`: half the time of a loop over the fields."""
-    known: dict[str, Any] = {}
-    lines = ["def encode_record(record):", " out = {}"]
-    for f, hint in _fields(cls):
-        encode, default = _encoder(hint), _default(f)
-        known |= {f"encode_{f.name}": encode, f"default_{f.name}": default}
-        lines.append(f" value = record.{f.name}")
-        condition = "" if default is dataclasses.MISSING else f"if value != default_{f.name}: "
-        lines.append(f" {condition}out[{f.name!r}] = {'value' if encode is _same else f'encode_{f.name}(value)'}")
-    exec("\n".join([*lines, " return out"]), known)
-    return typing.cast(Convert, known["encode_record"])
+def _convert(kind: Any, values: Any, what: str, key: str, error: type[UsageError]) -> Any:
+    try:
+        return msgspec.convert(values, kind)
+    except msgspec.ValidationError as failure:
+        raise error(f"{what}: {_explain(str(failure), kind, values, key)}") from None
+    except UnicodeEncodeError:
+        raise error(f"{what}: a key is not valid text") from None
+
+
+_FAILURE = re.compile(r"(?P<problem>.*?)( - at (?P<key>`key` in )?`\$(?P<path>.*)`)?", re.DOTALL)
+_STEP = re.compile(r"\.(\w+)|\[(\d+)\]|\[\.\.\.\]")
+
+
+def _explain(failure: str, kind: Any, value: Any, key: str) -> str:
+    """What is wrong, from msgspec's message: the path to the value, what it must be, and what it is."""
+    found = _FAILURE.fullmatch(failure)
+    assert found is not None
+    node = inspect.type_info(kind)
+    for name, position in _STEP.findall(found["path"] or ""):
+        node = _inner(node, name, int(position or 0))
+        if name:
+            key += f".{name}" if key else name
+            value = value[name]
+        elif position:
+            key += f"[{int(position) + 1}]"
+            value = value[int(position)]
+        else:
+            key = f"each value of {key}"
+    place = f"{key}: " if key else ""
+    problem: str = found["problem"]
+    if unknown := re.search(r"unknown field `(.*)`", problem):
+        known = [field.name for part in _parts(node) for field in getattr(part, "fields", ())]
+        return f"{place}unknown key {unknown[1]!r}; {suggest(unknown[1], known)}"
+    if missing := re.search(r"missing required field `(.*)`", problem):
+        return f"{place}missing key {missing[1]!r}"
+    if problem.startswith(("Expected", "Invalid enum value")):
+        need = "an object with text as keys" if found["key"] else _need(node)
+        return f"{key or 'it'} must be {need}, not {value!r:.80}"
+    return f"{place}{problem}"  # from a record's own check
+
+
+def _parts(node: inspect.Type) -> list[inspect.Type]:
+    """The types of a union without None; a type that is no union alone."""
+    return [
+        part
+        for part in (node.types if isinstance(node, inspect.UnionType) else (node,))
+        if not isinstance(part, inspect.NoneType)
+    ]
+
+
+def _inner(node: inspect.Type, name: str, position: int) -> inspect.Type:
+    """The type of a field, of an item or of a mapping's values."""
+    for part in _parts(node):
+        if name:
+            for field in getattr(part, "fields", ()):
+                if field.name == name:
+                    return typing.cast(inspect.Type, field.type)
+        elif isinstance(part, inspect.TupleType):
+            return part.item_types[position]
+        elif inner := getattr(part, "item_type", None) or getattr(part, "value_type", None):
+            return typing.cast(inspect.Type, inner)
+    return inspect.AnyType()
+
+
+def _need(node: inspect.Type) -> str:
+    """A type in words: `a whole number from 1`."""
+    match node:
+        case inspect.UnionType():
+            return " or ".join(map(_need, _parts(node)))
+        case inspect.LiteralType(values=values):
+            return f"one of {', '.join(map(str, values))}"
+        case inspect.BoolType():
+            return "true or false"
+        case inspect.IntType() | inspect.FloatType():
+            return ("a whole number" if isinstance(node, inspect.IntType) else "a number") + _range(node)
+        case inspect.StrType(min_length=least):
+            return "text that is not empty" if least else "text"
+        case inspect.TupleType(item_types=types):
+            return f"a list of {len(types)}, each {_need(types[0])}"
+        case inspect.ListType() | inspect.VarTupleType():
+            return "a list" + (f" of at most {node.max_length:,}" if node.max_length else "")
+        case inspect.DictType() | inspect.StructType() | inspect.DataclassType():
+            return "an object"
+    return "something else"
+
+
+def _range(node: inspect.IntType | inspect.FloatType) -> str:
+    """Bounds in words: ` from 1 to 10`, ` above 0`."""
+    parts = [
+        "" if node.ge is None else f" from {node.ge:,g}",
+        "" if node.gt is None else f" above {node.gt:,g}",
+        "" if node.le is None else f" to {node.le:,g}",
+        "" if node.lt is None else f" to below {node.lt:,g}",
+    ]
+    return "".join(parts)
 
 
 @functools.cache
-def _decoder(hint: Any) -> Convert:
-    if dataclasses.is_dataclass(hint):
-        return _record_decoder(hint)
-    origin, args = typing.get_origin(hint), typing.get_args(hint)
-    if origin is tuple:
-        item = _decoder(args[0])
-        plain = {args[0]} if args[0] in (str, int, float) else None
-
-        def decode_tuple(values: Any) -> tuple[Any, ...]:
-            if not isinstance(values, list | tuple):
-                raise DataError(f"expected a list, got {type(values).__name__}")
-            if plain and set(map(type, values)) == plain:  # token ids and log-probs: thousands in a trajectory
-                return tuple(values)
-            return tuple(map(item, values))
-
-        return decode_tuple
-    if _is_mapping(origin):
-        item = _decoder(args[1])
-
-        def decode_mapping(values: Any) -> dict[str, Any]:
-            if not isinstance(values, Mapping):
-                raise DataError(f"expected an object, got {type(values).__name__}")
-            return {k: item(v) for k, v in values.items()}
-
-        return decode_mapping
-    if _is_union(origin):
-        inner = [a for a in args if a is not type(None)]
-        item = _decoder(inner[0]) if len(inner) == 1 else _same
-        return lambda value: None if value is None else item(value)
-    if origin is typing.Literal:
-        return _literal_decoder(args)
-    return _scalar_decoder(hint)
-
-
-def _record_decoder(cls: Any) -> Convert:
-    fields = {f.name: _decoder(h) for f, h in _fields(cls)}
-    required = {f.name for f, _ in _fields(cls) if _default(f) is dataclasses.MISSING}
-
-    def decode_record(data: Any) -> Any:
-        if not isinstance(data, Mapping):
-            raise DataError(f"{cls.__name__}: expected an object, got {type(data).__name__}")
-        if unknown := data.keys() - fields.keys():
-            raise DataError(f"{cls.__name__}: unknown field {sorted(unknown)[0]!r}")
-        if missing := required - data.keys():
-            raise DataError(f"{cls.__name__}: missing field {sorted(missing)[0]!r}")
-        values = {}
-        for name, value in data.items():
-            try:
-                values[name] = fields[name](value)
-            except DataError as error:
-                raise DataError(f"{cls.__name__}.{name}: {error}") from None
-        return cls(**values)
-
-    return decode_record
-
-
-def _literal_decoder(choices: tuple[Any, ...]) -> Convert:
-    def decode(value: Any) -> Any:
-        if value not in choices:
-            raise DataError(f"expected one of {', '.join(map(repr, choices))}, got {value!r}")
-        return value
-
-    return decode
-
-
-def _scalar_decoder(hint: Any) -> Convert:
-    accepted: dict[Any, tuple[type, ...]] = {str: (str,), int: (int,), float: (float, int), bool: (bool,)}
-    if hint not in accepted:
-        return _same
-    kinds: Any = accepted[hint]
-
-    def decode(value: Any) -> Any:
-        if not isinstance(value, kinds) or (isinstance(value, bool) and hint is not bool):
-            raise DataError(f"expected {hint.__name__}, got {value!r:.80}")
-        return float(value) if hint is float else value
-
-    return decode
-
-
-def _fields(cls: Any) -> list[tuple[dataclasses.Field[Any], Any]]:
-    hints = typing.get_type_hints(cls)
-    return [(f, hints[f.name]) for f in dataclasses.fields(cls) if f.init]
-
-
-def _default(field: dataclasses.Field[Any]) -> Any:
-    if field.default_factory is not dataclasses.MISSING:
-        return field.default_factory()
-    return field.default
-
-
-def _is_mapping(origin: Any) -> bool:
-    return isinstance(origin, type) and issubclass(origin, Mapping)
-
-
-def _is_union(origin: Any) -> bool:
-    return origin is typing.Union or origin is types.UnionType
+def _dataclass_fields(cls: type[msgspec.Struct]) -> dict[str, dataclasses.Field[Any]]:
+    declared = []
+    for f in msgspec.structs.fields(cls):
+        if f.default_factory is not msgspec.NODEFAULT:
+            declared.append((f.name, f.type, dataclasses.field(default_factory=f.default_factory)))
+        else:
+            default = dataclasses.MISSING if f.default is msgspec.NODEFAULT else f.default
+            declared.append((f.name, f.type, dataclasses.field(default=default)))
+    made: Any = dataclasses.make_dataclass(cls.__name__, declared)
+    return typing.cast("dict[str, dataclasses.Field[Any]]", made.__dataclass_fields__)

@@ -1,4 +1,4 @@
-"""Settings that hold for every command in a folder: `subquest.toml`, below the environment, below flags.
+"""Settings for every command in a folder: `subquest.toml`, then the environment, then flags; the later one wins.
 
     model = "openai:qwen3@http://localhost:8000/v1"     # or a table: [model] with default, planner, executor, …
     system = "coda"
@@ -17,123 +17,99 @@ decides. A key that does not exist is an error that suggests the one that was me
 
 from __future__ import annotations
 
-import difflib
 import os
 import re
 import tomllib
 import typing
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, fields, is_dataclass, replace
+from dataclasses import fields, is_dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal, NamedTuple
 
-from .engine.base import Sampling
-from .errors import ConfigError
+import msgspec
+
+from .codec import Count, NonNegative, Positive, Record, checked
+from .errors import ConfigError, closest, suggest
 from .limits import Limits
+from .tools.options import ToolOptions
 
 FILE_NAME = "subquest.toml"
 PREFIX = "SUBQUEST_"
 
 
-@dataclass(frozen=True, slots=True)
-class SearchConfig:
-    k: int | None = None
-    """Documents a search."""
+class SearchConfig(Record):
+    k: Positive | None = None
+    """Documents per search."""
     mode: Literal["auto", "bm25", "dense", "hybrid", "linked"] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class SamplingConfig:
-    temperature: float | None = None
-    top_p: float | None = None
-    top_k: int | None = None
-    max_tokens: int | None = None
+class SamplingConfig(Record):
+    """Values of `Sampling` in place of the system's own."""
+
+    temperature: NonNegative | None = None
+    top_p: Annotated[float, msgspec.Meta(gt=0, le=1)] | None = None
+    top_k: Count | None = None
+    max_tokens: Positive | None = None
     seed: int | None = None
 
-    def over(self, base: Sampling) -> Sampling:
-        """The system's own sampling, with what is set here laid over it."""
-        given = {f.name: getattr(self, f.name) for f in fields(self)}
-        return replace(base, **{name: value for name, value in given.items() if value is not None})
 
+class EngineConfig(Record):
+    """How models are run or reached; each kind of engine uses the options that concern it."""
 
-@dataclass(frozen=True, slots=True)
-class EngineConfig:
-    """How models are run or reached; the fields are those of `engine.resolve.EngineOptions`, explained there."""
-
-    concurrency: int | None = None
-    requests_per_minute: int | None = None
-    tokens_per_minute: int | None = None
-    timeout: float | None = None
-    retries: int | None = None
-    context: int | None = None
-    server: Literal["auto", "vllm", "sglang", "llama.cpp", "ollama", "openai"] | None = None
-    continuation: Literal["auto", "template", "prefill", "turns"] | None = None
+    concurrency: Positive = 32
+    """Requests in flight at one endpoint."""
+    requests_per_minute: Positive | None = None
+    tokens_per_minute: Positive | None = None
+    timeout: NonNegative = 600.0
+    """Seconds one request may take."""
+    retries: Count = 5
+    context: Positive | None = None
+    """Longest context in tokens, where the server does not say or a shorter one is wanted."""
+    server: Literal["auto", "vllm", "sglang", "llama.cpp", "ollama", "openai"] = "auto"
+    continuation: Literal["auto", "template", "prefill", "turns"] = "auto"
     tokenizer: str | None = None
+    """Folder or name of a Hugging Face tokenizer: contexts are then sent as exact token ids."""
     adapter: str | None = None
-    threads: int | None = None
+    """LoRA in GGUF form for embedded, gguf and torch models (PEFT's folder too for torch); `none` runs the embedded
+    model without the shipped one."""
+    threads: Positive | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class CacheConfig:
+class CacheConfig(Record):
     path: str | None = None
     """The cache file; default: in the user's cache folder."""
     enabled: bool | None = None
     """Whether model, search and page calls are cached on disk."""
 
 
-@dataclass(frozen=True, slots=True)
-class ToolsConfig:
-    """What systems with tools may reach and use; explained in `tools.options` and docs/tools.md."""
-
-    web: str | None = None
-    """searxng:URL, serper, tavily, brave or none; default: the one that the environment names."""
-    record: str | None = None
-    """File in which answers of the web search are kept, or, without one, from which they are taken."""
-    allow_hosts: tuple[str, ...] | None = None
-    """Hosts and networks of your own that pages may be fetched from."""
-    ca: str | None = None
-    """PEM file with certificates to trust beside the public ones."""
-    egress: Literal["private", "public", "adaptive"] | None = None
-    robots: bool | None = None
-    """Whether robots.txt is respected."""
-    page_mb: int | None = None
-    page_seconds: float | None = None
-    page_delay: float | None = None
-    """Seconds between two requests to one public host."""
-    sandbox_url: str | None = None
-    """A remote /execute server in the place of the local sandbox."""
-    code_seconds: float | None = None
-    code_memory_mb: int | None = None
-    code_disk_mb: int | None = None
-    code_processes: int | None = None
-    code_fetches: int | None = None
-    """Pages and files that code of one question may fetch."""
-
-
-@dataclass(frozen=True, slots=True)
-class Config:
+class Config(Record):
     """All settings; None where nobody has set one."""
 
     model: str | None = None
     """As after `--model`; a table in the file becomes `DEFAULT,planner=…,executor=…`."""
     system: str | None = None
     index: str | None = None
-    """Path of an index, or the URL of a search server."""
+    """As after `--index`: an index, a search server, the web."""
     prompts: str | None = None
-    """Folder whose files replace prompts of the same name."""
+    """A set of prompts, `full` or `compact`, or a folder whose files replace prompts of the same name."""
     protocol: Literal["tags", "tools"] | None = None
     runs: str | None = None
-    """Folder of the runs that `serve` and `mcp` show, and of what is asked of the server."""
+    """Folder of the runs that `serve` and `mcp` show, and of the questions that the server is asked."""
     prices: str | None = None
     """TOML file of prices that override the built-in ones."""
-    search: SearchConfig = field(default_factory=SearchConfig)
-    limits: Limits = field(default_factory=Limits)
-    sampling: SamplingConfig = field(default_factory=SamplingConfig)
-    engine: EngineConfig = field(default_factory=EngineConfig)
-    cache: CacheConfig = field(default_factory=CacheConfig)
-    tools: ToolsConfig = field(default_factory=ToolsConfig)
-    sources: Mapping[str, str] = field(default_factory=dict)
+    search: SearchConfig = SearchConfig()
+    limits: Limits = Limits()
+    sampling: SamplingConfig = SamplingConfig()
+    engine: EngineConfig = EngineConfig()
+    cache: CacheConfig = CacheConfig()
+    tools: ToolOptions = ToolOptions()
+    sources: Mapping[str, str] = {}
     """Where each setting came from, by dotted key; settings that nobody set are not in it."""
+
+
+class _Given(NamedTuple):
+    value: Any
+    source: str
 
 
 def load_config(
@@ -148,27 +124,25 @@ def load_config(
         _from_environment(os.environ if env is None else env),
         {key: _Given(value, "a flag") for key, value in (flags or {}).items() if value is not None},
     ]
-    given: dict[str, _Given] = {}
+    tree: dict[str, Any] = {"sources": {}}
     for layer in layers:
-        for key, entry in layer.items():
-            if key not in KEYS:
-                raise ConfigError(_unknown(key, entry.source))
-            given[key] = _Given(_checked(key, entry), entry.source)
-    sections: dict[str, dict[str, Any]] = {}
-    for key, entry in given.items():
-        section, _, name = key.rpartition(".")
-        sections.setdefault(section, {})[name] = entry.value
-    top = sections.pop("", {})
-    kinds = {
-        "search": SearchConfig,
-        "limits": Limits,
-        "sampling": SamplingConfig,
-        "engine": EngineConfig,
-        "cache": CacheConfig,
-        "tools": ToolsConfig,
-    }
-    built = {name: kinds[name](**values) for name, values in sections.items()}
-    return Config(**top, **built, sources={key: entry.source for key, entry in given.items()})
+        for key, given in layer.items():
+            section, _, name = key.rpartition(".")
+            place = tree.setdefault(section, {}) if section else tree
+            place[name] = check_setting(key, given.value, given.source)
+            tree["sources"][key] = given.source
+    return msgspec.convert(tree, Config)
+
+
+def check_setting(key: str, value: Any, source: str) -> Any:
+    """The value of one setting as its key needs it; a ConfigError that names the source where it does not fit."""
+    if key not in KEYS:
+        raise ConfigError(_unknown(key, source))
+    if isinstance(value, str) and tuple[str, ...] in typing.get_args(KEYS[key]):
+        value = [part.strip() for part in value.split(",") if part.strip()]
+    section, _, name = key.rpartition(".")
+    found: Any = checked(Config, {section: {name: value}} if section else {name: value}, source, error=ConfigError)
+    return getattr(getattr(found, section) if section else found, name)
 
 
 def find_file(start: Path | None = None) -> Path | None:
@@ -177,16 +151,26 @@ def find_file(start: Path | None = None) -> Path | None:
     return next((folder / FILE_NAME for folder in (here, *here.parents) if (folder / FILE_NAME).is_file()), None)
 
 
-@dataclass(frozen=True, slots=True)
-class _Given:
-    value: Any
-    source: str
-    text: bool = False
-    """It came as text and is yet to be read as what the key needs."""
+def split_models(models: str) -> dict[str, str]:
+    """`embedded,planner=openai:big` as {"": "embedded", "planner": "openai:big"}."""
+    names: dict[str, str] = {}
+    for part in re.split(r",(?=[A-Za-z_][\w-]*=)", models.strip()):
+        found = re.match(r"([A-Za-z_][\w-]*)=(.*)", part)
+        role, name = (found[1], found[2].strip()) if found else ("", part.strip())
+        if role in names:
+            raise ConfigError(f"the role {role!r} is given two models in {models!r}")
+        names[role] = name
+    return names
+
+
+def join_models(models: Mapping[str, str]) -> str:
+    """The inverse of `split_models`."""
+    ordered = sorted(models.items(), key=lambda item: item[0] != "")
+    return ",".join(f"{role}={name}" if role else name for role, name in ordered)
 
 
 def _keys(cls: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
-    hints = typing.get_type_hints(cls)
+    hints = typing.get_type_hints(cls, include_extras=True)
     for f in fields(cls):
         if is_dataclass(hints[f.name]):
             yield from _keys(hints[f.name], f"{f.name}.")
@@ -199,12 +183,6 @@ KEYS: Mapping[str, Any] = dict(_keys(Config))
 PATHS = ("index", "prompts", "runs", "prices", "engine.adapter", "cache.path", "tools.record", "tools.ca")
 SHORTER = {"SUBQUEST_ALLOW_HOSTS": "tools.allow_hosts", "SUBQUEST_SANDBOX_URL": "tools.sandbox_url"}
 """Second names of variables."""
-_FROM_ONE = (
-    *("search.k", "sampling.max_tokens", "limits.turns", "limits.calls", "limits.tokens", "engine.concurrency"),
-    *("engine.requests_per_minute", "engine.tokens_per_minute", "engine.context", "engine.threads"),
-    *("tools.page_mb", "tools.code_memory_mb", "tools.code_disk_mb", "tools.code_processes"),
-)
-_LEAST = dict.fromkeys(_FROM_ONE, 1)
 
 
 def _from_file(file: Path) -> dict[str, _Given]:
@@ -214,146 +192,87 @@ def _from_file(file: Path) -> dict[str, _Given]:
         raise ConfigError(f"cannot read the settings in {file}: {error.strerror}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"{file}: {error}") from None
-    out: dict[str, _Given] = {}
+    found: dict[str, Any] = {}
     for key, value in data.items():
         if key == "model" and isinstance(value, dict):
-            out["model"] = _Given(_models(value, str(file)), str(file))
+            for role, name in value.items():
+                if not isinstance(name, str):
+                    raise ConfigError(f"{file}: model.{role} must be text, not {name!r}")
+            found["model"] = join_models({"" if role == "default" else role: name for role, name in value.items()})
         elif isinstance(value, dict):
             if not any(known.startswith(f"{key}.") for known in KEYS):
                 raise ConfigError(_unknown(key, str(file), what="section"))
-            out |= {f"{key}.{name}": _Given(inner, str(file)) for name, inner in value.items()}
+            found |= {f"{key}.{name}": inner for name, inner in value.items()}
         else:
-            out[key] = _Given(value, str(file))
-    for key in PATHS:
-        place = out[key].value if key in out else None
-        if isinstance(place, str) and not _names_no_file(key, place):
-            start = "lance:" if key == "index" and place.startswith("lance:") else ""
-            out[key] = _Given(start + str(file.parent / Path(place[len(start) :]).expanduser()), str(file))
-    tokenizer = out["engine.tokenizer"].value if "engine.tokenizer" in out else None
-    if isinstance(tokenizer, str) and (folder := file.parent / Path(tokenizer).expanduser()).is_dir():
-        out["engine.tokenizer"] = _Given(str(folder), str(file))  # any other names one of the Hugging Face hub
-    if file.parent.resolve() != Path.cwd():  # there, a model's file and a system's are where they say
-        for key, located in (("model", _models_located), ("system", _system_located)):
-            if key in out and isinstance(out[key].value, str):
-                out[key] = _Given(located(out[key].value, file.parent), str(file))
-    return out
+            found[key] = value
+    relative = {key: _located(key, value, file.parent) for key, value in found.items() if isinstance(value, str)}
+    return {key: _Given(value, str(file)) for key, value in {**found, **relative}.items()}
 
 
 _NAMES = {("engine.adapter", "none"), ("prompts", "full"), ("prompts", "compact")}
 
 
-def _names_no_file(key: str, place: str) -> bool:
-    """Whether a setting that is usually a path names something else: a URL, a model that writes documents, nothing."""
-    return "://" in place or place.startswith("simulated:") or (key, place) in _NAMES
+def _located(key: str, value: str, folder: Path) -> str:
+    """A setting of a file in `folder`: if it names a file, with the path from there."""
 
+    def path(place: str) -> str:
+        return str(folder / Path(place.strip()).expanduser())
 
-def _models_located(models: str, folder: Path) -> str:
-    """`gguf:PATH`, `torch:PATH` and `scripted:FILE`, alone or for a role, with their paths from a folder."""
-
-    def located(found: re.Match[str]) -> str:
-        start, path = found.groups()
-        known = path.strip() == "smollm2" and start.endswith("torch:")
-        return found[0] if known else start + str(folder / Path(path.strip()).expanduser())
-
-    parts = re.split(r",(?=[A-Za-z_][\w-]*=)", models)
-    return ",".join(
-        re.sub(r"^(\s*(?:[A-Za-z_][\w-]*=)?\s*(?:gguf|torch|scripted):)(.+)$", located, part) for part in parts
-    )
-
-
-def _system_located(systems: str, folder: Path) -> str:
-    """`path.py:Class`, alone or among others, with its path from a folder."""
-    return ",".join(
-        str(folder / Path(name.strip()).expanduser()) if ".py:" in name else name for name in systems.split(",")
-    )
-
-
-def _from_environment(env: Mapping[str, str]) -> dict[str, _Given]:
-    """Variables of settings. Other `SUBQUEST_…` variables belong to other parts, unless they look like a slip."""
-    names = {PREFIX + key.replace(".", "_").upper(): key for key in KEYS}
-    out = {key: _Given(env[name], name, text=True) for name, key in SHORTER.items() if env.get(name)}
-    for name, value in env.items():
-        if name in names:
-            if value:
-                out[names[name]] = _Given(value, name, text=True)
-        elif name.startswith(PREFIX) and (near := difflib.get_close_matches(name, names, 1, 0.9)):
-            raise ConfigError(f"the environment variable {name} is unknown; did you mean {near[0]}?")
-    return out
-
-
-def _models(table: Mapping[str, Any], source: str) -> str:
-    for role, name in table.items():
-        if not isinstance(name, str):
-            raise ConfigError(f"{source}: model.{role} must be a string, not {name!r}")
-    default = [table["default"]] if "default" in table else []
-    return ",".join([*default, *(f"{role}={name}" for role, name in table.items() if role != "default")])
-
-
-def checked(key: str, value: Any, source: str) -> Any:
-    """The value of one setting, as it is taken; a ConfigError that names the source where it cannot be."""
-    return _checked(key, _Given(value, source))
-
-
-def _checked(key: str, given: _Given) -> Any:
-    hint = KEYS[key]
-    choices: tuple[Any, ...] = ()
-    kind: Any = str
-    for option in typing.get_args(hint):  # every setting may be None, so every hint is a union
-        if typing.get_origin(option) is Literal:
-            choices = typing.get_args(option)
-        elif option is not type(None):
-            kind = option
-    if typing.get_origin(kind) is tuple:
-        return _texts(key, given)
-    value = _read(given.value, kind) if given.text else given.value
-    if kind is float and type(value) is int:
-        value = float(value)
-    if type(value) is not kind:
-        needed = {str: "a string", int: "a whole number", float: "a number", bool: "true or false"}[kind]
-        raise ConfigError(f"{given.source}: {key} must be {needed}, not {given.value!r}")
-    if choices and value not in choices:
-        raise ConfigError(f"{given.source}: {key} must be one of {', '.join(choices)}, not {value!r}")
-    if kind in (int, float) and not value >= _LEAST.get(key, 0) and key != "sampling.seed":  # NaN is not either
-        raise ConfigError(f"{given.source}: {key} must be at least {_LEAST.get(key, 0)}, not {value}")
-    if key == "sampling.top_p" and not 0 < value <= 1:
-        raise ConfigError(f"{given.source}: {key} must be above 0 and at most 1, not {value}")
+    if key in PATHS:
+        if key == "index" and value.startswith("lance:") and "://" not in value:
+            return f"lance:{path(value.removeprefix('lance:'))}"
+        elsewhere = "://" in value or value.startswith("simulated:") or (key, value) in _NAMES
+        return value if elsewhere else path(value)
+    if key == "engine.tokenizer":  # a folder here, or a name of the Hugging Face hub
+        return path(value) if Path(path(value)).is_dir() else value
+    if folder.resolve() == Path.cwd():  # files of models and systems are where they say
+        return value
+    if key == "system":
+        return ",".join(path(name) if ".py:" in name else name for name in value.split(","))
+    if key == "model":
+        models = split_models(value)
+        for role, model in models.items():
+            kind, _, place = model.partition(":")
+            if kind in ("gguf", "torch", "scripted") and model != "torch:smollm2":
+                models[role] = f"{kind}:{path(place)}"
+        return join_models(models)
     return value
 
 
-def _texts(key: str, given: _Given) -> tuple[str, ...]:
-    """A list of texts; in a variable they are separated by commas."""
-    values = given.value.split(",") if isinstance(given.value, str) else given.value
-    if not isinstance(values, list | tuple) or not all(isinstance(value, str) for value in values):
-        raise ConfigError(f"{given.source}: {key} must be a list of strings, not {given.value!r}")
-    return tuple(value.strip() for value in values if value.strip())
+def _from_environment(env: Mapping[str, str]) -> dict[str, _Given]:
+    """Variables of settings. Other `SUBQUEST_…` variables belong to other parts, unless they look like a typo."""
+    names = {**SHORTER, **{PREFIX + key.replace(".", "_").upper(): key for key in KEYS}}
+    out: dict[str, _Given] = {}
+    for name, key in names.items():
+        if value := env.get(name):
+            out[key] = _Given(_from_text(value, KEYS[key]), name)
+    for name in env:
+        if name.startswith(PREFIX) and name not in names and (near := closest(name, names, cutoff=0.9)):
+            raise ConfigError(f"the environment variable {name} is unknown; did you mean {near}?")
+    return out
 
 
-def _read(text: str, kind: Any) -> Any:
-    """The text of a variable as the kind of value its key needs; the text itself where it is not one."""
-    if kind is bool:
-        return {
-            "1": True,
-            "true": True,
-            "yes": True,
-            "on": True,
-            "0": False,
-            "false": False,
-            "no": False,
-            "off": False,
-        }.get(text.strip().lower(), text)
-    try:
-        return kind(text)
-    except ValueError:
-        return text
+_YES_NO = dict.fromkeys(("1", "true", "yes", "on"), True) | dict.fromkeys(("0", "false", "no", "off"), False)
+
+
+def _from_text(text: str, kind: Any) -> Any:
+    """The text of a variable as its key needs it; the text itself where it does not fit."""
+    kinds = [getattr(part, "__origin__", part) for part in (kind, *typing.get_args(kind))]
+    if bool in kinds:
+        return _YES_NO.get(text.strip().lower(), text)
+    for number in (int, float):
+        if number in kinds:
+            try:
+                return number(text)
+            except ValueError:
+                return text
+    return text
 
 
 def _unknown(key: str, source: str, *, what: str = "setting") -> str:
     sections = [k.split(".")[0] for k in KEYS if "." in k]
     if key in sections:
         return f"{source}: {key!r} is a section: write [{key}], and its settings below"
-    known = [*KEYS, *sections]
-    near = difflib.get_close_matches(key, known, 1, 0.6)
-    if not near:  # the name may be right and the section missing or wrong
-        near = [k for k in KEYS if k.rpartition(".")[2] == key.rpartition(".")[2]][:1]
-    hint = f"did you mean {near[0]!r}?" if near else f"settings are: {', '.join(KEYS)}"
-    return f"{source}: there is no {what} {key!r}; {hint}"
+    elsewhere = next((k for k in KEYS if k.rpartition(".")[2] == key.rpartition(".")[2]), "")
+    otherwise = f"did you mean {elsewhere!r}?" if elsewhere else f"settings are: {', '.join(KEYS)}"
+    return f"{source}: there is no {what} {key!r}; {suggest(key, [*KEYS, *sections], otherwise)}"

@@ -19,6 +19,8 @@ What a *model* does wrong (malformed tags, empty queries) is never an exception:
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 
 class SubquestError(Exception):
     """Root of all exceptions raised on purpose."""
@@ -82,3 +84,18 @@ class SearchRefused(SearchError):
 
 class ToolError(OutsideError):
     """A page, sandbox or file tool failed."""
+
+
+def closest(name: str, known: Iterable[str], *, cutoff: float = 0.6) -> str:
+    """The known name that is most like the one given; empty where none is similar (0 to 1) enough."""
+    from difflib import get_close_matches  # needed only once something is already wrong
+
+    return next(iter(get_close_matches(name, list(known), 1, cutoff)), "")
+
+
+def suggest(name: str, known: Iterable[str], otherwise: str = "", *, cutoff: float = 0.6) -> str:
+    """The hint for a name that does not exist: `did you mean 'coda'?`, or `otherwise` (default: the known names)."""
+    known = list(known)
+    if near := closest(name, known, cutoff=cutoff):
+        return f"did you mean {near!r}?"
+    return otherwise or f"choose from: {', '.join(known) or 'none'}"

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
-from .quick import quick
+from .codec import Record
 
 SCHEMA_VERSION = 1
 """Raised when the meaning of a kind or of one of its data fields changes; every stream says it in its first event."""
@@ -39,9 +38,7 @@ EventKind = Literal[
 EVENT_KINDS: tuple[str, ...] = get_args(EventKind)
 
 
-@quick
-@dataclass(frozen=True, slots=True)
-class Event:
+class Event(Record):
     """One thing that happened."""
 
     seq: int
@@ -51,7 +48,7 @@ class Event:
     """Seconds since the episode began."""
     trajectory: str = ""
     """Id of the trajectory it happened in; empty for the episode itself."""
-    data: Mapping[str, Any] = field(default_factory=dict)
+    data: Mapping[str, Any] = {}
     """JSON values; the fields of each kind are listed beside `EventKind`."""
 
 

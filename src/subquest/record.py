@@ -13,39 +13,37 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from .codec import from_dict, to_dict
+from msgspec.structs import replace
+
+from .citation import place_of
+from .codec import Record, from_dict, to_dict
 from .errors import DataError
 from .events import Event
-from .places import place_of
-from .quick import quick
 
 SegmentKind = Literal["prompt", "agent", "env"]
+_ZERO = 0.0  # one object, by which JSON leaves it out
 
 
-@dataclass(frozen=True, slots=True)
-class Document:
+class Document(Record):
     """A passage that search can return."""
 
     id: str
     title: str
     text: str
-    meta: Mapping[str, Any] = field(default_factory=dict)
+    meta: Mapping[str, Any] = {}
     """Where it came from: file, page, url, position, language, ... as far as known."""
 
 
-@dataclass(frozen=True, slots=True)
-class Hit:
+class Hit(Record):
     """A document found by a search, with the score it was ranked by."""
 
     document: Document
     score: float
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
+class Step(Record):
     """One step of a gold decomposition; `#n` in the question stands for the answer of step n (from 1)."""
 
     question: str
@@ -58,8 +56,7 @@ PUBLIC_FILES = "public_files"
 """In a question's `meta`: whether its files are published, as those of GAIA, and so no private documents."""
 
 
-@dataclass(frozen=True, slots=True)
-class Question:
+class Question(Record):
     """A question with what is known about its answer."""
 
     id: str
@@ -76,12 +73,10 @@ class Question:
     level: str = ""
     files: tuple[str, ...] = ()
     """Paths of attached files (GAIA)."""
-    meta: Mapping[str, Any] = field(default_factory=dict)
+    meta: Mapping[str, Any] = {}
 
 
-@quick
-@dataclass(frozen=True, slots=True)
-class Usage:
+class Usage(Record):
     """What something cost. Adding two usages adds all counts and keeps the larger peak."""
 
     prompt_tokens: int = 0
@@ -96,9 +91,9 @@ class Usage:
     searches: int = 0
     tool_calls: int = 0
     """Pages, code, files and media; searches not included."""
-    seconds: float = 0.0
+    seconds: float = _ZERO
     """Wall-clock time; of the episode for an episode, of the context for a trajectory, of the call for a generation."""
-    cost: float = 0.0
+    cost: float = _ZERO
     """In the currency of the price table, 0 where no price is known."""
     estimated_tokens: int = 0
     """The part of prompt and completion tokens that is an estimate, because the server reported no usage."""
@@ -114,16 +109,14 @@ class Usage:
             self.model_calls + other.model_calls,
             self.searches + other.searches,
             self.tool_calls + other.tool_calls,
-            self.seconds + other.seconds,
-            self.cost + other.cost,
+            self.seconds + other.seconds or _ZERO,
+            self.cost + other.cost or _ZERO,
             self.estimated_tokens + other.estimated_tokens,
             self.cache_hits + other.cache_hits,
         )
 
 
-@quick
-@dataclass(frozen=True, slots=True)
-class Segment:
+class Segment(Record):
     """A stretch of a context.
 
     `token_ids` are the ids the model really saw or sampled; engines that do not show ids leave them empty.
@@ -148,9 +141,7 @@ class Segment:
                 raise DataError(f"{len(self.logprobs)} log-probs beside {len(self.token_ids)} token ids")
 
 
-@quick
-@dataclass(frozen=True, slots=True)
-class Trajectory:
+class Trajectory(Record):
     """One role's context from its prompt to its last token."""
 
     id: str
@@ -164,7 +155,7 @@ class Trajectory:
     """What it handed back to its parent (or, for a root, the answer it gave)."""
     forced: bool = False
     """Its last turn was forced by a limit."""
-    usage: Usage = field(default_factory=Usage)
+    usage: Usage = Usage()
     model: str = ""
     format_errors: tuple[str, ...] = ()
     """What the tag parser found malformed in its agent turns, in order."""
@@ -223,8 +214,7 @@ class Trajectory:
         return tuple(out)
 
 
-@dataclass(frozen=True, slots=True)
-class Evidence:
+class Evidence(Record):
     """A quoted span of a document; built by `from_document`, which checks that the span is there."""
 
     id: str
@@ -235,7 +225,7 @@ class Evidence:
     trajectory: str = ""
     """Id of the trajectory that read the document."""
     query: str = ""
-    place: Mapping[str, Any] = field(default_factory=dict)
+    place: Mapping[str, Any] = {}
     """Where the document stands: file, page, slide, sheet, row, line, section, url, as far as known (`places`)."""
 
     @classmethod
@@ -246,8 +236,7 @@ class Evidence:
         return cls(document.id, document.title, quote, start, trajectory, query, place_of(document.meta))
 
 
-@dataclass(frozen=True, slots=True)
-class Failure:
+class Failure(Record):
     """Something that went wrong during an episode and was survived or ended it."""
 
     where: str
@@ -257,8 +246,7 @@ class Failure:
     fatal: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Episode:
+class Episode(Record):
     """One attempt at one question."""
 
     id: str
@@ -275,12 +263,12 @@ class Episode:
     forced: bool = False
     """There is an answer, but not of the model's own accord: it was written in a forced last turn, or taken from a
     result because the role that answers wrote none."""
-    usage: Usage = field(default_factory=Usage)
+    usage: Usage = Usage()
     errors: tuple[Failure, ...] = ()
     events: tuple[Event, ...] = ()
-    rewards: Mapping[str, float] = field(default_factory=dict)
+    rewards: Mapping[str, float] = {}
     """Reward terms by name, where a reward function has scored the episode."""
-    settings: Mapping[str, Any] = field(default_factory=dict)
+    settings: Mapping[str, Any] = {}
     """The system's settings that were in force."""
     seed: int | None = None
     supported: bool | None = None

@@ -114,7 +114,7 @@ def test_a_run_that_was_salvaged_without_scores_is_scored_again(toy: Path, capsy
         file.execute("DELETE FROM score WHERE episode IN (SELECT id FROM episode LIMIT 4)")
     assert main(EVAL) == 0
     out, err = capsys.readouterr()
-    assert "4 answers of the run had no scores and were scored again" in err
+    assert "4 answers of the run had no scores; they are scored now" in err
     assert json.loads(out) == whole
     with sqlite3.connect("run") as file:
         file.execute("DELETE FROM score")
@@ -179,7 +179,7 @@ def test_filters_and_samples(toy: Path, capsys: pytest.CaptureFixture[str]) -> N
         (["--filter", "hops>9"], "no question passes"),
         (["--filter", "hops>>3"], "there is no operator '>>'; there are >=, "),
         (["--filter", "type=>bridge"], "there is no operator '=>'"),
-        (["--filter", "hop>=3"], "no question has a field 'hop'; did you mean hops? the fields are answers, "),
+        (["--filter", "hop>=3"], "no question has a field 'hop'; did you mean 'hops'?"),
         (["--votes", "0"], "votes must be 1 or more, not 0"),
         (["--timeout", "0"], "--timeout must be above 0"),
         (["--timeout", "nan"], "--timeout must be above 0"),
@@ -227,7 +227,7 @@ def test_a_world_brings_its_own_index(toy: Path, capsys: pytest.CaptureFixture[s
     (world / "corpus.jsonl").write_text('{"id": "1", "title": "Kestel", "text": "Kestel is a city."}\n')
     arguments = ["eval", "world", "--model", "scripted:answers.jsonl", "--out", "run"]
     assert main(arguments) == 0
-    assert "making an index" in capsys.readouterr().err
+    assert "indexing " in capsys.readouterr().err
     assert main(arguments) == 0
     out, err = capsys.readouterr()
     assert "making" not in err
@@ -308,7 +308,7 @@ def test_the_papers_samples_do_not_depend_on_the_seed(
         ("embeded", "did you mean embedded?"),
         ("gguf:nowhere.gguf", "nowhere.gguf: no such model file"),
         ("scripted:nowhere.jsonl", "nowhere.jsonl"),
-        ("scripted:answers.jsonl,planner=scripted:answers.jsonl", "takes no roles"),
+        ("scripted:answers.jsonl,planner=scripted:answers.jsonl", "a judge is one model"),
     ],
 )
 def test_a_judge_that_there_is_not_costs_no_run(
@@ -367,7 +367,7 @@ def test_why_questions_failed_is_said(toy: Path, capsys: pytest.CaptureFixture[s
 def test_answers_without_the_search_that_they_needed_are_told(toy: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (toy / "rag.jsonl").write_text("\n".join(['"<answer>Kestel</answer>"'] * 6))
     assert main(["eval", "toy.jsonl", "--system", "rag", "--model", "scripted:rag.jsonl", "--out", "run"]) == 0
-    assert "6 of 6 answered in spite of failures (search: " in capsys.readouterr().err
+    assert "6 of 6 answered despite failures (search: " in capsys.readouterr().err
 
 
 def test_a_question_that_no_system_takes_is_named_before_the_first(
@@ -387,7 +387,7 @@ def test_attached_files_that_are_not_there_are_told(toy: Path, capsys: pytest.Ca
     (toy / "one.jsonl").write_text(json.dumps("\\boxed{Kestel}"))
     command = ["eval", "files.jsonl", "--system", "react-tools", "--model", "scripted:one.jsonl", "--out", "run"]
     assert main([*command, "--index", "docs.sq"]) == 0
-    told = "1 of 1 answered in spite of failures (file: the attached file gone.pdf does not exist)"
+    told = "1 of 1 answered despite failures (file: the attached file gone.pdf does not exist)"
     assert told in capsys.readouterr().err
 
 

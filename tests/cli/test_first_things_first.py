@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 
 from subquest.cli import main
-from subquest.cli.agent import warn_of_untaught
-from subquest.config import Config
+from subquest.cli.agent_options import warn_of_untrained
 
 MODEL = ["--model", "scripted:not-there.jsonl"]
 """Complains as soon as it is loaded, so that a message about anything else must have come before."""
@@ -63,7 +62,7 @@ def test_nothing_to_search_is_said(command: str, toy: Path, capsys: pytest.Captu
 def test_a_system_that_the_embedded_model_was_not_taught_is_said(
     systems: list[str], model: str | None, said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    warn_of_untaught(systems, Config(model=model))
+    warn_of_untrained(systems, model)
     error = capsys.readouterr().err
     assert said in error
     assert bool(error) == bool(said)

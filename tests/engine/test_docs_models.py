@@ -29,7 +29,7 @@ def test_the_prices_block_is_a_prices_file(tmp_path: Path) -> None:
 def test_every_option_is_documented() -> None:
     from dataclasses import fields
 
-    from subquest.engine.resolve import FORMS, EngineOptions
+    from subquest.assemble.engines import FORMS, EngineOptions
 
     missing = [f.name for f in fields(EngineOptions) if f"`{f.name}`" not in TEXT]
     assert missing == []

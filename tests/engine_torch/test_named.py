@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 import torch
 
+from subquest.assemble import EngineOptions, open_engine
 from subquest.engine.adapter import Lora, Shape, write_gguf
 from subquest.engine.base import Message, Sampling
-from subquest.engine.resolve import EngineOptions, resolve
 from subquest.engine.torch.engine import TorchEngine
 from subquest.engine.torch.named import read_adapter
 from subquest.errors import UsageError
@@ -29,7 +29,7 @@ async def logprobs(engine: TorchEngine) -> list[float]:
 @pytest.mark.parametrize("spec", ["torch:/nowhere", "torch:", "torch:/nowhere.gguf"])
 def test_a_model_that_is_not_there_is_named(spec: str) -> None:
     with pytest.raises(UsageError, match=r"/nowhere|unknown model 'torch:'"):
-        resolve(spec)
+        open_engine(spec)
 
 
 def test_pairs_of_several_ranks_count_as_llama_cpp_counts_them(tmp_path: Path) -> None:
@@ -60,7 +60,7 @@ async def test_both_forms_of_an_adapter_are_one(tmp_path: Path) -> None:
     torch.set_num_threads(1)
     results = {}
     for adapter in ("default", str(tmp_path / "peft"), "none"):
-        engine = resolve("torch:smollm2", EngineOptions(adapter=None if adapter == "default" else adapter))
+        engine = open_engine("torch:smollm2", EngineOptions(adapter=None if adapter == "default" else adapter))
         assert isinstance(engine, TorchEngine)
         results[adapter] = await logprobs(engine)
         del engine  # before the next one is loaded

@@ -19,7 +19,7 @@ from subquest.systems.hira.experts import look_at
 from subquest.systems.toolkit import Toolkit
 from subquest.systems.tooltext import plain_name
 from subquest.tools.options import ToolOptions
-from subquest.tools.sandbox import SandboxLimits, SandboxUnavailable, jail
+from subquest.tools.sandbox import SandboxUnavailable, jail
 from subquest.tools.websearch import SearXNG
 from subquest.worlds.media import can_draw, draw
 
@@ -495,7 +495,7 @@ async def test_files_of_code_are_kept_in_their_newest_form_and_bounded(sandbox, 
         await close(self)
 
     monkeypatch.setattr(Toolkit, "close", look_and_close)
-    tools = ToolOptions(code=SandboxLimits(disk=4 << 20, files=300))
+    tools = ToolOptions(code_disk_mb=4)
     episode = await CodeAct(ScriptedEngine({"code": replies}), tools=tools).solve("q")
     assert episode.answer == "done"
     assert kept["a.txt"] == b"second"

@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from subquest import sync
 from subquest.cli import main
 from subquest.engine.scripted import ScriptedEngine
 from subquest.errors import DataError, SearchError, UsageError
+from subquest.process import run_sync
 from subquest.record import Document, Hit
 from subquest.retrieval import Index, RemoteSearch, Search, remote
 from subquest.retrieval.analysis import Analysis
@@ -248,7 +248,7 @@ async def test_remote_search_keeps_its_connections_for_the_next_search(monkeypat
         for _ in range(3):
             await search.retrieve(["one"], 1)
         assert len(made) == 1
-        assert sync.run(search.retrieve(["one"], 1))[0]  # another loop, connections of its own
+        assert run_sync(search.retrieve(["one"], 1))[0]  # another loop, connections of its own
         assert len(made) == 2
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from subquest.cli.searching import open_search
+from subquest.assemble import open_search
 from subquest.errors import SearchError, UsageError
 from subquest.record import Document
 from subquest.retrieval import BM25, Index, outside
@@ -309,7 +309,7 @@ async def test_what_systems_search_may_be_a_backend(tmp_path: Path) -> None:
     with create_place(place, settings()) as made:
         made.add(LIBRARY)
     for mode in (None, "bm25", "linked"):
-        (hits,) = await open_search(place, mode).retrieve(["old café"], 1)
+        (hits,) = await open_search(place, mode=mode).retrieve(["old café"], 1)
         assert found(hits) == ["kelso"]
 
 

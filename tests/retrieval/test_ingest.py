@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from subquest.cache import Cache, CachedSearch
+from subquest.citation import cite, place_of
 from subquest.cli import main
 from subquest.errors import DataError, UsageError
-from subquest.places import cited, place_of
 from subquest.retrieval import Index
 from subquest.retrieval.corpus import read
 from subquest.retrieval.ingest import Report, ingest
@@ -112,7 +112,7 @@ def test_a_mixed_folder_answers_with_the_page(tmp_path: Path, docs: Path) -> Non
         assert (report.files, report.passed_over) == (14, {".png": 2, "hidden": 2})
         assert index.search("Quenby", 1)[0].document.meta["member"] == "README"
         for query, where in QUESTIONS.items():
-            assert cited(place_of(index.search(query, 1)[0].document.meta)) == where
+            assert cite(place_of(index.search(query, 1)[0].document.meta)) == where
         levels = index.search("town150 level 150", 1)[0].document
         assert levels.meta["line"] <= 152 <= levels.meta["line_end"]
         assert levels.text.startswith("| town | level |")
@@ -147,7 +147,7 @@ def test_ask_cites_the_page(
     capsys.readouterr()
     assert main([*ask, "--json"]) == 0
     evidence = json.loads(capsys.readouterr().out)["evidence"]
-    assert [cited(one["place"]) for one in evidence] == ["docs/bridge.pdf, page 2", "docs/people/torrun.docx, page 2"]
+    assert [cite(one["place"]) for one in evidence] == ["docs/bridge.pdf, page 2", "docs/people/torrun.docx, page 2"]
     assert evidence[1]["quote"] == "Mila Torrun was born in Kestel in 1889."
     assert main([*ask, "--quiet"]) == 0
     assert "[docs/bridge.pdf, page 2]" in capsys.readouterr().out
@@ -172,7 +172,7 @@ def test_the_server_cites_the_page(tmp_path: Path, docs: Path) -> None:
         found = client.post("/api/indexes/docs/search", json={"query": "Orvane Bridge designed", "k": 1}).json()
         answer = client.post("/v1/chat/completions", json=asked).json()
     assert (found["hits"][0]["meta"]["file"], found["hits"][0]["meta"]["page"]) == ("docs/bridge.pdf", 2)
-    places = [cited(evidence["place"]) for evidence in answer["subquest"]["evidence"]]
+    places = [cite(evidence["place"]) for evidence in answer["subquest"]["evidence"]]
     assert places == ["docs/bridge.pdf, page 2", "docs/people/torrun.docx, page 2"]
 
 

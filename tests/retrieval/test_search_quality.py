@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from subquest.engine import resolve
+from subquest import assemble
 from subquest.engine.base import Message
 from subquest.errors import UsageError
 
@@ -48,7 +48,7 @@ def bench(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     Sure.asked = 0
-    monkeypatch.setattr(resolve, "resolve", lambda spec, options: Sure())
+    monkeypatch.setattr(assemble, "open_engine", lambda spec, options: Sure())
     return module
 
 

@@ -123,18 +123,18 @@ def test_every_preset_loads() -> None:
 def test_options_change_a_preset() -> None:
     assert load("decor", options={"alpha": 1}).alpha == 1  # type: ignore[attr-defined]
     assert load("coda", options={"refine": False}) == load("coda-no-refine")
-    with pytest.raises(UsageError, match="has no setting 'beta'; it has: alpha, lambda_, match, blame"):
+    with pytest.raises(UsageError, match="has no setting 'beta'; choose from: alpha, lambda_, match, blame"):
         load("decor", options={"beta": 0.4})
-    with pytest.raises(UsageError, match="refine must be like True, not 0"):
+    with pytest.raises(UsageError, match="refine must be true or false, not 0"):
         load("coda", options={"refine": 0})
 
 
 @pytest.mark.parametrize(
     ("preset", "option", "message"),
     [
-        ("coda", {"reading": "cod"}, "unknown reading 'cod': paper or code"),
-        ("decor", {"match": "bleu"}, "unknown match 'bleu': f1 or em"),
-        ("decor", {"blame": "none"}, "unknown blame 'none': all or offender"),
+        ("coda", {"reading": "cod"}, "reading must be one of code, paper, not 'cod'"),
+        ("decor", {"match": "bleu"}, "match must be one of em, f1, not 'bleu'"),
+        ("decor", {"blame": "none"}, "blame must be one of all, offender, not 'none'"),
     ],
 )
 def test_a_choice_that_is_none_is_refused(preset: str, option: dict[str, str], message: str) -> None:

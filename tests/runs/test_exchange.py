@@ -77,7 +77,7 @@ def test_any_episode_travels(tmp_path: Path, made: list[Episode]) -> None:
         ('{"type": "episode", "att', "not JSON"),
         ("[1, 2]", "expected an object"),
         ('{"type": "surprise"}', "not an entry of an exported run (type 'surprise')"),
-        ('{"type": "question", "question": {"id": "q"}}', "Question: missing field 'question'"),
+        ('{"type": "question", "question": {"id": "q"}}', "Question: missing key 'question'"),
         ('{"type": "events", "episode": "x", "events": [{"seq": 4, "kind": "turn", "time": 0}]}', "where 0 was due"),
         ('{"type": "scores", "episode": "e1", "scores": {"em": "x"}}', "em must be a number, not 'x'"),
         ('{"type": "scores", "episode": "e1", "scores": {"em": null}}', "em must be a number, not None"),

@@ -4,7 +4,7 @@ import pickle
 
 from hypothesis import HealthCheck, given, settings
 
-from subquest.codec import to_dict
+from subquest.codec import from_dict
 from subquest.events import Event
 from subquest.record import Episode, Question, Step, Usage
 from subquest.runs.wire import named, values_of
@@ -16,13 +16,13 @@ from .samples import episode
 def test_a_sample_comes_out_as_the_codec_writes_it() -> None:
     full = episode("e1")
     travelled = pickle.loads(pickle.dumps(values_of(full)))
-    assert named(Episode, travelled) == to_dict(full)
+    assert from_dict(Episode, named(Episode, travelled)) == full
 
 
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(episodes)
 def test_any_episode_comes_out_as_the_codec_writes_it(any_episode: Episode) -> None:
-    assert named(Episode, values_of(any_episode)) == to_dict(any_episode)
+    assert from_dict(Episode, named(Episode, values_of(any_episode))) == any_episode
 
 
 def test_only_values_travel() -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from subquest import Index
+from subquest import AgentSpec, Index
 from subquest.engine.scripted import ScriptedEngine
 from subquest.record import Document
 from subquest.serve.agents import Agents
@@ -19,7 +19,6 @@ from subquest.serve.app import Server, address, bind, serving
 from subquest.serve.indexes import Indexes
 from subquest.serve.settings import Settings
 from subquest.serve.state import State
-from subquest.systems.registry import get
 
 from ..systems.fakes import DOCUMENTS
 
@@ -69,7 +68,7 @@ def running(
         with Index.open(place) if place.exists() else Index.build(place, documents) as index:
             indexes = Indexes({"docs": index}, settings.indexes, read_only=settings.read_only)
             agents = Agents(
-                lambda system, found, search: get(system)(found, search),
+                AgentSpec(),
                 list(systems),
                 {name: {"": engine} for name, engine in engines.items()},
                 indexes,

@@ -5,18 +5,18 @@ from typing import Any
 
 import pytest
 
+from subquest.assemble import AgentSpec, preview_agent
+from subquest.assemble.fairness import effective_settings, find_differences
 from subquest.cli import main
-from subquest.cli.study import _system, unnamed_differences
-from subquest.config import Config
+from subquest.cli.study import unnamed_differences, variant_spec
 from subquest.engine.scripted import ScriptedEngine
-from subquest.evaluate.fairness import differences, effective
 from subquest.runs import RunStore
 from subquest.study import Study, find_study, read_study, studies
 from subquest.systems import registry
 
 
 def built(study: Study) -> dict[str, Any]:
-    return {v.name: _system(v, Config(), {"": ScriptedEngine([])}, None) for v in study.variants}
+    return {v.name: preview_agent(variant_spec(v, AgentSpec())) for v in study.variants}
 
 
 @pytest.mark.parametrize("name", sorted(studies()))
@@ -44,9 +44,9 @@ def test_a_difference_that_is_not_named_is_found(tmp_path: Path) -> None:
 def test_effective_settings_are_those_of_the_dialect_where_nothing_is_given() -> None:
     engine = ScriptedEngine([])
     agent, coda = registry.get("autorefine")(engine), registry.get("coda")(engine)
-    assert effective(agent)["turns"] == 5
-    assert differences({"a": agent, "c": coda}, {}) == ["turns: a has 5, c has 6"]
-    assert differences({"a": agent, "c": coda}, {"a": ["turns"]}) == []
+    assert effective_settings(agent)["turns"] == 5
+    assert find_differences({"a": agent, "c": coda}, {}) == ["turns: a has 5, c has 6"]
+    assert find_differences({"a": agent, "c": coda}, {"a": ["turns"]}) == []
 
 
 def test_systems_that_are_evaluated_together_share_the_settings_of_the_first(

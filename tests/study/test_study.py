@@ -159,7 +159,7 @@ def test_a_world_brings_its_own_corpus(toy: Path, capsys: pytest.CaptureFixture[
     arguments = ["study", "truncation", "--on", "world", "--model", "scripted:script.jsonl", "--sample", "2"]
     assert main(arguments) == 0
     out, err = capsys.readouterr()
-    assert "making an index of world/corpus.jsonl" in err
+    assert "indexing world/corpus.jsonl" in err
     assert [path.name for path in Path("world").iterdir() if ".sq" in path.name] == ["docs.sq"]
     assert "index world/docs.sq" in out
 

@@ -140,7 +140,7 @@ def test_unknown_presets_and_contradictions_are_refused() -> None:
         Apex(ScriptedEngine([]), preset="005")
     with pytest.raises(UsageError, match="timing"):
         Apex(ScriptedEngine([]), preset="004", parallel=True)
-    with pytest.raises(UsageError, match="one of subquestion, episode"):
+    with pytest.raises(UsageError, match="one of episode, subquestion"):
         Apex(ScriptedEngine([]), dedupe="never")
 
 

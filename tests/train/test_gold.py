@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from subquest import sync
 from subquest.engine.chat import CHATML
 from subquest.engine.torch.tokens import Vocabulary
 from subquest.metrics import exact_match
+from subquest.process import run_sync
 from subquest.record import Question, Segment, Step
 from subquest.retrieval import Index
 from subquest.train.data import load_material, open_search
@@ -40,7 +40,7 @@ def index(world: World, tmp_path_factory: pytest.TempPathFactory) -> Index:
 
 def traces(system: str, world: World, index: Index, vocabulary: Vocabulary, **settings: str) -> Traces:
     # the tiny vocabulary needs several tokens a word: documents are shown whole
-    return sync.run(make_traces(system, world.questions, index, vocabulary, CHATML, document_tokens=2000, **settings))
+    return run_sync(make_traces(system, world.questions, index, vocabulary, CHATML, document_tokens=2000, **settings))
 
 
 @pytest.mark.parametrize("system", SYSTEMS)
@@ -131,7 +131,7 @@ def test_real_plans_give_traces(name: str, least: int, vocabulary: Vocabulary, t
     material = load_material([part])
     assert not any(">>" in step.question for q in material.questions for step in q.decomposition)
     with open_search(material.documents, tmp_path) as search:
-        found = sync.run(make_traces("coda", material.questions, search, vocabulary, CHATML))
+        found = run_sync(make_traces("coda", material.questions, search, vocabulary, CHATML))
     assert len(found.episodes) >= least, found.rejected
 
 
@@ -195,7 +195,7 @@ def test_real_plans_teach_both_decisions(name: str, vocabulary: Vocabulary, tmp_
     part = DataPart(str(REAL / f"{name}_train.jsonl.gz"), (str(REAL / f"{name}_train_corpus.jsonl.gz"),))
     material = load_material([part])
     with open_search(material.documents, tmp_path) as search:
-        found = sync.run(make_traces("apex", material.questions, search, vocabulary, CHATML, document_tokens=2000))
+        found = run_sync(make_traces("apex", material.questions, search, vocabulary, CHATML, document_tokens=2000))
     decided = decisions(found)
     assert 0.05 < decided.count("answer") / len(decided) < 0.3, (decided.count("answer"), len(decided))
 

@@ -12,13 +12,12 @@ from subquest.data.registry import REGISTRY
 from subquest.engine.scripted import ScriptedEngine
 from subquest.errors import ConfigError, DataError, UsageError
 from subquest.rewards import load as load_reward
-from subquest.systems.registry import get
 from subquest.train.advantage import BASELINES
 from subquest.train.batch import minibatches
 from subquest.train.loss import LOSSES, LossSettings
 from subquest.train.optimise import Schedule
 from subquest.train.recipe import OptimiserPart, Recipe, load_recipe
-from subquest.train.setup import in_training
+from subquest.train.setup import make_system
 from subquest.train.start import prepare, train
 from subquest.train.stream import Stream, drawn
 
@@ -46,9 +45,7 @@ OBJECTIVES += ("direct-sft", "cot-r1")
 def test_every_recipe_loads_and_its_names_are_known(path: Path) -> None:
     recipe = load_recipe(path)
     assert recipe.name == path.stem
-    system = get(recipe.system)(
-        ScriptedEngine([]), FakeSearch(), **in_training(get(recipe.system), recipe.k, recipe.settings)
-    )
+    system = make_system(recipe, ScriptedEngine([]), FakeSearch(), temperature=1.0)
     assert system.name == recipe.system
     if recipe.kind == "rl":
         assert load_reward(recipe.reward or recipe.system)
@@ -171,8 +168,8 @@ def test_every_smoke_recipe_runs_and_resumes(path: Path, tmp_path: Path, capsys:
     [
         ("name = 'x'\nkind = 'rl'\nmodle = {}", "unknown key 'modle'; did you mean 'model'"),
         ("name = 'x'\nkind = 'rl'\ndata = []\n[model]\npath = 'p'\nrnak = 3", "did you mean 'rank'"),
-        ("name = 'x'\nkind = 'xx'\ndata = []\n[model]\npath = 'p'", "expected one of 'sft', 'rl'"),
-        ("name = 'x'\nkind = 'rl'\ndata = []\n[model]\npath = 3", "expected str"),
+        ("name = 'x'\nkind = 'xx'\ndata = []\n[model]\npath = 'p'", "kind must be one of rl, sft, not 'xx'"),
+        ("name = 'x'\nkind = 'rl'\ndata = []\n[model]\npath = 3", "model.path must be text, not 3"),
         ("name = ", "not TOML"),
     ],
 )
@@ -198,23 +195,23 @@ def test_overrides(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("key", "value", "message"),
     [
-        ("evaluate_every", 0, "evaluate_every = 0: give a number, above 0"),
-        ("checkpoint_every", -1, "checkpoint_every = -1: give a number, above 0"),
-        ("keep", 0, "keep = 0"),
-        ("k", 0, "k = 0"),
-        ("rollout.group", 0, "rollout.group = 0"),
-        ("rollout.concurrency", 0, "rollout.concurrency = 0"),
+        ("evaluate_every", 0, "evaluate_every must be a whole number from 1, not 0"),
+        ("checkpoint_every", -1, "checkpoint_every must be a whole number from 1, not -1"),
+        ("keep", 0, "keep must be .* not 0"),
+        ("k", 0, "k must be .* not 0"),
+        ("rollout.group", 0, "rollout.group must be .* not 0"),
+        ("rollout.concurrency", 0, "rollout.concurrency must be .* not 0"),
         ("rollout.temperature", 0.0, "greedy rollouts are all alike"),
-        ("rollout.temperature", -0.5, "rollout.temperature = -0.5: give a number, 0 or more"),
-        ("optimiser.batch", 0, "optimiser.batch = 0"),
-        ("optimiser.steps", 0, "optimiser.steps = 0"),
-        ("optimiser.clip", float("nan"), "optimiser.clip = nan"),
-        ("optimiser.betas", [0.9], r"optimiser.betas = \[0.9\]: give two numbers"),
-        ("optimiser.betas", [0.9, 1.0], r"optimiser.betas = \[0.9, 1.0\]: give two numbers"),
-        ("optimiser.warmup", 5.0, "a share of the steps"),
-        ("optimiser.minibatches", 9, "8 rollouts a step cannot make optimiser.minibatches = 9"),
-        ("loss", "nope", "loss: 'nope' is none; there are coda, "),
-        ("advantage", "nope", "advantage: 'nope' is none; there are coda, "),
+        ("rollout.temperature", -0.5, "rollout.temperature must be a number from 0, not -0.5"),
+        ("optimiser.batch", 0, "optimiser.batch must be .* not 0"),
+        ("optimiser.steps", 0, "optimiser.steps must be .* not 0"),
+        ("optimiser.clip", float("nan"), "optimiser.clip must be a number from 0, not nan"),
+        ("optimiser.betas", [0.9], r"optimiser.betas must be a list of 2, each a number .* not \[0.9\]"),
+        ("optimiser.betas", [0.9, 1.0], r"optimiser.betas\[2\] must be a number from 0 to below 1, not 1.0"),
+        ("optimiser.warmup", 5.0, "optimiser.warmup must be a number from 0 to 1, not 5.0"),
+        ("optimiser.minibatches", 9, "optimiser.minibatches = 9: a step has only 8 rollouts"),
+        ("loss", "nope", "loss: there is no 'nope'; choose from: coda, "),
+        ("advantage", "nope", "advantage: there is no 'nope'; choose from: coda, "),
         ("rollout.group", 1, "rollout.group = 1: rollouts are compared with others of their question"),
         ("loss_options.cliphigh", 0.3, "loss_options: unknown key 'cliphigh'; did you mean 'clip_high'"),
         ("loss_options.kl", -1.0, "coefficients are numbers, 0 or more"),
@@ -229,11 +226,11 @@ def test_overrides(tmp_path: Path) -> None:
         ("model.alpha", 0.0, "a LoRA alpha of 0.0"),
         ("loss_options.kl", "much", "kl"),
         ("advantage_options.std", "some", "std"),
-        ("data", [{"questions": "x.jsonl", "limit": -1}], "x.jsonl: limit and k are 0 or more"),
-        ("dev", [{"questions": "x.jsonl", "weight": 0.0}], "weight is above 0"),
-        ("model.rank", -1, "model.rank = -1: give a number, 0 or more"),
-        ("optimiser.steps.more", 1, "steps is no table"),
-        ("data.questions", "foo", "data is a list: give the whole of it"),
+        ("data", [{"questions": "x.jsonl", "limit": -1}], r"data\[1\].limit must be a whole number from 0, not -1"),
+        ("dev", [{"questions": "x.jsonl", "weight": 0.0}], r"dev\[1\].weight must be a number above 0, not 0.0"),
+        ("model.rank", -1, "model.rank must be a whole number from 0, not -1"),
+        ("optimiser.steps.more", 1, "steps is not a table"),
+        ("data.questions", "foo", "data is a list; give the whole list"),
     ],
 )
 def test_what_cannot_run_is_refused_before_it_begins(key: str, value: object, message: str) -> None:
@@ -253,7 +250,7 @@ def test_settings_of_the_objective_can_be_changed_one_by_one() -> None:
 
 def test_a_system_without_a_loss_of_its_own_needs_one() -> None:
     slips = {"system": "direct", "loss": "", "advantage": ""}
-    with pytest.raises(ConfigError, match="loss: the system 'direct' has none of its own; name one"):
+    with pytest.raises(ConfigError, match="loss: the system 'direct' has none of its own; choose: "):
         load_recipe(RECIPES / "coda-peco-smoke.toml", slips)
     load_recipe(RECIPES / "coda-peco-smoke.toml", slips | {"loss": "grpo", "advantage": "verl"})
 

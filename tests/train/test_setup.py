@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from subquest.assemble import open_search
 from subquest.engine.adapter import Shape, read_peft, write_gguf
 from subquest.engine.scripted import ScriptedEngine
 from subquest.engine.torch import TorchEngine
@@ -20,7 +21,7 @@ from subquest.rewards.decor import DecorReward
 from subquest.train.lora import LoraSettings, save_adapter
 from subquest.train.policy import Policy
 from subquest.train.recipe import ModelPart, load_recipe
-from subquest.train.setup import make_engine, make_frozen, make_policy, make_reward, make_system, open_place
+from subquest.train.setup import make_engine, make_frozen, make_policy, make_reward, make_system
 from subquest.train.tiny import tiny_source
 
 from .episodes import rollouts_of
@@ -47,9 +48,9 @@ async def test_a_judge_is_a_model_or_rules(tmp_path: Path) -> None:
 
 def test_what_is_searched_is_an_index_or_a_server(tmp_path: Path) -> None:
     Index.build(tmp_path / "a.sq", [Document("1", "Blue", "Ada Vale made Blue.")]).close()
-    with open_place(str(tmp_path / "a.sq")) as index:  # type: ignore[attr-defined]
+    with open_search(str(tmp_path / "a.sq")) as index:  # type: ignore[attr-defined]
         assert isinstance(index, Index)
-    server = open_place("http://127.0.0.1:8000/retrieve")
+    server = open_search("http://127.0.0.1:8000/retrieve")
     assert isinstance(server, RemoteSearch)
     assert server.url == "http://127.0.0.1:8000/retrieve"
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from subquest import sync
 from subquest.engine.scripted import Context, ScriptedEngine
+from subquest.process import run_sync
 from subquest.worlds import make_world, retell
 from subquest.worlds.retell import TraceRewriter, flaw
 
@@ -87,7 +87,7 @@ def test_traces_of_real_systems_are_retold_as_they_run(system: str, tmp_path: Pa
     vocabulary = Vocabulary(source.tokenizer, source.architecture.vocabulary)
     rewriter = TraceRewriter(ScriptedEngine(speak))
     with Index.build(tmp_path / "world.sq", world.documents) as index:
-        found = sync.run(make_traces(system, world.questions, index, vocabulary, CHATML, rewriter=rewriter))
+        found = run_sync(make_traces(system, world.questions, index, vocabulary, CHATML, rewriter=rewriter))
     assert len(found.episodes) >= 6, found.rejected
     assert rewriter.kept > len(found.episodes)
     texts = [t.agent_text for e in found.episodes for t in e.trajectories]

@@ -44,8 +44,8 @@ def put(folder: Path, name: str, number: int, changes: dict[str, Any]) -> None:
         ("corpus.jsonl", {"title": ["a"]}, "`title` is not a text"),
         ("facts.jsonl", {"aliases": "a"}, "`aliases` is not a list of texts"),
         ("facts.jsonl", {"facts": [["a", "father", "b", 1]]}, "not a subject, a relation, a value"),
-        ("questions.jsonl", {"answers": [1]}, "Question.answers: expected str, got 1"),
-        ("questions.jsonl", {"riddle": 1}, "unknown field 'riddle'"),
+        ("questions.jsonl", {"answers": [1]}, "Question: answers[1] must be text, not 1"),
+        ("questions.jsonl", {"riddle": 1}, "unknown key 'riddle'"),
     ],
 )
 @pytest.mark.parametrize("action", ["check", "sample", "site"])
@@ -66,12 +66,15 @@ def test_a_wrong_row_is_told_with_its_place(
 @pytest.mark.parametrize(
     ("row", "why"),
     [
-        ({"id": "q", "question": 5}, "Question.question: expected str, got 5"),
-        ({"question": "?"}, "missing field 'id'"),
-        ({"id": "q", "question": "?", "decomposition": [{"question": ["?"]}]}, "Step.question: expected str"),
-        ({"id": "q", "question": "?", "decomposition": ["?"]}, "Step: expected an object, got str"),
-        ({"id": "q", "question": "?", "decomposition": 5}, "expected a list, got int"),
-        ({"id": "q", "question": "?", "meta": []}, "Question.meta: expected an object"),
+        ({"id": "q", "question": 5}, "Question: question must be text, not 5"),
+        ({"question": "?"}, "missing key 'id'"),
+        (
+            {"id": "q", "question": "?", "decomposition": [{"question": ["?"]}]},
+            "Question: decomposition[1].question must be text",
+        ),
+        ({"id": "q", "question": "?", "decomposition": ["?"]}, "Question: decomposition[1] must be an object, not '?'"),
+        ({"id": "q", "question": "?", "decomposition": 5}, "decomposition must be a list, not 5"),
+        ({"id": "q", "question": "?", "meta": []}, "Question: meta must be an object"),
         ([], "expected an object"),
     ],
 )

@@ -17,8 +17,8 @@ import traceback
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
-from ..children import end_with_parent
 from ..errors import EngineError
+from ..process import end_with_parent
 from .answering import Answered, Job, Wish, work
 from .engines import Setup
 

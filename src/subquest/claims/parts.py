@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from ..children import end_with_parent
+from ..process import end_with_parent
 from ..record import Question
 from .book import Source
 from .measure import digest

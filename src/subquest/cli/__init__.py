@@ -1,6 +1,6 @@
 """The command line. Each sub-command is a module of this package with `configure(parser)` and `run(args)`.
 
-Exit status: 0 done, 1 could not, 2 wrong usage. Only the module of the command at hand is imported: `--help` is quick.
+Exit status: 0 done, 1 failed, 2 wrong usage. Only the module of the given command is imported, so `--help` is fast.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = list(sys.argv[1:] if argv is None else argv)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper) and stream.errors == "strict":
-            stream.reconfigure(errors="backslashreplace")  # a sign that the terminal lacks must not end a command
+            stream.reconfigure(errors="backslashreplace")  # a character the terminal lacks must not end a command
     parser = _parser(arguments)
     try:
         args = parser.parse_args(arguments)
@@ -54,16 +54,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         return int(_module(args.command).run(args))
     except UsageError as error:
-        return _complain(error, 2)
+        return _fail(error, 2)
     except SubquestError as error:
-        return _complain(error, 1)
+        return _fail(error, 1)
     except OSError as error:
-        if isinstance(error, BrokenPipeError):  # the reader of our output has gone: not worth a word
+        if isinstance(error, BrokenPipeError):  # whoever read our output is gone: no message
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return 1
-        told = f"{error.filename}: {error.strerror}" if error.filename and error.strerror else str(error)
-        told = told or type(error).__name__
-        return _complain(told, 1)
+        named = error.filename and error.strerror
+        return _fail(f"{error.filename}: {error.strerror}" if named else str(error) or type(error).__name__, 1)
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return 130
@@ -89,8 +88,8 @@ def _module(name: str) -> Any:
     return importlib.import_module(f".{name}", __name__)
 
 
-def _complain(error: Exception | str, status: int) -> int:
-    # what a server or a file says may hold signs that command the terminal
-    told = "".join(sign if sign.isprintable() or sign == "\n" else " " for sign in str(error))
-    print(f"subquest: {told}", file=sys.stderr)
+def _fail(error: Exception | str, status: int) -> int:
+    # a message may quote a server or a file, and with it characters that control the terminal
+    message = "".join(c if c.isprintable() or c == "\n" else " " for c in str(error))
+    print(f"subquest: {message}", file=sys.stderr)
     return status

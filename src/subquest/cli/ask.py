@@ -1,4 +1,4 @@
-"""`subquest ask QUESTION`: one question, answered before your eyes."""
+"""`subquest ask QUESTION`: answer one question and show how."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from .agent import add_agent_options, agent_from
-from .target import check_target
+from .agent_options import add_agent_options, spec_from, warn_of_no_index, warn_of_untrained
+from .output import check_output
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -21,14 +21,15 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--seed", type=int, help="seed for sampling")
     output = parser.add_argument_group("output")
-    shape = output.add_mutually_exclusive_group()
-    shape.add_argument("--json", action="store_true", help="print one JSON document and nothing else")
-    shape.add_argument("--events", action="store_true", help="print events as NDJSON while they happen")
+    form = output.add_mutually_exclusive_group()
+    form.add_argument("--json", action="store_true", help="print one JSON document and nothing else")
+    form.add_argument("--events", action="store_true", help="print events as NDJSON while they happen")
     output.add_argument("--trace", metavar="FILE", type=Path, help="write the whole episode to FILE as JSON")
     output.add_argument("--quiet", action="store_true", help="no tree: only the answer, its evidence and what it cost")
 
 
 def run(args: argparse.Namespace) -> int:
+    from ..assemble import open_agent
     from ..codec import to_dict
     from ..systems.base import checked_question
     from .terminal import printable
@@ -36,10 +37,14 @@ def run(args: argparse.Namespace) -> int:
 
     question = checked_question(sys.stdin.read().strip() if args.question == "-" else args.question)
     if args.trace:
-        check_target(args.trace)
+        check_output(args.trace)
+
+    spec = spec_from(args)
+    warn_of_no_index([spec.system], spec.index)
+    warn_of_untrained([spec.system], spec.model)
 
     async def solve(listener: Any) -> Any:
-        async with agent_from(args) as agent:
+        async with open_agent(spec) as agent:
             return await agent.solve(question, listener=listener, seed=args.seed)
 
     if args.events:
@@ -49,20 +54,20 @@ def run(args: argparse.Namespace) -> int:
     else:
         with display() as view:
             episode = asyncio.run(solve(view.add))
-    untold = _write_trace(episode, args.trace) if args.trace else ""
+    unwritten = _write_trace(episode, args.trace) if args.trace else ""
     if args.json:
         print(json.dumps(summary(episode), ensure_ascii=False))
     elif not args.events:
         _print_answer(episode)
     for failure in episode.errors:
         print(f"subquest: {failure.where}: {printable(failure.message)}", file=sys.stderr)
-    if untold:
-        print(f"subquest: {untold}", file=sys.stderr)
-    return 0 if episode.answer and not untold else 1
+    if unwritten:
+        print(f"subquest: {unwritten}", file=sys.stderr)
+    return 0 if episode.answer and not unwritten else 1
 
 
 def _write_trace(episode: Any, path: Path) -> str:
-    """The whole episode as a file; what went wrong, so that the answer can be told all the same."""
+    """Write the whole episode to a file. Returns what went wrong: the answer is printed all the same."""
     try:
         path.write_text(episode.to_json(), encoding="utf-8")
     except OSError as error:
@@ -91,14 +96,14 @@ def summary(episode: Any) -> dict[str, Any]:
 
 
 def _print_answer(episode: Any) -> None:
-    from ..places import cited
+    from ..citation import cite
     from .terminal import printable
 
     print(printable(episode.answer) or f"no answer ({episode.stop_reason})")
     if episode.supported is False:
         print("  not supported by a document")
     for evidence in episode.evidence:
-        place = cited(evidence.place) or evidence.id
+        place = cite(evidence.place) or evidence.id
         print(f'  "{printable(evidence.quote)}" - {printable(evidence.title)} [{printable(place)}]')
     usage = episode.usage
     print(

@@ -1,4 +1,4 @@
-"""`subquest demo`: a fictional world, an index of it, and multi-hop questions answered before your eyes, offline."""
+"""`subquest demo`: a fictional world, an index of it, and multi-hop questions about it, answered offline."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 
 ARTICLES = 240
 MOST = 1000
-"""Questions that a world of this size surely has."""
+"""A world of this size has at least so many questions."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--out", type=Path, default=Path("demo"), metavar="DIR", help="where the world and its index go"
+        "--out", type=Path, default=Path("demo"), metavar="DIR", help="where the world and its index go (default: demo)"
     )
-    parser.add_argument("--seed", type=int, default=2026, help="another seed is another world")
+    parser.add_argument("--seed", type=int, default=2026, help="another seed makes another world")
     parser.add_argument("--questions", type=int, default=3, metavar="N", help="how many to ask")
     parser.add_argument("--json", action="store_true", help="print one JSON document and nothing else")
 
@@ -81,14 +81,14 @@ def _say(text: str) -> None:
 
 
 def _check_folder(out: Path) -> None:
-    """Refuse a folder whose documents, questions or index are not an earlier demo's: they would be replaced."""
+    """Refuse a folder whose documents, questions or index are not from an earlier demo: they would be replaced."""
     taken = [name for name in ("corpus.jsonl", "questions.jsonl", "docs.sq") if (out / name).exists()]
     if taken and ((out / "world.json").exists() or not _asked_in(out / "questions.jsonl")):
-        raise UsageError(f"{out / taken[0]} is there already and is not of a demo; choose another folder with --out")
+        raise UsageError(f"{out / taken[0]} is there already and is not from a demo; choose another folder with --out")
 
 
 def _asked_in(questions: Path) -> bool:
-    """Whether the first question of a file is one of a made-up world."""
+    """Whether the first question of a file is about a made-up world."""
     try:
         with questions.open(encoding="utf-8") as file:
             return str(json.loads(file.readline())["id"]).startswith("world-")
@@ -97,7 +97,7 @@ def _asked_in(questions: Path) -> bool:
 
 
 def _index(world: World, out: Path) -> Index:
-    """The world's corpus and questions as files, and an index that holds this world and nothing else."""
+    """The world's corpus and questions as files, and an index of this world and nothing else."""
     from ..codec import to_dict
     from ..retrieval import Index
 

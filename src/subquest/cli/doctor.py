@@ -21,9 +21,9 @@ class Check:
     ok: bool
     detail: str
     fix: str = ""
-    """The command that puts it right; empty where nothing needs to be done."""
+    """The command that fixes it; empty where nothing needs to be done."""
     needed: bool = False
-    """Whether Subquest's main job fails without it."""
+    """Whether Subquest cannot do its main job without it."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -71,12 +71,12 @@ def _config() -> Check:
         config = load_config()
     except UsageError as error:
         return Check("config", False, str(error), "correct the setting named above", True)
-    places: dict[str, list[str]] = {}
+    by_source: dict[str, list[str]] = {}
     for key, source in sorted(config.sources.items()):
         value: Any = attrgetter(key)(config)
-        places.setdefault(source, []).append(f"{key} = {json.dumps(value, default=str, ensure_ascii=False)}")
-    told = [f"from {source}: {', '.join(settings)}" for source, settings in places.items()]
-    return Check("config", True, "; ".join(told) or "defaults")
+        by_source.setdefault(source, []).append(f"{key} = {json.dumps(value, default=str, ensure_ascii=False)}")
+    found = [f"from {source}: {', '.join(settings)}" for source, settings in by_source.items()]
+    return Check("config", True, "; ".join(found) or "defaults")
 
 
 def _model_file() -> Check:
@@ -90,7 +90,7 @@ def _model_file() -> Check:
 
 
 def _llama_cpp() -> Check:
-    """Opens it, because an installed package may lack a library of the system."""
+    """Opens the library, because an installed package may lack a system library."""
     from ..errors import SubquestError
 
     fix = "pip install 'subquest[embedded]'"
@@ -114,39 +114,38 @@ def _module(name: str, module: str, extra: str, use: str) -> Callable[[], Check]
 
 
 def _sandbox() -> Check:
-    """Starts one, because an installed bubblewrap may not be allowed to."""
+    """Starts one, because an installed bubblewrap may lack the permission."""
     from ..tools.sandbox import SandboxUnavailable, jail
 
     fix = "apt-get install bubblewrap libseccomp2 && pip install 'subquest[web-tools]'"
     try:
-        way = "as root, under uids of their own" if jail.way() else "in user namespaces"
+        way = "as root, each under its own uid" if jail.way() else "in user namespaces"
     except SandboxUnavailable as error:
         return Check("sandbox", False, f"model-written code is refused: {error}", fix)
     return Check("sandbox", True, f"runs model-written code: sandboxes start {way}")
 
 
 def _web() -> Check:
+    from ..assemble.search import NO_WEB
     from ..config import load_config
     from ..errors import SubquestError
-    from .agent import tool_options
-    from .searching import NO_WEB
 
     try:
-        search = tool_options(load_config()).search()
+        search = load_config().tools.search()
     except SubquestError as error:
         return Check("web search", False, str(error), "correct what is named above")
     return Check("web search", search is not None, search.name if search is not None else "none configured", NO_WEB)
 
 
 def _endpoint() -> Check:
-    """The addresses of the settings' models or, where these name none, of the environment."""
+    """The addresses of the configured models; without any, the address in the environment."""
     from ..config import load_config
     from ..errors import UsageError
 
     key = "with" if os.environ.get("OPENAI_API_KEY") else "without"
     try:
         addresses = re.findall(r"https?://[^,#]+", load_config().model or "")
-    except UsageError:  # told by `config`
+    except UsageError:  # reported by `config`
         addresses = []
     if addresses:
         return Check("endpoint", True, f"{', '.join(dict.fromkeys(addresses))}, {key} a key")
@@ -161,14 +160,15 @@ def _endpoint() -> Check:
 
 
 def _index() -> Check:
-    """Opens the one that the settings name, because it may be gone or damaged."""
+    """Opens the configured index, because it may be gone or damaged."""
+    from ..assemble import AgentSpec, check_search
     from ..config import load_config
     from ..errors import SubquestError
-    from .agent import check_index
 
     try:
         config = load_config()
-        check_index(config)
+        spec = AgentSpec.from_config(config)
+        check_search(spec.index, mode=spec.mode, tools=spec.tools)
     except SubquestError as error:
         return Check("index", False, str(error), "correct what is named above")
     fix = "subquest index build FOLDER --out docs.sq, then --index docs.sq"
@@ -176,9 +176,9 @@ def _index() -> Check:
 
 
 def _writes() -> Check:
-    from .. import sync
     from ..engine import Message, Sampling
     from ..errors import SubquestError
+    from ..process import run_sync
 
     async def write() -> str:
         from .. import embedded
@@ -191,22 +191,22 @@ def _writes() -> Check:
         return turn.text
 
     try:
-        return Check("embedded writes", True, repr(sync.run(write())), needed=True)
+        return Check("embedded writes", True, repr(run_sync(write())), needed=True)
     except SubquestError as error:
         return Check("embedded writes", False, str(error), "see the message above", True)
 
 
 def _asked(spec: str) -> list[Check]:
-    """What works at a model, or at each of several; failures are told at once, without further tries."""
-    from .. import sync
-    from ..config import load_config
-    from ..engine import Engine
-    from ..engine.probe import FIRST_SECONDS, probe
-    from ..engine.resolve import EngineOptions, resolve
+    """What works at a model, or at each of several; a failure is reported at once, without retries."""
+    from dataclasses import replace
 
-    given = {name: value for name, value in asdict(load_config().engine).items() if value is not None}
-    resolved = resolve(spec, EngineOptions(**given | {"retries": 0, "timeout": FIRST_SECONDS}))
-    engines: dict[str, Engine] = dict(resolved) if isinstance(resolved, dict) else {"": resolved}
+    from ..assemble import AgentSpec, open_engines
+    from ..config import load_config
+    from ..engine.probe import FIRST_SECONDS, probe
+    from ..process import run_sync
+
+    options = replace(AgentSpec.from_config(load_config()).engine, protocol="tags", retries=0, timeout=FIRST_SECONDS)
+    engines = open_engines(spec, options)
     distinct = {id(engine): (role, engine) for role, engine in engines.items()}
 
     async def ask() -> list[Check]:
@@ -220,7 +220,7 @@ def _asked(spec: str) -> list[Check]:
                 await engine.close()
         return checks
 
-    return sync.run(ask())
+    return run_sync(ask())
 
 
 def _kernel() -> Check:

@@ -13,32 +13,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import DataError, UsageError
-from .agent import (
-    add_agent_options,
-    build,
-    check,
-    check_index,
-    config_from,
-    resources,
-    settings_from,
-    warn_of_no_index,
-    warn_of_untaught,
-)
-from .evaluating import (
+from .agent_options import add_agent_options, config_from, spec_from, warn_of_no_index, warn_of_untrained
+from .evaluation import (
     PAPER,
     add_run_options,
     answer_all,
-    check_askable,
+    check_questions,
     check_run_options,
-    judged,
-    run_at,
-    settings_at,
-    settings_of,
-    told,
-    with_index,
+    open_run,
+    run_settings,
+    stored_settings,
+    with_world_index,
 )
+from .judge import judge_run, report_count
 
 if TYPE_CHECKING:
+    from ..assemble import AgentSpec
     from ..config import Config
     from ..evaluate.ray_workers import Remote
     from ..evaluate.runner import Solver
@@ -70,28 +60,32 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     check_run_options(args)
+    from ..assemble import check_search, preview_agent
     from ..data.naming import named
     from ..evaluate.result_table import scored, table
-    from ..systems.registry import get
 
     datasets = {name: _questions(name, source, args) for name, source in named(args.datasets).items()}
-    config = with_index(config_from(args), args.datasets)
-    names = [name for name in (config.system or "coda").split(",") if name]
+    config = with_world_index(config_from(args), args.datasets)
+    spec = spec_from(args, config)
+    names = [name for name in spec.system.split(",") if name]
     if not names:
         raise UsageError("--system names no system; write one, or several with commas between them")
-    for name in names:
-        check(get(name), config, args)
-    shared = _shared(names, config, args)
-    warn_of_no_index(names, config)
-    warn_of_untaught(names, config)
-    if not args.ray:  # else the index is where the workers are
-        check_index(config)
+    specs = {name: spec.replace(system=name) for name in names}
+    for each in specs.values():
+        preview_agent(each)
+    shared = _shared(specs, args)
+    warn_of_no_index(names, spec.index)
+    warn_of_untrained(names, config.model)
+    if not args.ray:  # otherwise the index is where the workers are
+        check_search(spec.index, mode=spec.mode, tools=spec.tools)
     if args.plan_score:
         from ..metrics.embeddings import check_embedder
 
         check_embedder()
-    with run_at(args.out, {**_settings(config, args), **({"shared": shared} if shared else {})}) as store:
-        asyncio.run(_evaluate(store, config, args, names, datasets, shared))
+    specs = {name: each.replace(shared=shared) for name, each in specs.items()}
+    settings = {**_settings(config, spec, args), **({"shared": shared} if shared else {})}
+    with open_run(args.out, settings) as store:
+        asyncio.run(_evaluate(store, specs, datasets, args))
         result = table(scored(store))
     if args.json:
         print(json.dumps(result))
@@ -122,106 +116,99 @@ def _questions(name: str, source: str, args: argparse.Namespace) -> list[Questio
         raise DataError(
             f"{source}: question {without[0]!r} has no gold answer ({len(without)} in all); nothing can be scored"
         )
-    check_askable(source, questions)
+    check_questions(source, questions)
     return of_set(name, questions)
 
 
-def _settings(config: Config, args: argparse.Namespace) -> dict[str, Any]:
+def _settings(config: Config, spec: AgentSpec, args: argparse.Namespace) -> dict[str, Any]:
     """What must be the same when the run is resumed. Systems and sets may be added; questions may not change."""
     from ..evaluate import fingerprint
 
-    settings = settings_from(args)
-    dialect = fingerprint.of_dialect(str(settings.get("dialect", "")))
+    dialect = fingerprint.of_dialect(str(spec.settings.get("dialect", "")))
     return {
-        **settings_of(config, args),
-        "settings": settings,
+        **run_settings(config, args),
+        "settings": dict(spec.settings),
         **({"dialect_content": dialect} if dialect else {}),
-        **({"abstain": True} if args.abstain else {}),
-        **({"votes": args.votes} if args.votes > 1 else {}),
-        "preset": args.preset,
+        **({"abstain": True} if spec.abstain else {}),
+        **({"votes": spec.votes} if spec.votes > 1 else {}),
+        "preset": spec.preset,
         "roles": sorted(args.role),
     }
 
 
 async def _evaluate(
     store: RunStore,
-    config: Config,
-    args: argparse.Namespace,
-    names: list[str],
+    specs: Mapping[str, AgentSpec],
     datasets: Mapping[str, Sequence[Question]],
-    shared: Mapping[str, Any],
+    args: argparse.Namespace,
 ) -> None:
     async with AsyncExitStack() as stack:
-        systems: Mapping[str, Solver] = await (_on_cluster if args.ray else _here)(stack, config, args, names, shared)
+        systems: Mapping[str, Solver]
+        systems = await (_on_cluster(stack, specs, args) if args.ray else _here(stack, specs))
         await answer_all(store, systems, datasets, args)
     if args.plan_score:
         from ..evaluate.model_scores import judge_plans
 
-        judge_plans(store, told=told("plan score"))
-    await judged(store, args)
+        judge_plans(store, told=report_count("plan score"))
+    await judge_run(store, args.judge, args.judge_instruction, concurrency=args.concurrency)
 
 
-def _shared(names: Sequence[str], config: Config, args: argparse.Namespace) -> dict[str, Any]:
-    """What systems that are compared share, where the user does not say it: the settings of the run's first one.
+def _shared(specs: Mapping[str, AgentSpec], args: argparse.Namespace) -> dict[str, Any]:
+    """What the compared systems share where the user does not set it: the settings of the run's first system.
 
-    A run keeps them, so that systems can be added to it. One without them has left each system its own.
+    They are stored with the run, so that systems can be added to it. In a run without them, each system has its own.
     """
-    from ..engine.scripted import ScriptedEngine
-    from ..evaluate.fairness import level
-    from ..systems.registry import get
+    from ..assemble import preview_agent
+    from ..assemble.fairness import shared_settings
 
-    engines = {"": ScriptedEngine([])}
-    begun = settings_at(args.out)
-    if begun is None:
-        shared = {} if args.own_settings else level(build(get(names[0]), config, args, engines, None))
+    stored = stored_settings(args.out)
+    if stored is None:
+        shared = {} if args.own_settings else shared_settings(preview_agent(next(iter(specs.values()))))
     else:
-        shared = dict(begun.get("shared", {}))
+        shared = dict(stored.get("shared", {}))
         if shared and args.own_settings:
             raise UsageError(f"the systems of the run {args.out} share their settings; --own-settings needs a new run")
     if not shared:
-        if begun is not None and len(names) > 1 and not args.own_settings:
-            print("subquest: as the run was begun, each system has its own settings", file=sys.stderr)
+        if stored is not None and len(specs) > 1 and not args.own_settings:
+            print("subquest: as when the run began, each system has its own settings", file=sys.stderr)
         return {}
-    own = {name: build(get(name), config, args, engines, None) for name in names}
-    _tell_shared(own, {name: build(get(name), config, args, engines, None, shared) for name in names})
+    own = {name: preview_agent(spec) for name, spec in specs.items()}
+    _report_shared(own, {name: preview_agent(spec.replace(shared=shared)) for name, spec in specs.items()})
     return shared
 
 
-def _tell_shared(own: Mapping[str, System[Any]], alike: Mapping[str, System[Any]]) -> None:
-    """What sharing settings has changed, and in what systems differ all the same."""
-    from ..evaluate.fairness import differences, effective
+def _report_shared(own: Mapping[str, System[Any]], sharing: Mapping[str, System[Any]]) -> None:
+    """Say what sharing settings has changed, and in what the systems still differ."""
+    from ..assemble.fairness import effective_settings, find_differences
 
     changed = [
-        f"{name} {key}={effective(alike[name])[key]!r} (its own: {value!r})"
+        f"{name} {key}={effective_settings(sharing[name])[key]!r} (its own: {value!r})"
         for name, system in own.items()
-        for key, value in effective(system).items()
-        if effective(alike[name])[key] != value
+        for key, value in effective_settings(system).items()
+        if effective_settings(sharing[name])[key] != value
     ]
     if changed:
-        message = f"compared with the same settings: {'; '.join(changed)} (--own-settings leaves each its own)"
+        message = f"compared with the same settings: {'; '.join(changed)} (--own-settings keeps each system's own)"
         print(f"subquest: {message}", file=sys.stderr)
-    for line in differences(alike, {}):
+    for line in find_differences(sharing, {}):
         print(f"subquest: the systems still differ in {line}", file=sys.stderr)
 
 
-async def _here(
-    stack: AsyncExitStack, config: Config, args: argparse.Namespace, names: Sequence[str], shared: Mapping[str, Any]
-) -> dict[str, System[Any]]:
-    """The systems on engines and a search of this process, which close with the stack."""
-    from ..systems.registry import get
+async def _here(stack: AsyncExitStack, specs: Mapping[str, AgentSpec]) -> dict[str, System[Any]]:
+    """The systems on shared engines and a search in this process, which close with the stack."""
+    from ..assemble import build_agent, open_resources
 
-    engines, search = await stack.enter_async_context(resources(config, cache=not args.no_cache))
-    return {name: build(get(name), config, args, engines, search, shared) for name in names}
+    resources = await stack.enter_async_context(open_resources(next(iter(specs.values()))))
+    return {name: build_agent(spec, resources) for name, spec in specs.items()}
 
 
 async def _on_cluster(
-    stack: AsyncExitStack, config: Config, args: argparse.Namespace, names: Sequence[str], shared: Mapping[str, Any]
+    stack: AsyncExitStack, specs: Mapping[str, AgentSpec], args: argparse.Namespace
 ) -> dict[str, Remote]:
-    """The systems on a Ray cluster; each worker opens engines and the index of its own, at the same paths."""
+    """The systems on a Ray cluster; each worker opens its own engines and index, at the same paths."""
     from ..evaluate.ray_workers import Cluster
 
-    here = partial(_here, config=config, args=args, names=names, shared=shared)
-    cluster = Cluster(args.ray, here, at_once=args.concurrency)
+    cluster = Cluster(args.ray, partial(_here, specs=specs), at_once=args.concurrency)
     stack.push_async_callback(cluster.close)
     return await cluster.systems()
 

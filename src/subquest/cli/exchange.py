@@ -8,15 +8,14 @@ import dataclasses
 import gzip
 import io
 import json
-import os
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, cast
 
 from ..errors import UsageError
-from .target import check_target
-from .terminal import Counter
+from .output import check_output, complete_file
+from .progress import Counter
 
 if TYPE_CHECKING:
     from ..retrieval.settings import Source
@@ -74,18 +73,14 @@ def _standard_output() -> Iterator[IO[str]]:
 @contextlib.contextmanager
 def _whole(path: Path) -> Iterator[IO[str]]:
     """A file that takes its name when it is complete."""
-    check_target(path)
-    scratch = path.with_name(f".{path.name}.part")
-    try:
-        with (
-            open(scratch, "wb") as raw,
-            gzip.open(raw, "wb") if path.suffix == ".gz" else raw as inner,
-            io.TextIOWrapper(cast("IO[bytes]", inner), encoding="utf-8") as file,
-        ):
-            yield file
-        os.replace(scratch, path)
-    finally:
-        scratch.unlink(missing_ok=True)
+    check_output(path)
+    with (
+        complete_file(path) as scratch,
+        open(scratch, "wb") as raw,
+        gzip.open(raw, "wb") if path.suffix == ".gz" else raw as inner,
+        io.TextIOWrapper(cast("IO[bytes]", inner), encoding="utf-8") as file,
+    ):
+        yield file
 
 
 def restore(args: argparse.Namespace) -> int:

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import UsageError
 from . import exchange
-from .progress import IngestProgress
-from .terminal import Counter, json_text, printable
+from .progress import Counter, IngestProgress
+from .terminal import json_text, printable
 
 if TYPE_CHECKING:
     from ..retrieval.embed import Encode

@@ -6,20 +6,31 @@ import argparse
 import asyncio
 import json
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from ..errors import UsageError
+
+if TYPE_CHECKING:
+    from ..judge import ModelJudge, RuleJudge
+    from ..record import Episode
+    from ..runs import RunStore
+
+RULES = "rules"
+"""The judge that needs no model."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
-    answers = actions.add_parser("answers", help="judge every answer of a run; kept in the run as the score `judge`")
+    answers = actions.add_parser("answers", help="judge every answer of a run; stored in the run as the score `judge`")
     agree = actions.add_parser("agree", help="how far the rule judges and a model agree on answers and DECOR's steps")
     for action in (answers, agree):
         action.add_argument("run", metavar="RUN")
         action.add_argument(
             "--model",
             required=True,
-            help="the judge: any model as for `ask`" + (", or `rules`" if action is answers else ""),
+            help="the judge: any model as for `ask`" + (f", or `{RULES}`" if action is answers else ""),
         )
         action.add_argument(
             "--instruction",
@@ -28,7 +39,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
             help="what counts as right: the same, the core of a long answer, or DECOR's rules (default: "
             + ("the set's own: core for WebWalkerQA, else equivalence)" if action is answers else "%(default)s)"),
         )
-        action.add_argument("--cache", metavar="FILE", type=Path, help="keep verdicts here (default: beside the run)")
+        action.add_argument("--cache", metavar="FILE", type=Path, help="cache verdicts here (default: beside the run)")
         action.add_argument("--limit", type=int, metavar="N", help="only the first N episodes")
         action.add_argument("--json", action="store_true", help="print one JSON document")
     agree.add_argument(
@@ -37,26 +48,74 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from ..errors import UsageError
-
     if args.limit is not None and args.limit < 1:
         raise UsageError("--limit must be at least 1")
     return asyncio.run(_answers(args) if args.action == "answers" else _agree(args))
 
 
+def check_judge(model: str | None) -> None:
+    """Refuse a judge that does not exist before anything is asked: the run would store its name and could not resume.
+
+    A model of this process is looked for and not loaded: the judge comes after the models that answer.
+    """
+    if not model or model in (RULES, "embedded", "torch:smollm2"):
+        return
+    if model.startswith(("gguf:", "torch:")):
+        if not Path(model.partition(":")[2]).expanduser().exists():
+            raise UsageError(f"--judge {model}: no such model file")
+        return
+    from ..assemble import open_engine
+
+    open_engine(model, part="judge")
+
+
+async def judge_run(store: RunStore, model: str | None, instruction: str | None, *, concurrency: int) -> None:
+    """A verdict for every answer of a run that has none yet; nothing where no judge is named."""
+    from ..evaluate.model_scores import judge_answers
+    from ..judge import BY_SET
+
+    if not model:
+        return
+    judge = open_judge(model, store.path, concurrency=concurrency)
+    instruction = store.settings.get("judge", {}).get("instruction", instruction or BY_SET)
+    try:
+        undecided = await judge_answers(store, judge, instruction=instruction, told=report_count("judged"))
+    finally:
+        await _close(judge)
+    if undecided:
+        print(f"the judge did not decide on {undecided} answers; run again to ask once more", file=sys.stderr)
+
+
+def open_judge(model: str, file: Path, **options: Any) -> ModelJudge | RuleJudge:
+    """The judge that a model's name stands for; its verdicts are cached beside the run's file, unless options say
+    otherwise."""
+    from ..assemble import open_engine
+    from ..judge import ModelJudge, RuleJudge
+    from ..runs.schema import VERDICTS
+
+    if model == RULES:
+        return RuleJudge()
+    return ModelJudge(open_engine(model, part="judge"), **{"cache": file.with_suffix(VERDICTS), **options})
+
+
+def report_count(what: str) -> Callable[[int], None]:
+    """Prints how many answers are done, as often as it is called."""
+    return lambda done: print(f"{what}: {done} answers", file=sys.stderr)
+
+
 async def _answers(args: argparse.Namespace) -> int:
-    from ..judge import BY_SET, RuleJudge, case_of
+    from ..judge import BY_SET, case_of
     from ..runs import RunStore
 
     instruction = args.instruction or BY_SET
-    judge = RuleJudge() if args.model == "rules" else _model_judge(args)
+    judge = _open_judge(args)
     with RunStore.open(args.run, write=True) as store:
         episodes = _episodes(store, args.limit)
         verdicts = await judge.judge_answers([case_of(e, instruction) for e in episodes])
         for episode, verdict in zip(episodes, verdicts, strict=True):
-            # an earlier judge's verdict does not stand for this one's
-            said = None if verdict.yes is None else float(verdict.yes)
-            store.add_scores(episode.id, {"judge": said, "judge_undecided": float(said is None)})
+            # replaces the verdict of an earlier judge, also where this one is undecided
+            score = None if verdict.yes is None else float(verdict.yes)
+            store.add_scores(episode.id, {"judge": score, "judge_undecided": float(score is None)})
         store.flush()
     decided = [v.yes for v in verdicts if v.yes is not None]
     report: dict[str, Any] = {
@@ -65,7 +124,7 @@ async def _answers(args: argparse.Namespace) -> int:
         "n": len(decided),
         "judge": sum(decided) / len(decided) if decided else None,
         "undecided": len(verdicts) - len(decided),
-        **await _closed(judge),
+        **await _close(judge),
     }
     if args.json:
         print(json.dumps(report, ensure_ascii=False))
@@ -80,7 +139,9 @@ async def _agree(args: argparse.Namespace) -> int:
     from ..judge import RuleJudge, compare
     from ..runs import RunStore
 
-    judge = _model_judge(args)
+    judge = _open_judge(args)
+    if isinstance(judge, RuleJudge):
+        raise UsageError(f"the rules are compared with a model: --model {RULES} is none")
     with RunStore.open(args.run) as store:
         table, differing = await compare(_episodes(store, args.limit), RuleJudge(), judge)
     report = {
@@ -90,7 +151,7 @@ async def _agree(args: argparse.Namespace) -> int:
             for what, a in table.items()
         },
         "differing": [to_dict(d) for d in differing[: args.show]],
-        **await _closed(judge),
+        **await _close(judge),
     }
     if args.json:
         print(json.dumps(report, ensure_ascii=False))
@@ -104,26 +165,17 @@ async def _agree(args: argparse.Namespace) -> int:
     return 0
 
 
-def _model_judge(args: argparse.Namespace) -> Any:
-    from ..engine.resolve import resolve
-    from ..errors import UsageError
-    from ..judge import ModelJudge
-    from ..runs.schema import VERDICTS, run_path
+def _open_judge(args: argparse.Namespace) -> Any:
+    from ..runs.schema import run_path
 
     file = run_path(args.run)
     if not file.exists():
         raise UsageError(f"there is no run {args.run}")
-    engine = resolve(args.model)
-    if isinstance(engine, dict):
-        raise UsageError("a judge is one model: --model takes no roles here")
-    return ModelJudge(
-        engine, instruction=args.instruction or "equivalence", cache=args.cache or file.with_suffix(VERDICTS)
-    )
+    cached = {"cache": args.cache} if args.cache else {}
+    return open_judge(args.model, file, instruction=args.instruction or "equivalence", **cached)
 
 
-def _episodes(store: Any, limit: int | None) -> list[Any]:
-    from ..errors import UsageError
-
+def _episodes(store: RunStore, limit: int | None) -> list[Episode]:
     replaced, chosen = _replaced(store), list[Any]()
     for episode in store.episodes(events=False):
         if limit is not None and len(chosen) >= limit:
@@ -135,8 +187,8 @@ def _episodes(store: Any, limit: int | None) -> list[Any]:
     return chosen
 
 
-def _replaced(store: Any) -> set[str]:
-    """Episodes that failed and were tried again since: no table counts them."""
+def _replaced(store: RunStore) -> set[str]:
+    """Failed episodes whose question was tried again later: no table counts them."""
     newest: dict[tuple[str, str, str], int] = {}
     failed = []
     for s in store.summaries():
@@ -147,15 +199,15 @@ def _replaced(store: Any) -> set[str]:
     return {s.id for key, s in failed if s.attempt < newest[key]}
 
 
-async def _closed(judge: Any) -> dict[str, Any]:
-    """What the judging cost, once the judge is let go."""
-    from ..judge import ModelJudge
+async def _close(judge: ModelJudge | RuleJudge) -> dict[str, Any]:
+    """Close the judge; says what the judging cost."""
+    from ..judge import RuleJudge
 
-    if not isinstance(judge, ModelJudge):
+    if isinstance(judge, RuleJudge):
         return {}
     await judge.close()
     await judge.engine.close()
-    print(f"{judge.usage.model_calls} model calls, {judge.cached} from the cache", file=sys.stderr)
+    print(f"judge: {judge.usage.model_calls} model calls, {judge.cached} from the cache", file=sys.stderr)
     return {"model": judge.engine.name, "model_calls": judge.usage.model_calls, "cached": judge.cached}
 
 

@@ -8,7 +8,7 @@ import socket
 from pathlib import Path
 
 from ..errors import MissingDependency, UsageError
-from .agent import add_agent_options
+from .agent_options import add_agent_options
 from .serve import add_library_options, agents_for, runs_folder
 
 

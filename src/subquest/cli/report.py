@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import sys
 from pathlib import Path
 
 from ..errors import UsageError
-from .target import check_target
+from .output import check_output, complete_file
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -40,7 +39,7 @@ def run(args: argparse.Namespace) -> int:
     if args.traces < 0:
         raise UsageError("--traces cannot be negative")
     if args.out:
-        check_target(args.out)
+        check_output(args.out)
     trainings = [run for run in args.runs if is_training(run)]
     if trainings and len(trainings) < len(args.runs):
         raise UsageError(f"{trainings[0]} is a training run and others are evaluations: report them apart")
@@ -73,13 +72,10 @@ def _put(text: str, path: Path | None) -> int:
     if path is None:
         sys.stdout.write(text)
         return 0
-    scratch = path.with_name(f".{path.name}.{os.getpid()}.new")
     try:
-        scratch.write_text(text, encoding="utf-8", errors="replace")  # runs may hold halves of signs
-        os.replace(scratch, path)
+        with complete_file(path) as scratch:
+            scratch.write_text(text, encoding="utf-8", errors="replace")  # runs may hold lone surrogates
     except OSError as error:
         raise UsageError(f"cannot write {path}: {error.strerror}") from None
-    finally:
-        scratch.unlink(missing_ok=True)
     print(f"written to {path}", file=sys.stderr)
     return 0

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import sys
 from pathlib import Path
 from typing import Any
 
-from .target import check_target
+from .output import check_output, complete_file
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -95,16 +94,10 @@ def _export(args: argparse.Namespace) -> int:
             path = Path(args.out)
             if path.exists():
                 raise UsageError(f"{path} exists already; choose another name")
-            check_target(path)
-            scratch = path.with_name(f".{path.name}.{os.getpid()}.new")  # half a run would look like a whole one
-            try:
-                with scratch.open("w", encoding="utf-8") as file:
-                    episodes = export_run(store, file)
-                os.link(scratch, path)
-            except FileExistsError:
-                raise UsageError(f"{path} exists already; choose another name") from None
-            finally:
-                scratch.unlink(missing_ok=True)
+            check_output(path)
+            # half a run would look like a whole one
+            with complete_file(path, replace=False) as scratch, scratch.open("w", encoding="utf-8") as file:
+                episodes = export_run(store, file)
     print(f"exported {episodes} episodes", file=sys.stderr)
     return 0
 

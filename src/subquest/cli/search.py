@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from ..config import Config
     from ..record import Hit
     from ..retrieval.backends import Backend
+    from ..retrieval.base import Search
     from ..retrieval.index import Index
 
 _BATCH = 256
@@ -66,21 +67,19 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _opened(place: str, config: Config) -> Index | Backend | Elsewhere:
-    from ..retrieval.places import is_backend, open_place
-    from .searching import SIMULATED
+    from ..assemble import open_search
 
-    asked = place.startswith(("http://", "https://", "web://", SIMULATED)) and not is_backend(place)
-    return Elsewhere(place, config) if asked else open_place(place)
+    search: Any = open_search(place, tools=config.tools)
+    return search if hasattr(search, "search_many") else Elsewhere(search)
 
 
 class Elsewhere:
     """A search that is only asked: a server that speaks Search-R1's protocol, the web, a model."""
 
-    def __init__(self, place: str, config: Config) -> None:
+    def __init__(self, search: Search) -> None:
         from ..retrieval.analysis import Analysis
-        from .searching import open_search
 
-        self._search = open_search(place, config)
+        self._search = search
         self.analysis = Analysis()
 
     def search(self, query: str, k: int, **options: Any) -> list[Hit]:
@@ -89,13 +88,13 @@ class Elsewhere:
     def search_many(
         self, queries: Sequence[str], k: int, *, mode: str, where: object = None, distinct: bool = False
     ) -> list[list[Hit]]:
-        from .. import sync
         from ..errors import UsageError
+        from ..process import run_sync
 
         for flag, given in (("--mode", mode != "auto"), ("--where", where), ("--distinct", distinct)):
             if given:
                 raise UsageError(f"{flag} is for an index; {self._search.name} searches in its own way")
-        return sync.run(self._search.retrieve(queries, k))
+        return run_sync(self._search.retrieve(queries, k))
 
     def __enter__(self) -> Elsewhere:
         return self
@@ -164,7 +163,7 @@ def _read(name: str) -> Iterator[tuple[Any, str]]:
 
 
 def _shown(index: Index | Backend | Elsewhere, query: str, hits: Sequence[Hit]) -> list[dict[str, Any]]:
-    from ..places import cited, place_of
+    from ..citation import cite, place_of
     from ..retrieval.highlight import highlight
 
     out = []
@@ -175,14 +174,14 @@ def _shown(index: Index | Backend | Elsewhere, query: str, hits: Sequence[Hit]) 
         record["highlight"] = {"start": span.start, "end": span.end}
         if document.meta:
             record["meta"] = dict(document.meta)
-        if where := cited(place_of(document.meta)):
+        if where := cite(place_of(document.meta)):
             record["source"] = where
         out.append(record)
     return out
 
 
 def _print(index: Index | Backend | Elsewhere, query: str, hits: Sequence[Hit]) -> None:
-    from ..places import cited, place_of
+    from ..citation import cite, place_of
     from ..retrieval.highlight import highlight
 
     paint = Paint(sys.stdout)
@@ -195,6 +194,6 @@ def _print(index: Index | Backend | Elsewhere, query: str, hits: Sequence[Hit]) 
         before, found, after = map(printable, pieces)
         gaps = [" " if left[-1:].isspace() or right[:1].isspace() else "" for left, right in itertools.pairwise(pieces)]
         title = paint(f"{rank}. {printable(document.title or document.id)}", "1")
-        where = printable(cited(place_of(document.meta)) or document.id)
+        where = printable(cite(place_of(document.meta)) or document.id)
         print(title, paint(f"{hit.score:.3f}  {where}", "2"))
         print(wrapped(f"{before}{gaps[0]}{paint(found, '1;33')}{gaps[1]}{after}"))

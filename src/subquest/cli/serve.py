@@ -1,4 +1,4 @@
-"""`subquest serve`: agents, runs and indexes over HTTP, with a page to ask and to look."""
+"""`subquest serve`: agents, runs and indexes over HTTP, with a page to ask and to browse."""
 
 from __future__ import annotations
 
@@ -7,18 +7,15 @@ import asyncio
 import os
 import socket
 import sys
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import MissingDependency, UsageError
-from .agent import add_agent_options, build, check, config_from, resources
-from .searching import SIMULATED, check_mode, open_search
+from .agent_options import add_agent_options, config_from, spec_from
 
 if TYPE_CHECKING:
-    from ..config import Config
-    from ..retrieval.base import Search
     from ..serve.agents import Agents
     from ..serve.settings import Settings
 
@@ -33,8 +30,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     limits.add_argument(
         "--asks-per-minute", type=int, default=60, metavar="N", help="questions of one client (default: 60)"
     )
-    limits.add_argument("--grace", type=float, default=10.0, metavar="S", help="seconds to finish when told to stop")
-    limits.add_argument("--read-only", action="store_true", help="take no documents in")
+    limits.add_argument("--grace", type=float, default=10.0, metavar="S", help="seconds to finish when asked to stop")
+    limits.add_argument("--read-only", action="store_true", help="accept no documents")
 
 
 def add_server_options(parser: argparse.ArgumentParser) -> None:
@@ -45,10 +42,10 @@ def add_server_options(parser: argparse.ArgumentParser) -> None:
         "--token-file",
         metavar="FILE",
         type=Path,
-        help="holds the token that clients must show; SUBQUEST_TOKEN does as well",
+        help="contains the token that clients must send; SUBQUEST_TOKEN does as well",
     )
     server.add_argument(
-        "--allow-host", action="append", default=[], metavar="NAME", help="a name under which the server is reached"
+        "--allow-host", action="append", default=[], metavar="NAME", help="a name by which the server is reached"
     )
 
 
@@ -70,11 +67,13 @@ def run(args: argparse.Namespace) -> int:
     except ImportError as error:
         raise MissingDependency(f"the server ({error.name})", "serve") from None
     settings = settings_from_args(args)
-    return serve_until_told(settings, lambda: agents_for(args, settings), bind(settings), quiet=False)
+    return serve_until_stopped(settings, lambda: agents_for(args, settings), bind(settings), quiet=False)
 
 
-def serve_until_told(settings: Settings, opened: Any, listening: socket.socket, *, quiet: bool, path: str = "") -> int:
-    """Serve what the context manager opens; prints the address once requests are answered."""
+def serve_until_stopped(
+    settings: Settings, opened: Any, listening: socket.socket, *, quiet: bool, path: str = ""
+) -> int:
+    """Serve the agents that the context manager opens; prints the address once requests are answered."""
     from ..serve.app import Server, address, serving
 
     async def main() -> None:
@@ -92,7 +91,7 @@ def serve_until_told(settings: Settings, opened: Any, listening: socket.socket, 
 
 
 def _loop_factory() -> Any:
-    """uvloop where it is installed (it serves more requests a second), else asyncio's own."""
+    """uvloop where it is installed (it serves more requests per second), otherwise asyncio's own."""
     try:
         import uvloop
     except ImportError:
@@ -110,7 +109,7 @@ def settings_from_args(args: argparse.Namespace) -> Settings:
         except OSError as error:
             raise UsageError(f"--token-file {args.token_file}: {error.strerror}") from None
         except UnicodeDecodeError:
-            raise UsageError(f"--token-file {args.token_file}: it holds no text") from None
+            raise UsageError(f"--token-file {args.token_file}: it is not a text file") from None
         if not token:
             raise UsageError(f"--token-file {args.token_file}: it is empty")
     for name in ("running", "queued", "asks_per_minute"):
@@ -141,61 +140,29 @@ def runs_folder(args: argparse.Namespace) -> Path:
 @asynccontextmanager
 async def agents_for(args: argparse.Namespace, settings: Settings) -> AsyncIterator[Agents]:
     """The systems, models and indexes that the options name."""
-    from dataclasses import replace
+    from ..serve.agents import open_agents
 
-    from ..serve.agents import Agents
-    from ..serve.indexes import Indexes
-    from ..systems.registry import get, names
-
-    config = config_from(args)
-    default = config.system or "coda"
-    plain = argparse.Namespace(
-        **{**vars(args), "preset": "", "depth": None, "no_refine": False, "parallel": False, "set": []}
-    )
-
-    def make(system: str, engines: Mapping[str, Any], search: Any) -> Any:
-        return build(get(system), config, args if system == default else plain, engines, search)
-
-    check(get(default), config, args)
-    async with AsyncExitStack() as stack:
-        models: dict[str, Mapping[str, Any]] = {}
-        searches: dict[str, Search] = {}
-        more_models = pairs("--also-model", args.also_model, ["default"])
-        first = [(_index_name(config.index), config.index)] if config.index else []
-        for name, place in [*first, *pairs("--also-index", args.also_index, [name for name, _ in first])]:
-            searches[name] = _opened(place, config, stack)
-        for name, spec in [("default", config.model), *more_models]:
-            wanted = replace(config, model=spec, index=None)
-            models[name], _ = await stack.enter_async_context(resources(wanted, cache=not args.no_cache))
-        indexes = Indexes(searches, settings.indexes, read_only=settings.read_only)
-        order = [default, *(name for name in names() if name != default)]
-        yield Agents(make, order, models, indexes)
+    spec = spec_from(args)
+    first = {_index_name(spec.index): spec.index} if spec.index else {}
+    more_models = pairs("--also-model", args.also_model, ["default"])
+    more_indexes = pairs("--also-index", args.also_index, list(first))
+    async with open_agents(spec, dict(more_models), {**first, **dict(more_indexes)}, settings) as agents:
+        yield agents
 
 
 def _index_name(place: str) -> str:
     return "remote" if "://" in place else Path(place).name.removesuffix(".sq") or "default"
 
 
-def _opened(place: str, config: Config, stack: AsyncExitStack) -> Search:
-    from ..retrieval.places import is_backend, open_place
-
-    if place.startswith(SIMULATED) or ("://" in place and not is_backend(place)):
-        return open_search(place, config)
-    index = open_place(place, mode=config.search.mode or "auto")
-    check_mode(index, place, config.search.mode)
-    stack.callback(index.close)
-    return index
-
-
 def pairs(option: str, given: Sequence[str], taken: Sequence[str]) -> list[tuple[str, str]]:
-    """What NAME=VALUE options say; `taken` are names that are given already."""
+    """NAME=VALUE options as pairs; `taken` are names that are in use already."""
     out: list[tuple[str, str]] = []
     for pair in given:
         name, equals, value = pair.partition("=")
         if not equals or not name or not value:
             raise UsageError(f"{option} {pair!r}: write NAME=VALUE")
         if "/" in name or not name.isprintable():
-            raise UsageError(f"{option} {pair!r}: the name stands in addresses: it must hold no slash")
+            raise UsageError(f"{option} {pair!r}: the name is part of addresses: it must not contain a slash")
         if name in (*taken, *(other for other, _ in out)):
             raise UsageError(f"{option} {pair!r}: the name {name!r} is taken; choose another")
         out.append((name, value))

@@ -13,21 +13,20 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import UsageError
 from . import claims
-from .agent import add_agent_options, build, check_index, config_from, resources, warn_of_no_index
-from .evaluating import (
+from .agent_options import add_resource_options, config_from, warn_of_no_index
+from .evaluation import (
     add_run_options,
     answer_all,
-    check_askable,
+    check_questions,
     check_run_options,
-    judged,
-    run_at,
-    settings_of,
-    with_index,
+    open_run,
+    run_settings,
+    with_world_index,
 )
+from .judge import judge_run
 
 if TYPE_CHECKING:
-    from ..config import Config
-    from ..engine import Engine
+    from ..assemble import AgentSpec, Resources
     from ..record import Question
     from ..retrieval.base import Search
     from ..runs import RunStore
@@ -43,16 +42,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--only", action="append", default=[], metavar="VARIANT", help="only this variant; repeatable")
     add_run_options(parser)
-    parser.add_argument("--model", metavar="MODEL", help="as for `ask` (default: embedded)")
-    parser.add_argument("--adapter", metavar="FILE", help="LoRA in GGUF form for embedded, gguf and torch models")
-    parser.add_argument("--index", metavar="PATH", help="what to search: an index folder or a search server's URL")
-    parser.add_argument("--mode", choices=("auto", "bm25", "dense", "hybrid", "linked"), help="how to search the index")
-    parser.add_argument("--config", metavar="FILE", help="settings file (default: the nearest subquest.toml)")
-    parser.add_argument("--no-cache", action="store_true", help="do not use the cache, even where it is configured")
+    add_resource_options(parser)
     claims.configure(parser)
 
 
 def run(args: argparse.Namespace) -> int:
+    from ..assemble import AgentSpec
     from ..study import find_study, read_study, rows, studies
     from ..study.result import text
 
@@ -66,13 +61,14 @@ def run(args: argparse.Namespace) -> int:
     check_run_options(args)
     study = _chosen(find_study(args.name), args.only)
     datasets = _questions(study, args)
-    config = with_index(config_from(args), args.on)
-    _check(study, config)
+    config = with_world_index(config_from(args), args.on)
+    spec = AgentSpec.from_config(config, **({"cache": None} if args.no_cache else {}))
+    _check(study, spec)
     out = args.out or Path(f"{study.name}.sqlite")
     from ..evaluate.result_table import scored, table
 
-    with run_at(out, {"study": study.name, **settings_of(config, args)}) as store:
-        asyncio.run(_run(store, study, config, args, datasets))
+    with open_run(out, {"study": study.name, **run_settings(config, args)}) as store:
+        asyncio.run(_run(store, study, spec, args, datasets))
         found = rows(study, table(scored(store)))
     setting = f"{config.model or 'embedded'}, index {config.index or 'none'}, seed {args.seed}"
     if args.json:
@@ -100,22 +96,22 @@ def _chosen(study: Study, only: Sequence[str]) -> Study:
     return replace(study, variants=variants)
 
 
-def _check(study: Study, config: Config) -> None:
+def _check(study: Study, spec: AgentSpec) -> None:
     """Refuse an index or settings that will not do, before a run is begun and a model loaded."""
-    from ..engine.scripted import ScriptedEngine
+    from ..assemble import check_search, preview_agent
 
-    systems = {v.name: _system(v, config, {"": ScriptedEngine([])}, None) for v in study.variants}
+    systems = {v.name: preview_agent(variant_spec(v, spec)) for v in study.variants}
     for line in unnamed_differences(study, systems):
         print(f"subquest: the study does not name a difference of its variants: {line}", file=sys.stderr)
-    warn_of_no_index([variant.system for variant in study.variants if not variant.search], config)
-    check_index(config)
+    warn_of_no_index([variant.system for variant in study.variants if not variant.search], spec.index)
+    check_search(spec.index, mode=spec.mode, tools=spec.tools)
 
 
 def unnamed_differences(study: Study, systems: Mapping[str, System[Any]]) -> list[str]:
     """In what variants differ that share it, beyond what the recipe says of each or of all."""
-    from ..evaluate.fairness import differences
+    from ..assemble.fairness import find_differences
 
-    return differences(systems, {v.name: {*v.named, *study.differs} for v in study.variants})
+    return find_differences(systems, {v.name: {*v.named, *study.differs} for v in study.variants})
 
 
 def _questions(study: Study, args: argparse.Namespace) -> dict[str, list[Question]]:
@@ -155,7 +151,7 @@ def _of_source(source: Source, study: Study, args: argparse.Namespace) -> list[Q
         questions = select(questions, expression)
     size = min(n for n in (source.sample, args.sample, len(questions)) if isinstance(n, int))
     chosen = sample([q for q in questions if q.answers], size, args.seed)
-    check_askable(source.dataset, chosen)
+    check_questions(source.dataset, chosen)
     return of_set(source.name, chosen)
 
 
@@ -166,21 +162,23 @@ def _filters(study: Study) -> str:
 async def _run(
     store: RunStore,
     study: Study,
-    config: Config,
+    spec: AgentSpec,
     args: argparse.Namespace,
     datasets: Mapping[str, Sequence[Question]],
 ) -> None:
-    async with resources(config, cache=not args.no_cache) as (engines, search):
+    from ..assemble import build_agent, open_resources
+
+    async with open_resources(spec) as resources:
         systems: dict[str, System[Any]] = {}
         for variant in study.variants:
-            place = _search(variant, engines, search)
+            place = _search(variant, resources)
             if variant.search and place is None:
                 print(f"left out: {variant.name} (needs {variant.search} search, which is not set up)", file=sys.stderr)
                 continue
-            systems[variant.name] = _system(variant, config, engines, place)
+            systems[variant.name] = build_agent(variant_spec(variant, spec), resources._replace(search=place))
         _check_unchanged(store, systems)
         await answer_all(store, systems, datasets, args)
-    await judged(store, args)
+    await judge_run(store, args.judge, args.judge_instruction, concurrency=args.concurrency)
 
 
 def _check_unchanged(store: RunStore, systems: Mapping[str, System[Any]]) -> None:
@@ -204,24 +202,18 @@ def _told(variant: Mapping[str, Any]) -> str:
     return f"{variant['system']}{f' with {settings}' if settings else ''}"
 
 
-def _system(variant: Variant, config: Config, engines: Mapping[str, Engine], search: Search | None) -> System[Any]:
-    from ..systems.registry import get
-
-    system = get(variant.system)
-    given = [f"{key}={json.dumps(value)}" for key, value in variant.settings.items()]
-    parser = argparse.ArgumentParser()
-    add_agent_options(parser)
-    options = parser.parse_args([f"--preset={variant.preset}", *(f"--set={pair}" for pair in given)])
-    return build(system, config, options, engines, search)
+def variant_spec(variant: Variant, spec: AgentSpec) -> AgentSpec:
+    """The agent of a variant; what the variant does not name is as in `spec`."""
+    return spec.replace(system=variant.system, preset=variant.preset, settings=variant.settings)
 
 
-def _search(variant: Variant, engines: Mapping[str, Engine], search: Search | None) -> Search | None:
+def _search(variant: Variant, resources: Resources) -> Search | None:
     if variant.search == "web":
         from ..tools.websearch import from_environment
 
         return from_environment()
-    if variant.search == "rerank" and search is not None:
+    if variant.search == "rerank" and resources.search is not None:
         from ..retrieval.rerank import Pointwise, Reranked
 
-        return Reranked(search, Pointwise(next(iter(engines.values()))))
-    return search
+        return Reranked(resources.search, Pointwise(next(iter(resources.engines.values()))))
+    return resources.search

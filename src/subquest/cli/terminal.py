@@ -1,4 +1,4 @@
-"""What commands need of a terminal: styles, lines that do not wrap, and a line that counts up."""
+"""Text for a terminal: styles, lines that do not wrap, and nothing that could control the terminal."""
 
 from __future__ import annotations
 
@@ -7,12 +7,11 @@ import os
 import shutil
 import sys
 import textwrap
-import time
 from typing import Any, TextIO
 
 
 def is_live(stream: TextIO) -> bool:
-    """Whether lines can be drawn anew there: a terminal that moves its cursor, not a pipe or a dumb terminal."""
+    """Whether lines can be redrawn there: a terminal that moves its cursor, not a pipe or a dumb terminal."""
     return stream.isatty() and os.environ.get("TERM") != "dumb"
 
 
@@ -27,7 +26,7 @@ class Paint:
 
 
 def printable(text: str) -> str:
-    """One line without control characters, so that no document can drive the terminal."""
+    """One line without control characters, so that no document can control the terminal."""
     return " ".join("".join(c if c.isprintable() else " " for c in text).split())
 
 
@@ -42,12 +41,12 @@ def json_text(record: Any) -> str:
 
 
 def wrapped(text: str) -> str:
-    """A paragraph in the width of the terminal."""
+    """A paragraph wrapped to the width of the terminal."""
     return "\n".join(textwrap.wrap(text, shutil.get_terminal_size().columns - 1)) or text
 
 
 def clipped(line: str, columns: int) -> str:
-    """A line that does not wrap; styles take no room."""
+    """A line cut so that it does not wrap; styles take no width."""
     out, width, at = "", 0, 0
     while at < len(line):
         if line[at] == "\x1b":
@@ -60,32 +59,3 @@ def clipped(line: str, columns: int) -> str:
         width += 1
         at += 1
     return out
-
-
-class Counter:
-    """How far a long job is: a line that is rewritten, with rate and time left; silent where there is no terminal."""
-
-    def __init__(self, what: str, total: int | None = None) -> None:
-        self._what, self._total, self._done = what, total, 0
-        self._start = time.monotonic()
-        self._shown = 0.0
-        self._live = is_live(sys.stderr)
-
-    def __enter__(self) -> Counter:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        if self._live and self._shown:
-            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
-
-    def advance(self, more: int) -> None:
-        self._done += more
-        now = time.monotonic()
-        if not self._live or now - self._shown < 0.1:
-            return
-        self._shown = now
-        rate = self._done / max(now - self._start, 1e-9)
-        line = f"{self._what}  {self._done:,}" + (f" of {self._total:,}" if self._total else "") + f"  {rate:,.0f}/s"
-        if self._total and rate:
-            line += f"  {(self._total - self._done) / rate:.0f} s left"
-        print(f"\r{clipped(line, shutil.get_terminal_size().columns)}\x1b[K", end="", file=sys.stderr, flush=True)

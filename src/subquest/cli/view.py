@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from ..errors import MissingDependency, UsageError
-from .target import check_target
+from .output import check_output
 
 if TYPE_CHECKING:
     from ..serve.agents import Agents
@@ -32,7 +32,7 @@ def run(args: argparse.Namespace) -> int:
     if not args.what.exists():
         raise UsageError(f"there is no {args.what}")
     if args.html:
-        check_target(args.html, source=args.what)
+        check_output(args.html, source=args.what)
     if args.what.suffix == ".json":
         try:
             episode = Episode.from_json(args.what.read_text(encoding="utf-8"))
@@ -74,7 +74,7 @@ def _serve(args: argparse.Namespace, folder: Path, place: str) -> int:
         from ..serve.settings import Settings
     except ImportError as error:
         raise MissingDependency(f"the server ({error.name})", "serve") from None
-    from .serve import serve_until_told
+    from .serve import serve_until_stopped
 
     with tempfile.TemporaryDirectory() as own:
         settings = Settings(runs=folder, indexes=Path(own), port=args.port, read_only=True, asks=False)
@@ -84,16 +84,14 @@ def _serve(args: argparse.Namespace, folder: Path, place: str) -> int:
             timer = threading.Timer(0.5, webbrowser.open, [url])
             timer.daemon = True
             timer.start()
-        return serve_until_told(settings, lambda: _nobody(settings.indexes), listening, quiet=True, path=f"/{place}")
+        return serve_until_stopped(settings, lambda: _nobody(settings.indexes), listening, quiet=True, path=f"/{place}")
 
 
 @asynccontextmanager
 async def _nobody(indexes: Path) -> AsyncIterator[Agents]:
     """No agents: what is stored can be looked at, nothing can be asked."""
+    from ..assemble import AgentSpec
     from ..serve.agents import Agents
     from ..serve.indexes import Indexes
 
-    def make(*_: object) -> None:
-        raise UsageError("this server shows stored runs; start `subquest serve` to ask")
-
-    yield Agents(make, [], {}, Indexes({}, indexes, read_only=True))  # type: ignore[arg-type]
+    yield Agents(AgentSpec(), [], {}, Indexes({}, indexes, read_only=True))

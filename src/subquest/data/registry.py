@@ -6,14 +6,13 @@ belongs to a set and a split when its name begins with both: `hotpotqa_test500.j
 
 from __future__ import annotations
 
-import difflib
 import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from ..errors import UsageError
+from ..errors import UsageError, suggest
 from ..models import cache_folder
 
 
@@ -109,8 +108,7 @@ def set_of(name: str) -> DataSet | None:
 
 def unknown(name: str) -> str:
     """What to say when there is no such set."""
-    close = difflib.get_close_matches(name, REGISTRY, 1)
-    hint = f"did you mean {close[0]!r}?" if close else f"known sets are {', '.join(REGISTRY)}"
+    hint = suggest(name, REGISTRY, f"known sets are {', '.join(REGISTRY)}")
     return f"{name!r} is neither a file, a folder with questions.jsonl nor a known data set; {hint}"
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import operator
 import re
 from collections.abc import Callable, Sequence
@@ -10,7 +9,7 @@ from contextlib import suppress
 from dataclasses import fields
 from typing import Any
 
-from ..errors import UsageError
+from ..errors import UsageError, suggest
 from ..record import Question
 
 _EXPRESSION = re.compile(r"\s*(\w+)\s*([<>=!]+)\s*(.+?)\s*")
@@ -28,10 +27,7 @@ def select(questions: Sequence[Question], expression: str) -> list[Question]:
     field = _parsed(expression)[0]
     known = {*_FIELDS, *(key for question in questions for key in question.meta)}
     if questions and field not in known:
-        near = difflib.get_close_matches(field, sorted(known), 1)
-        hint = f"did you mean {near[0]}? " if near else ""
-        has = ", ".join(sorted(known))
-        raise UsageError(f"filter {expression!r}: no question has a field {field!r}; {hint}the fields are {has}")
+        raise UsageError(f"filter {expression!r}: no question has a field {field!r}; {suggest(field, sorted(known))}")
     return [question for question in questions if _passes(question, expression)]
 
 

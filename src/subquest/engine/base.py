@@ -22,11 +22,11 @@ A stop string that ended a turn is kept at the end of the turn's text.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal, Protocol, runtime_checkable
 
+from ..codec import Record
 from ..protocol import in_thought
-from ..quick import quick
 from ..record import Segment, Usage
 
 Mode = Literal["chat", "completion"]
@@ -57,8 +57,7 @@ class Sampling:
     """Ask for the log-probability of each sampled token."""
 
 
-@dataclass(frozen=True, slots=True)
-class ToolCall:
+class ToolCall(Record):
     """A native tool call of an endpoint that has them."""
 
     id: str
@@ -67,9 +66,7 @@ class ToolCall:
     """JSON, as the model wrote it."""
 
 
-@quick
-@dataclass(frozen=True, slots=True)
-class Generation:
+class Generation(Record):
     """One turn the model wrote."""
 
     text: str
@@ -80,7 +77,7 @@ class Generation:
     logprobs: tuple[float, ...] | None = None
     stop: str = ""
     """The stop string that ended the turn."""
-    usage: Usage = field(default_factory=Usage)
+    usage: Usage = Usage()
     reasoning: str = ""
     """Reasoning that the endpoint returned apart; in completion mode it stands in the text, in `<think>`."""
     tool_calls: tuple[ToolCall, ...] = ()

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from ..errors import OutsideError, UsageError
-from ..interpreter import rarely_collected
+from ..process import collect_rarely
 from ..record import Episode, Failure, Question
 from ..runs import EpisodeExists, Receipt, RunStore
 from .score import score
@@ -124,7 +124,7 @@ async def evaluate(
                     handed_over.set_result(receipt)
             await asyncio.sleep(0)
 
-    with rarely_collected():
+    with collect_rarely():
         storing = asyncio.create_task(clerk())
         workers = [asyncio.create_task(work()) for _ in range(max(concurrency, 1))]
         try:

@@ -25,7 +25,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from ..quick import quick
+from ..codec import Record
 
 TAGS: tuple[str, ...] = (
     "think",
@@ -47,9 +47,7 @@ TAGS: tuple[str, ...] = (
 _THINK = re.compile(r"<(/?)think>", re.IGNORECASE)
 
 
-@quick
-@dataclass(frozen=True, slots=True)
-class Block:
+class Block(Record):
     """A tag and what it holds."""
 
     tag: str

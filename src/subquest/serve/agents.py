@@ -1,56 +1,73 @@
-"""The agents a server offers: systems by name, on models by name, over indexes by name.
+"""The agents that a server offers: systems, models and indexes, each by name.
 
-In OpenAI's protocol an agent is a model: `subquest-coda`, or `subquest-coda@small` where the server has more models
-than one. A request names what the server has; it can never bring a path, an address or code of its own.
+In OpenAI's protocol an agent is a model: `subquest-coda`, or `subquest-coda@small` where the server has several models.
+A request names what the server has; it can never bring its own path, address or code.
 """
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any, cast
 
+from ..assemble import AgentSpec, Resources, build_agent, open_resources, open_search, preview_agent
+from ..assemble.search import close_search
+from ..cache import Cache
 from ..engine import Engine
+from ..errors import suggest
 from ..retrieval.base import Search
 from ..systems.base import System
+from ..systems.registry import names as system_names
 from .bodies import Problem
 from .indexes import Indexes
 from .journal import Journal
+from .settings import Settings
 from .tokens import Piece
 
 PREFIX = "subquest-"
-Make = Callable[[str, Mapping[str, Engine], Search | None], System[Any]]
-"""Builds a system by its name, with the server's own settings."""
 
 
 class Agents:
-    """Systems, built when they are first asked for."""
+    """Agents by the names of their parts, built when they are first asked for."""
 
     def __init__(
-        self, make: Make, systems: Sequence[str], models: Mapping[str, Mapping[str, Engine]], indexes: Indexes
+        self,
+        spec: AgentSpec,
+        systems: Sequence[str],
+        models: Mapping[str, Mapping[str, Engine]],
+        indexes: Indexes,
+        cache: Cache | None = None,
     ) -> None:
-        """The first system and the first model are the defaults."""
-        self._make = make
+        """The first system and the first model are the defaults. The spec's preset and settings are for its own system
+        alone; the rest of it is for all systems."""
+        self._spec = spec
         self.systems = list(systems)
         self.models = list(models)
         self._engines = models
+        self._cache = cache
         self.indexes = indexes
         self.journal: Journal | None = None
-        """Where episodes write down what they were told; without one they cannot be resumed."""
+        """Where episodes record the replies they got; without it they cannot be resumed."""
         self._built: dict[tuple[str, str, str], System[Any]] = {}
 
     def get(self, system: str = "", model: str = "", index: str = "", *, journal: str = "") -> System[Any]:
-        """A system by the names of its parts; `journal` is the name under which it writes down and remembers."""
+        """An agent by the names of its parts; `journal` is the name under which it records replies and repeats them."""
         system = self._known("system", system, self.systems)
         model = self._known("model", model, self.models)
         search = self.indexes.get(index)
         if journal and self.journal is not None:
             engines = self.journal.engines(journal, self._engines[model])
-            return self._make(system, engines, self.journal.search(journal, search))
+            return self._build(system, engines, self.journal.search(journal, search))
         key = (system, model, index)
         if key not in self._built or self._built[key].search is not search:
-            self._built[key] = self._make(system, self._engines[model], search)
+            self._built[key] = self._build(system, self._engines[model], search)
         return self._built[key]
+
+    def _build(self, system: str, engines: Mapping[str, Engine], search: Search | None) -> System[Any]:
+        spec = self._spec
+        if system != spec.system:
+            spec = spec.replace(system=system, preset="", settings={})
+        return build_agent(spec, Resources(engines, search, self._cache))
 
     @property
     def default_engine(self) -> Engine:
@@ -58,7 +75,7 @@ class Agents:
         return engines.get("") or next(iter(engines.values()))
 
     def pieces(self, model: str) -> Piece | None:
-        """The vocabulary of an engine of the server, by the name that episodes carry; None where it shows none."""
+        """The vocabulary of an engine of the server, by the name that episodes record; None where it has none."""
         for engines in self._engines.values():
             for engine in engines.values():
                 vocabulary = getattr(engine, "vocabulary", None)
@@ -79,8 +96,7 @@ class Agents:
         """System and model behind a name of OpenAI's protocol."""
         system, _, model = name.removeprefix(PREFIX).partition("@")
         if not name.startswith(PREFIX) or system not in self.systems or (model and model not in self.models):
-            near = difflib.get_close_matches(name, self.names(), 1, 0.3)
-            hint = f"did you mean {near[0]!r}?" if near else "GET /v1/models lists them"
+            hint = suggest(name, self.names(), "GET /v1/models lists them", cutoff=0.3)
             raise Problem(404, f"there is no model {name!r}; {hint}", code="model_not_found")
         return system, model
 
@@ -91,3 +107,24 @@ class Agents:
         if name and name not in names:
             raise Problem(400, f"there is no {what} {name!r} here; there are {', '.join(names)}")
         return name or names[0]
+
+
+@asynccontextmanager
+async def open_agents(
+    spec: AgentSpec, more_models: Mapping[str, str], indexes: Mapping[str, str], settings: Settings
+) -> AsyncIterator[Agents]:
+    """All systems on the spec's model and on others by name, over indexes by name; closed afterwards."""
+    preview_agent(spec)
+    async with AsyncExitStack() as stack:
+        searches: dict[str, Search] = {}
+        for name, place in indexes.items():
+            searches[name] = open_search(place, mode=spec.mode, tools=spec.tools)
+            stack.callback(close_search, searches[name])
+        models: dict[str, Mapping[str, Engine]] = {}
+        cache: Cache | None = None
+        for name, model in {"default": spec.model, **more_models}.items():
+            opened = await stack.enter_async_context(open_resources(spec.replace(model=model, index=None)))
+            models[name], cache = opened.engines, opened.cache
+        order = [spec.system, *(name for name in system_names() if name != spec.system)]
+        offered = Indexes(searches, settings.indexes, read_only=settings.read_only)
+        yield Agents(spec, order, models, offered, cache)

@@ -25,7 +25,6 @@ em = 0.407
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import itertools
 import tomllib
 from collections.abc import Mapping
@@ -33,7 +32,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ..errors import ConfigError, UsageError
+from ..errors import ConfigError, UsageError, suggest
 from ..evaluate.score import score
 from ..record import Episode, Question
 from ..systems.registry import get
@@ -111,9 +110,7 @@ def find_study(name: str) -> Study:
         return read_study(Path(name))
     known = studies()
     if name not in known:
-        close = difflib.get_close_matches(name, [*known, "claims"], 1)
-        hint = f"did you mean {close[0]!r}?" if close else f"there are {', '.join([*known, 'claims'])}"
-        raise UsageError(f"there is no study {name!r}; {hint}")
+        raise UsageError(f"there is no study {name!r}; {suggest(name, [*known, 'claims'])}")
     return read_study(known[name])
 
 
@@ -236,9 +233,7 @@ def _check(study: Study, path: Path) -> None:
         raise ConfigError(f"{path}: a source cannot be called {wrong!r}: another row of the table is called that")
     for metric in study.metrics:
         if not _is_metric(metric):
-            close = difflib.get_close_matches(metric, _METRICS, 1)
-            hint = f"did you mean {close[0]!r}?" if close else f"there are {', '.join(_METRICS)}"
-            raise ConfigError(f"{path}: there is no metric {metric!r}; {hint}")
+            raise ConfigError(f"{path}: there is no metric {metric!r}; {suggest(metric, _METRICS)}")
     sources = {*given, AVERAGE}
     for n in study.numbers:
         if n.variant not in names:

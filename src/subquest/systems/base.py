@@ -8,23 +8,20 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-import difflib
-import functools
 import inspect
-import typing
 import uuid
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Generic, TypeVar
 
-from .. import sync
-from ..codec import to_dict
+from ..codec import checked, to_dict
 from ..engine import Engine, Message, RoleAware, Sampling
 from ..engine.actions import Acting, Action
 from ..errors import OutsideError, UsageError
 from ..events import SCHEMA_VERSION, Event, EventLog, Listener
 from ..limits import Limits
+from ..process import run_sync
 from ..record import Document, Episode, Question
 from ..retrieval.base import Search
 from .evidence import Finding, Support, support_of
@@ -281,7 +278,7 @@ class System(Generic[S]):
 
     def ask(self, question: str | Question, *, seed: int | None = None) -> Episode:
         """`solve`, for synchronous callers."""
-        return sync.run(self.solve(question, seed=seed))
+        return run_sync(self.solve(question, seed=seed))
 
     async def solve_many(
         self, questions: Iterable[str | Question], *, concurrency: int = 8, seed: int | None = None
@@ -320,7 +317,7 @@ class System(Generic[S]):
                 found[places[id(episode.question)].pop()] = episode
             return [found[place] for place in range(len(checked))]
 
-        return sync.run(collect())
+        return run_sync(collect())
 
     async def stream(self, question: str | Question, *, seed: int | None = None) -> AsyncIterator[Event]:
         """The events of one episode as they happen."""
@@ -342,19 +339,12 @@ class System(Generic[S]):
         return self.presets[name] if name else {}
 
     def _checked_settings(self, settings: Mapping[str, Any]) -> S:
-        known = [f.name for f in dataclasses.fields(self.Settings)]
-        for key in settings:
+        for key, value in settings.items():
             if key in self.removed:
                 raise UsageError(f"the setting {key!r} of system {self.name!r} was removed: {self.removed[key]}")
-            if key not in known:
-                close = difflib.get_close_matches(key, known, 1)
-                hint = f"; did you mean {close[0]!r}?" if close else f"; it has {', '.join(known) or 'none'}"
-                raise UsageError(f"system {self.name!r} has no setting {key!r}{hint}")
-        kind: Any = self.Settings
-        for key, value in settings.items():
-            if needed := _unfit(value, _kinds(kind).get(key)):
-                raise UsageError(f"system {self.name!r}: {key} must be {needed}, not {value!r}")
-        return self.Settings(**settings)  # type: ignore[no-any-return]
+            if isinstance(value, int | float) and not value >= 0:  # counts, lengths and shares
+                raise UsageError(f"system {self.name!r}: {key} must be a number from 0, not {value!r}")
+        return checked(self.Settings, settings, f"system {self.name!r}")  # type: ignore[no-any-return]
 
     def _check_parts(self, model: Any, search: Any) -> None:
         """Names in the place of what they name: the first mistake of many."""
@@ -373,30 +363,6 @@ class System(Generic[S]):
 def _first(given: Mapping[str, T], names: Iterable[str]) -> T | None:
     """What is given for the first of the names that has something."""
     return next((given[name] for name in names if name in given), None)
-
-
-@functools.cache
-def _kinds(settings: type[Any]) -> dict[str, Any]:
-    """The types of settings by name; none for a user's settings whose types only a type checker can find."""
-    try:
-        return typing.get_type_hints(settings)
-    except NameError:
-        return {}
-
-
-def _unfit(value: Any, kind: Any) -> str:
-    """What a setting needs that this value is not; empty where it fits. Numbers are counts and lengths: 0 or more."""
-    if typing.get_origin(kind) is typing.Literal:
-        choices = typing.get_args(kind)
-        return "" if value in choices else f"one of {', '.join(map(str, choices))}"
-    if alternatives := typing.get_args(kind):
-        return next((_unfit(value, k) for k in alternatives if k is not type(None)), "") if value is not None else ""
-    if kind is bool:
-        return "" if isinstance(value, bool) else "true or false"
-    if kind in (int, float):
-        fits = isinstance(value, int if kind is int else (int, float)) and not isinstance(value, bool)
-        return "" if fits and value >= 0 else f"a {'whole ' if kind is int else ''}number from 0"
-    return "text" if kind is str and not isinstance(value, str) else ""
 
 
 def checked_question(question: str | Question, number: int = 0) -> Question:

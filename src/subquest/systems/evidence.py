@@ -21,7 +21,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from ..places import place_of
+from ..citation import place_of
 from ..record import Document, Evidence
 from .statements import (
     Claim,

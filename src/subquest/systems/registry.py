@@ -7,7 +7,6 @@ get("path/to/file.py:Mine") a class in a file of the user's
 
 from __future__ import annotations
 
-import difflib
 import importlib
 import importlib.util
 import sys
@@ -15,7 +14,7 @@ from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..errors import UsageError
+from ..errors import UsageError, suggest
 
 if TYPE_CHECKING:
     from .base import System
@@ -77,8 +76,7 @@ def get(name: str) -> type[System[Any]]:
         except (ImportError, AttributeError) as error:
             raise UsageError(f"system {name!r} ({installed[name].value}) cannot be imported: {error}") from error
     else:
-        close = difflib.get_close_matches(name, names(), 1)
-        hint = f"did you mean {close[0]!r}?" if close else f"there are {', '.join(names())}, and path.py:Class"
+        hint = suggest(name, names(), f"there are {', '.join(names())}, and path.py:Class")
         if name.endswith(".py"):
             hint = f"name its class too, as {name}:Class"
         raise UsageError(f"there is no system {name!r}; {hint}")

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from ..citation import cite, place_of
 from ..engine import Engine
-from ..places import cited, place_of
 from ..record import Document, Hit
 
 
@@ -42,7 +42,7 @@ def hit_data(hit: Hit) -> dict[str, Any]:
     document = hit.document
     told = {"id": document.id, "title": document.title, "text": document.text, "score": round(hit.score, 6)}
     if document.meta and (place := place_of(document.meta)):
-        told["source"] = cited(place)
+        told["source"] = cite(place)
         if "page" in place:
             told["page"] = place["page"]
     return told

@@ -65,7 +65,7 @@ class ToolSystem(System[T]):
         if search is not None and websearch.is_web(search):
             web, search = web or search, None
         super().__init__(model, search, **options)
-        self.tools = tools or ToolOptions.from_environment()
+        self.tools = tools or ToolOptions()
         self.cache = cache
         self.web = web or self.tools.search()
         if self.web is not None and cache is not None:

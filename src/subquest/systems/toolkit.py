@@ -54,7 +54,7 @@ class Toolkit:
         robots: bool = True,
         code_seconds: float = 60.0,
     ) -> None:
-        self._tools = tools or ToolOptions.from_environment()
+        self._tools = tools or ToolOptions()
         self.run = run
         self.files: dict[str, Path] = {}
         """Files of the run by name: attached ones, and those that code has written."""
@@ -72,7 +72,7 @@ class Toolkit:
         self._web = web
         self._fetcher = self._tools.fetcher(robots=robots, cache=cache)
         self._reader = PageReader(self._fetcher)
-        self._limits = replace(self._tools.code, seconds=code_seconds)
+        self._limits = replace(self._tools.code_limits, seconds=code_seconds)
         self._folder = Path(tempfile.mkdtemp(prefix="subquest-files-"))
         self._python = CodeSession(self._new_sandbox, self.files, self._folder, self._limits.disk)
         self._shown: dict[str, dict[int, str]] = {}
@@ -228,7 +228,7 @@ class Toolkit:
         """Run Python for a context; variables and files stay for the whole run."""
         context.usage += Usage(tool_calls=1)
         try:
-            remote = self._tools.sandbox_url
+            remote = self._tools.remote_sandbox
             if remote and self.egress.closed:
                 raise EgressRefused(f"code cannot be sent to {remote} in this run: its egress scope is closed")
             result = await _in_time(context, self._python.run(source))
@@ -241,7 +241,7 @@ class Toolkit:
         return result
 
     def _new_sandbox(self) -> Interpreter:
-        remote = self._tools.sandbox_url
+        remote = self._tools.remote_sandbox
         return RemoteSandbox(remote, self._limits) if remote else Sandbox(self._limits, self._fetch)
 
     async def _fetch(self, url: str) -> Fetched:

@@ -16,9 +16,10 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
+from ..assemble import open_engine
 from ..engine.base import Engine, Sampling
 from ..engine.chat import ChatFormat
 from ..engine.torch.tokens import Vocabulary
@@ -133,12 +134,7 @@ def _teacher(part: InstructPart, seeds: Sequence[Question]) -> Engine:
         from .rules import RuleTeacher
 
         return RuleTeacher(seeds)
-    from ..engine.resolve import resolve
-
-    engine = resolve(part.teacher)
-    if isinstance(engine, Mapping):
-        raise ConfigError(f"instruct.teacher = {part.teacher!r} names a model a role; a teacher is one model")
-    return engine
+    return open_engine(part.teacher, part="teacher")
 
 
 def trivial(episode: Episode) -> str:

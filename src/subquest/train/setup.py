@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from ..assemble import AgentSpec, Resources, build_agent, open_engine
 from ..engine import Engine, Sampling
 from ..engine.adapter import Shape, read_gguf, read_peft, write_peft
 from ..engine.torch.engine import TorchEngine
@@ -19,11 +19,9 @@ from ..errors import ConfigError
 from ..limits import Limits
 from ..models import default_adapter, embedded_model
 from ..retrieval.base import Search
-from ..retrieval.index import Index
 from ..rewards import load as load_reward
 from ..rewards.base import RewardFunction
 from ..systems.base import System
-from ..systems.registry import get
 from .lora import LoraSettings, load_adapter_into
 from .policy import Policy
 from .recipe import ModelPart, Recipe
@@ -78,15 +76,6 @@ def adapter_state(place: str, shape: Shape) -> tuple[dict[str, torch.Tensor], fl
         return load_file(Path(folder) / "adapter_model.safetensors"), lora.alpha
 
 
-def open_place(place: str) -> Search:
-    """A search that a recipe names: an index on this machine, or a server."""
-    if "://" in place:
-        from ..retrieval.remote import RemoteSearch
-
-        return RemoteSearch(place)
-    return Index.open(Path(place).expanduser())
-
-
 def make_reward(recipe: Recipe, verdicts: Path) -> tuple[RewardFunction, Engine | None]:
     """The reward, and the judge's engine where it has one; verdicts are kept in a file, so none is paid for twice."""
     name = recipe.reward or recipe.system
@@ -94,19 +83,9 @@ def make_reward(recipe: Recipe, verdicts: Path) -> tuple[RewardFunction, Engine 
         return load_reward(name, options=recipe.reward_options, terms=recipe.reward_terms), None
     from ..judge.model import ModelJudge
 
-    engine = one_model("judge", recipe.judge)
+    engine = open_engine(recipe.judge, part="judge")
     judge = ModelJudge(engine, instruction=recipe.judge_instruction, cache=verdicts)
     return load_reward(name, options=recipe.reward_options, terms=recipe.reward_terms, judge=judge), engine
-
-
-def one_model(part: str, spec: str) -> Engine:
-    """The engine that a recipe names for its judge or compressor."""
-    from ..engine.resolve import resolve
-
-    engine = resolve(spec)
-    if isinstance(engine, Mapping):
-        raise ConfigError(f"{part} = {spec!r} names a model a role; a {part} is one model")
-    return engine
 
 
 def make_engine(recipe: Recipe, source: Source, *, device: torch.device) -> TorchEngine:
@@ -122,7 +101,7 @@ def make_frozen(recipe: Recipe, source: Source, engine: TorchEngine) -> Engine |
     for one context at a time.
     """
     if recipe.compressor:
-        return one_model("compressor", recipe.compressor)
+        return open_engine(recipe.compressor, part="compressor")
     if recipe.system != "decor" or recipe.model.rank:
         return None
     window = engine.context_window
@@ -131,15 +110,17 @@ def make_frozen(recipe: Recipe, source: Source, engine: TorchEngine) -> Engine |
 
 def make_system(recipe: Recipe, engine: Any, search: Search | None, *, temperature: float) -> System[Any]:
     """The system that rolls out; the same class that users run."""
-    sampling = Sampling(max_tokens=recipe.rollout.max_tokens, temperature=temperature, logprobs=True)
-    kind = get(recipe.system)
-    settings = in_training(kind, recipe.k, recipe.settings)
-    limits = Limits(thought=0)  # a turn is what one sampling gives
-    return kind(engine, search, sampling=sampling, limits=limits, prompts=recipe.prompt_set, **settings)
+    engines = engine if isinstance(engine, Mapping) else {"": engine}
+    return build_agent(rollout_spec(recipe, temperature=temperature), Resources(engines, search))
 
 
-def in_training(kind: type[System[Any]], k: int, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings of a system that is trained: `k` documents a search where it searches, unless the user says
-    otherwise."""
-    searching = {"k": k} if any(f.name == "k" for f in fields(kind.Settings)) else {}
-    return {**searching, **settings}
+def rollout_spec(recipe: Recipe, *, temperature: float) -> AgentSpec:
+    """The agent that a recipe trains."""
+    return AgentSpec(
+        system=recipe.system,
+        settings=recipe.settings,
+        k=recipe.k,
+        sampling=Sampling(max_tokens=recipe.rollout.max_tokens, temperature=temperature, logprobs=True),
+        limits=Limits(thought=0),  # a turn is what one sampling gives
+        prompts=recipe.prompt_set,
+    )

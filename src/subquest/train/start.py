@@ -12,6 +12,7 @@ from pathlib import Path
 
 import torch
 
+from .. import assemble
 from ..engine.torch.loader import Source
 from ..errors import UsageError
 from ..evaluate.fingerprint import of_adapter, of_index
@@ -24,7 +25,7 @@ from .recipe import Recipe
 from .rl import RLTrainer
 from .rollouts import Remembered
 from .run import TrainRun
-from .setup import load_source, make_engine, make_frozen, make_policy, make_reward, make_system, open_place
+from .setup import load_source, make_engine, make_frozen, make_policy, make_reward, make_system
 from .sft import SFTTrainer
 from .sharding import shard
 from .stream import Stream, drawn
@@ -81,7 +82,7 @@ async def train(
         say((f"{len(training)} training and " if rl else "") + f"{len(dev.questions)} dev questions")
         documents = together({d.id: d for d in material.documents}, dev.documents, "dev")
         if elsewhere:
-            search = open_place(recipe.index)
+            search = assemble.open_search(recipe.index)
         else:
             search = Remembered(held.enter_context(_built(documents.values(), run.folder / "index", ranks)))
         if ranks.first:

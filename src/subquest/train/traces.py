@@ -21,12 +21,12 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .. import sync
-from ..children import end_with_parent
+from .. import assemble
 from ..engine.chat import chat_format
 from ..engine.torch.loader import Source
 from ..engine.torch.tokens import Vocabulary
 from ..errors import ConfigError, DataError
+from ..process import end_with_parent, run_sync
 from ..record import Episode
 from ..systems.registry import get
 from . import judging
@@ -34,7 +34,6 @@ from .batch import Batch
 from .data import load_material, open_search, refuse_test
 from .pipeline import run_pipeline
 from .recipe import DataPart, Recipe
-from .setup import open_place
 from .teacher import make_traces
 
 if TYPE_CHECKING:
@@ -320,7 +319,7 @@ def _make(part: DataPart, system: str, recipe: Recipe, tokenizer: Any, size: int
     settings: dict[str, Any] = {"prompts": recipe.prompt_set, **searching, **own}
     with ExitStack() as held:
         if recipe.index:
-            search = open_place(recipe.index)
+            search = assemble.open_search(recipe.index)
         else:
             folder = Path(held.enter_context(tempfile.TemporaryDirectory()))
             search = held.enter_context(open_search(material.documents, folder))
@@ -330,5 +329,5 @@ def _make(part: DataPart, system: str, recipe: Recipe, tokenizer: Any, size: int
             making = run_pipeline(recipe.instruct, system, seeds, passages, *tracing, **settings)
         else:
             making = make_traces(system, material.questions, *tracing, **settings)
-        made = sync.run(making)
+        made = run_sync(making)
     return traces_of(made.episodes, made.rejected, part.roles)

@@ -15,9 +15,9 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ..children import end_with_parent
 from ..codec import to_dict
 from ..errors import UsageError
+from ..process import end_with_parent
 from ..record import Document, Question
 from .articles import Article, write_articles
 from .chains import PHRASINGS, Statements

@@ -25,7 +25,7 @@ import torch
 from torch import Tensor, nn
 
 from ...errors import ContextOverflow, EngineError, UsageError
-from ...interpreter import quickly_switched, rarely_collected
+from ...process import collect_rarely, switch_often
 from ..base import Message, Mode, Sampling
 from ..chat import ChatFormat, chat_format
 from .cache import BlockPool
@@ -298,7 +298,7 @@ class TorchEngine:
     def _work(self) -> None:
         """The worker thread. It lets go of the interpreter several times a step, to wait for the device or to launch
         on it, and must get it back at once: systems keep the other threads busy."""
-        with quickly_switched(), rarely_collected():
+        with switch_often(), collect_rarely():
             self._serve()
 
     def _serve(self) -> None:

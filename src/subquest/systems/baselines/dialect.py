@@ -12,7 +12,6 @@ is a folder with `agent.md` and a `dialect.toml`:
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import json
 import re
 import tomllib
@@ -23,7 +22,7 @@ from typing import Any, NamedTuple
 
 from ...engine import Engine, Mode
 from ...engine.actions import Action as Tool
-from ...errors import UsageError
+from ...errors import UsageError, suggest
 from ...protocol import fence, parse, tags_of
 from ...record import Document
 from ..actions import ANSWER, BOXED, SEARCH
@@ -201,8 +200,7 @@ def find_dialect(name: str) -> Dialect:
     file = Path(name) / "dialect.toml"
     if file.is_file():
         return _read(file)
-    close = difflib.get_close_matches(name, DIALECTS, 1)
-    hint = f"did you mean {close[0]!r}?" if close else f"there are {', '.join(DIALECTS)}, or a folder with dialect.toml"
+    hint = suggest(name, DIALECTS, f"there are {', '.join(DIALECTS)}, or a folder with dialect.toml")
     raise UsageError(f"there is no dialect {name!r}; {hint}")
 
 

@@ -23,14 +23,13 @@ from typing import Any, NamedTuple
 
 from verl.experimental.agent_loop.agent_loop import AgentLoopBase, AgentLoopOutput, register
 
+from ...assemble import AgentSpec, Resources, build_agent, open_engine, open_search
 from ...engine.base import Engine, Sampling
 from ...judge.model import ModelJudge
 from ...record import Episode, Trajectory
 from ...retrieval.base import Search
 from ...rewards import load as load_reward
 from ...rewards.base import Reward, RewardFunction
-from ...systems.registry import get
-from ..setup import in_training, one_model, open_place
 from .data import LOOP, question_of
 from .engine import ServerEngine
 
@@ -65,9 +64,9 @@ class SubquestLoop(AgentLoopBase):  # type: ignore[misc]
         lengths = Lengths(int(self.rollout_config.prompt_length), int(self.rollout_config.response_length))
         engine = ServerEngine(self.server_manager, self.tokenizer, window=sum(lengths), sampling=sampling_params)
         sampling = Sampling(max_tokens=self.max_tokens, temperature=sampling_params["temperature"], logprobs=True)
-        kind = get(self.system)
-        models = engine if self.compressor is None else {"": engine, "compressor": self.compressor}
-        system = kind(models, self.search, sampling=sampling, **in_training(kind, self.k, self.settings))
+        engines = {"": engine, **({"compressor": self.compressor} if self.compressor else {})}
+        spec = AgentSpec(system=self.system, settings=self.settings, k=self.k, sampling=sampling)
+        system = build_agent(spec, Resources(engines, self.search))
         question = question_of(kwargs)
         episode = await system.solve(question, id=uuid.uuid4().hex)
         (reward,) = await self.reward.score([episode])
@@ -76,7 +75,7 @@ class SubquestLoop(AgentLoopBase):  # type: ignore[misc]
 
 @functools.cache
 def _search(place: str) -> Search | None:
-    return open_place(place) if place else None
+    return open_search(place) if place else None
 
 
 @functools.cache
@@ -86,7 +85,7 @@ def _reward(name: str, judge: str) -> RewardFunction:
 
 @functools.cache
 def _model(part: str, spec: str) -> Engine:
-    return one_model(part, spec)
+    return open_engine(spec, part=part)
 
 
 class Lengths(NamedTuple):

@@ -1,4 +1,4 @@
-"""What a command writes never takes the place of a run, of its own source or of somebody's documents."""
+"""What a command writes never replaces a run, its own source or somebody's documents."""
 
 import json
 import subprocess
@@ -34,7 +34,7 @@ def toy(place: Path) -> Path:
 )
 def test_a_run_is_not_written_over(command: list[str], toy: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(command) == 2
-    assert "cannot write run.sqlite: there is a run" in capsys.readouterr().err
+    assert "cannot write run.sqlite: it is a run" in capsys.readouterr().err
     with RunStore.open("run.sqlite") as run:
         assert run.counts()["episodes"] == 1
 
@@ -49,7 +49,7 @@ def test_a_run_is_not_written_over(command: list[str], toy: Path, capsys: pytest
 def test_a_source_is_not_written_over(command: list[str], toy: Path, capsys: pytest.CaptureFixture[str]) -> None:
     before = (toy / "toy.jsonl").read_text()
     assert main(command) == 2
-    assert "it is what is read" in capsys.readouterr().err
+    assert "it is the file to read from" in capsys.readouterr().err
     assert (toy / "toy.jsonl").read_text() == before
 
 
@@ -57,7 +57,7 @@ def test_a_trace_is_not_replaced_by_its_page(place: Path, capsys: pytest.Capture
     assert main([*ASK, "--trace", "t.json"]) == 0
     assert main([*ASK, "--trace", "t.json"]) == 0
     assert main(["view", "t.json", "--html", "t.json"]) == 2
-    assert "it is what is read" in capsys.readouterr().err
+    assert "it is the file to read from" in capsys.readouterr().err
     assert main(["view", "t.json", "--html", "nowhere/t.html"]) == 2
     assert "there is no folder nowhere" in capsys.readouterr().err
     assert main(["view", "t.json", "--html", "t.html"]) == 0
@@ -87,7 +87,7 @@ def test_a_demo_leaves_a_world_alone(place: Path, capsys: pytest.CaptureFixture[
     assert main(["world", "make", "--articles", "160", "--questions", "4", "--out", "w"]) == 0
     before = (place / "w" / "corpus.jsonl").read_bytes()
     assert main(["demo", "--out", "w"]) == 2
-    assert "is not of a demo" in capsys.readouterr().err
+    assert "is not from a demo" in capsys.readouterr().err
     assert (place / "w" / "corpus.jsonl").read_bytes() == before
     assert main(["world", "make", "--seed", "9", "--articles", "160", "--questions", "4", "--out", "w"]) == 0
 

@@ -1,5 +1,6 @@
-"""Processes that work for another one: none outlives it."""
+"""What concerns the whole process: interpreter settings are restored, and no child outlives its parent."""
 
+import gc
 import os
 import signal
 import subprocess
@@ -7,11 +8,13 @@ import sys
 import time
 from pathlib import Path
 
+from subquest.process import GARBAGE_THRESHOLD, SWITCH_INTERVAL, collect_rarely, switch_often
+
 PARENT = """
 import time
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
-from subquest.children import end_with_parent
+from subquest.process import end_with_parent
 
 if __name__ == "__main__":
     with ProcessPoolExecutor(2, get_context("spawn"), end_with_parent) as pool:
@@ -21,6 +24,20 @@ if __name__ == "__main__":
         print(*pool._processes, flush=True)
         time.sleep(600)
 """
+
+
+def test_the_last_user_sets_it_back() -> None:
+    before = gc.get_threshold(), sys.getswitchinterval()
+    first, second = collect_rarely(), collect_rarely()
+    first.__enter__()
+    second.__enter__()
+    assert gc.get_threshold() == (max(before[0][0], GARBAGE_THRESHOLD), *before[0][1:])
+    first.__exit__(None, None, None)
+    assert gc.get_threshold()[0] >= GARBAGE_THRESHOLD
+    second.__exit__(None, None, None)
+    with switch_often():
+        assert abs(sys.getswitchinterval() - min(before[1], SWITCH_INTERVAL)) < 1e-6
+    assert (gc.get_threshold(), sys.getswitchinterval()) == before
 
 
 def alive(pid: int) -> bool:

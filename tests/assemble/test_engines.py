@@ -3,14 +3,14 @@ from pathlib import Path
 
 import pytest
 
+from subquest.assemble import EngineOptions, open_engine, open_engines
 from subquest.config import EngineConfig, load_config
 from subquest.engine import Message, Sampling
 from subquest.engine.openai import OpenAIEngine
-from subquest.engine.resolve import EngineOptions, resolve
 from subquest.engine.scripted import ScriptedEngine
 from subquest.errors import UsageError
 
-from .loopback import Loopback, chat
+from ..engine.loopback import Loopback, chat
 
 
 @pytest.mark.parametrize(
@@ -30,14 +30,14 @@ from .loopback import Loopback, chat
 )
 def test_endpoints(spec: str, name: str, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
-    engine = resolve(spec)
+    engine = open_engine(spec)
     assert isinstance(engine, OpenAIEngine)
     assert (engine.name, engine.endpoint.base_url) == (name, url)
 
 
 def test_the_environment_gives_the_base_url(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_BASE_URL", "http://localhost:9/v1")
-    engine = resolve("openai:m")
+    engine = open_engine("openai:m")
     assert isinstance(engine, OpenAIEngine)
     assert engine.endpoint.base_url == "http://localhost:9/v1"
 
@@ -45,10 +45,9 @@ def test_the_environment_gives_the_base_url(monkeypatch: pytest.MonkeyPatch) -> 
 def test_roles_share_what_they_can(tmp_path: Path) -> None:
     script = tmp_path / "a,b.jsonl"
     script.write_text('"x"\n')
-    engines = resolve(
+    engines = open_engines(
         f"scripted:{script},planner=http://h:1/v1#big,executor=http://h:1/v1#small,judge=http://h:1/v1#big"
     )
-    assert isinstance(engines, dict)
     assert set(engines) == {"", "planner", "executor", "judge"}
     assert isinstance(engines[""], ScriptedEngine)
     assert engines["planner"] is engines["judge"]
@@ -81,16 +80,16 @@ def test_roles_share_what_they_can(tmp_path: Path) -> None:
 def test_mistakes_are_named(spec: str, says: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
     with pytest.raises(UsageError, match=says):
-        resolve(spec)
+        open_engines(spec)
 
 
 def test_a_home_folder_behind_the_kind_of_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """No shell expands `gguf:~/model.gguf`."""
     monkeypatch.setenv("HOME", str(tmp_path))
     (tmp_path / "replies.jsonl").write_text('"hello"\n')
-    assert isinstance(resolve("scripted:~/replies.jsonl"), ScriptedEngine)
+    assert isinstance(open_engine("scripted:~/replies.jsonl"), ScriptedEngine)
     with pytest.raises(UsageError, match=f"no such model file: {tmp_path}/m.gguf"):
-        resolve("gguf:~/m.gguf")
+        open_engine("gguf:~/m.gguf")
 
 
 async def test_options_arrive() -> None:
@@ -104,7 +103,7 @@ async def test_options_arrive() -> None:
             context=99,
             extra={"a": 1},
         )
-        engine = resolve(f"{server.url}#m", options)
+        engine = open_engine(f"{server.url}#m", options)
         assert isinstance(engine, OpenAIEngine)
         await (await engine.open([Message("user", "x")])).generate(Sampling())
         assert server.requests[-1].headers["authorization"] == "Bearer k"
@@ -113,9 +112,9 @@ async def test_options_arrive() -> None:
         limits = engine.endpoint.limits
         assert (limits.concurrency, limits.requests_per_minute, limits.tokens_per_minute) == (3, 7, 9)
     with pytest.raises(UsageError, match="tool calls need an endpoint"):
-        resolve("embedded", EngineOptions(protocol="tools"))
+        open_engine("embedded", EngineOptions(protocol="tools"))
     with pytest.raises(UsageError, match="unknown protocol 'tool'"):
-        resolve("openai:m", EngineOptions(protocol="tool"))
+        open_engine("openai:m", EngineOptions(protocol="tool"))
 
 
 def test_the_settings_file_has_these_options(tmp_path: Path) -> None:
@@ -128,5 +127,5 @@ def test_the_settings_file_has_these_options(tmp_path: Path) -> None:
     file.write_text('[engine]\nadapter = "none"\n')
     assert load_config(file, env={}).engine.adapter == "none"
     file.write_text("[engine]\nconcurrency = 0\n")
-    with pytest.raises(UsageError, match="at least 1"):
+    with pytest.raises(UsageError, match="1 or more"):
         load_config(file, env={})

@@ -1,4 +1,4 @@
-"""Places: where in a file a passage stands, as people cite it."""
+"""Citations: where in a file a passage is, as people cite it."""
 
 from __future__ import annotations
 
@@ -6,32 +6,32 @@ from collections.abc import Mapping
 from typing import Any
 
 FIELDS = ("file", "member", "url", "page", "slide", "sheet", "row", "row_end", "line", "line_end", "section")
-"""The metadata that say where a passage stands."""
+"""The metadata that say where a passage is."""
 
 
 def place_of(meta: Mapping[str, Any]) -> dict[str, Any]:
-    """Those metadata of a passage that say where it stands; nothing for one that comes from no file."""
+    """The metadata of a passage that say where it is; nothing for one that does not come from a file."""
     found = {field: meta[field] for field in FIELDS if meta.get(field) not in (None, "")}
     return found if "file" in found or "url" in found else {}
 
 
-def cited(place: Mapping[str, Any]) -> str:
+def cite(place: Mapping[str, Any]) -> str:
     """`docs/report.pdf, page 3`: the file and the most exact place in it that a reader can turn to."""
     source = str(place.get("file") or place.get("url") or "")
     if not source:
         return ""
-    words = [f"{source}/{place['member']}" if "member" in place else source]
+    parts = [f"{source}/{place['member']}" if "member" in place else source]
     if "page" in place:
-        words.append(f"page {place['page']}")
+        parts.append(f"page {place['page']}")
     elif "slide" in place:
-        words.append(f"slide {place['slide']}")
+        parts.append(f"slide {place['slide']}")
     else:
         if "sheet" in place:
-            words.append(f"sheet {place['sheet']}")
+            parts.append(f"sheet {place['sheet']}")
         elif "section" in place and "line" not in place:
-            words.append(f"section {place['section']}")
+            parts.append(f"section {place['section']}")
         for field in ("row", "line"):
             if field in place:
                 end = place.get(f"{field}_end")
-                words.append(f"{field}s {place[field]} to {end}" if end else f"{field} {place[field]}")
-    return ", ".join(words)
+                parts.append(f"{field}s {place[field]} to {end}" if end else f"{field} {place[field]}")
+    return ", ".join(parts)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from subquest.places import cited, place_of
+from subquest.citation import cite, place_of
 
 
 @pytest.mark.parametrize(
@@ -22,4 +22,4 @@ from subquest.places import cited, place_of
     ],
 )
 def test_cited(meta: dict[str, object], words: str) -> None:
-    assert cited(place_of(meta)) == words
+    assert cite(place_of(meta)) == words

@@ -1,4 +1,4 @@
-"""Engines from the strings that users write after `--model`.
+"""Engines by the names that users write after `--model`.
 
 embedded                          the model that ships with Subquest
 gguf:PATH                         any GGUF file, in this process
@@ -6,26 +6,25 @@ torch:PATH                        a folder with safetensors or a GGUF file (or s
 openai:NAME                       at OPENAI_BASE_URL, or at OpenAI
 openai:NAME@BASE_URL              an OpenAI-compatible endpoint; NAME may be empty where only one model is served
 http://HOST:PORT/v1#NAME          the same, written as a URL (also https)
-litellm:NAME                      through LiteLLM, for APIs of other kinds
+litellm:NAME                      through LiteLLM, for other kinds of APIs
 scripted:FILE.jsonl               replies from a file, for tests
-planner=…,executor=…              a model a role; a part without a role is for all others
+planner=…,executor=…              a model per role; a part without a role is for all other roles
 """
 
 from __future__ import annotations
 
-import difflib
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..errors import MissingDependency, UsageError
-from .base import Engine
+from ..config import EngineConfig, split_models
+from ..engine.base import Engine
+from ..errors import ConfigError, MissingDependency, UsageError, closest
 
 if TYPE_CHECKING:
-    from .openai import Endpoint, Limits
+    from ..engine.openai import Endpoint, Limits
 
 FORMS = {
     "embedded": "embedded",
@@ -39,107 +38,92 @@ FORMS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class EngineOptions:
-    """Settings of engines; each kind of engine takes those that concern it."""
+class EngineOptions(EngineConfig):
+    """The options of `[engine]` in the settings, and those that only a program or another setting gives."""
 
     api_key: str | None = None
     """Default: OPENAI_API_KEY."""
-    timeout: float = 600.0
-    """Seconds one request may take."""
-    retries: int = 5
-    concurrency: int = 32
-    """Requests in flight at one endpoint."""
-    requests_per_minute: int | None = None
-    tokens_per_minute: int | None = None
     protocol: str = "tags"
     """`tags`, or `tools` for native tool calling."""
-    server: str = "auto"
-    continuation: str = "auto"
-    tokenizer: str | None = None
-    """Folder or name of a Hugging Face tokenizer: contexts are then sent as exact token ids."""
-    context: int | None = None
-    """Longest context in tokens, where the server does not say or a shorter one is wanted."""
     stream: bool = False
     prices: str | None = None
     """TOML file with prices that override the built-in ones."""
-    extra: Mapping[str, Any] = field(default_factory=dict)
+    extra: Mapping[str, Any] = {}
     """Added to every request body of an endpoint."""
-    adapter: str | None = None
-    """LoRA in GGUF form for embedded, gguf and torch models (PEFT's folder too for torch); `none` runs the embedded
-    model without the one that ships."""
-    threads: int | None = None
 
 
-def resolve(spec: str, options: EngineOptions | None = None) -> Engine | dict[str, Engine]:
-    """The engine that `spec` names; for `role=…,role=…` a mapping from role to engine, with `""` for all others.
+def open_engines(models: str | Mapping[str, str], options: EngineOptions | None = None) -> dict[str, Engine]:
+    """The engine of each role, with `""` for all other roles. `models` is a name, `role=…,role=…`, or a mapping.
 
-    Roles with the same string share one engine, and engines at the same base URL share connections and limits.
+    Roles with the same name share one engine, and engines at the same base URL share connections and limits.
     """
-    resolver = _Resolver(options or EngineOptions())
-    parts = re.split(r",(?=[A-Za-z_][\w-]*=)", spec.strip())
-    engines: dict[str, Engine] = {}
-    for part in parts:
-        found = re.match(r"([A-Za-z_][\w-]*)=(.*)", part)
-        role, name = (found[1], found[2].strip()) if found else ("", part.strip())
-        if role in engines:
-            raise UsageError(f"the role {role!r} is given two models in {spec!r}")
-        engines[role] = resolver.engine(name)
-    return engines[""] if set(engines) == {""} else engines
+    opener = _Opener(options or EngineOptions())
+    names = split_models(models) if isinstance(models, str) else models
+    return {role: opener.engine(name) for role, name in names.items()}
+
+
+def open_engine(model: str, options: EngineOptions | None = None, *, part: str = "model") -> Engine:
+    """The engine of one model. `part` is what it is wanted for (a judge, a teacher), for the error message."""
+    names = split_models(model)
+    if set(names) != {""}:
+        raise ConfigError(f"a {part} is one model, and {model!r} names a model for each role")
+    return _Opener(options or EngineOptions()).engine(names[""])
 
 
 _HOST = r"(?:localhost|\d+(?:\.\d+){3}|[\w-]+(?:\.[\w-]+)*\.[a-z]{2,}|\[[\da-f:]+\])"
 _ADDRESS = re.compile(rf"(?<=.)@({_HOST}(?:[:/].*)?|[\w-]+(?::\d+|/).*)$", re.IGNORECASE)
-"""A host behind a model's name, without `http://`; not a version, as in `claude@20240229`."""
+"""A host after a model's name, without `http://`; not a version, as in `claude@20240229`."""
 
 
-class _Resolver:
+class _Opener:
+    """Opens engines with the same options; what they can share is opened once."""
+
     def __init__(self, options: EngineOptions) -> None:
         self.options = options
         self._engines: dict[str, Engine] = {}
         self._endpoints: dict[str, Endpoint] = {}
 
-    def engine(self, spec: str) -> Engine:
-        if spec not in self._engines:
-            self._engines[spec] = self._make(spec)
-        return self._engines[spec]
+    def engine(self, model: str) -> Engine:
+        if model not in self._engines:
+            self._engines[model] = self._make(model)
+        return self._engines[model]
 
-    def _make(self, spec: str) -> Engine:
-        kind, colon, rest = spec.partition(":")
+    def _make(self, model: str) -> Engine:
+        kind, colon, rest = model.partition(":")
         if self.options.protocol == "tools" and kind in ("embedded", "gguf", "torch", "scripted"):
-            raise UsageError(f"tool calls need an endpoint that has them; {spec} acts by tags (leave `protocol` out)")
-        if spec == "embedded":
+            raise UsageError(f"tool calls need an endpoint that has them; {model} acts by tags (leave `protocol` out)")
+        if model == "embedded":
             return self._gguf(None)
         if kind not in FORMS or not colon or (not rest and kind != "openai"):
-            raise _unknown(spec)
+            raise _unknown(model)
         if kind == "gguf":
             return self._gguf(rest)
         if kind == "torch":
             return self._torch(rest)
         if kind == "openai":
             name, url = re.fullmatch(r"(.*?)(?:@(https?://.+))?", rest).groups()  # type: ignore[union-attr]
-            if not url and (place := _ADDRESS.search(name)):  # the question and the key would go somewhere else
+            if not url and (place := _ADDRESS.search(name)):  # otherwise the question and the key would go to OpenAI
                 raise UsageError(
-                    f"{spec}: write the whole address, as in openai:{name[: place.start()]}@http://{place[1]}"
+                    f"{model}: write the whole address, as in openai:{name[: place.start()]}@http://{place[1]}"
                 )
             return self._openai(name, url or os.environ.get("OPENAI_BASE_URL") or "")
         if kind in ("http", "https"):
-            url, _, name = spec.partition("#")
+            url, _, name = model.partition("#")
             return self._openai(name, url)
         if kind == "litellm":
             return self._litellm(rest)
         if kind == "scripted":
-            from .scripted import ScriptedEngine
+            from ..engine.scripted import ScriptedEngine
 
             return ScriptedEngine.from_file(Path(rest).expanduser())
-        raise _unknown(spec)
+        raise _unknown(model)
 
     def _gguf(self, path: str | None) -> Engine:
         options = self.options
-        path = path and str(Path(path).expanduser())  # no shell has done it behind `gguf:`
+        path = path and str(Path(path).expanduser())  # a shell does not expand `~` after `gguf:`
         if path is not None and not Path(path).is_file():
             raise UsageError(f"no such model file: {path}")
-        from .embedded import EmbeddedEngine
+        from ..engine.embedded import EmbeddedEngine
 
         adapter = options.adapter or ("default" if path is None else "none")
         return EmbeddedEngine(
@@ -151,15 +135,15 @@ class _Resolver:
 
     def _torch(self, name: str) -> Engine:
         try:
-            from .torch.named import EMBEDDED, named_engine
+            from ..engine.torch.named import EMBEDDED, named_engine
         except ImportError as error:
             raise MissingDependency(f"{error.name}, which torch: models need,", "train") from None
         adapter = self.options.adapter or ("default" if name == EMBEDDED else "none")
         return named_engine(name, adapter=None if adapter == "none" else adapter, window=self.options.context)
 
     def _openai(self, name: str, url: str) -> Engine:
-        from .openai import HuggingFaceTokenizer, OpenAIEngine, load_prices
-        from .openai.engine import OPENAI
+        from ..engine.openai import HuggingFaceTokenizer, OpenAIEngine, load_prices
+        from ..engine.openai.engine import OPENAI
 
         options = self.options
         url = (url or OPENAI).rstrip("/")
@@ -168,8 +152,8 @@ class _Resolver:
         return OpenAIEngine(
             name,
             endpoint=self._endpoint(url),
-            server=options.server,  # type: ignore[arg-type]
-            continuation=options.continuation,  # type: ignore[arg-type]
+            server=options.server,
+            continuation=options.continuation,
             protocol=options.protocol,  # type: ignore[arg-type]
             tokenizer=HuggingFaceTokenizer(options.tokenizer) if options.tokenizer else None,
             context_window=options.context,
@@ -179,8 +163,8 @@ class _Resolver:
         )
 
     def _litellm(self, name: str) -> Engine:
-        from .litellm import LiteLLMEngine
-        from .openai import load_prices
+        from ..engine.litellm import LiteLLMEngine
+        from ..engine.openai import load_prices
 
         options = self.options
         return LiteLLMEngine(
@@ -195,7 +179,7 @@ class _Resolver:
         )
 
     def _endpoint(self, url: str) -> Endpoint:
-        from .openai import Endpoint
+        from ..engine.openai import Endpoint
 
         options = self.options
         if url not in self._endpoints:
@@ -206,20 +190,20 @@ class _Resolver:
         return self._endpoints[url]
 
     def _limits(self) -> Limits:
-        from .openai import Limits
+        from ..engine.openai import Limits
 
         options = self.options
         return Limits(options.concurrency, options.requests_per_minute, options.tokens_per_minute)
 
 
-def _unknown(spec: str) -> UsageError:
-    kind = spec.partition(":")[0]
-    if spec.endswith(".gguf"):
-        hint = f"did you mean gguf:{spec.rpartition(':')[2]}?"
-    elif close := difflib.get_close_matches(kind, [*FORMS, "embedded"], n=1, cutoff=0.6):
-        hint = f"did you mean {FORMS[close[0]]}?"
-    elif spec and ":" not in spec:
-        hint = f"a model at an endpoint is written openai:{spec} or openai:{spec}@BASE_URL."
+def _unknown(model: str) -> UsageError:
+    kind = model.partition(":")[0]
+    if model.endswith(".gguf"):
+        hint = f"did you mean gguf:{model.rpartition(':')[2]}?"
+    elif near := closest(kind, [*FORMS, "embedded"]):
+        hint = f"did you mean {FORMS[near]}?"
+    elif model and ":" not in model:
+        hint = f"a model at an endpoint is written openai:{model} or openai:{model}@BASE_URL."
     else:
         hint = ""
-    return UsageError(f"unknown model {spec!r}: {hint + ' ' if hint else ''}Known forms: {', '.join(FORMS.values())}")
+    return UsageError(f"unknown model {model!r}: {hint + ' ' if hint else ''}Known forms: {', '.join(FORMS.values())}")

@@ -1,0 +1,221 @@
+"""From a spec to an agent: a system on its engines, its search and its tools."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from msgspec import field
+from msgspec.structs import asdict
+from msgspec.structs import replace as replace_fields
+
+from ..codec import Record
+from ..config import Config
+from ..engine.base import Sampling
+from ..errors import UsageError
+from ..limits import Limits
+from ..tools.options import DAY, ToolOptions
+from .engines import EngineOptions, open_engines
+from .fairness import split_shared
+from .search import close_search, open_search
+
+if TYPE_CHECKING:
+    from ..cache import Cache
+    from ..engine import Engine
+    from ..retrieval.base import Search
+    from ..retrieval.index import Mode
+    from ..systems.base import System
+
+
+class RoleSpec(Record, kw_only=True):
+    """What one role has of its own, in place of what all roles have."""
+
+    sampling: Mapping[str, Any] = {}
+    """Values of `Sampling`, by name."""
+    limits: Limits = Limits()
+
+
+class AgentSpec(Record, kw_only=True):
+    """All that an agent is made of, as a user writes it. What is not given is the system's or the model's default."""
+
+    system: str = "coda"
+    """Name of a system, or `path.py:Class`."""
+    preset: str = ""
+    """A named variant of the system."""
+    settings: Mapping[str, Any] = {}
+    """Settings of the system itself."""
+    model: str | Mapping[str, str] = "embedded"
+    """As after `--model`; or a model for each role, with `""` for all other roles."""
+    engine: EngineOptions = EngineOptions()
+    index: str | None = None
+    """What is searched, as after `--index` (see `assemble.search`)."""
+    mode: Mode | None = None
+    """How an index is searched."""
+    k: int | None = None
+    """Documents per search, for systems that have such a setting."""
+    sampling: Sampling | Mapping[str, Any] = field(default_factory=dict)
+    """Values in place of the system's own sampling, by name; or a `Sampling` that replaces it as a whole."""
+    limits: Limits = Limits()
+    """Limits of the episode; its turns are those of each context."""
+    roles: Mapping[str, RoleSpec] = {}
+    prompts: str | None = None
+    """A set of prompts, `full` or `compact` (default: the model's), or a folder of prompt files."""
+    votes: int = 1
+    abstain: bool = False
+    files: tuple[str, ...] = ()
+    """Files attached to every question (systems with tools)."""
+    tools: ToolOptions = ToolOptions()
+    cache: str | None = None
+    """File in which calls of models, searches and pages are cached; None for no cache."""
+    shared: Mapping[str, Any] = {}
+    """What systems that are compared share (`assemble.fairness`), unless the spec sets it."""
+
+    @classmethod
+    def from_config(cls, config: Config, **more: Any) -> AgentSpec:
+        """The agent that `subquest.toml` and the environment describe, with `more` that they cannot say."""
+        cached: dict[str, Any] = {}
+        if config.cache.enabled:
+            from ..models import cache_folder
+
+            cached = {"cache": str(config.cache.path or cache_folder() / "calls.sqlite")}
+        return cls(
+            system=config.system or "coda",
+            model=config.model or "embedded",
+            engine=EngineOptions(protocol=config.protocol or "tags", prices=config.prices, **asdict(config.engine)),
+            index=config.index,
+            mode=config.search.mode,
+            k=config.search.k,
+            sampling={name: value for name, value in asdict(config.sampling).items() if value is not None},
+            limits=config.limits,
+            prompts=config.prompts,
+            tools=config.tools,
+            **cached | more,
+        )
+
+    def replace(self, **changes: Any) -> AgentSpec:
+        """The same agent but for some fields."""
+        return replace_fields(self, **changes)
+
+
+class Resources(NamedTuple):
+    """What agents are built on, and may share."""
+
+    engines: Mapping[str, Engine]
+    """By role, with `""` for all other roles."""
+    search: Search | None = None
+    cache: Cache | None = None
+
+
+@asynccontextmanager
+async def open_agent(spec: AgentSpec) -> AsyncIterator[System[Any]]:
+    """The agent that a spec describes; everything that was opened for it is closed afterwards."""
+    preview_agent(spec)
+    async with open_resources(spec) as resources:
+        yield build_agent(spec, resources)
+
+
+def preview_agent(spec: AgentSpec) -> System[Any]:
+    """The agent without its model and search: refuses a wrong spec at once, and shows the settings in force."""
+    from ..engine.scripted import ScriptedEngine
+
+    return build_agent(spec, Resources({"": ScriptedEngine([])}))
+
+
+@asynccontextmanager
+async def open_resources(spec: AgentSpec) -> AsyncIterator[Resources]:
+    """The engines and the search of a spec, cached if it says so; closed afterwards."""
+    from ..telemetry import exporting
+
+    opened = search = _open_search(spec)  # before the model, which may take half a minute to load
+    try:
+        engines = open_engines(spec.model, spec.engine)
+    except BaseException:
+        close_search(opened)
+        raise
+    owned = list({id(engine): engine for engine in engines.values()}.values())
+    cache = _open_cache(spec.cache) if spec.cache else None
+    if cache is not None:
+        from ..cache import CachedEngine, CachedSearch
+        from ..tools.websearch import is_web
+
+        engines = {role: CachedEngine(engine, cache) for role, engine in engines.items()}
+        if search is not None:
+            search = CachedSearch(search, cache, max_age=DAY if is_web(search) else None)
+    try:
+        with exporting():
+            yield Resources(engines, search, cache)
+    finally:
+        for engine in owned:
+            await engine.close()
+        close_search(opened)
+        if cache is not None:
+            cache.close()
+
+
+def build_agent(spec: AgentSpec, resources: Resources) -> System[Any]:
+    """The agent of a spec on engines and a search that are open already."""
+    from ..systems.registry import get
+
+    system = get(spec.system)
+    shared, decoding = split_shared(system, spec.shared)
+    settings = {**shared, **_settings(spec, system)}
+    sampling = spec.sampling if isinstance(spec.sampling, Sampling) else replace(decoding, **spec.sampling)
+    more = {"tools": _checked_tools(spec.tools), "cache": resources.cache} if system.uses_tools else {}
+    return system(
+        resources.engines,
+        resources.search,
+        sampling={"": sampling, **{role: replace(sampling, **own.sampling) for role, own in spec.roles.items()}},
+        limits={"": spec.limits, **{role: own.limits for role, own in spec.roles.items()}},
+        prompts=spec.prompts,
+        preset=spec.preset,
+        abstain=spec.abstain,
+        votes=spec.votes,
+        **more,
+        **settings,
+    )
+
+
+def _settings(spec: AgentSpec, system: type[System[Any]]) -> dict[str, Any]:
+    """The system's settings: those of the spec, then what it says of searches and tools in general."""
+    settings = dict(spec.settings)
+    if spec.k is not None and any(field.name == "k" for field in fields(system.Settings)):
+        settings.setdefault("k", spec.k)
+    if system.uses_tools:
+        for name in ("egress", "robots", "code_seconds"):
+            if (value := getattr(spec.tools, name)) is not None:
+                settings.setdefault(name, value)
+    if spec.files:
+        if not system.uses_tools:
+            raise UsageError(f"--file needs a system with tools, such as hira or react-tools; {system.name} has none")
+        settings["files"] = ",".join(map(_attached, spec.files))
+    return settings
+
+
+def _checked_tools(tools: ToolOptions) -> ToolOptions:
+    if tools.ca and not Path(tools.ca).is_file():
+        raise UsageError(f"tools.ca: there is no file {tools.ca}")
+    return tools
+
+
+def _attached(file: str) -> str:
+    if not Path(file).expanduser().is_file():
+        raise UsageError(f"--file {file}: there is no such file")
+    if "," in file:
+        raise UsageError(f"--file {file}: rename the file: its name must not contain a comma")
+    return file
+
+
+def _open_search(spec: AgentSpec) -> Search | None:
+    return open_search(spec.index, mode=spec.mode, tools=spec.tools) if spec.index else None
+
+
+@functools.cache
+def _open_cache(path: str) -> Cache:
+    """One cache per file; it opens again by itself after it was closed."""
+    from ..cache import Cache
+
+    return Cache(path)
