@@ -1,8 +1,8 @@
-"""Questions with a picture: the name they begin with stands in an attached image alone.
+"""Questions with a picture: the name that they begin with is only in an attached image.
 
 Worlds are text, so nothing in them needs an expert for media. Here a share of the questions says "the name in x.png" in
-place of the name. The image is a plain PNG that carries the name as its caption (a tEXt chunk); `omni` is a loopback
-endpoint in the seat of the omni model that reads it.
+place of the name. The image is a plain PNG that carries the name as its caption (a tEXt chunk), and `picture_reader` is
+a loopback endpoint that takes the place of the omni model and reads it.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def _pictured(question: Question, name: str, folder: Path) -> Question:
     place.write_bytes(png(name))
     first = Step(ASKED.format(place.name), name)
     text = question.question.replace(name, f"the name in {place.name}")
-    # steps refer to earlier ones by number: the new one comes first and moves them all
+    # steps refer to earlier ones by number: the new one comes first, so they all move by one
     steps = tuple(replace(s, question=_moved(s.question)) for s in question.decomposition)
     return replace(question, question=text, decomposition=(first, *steps), files=(str(place),))
 
@@ -70,13 +70,13 @@ def caption_of(content: bytes) -> str:
     return content[at + 4 + len(_KEY) : at + 4 + length].decode()
 
 
-class _Omni(BaseHTTPRequestHandler):
+class _Reader(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
 
     def do_POST(self) -> None:
         length = int(self.headers["Content-Length"])
         content = self.rfile.read(length)
-        if len(content) < length:  # whoever asked was stopped
+        if len(content) < length:  # the client was stopped
             return
         url = json.loads(content)["messages"][0]["content"][0]["image_url"]["url"]
         text = f"The picture shows the name {caption_of(base64.b64decode(url.partition(',')[2]))}."
@@ -91,9 +91,9 @@ class _Omni(BaseHTTPRequestHandler):
 
 
 @contextlib.contextmanager
-def omni() -> Iterator[None]:
-    """The endpoint, in place of the user's while it is up."""
-    server = ThreadingHTTPServer(("127.0.0.1", 0), _Omni)
+def picture_reader() -> Iterator[None]:
+    """The endpoint, which takes the place of the user's while it is open."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), _Reader)
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
     before = {name: os.environ.get(name) for name in ("SUBQUEST_OMNI_URL", "SUBQUEST_OMNI_MODEL")}

@@ -1,10 +1,10 @@
-"""An oracle for every seat of HiRA and its baselines: the mechanism without a model's mistakes.
+"""An oracle that plays every role of HiRA and its baselines: the mechanism without a model's mistakes.
 
-It knows the gold plan of each question and how the roles are spoken. About the world it knows only what stands in the
-context: a fact stands there when the article that states it is shown with the answer in it, or when someone has noted
-it (`question answer`). It does not compute: years between two dates come from code. It does not see: a name in a
-picture comes from the expert for media. A search shows the beginning of each article; what stands further down, only
-the deep searcher gets by opening it. Its coordinator puts into memory what an expert came across that is needed later.
+It knows the gold plan of each question and the protocol of each role. About the world it knows only what is in the
+context: a fact is there if the article that states it is shown with the answer in it, or if a role has noted it
+(`question answer`). It does not compute: years between two dates come from code. It does not see: a name in a picture
+comes from the expert for media. A search shows the beginning of each article; only the deep searcher gets the rest, by
+opening it. Its coordinator puts into memory what an expert came across that is needed later.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ DEEPER = "Look deeper: "
 PICTURE = ASKED.partition("{")[0]
 UNKNOWN = "It was not found."
 CUT = 800
-"""Signs of an article that a result shows (`systems.toolkit.render`)."""
+"""Characters of an article that a result shows (`systems.toolkit.render`)."""
 _NUMBERED = re.compile(r"\[(\d+)\] ")
 _YEAR = re.compile(r"\b\d{4}\b")
 _NAME = re.compile(r"[A-Z][\w’'-]+")
@@ -44,13 +44,13 @@ class Known(NamedTuple):
 
 
 class HiraOracle:
-    """The next turn of whoever sees a context."""
+    """Writes the next turn of the role that sees a context."""
 
     def __init__(self, questions: Iterable[Question]) -> None:
         self._plans = {q.question: _known(q) for q in questions}
         self._facts = {f.task: f for known in self._plans.values() for f in known.facts}
         self._related: dict[str, dict[str, Fact]] = {}
-        """The facts of all plans that a task stands in."""
+        """For each task, the facts of all plans that it is part of."""
         for known in self._plans.values():
             for fact in known.facts:
                 self._related.setdefault(fact.task, {}).update((f.task, f) for f in known.facts)
@@ -98,11 +98,11 @@ class HiraOracle:
             return "\n".join(sorted(lines, key=lambda line: task not in line)[:5]) or "none"
         before, _, chain = asked.partition("Expert's reasoning:")
         note = self._noted(task, chain)
-        told = {"reasoning_process": "Worked on the task.", "final_conclusion": note or UNKNOWN}
+        conclusion = {"reasoning_process": "Worked on the task.", "final_conclusion": note or UNKNOWN}
         met = self._related.get(task.removeprefix(DEEPER), {}).values()
         facts = [f"{f.note} [Source: {f.support}]" for f in met if f.note not in before and _stands(f, chain)]
         memory = {"fact_memory": facts, "resource_memory": {}}
-        return json.dumps({"conclusion": told, "memory": memory}, ensure_ascii=False)
+        return json.dumps({"conclusion": conclusion, "memory": memory}, ensure_ascii=False)
 
     def _noted(self, task: str, chain: str) -> str:
         """What an expert's reasoning says about its task, as a note."""
@@ -154,7 +154,7 @@ class HiraOracle:
         return f"{notes} \\boxed{{{_answer(plan, missing, text)}}}"
 
     def _explore(self, asked: str, text: str) -> str:
-        """The deep searcher's reader: opens the article where its beginning does not tell."""
+        """The deep searcher's reader: opens the article where its beginning does not answer."""
         fact = self._facts.get(_line(asked, "Query: "))
         if fact is not None and _stands(fact, text):
             return f"Final Information: {fact.note}"
