@@ -220,7 +220,7 @@ def judged(
 
 def adapter_digest(name: str | None) -> str:
     """The judge's adapter by its content, the shipped one where none is named: new weights may judge otherwise."""
-    from subquest.claims.measure import file_digest
+    from subquest.study.stamps import file_digest
     from subquest.models import default_adapter
 
     place = Path(name) if name else default_adapter()

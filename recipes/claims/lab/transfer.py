@@ -1,12 +1,12 @@
-"""Parcels: what has to travel between a bare machine with a GPU and the project, in a few files of bounded size.
+"""What has to be copied between a bare machine with a GPU and the project, in a few files of limited size.
 
     claims-results.tar      all results and curves, partial ones too
     claims-start.tar        the adapter that the trainings start from, as it is
     claims-adapters-1.tar   adapters of trainings whose rows are not complete yet, several a file
 
-An adapter travels as the difference of its bits to those of the start, byte planes apart, in xz: after a short training
-most of its leading bytes are the start's, so it takes about half of its size and comes out bit for bit. Adapters whose
-rows are complete stay behind: their rows say all that is asked of them.
+An adapter is packed as the exclusive or of its bytes with those of the start, low and high bytes separately, in xz:
+after a short training most of its high bytes are the start's, so it takes about half of its size and is restored
+exactly. Adapters whose rows are complete are not packed: nothing more will be asked of them.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 FILE = 16_600_000
-"""Bytes of a file at most, its tar's own apart: three adapters."""
+"""Bytes of a file at most, without the tar headers: three adapters."""
 FILES = 5
 """Together under 64 MiB: results, the start, and three files of three adapters each."""
 RESULTS = "claims-results.tar"
@@ -29,8 +29,8 @@ _WEIGHTS, _CONFIG = "adapter_model.safetensors", "adapter_config.json"
 
 
 def pack(out: Path, results: Path, adapters: Mapping[str, Path], start: str = "") -> list[str]:
-    """Write a parcel; returns the names of adapters for which there was no room. `adapters` by the name of the folder
-    of their training, the most wanted first; `start` is that of the start's."""
+    """Write the files; returns the names of adapters for which there was no room. `adapters` by the name of the folder
+    of their training, the most important first; `start` is the one that the others are packed against."""
     out.mkdir(parents=True, exist_ok=True)
     for old in out.glob("claims-*.tar"):
         old.unlink()
@@ -42,11 +42,11 @@ def pack(out: Path, results: Path, adapters: Mapping[str, Path], start: str = ""
         base = (adapters[start] / _WEIGHTS).read_bytes()
         _tar(out / START, [(f"{start}/{part}", (adapters[start] / part).read_bytes()) for part in (_WEIGHTS, _CONFIG)])
     others = {name: place for name, place in adapters.items() if name != start}
-    with ThreadPoolExecutor(8) as pool:  # xz lets go of the interpreter
-        packed = list(pool.map(lambda place: squeezed((place / _WEIGHTS).read_bytes(), base), others.values()))
+    with ThreadPoolExecutor(8) as pool:  # xz releases the interpreter lock
+        contents = list(pool.map(lambda place: squeeze((place / _WEIGHTS).read_bytes(), base), others.values()))
     boxes: list[list[tuple[str, bytes]]] = [[]]
     left = []
-    for (name, place), weights in zip(others.items(), packed, strict=True):
+    for (name, place), weights in zip(others.items(), contents, strict=True):
         if sum(len(c) for _, c in boxes[-1]) + len(weights) > FILE:
             boxes.append([])
         if len(boxes) > FILES - 2:
@@ -59,9 +59,9 @@ def pack(out: Path, results: Path, adapters: Mapping[str, Path], start: str = ""
     return left
 
 
-def unpack_results(parcel: Path, results: Path) -> int:
-    """Put the results of a parcel into their folder, where they are newer; returns how many files came in."""
-    place = parcel / RESULTS
+def unpack_results(packed: Path, results: Path) -> int:
+    """Put packed results into their folder, where they are newer; returns how many files were unpacked."""
+    place = packed / RESULTS
     if not place.is_file():
         return 0
     results.mkdir(parents=True, exist_ok=True)
@@ -75,12 +75,12 @@ def unpack_results(parcel: Path, results: Path) -> int:
     return count
 
 
-def unpack_adapters(parcel: Path, runs: Path) -> list[str]:
-    """Put the adapters of a parcel where their trainings would have left them; returns the names of the folders."""
+def unpack_adapters(packed: Path, runs: Path) -> list[str]:
+    """Put packed adapters where their trainings would have left them; returns the names of the folders."""
     found = []
     base = b""
-    whole = parcel / START
-    for file in ([whole] if whole.is_file() else []) + sorted(parcel.glob(ADAPTERS.format("*"))):
+    whole = packed / START
+    for file in ([whole] if whole.is_file() else []) + sorted(packed.glob(ADAPTERS.format("*"))):
         with tarfile.open(file) as tar:
             for member in tar.getmembers():
                 content = tar.extractfile(member)
@@ -93,7 +93,7 @@ def unpack_adapters(parcel: Path, runs: Path) -> list[str]:
                 elif not (place / _WEIGHTS).is_file():
                     building = place / f"{_WEIGHTS}.tmp"
                     plain = part == _WEIGHTS
-                    building.write_bytes(content.read() if plain else expanded(content.read(), base))
+                    building.write_bytes(content.read() if plain else expand(content.read(), base))
                     building.replace(place / _WEIGHTS)
                     found.append(name)
                 if file == whole and part == _WEIGHTS:
@@ -101,21 +101,21 @@ def unpack_adapters(parcel: Path, runs: Path) -> list[str]:
     return found
 
 
-def squeezed(content: bytes, base: bytes) -> bytes:
-    """The difference to `base`, low bytes apart from high ones, in xz."""
-    planes = _differing(content, base)
+def squeeze(content: bytes, base: bytes) -> bytes:
+    """The exclusive or with `base`, low bytes before high ones, in xz."""
+    planes = _xor(content, base)
     return lzma.compress(planes[0::2] + planes[1::2], preset=4)
 
 
-def expanded(packed: bytes, base: bytes) -> bytes:
-    planes = lzma.decompress(packed)
+def expand(content: bytes, base: bytes) -> bytes:
+    planes = lzma.decompress(content)
     half = -(-len(planes) // 2)
-    content = bytearray(len(planes))
-    content[0::2], content[1::2] = planes[:half], planes[half:]
-    return _differing(bytes(content), base)
+    restored = bytearray(len(planes))
+    restored[0::2], restored[1::2] = planes[:half], planes[half:]
+    return _xor(bytes(restored), base)
 
 
-def _differing(content: bytes, base: bytes) -> bytes:
+def _xor(content: bytes, base: bytes) -> bytes:
     """Exclusive or with the base, as far as it goes."""
     import numpy as np
 

@@ -192,18 +192,21 @@ class Recorder:
 
 
 async def answer(
-    units: Iterable[Unit], setup: Setup, keep: Callable[[Unit, Mapping[int, Scores]], None], engines: Any = None
+    units: Iterable[Unit],
+    setup: Setup,
+    keep: Callable[[Unit, Mapping[int, Scores]], None],
+    engines: Engines | None = None,
 ) -> None:
-    """Answer units in their order, which may be generated as they are needed. `keep` gets answers as they come."""
-    engines = engines or Engines(setup)
+    """Answer units in their order, which may be generated as they are needed; `keep` gets answers as they come. The
+    caller closes the engines that it gives."""
     async with contextlib.AsyncExitStack() as stack:
-        stack.push_async_callback(engines.close)
+        if engines is None:
+            engines = Engines(setup)
+            stack.push_async_callback(engines.close)
         agents = _Agents(engines, stack)
         for _, group in itertools.groupby(units, key=lambda unit: unit.weights):
-            if time.time() >= setup.until:
-                return
             batch = _Batch(engines, keep)
-            left = None if math.isinf(setup.until) else max(setup.until - time.time(), 0)
+            left = None if math.isinf(setup.until) else setup.until - time.time()
             try:
                 async with asyncio.timeout(left):
                     jobs = _jobs(group, agents, batch)
