@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from subquest.claims.book import Arm, Book, Training
-from subquest.claims.measure import Stamp, Stamps, measured, training_digest
-from subquest.claims.results import Results, questions_digest, unit_of
 from subquest.record import Question
+from subquest.study import Study, Training, Variant
+from subquest.study.results import Results, questions_digest, unit_of
+from subquest.study.stamps import Stamp, Stamps, measured, search_fingerprint, training_digest
 from subquest.systems.baselines.rag import RagSettings
 from subquest.systems.coda import CoDA, CoDASettings
 
-ARM = Arm("coda@none", "coda", {"": "none"})
+CODA = Variant("coda@none", "coda", {"": "none"})
 STAMP = Stamp({"system": "coda", "settings": {"k": 3}}, {"": "w"})
 
 
@@ -24,7 +24,7 @@ def unit(*em: float, source: str = "world", questions: str = "q"):
 
 def test_a_unit_keeps_metrics_by_question_and_costs_as_means(tmp_path: Path) -> None:
     Results(tmp_path).add("coda@none", STAMP, "world-1", unit(1, 0, 1, 1))
-    found = Results(tmp_path).arm("coda@none", STAMP)
+    found = Results(tmp_path).fresh("coda@none", STAMP)
     assert found is not None
     stored = found.units["world-1"]
     assert stored.metric("em") == [1, 0, 1, 1]
@@ -49,12 +49,12 @@ def test_weights_that_are_not_at_hand_are_taken_on_trust_of_their_recipe(tmp_pat
     made = Stamp({"system": "coda"}, {"": "w"}, {"": "recipe"})
     results = Results(tmp_path)
     results.add("coda@peco", made, "world-1", unit(1))
-    assert results.arm("coda@peco", replace(made, weights={"": ""})) is not None
-    assert results.arm("coda@peco", replace(made, weights={"": ""}, recipes={"": "other"})) is None
+    assert results.fresh("coda@peco", replace(made, weights={"": ""})) is not None
+    assert results.fresh("coda@peco", replace(made, weights={"": ""}, recipes={"": "other"})) is None
     assert results.stale("coda@peco", replace(made, recipes={"": "other"})) == "its training has changed"
 
 
-def test_other_weights_begin_an_arm_anew(tmp_path: Path) -> None:
+def test_other_weights_start_a_variant_again(tmp_path: Path) -> None:
     results = Results(tmp_path)
     results.add("coda@none", STAMP, "world-1", unit(1, 0))
     results.add("coda@none", replace(STAMP, weights={"": "v"}), "world-2", unit(1, 1))
@@ -71,10 +71,10 @@ def test_what_is_under_way_is_found_again(tmp_path: Path) -> None:
 
 
 def test_a_changed_default_makes_a_row_stale(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    book = Book({}, {ARM.id: ARM}, {}, (), tmp_path)
+    study = Study("s", {}, {CODA.name: CODA})
     results = Results(tmp_path)
-    results.add(ARM.id, Stamps(book).of(ARM), "world", unit(1))
-    assert results.arm(ARM.id, Stamps(book).of(ARM)) is not None
+    results.add(CODA.name, Stamps(study).of(CODA), "world", unit(1))
+    assert results.fresh(CODA.name, Stamps(study).of(CODA)) is not None
 
     class Wider(CoDASettings):
         def __init__(self, **given: object) -> None:
@@ -82,33 +82,33 @@ def test_a_changed_default_makes_a_row_stale(tmp_path: Path, monkeypatch: pytest
 
     before = CoDASettings().document_tokens
     monkeypatch.setattr(CoDA, "Settings", Wider)
-    stamp = Stamps(book).of(ARM)
-    assert results.arm(ARM.id, stamp) is None
-    assert results.stale(ARM.id, stamp) == f"document_tokens was {before}, is 200"
+    stamp = Stamps(study).of(CODA)
+    assert results.fresh(CODA.name, stamp) is None
+    assert results.stale(CODA.name, stamp) == f"document_tokens was {before}, is 200"
 
 
 def test_a_changed_prompt_makes_a_row_stale(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    before = Stamp(measured(ARM), {"": "w"})
+    before = Stamp(measured(CODA), {"": "w"})
     folder = tmp_path / "prompts"
     folder.mkdir()
     for file in CoDA.prompt_folder().glob("*.md"):
         (folder / file.name).write_text(file.read_text() + "!")
     monkeypatch.setattr(CoDA, "prompt_folder", classmethod(lambda cls: folder))
-    assert Stamp(measured(ARM), {"": "w"}).differs(before).startswith("prompts was ")
+    assert Stamp(measured(CODA), {"": "w"}).differs(before).startswith("prompts was ")
 
 
 def test_defaults_that_a_dialect_sets_are_filled_in() -> None:
-    found = measured(Arm("s", "search-r1", {"": "none"}))
+    found = measured(Variant("s", "search-r1", {"": "none"}))
     assert (found["settings"]["turns"], found["settings"]["k"]) == (4, 3)  # Search-R1's own
     assert found["sampling"]["temperature"] == 0
-    assert measured(Arm("r", "rag", {"": "none"}))["settings"]["k"] == RagSettings().k
+    assert measured(Variant("r", "rag", {"": "none"}))["settings"]["k"] == RagSettings().k
 
 
-def test_arms_that_are_the_same_measurement_have_the_same_key(tmp_path: Path) -> None:
-    said = Arm("coda,k=3@none", "coda", {"": "none"}, {"k": CoDASettings().k})
-    other = Arm("coda,k=5@none", "coda", {"": "none"}, {"k": 5})
-    stamps = Stamps(Book({}, {a.id: a for a in (ARM, said, other)}, {}, (), tmp_path))
-    assert stamps.of(ARM).key == stamps.of(said).key != stamps.of(other).key
+def test_variants_that_are_the_same_measurement_have_the_same_key(tmp_path: Path) -> None:
+    said = Variant("coda,k=3@none", "coda", {"": "none"}, {"k": CoDASettings().k})
+    other = Variant("coda,k=5@none", "coda", {"": "none"}, {"k": 5})
+    stamps = Stamps(Study("s", {}, {v.name: v for v in (CODA, said, other)}))
+    assert stamps.of(CODA).key == stamps.of(said).key != stamps.of(other).key
 
 
 def test_a_training_is_known_by_what_it_learns_not_by_how_fast(tmp_path: Path) -> None:
@@ -135,20 +135,19 @@ def test_questions_are_known_by_their_words_and_passages() -> None:
 
 
 def test_another_ranking_is_another_measurement(monkeypatch: pytest.MonkeyPatch) -> None:
-    from subquest.claims import ranking
     from subquest.retrieval import named
     from subquest.retrieval.bm25 import BM25
 
-    before, stamp = ranking.ranking(), Stamp(measured(ARM), {"": "w"})
+    before, stamp = search_fingerprint(), Stamp(measured(CODA), {"": "w"})
     assert stamp.measured["search"] == "auto"
-    assert ranking.ranking.__wrapped__() == before  # the same wherever and whenever it is asked
+    assert search_fingerprint.__wrapped__() == before  # the same wherever and whenever it is asked
     monkeypatch.setattr(named, "BONUS", 0.0)  # named articles no longer come first
-    without = ranking.ranking.__wrapped__()
+    without = search_fingerprint.__wrapped__()
     monkeypatch.undo()
     monkeypatch.setattr(named, "_meant", lambda title, query, analysis: True)  # Film is found in `which film`
-    loose = ranking.ranking.__wrapped__()
+    loose = search_fingerprint.__wrapped__()
     monkeypatch.undo()
     monkeypatch.setattr(BM25, "__init__", functools.partialmethod(BM25.__init__, b=0.1))
-    lengths = ranking.ranking.__wrapped__()
+    lengths = search_fingerprint.__wrapped__()
     assert len({before, without, loose, lengths}) == 4
     assert Stamp({**stamp.measured, "ranking": without}, {"": "w"}).differs(stamp).startswith("ranking was ")

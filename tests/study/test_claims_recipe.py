@@ -4,24 +4,24 @@ from pathlib import Path
 
 import pytest
 
-from subquest.claims.book import default_folder, read_book
-from subquest.claims.measure import measured
-from subquest.claims.results import Results
 from subquest.errors import ConfigError, UsageError
+from subquest.study import find_study, read_study
+from subquest.study.results import Results
+from subquest.study.stamps import measured
 
 BOOK = """
 [[source]]
 name = "world"
-questions = "world:seeds=1-2,articles=160,questions=3"
+dataset = "world:seeds=1-2,articles=160,questions=3"
 
-[[arm]]
+[[variant]]
 name = "coda"
 system = "coda"
 settings = { turns = 3 }
 adapters = ["none", "peco,seed=1"]
 grid = { k = [3, 5] }
 
-[[arm]]
+[[variant]]
 name = "mixed"
 system = "apex"
 roles = { planner = "shipped", "" = "none" }
@@ -40,11 +40,11 @@ says = "level"
 expect = [["k=5", "mixed"]]
 [[claim.row]]
 name = "k={}"
-arm = "coda,k={}@none"
+variant = "coda,k={}@none"
 each = [3, 5]
 [[claim.row]]
 name = "mixed"
-arm = "mixed"
+variant = "mixed"
 """
 
 
@@ -54,18 +54,18 @@ def book(folder: Path, text: str = BOOK) -> Path:
 
 
 def test_grids_and_adapters_make_arms(tmp_path: Path) -> None:
-    found = read_book(book(tmp_path))
-    assert list(found.arms) == [
+    found = read_study(book(tmp_path))
+    assert list(found.variants) == [
         "coda,k=3@none",
         "coda,k=3@peco,delta=0.5,seed=1",
         "coda,k=5@none",
         "coda,k=5@peco,delta=0.5,seed=1",
         "mixed",
     ]
-    assert found.arms["coda,k=5@none"].settings == {"turns": 3, "k": 5}
-    assert found.arms["mixed"].adapters == {"planner": "shipped", "": "none"}
+    assert found.variants["coda,k=5@none"].settings == {"turns": 3, "k": 5}
+    assert found.variants["mixed"].adapters == {"planner": "shipped", "": "none"}
     assert found.trainings["peco,delta=0.5,seed=1"].set == {"reward": "coda", "reward_options.delta": 0.5, "seed": 1}
-    assert [(r.name, r.arm) for r in found.claims[0].row] == [
+    assert [(r.name, r.variant) for r in found.claims[0].row] == [
         ("k=3", "coda,k=3@none"),
         ("k=5", "coda,k=5@none"),
         ("mixed", "mixed"),
@@ -76,22 +76,22 @@ def test_an_arm_is_asked_what_a_row_shows(tmp_path: Path) -> None:
     more = """
 [[source]]
 name = "real"
-questions = "real.jsonl"
+dataset = "real.jsonl"
 [[source]]
 name = "pictures"
-questions = "world:seeds=1-2,articles=160,questions=3"
+dataset = "world:seeds=1-2,articles=160,questions=3"
 pictures = 0.5
 """
-    found = read_book(book(tmp_path, BOOK + more))
-    assert found.sources_of(found.arms["mixed"]) == ("world", "real")
-    assert found.sources_of(found.arms["coda,k=3@peco,delta=0.5,seed=1"]) == ("world", "real")  # in no row
-    found = read_book(book(tmp_path, BOOK.replace('says = "level"', 'says = "level"\nsources = ["real"]') + more))
-    assert found.sources_of(found.arms["mixed"]) == ("real",)
+    found = read_study(book(tmp_path, BOOK + more))
+    assert found.sources_of(found.variants["mixed"]) == ("world", "real")
+    assert found.sources_of(found.variants["coda,k=3@peco,delta=0.5,seed=1"]) == ("world", "real")  # in no row
+    found = read_study(book(tmp_path, BOOK.replace('says = "level"', 'says = "level"\nsources = ["real"]') + more))
+    assert found.sources_of(found.variants["mixed"]) == ("real",)
 
 
 def test_further_seeds_are_trained_after_the_first(tmp_path: Path) -> None:
     text = BOOK.replace("[0.5]", "[0.1, 0.5]")
-    assert [t.id for t in read_book(book(tmp_path, text)).trained(())] == [
+    assert [t.name for t in read_study(book(tmp_path, text)).select_trainings(())] == [
         "peco,delta=0.1,seed=0",
         "peco,delta=0.5,seed=0",
         "peco,delta=0.1,seed=1",
@@ -100,27 +100,36 @@ def test_further_seeds_are_trained_after_the_first(tmp_path: Path) -> None:
 
 
 def test_arms_are_chosen_by_name_by_claim_and_by_training(tmp_path: Path) -> None:
-    found = read_book(book(tmp_path))
-    assert [a.id for a in found.chosen(["topk"])] == ["coda,k=3@none", "coda,k=5@none", "mixed"]
-    assert [a.id for a in found.chosen(["topk", "!mixed"])] == ["coda,k=3@none", "coda,k=5@none"]
-    assert "mixed" not in [a.id for a in found.chosen(["!mixed"])]
-    assert [a.id for a in found.chosen(["*,k=5@*"])] == ["coda,k=5@none", "coda,k=5@peco,delta=0.5,seed=1"]
-    assert [a.id for a in found.using(["peco,*seed=1"])] == [
+    found = read_study(book(tmp_path))
+    assert [a.name for a in found.select(["topk"])] == ["coda,k=3@none", "coda,k=5@none", "mixed"]
+    assert [a.name for a in found.select(["topk", "!mixed"])] == ["coda,k=3@none", "coda,k=5@none"]
+    assert "mixed" not in [a.name for a in found.select(["!mixed"])]
+    assert [a.name for a in found.select(["*,k=5@*"])] == ["coda,k=5@none", "coda,k=5@peco,delta=0.5,seed=1"]
+    assert [a.name for a in found.using(["peco,*seed=1"])] == [
         "coda,k=3@peco,delta=0.5,seed=1",
         "coda,k=5@peco,delta=0.5,seed=1",
     ]
-    with pytest.raises(UsageError, match="no arm or claim is called nothing"):
-        found.chosen(["nothing"])
+    with pytest.raises(UsageError, match="no variant or claim is called nothing"):
+        found.select(["nothing"])
+
+
+def test_recipes_of_version_0_1_are_read(tmp_path: Path) -> None:
+    """They said `arm` for `variant` and `questions` for the `dataset` of a source."""
+    old = BOOK.replace("[[variant]]", "[[arm]]").replace("\nvariant =", "\narm =").replace("dataset =", "questions =")
+    (tmp_path / "old").mkdir()
+    (tmp_path / "new").mkdir()
+    before, now = read_study(book(tmp_path / "old", old)), read_study(book(tmp_path / "new"))
+    assert (before.sources, before.variants, before.claims) == (now.sources, now.variants, now.claims)
 
 
 @pytest.mark.parametrize(
     ("old", "new", "words"),
     [
-        ('arm = "mixed"', 'arm = "other"', "claim 'topk': there is no arm 'other'"),
+        ('variant = "mixed"', 'variant = "other"', "claim 'topk': there is no variant 'other'"),
         ('["k=5", "mixed"]', '["k=7", "mixed"]', "there is no row 'k=7'"),
         ('expect = [["k=5", "mixed"]]', 'cheaper = [["k=7", "mixed", "searches"]]', "there is no row 'k=7'"),
         ('expect = [["k=5", "mixed"]]', 'level = [{ row = "k=5", base = "x" }]', "there is no row 'x'"),
-        ('arm = "mixed"', 'arms = ["mixed", "other"]', "claim 'topk': there is no arm 'other'"),
+        ('variant = "mixed"', 'variants = ["mixed", "other"]', "claim 'topk': there is no variant 'other'"),
         ('planner = "shipped"', 'planner = "shiped"', "no training makes the adapter 'shiped'"),
         ('place = "Figure 4"', "", "place"),
         ("roles = {", "rolls = {", "unknown key 'rolls'"),
@@ -129,21 +138,21 @@ def test_arms_are_chosen_by_name_by_claim_and_by_training(tmp_path: Path) -> Non
 )
 def test_what_does_not_fit_is_named(tmp_path: Path, old: str, new: str, words: str) -> None:
     with pytest.raises(ConfigError, match=words):
-        read_book(book(tmp_path, BOOK.replace(old, new)))
+        read_study(book(tmp_path, BOOK.replace(old, new)))
 
 
 def test_the_papers_claims_are_all_there() -> None:
     """The rows that the table must have, by claim."""
-    found = read_book(default_folder())
+    found = find_study("claims")
     rows = {c.id: len(c.row) for c in found.claims}
     assert rows["coda-hierarchy"] == 14  # four systems before and after; CoDA and AutoRefine with two seeds, and pooled
     assert rows["coda-topk"] == 10
     assert rows["decor-alpha"] == 6
-    assert {len(r.arms) for c in found.claims if c.id == "decor-alpha" for r in c.row} == {3}  # seeds
+    assert {len(r.variants) for c in found.claims if c.id == "decor-alpha" for r in c.row} == {3}  # seeds
     assert rows["apex-parts"] == 7
     assert rows["hira-parts"] == 6
     assert rows["hira-subtasks"] == 10
-    world = found.sources["world"].questions
+    world = found.sources["world"].dataset
     assert "seeds=2001-2010" in world
     assert "questions=500" in world
     assert "split=test" in world
@@ -151,7 +160,7 @@ def test_the_papers_claims_are_all_there() -> None:
 
 def test_every_training_is_a_recipe_that_loads() -> None:
     recipe = pytest.importorskip("subquest.train.recipe")
-    found = read_book(default_folder())
+    found = find_study("claims")
     budgets: dict[bool, set[object]] = {}
     for training in found.trainings.values():
         made = recipe.load_recipe(training.recipe, training.set)
@@ -159,7 +168,7 @@ def test_every_training_is_a_recipe_that_loads() -> None:
             assert made.kind == "sft"
             assert not made.model.adapter
             continue
-        if training.id in {"peco-long", "peco-mixed"}:  # compared with their start alone
+        if training.name in {"peco-long", "peco-mixed"}:  # compared with their start alone
             continue
         budget = (made.optimiser.steps, made.rollout.questions, made.rollout.group, made.data)
         budgets.setdefault(made.system == "decor", set()).add(budget)
@@ -168,11 +177,13 @@ def test_every_training_is_a_recipe_that_loads() -> None:
 
 def test_stored_rows_of_coda_still_count() -> None:
     """The settings and prompts they were measured with are those of today."""
-    found, results = read_book(default_folder()), Results(default_folder() / "results")
-    rows = [(arm, stored) for arm in found.arms.values() if arm.system == "coda" and (stored := results.stored(arm.id))]
+    found = find_study("claims")
+    results = Results(found.folder / "results")
+    coda = [v for v in found.variants.values() if v.system == "coda"]
+    rows = [(variant, stored) for variant in coda if (stored := results.stored(variant.name))]
     assert rows
-    for arm, stored in rows:
-        now = measured(arm)
+    for variant, stored in rows:
+        now = measured(variant)
         assert {part: now[part] for part in ("settings", "prompts")} == {
             part: stored.stamp.measured[part] for part in ("settings", "prompts")
-        }, arm.id
+        }, variant.name

@@ -1,21 +1,21 @@
-"""`subquest study claims` without a model: the list, the plan, parcels and what is refused."""
+"""`subquest study claims` without a model: the list, answers by type and what is refused."""
 
 import json
 from pathlib import Path
 
 import pytest
 
-from subquest.claims.book import read_book
-from subquest.claims.measure import Stamps
-from subquest.claims.parts import parts_of, prepare
-from subquest.claims.results import Results, unit_of
 from subquest.cli import main
+from subquest.study import read_study
+from subquest.study.questions import parts_of, prepare
+from subquest.study.results import Results, unit_of
+from subquest.study.stamps import Stamps
 
 BOOK = """
 [[source]]
 name = "world"
-questions = "world:seed=7,articles=160,questions=2,split=test,hops=1"
-[[arm]]
+dataset = "world:seed=7,articles=160,questions=2,split=test,hops=1"
+[[variant]]
 name = "rag"
 system = "rag"
 settings = { k = 2 }
@@ -30,7 +30,7 @@ place = "Table 1"
 says = "so"
 [[claim.row]]
 name = "rag, {}"
-arm = "rag@{}"
+variant = "rag@{}"
 each = ["none", "shipped", "rl"]
 """
 RECIPE = (
@@ -42,13 +42,13 @@ RECIPE = (
 def recipes(tmp_path: Path) -> list[str]:
     (tmp_path / "book.toml").write_text(BOOK)
     (tmp_path / "rl.toml").write_text(RECIPE)
-    book = read_book(tmp_path)
-    made = unit_of("world", book.sources["world"].told, "q", [1, 1], [{"em": 1.0}, {"em": 0.0}])
-    Results(tmp_path / "results").add("rag@none", Stamps(book).of(book.arms["rag@none"]), "world", made)
+    book = read_study(tmp_path)
+    made = unit_of("world", book.sources["world"].description, "q", [1, 1], [{"em": 1.0}, {"em": 0.0}])
+    Results(tmp_path / "results").add("rag@none", Stamps(book).of(book.variants["rag@none"]), "world", made)
     return ["study", "claims", "--recipes", str(tmp_path), "--runs", str(tmp_path / "runs")]
 
 
-def told(command: list[str], capsys: pytest.CaptureFixture[str]) -> str:
+def printed(command: list[str], capsys: pytest.CaptureFixture[str]) -> str:
     assert main(command) == 0
     return capsys.readouterr().out
 
@@ -56,41 +56,24 @@ def told(command: list[str], capsys: pytest.CaptureFixture[str]) -> str:
 def test_the_list_says_what_is_answered_and_what_is_stale(
     recipes: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    rows = json.loads(told([*recipes, "--json"], capsys))
+    rows = json.loads(printed([*recipes, "--json"], capsys))
     assert [(r["arm"], r["answered"], r["stale"]) for r in rows["arms"]][:2] == [
         ("rag@none", 2, ""),
         ("rag@shipped", 0, ""),
     ]
     assert rows["trainings"] == {"rl": False}
+    assert rows["rows"] == {"done": 1, "left": 2, "stale": 0}
     (tmp_path / "book.toml").write_text(BOOK.replace("k = 2", "k = 4"))
-    assert "(stale: k was 2, is 4)" in told(recipes, capsys)
-
-
-def test_the_plan(recipes: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    plan = json.loads(told([*recipes, "--plan", "--json", "--workers", "2"], capsys))
-    assert plan["rows"] == {"done": 1, "left": 2, "stale": 0}
-    assert plan["slices"][0]["trainings"] == ["rl"]
-    assert sum(sum(s["questions"].values()) for s in plan["slices"]) == 4
-    assert "1 trainings: rl" in told([*recipes, "--plan", "--workers", "2"], capsys)
-
-
-def test_results_travel_without_a_model(recipes: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    told([*recipes, "--pack", str(tmp_path / "out")], capsys)
-    told([*recipes, "--unpack", str(tmp_path / "out"), "--out", str(tmp_path / "there")], capsys)
-    assert Results(tmp_path / "there").stored("rag@none") == Results(tmp_path / "results").stored("rag@none")
+    assert "(stale: k was 2, is 4)" in printed(recipes, capsys)
 
 
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (["--unpack", "nowhere"], "--unpack: there is no folder nowhere"),
-        (["--workers", "0"], "--workers must be at least 1"),
-        (["--workers", "2", "--trainers", "3"], "--trainers must be from 1 to the number of --workers, 2"),
         (["--use", "shipped"], "write NAME=PLACE"),
-        (["--plan", "--minutes", "0.5"], "--minutes 0.5: a slice takes 30 seconds before its first question"),
-        (["--run", "--only", "nothing"], "no arm or claim is called nothing"),
+        (["--run", "--only", "nothing"], "no variant or claim is called nothing"),
         (["--types", "nothing"], "--types: there is no source 'nothing'; there are world"),
-        (["--types", "world"], "--types: name the arms that are to be compared with --only"),
+        (["--types", "world"], "--types: name the variants to compare with --only"),
     ],
 )
 def test_what_is_refused(
@@ -102,13 +85,13 @@ def test_what_is_refused(
 
 def test_answers_by_type_of_question(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     worlds = "world:seed=7,articles=160,questions=12,split=test,hops=1+2"
-    source, rest = BOOK.split("[[arm]]", 1)
-    more = '[[arm]]\nname = "single"\nsystem = "search-r1"\nadapters = ["none"]\n[[arm]]' + rest
+    source, rest = BOOK.split("[[variant]]", 1)
+    more = '[[variant]]\nname = "single"\nsystem = "search-r1"\nadapters = ["none"]\n[[variant]]' + rest
     (tmp_path / "book.toml").write_text(
         source.replace("questions=2,split=test,hops=1", worlds.partition("160,")[2]) + more
     )
     (tmp_path / "rl.toml").write_text(RECIPE)
-    book, results = read_book(tmp_path), Results(tmp_path / "results")
+    book, results = read_study(tmp_path), Results(tmp_path / "results")
     stamps = Stamps(book)
     (part,) = parts_of(book.sources["world"], tmp_path)
     (tmp_path / "runs" / "cache").mkdir(parents=True)
@@ -117,12 +100,12 @@ def test_answers_by_type_of_question(tmp_path: Path, capsys: pytest.CaptureFixtu
     for arm, right in (("rag@none", 0.0), ("single@none", 1.0)):
         scores = [{"em": right if h == 1 else 1.0} for h in hops]
         made = unit_of("world", worlds, ready.digest, hops, scores)
-        results.add(arm, stamps.of(book.arms[arm]), "world", made)
+        results.add(arm, stamps.of(book.variants[arm]), "world", made)
     command = ["study", "claims", "--recipes", str(tmp_path), "--runs", str(tmp_path / "runs"), "--types", "world"]
     assert main([*command, "--only", "rag@none", "--only", "single@*", "--only", "rag@rl"]) == 0
-    told = capsys.readouterr()
-    assert "left out: rag@rl: not run yet" in told.err
-    heads, _, *lines = told.out.splitlines()
+    shown = capsys.readouterr()
+    assert "skipped: rag@rl: not run yet" in shown.err
+    heads, _, *lines = shown.out.splitlines()
     assert heads == "| type | hops | questions | rag@none | single@none |"
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
     assert sum(int(count) for _, h, count, *_ in rows if h == "all") == len(hops)

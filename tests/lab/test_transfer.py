@@ -1,4 +1,4 @@
-"""Parcels: results and adapters come out as they went in, within the sizes that may travel."""
+"""Results and adapters are restored as they were packed, within the sizes that may be copied."""
 
 import json
 import os
@@ -10,9 +10,7 @@ pytest.importorskip("torch")
 
 import torch
 from safetensors.torch import save_file
-
-from subquest.claims import parcel
-from subquest.claims.parcel import expanded, pack, squeezed, unpack_adapters, unpack_results
+from transfer import expand, pack, squeeze, unpack_adapters, unpack_results
 
 
 def adapter(folder: Path, seed: int, *, moved: float = 0.0) -> Path:
@@ -29,11 +27,11 @@ def test_a_difference_is_smaller_and_comes_out_bit_for_bit(tmp_path: Path) -> No
     start = adapter(tmp_path / "start", 0)
     trained = (adapter(tmp_path / "trained", 1, moved=0.01) / "adapter_model.safetensors").read_bytes()
     base = (start / "adapter_model.safetensors").read_bytes()
-    packed = squeezed(trained, base)
-    assert expanded(packed, base) == trained
+    packed = squeeze(trained, base)
+    assert expand(packed, base) == trained
     assert len(packed) < 0.7 * len(trained)
-    assert len(squeezed(trained, b"")) > len(packed)
-    assert expanded(squeezed(b"odd", b"longer"), b"longer") == b"odd"
+    assert len(squeeze(trained, b"")) > len(packed)
+    assert expand(squeeze(b"odd", b"longer"), b"longer") == b"odd"
 
 
 def test_a_parcel_brings_adapters_and_results(tmp_path: Path) -> None:
@@ -69,9 +67,9 @@ def test_older_results_do_not_replace_newer_ones(tmp_path: Path) -> None:
 def test_what_does_not_fit_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     trained = {name: adapter(tmp_path / "runs" / name, n, moved=0.01) for n, name in enumerate("xabc")}
     whole, some = ((trained[name] / "adapter_model.safetensors").read_bytes() for name in "xa")
-    size = len(squeezed(some, whole))
-    monkeypatch.setattr(parcel, "FILE", int(1.5 * size))
-    monkeypatch.setattr(parcel, "FILES", 4)
+    size = len(squeeze(some, whole))
+    monkeypatch.setattr("transfer.FILE", int(1.5 * size))
+    monkeypatch.setattr("transfer.FILES", 4)
     (tmp_path / "results").mkdir()
     assert pack(tmp_path / "out", tmp_path / "results", trained, "x") == ["c"]
     assert len(list((tmp_path / "out").iterdir())) == 4
