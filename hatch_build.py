@@ -42,8 +42,8 @@ class KernelHook(BuildHookInterface):  # type: ignore[type-arg]
             shutil.rmtree(self._scratch, ignore_errors=True)
 
     def _compiler(self) -> ModuleType:
-        path = Path(self.root) / "src" / "subquest" / "retrieval" / "compile.py"
-        spec = importlib.util.spec_from_file_location("kernel_compile", path)
+        path = Path(self.root) / "src" / "subquest" / "retrieval" / "kernel_build.py"
+        spec = importlib.util.spec_from_file_location("kernel_build", path)
         assert spec is not None
         assert spec.loader is not None
         module = importlib.util.module_from_spec(spec)

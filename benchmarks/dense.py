@@ -45,7 +45,8 @@ def exact(rows: int, folder: Path) -> dict[str, float]:
     """One query over random unit rows, beside reading them, numpy and faiss."""
     import numpy as np
 
-    from subquest.retrieval.dense import Dense, VectorFile, VectorPart, write_vectors
+    from subquest.retrieval.dense import Dense, VectorPart
+    from subquest.retrieval.vectors import VectorFile, write_vectors
 
     generator = np.random.default_rng(0)
     vectors = generator.normal(size=(rows, 384)).astype(np.float32)
@@ -80,8 +81,9 @@ def approximate(indexes: list[Path], questions: list[str], folder: Path) -> dict
     import numpy as np
 
     from subquest.retrieval import ann
-    from subquest.retrieval.dense import Dense, VectorFile, VectorPart, write_vectors
+    from subquest.retrieval.dense import Dense, VectorPart
     from subquest.retrieval.encoder import EncoderSpec, open_encoder
+    from subquest.retrieval.vectors import VectorFile, write_vectors
 
     rows = np.concatenate([VectorFile(path).vectors for index in indexes for path in sorted(index.glob("*.vec"))])
     queries = open_encoder(EncoderSpec()).encode(questions, query=True)
@@ -94,7 +96,8 @@ def approximate(indexes: list[Path], questions: list[str], folder: Path) -> dict
     dense = Dense([VectorPart(file, None)])
     found = dense.top(queries, 10)
     figures["approximate_ms"] = milliseconds(lambda: dense.top(queries[:1], 10))
-    file.approximate = None
+    path.with_suffix(".ann").unlink()
+    dense = Dense([VectorPart(file, None)])
     true = dense.top(queries, 10)
     same = sum(len({h.number for h in a} & {h.number for h in b}) for a, b in zip(found, true, strict=True))
     figures["recall@10"] = same / sum(map(len, true))

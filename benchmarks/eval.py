@@ -102,7 +102,7 @@ async def measure(questions: int, concurrency: int, *, stored: bool) -> dict[str
     ]
     systems = {"coda": CoDA(ScriptedEngine(reply, latency=LATENCY, token_ids=False), Stub())}
     with tempfile.TemporaryDirectory() as folder:
-        store: Any = RunStore.create(Path(folder) / "run", apart=True) if stored else Nowhere()
+        store: Any = RunStore.create(Path(folder) / "run", own_process=True) if stored else Nowhere()
         if stored:
             store.flush()  # until the writing process has started
         start, cpu = time.perf_counter(), scene.cpu_seconds()

@@ -175,18 +175,18 @@ def resident(process: int | str = "self") -> float:
 
 def measure(folder: Path, index: Path) -> dict[str, Any]:
     """Ingest a folder twice; in a process of its own."""
-    from subquest.readers import pool
+    from subquest.readers import reader_pool
     from subquest.retrieval import Index
     from subquest.retrieval.ingest import ingest
 
     readers = [0.0]
-    close = pool._Worker.close
+    close = reader_pool._Worker.close
 
-    def closing(worker: pool._Worker) -> None:
+    def closing(worker: reader_pool._Worker) -> None:
         readers.append(resident(worker.process.pid))
         close(worker)
 
-    pool._Worker.close = closing  # type: ignore[method-assign]
+    reader_pool._Worker.close = closing  # type: ignore[method-assign]
     with Index.build(index, []) as made:
         start = time.perf_counter()
         report = ingest(made, [folder])

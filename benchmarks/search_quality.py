@@ -192,7 +192,7 @@ def judged(
     index: Any, args: argparse.Namespace, texts: Sequence[str], gold: Sequence[Sequence[str]]
 ) -> dict[str, dict[str, float]]:
     """Hybrid and linked search put in order by a language model; every passage is judged once for both."""
-    from subquest.retrieval.rerank import TRUST, in_order, mixed
+    from subquest.retrieval.rerankers import TRUST, in_order, mixed
 
     modes = args.reranked.split(",") if args.reranked else ["bm25" if args.encoder == "none" else "hybrid", "linked"]
     first = {mode: index.search_many(texts, args.depth, mode=mode) for mode in modes}
@@ -230,7 +230,7 @@ def adapter_digest(name: str | None) -> str:
 async def ask(args: argparse.Namespace, corpus: str, todo: Sequence[tuple[str, Any]], verdicts: Verdicts) -> None:
     """Have the judge read the passages of questions, as many questions at once as fill its batches."""
     from subquest.assemble import EngineOptions, open_engine
-    from subquest.retrieval.rerank import Pointwise
+    from subquest.retrieval.rerankers import Pointwise
 
     engine: Any = open_engine(args.judge, EngineOptions(adapter=args.adapter))
     judge = Pointwise(engine, seconds=3600, at_once=64)
@@ -296,16 +296,16 @@ def tune(index: Any, texts: Sequence[str], gold: Sequence[Sequence[str]]) -> dic
 
 def tune_links(index: Any, texts: Sequence[str], note: Callable[[str, Sequence[Sequence[str]]], None]) -> None:
     """The weights of links, over one hybrid ranking."""
-    from subquest.retrieval import linked
+    from subquest.retrieval import titles
 
-    hits = index.search_many(texts, linked.DEPTH)
-    chosen = (linked.IN_QUESTION, linked.VOUCHED)
+    hits = index.search_many(texts, titles.LINKED_DEPTH)
+    chosen = (titles.IN_QUESTION, titles.VOUCHED)
     for asked in (0.0, 0.3, 0.5, 0.7, 1.0):
         for vouched in (0.0, 0.4, 0.6, 0.8, 1.0):
-            linked.IN_QUESTION, linked.VOUCHED = asked, vouched
-            rows = [linked.linked(text, row, index.analysis) for text, row in zip(texts, hits, strict=True)]
+            titles.IN_QUESTION, titles.VOUCHED = asked, vouched
+            rows = [titles.linked_first(text, row, index.analysis) for text, row in zip(texts, hits, strict=True)]
             note(f"linked {asked} {vouched}", [[hit.document.id for hit in row] for row in rows])
-    linked.IN_QUESTION, linked.VOUCHED = chosen
+    titles.IN_QUESTION, titles.VOUCHED = chosen
 
 
 if __name__ == "__main__":

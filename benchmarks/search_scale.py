@@ -133,8 +133,8 @@ def phase_change(passages: int, world: Path, folder: Path) -> dict[str, Any]:
 def place_size(index: Path, place: str, folder: Path) -> dict[str, Any]:
     """A copy of an index in a backend: how fast it goes in, how fast it answers, whether the answers are the same."""
     from subquest.retrieval import Index
-    from subquest.retrieval.places import create_place
-    from subquest.retrieval.portable import copy
+    from subquest.retrieval.locations import create_place
+    from subquest.retrieval.transfer import copy
 
     queries = json.loads((folder / "questions.json").read_text())[:50]
     with Index.open(index) as source, create_place(place, source.settings) as target:
@@ -177,7 +177,8 @@ def phase_dense(rows: int, asked: Path | None, folder: Path, indexes: Sequence[P
     import numpy as np
 
     from subquest.retrieval import ann
-    from subquest.retrieval.dense import Dense, VectorFile, VectorPart, write_vectors
+    from subquest.retrieval.dense import Dense, VectorPart
+    from subquest.retrieval.vectors import VectorFile, write_vectors
 
     generator = np.random.default_rng(0)
     centres = real_vectors(indexes) if indexes else unit(generator.normal(size=(20_000, WIDTH)).astype(np.float32))
@@ -210,7 +211,8 @@ def phase_dense(rows: int, asked: Path | None, folder: Path, indexes: Sequence[P
         queries = moved(file.vectors[np.sort(generator.integers(0, rows, 300))].astype(np.float32), generator)
     found = dense.top(queries, 10)
     figures["approximate_p50_ms"], figures["approximate_cpu_ms"] = p50(dense, queries[:100])
-    file.approximate = None
+    path.with_suffix(".ann").unlink()
+    dense = Dense([VectorPart(file, None)])
     true = dense.top(queries, 10)
     same = sum(len({h.number for h in a} & {h.number for h in b}) for a, b in zip(found, true, strict=True))
     figures["queries"], figures["recall@10"] = len(queries), same / sum(map(len, true))
@@ -254,7 +256,7 @@ def unit(rows: Any) -> Any:
 def real_vectors(indexes: Sequence[Path]) -> Any:
     import numpy as np
 
-    from subquest.retrieval.dense import VectorFile
+    from subquest.retrieval.vectors import VectorFile
 
     paths = [path for index in indexes for path in sorted(index.glob("*.vec"))]
     return np.concatenate([VectorFile(path).vectors.astype(np.float32) for path in paths])

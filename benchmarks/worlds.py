@@ -31,7 +31,7 @@ from pathlib import Path
 from typing import Any
 
 from subquest.worlds import Recipe, write_world
-from subquest.worlds.rows import read_lines
+from subquest.worlds.world_folder import read_articles
 
 GRAM = 4
 
@@ -88,7 +88,7 @@ def ours(articles: int, questions: int, workers: int, tokens: int) -> tuple[dict
         size = sum(p.stat().st_size for p in Path(folder).iterdir()) / 1e6
         # Every hundredth article and so on, so that the sample spans the world.
         step = max(1, articles * 90 // tokens)
-        texts = (row["text"] for i, row in enumerate(read_lines(Path(folder) / "corpus.jsonl")) if i % step == 0)
+        texts = (row.text for i, row in enumerate(read_articles(Path(folder))) if i % step == 0)
         kept = sample(texts, tokens)
     children = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024
     own = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024

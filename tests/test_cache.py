@@ -16,7 +16,7 @@ from subquest.engine.openai import Action, OpenAIEngine
 from subquest.engine.scripted import ScriptedEngine
 from subquest.errors import DataError, EngineRefused, SearchError, UsageError
 from subquest.record import Document, Hit
-from subquest.retrieval.base import Search
+from subquest.retrieval.search import Search
 
 from .engine.loopback import Answer, Loopback, chat
 from .engine.test_openai_tokens import REPLIES, VLLM, WHOLE, ByteTokenizer, converse
@@ -63,7 +63,7 @@ def test_the_oldest_go_when_it_is_full(tmp_path: Path) -> None:
 
 
 def test_use_keeps_an_entry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("subquest.cache.store.TOUCH", 0.0)
+    monkeypatch.setattr("subquest.cache.cache_file.TOUCH", 0.0)
     cache = Cache(tmp_path / "c", max_bytes=50_000)
     for i in range(40):
         cache.put("page", i, os.urandom(2_000).hex())

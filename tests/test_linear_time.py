@@ -25,13 +25,13 @@ from subquest.limits import Repeats
 from subquest.metrics import contains_answer, normalize, score_answer
 from subquest.protocol import fence, parse, tags_of, wrap
 from subquest.record import Document, Segment, Trajectory
-from subquest.retrieval import named
+from subquest.retrieval import titles
 from subquest.retrieval.analysis import Analysis
-from subquest.retrieval.cutting import Passages
 from subquest.retrieval.highlight import highlight
-from subquest.retrieval.named import title_words
-from subquest.retrieval.passages import unwrapped
-from subquest.retrieval.rerank import parse_order
+from subquest.retrieval.passages import Passages
+from subquest.retrieval.rerankers import parse_order
+from subquest.retrieval.splitter import unwrapped
+from subquest.retrieval.titles import title_words
 from subquest.rewards.format import tags_balance
 from subquest.systems import evidence
 from subquest.systems.barrier import Barrier
@@ -279,7 +279,7 @@ def seconds(parser: Callable[[str], object], text: str, tries: int) -> float:
     """CPU time of the quickest reading; what an earlier one has left in a cache does not help."""
     times = []
     for _ in range(tries):
-        for module in (evidence, named):
+        for module in (evidence, titles):
             for member in vars(module).values():
                 if hasattr(member, "cache_clear"):
                     member.cache_clear()

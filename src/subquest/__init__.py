@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from .events import Event
     from .limits import Limits
     from .record import Document, Episode, Evidence, Hit, Question, Segment, Step, Trajectory, Usage
-    from .retrieval.base import Search
     from .retrieval.index import Index
+    from .retrieval.search import Search
     from .runs import RunStore
     from .systems.apex import Apex
     from .systems.base import System
@@ -61,7 +61,7 @@ _PLACES: dict[str, str] = {
     "RunStore": "runs",
     "Sampling": "engine.base",
     "ScriptedEngine": "engine.scripted",
-    "Search": "retrieval.base",
+    "Search": "retrieval.search",
     "Segment": "record",
     "Session": "engine.base",
     "Step": "record",

@@ -31,7 +31,7 @@ import msgspec
 from .codec import Count, NonNegative, Positive, Record, checked
 from .errors import ConfigError, closest, suggest
 from .limits import Limits
-from .tools.options import ToolOptions
+from .tools.tool_options import ToolOptions
 
 FILE_NAME = "subquest.toml"
 PREFIX = "SUBQUEST_"
@@ -245,11 +245,16 @@ def _from_environment(env: Mapping[str, str]) -> dict[str, _Given]:
     out: dict[str, _Given] = {}
     for name, key in names.items():
         if value := env.get(name):
-            out[key] = _Given(_from_text(value, KEYS[key]), name)
+            out[key] = _Given(parse_setting(key, value, name), name)
     for name in env:
         if name.startswith(PREFIX) and name not in names and (near := closest(name, names, cutoff=0.9)):
             raise ConfigError(f"the environment variable {name} is unknown; did you mean {near}?")
     return out
+
+
+def parse_setting(key: str, text: str, source: str) -> Any:
+    """The value of one setting from text, as a variable or an option gives it; see `check_setting`."""
+    return check_setting(key, _from_text(text, KEYS[key]), source)
 
 
 _YES_NO = dict.fromkeys(("1", "true", "yes", "on"), True) | dict.fromkeys(("0", "false", "no", "off"), False)

@@ -22,7 +22,7 @@ from subquest.engine.scripted import ScriptedEngine
 from subquest.errors import UsageError
 from subquest.retrieval.remote import RemoteSearch
 from subquest.systems.baselines.zerosearch import SimulatedSearch
-from subquest.tools.options import ToolOptions
+from subquest.tools.tool_options import ToolOptions
 
 from ..systems.fakes import DOCUMENTS
 

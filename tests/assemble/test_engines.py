@@ -127,5 +127,5 @@ def test_the_settings_file_has_these_options(tmp_path: Path) -> None:
     file.write_text('[engine]\nadapter = "none"\n')
     assert load_config(file, env={}).engine.adapter == "none"
     file.write_text("[engine]\nconcurrency = 0\n")
-    with pytest.raises(UsageError, match="1 or more"):
+    with pytest.raises(UsageError, match="a whole number from 1"):
         load_config(file, env={})

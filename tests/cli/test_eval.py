@@ -12,8 +12,7 @@ from subquest.cli import main
 from subquest.evaluate.report import load, page
 from subquest.judge import AnswerCase, ModelJudge, Verdict
 from subquest.record import Document
-from subquest.runs import RunStore
-from subquest.runs.schema import run_path
+from subquest.runs import RunStore, run_path
 
 
 @pytest.fixture

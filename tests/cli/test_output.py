@@ -77,7 +77,7 @@ def test_documents_of_others_are_left_alone(
 ) -> None:
     (place / "corpus.jsonl").write_text('{"id": "mine", "text": "Mine."}\n')
     assert main(command) == 2
-    assert "corpus.jsonl is there already" in capsys.readouterr().err
+    assert "corpus.jsonl exists and does not belong" in capsys.readouterr().err
     assert "mine" in (place / "corpus.jsonl").read_text()
     with Index.open(place / "docs.sq") as index:
         assert len(index) > 1
@@ -87,7 +87,7 @@ def test_a_demo_leaves_a_world_alone(place: Path, capsys: pytest.CaptureFixture[
     assert main(["world", "make", "--articles", "160", "--questions", "4", "--out", "w"]) == 0
     before = (place / "w" / "corpus.jsonl").read_bytes()
     assert main(["demo", "--out", "w"]) == 2
-    assert "is not from a demo" in capsys.readouterr().err
+    assert "does not belong to a demo" in capsys.readouterr().err
     assert (place / "w" / "corpus.jsonl").read_bytes() == before
     assert main(["world", "make", "--seed", "9", "--articles", "160", "--questions", "4", "--out", "w"]) == 0
 
@@ -104,9 +104,9 @@ os.execv(sys.executable, [sys.executable, "-m", "subquest", *sys.argv[1:]])
 @pytest.mark.parametrize(
     ("command", "status", "message"),
     [
-        ([*ASK, "--trace", "shut/t.json"], 2, "cannot write shut/t.json: you may not write into shut"),
-        ([*EVAL[:-1], "shut/run.sqlite"], 2, "cannot create the run shut/run.sqlite: you may not write into shut"),
-        (["report", "run.sqlite", "--out", "shut/r.html"], 2, "you may not write into shut"),
+        ([*ASK, "--trace", "shut/t.json"], 2, "cannot write shut/t.json: no permission to write into shut"),
+        ([*EVAL[:-1], "shut/run.sqlite"], 2, "cannot create the run shut/run.sqlite: no permission to write into shut"),
+        (["report", "run.sqlite", "--out", "shut/r.html"], 2, "no permission to write into shut"),
         (["demo", "--out", "shut/demo"], 1, "subquest: shut/demo: Permission denied"),
     ],
 )

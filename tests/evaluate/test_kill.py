@@ -31,7 +31,7 @@ WORKER = textwrap.dedent("""
         number = int(context.messages[1].content.split()[-1].rstrip("?"))
         return f"<answer>{number if number % 3 else 'wrong'}</answer>"
 
-    with RunStore.resume(sys.argv[1], apart=True) as store:
+    with RunStore.resume(sys.argv[1], own_process=True) as store:
         systems = {"coda": CoDA(ScriptedEngine(reply))}
         jobs = jobs_for(store, {"toy": QUESTIONS}, systems)
 

@@ -18,8 +18,8 @@ from subquest.evaluate.result_table import Scored, cell
 from subquest.evaluate.statistics import mcnemar
 from subquest.record import Episode, Failure, Question, Usage
 from subquest.runs import RunStore
-from subquest.serve.compare import compared
-from subquest.serve.shelf import Shelf
+from subquest.serve.compare import compare_runs
+from subquest.serve.run_library import RunLibrary
 
 from .actors import SKILLS, make_run
 
@@ -355,7 +355,7 @@ async def test_questions_of_one_number_and_other_words_are_not_paired(tmp_path: 
                 await store.add_episode(episode, scores=score(episode))
     (versus,) = load([tmp_path / "a.sqlite", tmp_path / "b.sqlite"]).comparisons("test")
     assert versus.result.n == 1
-    client_side = compared(Shelf(tmp_path), ["a", "b"])
+    client_side = compare_runs(RunLibrary(tmp_path), ["a", "b"])
     assert {test["n"] for test in client_side["paired"]} == {1}
 
 

@@ -167,7 +167,7 @@ def test_only_episodes_under_way_are_in_memory(tmp_path: Path) -> None:
 
     gc.collect()
     before = episodes()
-    with RunStore.create(tmp_path / "run", apart=True) as store:
+    with RunStore.create(tmp_path / "run", own_process=True) as store:
         run(store, answering(), questions, concurrency=4, finished=finished)
     assert len(alive) == 120
     assert max(alive) <= 2 * 4

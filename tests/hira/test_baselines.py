@@ -8,7 +8,7 @@ from subquest.engine.scripted import ScriptedEngine
 from subquest.errors import EngineUnavailable, UsageError
 from subquest.limits import Limits
 from subquest.systems.registry import get
-from subquest.tools.sandbox import SandboxUnavailable, jail
+from subquest.tools.sandbox import SandboxUnavailable, bubblewrap
 from subquest.tools.websearch import SearXNG
 
 from .site import Reading, serve
@@ -38,7 +38,7 @@ async def test_webthinker_alone(site):
 
 async def test_codeact_alone():
     try:
-        jail.way()
+        bubblewrap.way()
     except SandboxUnavailable as error:
         pytest.skip(str(error))
     engine = ScriptedEngine(["<|begin_code_call|>print(6 * 7)<|end_code_call|>", "It is \\boxed{42}"])

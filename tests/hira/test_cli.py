@@ -170,9 +170,9 @@ def test_tools_are_configured_in_the_settings_file(tmp_path, monkeypatch, capsys
         ('web = "searxng"', "searxng:http://"),
         ('web = "serper"', "SERPER_API_KEY"),
         ('allow_hosts = "a b"\nalow_hosts = 1', "did you mean 'tools.allow_hosts'"),
-        ("allow_hosts = [1]", "a list of strings"),
-        ('egress = "open"', "private, public, adaptive"),
-        ("code_memory_mb = 0", "at least 1"),
+        ("allow_hosts = [1]", "tools.allow_hosts[1] must be text"),
+        ('egress = "open"', "adaptive, private, public"),
+        ("code_memory_mb = 0", "from 1"),
         ('ca = "nowhere.pem"', "nowhere.pem"),
     ],
 )

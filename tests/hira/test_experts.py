@@ -18,10 +18,10 @@ from subquest.systems.hira import HiRA
 from subquest.systems.hira.experts import look_at
 from subquest.systems.toolkit import Toolkit
 from subquest.systems.tooltext import plain_name
-from subquest.tools.options import ToolOptions
-from subquest.tools.sandbox import SandboxUnavailable, jail
+from subquest.tools.sandbox import SandboxUnavailable, bubblewrap
+from subquest.tools.tool_options import ToolOptions
 from subquest.tools.websearch import SearXNG
-from subquest.worlds.media import can_draw, draw
+from subquest.worlds.synthetic_media import can_draw, draw
 
 from .site import Reading, serve
 
@@ -39,7 +39,7 @@ def site(monkeypatch):
 @pytest.fixture
 def sandbox():
     try:
-        jail.way()
+        bubblewrap.way()
     except SandboxUnavailable as error:
         pytest.skip(str(error))
 

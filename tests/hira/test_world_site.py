@@ -6,11 +6,10 @@ import re
 import pytest
 
 from subquest.systems.hira import HiRA
-from subquest.tools.sandbox import SandboxUnavailable, jail
+from subquest.tools.sandbox import SandboxUnavailable, bubblewrap
 from subquest.tools.websearch import SearXNG
 from subquest.worlds import make_world
-from subquest.worlds.site import Site
-from subquest.worlds.site_server import serve
+from subquest.worlds.site import Site, serve
 
 from .site import Reading
 
@@ -83,7 +82,7 @@ async def test_two_clicks_from_the_search_result(site, url):
 
 async def test_a_table_of_the_site_is_fetched_and_computed(site, url):
     try:
-        jail.way()
+        bubblewrap.way()
     except SandboxUnavailable as error:
         pytest.skip(str(error))
     rows = [line.split(",") for line in site.get("/tables/river.csv").body.decode().splitlines()[1:]]

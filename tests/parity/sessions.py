@@ -14,11 +14,10 @@ from typing import Any
 
 import torch
 
+from subquest.assemble import AgentSpec, preview_agent
 from subquest.record import Document, Episode, Hit, Question, Step
 from subquest.rewards.base import Reward
-from subquest.systems.coda import CoDA
 from subquest.train.advantage import BASELINES, trajectory_advantages
-from subquest.train.setup import in_training
 from subquest.train.tiny import tiny_source
 from subquest.train.verl import loop as loops
 from subquest.train.verl.data import question_of
@@ -76,8 +75,8 @@ def loop_facts(loop: Any, row: Mapping[str, Any]) -> Iterator[tuple[bool, str]]:
     yield question_of(row) == QUESTION, "a question survives verl's rows, its plan included"
     plain = {**row, "extra_info": {"index": 3, "split": "train"}}
     yield question_of(plain).answers == QUESTION.answers, "rows of other projects are questions too"
-    given = in_training(CoDA, loop.k, loop.settings)
-    yield given == {"k": 3, "turns": 3}, "the system acts as in our own training"
+    given = preview_agent(AgentSpec(system="coda", settings=loop.settings, k=loop.k)).settings
+    yield (given.k, given.turns) == (3, 3), "the system acts as in our own training"
     outputs = asyncio.run(loop.run(SAMPLING, **{**row, "raw_prompt": row["prompt"]}))
     yield len(outputs) == 2, "a list of outputs"
     yield [o.extra_fields["role"] for o in outputs] == ["executor", "planner"], "the planner comes last"

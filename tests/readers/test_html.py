@@ -10,7 +10,7 @@ import pytest
 from subquest.errors import DataError, ToolError
 from subquest.readers.html import DEEP, DEEPEST, nesting, read_html, tree_of
 from subquest.tools.pages import as_page
-from subquest.tools.sandbox.base import Fetched
+from subquest.tools.sandbox.interface import Fetched
 
 pytest.importorskip("resiliparse", reason="the reader for web pages needs the extra `web-tools`")
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from subquest.errors import DataError
-from subquest.readers import Part, pool, reader, sniff
+from subquest.readers import Part, reader, reader_pool, sniff
 from subquest.readers.archive import ZipLimits, open_zip
-from subquest.readers.pool import Pool
+from subquest.readers.reader_pool import Pool
 from subquest.readers.text import decode, lines
 
 from .made import archive, deflated_zeros, docx, pdf, pdf_of_objects, pdf_of_streams, pptx, stream_of, xlsx
@@ -231,7 +231,7 @@ def parts_of(pool_: Pool, path: Path, kind: str) -> list[Part]:
 
 
 def test_a_bomb_takes_its_process_with_it_and_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pool, "MEMORY", 400 << 20)
+    monkeypatch.setattr(reader_pool, "MEMORY", 400 << 20)
     (tmp_path / "bomb.pdf").write_bytes(pdf_of_streams([deflated_zeros(600)], filters="/Filter /FlateDecode"))
     (tmp_path / "good.pdf").write_bytes(pdf("One", "Two"))
     assert (tmp_path / "bomb.pdf").stat().st_size < 1 << 20
@@ -242,15 +242,15 @@ def test_a_bomb_takes_its_process_with_it_and_nothing_else(tmp_path: Path, monke
 
 
 def test_more_text_than_a_file_can_hold_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pool, "ROOM", 1000)
-    monkeypatch.setattr(pool, "ROOM_A_BYTE", 0)
+    monkeypatch.setattr(reader_pool, "ROOM", 1000)
+    monkeypatch.setattr(reader_pool, "ROOM_A_BYTE", 0)
     (tmp_path / "long.pdf").write_bytes(pdf(*["many words " * 8] * 20))
     with Pool() as workers, pytest.raises(DataError, match="far more text"):
         parts_of(workers, tmp_path / "long.pdf", "pdf")
 
 
 def test_a_reader_that_hangs_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pool, "STALL", 1.0)
+    monkeypatch.setattr(reader_pool, "STALL", 1.0)
     os.mkfifo(tmp_path / "silent.html")
     writer = os.open(tmp_path / "silent.html", os.O_RDWR)  # it is there, and says nothing
     with Pool() as workers:
@@ -258,7 +258,7 @@ def test_a_reader_that_hangs_is_given_up(tmp_path: Path, monkeypatch: pytest.Mon
             parts_of(workers, tmp_path / "silent.html", "html")
         os.close(writer)
         (tmp_path / "good.html").write_text("<html><body><p>Fine.</p></body></html>")
-        monkeypatch.setattr(pool, "STALL", 30.0)
+        monkeypatch.setattr(reader_pool, "STALL", 30.0)
         assert [part.text.strip() for part in parts_of(workers, tmp_path / "good.html", "html")] == ["Fine."]
 
 

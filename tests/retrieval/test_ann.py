@@ -14,7 +14,8 @@ from subquest.retrieval.settings import Entry, Settings
 np = pytest.importorskip("numpy", reason="dense search needs the extra `dense`")
 pytest.importorskip("faiss", reason="the approximate index needs the extra `dense`")
 
-from subquest.retrieval.dense import Dense, VectorFile, VectorPart, write_vectors  # noqa: E402
+from subquest.retrieval.dense import Dense, VectorPart  # noqa: E402
+from subquest.retrieval.vectors import VectorFile, write_vectors  # noqa: E402
 
 ROWS, WIDTH = 6000, 32
 
@@ -47,7 +48,7 @@ def truth(file: VectorFile, queries: np.ndarray, gone: set[int]) -> list[list[in
 
 
 def test_nearly_all_of_the_nearest_are_found(file: VectorFile) -> None:
-    assert file.approximate is not None
+    assert ann.open_companion(file.path.with_suffix(".ann")) is not None
     queries = clustered(200, 2)
     found = Dense([VectorPart(file, None)]).top(queries, 10)
     true = truth(file, queries, set())
@@ -82,7 +83,7 @@ def test_a_damaged_companion_is_named_replaced_and_no_loss(tmp_path: Path, monke
             assert index.verify() == [f"vectors {companion.name}: the checksum does not fit; its bytes were changed"]
         companion.write_bytes(written[:1000])
         (path,) = (tmp_path / "i").glob("*.vec")
-        assert VectorFile(path).approximate is None
+        assert ann.open_companion(path.with_suffix(".ann")) is None
         (found,) = Dense([VectorPart(VectorFile(path), None)]).top(rows[7:8], 1)
         assert found[0].number == 8
 

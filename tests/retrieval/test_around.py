@@ -19,11 +19,11 @@ from subquest.process import run_sync
 from subquest.record import Document, Hit
 from subquest.retrieval import Index, RemoteSearch, Search, remote
 from subquest.retrieval.analysis import Analysis
+from subquest.retrieval.collection import distinct
 from subquest.retrieval.corpus import from_object, read
-from subquest.retrieval.distinct import distinct
 from subquest.retrieval.highlight import highlight
-from subquest.retrieval.passages import cut
-from subquest.retrieval.rerank import Listwise, Pointwise, Reranked, parse_order, probability_of_yes
+from subquest.retrieval.rerankers import Listwise, Pointwise, Reranked, parse_order, probability_of_yes
+from subquest.retrieval.splitter import split
 
 from .servers import retrieval_server
 
@@ -110,14 +110,14 @@ def test_broken_files_are_named_and_the_rest_goes_on(tmp_path: Path) -> None:
 def test_passages_cover_the_text_and_end_at_sentences() -> None:
     sentences = [f"Sentence number {i} has a few words in it." for i in range(200)]
     text = " ".join(sentences)
-    passages = list(cut(text))
+    passages = list(split(text))
     assert " ".join(p.text for p in passages) == text
     assert all(p.text.endswith(".") for p in passages)
     assert all(80 <= len(p.text.split()) <= 125 for p in passages[:-1])
     assert all(text[p.start : p.start + len(p.text)] == p.text for p in passages)
-    assert [len(p.text.split()) for p in cut("word " * 450)] == [100, 100, 100, 100, 50]
-    assert len(list(cut("日本語の文章。" * 100))) > 3
-    assert list(cut("")) == []
+    assert [len(p.text.split()) for p in split("word " * 450)] == [100, 100, 100, 100, 50]
+    assert len(list(split("日本語の文章。" * 100))) > 3
+    assert list(split("")) == []
 
 
 # ---------------------------------------------------------------------------------------------------- results
@@ -343,7 +343,7 @@ def test_wrong_usage_is_status_2(tmp_path: Path, capsys: pytest.CaptureFixture[s
     for arguments, words in (
         (("search", "x", "--index", tmp_path / "no.sq"), "subquest index build"),
         (("search", "--index", tmp_path), "give one QUERY"),
-        (("index", "build", tmp_path / "no.txt", "--out", tmp_path / "a.sq"), "is not there"),
+        (("index", "build", tmp_path / "no.txt", "--out", tmp_path / "a.sq"), "does not exist"),
         (("index", "build", tmp_path, "--out", tmp_path / "b.sq", "--encoder", "word2vec"), "unknown encoder"),
         (("index", "build", tmp_path, "--out", tmp_path / "c.sq", "--b", "7"), "b from 0 to 1"),
     ):

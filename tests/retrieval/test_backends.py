@@ -14,13 +14,12 @@ import pytest
 from subquest.assemble import open_search
 from subquest.errors import SearchError, UsageError
 from subquest.record import Document
-from subquest.retrieval import BM25, Index, outside
+from subquest.retrieval import BM25, Index, json_server
 from subquest.retrieval.backends import lance, postgres, sql_bm25
-from subquest.retrieval.backends.base import Backend
-from subquest.retrieval.backends.stored import facet, filter_facets, key_of
-from subquest.retrieval.places import create_place, is_backend, open_place
-from subquest.retrieval.portable import copy
+from subquest.retrieval.backends.backend import Backend, facet, filter_facets, key_of
+from subquest.retrieval.locations import create_place, is_backend, open_place
 from subquest.retrieval.settings import Settings
+from subquest.retrieval.transfer import copy
 
 from .embeddings import embeddings_server
 from .passages import CHANGED, LIBRARY, encoder, settings
@@ -266,7 +265,7 @@ def test_a_lost_connection_is_made_again(server: str) -> None:
 
 
 def test_a_database_that_is_not_there_is_a_search_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(outside, "FIRST_WAIT", 0.0)
+    monkeypatch.setattr(json_server, "FIRST_WAIT", 0.0)
     with pytest.raises(SearchError) as caught:
         open_place("postgres://somebody:secret@127.0.0.1:9/nothing")
     assert "secret" not in str(caught.value)

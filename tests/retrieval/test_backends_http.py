@@ -9,10 +9,9 @@ from typing import Any
 import pytest
 
 from subquest.errors import SearchError, SearchRefused, UsageError
-from subquest.retrieval import outside
-from subquest.retrieval.backends.base import Backend
-from subquest.retrieval.backends.stored import key_of
-from subquest.retrieval.places import backend, create_place, open_place
+from subquest.retrieval import json_server
+from subquest.retrieval.backends.backend import Backend, key_of
+from subquest.retrieval.locations import backend_class, create_place, open_place
 
 from .embeddings import embeddings_server
 from .loopback import play, recorded
@@ -23,7 +22,7 @@ PLACES = {"opensearch": "opensearch+{}/library", "qdrant": "qdrant+{}/library"}
 
 @pytest.fixture(autouse=True)
 def _no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(outside, "FIRST_WAIT", 0.0)
+    monkeypatch.setattr(json_server, "FIRST_WAIT", 0.0)
 
 
 @pytest.fixture
@@ -121,7 +120,7 @@ def test_a_busy_server_is_asked_again(name: str) -> None:
 
 @pytest.mark.parametrize("name", PLACES)
 def test_a_server_that_stays_broken_is_a_search_error_not_an_empty_list(name: str) -> None:
-    broken = [count(name, "broken", 500)] * outside.ATTEMPTS
+    broken = [count(name, "broken", 500)] * json_server.ATTEMPTS
     with (
         play(opening(name) + broken) as (url, _),
         open_place(PLACES[name].format(url)) as opened,
@@ -144,7 +143,7 @@ def test_a_refusal_is_not_repeated(name: str) -> None:
 @pytest.mark.parametrize("name", PLACES)
 @pytest.mark.parametrize("answer", ["<html>", [], {"something": "else"}])
 def test_a_reply_in_another_form_is_a_search_error(name: str, answer: Any) -> None:
-    times = outside.ATTEMPTS if answer == "<html>" else 1
+    times = json_server.ATTEMPTS if answer == "<html>" else 1
     with (
         play([*opening(name), *[count(name, answer)] * times]) as (url, _),
         open_place(PLACES[name].format(url)) as opened,
@@ -206,4 +205,4 @@ def test_a_search_that_fails_inside_a_batch_is_an_error() -> None:
 @pytest.mark.parametrize("place", ["opensearch+http://host:9200/", "opensearch+http://host/Upper", "qdrant+http:///x"])
 def test_an_address_without_a_proper_collection_is_refused(place: str) -> None:
     with pytest.raises(UsageError, match="write"):
-        backend(place).open(place)
+        backend_class(place).open(place)

@@ -12,9 +12,9 @@ from subquest.cli import main
 from subquest.errors import SearchError, UsageError
 from subquest.record import Document
 from subquest.retrieval import Index
-from subquest.retrieval import embed as embedding
-from subquest.retrieval.cluster import RayEncoders
+from subquest.retrieval import embedding as embedding
 from subquest.retrieval.encoder import parse
+from subquest.retrieval.ray_encoders import RayEncoders
 
 from .embeddings import embeddings_server
 
@@ -84,7 +84,7 @@ def test_the_command_embeds_on_a_cluster(tmp_path: Path, vectors: str, capsys: p
 
 
 def test_a_cluster_that_is_not_there_is_a_usage_error() -> None:
-    import subquest.retrieval.cluster as cluster
+    import subquest.retrieval.ray_encoders as cluster
 
     class Unjoined:
         @staticmethod

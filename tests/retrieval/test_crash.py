@@ -78,10 +78,10 @@ def test_add(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A build that is killed again and again goes on where it was, and loses nothing that was published."""
-    from subquest.retrieval import collector, writer
+    from subquest.retrieval import segment_builder, writer
 
     monkeypatch.setattr(writer, "COMMIT_EVERY", 512)
-    monkeypatch.setattr(collector, "SEGMENT_DOCUMENTS", 1000)
+    monkeypatch.setattr(segment_builder, "SEGMENT_DOCUMENTS", 1000)
     path, generator, most = tmp_path / "i", random.Random(2), 0
     for _ in range(KILLS):
 
@@ -123,11 +123,11 @@ def test_compact(tmp_path: Path) -> None:
 def test_embed(tmp_path: Path) -> None:
     """An embedding job that is killed goes on where it was, and the index is sound at every moment."""
     pytest.importorskip("numpy", reason="vectors need the extra `dense`")
-    from subquest.retrieval import embed
+    from subquest.retrieval import embedding
 
     path, generator, most = tmp_path / "i", random.Random(4), 0
     Index.build(path, [document(i) for i in range(400)]).close()
-    embed.STEP, step = 16, embed.STEP
+    embedding.STEP, step = 16, embedding.STEP
     try:
         with embeddings_server() as (url, _):
             for _ in range(KILLS // 2):
@@ -146,5 +146,5 @@ def test_embed(tmp_path: Path) -> None:
                 assert index.info().vectors == 400
                 assert len(index.search("unique7", 400, mode="dense")) == 400
     finally:
-        embed.STEP = step
+        embedding.STEP = step
     assert most > 0

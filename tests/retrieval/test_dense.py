@@ -19,7 +19,8 @@ from .embeddings import embeddings_server
 
 np = pytest.importorskip("numpy", reason="dense search needs the extra `dense`")
 
-from subquest.retrieval.dense import VECTOR_HEADER, Dense, VectorFile, VectorPart, write_vectors  # noqa: E402
+from subquest.retrieval.dense import Dense, VectorPart  # noqa: E402
+from subquest.retrieval.vectors import VECTOR_HEADER, VectorFile, write_vectors  # noqa: E402
 
 
 def unit(rows: int, width: int, seed: int) -> np.ndarray:
@@ -105,8 +106,9 @@ def test_of_a_huge_text_only_the_beginning_is_encoded(endpoint: tuple[str, list[
     assert words.startswith(sent.removeprefix("passage: "))
     assert 512 * 10 < len(sent) < 512 * 101
     spec = EncoderSpec()
-    assert spec.beginning("short") == "short"
-    assert len(spec.beginning(words).split()) > 4 * spec.max_tokens  # far more words than it reads tokens
+    (short, long) = spec.prepare(["short", words], query=False)
+    assert short == "short"
+    assert len(long.split()) > 4 * spec.max_tokens  # far more words than it reads tokens
 
 
 def test_what_is_no_vector_is_told(
@@ -252,7 +254,7 @@ def test_minilm_in_8_bits_stays_near_the_original() -> None:
 def test_a_busy_endpoint_is_asked_again(
     endpoint: tuple[str, list[dict[str, object]]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("subquest.retrieval.outside.FIRST_WAIT", 0.0)
+    monkeypatch.setattr("subquest.retrieval.json_server.FIRST_WAIT", 0.0)
     url, seen = endpoint
     before = len(seen)
     assert open_encoder(parse(f"m@{url}")).encode(["a busy server"], query=True).shape[0] == 1

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from subquest.record import Document
-from subquest.retrieval import Index, compile, kernel
+from subquest.retrieval import Index, kernel, kernel_build
 
 WORDS = ["planet", "moon", "orbit", "comet", "star", "probe", "launch", "crater", "tide", "eclipse"]
 DOCUMENTS = [
@@ -45,9 +45,9 @@ def test_plain_python_gives_the_same_index_and_hits(tmp_path: Path, monkeypatch:
 
 def test_no_compiler_is_said_and_survived(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compile, "compilers", list)
-    assert "no C compiler" in compile.compile_to(tmp_path / "k.so", native=True)
+    assert "no C compiler" in kernel_build.compile_to(tmp_path / "k.so", native=True)
     monkeypatch.setattr(compile, "compilers", lambda: [["/bin/false"], ["/nonexistent/cc"]])
-    reason = compile.compile_to(tmp_path / "k.so", native=True)
+    reason = kernel_build.compile_to(tmp_path / "k.so", native=True)
     assert "/bin/false" in reason
     assert "/nonexistent/cc" in reason
     assert list(tmp_path.iterdir()) == []
@@ -56,8 +56,8 @@ def test_no_compiler_is_said_and_survived(tmp_path: Path, monkeypatch: pytest.Mo
 @pytest.mark.slow
 def test_the_kernel_of_the_wheel_runs_anywhere(tmp_path: Path) -> None:
     """Compiled without -march=native, as for the wheel, by the command the build runs."""
-    if not compile.compilers():
+    if not kernel_build.compilers():
         pytest.skip("no compiler here")
     target = tmp_path / "_kernel.so"
-    subprocess.run([sys.executable, compile.__file__, str(target)], check=True)
+    subprocess.run([sys.executable, kernel_build.__file__, str(target)], check=True)
     assert ctypes.CDLL(str(target)).sq_version() == kernel.VERSION

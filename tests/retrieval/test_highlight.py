@@ -6,7 +6,7 @@ import pytest
 
 from subquest.retrieval.analysis import Analysis
 from subquest.retrieval.highlight import highlight
-from subquest.retrieval.passages import Size, cut
+from subquest.retrieval.splitter import Size, split
 
 TEXT = "Dr. Smith met Mr. Jones in St. Louis. He paid $3.50 for a hat. The U.S. Army came later! «Was it? »"
 
@@ -49,4 +49,4 @@ def test_the_part_of_a_long_run_without_blanks_that_has_the_words() -> None:
 
 def test_passages_end_with_sentences_of_other_scripts() -> None:
     text = "यह एक छोटा वाक्य है। " * 40
-    assert all(passage.text.endswith("।") for passage in cut(text, Size(20)))
+    assert all(passage.text.endswith("।") for passage in split(text, Size(20)))

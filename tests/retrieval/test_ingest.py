@@ -17,7 +17,7 @@ from subquest.errors import DataError, UsageError
 from subquest.retrieval import Index
 from subquest.retrieval.corpus import read
 from subquest.retrieval.ingest import Report, ingest
-from subquest.retrieval.passages import Size
+from subquest.retrieval.splitter import Size
 
 from ..readers.made import archive, docx, pdf, pptx, put, xlsx
 
@@ -108,7 +108,7 @@ def ids(index: Index) -> set[str]:
 def test_a_mixed_folder_answers_with_the_page(tmp_path: Path, docs: Path) -> None:
     index, report = built(tmp_path, docs)
     with index:
-        assert [str(problem) for problem in report.problems] == ["docs/all.zip/torn.txt: it is binary, no text"]
+        assert [str(problem) for problem in report.problems] == ["docs/all.zip/torn.txt: it is binary, not text"]
         assert (report.files, report.passed_over) == (14, {".png": 2, "hidden": 2})
         assert index.search("Quenby", 1)[0].document.meta["member"] == "README"
         for query, where in QUESTIONS.items():
@@ -264,7 +264,7 @@ def test_sources_of_every_form_and_no_file_twice(tmp_path: Path, docs: Path, mon
         assert ingest(index, ["docs/**/*.pdf"]).files == 1
         assert ingest(index, ["docs/.hidden.txt"]).files == 1
         assert index.search("secret", 1)[0].document.id == "docs/.hidden.txt#1"
-        for wrong, words in (("docs/none", "is not there"), ("docs/*.none", "no file fits")):
+        for wrong, words in (("docs/none", "does not exist"), ("docs/*.none", "no file matches")):
             with pytest.raises(UsageError, match=words):
                 ingest(index, [wrong])
 
@@ -414,7 +414,9 @@ def test_lines_that_are_no_documents_are_named_and_the_rest_is_kept(tmp_path: Pa
 
 def test_progress_is_told(tmp_path: Path, docs: Path) -> None:
     seen: list[tuple[int, int, int]] = []
-    index, report = built(tmp_path, docs, told=lambda state: seen.append((state.files, state.bytes, state.passages)))
+    index, report = built(
+        tmp_path, docs, progress=lambda state: seen.append((state.files, state.bytes, state.passages))
+    )
     index.close()
     assert seen == sorted(seen)
     assert seen[-1] == (14, report.bytes, report.added)

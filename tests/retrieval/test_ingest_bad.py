@@ -16,10 +16,11 @@ from pathlib import Path
 import pytest
 
 from subquest.errors import SearchError, UsageError
-from subquest.readers import pool
+from subquest.readers import archive as archives
+from subquest.readers import reader_pool
 from subquest.record import Document
 from subquest.retrieval import Index, corpus
-from subquest.retrieval.ingest import Report, ingest, unpack
+from subquest.retrieval.ingest import Report, ingest
 
 from ..readers.made import archive, deflated_zeros, docx, pdf, pdf_of_streams, put, xlsx
 
@@ -40,7 +41,7 @@ def reasons(report: Report) -> dict[str, str]:
 def test_each_broken_file_has_its_reason_and_the_good_ones_are_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pool, "MEMORY", 400 << 20)
+    monkeypatch.setattr(reader_pool, "MEMORY", 400 << 20)
     docs = put(
         tmp_path / "docs",
         {
@@ -141,7 +142,7 @@ def test_two_gigabytes_of_one_line(tmp_path: Path) -> None:
     )
     done = subprocess.run([sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True, check=True)
     megabytes, text, line = json.loads(done.stdout)
-    assert (text, line) == ("it is binary, no text", "line 1: longer than 67,108,864 bytes")
+    assert (text, line) == ("it is binary, not text", "line 1: longer than 67,108,864 bytes")
     assert megabytes < 400
 
 
@@ -302,14 +303,14 @@ def test_archives_within_limits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 @pytest.mark.slow
 def test_a_compressed_file_may_not_grow_without_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(unpack, "FREE", 1 << 20)
+    monkeypatch.setattr(archives, "FREE", 1 << 20)
     docs = put(
         tmp_path / "docs", {"a.txt.gz": gzip.compress(b"zebrafish " * (2 << 20)), "b.txt.gz": gzip.compress(b"Fine.")}
     )
     found, report = taken(tmp_path, docs)
     assert "grows more than 200 times" in reasons(report)["a.txt.gz"]
     assert "Fine." in {d.text for d in found}
-    monkeypatch.setattr(unpack, "HELD", 1000)
+    monkeypatch.setattr(archives, "HELD", 1000)
     put(docs, {"c.pdf.gz": gzip.compress(os.urandom(2000))})
     assert "larger than 1,000 bytes" in reasons(taken(tmp_path, docs)[1])["c.pdf.gz"]
 
@@ -329,7 +330,7 @@ def test_a_full_disk_loses_nothing(tmp_path: Path, kilobytes: int) -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (kilobytes * 1000, kilobytes * 1000))
         try:
             with Index.open(tmp_path / "i.sq") as index:
-                ingest(index, [docs], told=lambda state: None)
+                ingest(index, [docs], progress=lambda state: None)
             os._exit(1)
         except SearchError:
             os._exit(0)
@@ -372,7 +373,7 @@ def test_scans_are_read_when_asked(tmp_path: Path) -> None:
     assert (found, "a scan" in reasons(report)["scan.pdf"]) == ([], True)
     found, report = taken(tmp_path, docs, ocr=True)
     assert {d.id: "412" in d.text for d in found} == {"docs/scan.pdf#1": True, "docs/sign.png#1": True}
-    assert reasons(report) == {"blank.pdf": "no text on any of its 1 pages; nothing could be recognised"}
+    assert reasons(report) == {"blank.pdf": "no text on any of its 1 pages; OCR found none"}
     assert taken(tmp_path, docs, ocr=True)[1].files_unchanged == 3
     assert taken(tmp_path, docs)[1].files_unchanged == 2  # without OCR pictures are passed over
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from subquest.record import Document
-from subquest.retrieval import Index, collector, writer
+from subquest.retrieval import Index, segment_builder, writer
 from subquest.retrieval.ingest import State, ingest
 
 from ..readers.made import pdf
@@ -24,7 +24,7 @@ FILES = 30
 def small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(writer, "BATCH", 16)
     monkeypatch.setattr(writer, "COMMIT_EVERY", 48)
-    monkeypatch.setattr(collector, "SEGMENT_DOCUMENTS", 200)
+    monkeypatch.setattr(segment_builder, "SEGMENT_DOCUMENTS", 200)
 
 
 def write(docs: Path, n: int, version: int, generator: random.Random) -> None:
@@ -65,7 +65,7 @@ def test_a_killed_ingestion_that_runs_again_gives_the_same_index(tmp_path: Path)
                 time.sleep(0.001)  # so that whoever kills keeps up
 
             with Index.open(tmp_path / "i.sq") as index:
-                ingest(index, [docs], prune=True, told=told)
+                ingest(index, [docs], prune=True, progress=told)
                 acknowledge("done")
 
         given = killed(work, generator.randrange(300), generator.uniform(0.0, 0.03))
@@ -93,7 +93,7 @@ def test_a_killed_build_keeps_the_order(tmp_path: Path) -> None:
 
     def work(acknowledge: Callable[[str], None]) -> None:
         with Index.open(tmp_path / "i.sq") as index:
-            ingest(index, [docs], told=lambda state: acknowledge(str(state.passages)))
+            ingest(index, [docs], progress=lambda state: acknowledge(str(state.passages)))
 
     killed(work, 150, 0.0)
     with Index.open(tmp_path / "i.sq") as index, Index.build(tmp_path / "whole.sq", []) as whole:

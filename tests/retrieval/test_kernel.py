@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from subquest.retrieval import kernel
 from subquest.retrieval.analysis import Analysis, fold
-from subquest.retrieval.bm25 import BM25, Lexical, Part, Removed
+from subquest.retrieval.bm25 import BM25
+from subquest.retrieval.lexical import Lexical, Part, Removed
 from subquest.retrieval.segment import PythonBuilder, PythonSegment, intact
 
 LIBRARY = kernel.library()

@@ -17,7 +17,7 @@ import pytest
 from subquest.errors import UsageError
 from subquest.record import Document
 from subquest.retrieval import Index
-from subquest.retrieval.backends.stored import facets_of, filter_facets
+from subquest.retrieval.backends.backend import facets_of, filter_facets
 
 
 @pytest.fixture
@@ -89,7 +89,7 @@ def test_requests_that_cannot_be_meant(index: Index) -> None:
         with pytest.raises(UsageError, match="at least 1"):
             index.search("hat", k)  # type: ignore[arg-type]
     for queries in ("hat", [None], [b"hat"]):
-        with pytest.raises(UsageError, match="list of texts"):
+        with pytest.raises(UsageError, match="list of strings"):
             index.search_many(queries)  # type: ignore[arg-type]
     with pytest.raises(UsageError, match="list of ids"):
         index.remove("12")
@@ -164,10 +164,10 @@ def test_filters_that_are_none(tmp_path: Path, where: object) -> None:
 
 
 def test_a_search_outlasts_a_writer_that_is_quicker_many_times(index: Index, monkeypatch: pytest.MonkeyPatch) -> None:
-    from subquest.retrieval import contents
+    from subquest.retrieval.store_reader import StoreReader
 
-    read, missed = contents.hits, iter(range(12))
-    monkeypatch.setattr(contents, "hits", lambda *given: None if next(missed, None) is not None else read(*given))
+    read, missed = StoreReader.hits, iter(range(12))
+    monkeypatch.setattr(StoreReader, "hits", lambda *given: None if next(missed, None) is not None else read(*given))
     assert index.search("straw", 1)
 
 

@@ -8,7 +8,7 @@ import pytest
 from subquest.record import Document
 from subquest.retrieval import Index
 from subquest.retrieval.analysis import Analysis
-from subquest.retrieval.named import BONUS, DEPTH, MENTION, named, title_words
+from subquest.retrieval.titles import BONUS, MENTION, NAMED_DEPTH, named_first, title_words
 
 ANALYSIS = Analysis()
 OTHERS = ["Athletic", "Airways", "Stadium", "Pictures", "Press"]
@@ -27,7 +27,7 @@ def order(
     query: str, titles: list[str], scores: list[float], texts: list[str] | None = None
 ) -> list[tuple[int, float]]:
     articles = list(zip(titles, texts or [""] * len(titles), strict=True))
-    return named(query, [title_words(title, ANALYSIS) for title in titles], scores, ANALYSIS, lambda: articles)
+    return named_first(query, [title_words(title, ANALYSIS) for title in titles], scores, ANALYSIS, lambda: articles)
 
 
 def test_the_bonus_is_a_share_of_the_best_score() -> None:
@@ -90,7 +90,7 @@ def test_towns_come_before_what_is_named_after_them(tmp_path: Path) -> None:
 
 def test_the_order_does_not_depend_on_how_many_are_asked_for(tmp_path: Path) -> None:
     with Index.build(tmp_path / "a.sq", DOCUMENTS) as index:
-        whole = index.search("population of Saevebryd", DEPTH)
+        whole = index.search("population of Saevebryd", NAMED_DEPTH)
         for k in (1, 2, 5):
             assert index.search("population of Saevebryd", k) == whole[:k]
         assert index.search_many(["population of Saevebryd", "films"], 3)[0] == whole[:3]

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from subquest.errors import DataError, UsageError
 from subquest.readers import Part
-from subquest.retrieval import passages
-from subquest.retrieval.cutting import Passages
-from subquest.retrieval.passages import Cutter, Passage, Size, cut, unwrapped
+from subquest.retrieval import splitter
+from subquest.retrieval.passages import Passages
+from subquest.retrieval.splitter import Passage, Size, Splitter, split, unwrapped
 
 PIECES = st.sampled_from([
     "word ", "Two words. ", "End.\n", "\n", "\n\n", "# Head\n", "## Sub\n", "```\n", "# not a head", "長い文。",
@@ -21,7 +21,7 @@ PIECES = st.sampled_from([
 
 
 def through(pieces: Iterable[str], size: Size) -> list[Passage]:
-    cutter = Cutter(size)
+    cutter = Splitter(size)
     return [passage for piece in pieces for passage in cutter.line(piece)] + list(cutter.end())
 
 
@@ -29,17 +29,17 @@ def through(pieces: Iterable[str], size: Size) -> list[Passage]:
 def test_holding_little_gives_the_same_passages(pieces: list[str], size: Size) -> None:
     text = "".join(pieces)
     whole = through(text.splitlines(keepends=True), size)
-    held, passages.HOLD = passages.HOLD, 1
+    held, splitter.HOLD = splitter.HOLD, 1
     try:
         assert through(text.splitlines(keepends=True), size) == whole
     finally:
-        passages.HOLD = held
+        splitter.HOLD = held
 
 
 @given(st.lists(PIECES, max_size=120))
 def test_nothing_of_a_text_is_lost(pieces: list[str]) -> None:
     text = "".join(pieces)
-    found = list(cut(text, Size(10)))
+    found = list(split(text, Size(10)))
     assert all(text.count("\n", 0, p.start) + 1 == p.line for p in found)
     rest = list(text)
     for passage in found:
@@ -51,7 +51,7 @@ def test_nothing_of_a_text_is_lost(pieces: list[str]) -> None:
 def test_headings_code_and_lines() -> None:
     text = "Intro.\n\n# Birds\n\nRobins.\n\n```\n# no heading\n```\n\n## Owls\n### Snowy\nWhite.\n"
     text += "# Alone\n# Fish\nSwim.\n"
-    assert [(p.text, p.section, p.line) for p in cut(text)] == [
+    assert [(p.text, p.section, p.line) for p in split(text)] == [
         ("Intro.", (), 1),
         ("Robins.\n\n```\n# no heading\n```", ("Birds",), 5),
         ("White.", ("Birds", "Owls", "Snowy"), 13),
@@ -61,14 +61,14 @@ def test_headings_code_and_lines() -> None:
 
 
 def test_a_word_without_end_is_cut() -> None:
-    found = list(cut("x" * 100_000))
+    found = list(split("x" * 100_000))
     assert "".join(p.text for p in found) == "x" * 100_000
     assert max(len(p.text) for p in found) == 100 * 200
 
 
 def test_tokens_are_estimated() -> None:
     assert Size(200, "tokens").count("Internationalization, of course!") == 3 + 1 + 1 + 1 + 1
-    found = list(cut("A sentence of exactly eight tokens, or so. " * 100, Size(200, "tokens")))
+    found = list(split("A sentence of exactly eight tokens, or so. " * 100, Size(200, "tokens")))
     assert all(180 <= Size(200, "tokens").count(p.text) <= 250 for p in found[:-1])
     with pytest.raises(UsageError, match="choose from 10"):
         Size(3)
@@ -201,4 +201,4 @@ def test_rules_around_prose_are_no_front_matter() -> None:
     [("# Birds ##\n", "Birds"), ("# C#\n", "C"), ("# a # b\n", "a # b"), ("##  ##\n", "#"), ("# Owls  \n", "Owls")],
 )
 def test_signs_that_close_a_heading_are_not_its_words(line: str, words: str) -> None:
-    assert next(cut(f"{line}They fly.\n")).heading == words
+    assert next(split(f"{line}They fly.\n")).heading == words

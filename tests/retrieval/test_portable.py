@@ -13,8 +13,8 @@ from subquest.cli import main
 from subquest.errors import DataError, UsageError
 from subquest.record import Document
 from subquest.retrieval import BM25, Index
-from subquest.retrieval.places import is_backend, open_place
-from subquest.retrieval.portable import PortableFile, copy, write
+from subquest.retrieval.locations import is_backend, open_place
+from subquest.retrieval.transfer import PortableFile, copy, write
 
 from .embeddings import embeddings_server
 from .passages import LIBRARY

@@ -54,7 +54,7 @@ def test_export_import_verify(run_file: Path, tmp_path: Path, capsys: pytest.Cap
     assert main(["runs", "verify", str(copy), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["sound"] is True
     assert main(["runs", "export", str(run_file), "--out", str(lines)]) == 2
-    assert "exists already" in capsys.readouterr().err
+    assert "already exists" in capsys.readouterr().err
 
 
 def test_a_damaged_run(run_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -15,7 +15,7 @@ from subquest.runs import pack
 from ..strategies import json_values
 
 
-class Shelf:
+class Store:
     """Pieces in a list, each stored once unless it is unique."""
 
     def __init__(self) -> None:
@@ -56,72 +56,72 @@ def encoder(request: pytest.FixtureRequest) -> Iterator[None]:
 
 @given(st.lists(st.dictionaries(st.text(max_size=3) | st.sampled_from(["$", "$n", "$$n"]), long_values), max_size=3))
 def test_any_value_comes_back(value: object) -> None:
-    shelf = Shelf()
-    again = pack.load(pack.dump(value, shelf.intern), shelf.fetch)
+    store = Store()
+    again = pack.load(pack.dump(value, store.intern), store.fetch)
     assert again == value
     assert repr(again) == repr(value)  # True is not 1, and 1 is not 1.0
 
 
 def test_nan_comes_back() -> None:
-    shelf = Shelf()
+    store = Store()
     values = [math.nan, *[0.25] * 20]
-    again = pack.load(pack.dump(values, shelf.intern), shelf.fetch)
+    again = pack.load(pack.dump(values, store.intern), store.fetch)
     assert math.isnan(again[0])
     assert again[1:] == values[1:]
 
 
 def test_infinities_and_nan_among_a_few_numbers_come_back() -> None:
-    shelf = Shelf()
+    store = Store()
     value = {"a": math.inf, "b": [-math.inf, 1.5], "c": None}
-    assert pack.load(pack.dump(value, shelf.intern), shelf.fetch) == value
-    assert math.isnan(pack.load(pack.dump({"a": math.nan}, shelf.intern), shelf.fetch)["a"])
+    assert pack.load(pack.dump(value, store.intern), store.fetch) == value
+    assert math.isnan(pack.load(pack.dump({"a": math.nan}, store.intern), store.fetch)["a"])
 
 
 def test_what_is_not_json_is_refused() -> None:
     for odd in (object(), date(2020, 1, 1), Hit(Document("1", "t", "x"), 1.0), {1, 2}):
         with pytest.raises(TypeError):
-            pack.dump({"a": odd}, Shelf().intern)
+            pack.dump({"a": odd}, Store().intern)
 
 
 def test_repeated_content_is_stored_once() -> None:
-    shelf = Shelf()
+    store = Store()
     document = "The harbour of Lumo was founded by Ada and is known for its lights."
     first = {"text": f"<documents>\n{document}\nDoc 2 is another, and long enough to be stored.\n</documents>"}
-    pack.dump(first, shelf.intern)
-    before = len(shelf.pieces)
-    pack.dump({"hits": [{"text": document}], "result": f"<result>{document}</result>"}, shelf.intern)
-    assert len(shelf.pieces) == before + 1  # in the documents it ended with a line break
-    pack.dump({"again": first}, shelf.intern)
-    assert len(shelf.pieces) == before + 1
+    pack.dump(first, store.intern)
+    before = len(store.pieces)
+    pack.dump({"hits": [{"text": document}], "result": f"<result>{document}</result>"}, store.intern)
+    assert len(store.pieces) == before + 1  # in the documents it ended with a line break
+    pack.dump({"again": first}, store.intern)
+    assert len(store.pieces) == before + 1
 
 
 def test_token_ids_are_cut_by_content_not_by_position() -> None:
-    shelf = Shelf()
+    store = Store()
     passage = [n * 7 + 1 for n in range(300)]
-    pack.dump([9, 9, 9, 64, *passage], shelf.intern)
-    size = sum(map(len, shelf.pieces))
-    pack.dump([5] * 21 + [32] + passage, shelf.intern)
-    added = sum(map(len, shelf.pieces)) - size
+    pack.dump([9, 9, 9, 64, *passage], store.intern)
+    size = sum(map(len, store.pieces))
+    pack.dump([5] * 21 + [32] + passage, store.intern)
+    added = sum(map(len, store.pieces)) - size
     assert added < size / 3
 
 
 def test_small_numbers_take_two_bytes_and_short_floats_four() -> None:
-    shelf = Shelf()
-    pack.dump([[1001] * 50, [100_001] * 50, [0.25] * 50, [0.1] * 50], shelf.intern)
-    assert [len(p) for p in shelf.pieces] == [101, 201, 201, 401]
+    store = Store()
+    pack.dump([[1001] * 50, [100_001] * 50, [0.25] * 50, [0.1] * 50], store.intern)
+    assert [len(p) for p in store.pieces] == [101, 201, 201, 401]
 
 
 def test_damage_is_noticed() -> None:
-    shelf = Shelf()
-    body = bytearray(pack.dump({"text": "word " * 50, "n": list(range(50))}, shelf.intern))
-    block = bytearray(pack.bundle(shelf.pieces))
-    assert pack.unbundle(bytes(block)) == shelf.pieces
-    for data, read in ((body, lambda d: pack.load(d, shelf.fetch)), (block, pack.unbundle)):
+    store = Store()
+    body = bytearray(pack.dump({"text": "word " * 50, "n": list(range(50))}, store.intern))
+    block = bytearray(pack.dump_pieces(store.pieces))
+    assert pack.load_pieces(bytes(block)) == store.pieces
+    for data, read in ((body, lambda d: pack.load(d, store.fetch)), (block, pack.load_pieces)):
         data[len(data) // 2] ^= 0xFF
         with pytest.raises(DataError, match="damaged"):
             read(bytes(data))
     for nonsense in (b"\0", b"\0{", b"\1abc"):
         with pytest.raises(DataError, match="damaged"):
-            pack.load(nonsense, shelf.fetch)
+            pack.load(nonsense, store.fetch)
         with pytest.raises(DataError, match="damaged"):
-            pack.unbundle(nonsense)
+            pack.load_pieces(nonsense)

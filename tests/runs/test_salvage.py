@@ -9,8 +9,8 @@ import pytest
 
 from subquest.errors import DataError, UsageError
 from subquest.runs import RunStore
+from subquest.runs.file import PAGE_SIZE
 from subquest.runs.salvage import salvage_run, verify_run
-from subquest.runs.schema import PAGE_SIZE
 
 from .samples import episode
 
@@ -122,7 +122,7 @@ def test_nothing_is_made_of_nothing(tmp_path: Path) -> None:
 def test_salvage_replaces_nothing(run_file: Path, tmp_path: Path) -> None:
     target = tmp_path / "precious"
     target.write_text("precious")
-    with pytest.raises(UsageError, match="exists already"):
+    with pytest.raises(UsageError, match="already exists"):
         salvage_run(run_file, target)
     assert target.read_text() == "precious"
 
@@ -155,7 +155,7 @@ def test_numbers_and_names_that_are_none_any_more(tmp_path: Path) -> None:
         run.scores()
     assert not verify_run(path).sound
     saved = salvage_run(path, tmp_path / "saved.sqlite")
-    when = "which attempt episode d2 was, and when"
+    when = "attempt number and time of episode d2"
     assert set(saved.lost) == {when, "episode e3", "1 of the scores", "the settings"}
     assert check_saved(tmp_path / "saved.sqlite") == {"e0", "e1", "e2"}
     with RunStore.open(tmp_path / "saved.sqlite") as run:

@@ -19,7 +19,7 @@ from subquest.errors import DataError, OutsideError, UsageError
 from subquest.events import Event
 from subquest.record import Episode
 from subquest.runs import Metric, RunStore, Score
-from subquest.runs import schema as run_schema
+from subquest.runs import file as run_file
 
 from ..strategies import episodes as any_episodes
 from .samples import episode, question
@@ -121,18 +121,18 @@ def test_an_interrupted_episode_begun_again_replaces_what_it_told(tmp_path: Path
         assert run.episode("e") == again
         assert run.interrupted() == []
         run.add_event("e", again.events[0])
-        with pytest.raises(DataError, match="episode 'e' has ended; event 0 comes too late"):
+        with pytest.raises(DataError, match="episode 'e' has ended; event 0 is too late"):
             run.flush()
 
 
 def test_a_gap_in_the_stream_is_an_error_that_is_not_swallowed(tmp_path: Path) -> None:
     run = RunStore.create(tmp_path / "r.sqlite")
     run.add_event("e", Event(1, "turn", 0.0))
-    with pytest.raises(DataError, match="event 1 came where 0 was due"):
+    with pytest.raises(DataError, match="got event 1, expected 0"):
         run.flush()
     run.flush()
     run.add_event("e", Event(7, "turn", 0.0))
-    with pytest.raises(DataError, match="event 7 came where 0 was due"):
+    with pytest.raises(DataError, match="got event 7, expected 0"):
         run.close()
     run.close()
 
@@ -186,12 +186,12 @@ def test_a_full_disk_is_reported_and_nothing_is_half_written(tmp_path: Path) -> 
     run = RunStore.create(tmp_path / "r.sqlite")
     run.add_episode(episode("before")).wait()
     writer = run._writing
-    pages = writer._ledger._connection.execute("PRAGMA page_count").fetchone()[0]
-    writer._ledger._connection.execute(f"PRAGMA max_page_count = {pages + 2}")
+    pages = writer._transactions._connection.execute("PRAGMA page_count").fetchone()[0]
+    writer._transactions._connection.execute(f"PRAGMA max_page_count = {pages + 2}")
     big = dataclasses.replace(episode("big"), answer=os.urandom(100_000).hex())
     with pytest.raises(OutsideError, match="full"):
         run.add_episode(big).wait()
-    writer._ledger._connection.execute("PRAGMA max_page_count = 1000000")
+    writer._transactions._connection.execute("PRAGMA max_page_count = 1000000")
     run.add_episode(big).wait()
     run.add_episode(episode("after", 3)).wait()
     assert list(run.episodes()) == [episode("before"), big, episode("after", 3)]
@@ -222,10 +222,10 @@ async def test_group_commit(tmp_path: Path) -> None:
             nonlocal commits
             commits += statement == "COMMIT"
 
-        run._writing._ledger._connection.set_trace_callback(count)
+        run._writing._transactions._connection.set_trace_callback(count)
         await asyncio.gather(*(run.add_episode(episode(f"e{n}", n)) for n in range(200)))
         assert commits <= 20
-        assert run._writing._ledger._connection.execute("PRAGMA synchronous").fetchone() == (2,)
+        assert run._writing._transactions._connection.execute("PRAGMA synchronous").fetchone() == (2,)
 
 
 def _write_from_another_process(path: Path, name: str, count: int) -> None:
@@ -295,7 +295,7 @@ def test_resume_makes_opens_and_compares_settings(tmp_path: Path) -> None:
         assert [s.id for s in run.summaries()] == ["e"]
     with pytest.raises(UsageError, match=r"begun with k = 3, not 5"):
         RunStore.resume(path, settings={"system": "coda", "k": 5})
-    with pytest.raises(UsageError, match="exists already"):
+    with pytest.raises(UsageError, match="already exists"):
         RunStore.create(path)
     assert sorted(p.name for p in tmp_path.iterdir()) == ["r.sqlite"]
 
@@ -325,8 +325,8 @@ def test_a_read_only_folder_can_be_read(tmp_path: Path, monkeypatch: pytest.Monk
             raise sqlite3.OperationalError("unable to open database file")
         return real(database, **options)  # type: ignore[call-overload, no-any-return]
 
-    monkeypatch.setattr(run_schema.sqlite3, "connect", refuse_shared_memory)
-    monkeypatch.setattr(run_schema.os, "access", lambda path, mode: False)
+    monkeypatch.setattr(run_file.sqlite3, "connect", refuse_shared_memory)
+    monkeypatch.setattr(run_file.os, "access", lambda path, mode: False)
     with RunStore.open(folder / "r.sqlite") as run:
         assert run.episode("e") == episode("e")
 
@@ -364,7 +364,7 @@ def _cut(path: Path) -> None:
     with RunStore.create(path) as run:
         for n in range(20):
             run.add_episode(episode(f"e{n}", n))
-    os.truncate(path, 3 * run_schema.PAGE_SIZE)
+    os.truncate(path, 3 * run_file.PAGE_SIZE)
 
 
 def test_damaged_settings_are_no_traceback(tmp_path: Path) -> None:

@@ -109,7 +109,7 @@ def test_what_was_said_before_reaches_the_model(start: Start) -> None:
     ("request_", "error", "message"),
     [
         ({"model": "subquest-code"}, openai.NotFoundError, "did you mean 'subquest-coda'"),
-        ({"messages": []}, openai.BadRequestError, "must end with a message of the user"),
+        ({"messages": []}, openai.BadRequestError, "must end with a user message"),
         ({"messages": [{"role": "user", "content": " "}]}, openai.BadRequestError, "question is empty"),
         ({"n": 2}, openai.BadRequestError, "`n` must be 1"),
         ({"extra_body": {"index": "../x"}}, openai.NotFoundError, "no index '../x'"),

@@ -19,7 +19,7 @@ from ..cli.conftest import SCRIPT
 from ..ports import free_port
 from ..systems.fakes import DOCUMENTS
 from .conftest import QUESTION
-from .test_api import until
+from .test_episode_handlers import until
 
 ARGUMENTS = ["--model", "scripted:script.jsonl", "--index", "docs.sq"]
 

@@ -14,8 +14,8 @@ from subquest.serve.settings import Settings
 
 from .browsing import EVIL, ask, browser, expect, needs_browser, page, seen
 from .conftest import QUESTION, Gate, Start, reply
-from .test_lookback import evaluated
 from .test_resume import engine
+from .test_run_library import evaluated
 
 __all__ = ["browser", "page"]
 pytestmark = needs_browser

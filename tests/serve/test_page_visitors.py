@@ -9,7 +9,7 @@ import pytest
 from subquest.events import Event
 from subquest.record import Document, Episode, Evidence, Question, Segment, Trajectory
 from subquest.runs import RunStore
-from subquest.serve.export import as_html
+from subquest.serve.episode_view import as_html
 from subquest.serve.settings import Settings
 
 from ..systems.fakes import DOCUMENTS

@@ -13,7 +13,7 @@ from subquest.runs import RunStore
 from subquest.serve.settings import Settings
 
 from .conftest import QUESTION, Gate, Start, reply
-from .test_api import ask, until
+from .test_episode_handlers import ask, until
 
 
 class Session(ScriptedSession):
@@ -115,7 +115,7 @@ def test_a_follow_up_is_told_what_was_said(start: Start, kept: bool) -> None:
         first = ask(client)
         client.get(f"/api/episodes/{first}/events")
         if not kept:
-            server.state.board._jobs.clear()  # as after a restart
+            server.state.jobs._jobs.clear()  # as after a restart
         second = ask(client, question="And when?", follows=first)
         client.get(f"/api/episodes/{second}/events")
         third = ask(client, question="And who?", follows=second)

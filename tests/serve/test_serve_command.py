@@ -19,7 +19,7 @@ from subquest.record import Episode, Question
 from ..cli.conftest import SCRIPT
 from ..systems.fakes import DOCUMENTS
 from .conftest import QUESTION
-from .test_api import until
+from .test_episode_handlers import until
 
 SLOW = """
 import asyncio
@@ -141,7 +141,7 @@ def test_view_shows_the_run_of_an_evaluation_whatever_its_name(place: Path, run:
         ([*SERVE, "--host", "0.0.0.0"], "give a token"),
         ([*SERVE, "--token-file", "nowhere"], "nowhere"),
         ([*SERVE, "--queued", "0"], "1 or more"),
-        (["serve", "--port", "99999", *SERVE[3:]], "ports go from 0 to 65535"),
+        (["serve", "--port", "99999", *SERVE[3:]], "ports are numbers from 0 to 65535"),
         (["mcp", "--http", "-1", *SERVE[3:]], "--http -1: a port is a number"),
         ([*SERVE, "--also-index", "x"], "NAME=VALUE"),
         ([*SERVE, "--also-index", "a/b=docs.sq"], "must not contain a slash"),
@@ -175,6 +175,6 @@ def test_a_trace_as_a_file_says_what_it_needs(
     trace = tmp_path / "trace.json"
     trace.write_text(Episode("one", Question("q", "Which?"), "coda", "m").to_json())
     assert main(["view", str(trace), "--html", str(tmp_path / "trace.html")]) == 0
-    monkeypatch.setitem(sys.modules, "subquest.serve.export", None)
+    monkeypatch.setitem(sys.modules, "subquest.serve.episode_view", None)
     assert main(["view", str(trace), "--html", str(tmp_path / "other.html")]) == 2
     assert "subquest[serve]" in capsys.readouterr().err

@@ -135,16 +135,16 @@ def test_questions_are_known_by_their_words_and_passages() -> None:
 
 
 def test_another_ranking_is_another_measurement(monkeypatch: pytest.MonkeyPatch) -> None:
-    from subquest.retrieval import named
+    from subquest.retrieval import titles
     from subquest.retrieval.bm25 import BM25
 
     before, stamp = search_fingerprint(), Stamp(measured(CODA), {"": "w"})
     assert stamp.measured["search"] == "auto"
     assert search_fingerprint.__wrapped__() == before  # the same wherever and whenever it is asked
-    monkeypatch.setattr(named, "BONUS", 0.0)  # named articles no longer come first
+    monkeypatch.setattr(titles, "BONUS", 0.0)  # named articles no longer come first
     without = search_fingerprint.__wrapped__()
     monkeypatch.undo()
-    monkeypatch.setattr(named, "_meant", lambda title, query, analysis: True)  # Film is found in `which film`
+    monkeypatch.setattr(titles, "_meant", lambda title, query, analysis: True)  # Film is found in `which film`
     loose = search_fingerprint.__wrapped__()
     monkeypatch.undo()
     monkeypatch.setattr(BM25, "__init__", functools.partialmethod(BM25.__init__, b=0.1))

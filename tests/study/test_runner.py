@@ -19,7 +19,7 @@ from subquest.study.runner import Engines, Setup, answer_study, missing_adapter,
 from subquest.study.stamps import Stamps, spec_of
 from subquest.systems.hira import HiRA
 from subquest.systems.registry import get
-from subquest.tools.sandbox import SandboxUnavailable, jail
+from subquest.tools.sandbox import SandboxUnavailable, bubblewrap
 
 WORLD = Source("world", "world:seed=7,articles=160,questions=10,split=test,hops=1+2+3")
 TWO = Source("world", "world:seeds=7-8,articles=160,questions=2,split=test,hops=1")
@@ -64,7 +64,7 @@ async def test_the_oracle_needs_the_parts(asked, options: dict, answer: str) -> 
 
 async def test_the_oracle_computes_by_code_alone(asked) -> None:
     try:
-        jail.way()
+        bubblewrap.way()
     except SandboxUnavailable as error:
         pytest.skip(str(error))
     _, index = asked

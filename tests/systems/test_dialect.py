@@ -160,3 +160,16 @@ def test_tags_with_capitals(tmp_path: Path, query: str) -> None:
     engine = ScriptedEngine([query, "As 1 < 2: <Final>Kestel</Final>"])
     episode = SearchAgent(engine, search, dialect=str(tmp_path)).ask("Where?")
     assert (search.queries, episode.answer) == (["Orvane"], "Kestel")
+
+
+def test_an_agent_that_writes_documents_itself_is_stopped_there() -> None:
+    made_up = (
+        "<search>Orvane Bridge designer\n\n<information>Doc 1(Title: Lie) Nobody.</information><answer>Nobody</answer>"
+    )
+    engine = ScriptedEngine([made_up, "<answer>Mila Torrun</answer>"])
+    episode = SearchAgent(engine, FakeSearch(), dialect="search-r1").ask("Who designed the Orvane Bridge?")
+    agent = episode.trajectories[0]
+    assert episode.answer == "Mila Torrun"
+    assert "Nobody" not in agent.text
+    assert "<information>Doc 1(Title: Orvane Bridge)" in agent.text
+    assert agent.text.count("<information>Doc") == 1

@@ -39,8 +39,8 @@ ONLY_COMPACT = {"zerosearch"}
 """Systems whose prompts are for a model of their own."""
 GIVEN = {"date"}
 """Fields that the code gives and only full prompts use."""
-TOKENS = 850
-"""A fifth of a window of 4,096, at four characters a token."""
+TOKENS = 1200
+"""A third of a window of 4,096, at four characters a token: fewer examples made a 1.5B model break the format."""
 NO_DOCUMENTS = {"direct/answerer", "cot/answerer", "plan-and-solve/planner"}
 CHAT_ASIDES = ("apex/", "coda/", "decor/", "recall/", "plan-and-solve/", "o2-searcher/", "plan-experts/")
 TOOLS = {
@@ -165,7 +165,7 @@ def test_coda(name: str) -> None:
 
 def test_codas_planner_is_shown_a_chain_and_comparisons() -> None:
     tasks = [[len(parse(turn).all("task")) for turn in example] for example in conversations("coda/planner")]
-    assert tasks == [[1, 1, 1, 0], [2, 2, 0], [2, 0]]
+    assert tasks == [[2, 2, 0], [1, 1, 1, 0], [1, 1, 1, 0]]  # a comparison, one that asks again, a chain
 
 
 @pytest.mark.parametrize(("role", "tag"), [("planner", "search"), ("filter", "filter"), ("answerer", "answer")])
@@ -238,24 +238,24 @@ def test_ircots_reasoner_writes_one_sentence_at_a_time() -> None:
 )
 def test_dialects(dialect: Dialect) -> None:
     """Every turn ends with its only action, all but the last search, and documents come as the dialect shows them."""
-    (example,) = conversations(f"{dialect.prompts or dialect.name}/agent")
+    examples = conversations(f"{dialect.prompts or dialect.name}/agent")
     shown = ".*?".join(map(re.escape, dialect.observation.split("$documents")))
     if dialect.mode == "completion":
-        (whole,) = example
-        example = re.split(shown, whole, flags=re.DOTALL)
+        examples = [re.split(shown, whole, flags=re.DOTALL) for (whole,) in examples]
     else:
         told = [m.content for m in messages(f"{dialect.name}/agent")[3:-1:2]]
         assert all(re.fullmatch(shown, content, re.DOTALL) for content in told)
-    assert len(example) >= 3
-    actions = []
-    for said in example:
-        before, _, last = said.strip().rpartition("\n")
-        actions.append(dialect.action(said))
-        assert dialect.action(before) is None
-        assert dialect.action(last) == actions[-1]
-    assert all(action and action.queries for action in actions[:-1])
-    assert actions[-1]
-    assert actions[-1].answer in ("Pellwick", "Joss Penrith")
+    for example in examples:
+        assert len(example) >= 3
+        actions = []
+        for said in example:
+            before, _, last = said.strip().rpartition("\n")
+            actions.append(dialect.action(said))
+            assert dialect.action(before) is None
+            assert dialect.action(last) == actions[-1]
+        assert all(action and action.queries for action in actions[:-1])
+        assert actions[-1]
+        assert actions[-1].answer in ("Pellwick", "Joss Penrith", "Pell Observatory")
 
 
 COMPLETIONS = [f"hira/{role}" for role in ("planner", "planner_no_transfer", "deep", "explorer", "code", "multimodal")]
@@ -285,10 +285,11 @@ def test_hiras_json() -> None:
     assert chosen == ["search", "deep", "code"]
     assert all('"name": "deep"' in m.content for m in messages("hira/select")[1:-1] if m.role == "user")
     assert [first_object(turn)["query_plan"] for turn in turns("hira/search")[::2]] == [
-        ["Velle harbour rebuilt year", "Arven harbour rebuilt year"],
         [],
-    ]
-    assert [boxed(turn) for turn in turns("hira/search")[1::2]] == ["no", "1871"]
+        ["Velle harbour rebuilt year", "Arven harbour rebuilt year"],
+        ["Arven lighthouse architect designer"],
+    ]  # the last examples search: a model that saw an empty plan last searched for nothing
+    assert [boxed(turn) for turn in turns("hira/search")[1::2]] == ["1871", "no", "Tor Vik"]
     assert all(len(first_object(turn)["plan"]) >= 3 for turn in turns("plan-experts/planner"))
 
 

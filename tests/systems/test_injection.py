@@ -171,10 +171,10 @@ async def test_no_context_of_any_system_holds_a_tag_of_a_document(name: str, tmp
 async def test_files_and_tool_output_are_fenced(tmp_path: Path) -> None:
     """The name and the content of an attached file, and what code prints, reach contexts without their tags."""
     pytest.importorskip("pyseccomp", reason="the sandbox needs pyseccomp")
-    from subquest.tools.sandbox import SandboxUnavailable, jail
+    from subquest.tools.sandbox import SandboxUnavailable, bubblewrap
 
     try:
-        jail.way()
+        bubblewrap.way()
     except SandboxUnavailable as error:
         pytest.skip(f"no sandbox here: {error}")
     seen = []

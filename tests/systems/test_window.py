@@ -11,8 +11,7 @@ from subquest.engine.scripted import Context, ScriptedEngine
 from subquest.errors import ContextOverflow
 from subquest.record import Document, Episode, Hit, Trajectory
 from subquest.rewards.base import Reward
-from subquest.serve.shelf import shown
-from subquest.serve.tokens import token_view
+from subquest.serve.episode_view import episode_view, token_view
 from subquest.systems import registry
 from subquest.train.advantage import trajectory_advantages
 from subquest.train.rollouts import episode_figures
@@ -139,7 +138,7 @@ def _malformed(trajectory: Trajectory) -> Trajectory:
 
 def test_the_page_and_its_tokens_show_whole_contexts() -> None:
     episode = ask("autorefine", AGENTS["autorefine"], k=10)
-    (trajectory,) = shown(episode)["trajectories"]
+    (trajectory,) = episode_view(episode)["trajectories"]
     assert "MARK-query0-10-END" in "".join(s["text"] for s in trajectory["segments"])
     (tokens,) = token_view(episode, None)["trajectories"]
     assert tokens["written"] == sum(t.action_mask.count(1) for t in episode.trajectories)

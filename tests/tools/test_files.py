@@ -6,7 +6,7 @@ import zipfile
 import pytest
 
 from subquest.errors import ToolError
-from subquest.readers import pool
+from subquest.readers import reader_pool
 from subquest.tools import files
 
 from .hostile import pdf
@@ -122,7 +122,7 @@ def test_a_broken_page_costs_a_pdf_nothing_else(tmp_path):
 
 def test_a_pdf_that_kills_its_reader_kills_nobody_else(tmp_path, monkeypatch):
     """Pages are read by a process of its own; here it is given too little memory to live, or to read."""
-    monkeypatch.setattr(pool, "MEMORY", 16 << 20)
+    monkeypatch.setattr(reader_pool, "MEMORY", 16 << 20)
     with pytest.raises(ToolError, match=r"its reader crashed|takes more than 0\.0 GB of memory"):
         read(tmp_path, "x.pdf", pdf("Some text"))
 
@@ -213,7 +213,7 @@ def test_a_sheet_that_claims_endless_rows_ends(tmp_path):
 
 
 def test_an_office_file_that_takes_its_time_is_given_up(tmp_path, monkeypatch):
-    monkeypatch.setattr(pool, "SECONDS", 0.0)
-    monkeypatch.setattr(pool, "SECONDS_A_MEGABYTE", 0.0)
+    monkeypatch.setattr(reader_pool, "SECONDS", 0.0)
+    monkeypatch.setattr(reader_pool, "SECONDS_A_MEGABYTE", 0.0)
     with pytest.raises(ToolError, match="takes too long"):
         read(tmp_path, "a.xlsx", sheet('<row r="1"><c r="A1"><v>7</v></c></row>'))

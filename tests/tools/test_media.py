@@ -9,9 +9,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 from subquest.errors import ToolError
-from subquest.readers import ocr
+from subquest.readers import images
 from subquest.tools import media
-from subquest.worlds.media import can_draw, can_speak, draw, speak
+from subquest.worlds.synthetic_media import can_draw, can_speak, draw, speak
 
 
 @pytest.fixture
@@ -31,9 +31,9 @@ async def test_text_in_a_picture_is_read(picture):
 
 
 async def test_tesseract_reads_where_rapidocr_is_missing(picture, monkeypatch):
-    if not ocr.shutil.which("tesseract"):
+    if not images.shutil.which("tesseract"):
         pytest.skip("tesseract is not installed")
-    monkeypatch.setattr(ocr, "_rapidocr", lambda: None)
+    monkeypatch.setattr(images, "_rapidocr", lambda: None)
     answer = await media.look(picture, "How long is it?", {})
     assert "412" in answer.text
     assert answer.how == "OCR (tesseract)"
@@ -81,7 +81,7 @@ async def test_a_video_that_would_fill_the_memory_is_refused(tmp_path, monkeypat
         stream.width, stream.height, stream.pix_fmt = 640, 480, "yuv420p"
         for packet in [*stream.encode(av.VideoFrame(640, 480, "yuv420p")), *stream.encode()]:
             container.mux(packet)
-    monkeypatch.setattr(media, "PIXELS", 640 * 480 - 1)
+    monkeypatch.setattr(images, "PIXELS", 640 * 480 - 1)
     with pytest.raises(ToolError, match="640 by 480 pixels: too large"):
         await media.look(path, "?", {})
 

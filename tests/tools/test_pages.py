@@ -3,9 +3,10 @@
 import pytest
 
 from subquest.errors import ToolError
-from subquest.tools import pages
+from subquest.tools import html_pages
 from subquest.tools.fetch import Fetcher, FetchLimits
-from subquest.tools.pages import PART, Page, PageReader, from_html
+from subquest.tools.html_pages import PART, Page, from_html
+from subquest.tools.pages import PageReader
 
 from .hostile import ARTICLE, serve
 
@@ -110,7 +111,7 @@ def test_what_no_reader_sees_no_model_reads(style: str) -> None:
 
 
 def test_endless_pages_are_read_as_far_as_it_pays(monkeypatch):
-    monkeypatch.setattr(pages, "TAGS", 1000)
+    monkeypatch.setattr(html_pages, "TAGS", 1000)
     html = "<title>T</title><main>" + "".join(f"<p>Paragraph {n} of many.</p>" for n in range(2000))
     page = from_html(html.encode(), "http://x/")
     assert "Paragraph 10 of many." in page.text

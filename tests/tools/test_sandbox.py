@@ -16,12 +16,20 @@ from pathlib import Path
 import pytest
 
 from subquest.errors import MissingDependency, ToolError
-from subquest.tools.sandbox import CodeResult, Fetched, RemoteSandbox, Sandbox, SandboxLimits, SandboxUnavailable, jail
-from subquest.tools.sandbox.folder import WorkFolder
+from subquest.tools.sandbox import (
+    CodeResult,
+    Fetched,
+    RemoteSandbox,
+    Sandbox,
+    SandboxLimits,
+    SandboxUnavailable,
+    bubblewrap,
+)
 from subquest.tools.sandbox.watchdog import tree
+from subquest.tools.sandbox.work_folder import WorkFolder
 
 try:
-    jail.way()
+    bubblewrap.way()
 except SandboxUnavailable as error:
     pytest.skip(f"no sandbox here: {error}", allow_module_level=True)
 
@@ -86,36 +94,36 @@ async def test_files_are_collected_as_plain_files(box):
 
 async def test_no_sandbox_no_code(monkeypatch):
     """Fails closed: where bubblewrap is missing, code is refused with what to install, and never runs."""
-    jail.way.cache_clear(), jail._bwrap.cache_clear()
-    monkeypatch.setattr(jail.shutil, "which", lambda name: None)
+    bubblewrap.way.cache_clear(), bubblewrap._bwrap.cache_clear()
+    monkeypatch.setattr(bubblewrap.shutil, "which", lambda name: None)
     try:
         async with Sandbox(SMALL) as box:
             with pytest.raises(SandboxUnavailable, match="apt-get install bubblewrap"):
                 await box.run("open('/tmp/ran-on-host', 'w')")
     finally:
         monkeypatch.undo()
-        jail.way.cache_clear(), jail._bwrap.cache_clear()
+        bubblewrap.way.cache_clear(), bubblewrap._bwrap.cache_clear()
     assert not Path("/tmp/ran-on-host").exists()
 
 
 async def test_a_sandbox_that_cannot_start_is_no_sandbox(monkeypatch):
-    jail.way.cache_clear()
-    monkeypatch.setattr(jail, "_try", lambda privileged: "no permission to make namespaces")
+    bubblewrap.way.cache_clear()
+    monkeypatch.setattr(bubblewrap, "_try", lambda privileged: "no permission to make namespaces")
     try:
         with pytest.raises(SandboxUnavailable, match="never run on the host"):
             await Sandbox(SMALL).run("1")
     finally:
         monkeypatch.undo()
-        jail.way.cache_clear()
+        bubblewrap.way.cache_clear()
 
 
 async def test_root_without_privileges_is_not_root_in_its_sandbox(monkeypatch):
     """Root in a user namespace is root to /proc/sys: where it may not mount, bubblewrap starts as somebody else."""
     if os.geteuid() != 0:
         pytest.skip("for root alone")
-    problem = jail._try(False)
-    jail.way.cache_clear()
-    monkeypatch.setattr(jail, "_try", lambda privileged: "not allowed" if privileged else problem)
+    problem = bubblewrap._try(False)
+    bubblewrap.way.cache_clear()
+    monkeypatch.setattr(bubblewrap, "_try", lambda privileged: "not allowed" if privileged else problem)
     try:
         if problem:  # a Python that nobody else can read
             with pytest.raises(SandboxUnavailable, match="Permission denied"):
@@ -128,7 +136,7 @@ async def test_root_without_privileges_is_not_root_in_its_sandbox(monkeypatch):
             assert await output(box, KNOBS) == "[]"
     finally:
         monkeypatch.undo()
-        jail.way.cache_clear()
+        bubblewrap.way.cache_clear()
 
 
 # ---- files and secrets

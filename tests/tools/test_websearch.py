@@ -9,7 +9,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from subquest.errors import DataError, SearchError, UsageError
-from subquest.tools.options import ToolOptions
+from subquest.tools.tool_options import ToolOptions
 from subquest.tools.websearch import Brave, Recorded, SearchRefused, SearXNG, Serper, Tavily, from_environment
 
 

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from subquest.errors import DataError
+from subquest.errors import ConfigError, DataError
 from subquest.record import Document, Question
 from subquest.retrieval.index import Index
-from subquest.train.data import load_material, open_search, together
+from subquest.train.data import load_material, open_search, refuse_test, together
 from subquest.train.evaluation import asked_of
 from subquest.train.recipe import DataPart, load_recipe
 from subquest.train.start import train
@@ -100,3 +100,9 @@ def test_dev_passages_do_not_take_the_place_of_training_passages(tmp_path: Path)
     with Index.open(path) as index:
         for name in ("Orvane", "Kestel", "Tolmin", "Vask"):
             assert index.search(name, 1)[0].document.title == name
+
+
+def test_sets_that_are_only_measured_are_refused() -> None:
+    refuse_test([Question("q", "Who?", dataset="hotpotqa", split="train")], "nothing is learnt from it")
+    with pytest.raises(ConfigError, match="is of bamboogle, which is only measured: nothing is learnt from it"):
+        refuse_test([Question("q", "Who?", dataset="bamboogle")], "nothing is learnt from it")

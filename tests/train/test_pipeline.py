@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from subquest.data.self_instruct import ANSWER, REWRITE
 from subquest.engine.chat import chat_format
 from subquest.engine.scripted import ScriptedEngine
 from subquest.engine.torch.tokens import Vocabulary
@@ -19,7 +20,6 @@ from subquest.train.rules import RuleTeacher
 from subquest.train.teacher import Traces
 from subquest.train.tiny import tiny_source
 from subquest.train.traces import gold_traces
-from subquest.worlds.instruct import ANSWER, REWRITE
 
 RECIPES = Path(__file__).resolve().parents[2] / "recipes"
 

@@ -3,7 +3,7 @@
 import pytest
 
 from subquest.worlds.names import LANGUAGES, Namer, Titler
-from subquest.worlds.stream import Permutation, Stream
+from subquest.worlds.random_stream import Permutation, RandomStream
 
 
 @pytest.mark.parametrize("attribute", ["places", "surnames"])
@@ -62,9 +62,9 @@ def test_names_stay_apart_in_worlds_of_a_million_articles() -> None:
 
 def test_streams_are_pinned() -> None:
     """Python promises the sequence of `random.Random(int).random()`; the key's digest is ours."""
-    stream = Stream(7, "people", 3)
+    stream = RandomStream(7, "people", 3)
     assert [stream.below(1000) for _ in range(4)] == PINNED
-    assert Stream(1).shuffled(list(range(8))) == SHUFFLED
+    assert RandomStream(1).shuffled(list(range(8))) == SHUFFLED
 
 
 PINNED = [312, 110, 306, 808]

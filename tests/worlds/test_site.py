@@ -11,9 +11,8 @@ from pathlib import Path
 import pytest
 
 from subquest.worlds import Recipe, World, make_world, write_world
-from subquest.worlds.media import can_draw, can_speak
-from subquest.worlds.site import Site
-from subquest.worlds.site_server import serve
+from subquest.worlds.site import Site, serve
+from subquest.worlds.synthetic_media import can_draw, can_speak
 
 
 @pytest.fixture(scope="module")

@@ -18,7 +18,7 @@ from ..config import Config
 from ..engine.base import Sampling
 from ..errors import UsageError
 from ..limits import Limits
-from ..tools.options import DAY, ToolOptions
+from ..tools.tool_options import DAY, ToolOptions
 from .engines import EngineOptions, open_engines
 from .fairness import split_shared
 from .search import close_search, open_search
@@ -26,8 +26,8 @@ from .search import close_search, open_search
 if TYPE_CHECKING:
     from ..cache import Cache
     from ..engine import Engine
-    from ..retrieval.base import Search
     from ..retrieval.index import Mode
+    from ..retrieval.search import Search
     from ..systems.base import System
 
 
@@ -164,7 +164,7 @@ def build_agent(spec: AgentSpec, resources: Resources) -> System[Any]:
     shared, decoding = split_shared(system, spec.shared)
     settings = {**shared, **_settings(spec, system)}
     sampling = spec.sampling if isinstance(spec.sampling, Sampling) else replace(decoding, **spec.sampling)
-    more = {"tools": _checked_tools(spec.tools), "cache": resources.cache} if system.uses_tools else {}
+    more = {"tools": spec.tools.checked(), "cache": resources.cache} if system.uses_tools else {}
     return system(
         resources.engines,
         resources.search,
@@ -193,12 +193,6 @@ def _settings(spec: AgentSpec, system: type[System[Any]]) -> dict[str, Any]:
             raise UsageError(f"--file needs a system with tools, such as hira or react-tools; {system.name} has none")
         settings["files"] = ",".join(map(_attached, spec.files))
     return settings
-
-
-def _checked_tools(tools: ToolOptions) -> ToolOptions:
-    if tools.ca and not Path(tools.ca).is_file():
-        raise UsageError(f"tools.ca: there is no file {tools.ca}")
-    return tools
 
 
 def _attached(file: str) -> str:

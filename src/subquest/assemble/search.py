@@ -2,7 +2,7 @@
 
 docs.sq                               an index in a folder
 postgres://…, opensearch+https://…,
-qdrant+https://…, lance:…             an index in a backend (`retrieval.places`)
+qdrant+https://…, lance:…             an index in a backend (`retrieval.locations`)
 http://HOST:PORT/retrieve             a server that speaks Search-R1's protocol
 web://                                the web search of the settings or the environment
 simulated:MODEL                       documents that a model writes (ZeroSearch)
@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..errors import UsageError
-from ..tools.options import ToolOptions
+from ..tools.tool_options import ToolOptions
 from .engines import open_engine
 
 if TYPE_CHECKING:
-    from ..retrieval.base import Search
     from ..retrieval.index import Mode
+    from ..retrieval.search import Search
 
 SIMULATED = "simulated:"
 WEB = "web://"
@@ -37,7 +37,7 @@ def open_search(place: str, *, mode: Mode | None = None, tools: ToolOptions | No
         if web is None:
             raise UsageError(f"--index {WEB} needs a web search: {NO_WEB}")
         return web
-    from ..retrieval.places import is_backend, open_place
+    from ..retrieval.locations import is_backend, open_place
 
     if "://" in place and not is_backend(place):
         from ..retrieval.remote import RemoteSearch

@@ -10,9 +10,9 @@ everything that decides its result; failures never get here, because only result
     page = await cache.call("page", {"url": url}, fetch, max_age=86_400)
 """
 
-from .engine import CachedEngine, CachedSession, Resumable
-from .search import CachedHits, CachedSearch
-from .store import Cache, CacheStats, Identified
+from .cache_file import Cache, CacheStats, Identified
+from .cached_engine import CachedEngine, CachedSession, Resumable
+from .cached_search import CachedHits, CachedSearch
 
 __all__ = [
     "Cache",

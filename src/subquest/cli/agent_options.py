@@ -8,7 +8,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..errors import UsageError
@@ -17,34 +17,12 @@ if TYPE_CHECKING:
     from ..assemble import AgentSpec, RoleSpec
     from ..config import Config
 
-FLAGS = {
-    "model": "model",
-    "index": "index",
-    "system": "system",
-    "prompts": "prompts",
-    "protocol": "protocol",
-    "adapter": "engine.adapter",
-    "egress": "tools.egress",
-    "k": "search.k",
-    "mode": "search.mode",
-    "temperature": "sampling.temperature",
-    "top_p": "sampling.top_p",
-    "max_tokens": "sampling.max_tokens",
-    "max_turns": "limits.turns",
-    "max_calls": "limits.calls",
-    "max_total_tokens": "limits.tokens",
-    "max_seconds": "limits.seconds",
-    "max_cost": "limits.cost",
-    "max_thought": "limits.thought",
-}
-"""Command-line options and the settings they stand for."""
-
 
 def add_agent_options(parser: argparse.ArgumentParser) -> None:
     add_resource_options(parser)
     agent = parser.add_argument_group("agent")
     agent.add_argument("--system", metavar="NAME", help="coda (default), another system's name, or path.py:Class")
-    agent.add_argument("-k", type=int, metavar="N", help="documents per search")
+    agent.add_argument("-k", dest="search.k", type=int, metavar="N", help="documents per search")
     agent.add_argument("--preset", default="", metavar="NAME", help="a named variant of the system")
     agent.add_argument("--depth", type=int, metavar="N", help="levels of sub-tasks (CoDA)")
     agent.add_argument("--no-refine", action="store_true", help="executors do not distil documents (CoDA)")
@@ -55,7 +33,10 @@ def add_agent_options(parser: argparse.ArgumentParser) -> None:
         "--set", action="append", default=[], metavar="KEY=VALUE", help="any other setting of the system"
     )
     agent.add_argument(
-        "--egress", choices=("private", "public", "adaptive"), help="what may leave the machine (systems with tools)"
+        "--egress",
+        dest="tools.egress",
+        choices=("private", "public", "adaptive"),
+        help="what may leave the machine (systems with tools)",
     )
     agent.add_argument(
         "--prompts",
@@ -64,15 +45,21 @@ def add_agent_options(parser: argparse.ArgumentParser) -> None:
     )
     agent.add_argument("--protocol", choices=("tags", "tools"), help="act by tags, or by an endpoint's tool calls")
     sampling = parser.add_argument_group("sampling and limits")
-    sampling.add_argument("--temperature", type=float, metavar="T")
-    sampling.add_argument("--top-p", type=float, metavar="P")
-    sampling.add_argument("--max-tokens", type=int, metavar="N", help="tokens of one turn")
-    sampling.add_argument("--max-turns", type=int, metavar="N", help="turns of each context")
-    sampling.add_argument("--max-calls", type=int, metavar="N", help="model calls of the episode")
-    sampling.add_argument("--max-total-tokens", type=int, metavar="N", help="tokens of the episode")
-    sampling.add_argument("--max-seconds", type=float, metavar="S", help="seconds of the episode")
-    sampling.add_argument("--max-cost", type=float, metavar="C", help="cost of the episode")
-    sampling.add_argument("--max-thought", type=int, metavar="N", help="tokens of a turn whose thought goes on")
+    sampling.add_argument("--temperature", dest="sampling.temperature", type=float, metavar="T")
+    sampling.add_argument("--top-p", dest="sampling.top_p", type=float, metavar="P")
+    sampling.add_argument("--max-tokens", dest="sampling.max_tokens", type=int, metavar="N", help="tokens of one turn")
+    sampling.add_argument("--max-turns", dest="limits.turns", type=int, metavar="N", help="turns of each context")
+    sampling.add_argument("--max-calls", dest="limits.calls", type=int, metavar="N", help="model calls of the episode")
+    sampling.add_argument(
+        "--max-total-tokens", dest="limits.tokens", type=int, metavar="N", help="tokens of the episode"
+    )
+    sampling.add_argument(
+        "--max-seconds", dest="limits.seconds", type=float, metavar="S", help="seconds of the episode"
+    )
+    sampling.add_argument("--max-cost", dest="limits.cost", type=float, metavar="C", help="cost of the episode")
+    sampling.add_argument(
+        "--max-thought", dest="limits.thought", type=int, metavar="N", help="tokens of a turn whose thought goes on"
+    )
     sampling.add_argument(
         "--role",
         action="append",
@@ -91,19 +78,27 @@ def add_resource_options(parser: argparse.ArgumentParser) -> None:
         help="embedded (default), gguf:PATH, torch:PATH, openai:NAME[@URL], http://HOST/v1#NAME; planner=…,executor=…",
     )
     group.add_argument(
-        "--adapter", metavar="FILE", help="LoRA in GGUF form for embedded, gguf and torch models; none for none"
+        "--adapter",
+        dest="engine.adapter",
+        metavar="FILE",
+        help="LoRA in GGUF form for embedded, gguf and torch models; none for none",
     )
     group.add_argument("--index", metavar="PATH", help="what to search: an index folder or a search server's URL")
-    group.add_argument("--mode", choices=("auto", "bm25", "dense", "hybrid", "linked"), help="how to search the index")
+    group.add_argument(
+        "--mode",
+        dest="search.mode",
+        choices=("auto", "bm25", "dense", "hybrid", "linked"),
+        help="how to search the index",
+    )
     group.add_argument("--config", metavar="FILE", help="settings file (default: the nearest subquest.toml)")
     group.add_argument("--no-cache", action="store_true", help="do not use the cache, even where it is configured")
 
 
 def config_from(args: argparse.Namespace) -> Config:
-    from ..config import load_config
+    """The settings in force. The destinations of the options are the keys of the settings that they override."""
+    from ..config import KEYS, load_config
 
-    flags = {key: getattr(args, option, None) for option, key in FLAGS.items()}
-    return load_config(args.config, flags=flags)
+    return load_config(args.config, flags={key: value for key, value in vars(args).items() if key in KEYS})
 
 
 def spec_from(args: argparse.Namespace, config: Config | None = None) -> AgentSpec:
@@ -134,7 +129,7 @@ def warn_of_no_index(systems: Sequence[str], index: str | None) -> None:
         )
 
 
-def warn_of_untrained(systems: Sequence[str], model: str | None) -> None:
+def warn_of_untrained(systems: Sequence[str], model: str | Mapping[str, str] | None) -> None:
     """Say so where the embedded model is to run a system that it was not trained for: it is slow and answers badly."""
     from ..models import TRAINED_SYSTEMS
 
@@ -147,34 +142,24 @@ def warn_of_untrained(systems: Sequence[str], model: str | None) -> None:
         )
 
 
-_SAMPLING = {"temperature": float, "top_p": float, "top_k": int, "max_tokens": int}
-_LIMITS = {"turns": int, "tokens": int, "calls": int, "seconds": float, "cost": float, "thought": int}
-
-
 def roles_from(args: argparse.Namespace) -> dict[str, RoleSpec]:
     """Sampling and limits by role, from `--role planner.temperature=0.7`."""
     from ..assemble import RoleSpec
-    from ..config import check_setting
+    from ..config import KEYS, parse_setting
     from ..limits import Limits
 
-    kinds: dict[str, type] = {**_SAMPLING, **_LIMITS}
-    sampling: dict[str, dict[str, Any]] = {}
-    limits: dict[str, dict[str, Any]] = {}
+    sections = {
+        key.partition(".")[2]: key.partition(".")[0] for key in KEYS if key.startswith(("sampling.", "limits."))
+    }
+    given: dict[str, dict[str, dict[str, Any]]] = {}
     for text in args.role:
         place, equals, value = text.partition("=")
-        role, dot, key = place.strip().partition(".")
-        if not (role and dot and equals) or key not in kinds:
-            raise UsageError(f"--role {text!r}: write ROLE.KEY=VALUE with KEY one of {', '.join(kinds)}")
-        try:
-            number = kinds[key](value)
-        except ValueError:
-            raise UsageError(f"--role {text!r}: {key} needs a number") from None
-        section, given = ("sampling", sampling) if key in _SAMPLING else ("limits", limits)
-        given.setdefault(role, {})[key] = check_setting(f"{section}.{key}", number, f"--role {text!r}")
-    return {
-        role: RoleSpec(sampling=sampling.get(role, {}), limits=Limits(**limits.get(role, {})))
-        for role in (*sampling, *limits)
-    }
+        role, dot, name = place.strip().partition(".")
+        if not (role and dot and equals) or name not in sections:
+            raise UsageError(f"--role {text!r}: write ROLE.KEY=VALUE with KEY one of {', '.join(sections)}")
+        section = given.setdefault(role, {"sampling": {}, "limits": {}})[sections[name]]
+        section[name] = parse_setting(f"{sections[name]}.{name}", value, f"--role {text!r}")
+    return {role: RoleSpec(sampling=own["sampling"], limits=Limits(**own["limits"])) for role, own in given.items()}
 
 
 def settings_from(args: argparse.Namespace) -> dict[str, Any]:

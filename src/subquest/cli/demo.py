@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import shutil
 import sys
 import time
 from collections.abc import Sequence
@@ -84,7 +85,7 @@ def _check_folder(out: Path) -> None:
     """Refuse a folder whose documents, questions or index are not from an earlier demo: they would be replaced."""
     taken = [name for name in ("corpus.jsonl", "questions.jsonl", "docs.sq") if (out / name).exists()]
     if taken and ((out / "world.json").exists() or not _asked_in(out / "questions.jsonl")):
-        raise UsageError(f"{out / taken[0]} is there already and is not from a demo; choose another folder with --out")
+        raise UsageError(f"{out / taken[0]} exists and does not belong to a demo; choose another folder with --out")
 
 
 def _asked_in(questions: Path) -> bool:
@@ -106,13 +107,8 @@ def _index(world: World, out: Path) -> Index:
     for name, rows in records.items():
         lines = (json.dumps(to_dict(row), ensure_ascii=False) for row in rows)
         (out / f"{name}.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
-    path = out / "docs.sq"
-    if not path.exists():
-        return Index.build(path, world.documents)
-    index = Index.open(path)
-    index.add(world.documents)
-    index.remove({d.id for d in index.documents()} - {d.id for d in world.documents})
-    return index
+    shutil.rmtree(out / "docs.sq", ignore_errors=True)
+    return Index.build(out / "docs.sq", world.documents)
 
 
 async def _ask(questions: Sequence[Question], engine: Engine, index: Index, *, quiet: bool) -> list[Episode]:

@@ -61,10 +61,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     check_run_options(args)
     from ..assemble import check_search, preview_agent
-    from ..data.naming import named
+    from ..data.question_sets import name_sources
     from ..evaluate.result_table import scored, table
 
-    datasets = {name: _questions(name, source, args) for name, source in named(args.datasets).items()}
+    datasets = {name: _questions(name, source, args) for name, source in name_sources(args.datasets).items()}
     config = with_world_index(config_from(args), args.datasets)
     spec = spec_from(args, config)
     names = [name for name in spec.system.split(",") if name]
@@ -97,18 +97,17 @@ def run(args: argparse.Namespace) -> int:
 def _questions(name: str, source: str, args: argparse.Namespace) -> list[Question]:
     """The questions of one source, under the name that it has in the table."""
     from ..data import questions_from
-    from ..data.reading import of_set, sample
-    from ..data.registry import find
-    from ..data.select import select
+    from ..data.question_sets import filter_questions, sample_questions, with_dataset
+    from ..data.registry import find_set
 
     questions = questions_from(source)
     for expression in args.filter:
-        questions = select(questions, expression)
+        questions = filter_questions(questions, expression)
     if args.sample == PAPER:
-        entry = find(source.partition(":")[0])
-        questions = sample(questions, entry.sample if entry and entry.sample else len(questions))
+        entry = find_set(source.partition(":")[0])
+        questions = sample_questions(questions, entry.sample if entry and entry.sample else len(questions))
     elif args.sample:
-        questions = sample(questions, args.sample, args.seed)
+        questions = sample_questions(questions, args.sample, args.seed)
     questions = questions[: args.limit]
     if not questions:
         raise UsageError(f"{source}: no question passes --filter {' --filter '.join(args.filter)}")
@@ -117,7 +116,7 @@ def _questions(name: str, source: str, args: argparse.Namespace) -> list[Questio
             f"{source}: question {without[0]!r} has no gold answer ({len(without)} in all); nothing can be scored"
         )
     check_questions(source, questions)
-    return of_set(name, questions)
+    return with_dataset(name, questions)
 
 
 def _settings(config: Config, spec: AgentSpec, args: argparse.Namespace) -> dict[str, Any]:

@@ -159,8 +159,7 @@ def _comparable(file: Path, settings: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def stored_settings(path: Path) -> Mapping[str, Any] | None:
     """The settings of a stored run; None where there is no run."""
-    from ..runs import RunStore
-    from ..runs.schema import run_path
+    from ..runs import RunStore, run_path
 
     file = run_path(path)
     if not file.exists():
@@ -176,8 +175,7 @@ def open_run(path: Path, settings: Mapping[str, Any]) -> Iterator[RunStore]:
     A run that could not begin, because a model is missing for example, leaves nothing behind.
     """
     from ..retrieval.store import exists
-    from ..runs import RunStore
-    from ..runs.schema import run_path
+    from ..runs import RunStore, run_path
 
     if path.is_dir() and exists(path):
         raise UsageError(f"--out {path}: there is an index in it; name another place for the run")
@@ -189,7 +187,9 @@ def open_run(path: Path, settings: Mapping[str, Any]) -> Iterator[RunStore]:
     except OSError as error:
         raise UsageError(f"cannot create the run {file}: {error.strerror}: {error.filename}") from None
     try:
-        with RunStore.resume(path, settings=settings if new else _comparable(file, settings), apart=True) as store:
+        with RunStore.resume(
+            path, settings=settings if new else _comparable(file, settings), own_process=True
+        ) as store:
             try:
                 yield store
             except UsageError:

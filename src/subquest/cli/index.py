@@ -10,20 +10,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import UsageError
-from . import exchange
+from . import transfer
 from .progress import Counter, IngestProgress
 from .terminal import json_text, printable
 
 if TYPE_CHECKING:
-    from ..retrieval.embed import Encode
+    from ..retrieval.embedding import Encode
     from ..retrieval.index import Index
     from ..retrieval.ingest import Report
-    from ..retrieval.passages import Size
+    from ..retrieval.splitter import Size
     from ..retrieval.writer import Progress
 
 _SOURCE = "files, folders or patterns: PDF, DOCX, PPTX, XLSX, HTML, Markdown, text, CSV, JSONL, TSV, ZIP, each also .gz"
-_TOLD = 100
-"""Problems that are told one by one."""
+_SHOWN = 100
+"""Problems that are printed one by one."""
 _ENCODER = "give passages vectors too: minilm, st:MODEL (sentence-transformers) or MODEL@URL (/v1/embeddings)"
 
 
@@ -62,7 +62,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         ("compact", "merge segments, repair them, and give back the space of what was removed"),
     ):
         action(name, about).add_argument("index", metavar="INDEX")
-    exchange.configure(action)
+    transfer.configure(action)
 
 
 def _configure_ingestion(parser: argparse.ArgumentParser) -> None:
@@ -90,9 +90,9 @@ def run(args: argparse.Namespace) -> int:
         "info": _info,
         "verify": _verify,
         "compact": _compact,
-        "export": exchange.export,
-        "import": exchange.restore,
-        "copy": exchange.copy,
+        "export": transfer.export,
+        "import": transfer.restore,
+        "copy": transfer.copy,
     }
     return actions[args.action](args)
 
@@ -112,13 +112,12 @@ def _ingest(args: argparse.Namespace, index: Index) -> Report:
     from ..retrieval.ingest import Problem, ingest
 
     progress = IngestProgress()
+    problems = 0
 
-    told = 0
-
-    def problem(found: Problem) -> None:
-        nonlocal told
-        told += 1
-        if told <= _TOLD:
+    def show(found: Problem) -> None:
+        nonlocal problems
+        problems += 1
+        if problems <= _SHOWN:
             progress.clear()
             print(f"skipped: {printable(str(found))}", file=sys.stderr)
 
@@ -131,17 +130,17 @@ def _ingest(args: argparse.Namespace, index: Index) -> Report:
             prune=args.prune,
             on_error=args.on_error,
             jobs=args.jobs,
-            told=progress,
-            problem=problem,
+            progress=progress,
+            on_problem=show,
         )
     finally:
         progress.clear()
-        if told > _TOLD:
-            print(f"skipped: {told - _TOLD:,} more", file=sys.stderr)
+        if problems > _SHOWN:
+            print(f"skipped: {problems - _SHOWN:,} more", file=sys.stderr)
 
 
 def _size(args: argparse.Namespace) -> Size | None:
-    from ..retrieval.passages import Size
+    from ..retrieval.splitter import Size
 
     if args.jobs is not None and args.jobs < 1:
         raise UsageError(f"--jobs {args.jobs}: at least 1 process must read")
@@ -192,7 +191,7 @@ def _ingested(args: argparse.Namespace, index: Index, report: Report) -> int:
 def _build(args: argparse.Namespace) -> int:
     from ..retrieval import BM25, Index
     from ..retrieval.encoder import parse
-    from ..retrieval.ingest.walk import check_sources
+    from ..retrieval.ingest.sources import check_sources
 
     default = BM25()
     bm25 = BM25(default.k1 if args.k1 is None else args.k1, default.b if args.b is None else args.b)
@@ -220,7 +219,7 @@ def _add(args: argparse.Namespace) -> int:
 
 
 def _remove(args: argparse.Namespace) -> int:
-    from ..retrieval.places import open_place, shown
+    from ..retrieval.locations import open_place, shown
 
     with open_place(args.index) as index:
         removed = index.remove(args.id)
@@ -244,8 +243,8 @@ def _embed(args: argparse.Namespace) -> int:
     with Index.open(args.index) as index, ExitStack() as stack:
         through = None
         if args.ray:
-            from ..retrieval.cluster import RayEncoders
             from ..retrieval.encoder import parse
+            from ..retrieval.ray_encoders import RayEncoders
 
             through = stack.enter_context(RayEncoders(args.ray, parse(args.encoder), workers=args.workers))
         done = _embed_all(index, args.encoder, through)
@@ -256,8 +255,8 @@ def _embed(args: argparse.Namespace) -> int:
 def _info(args: argparse.Namespace) -> int:
     import dataclasses
 
-    from ..retrieval.places import is_backend, open_place
-    from ..retrieval.verify import info
+    from ..retrieval.inspection import info
+    from ..retrieval.locations import is_backend, open_place
 
     if is_backend(args.index):
         with open_place(args.index) as opened:
@@ -276,7 +275,7 @@ def _shown(value: Any) -> str:
 
 
 def _verify(args: argparse.Namespace) -> int:
-    from ..retrieval.verify import verify
+    from ..retrieval.inspection import verify
 
     _refuse_backend(args)
     problems = verify(Path(args.index))
@@ -292,7 +291,7 @@ def _verify(args: argparse.Namespace) -> int:
 
 
 def _compact(args: argparse.Namespace) -> int:
-    from ..retrieval.verify import info, verify
+    from ..retrieval.inspection import info, verify
     from ..retrieval.writer import Writer
 
     _refuse_backend(args)
@@ -309,7 +308,7 @@ def _compact(args: argparse.Namespace) -> int:
 
 
 def _refuse_backend(args: argparse.Namespace) -> None:
-    from ..retrieval.places import is_backend
+    from ..retrieval.locations import is_backend
 
     if is_backend(args.index):
         raise UsageError(f"index {args.action} is for an index in a folder; a backend takes care of its own files")

@@ -91,7 +91,7 @@ def open_judge(model: str, file: Path, **options: Any) -> ModelJudge | RuleJudge
     otherwise."""
     from ..assemble import open_engine
     from ..judge import ModelJudge, RuleJudge
-    from ..runs.schema import VERDICTS
+    from ..runs import VERDICTS
 
     if model == RULES:
         return RuleJudge()
@@ -166,7 +166,7 @@ async def _agree(args: argparse.Namespace) -> int:
 
 
 def _open_judge(args: argparse.Namespace) -> Any:
-    from ..runs.schema import run_path
+    from ..runs import run_path
 
     file = run_path(args.run)
     if not file.exists():

@@ -21,8 +21,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     try:
         from ..serve.mcp import make_server
+        from ..serve.run_library import RunLibrary
         from ..serve.settings import Settings
-        from ..serve.shelf import Shelf
     except ImportError as error:
         raise MissingDependency(f"MCP ({error.name})", "mcp") from None
     if args.http is not None and not 0 < args.http < 65536:
@@ -33,7 +33,7 @@ def run(args: argparse.Namespace) -> int:
 
     async def main() -> None:
         async with agents_for(args, settings) as agents:
-            server = make_server(agents, Shelf(settings.runs))
+            server = make_server(agents, RunLibrary(settings.runs))
             if args.http is None:
                 await server.run_stdio_async()
             else:

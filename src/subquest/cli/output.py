@@ -23,7 +23,7 @@ def check_output(path: Path, *, source: Path | None = None) -> None:
         raise UsageError(f"cannot write {path}: it is a folder; name a file in it")
     target = path if path.exists() else path.parent
     if not os.access(target, os.W_OK):
-        raise UsageError(f"cannot write {path}: you may not write {target if path.exists() else f'into {target}'}")
+        raise UsageError(f"cannot write {path}: no permission to write {target if path.exists() else f'into {target}'}")
     if not path.exists():
         return
     if source is not None and source.exists() and path.samefile(source):
@@ -51,6 +51,6 @@ def complete_file(path: Path, *, replace: bool = True) -> Iterator[Path]:
         else:
             os.link(scratch, path)
     except FileExistsError:
-        raise UsageError(f"{path} exists already; choose another name") from None
+        raise UsageError(f"{path} already exists; choose another name") from None
     finally:
         scratch.unlink(missing_ok=True)

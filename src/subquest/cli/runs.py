@@ -1,4 +1,4 @@
-"""`subquest runs`: look at stored runs, move them, check them."""
+"""`subquest runs`: list, describe, export, import and verify stored runs."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
     export = actions.add_parser("export", help="write a run as JSON lines")
     export.add_argument("run")
     export.add_argument("--out", default="-", metavar="FILE", help="where to (default: standard output)")
-    restore = actions.add_parser("import", help="make a run from exported JSON lines")
+    restore = actions.add_parser("import", help="create a run from exported JSON lines")
     restore.add_argument("file")
     restore.add_argument("--out", required=True, metavar="RUN")
-    verify = actions.add_parser("verify", help="check a run; save what is readable of a damaged one")
+    verify = actions.add_parser("verify", help="check a run; save what is readable of a damaged run")
     verify.add_argument("run")
     verify.add_argument("--salvage", metavar="NEW", help="write what is readable as a new run")
     verify.add_argument("--json", action="store_true", help="print one JSON document")
@@ -38,7 +38,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _list(args: argparse.Namespace) -> int:
     from ..errors import UsageError
-    from ..runs.schema import RUN_FILE, runs_in
+    from ..runs import RUN_FILE, runs_in
 
     folder = Path(args.folder)
     if not folder.is_dir():
@@ -85,7 +85,7 @@ def _info(args: argparse.Namespace) -> int:
 def _export(args: argparse.Namespace) -> int:
     from ..errors import UsageError
     from ..runs import RunStore
-    from ..runs.exchange import export_run
+    from ..runs.jsonl import export_run
 
     with RunStore.open(args.run) as store:
         if args.out == "-":
@@ -93,9 +93,9 @@ def _export(args: argparse.Namespace) -> int:
         else:
             path = Path(args.out)
             if path.exists():
-                raise UsageError(f"{path} exists already; choose another name")
+                raise UsageError(f"{path} already exists; choose another name")
             check_output(path)
-            # half a run would look like a whole one
+            # half a run would look like a complete one
             with complete_file(path, replace=False) as scratch, scratch.open("w", encoding="utf-8") as file:
                 episodes = export_run(store, file)
     print(f"exported {episodes} episodes", file=sys.stderr)
@@ -103,7 +103,7 @@ def _export(args: argparse.Namespace) -> int:
 
 
 def _import(args: argparse.Namespace) -> int:
-    from ..runs.exchange import import_run
+    from ..runs.jsonl import import_run
 
     episodes = import_run(args.file, args.out)
     print(f"imported {episodes} episodes into {args.out}", file=sys.stderr)

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from ..config import Config
     from ..record import Hit
     from ..retrieval.backends import Backend
-    from ..retrieval.base import Search
     from ..retrieval.index import Index
+    from ..retrieval.search import Search
 
 _BATCH = 256
 

@@ -51,7 +51,7 @@ def add_server_options(parser: argparse.ArgumentParser) -> None:
 
 def add_library_options(parser: argparse.ArgumentParser) -> None:
     library = parser.add_argument_group("what is offered")
-    library.add_argument("--runs", metavar="FOLDER", type=Path, help="stored runs (default: runs)")
+    library.add_argument("--runs", metavar="FOLDER", help="stored runs (default: runs)")
     library.add_argument("--indexes", metavar="FOLDER", type=Path, default=Path("indexes"), help="more indexes")
     library.add_argument(
         "--also-index", action="append", default=[], metavar="NAME=PATH", help="another index beside --index"
@@ -131,7 +131,7 @@ def settings_from_args(args: argparse.Namespace) -> Settings:
 
 
 def runs_folder(args: argparse.Namespace) -> Path:
-    folder = Path(args.runs or config_from(args).runs or "runs")
+    folder = Path(config_from(args).runs or "runs")
     if folder.exists() and not folder.is_dir():
         raise UsageError(f"--runs {folder}: it is a file; name a folder (one run is shown by: subquest view {folder})")
     return folder

@@ -30,7 +30,7 @@ from .judge import judge_run
 if TYPE_CHECKING:
     from ..assemble import AgentSpec, Resources
     from ..record import Question
-    from ..retrieval.base import Search
+    from ..retrieval.search import Search
     from ..runs import RunStore
     from ..study import Source, Study, Variant
     from ..study.results import Progress
@@ -146,12 +146,12 @@ def unnamed_differences(study: Study, systems: Mapping[str, System[Any]]) -> lis
 
 def _questions(study: Study, args: argparse.Namespace) -> dict[str, list[Question]]:
     """The study's questions by source; sets that are missing are skipped with a message, unless all are."""
-    from ..data.naming import named
+    from ..data.question_sets import name_sources
     from ..study import Source
 
     out: dict[str, list[Question]] = {}
     missing = []
-    given = tuple(Source(name, place) for name, place in named(args.on).items())
+    given = tuple(Source(name, place) for name, place in name_sources(args.on).items())
     for source in given or study.sources.values():
         try:
             found = _of_source(source, study, args)
@@ -173,16 +173,15 @@ def _questions(study: Study, args: argparse.Namespace) -> dict[str, list[Questio
 
 def _of_source(source: Source, study: Study, args: argparse.Namespace) -> list[Question]:
     from ..data import questions_from
-    from ..data.reading import of_set, sample
-    from ..data.select import select
+    from ..data.question_sets import filter_questions, sample_questions, with_dataset
 
     questions = questions_from(source.dataset)
     for expression in (*study.filter, *source.filter):
-        questions = select(questions, expression)
+        questions = filter_questions(questions, expression)
     size = min(n for n in (source.sample, args.sample, len(questions)) if isinstance(n, int))
-    chosen = sample([q for q in questions if q.answers], size, args.seed)
+    chosen = sample_questions([q for q in questions if q.answers], size, args.seed)
     check_questions(source.dataset, chosen)
-    return of_set(source.name, chosen)
+    return with_dataset(source.name, chosen)
 
 
 def _filters(study: Study) -> str:
@@ -239,7 +238,7 @@ def _search(variant: Variant, resources: Resources) -> Search | None:
 
         return from_environment()
     if variant.search == "rerank" and resources.search is not None:
-        from ..retrieval.rerank import Pointwise, Reranked
+        from ..retrieval.rerankers import Pointwise, Reranked
 
         return Reranked(resources.search, Pointwise(next(iter(resources.engines.values()))))
     return resources.search

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import sys
 import textwrap
@@ -47,15 +48,9 @@ def wrapped(text: str) -> str:
 
 def clipped(line: str, columns: int) -> str:
     """A line cut so that it does not wrap; styles take no width."""
-    out, width, at = "", 0, 0
-    while at < len(line):
-        if line[at] == "\x1b":
-            end = line.index("m", at) + 1
-            out += line[at:end]
-            at = end
-            continue
-        if width < columns - 1:
-            out += line[at]
-        width += 1
-        at += 1
+    out, width = "", 0
+    for part in re.findall(r"\x1b\[[\d;]*m|.", line, re.DOTALL):
+        width += not part.startswith("\x1b")
+        if part.startswith("\x1b") or width < columns:
+            out += part
     return out

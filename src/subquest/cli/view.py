@@ -1,4 +1,4 @@
-"""`subquest view`: look into stored runs and traces in the browser."""
+"""`subquest view`: show stored runs and traces in the browser."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def run(args: argparse.Namespace) -> int:
             raise UsageError(f"{args.what} is not a trace: {error}") from None
         if args.html:
             try:
-                from ..serve.export import as_html
+                from ..serve.episode_view import as_html
             except ImportError as error:
                 raise MissingDependency(f"the page ({error.name})", "serve") from None
             args.html.write_text(as_html(episode), encoding="utf-8")
@@ -53,8 +53,7 @@ def run(args: argparse.Namespace) -> int:
             return _serve(args, Path(folder), f"#/runs/trace/{episode.id}")
     if args.html:
         raise UsageError("--html writes one trace: give the JSON file of `subquest ask --trace`")
-    from ..runs import RunStore
-    from ..runs.schema import run_path, runs_in
+    from ..runs import RunStore, run_path, runs_in
 
     file = run_path(args.what).resolve()
     if file.is_file():
@@ -89,7 +88,7 @@ def _serve(args: argparse.Namespace, folder: Path, place: str) -> int:
 
 @asynccontextmanager
 async def _nobody(indexes: Path) -> AsyncIterator[Agents]:
-    """No agents: what is stored can be looked at, nothing can be asked."""
+    """No agents: this server shows what is stored and answers no questions."""
     from ..assemble import AgentSpec
     from ..serve.agents import Agents
     from ..serve.indexes import Indexes

@@ -1,4 +1,4 @@
-"""`subquest world`: make, check and sample fictional worlds."""
+"""`subquest world`: make, check, sample, serve and rewrite fictional worlds."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 def configure(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", required=True, metavar="make|check|sample|site|plans|instruct")
 
-    make = actions.add_parser("make", help="make a world: corpus, questions, gold plans, facts")
+    make = actions.add_parser("make", help="generate a world: corpus, questions, gold plans, facts")
     make.add_argument("--out", required=True, type=Path, help="folder to write into")
     make.add_argument("--seed", type=int, default=0, help="the same seed gives the same bytes (default 0)")
     make.add_argument("--articles", type=int, default=1000, help="number of articles, at least 160 (default 1000)")
@@ -31,11 +31,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
     make.add_argument("--split", default="train", help="train, dev or test: worlds of one seed share no entity")
     make.add_argument("--hops", default="1-4", help="numbers of hops, such as 2, 1-4 or 2,4,6 (1 to 8)")
     make.add_argument("--types", default="", help="question types, separated by commas (default: all)")
-    make.add_argument("--noise", type=float, default=1.0, help="share of colour between facts, 0 to 3 (default 1)")
+    make.add_argument("--noise", type=float, default=1.0, help="how many sentences without facts, 0 to 3 (default 1)")
     make.add_argument("--near-duplicates", type=float, default=0.04, help="how often names repeat (default 0.04)")
     make.add_argument("--unanswerable", type=float, default=0.0, help="share of unanswerable questions (default 0)")
     make.add_argument("--phrasings", default="all", help="all, train (one phrasing left out) or held-out (only that)")
-    make.add_argument("--form", default="subquest", help="further forms of the same rows: flashrag, verl or both,…")
+    make.add_argument("--form", default="subquest", help="also write these formats: flashrag, verl or both,…")
     make.add_argument("--workers", type=int, default=os.cpu_count() or 1, help="processes (default: all cores)")
 
     check = actions.add_parser("check", help="re-derive every answer from the articles; fail on a contradiction")
@@ -56,12 +56,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
     plans.add_argument("--out", type=Path, help="where the rewritten questions go (without it they are only counted)")
 
     instruct = actions.add_parser(
-        "instruct", help="let a model rewrite questions, plans and gold traces; keep what survives a filter"
+        "instruct", help="let a model rewrite questions, plans and gold traces; keep what passes a filter"
     )
     instruct.add_argument("folder", type=Path, help="a world")
     instruct.add_argument("--model", required=True, help="the teacher, as in ask --model; or rules, which needs none")
     instruct.add_argument("--out", required=True, type=Path, help="folder for questions.jsonl and traces-SYSTEM.jsonl")
-    instruct.add_argument("--traces", default="", metavar="SYSTEM,…", help="also retell gold traces of these systems")
+    instruct.add_argument("--traces", default="", metavar="SYSTEM,…", help="also rewrite gold traces of these systems")
     instruct.add_argument("--limit", type=int, help="only so many questions")
     for each in (make, check, sample, plans, instruct):
         each.add_argument("--json", action="store_true", help="print one JSON document")
@@ -92,9 +92,9 @@ def parse_hops(text: str) -> tuple[int, ...]:
 
 
 def _make(args: argparse.Namespace) -> int:
+    from ..data.export import WORLD_FORMATS, export_world, remove_world_exports
     from ..worlds import TYPES, Recipe, write_world
-    from ..worlds.forms import FORMS, remove_forms, write_form
-    from ..worlds.world import FILES
+    from ..worlds.world_folder import FILES
 
     recipe = Recipe(
         seed=args.seed,
@@ -110,15 +110,15 @@ def _make(args: argparse.Namespace) -> int:
     )
     forms = [f for f in args.form.split(",") if f and f != "subquest"]
     for form in forms:
-        if form not in FORMS:
-            raise UsageError(f"--form {form!r}: choose from subquest, {', '.join(FORMS)}")
+        if form not in WORLD_FORMATS:
+            raise UsageError(f"--form {form!r}: choose from subquest, {', '.join(WORLD_FORMATS)}")
     others = [name for name in FILES if (args.out / name).exists()]
     if others and not (args.out / "world.json").exists():
-        raise UsageError(f"{args.out / others[0]} is there already and is not of a world; choose another folder")
+        raise UsageError(f"{args.out / others[0]} exists and does not belong to a world; choose another folder")
     written = write_world(args.out, recipe, args.workers)
     if others:
-        remove_forms(args.out)
-    files = [str(p) for form in forms for p in write_form(args.out, form)]
+        remove_world_exports(args.out)
+    files = [str(p) for form in forms for p in export_world(args.out, form)]
     if written.questions < recipe.questions:
         short = recipe.questions - written.questions
         print(f"{short} questions of these types and hops could not be found: allow more articles", file=sys.stderr)
@@ -148,21 +148,20 @@ def _check(args: argparse.Namespace) -> int:
 
 
 def _sample(args: argparse.Namespace) -> int:
-    from ..codec import from_dict
-    from ..record import Question
-    from ..worlds.rows import read_lines, read_pages, wrong_question
-    from ..worlds.stream import Stream
+    import msgspec
 
-    stream = Stream(args.seed, "sample")
-    pages = stream.sample(list(read_pages(args.folder)), args.n)
-    questions = stream.sample(list(read_lines(args.folder / "questions.jsonl", wrong_question)), args.n)
+    from ..worlds.random_stream import RandomStream
+    from ..worlds.world_folder import read_articles, read_questions
+
+    stream = RandomStream(args.seed, "sample")
+    articles = stream.sample(list(read_articles(args.folder)), args.n)
+    questions = stream.sample(list(read_questions(args.folder)), args.n)
     if args.json:
-        print(json.dumps({"articles": pages, "questions": questions}, ensure_ascii=False))
+        print(msgspec.json.encode({"articles": articles, "questions": questions}).decode())
         return 0
-    for page in pages:
-        print(f"## {page['title']}\n{page['text']}\n")
-    for row in questions:
-        q = from_dict(Question, row)
+    for article in articles:
+        print(f"## {article.title}\n{article.text}\n")
+    for q in questions:
         print(f"[{q.type}, {q.hops} hops] {q.question}\n  answer: {'; '.join(q.answers or ['none'])}")
         for n, step in enumerate(q.decomposition, 1):
             print(f"  {n}. {step.question} -> {step.answer} ({step.support})")
@@ -171,8 +170,7 @@ def _sample(args: argparse.Namespace) -> int:
 
 
 def _site(args: argparse.Namespace) -> int:
-    from ..worlds.site import Site
-    from ..worlds.site_server import serve
+    from ..worlds.site import Site, serve
 
     site = Site.open(args.folder)
     if args.write is not None:
@@ -189,7 +187,7 @@ def _site(args: argparse.Namespace) -> int:
 
 
 def _plans(args: argparse.Namespace) -> int:
-    from ..worlds.rewrite import rewrite_file
+    from ..data.gold_plans import rewrite_file
 
     if args.out is not None:
         check_output(args.out, source=args.source)
@@ -205,12 +203,12 @@ def _instruct(args: argparse.Namespace) -> int:
     from ..assemble.engines import open_engine
     from ..codec import to_dict
     from ..data import read_questions
+    from ..data.self_instruct import instruct
     from ..record import Document
-    from ..worlds.instruct import instruct
-    from ..worlds.rows import read_pages
+    from ..worlds.world_folder import read_articles
 
     questions = read_questions(args.folder / "questions.jsonl")[: args.limit]
-    documents = [Document(row["id"], row["title"], row["text"]) for row in read_pages(args.folder)]
+    documents = [Document(row.id, row.title, row.text) for row in read_articles(args.folder)]
     planned = [q for q in questions if q.decomposition]
     teacher: Engine
     if args.model == "rules":
@@ -226,7 +224,7 @@ def _instruct(args: argparse.Namespace) -> int:
             _write_lines(args.out / "questions.jsonl", map(to_dict, made.kept))
             report: dict[str, Any] = {"plans": {"kept": len(made.kept), "refused": dict(made.refused)}}
             for system in filter(None, args.traces.split(",")):
-                report[system] = await _retell(system.strip(), teacher, planned, documents, args.out)
+                report[system] = await _rewrite_traces(system.strip(), teacher, planned, documents, args.out)
             return report
         finally:
             await teacher.close()
@@ -242,20 +240,20 @@ def _instruct(args: argparse.Namespace) -> int:
     return 0
 
 
-async def _retell(
+async def _rewrite_traces(
     system: str, teacher: Engine, questions: Sequence[Question], documents: Sequence[Document], out: Path
 ) -> dict[str, Any]:
-    """Gold traces of one system in the teacher's words, as episodes in the embedded model's tokens."""
+    """Writes gold traces of one system in the teacher's words, as episodes with the embedded model's tokens."""
     import tempfile
 
     from ..codec import to_dict
+    from ..data.trace_rewriter import TraceRewriter
     from ..engine.chat import CHATML
     from ..engine.torch.loader import load
     from ..engine.torch.tokens import Vocabulary
     from ..models import smollm2_path
     from ..retrieval import Index
     from ..train.teacher import make_traces
-    from ..worlds.retell import TraceRewriter
 
     source = load(smollm2_path())
     vocabulary = Vocabulary(source.tokenizer, source.architecture.vocabulary)

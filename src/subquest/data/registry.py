@@ -1,4 +1,4 @@
-"""The question sets the papers use: what they are, under which licence, and where their files are found.
+"""The question sets that the papers use: their licences, what they may be used for and where their files are.
 
 Files are looked for in `$SUBQUEST_DATA` and in `data` below the user's cache, which `subquest data get` fills. A file
 belongs to a set and a split when its name begins with both: `hotpotqa_test500.jsonl.gz`.
@@ -14,6 +14,7 @@ from typing import Literal
 
 from ..errors import UsageError, suggest
 from ..models import cache_folder
+from ..record import Question
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +37,8 @@ class DataSet:
     breakdowns: tuple[str, ...] = ()
     """Fields by which the papers report: a field of Question, or of its meta."""
     aliases: tuple[str, ...] = ()
+    training: bool = False
+    """Whether questions of its train split may be trained on; the other sets are for measuring only."""
     judge: Literal["equivalence", "core"] = "equivalence"
     """What counts as right for a model that judges answers: core where gold answers are long texts from one page."""
     gated: bool = False
@@ -47,25 +50,28 @@ REGISTRY: dict[str, DataSet] = {
     for d in (
         DataSet(
             "nq", "Natural Questions (open)", "CC BY-SA 3.0", "RUC-NLPIR/FlashRAG_datasets",
-            (("test", "nq/test.jsonl"), ("train", "nq/train.jsonl")), aliases=("nq_open",),
+            (("test", "nq/test.jsonl"), ("train", "nq/train.jsonl")), aliases=("nq_open",), training=True,
         ),
         DataSet(
             "triviaqa", "TriviaQA", "Apache-2.0 (questions)", "RUC-NLPIR/FlashRAG_datasets",
             (("test", "triviaqa/test.jsonl"), ("train", "triviaqa/train.jsonl")), aliases=("triviaqa_rc_wikipedia",),
+            training=True,
         ),
         DataSet("popqa", "PopQA", "MIT", "RUC-NLPIR/FlashRAG_datasets", (("test", "popqa/test.jsonl"),), unify=True),
         DataSet(
             "hotpotqa", "HotpotQA", "CC BY-SA 4.0", "RUC-NLPIR/FlashRAG_datasets",
             (("dev", "hotpotqa/dev.jsonl"), ("train", "hotpotqa/train.jsonl")), breakdowns=("type", "level"),
+            training=True,
         ),
         DataSet(
             "2wikimultihopqa", "2WikiMultiHopQA", "Apache-2.0", "RUC-NLPIR/FlashRAG_datasets",
             (("dev", "2wikimultihopqa/dev.jsonl"), ("train", "2wikimultihopqa/train.jsonl")),
-            breakdowns=("type", "hops"), aliases=("2wiki",),
+            breakdowns=("type", "hops"), aliases=("2wiki",), training=True,
         ),
         DataSet(
             "musique", "MuSiQue", "CC BY 4.0", "RUC-NLPIR/FlashRAG_datasets",
             (("dev", "musique/dev.jsonl"), ("train", "musique/train.jsonl")), breakdowns=("hops", "type"),
+            training=True,
         ),
         DataSet("bamboogle", "Bamboogle", "MIT", "RUC-NLPIR/FlashRAG_datasets", (("test", "bamboogle/test.jsonl"),)),
         DataSet(
@@ -89,37 +95,43 @@ REGISTRY: dict[str, DataSet] = {
             "frames", "FRAMES", "Apache-2.0", "google/frames-benchmark", (("test", "test.tsv"),), breakdowns=("hops",)
         ),
         DataSet("fanoutqa", "FanOutQA", "MIT"),
-        DataSet("strategyqa", "StrategyQA", "MIT", breakdowns=("hops",)),
-        DataSet("squad", "SQuAD (single hop)", "CC BY-SA 4.0"),
+        DataSet("strategyqa", "StrategyQA", "MIT", breakdowns=("hops",), training=True),
+        DataSet("squad", "SQuAD (single hop)", "CC BY-SA 4.0", training=True),
     )
 }  # fmt: skip
 
 
-def find(name: str) -> DataSet | None:
+def find_set(name: str) -> DataSet | None:
     """A set by name or alias."""
     return REGISTRY.get(name) or next((d for d in REGISTRY.values() if name in d.aliases), None)
 
 
-def set_of(name: str) -> DataSet | None:
-    """The set that a name in a table belongs to: its own, or one that begins with it (`gaia_validation`)."""
+def match_set(name: str) -> DataSet | None:
+    """The set whose name a table's name begins with (`gaia_validation`)."""
     known = ((alias, entry) for entry in REGISTRY.values() for alias in (entry.name, *entry.aliases))
     return next((entry for alias, entry in known if re.match(rf"{re.escape(alias)}(?![a-z0-9])", name)), None)
 
 
-def unknown(name: str) -> str:
-    """What to say when there is no such set."""
+def measured_only(question: Question) -> bool:
+    """Whether nothing may be learnt from a question, or chosen by it: it is for testing, or its set is."""
+    entry = find_set(question.dataset)
+    return question.split == "test" or (entry is not None and not entry.training)
+
+
+def unknown_set(name: str) -> str:
+    """The message for a name that is no set."""
     hint = suggest(name, REGISTRY, f"known sets are {', '.join(REGISTRY)}")
     return f"{name!r} is neither a file, a folder with questions.jsonl nor a known data set; {hint}"
 
 
 def folders() -> list[Path]:
-    """Where data files are looked for."""
+    """Folders that may hold data files."""
     chosen = [Path(p).expanduser() for p in os.environ.get("SUBQUEST_DATA", "").split(os.pathsep) if p]
     return [*chosen, cache_folder() / "data"]
 
 
 def local_files(entry: DataSet) -> dict[str, Path]:
-    """The files of a set that are at hand, by split."""
+    """The files of a set on this machine, by split."""
     names = (entry.name, *entry.aliases)
     found: dict[str, Path] = {}
     for folder in folders():
@@ -136,13 +148,13 @@ def local_files(entry: DataSet) -> dict[str, Path]:
 
 
 def find_file(entry: DataSet, split: str = "") -> Path:
-    """The file of a split that is at hand."""
+    """The file of a split; where none is asked for, of the first split that is on this machine."""
     found = local_files(entry)
     if split and split not in found:
-        raise UsageError(f"data set {entry.name!r}: no file of split {split!r} is at hand{_how_to_get(entry)}")
+        raise UsageError(f"data set {entry.name!r}: no file of split {split!r} was found{_how_to_get(entry)}")
     chosen = split or next((s for s in entry.splits if s in found), "")
     if not chosen:
-        raise UsageError(f"data set {entry.name!r} is not at hand{_how_to_get(entry)}")
+        raise UsageError(f"data set {entry.name!r} was not found{_how_to_get(entry)}")
     return found[chosen]
 
 

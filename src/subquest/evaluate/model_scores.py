@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from itertools import islice
 
-from ..data.plans import gold_plan
+from ..data.gold_plans import gold_plan
 from ..judge import BY_SET, ModelJudge, RuleJudge, case_of
 from ..metrics.embeddings import Embedder, default_embedder
 from ..metrics.plans import score_plans

@@ -16,7 +16,7 @@ from typing import Any
 
 from ..errors import EngineUnavailable, MissingDependency
 from ..record import Episode, Question
-from ..retrieval.cluster import join
+from ..retrieval.ray_encoders import join
 from ..systems.base import System
 
 Opened = Callable[[AsyncExitStack], Any]

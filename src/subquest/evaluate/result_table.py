@@ -8,8 +8,7 @@ from typing import Any, NamedTuple
 
 from ..metrics import Calibration, calibration
 from ..record import Question
-from ..runs import RunStore
-from ..runs.reader import Summary
+from ..runs import RunStore, Summary
 from .statistics import interval, mean
 
 WITH_INTERVALS = ("em", "f1", "cem", "judge", "sepr")

@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
-from ..data.registry import set_of
+from ..data.registry import match_set
 from ..engine import Engine, Message, Sampling
 from ..errors import DataError, UsageError
 from ..record import Episode, Usage
@@ -40,7 +40,7 @@ def case_of(episode: Episode, instruction: str = BY_SET) -> AnswerCase:
     """An episode's answer, to be judged by the instruction named or by that of its data set (WebWalkerQA: core)."""
     question = episode.question
     if instruction == BY_SET:
-        entry = set_of(question.dataset) or set_of(str(question.meta.get("data_source", "")))
+        entry = match_set(question.dataset) or match_set(str(question.meta.get("data_source", "")))
         instruction = entry.judge if entry else ""
     return AnswerCase(question.question, question.answers, episode.answer, instruction)
 

@@ -9,8 +9,8 @@ break them.
 
 from importlib import import_module
 
-from .base import Part, Reader
-from .kinds import MEDIA, sniff, sniff_file
+from .file_kind import MEDIA, sniff, sniff_file
+from .part import Part, Reader
 
 __all__ = ["MEDIA", "Part", "Reader", "reader", "sniff", "sniff_file"]
 
@@ -24,7 +24,7 @@ _READERS = {
     "html": ("html", "read_html"),
     "json": ("text", "read_json"),
     "text": ("text", "read_text"),
-    "image": ("pictures", "read_image"),
+    "image": ("images", "read_image"),
 }
 
 

@@ -1,11 +1,15 @@
-"""ZIP archives within limits: a small file must not grow into one that fills the memory or the disk."""
+"""Compressed files within limits: a small file must not grow into one that fills the memory or the disk."""
 
 from __future__ import annotations
 
+import gzip
+import lzma
+import os
 import struct
 import zipfile
+import zlib
 from dataclasses import dataclass
-from typing import BinaryIO
+from typing import BinaryIO, cast
 
 from ..errors import DataError
 
@@ -13,6 +17,12 @@ _END = struct.Struct("<4s4H2LH")
 _END64 = struct.Struct("<4sQ2H2L4Q")
 _DIRECTORY = 16 << 20
 """Bytes of an archive's table of contents; each member takes 46 and its name."""
+HELD = 512 << 20
+"""Bytes of an archive's member, or of a compressed file, that are unpacked into memory where it cannot be streamed."""
+RATIO, FREE = 200, 256 << 20
+"""A gzip file that has grown beyond FREE bytes may not grow more than RATIO times."""
+DAMAGED = (EOFError, zlib.error, gzip.BadGzipFile, lzma.LZMAError)
+"""What a damaged compressed file raises."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,12 +61,9 @@ def open_zip(file: BinaryIO, limits: ZipLimits | None = None, *, whole: bool = T
 
 
 def refuse_growth(member: zipfile.ZipInfo, ratio: int) -> None:
-    if grows(member, ratio):
+    """Raise DataError for a member of more than a megabyte that grows too much."""
+    if member.file_size > 1 << 20 and member.file_size > ratio * max(member.compress_size, 1):
         raise DataError(f"{member.filename} in the archive grows more than {ratio} times: refused")
-
-
-def grows(member: zipfile.ZipInfo, ratio: int) -> bool:
-    return member.file_size > 1 << 20 and member.file_size > ratio * max(member.compress_size, 1)
 
 
 def directory_within(file: BinaryIO) -> None:
@@ -78,3 +85,42 @@ def directory_within(file: BinaryIO) -> None:
     file.seek(0)
     if min(size, length) > _DIRECTORY:
         raise DataError(f"the archive's table of contents has {size:,} bytes; at most {_DIRECTORY:,} are read")
+
+
+class GzipReader(gzip.GzipFile):
+    """A gzip file that refuses to grow without end."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        super().__init__(fileobj=file, mode="rb")
+        self._file = file
+
+    def _checked(self, data: bytes) -> bytes:
+        if self.tell() > FREE and self.tell() > RATIO * max(self._file.tell(), 1):
+            raise DataError(f"it grows more than {RATIO} times when unpacked: refused")
+        return data
+
+    def read(self, size: int | None = -1) -> bytes:
+        return self._checked(super().read(size))
+
+    def read1(self, size: int = -1) -> bytes:
+        return self._checked(super().read1(size))
+
+    def readline(self, size: int | None = -1) -> bytes:
+        return self._checked(super().readline(size))
+
+
+def unpack_to_memory(stream: BinaryIO, name: str) -> BinaryIO:
+    """The stream as a file in memory, for readers that must seek in it."""
+    file = cast("BinaryIO", os.fdopen(os.memfd_create(name[:200].encode(errors="replace").decode()), "w+b"))
+    length = 0
+    try:
+        while chunk := stream.read(1 << 20):
+            length += len(chunk)
+            if length > HELD:
+                raise DataError(f"larger than {HELD:,} bytes when unpacked")
+            file.write(chunk)
+    except BaseException:
+        file.close()
+        raise
+    file.seek(0)
+    return file

@@ -13,8 +13,8 @@ from typing import BinaryIO
 
 from ..errors import DataError
 from .archive import ZipLimits, open_zip
-from .base import Part, Place
-from .xml import Start, events
+from .office_xml import Start, core_title, events
+from .part import Part, Place
 
 _NOTES = (("word/footnotes.xml", "Footnotes"), ("word/endnotes.xml", "Endnotes"))
 _HEADING = re.compile(r"heading ?([1-9])$", re.IGNORECASE)
@@ -35,20 +35,6 @@ def read_docx(file: BinaryIO, limits: ZipLimits | None = None) -> Iterator[Part]
             if name in names:
                 for part in _Body(archive, {}, paged=False).parts(name):
                     yield part._replace(section=(heading,))
-
-
-def core_title(archive: zipfile.ZipFile) -> str:
-    """The title in the properties of an office file."""
-    if "docProps/core.xml" not in archive.namelist():
-        return ""
-    inside, words = False, ""
-    with archive.open("docProps/core.xml") as stream:
-        for event in events(stream, "docProps/core.xml"):
-            if isinstance(event, str):
-                words += event if inside else ""
-            else:
-                inside = isinstance(event, Start) and event.tag == "title"
-    return " ".join(words.split())
 
 
 def _has_pages(archive: zipfile.ZipFile) -> bool:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any, BinaryIO
 
 from ..errors import DataError, MissingDependency
-from .base import Part
+from .part import Part
 
 _SPACES = re.compile(r"[ \t\xa0]+")
 _GAPS = re.compile(r"\n{3,}")

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, BinaryIO
 
 from ..errors import DataError, MissingDependency
-from .base import Part
+from .part import Part
 
 _HYPHEN = re.compile("[\ufffe\xad\x02]\r?\n?")
 _DPI = 200

@@ -10,10 +10,9 @@ from typing import BinaryIO
 
 from ..errors import DataError
 from .archive import ZipLimits, open_zip
-from .base import Part
-from .docx import core_title
+from .office_xml import Start, core_title, events
+from .part import Part
 from .tables import row_text
-from .xml import Start, events
 
 _SHAPES = frozenset({"sp", "graphicFrame", "pic", "cxnSp", "grpSp"})
 _SLIDE = re.compile(r"ppt/slides/slide(\d+)\.xml")

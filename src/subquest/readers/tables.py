@@ -1,21 +1,33 @@
-"""Spreadsheets and comma-separated tables, by row."""
+"""Tables by row: spreadsheets, and text whose fields are divided by commas, semicolons, tabs or bars.
+
+In a CSV file a quotation mark at the beginning of a field opens one that may hold delimiters and line ends. It may also
+be just a quotation mark, in a file without quoting; taken for an opening one it would swallow every row up to the next.
+So a quoted field counts as one only if it is closed properly; otherwise its line is read as it stands.
+"""
 
 from __future__ import annotations
 
+import csv
 import datetime
 import warnings
+from collections import Counter, deque
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from typing import Any, BinaryIO
 
 from ..errors import DataError, MissingDependency
 from .archive import ZipLimits, open_zip
-from .base import Part
-from .delimited import csv_rows
+from .part import Part
+from .text import lines
 
+FIELD = 16 << 20
+"""Characters of one field, and of one line; an unclosed quote must not swallow the file."""
+_DELIMITERS = "\t;|,"
+"""In this order where several would do: a comma stands in numbers and prose too."""
+_SAMPLE, _SAMPLE_TEXT = 20, 1 << 16
+"""Lines, and characters of them, by which the delimiter is known."""
 _GAP = 16
-"""Empty cells in a row that are written out; more of them say nothing but that the sheet is wide."""
-
-
+"""Empty cells in a row that are written out; a longer run only says that the sheet is wide."""
 _ROWS = 1 << 20
 """Rows of a sheet; a file may claim that its only row is the trillionth."""
 
@@ -84,3 +96,106 @@ def _cell(value: Any) -> str:
     if isinstance(value, datetime.datetime) and value.time() == datetime.time():
         return str(value.date())
     return str(value)
+
+
+def csv_rows(file: BinaryIO, delimiter: str = "") -> Iterator[tuple[int, list[str]]]:
+    """The line that a row begins in, and its fields; the delimiter is found out where none is given."""
+    csv.field_size_limit(FIELD)
+    source = _Lines(_whole_lines(file))
+    if not delimiter:
+        first = source.ahead(_SAMPLE)
+        if first and first[0][:4].lower() == "sep=" and len(first[0].strip()) == 5:  # a line that Excel writes for this
+            delimiter = next(source).strip()[4]
+        else:
+            delimiter = _delimiter(first)
+    for line in source:
+        begins = source.number
+        yield (
+            begins,
+            next(csv.reader([line], delimiter=delimiter)) if '"' not in line else _row(line, source, delimiter),
+        )
+
+
+class _Lines(Iterator[str]):
+    """Lines that can be looked at ahead of time and put back."""
+
+    def __init__(self, source: Iterator[str]) -> None:
+        self._source = source
+        self._waiting: deque[str] = deque()
+        self.number = 0
+        """Of the line that was given last, from 1."""
+
+    def __next__(self) -> str:
+        line = self._waiting.popleft() if self._waiting else next(self._source)
+        self.number += 1
+        return line
+
+    def ahead(self, count: int) -> list[str]:
+        self._waiting += islice(self._source, max(0, count - len(self._waiting)))
+        return list(islice(self._waiting, count))
+
+    def put_back(self, given: Sequence[str]) -> None:
+        self._waiting.extendleft(reversed(given))
+        self.number -= len(given)
+
+
+def _row(line: str, source: _Lines, delimiter: str) -> list[str]:
+    """The row that begins with a line; further lines are taken where a quoted field goes on in them."""
+    taken: list[str] = []
+    length = len(line)
+
+    def going_on() -> Iterator[str]:
+        nonlocal length
+        yield line
+        for more in source:
+            taken.append(more)
+            length += len(more)
+            if length > FIELD:
+                return
+            yield more
+
+    try:
+        row = next(csv.reader(going_on(), delimiter=delimiter, strict=True))
+        if not (taken and delimiter == "\t" and any("\t" in field for field in row)):
+            return row
+    except csv.Error:
+        pass
+    source.put_back(taken)
+    ended = True
+
+    def alone() -> Iterator[str]:
+        nonlocal ended
+        yield line
+        ended = False
+
+    loose = next(csv.reader(alone(), delimiter=delimiter))
+    return loose if ended else next(csv.reader([line], delimiter=delimiter, quoting=csv.QUOTE_NONE))
+
+
+def _delimiter(sample: Sequence[str]) -> str:
+    """What divides the most rows into the same number of fields, more than one."""
+    text = "".join(sample)[:_SAMPLE_TEXT].splitlines(keepends=True)
+    best, most = ",", 0.0
+    for delimiter in _DELIMITERS:
+        widths = Counter(len(row) for row in csv.reader(text, delimiter=delimiter) if row)
+        same = max((count for width, count in widths.items() if width > 1), default=0) / max(1, widths.total())
+        if same > most:
+            best, most = delimiter, same
+    return best
+
+
+def _whole_lines(file: BinaryIO) -> Iterator[str]:
+    """The lines of a file; a DataError at one that is too long to be held."""
+    held: list[str] = []
+    length = number = 0
+    for piece in lines(file):
+        held.append(piece)
+        length += len(piece)
+        if length > FIELD:
+            raise DataError(f"line {number + 1}: longer than {FIELD:,} characters")
+        if piece.endswith(("\n", "\r")):
+            yield "".join(held) if len(held) > 1 else piece
+            held, length = [], 0
+            number += 1
+    if held:
+        yield "".join(held)

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from importlib.util import find_spec
 from typing import BinaryIO
 
-from .base import Part
+from .part import Part
 
 MAX_LINE = 1 << 20
 """Characters that are held of one line; a longer one comes in stretches."""

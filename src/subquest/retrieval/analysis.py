@@ -1,13 +1,14 @@
 """Analysis: from text to terms, the same for documents and queries, recorded in the index.
 
 Two stages. `fold` makes bytes in which only `a-z A-Z 0-9` and bytes above 127 belong to words: Unicode is normalised
-(NFKC), case and Latin accents are folded, punctuation becomes blanks, and runs of signs of scripts that have no blanks
-between words (Chinese, Japanese, Korean, Thai, ...) become overlapping pairs; documents have the single signs as well,
-so that a query of one sign finds. `terms` cuts the bytes into words, drops a possessive
-*'s*, lowers ASCII and stems. ASCII text needs no folding, so the C kernel takes it as it is; the second stage exists
-twice, here and in the kernel, and a property test holds the two together.
+(NFKC), case and Latin accents are folded, punctuation becomes blanks, and text of scripts without blanks between words
+(Chinese, Japanese, Korean, Thai, ...) becomes overlapping pairs of characters; documents get the single characters as
+well, so that a query of one character finds them. `terms` splits the bytes into words, drops a possessive *'s*,
+lowercases ASCII and stems. ASCII text needs no folding, so the C kernel takes it as it is; the second stage exists here
+and in the kernel, and a property test compares the two.
 
-Stop words stay in the index and are dropped from queries, unless a query has nothing else: *to be or not to be* finds.
+Stop words stay in the index and are dropped from queries, unless a query has nothing else, such as *to be or not to
+be*.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from .porter import stem
 Language = Literal["english", "any"]
 
 MAX_TERM = 64
-"""Bytes of a term; what is longer is cut, so that a base64 blob cannot fill the dictionary."""
+"""Bytes of a term; longer ones are cut, so that a base64 blob cannot fill the dictionary."""
 
 STOP_WORDS: Mapping[str, frozenset[bytes]] = {
     "english": frozenset(
@@ -46,13 +47,13 @@ _CJK = re.compile(
     "[\u3040-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\uac00-\ud7af\U00020000-\U0003134f々〆]+"
 )
 _UNSPACED = re.compile(f"{_CJK.pattern}|[\u0e01-\u0e4e\u0e81-\u0ece\u1000-\u103f\u1780-\u17d3]+")
-"""These, and Thai, Lao, Burmese and Khmer with their vowel signs; runs of one script do not go on in another."""
-# Of these, what is a letter and stays as it is: all that common text has, without the middle dot and its like.
+"""These, and Thai, Lao, Burmese and Khmer with their vowel signs; a run ends where the script changes."""
+# The letters among these, which stay as they are: everything in common text, without the middle dot and the like.
 _PLAIN_CJK = re.compile(
     "[\u3041-\u3096\u309d-\u309f\u30a1-\u30fa\u30fc-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9ffc\uac00-\ud7a3々〆]+"
 )
 _SHORT = 32
-"""Characters of a run whose folding is remembered: words come again, whole paragraphs of Chinese do not."""
+"""Longest run whose folding is cached: words repeat, whole paragraphs of Chinese do not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,11 +63,11 @@ class Analysis:
     language: Language = "english"
     """english: Porter stems, English stop words dropped from queries; any: neither."""
     title_weight: int = 4
-    """A title counts as if it were written so many times; chosen on dev and train questions, see docs/search.md."""
+    """A title counts as if it were repeated this often; chosen on dev and train questions, see docs/search.md."""
     signs: bool = True
-    """Whether single Chinese, Japanese and Korean signs of documents are terms, beside pairs of them."""
+    """Whether single Chinese, Japanese and Korean characters of documents are terms, beside pairs of them."""
     thai: bool = True
-    """Whether Thai, Lao, Burmese and Khmer, which have no blanks between words either, become pairs of signs too."""
+    """Whether Thai, Lao, Burmese and Khmer, also without blanks between words, become pairs of characters too."""
 
     def __post_init__(self) -> None:
         if self.title_weight < 0:
@@ -76,7 +77,7 @@ class Analysis:
 
     @classmethod
     def recorded(cls, record: Mapping[str, Any]) -> Analysis:
-        """The analysis of an index from its settings; older ones lack what came later."""
+        """The analysis of an index from its settings; older indexes lack the newer fields."""
         return cls(**{"signs": False, "thai": False, **record})
 
     @property
@@ -84,7 +85,7 @@ class Analysis:
         return self.language == "english"
 
     def terms(self, text: str) -> list[bytes]:
-        """The terms of a text in order: the reference that the kernel is held to."""
+        """The terms of a text in order: the reference for the kernel."""
         return self.folded_terms(fold(text, self.signs, self.thai))
 
     def document(self, title: str, text: str) -> bytes:
@@ -125,7 +126,7 @@ def _folding(signs: bool, thai: bool) -> Callable[[re.Match[str]], str]:
 
 
 def _fold_run(run: str, signs: bool, thai: bool) -> str:
-    """A run of non-ASCII characters, folded; nothing before or after the run changes the outcome."""
+    """A run of non-ASCII characters, folded; the result does not depend on the text around it."""
     plain = unicodedata.normalize("NFKC", run.translate(_APOSTROPHES)).casefold()
     pieces, end = [], 0
     for match in (_UNSPACED if thai else _CJK).finditer(plain):
@@ -157,7 +158,7 @@ def _pairs_and_signs(match: re.Match[str]) -> str:
 def _fold_character(character: str) -> str:
     if character.isascii():
         return character.lower()
-    if "\u0300" <= character <= "\u036f":  # accents that stand apart from their letter
+    if "\u0300" <= character <= "\u036f":  # combining accents
         return ""
     base = unicodedata.normalize("NFD", character)[0]
     if base.isascii() and base.isalpha():

@@ -1,10 +1,10 @@
 """Approximate nearest neighbours for large vector files, by faiss.
 
 Above ROWS rows a vector file gets a companion (`.ann`): a graph (HNSW) whose nodes are the rows and whose edges lead to
-near ones. A search walks along the edges towards the query and keeps the best rows that it has seen; how many it keeps
-(its *reach*) decides how surely it finds the nearest. The reach is measured when the file is made: as much as it takes
-to find RECALL of the true nearest TOP of sampled queries. The companion is memory-mapped, and it can always be made
-again from the vector file; without it, or with a filter, search is exact.
+near ones. A search follows the edges towards the query and keeps the best rows it has seen; how many it keeps (its
+*reach*) decides how reliably it finds the nearest. The reach is measured when the file is made: as large as it takes to
+find RECALL of the true nearest TOP of sampled queries. The companion is memory-mapped, and it can always be rebuilt
+from the vector file; without it, or with a filter, search is exact.
 """
 
 from __future__ import annotations
@@ -15,15 +15,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .segment import append_check, sync_folder
+from .vectors import VectorFile, nearest_blocks
 
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-    from .dense import VectorFile
-
 ROWS = 300_000
-"""From here on reading all rows takes longer than a search should."""
+"""From here on, reading all rows takes longer than a search should."""
 RECALL = 0.99
 TOP = 10
 _EDGES = 32
@@ -36,18 +35,18 @@ _BLOCK = 65_536
 
 
 def wanted(rows: int) -> bool:
-    """Whether a file of so many rows should have a companion, and can get one here."""
+    """Whether a file of this many rows should have a companion, and faiss is installed."""
     return rows >= ROWS and importlib.util.find_spec("faiss") is not None
 
 
 def build(file: VectorFile, path: Path, *, seed: int = 0) -> float:
-    """Write the companion of a vector file, whole or not at all; the recall that was measured."""
+    """Write the companion of a vector file, whole or not at all; returns the measured recall."""
     import faiss
     import numpy as np
 
     half: Any = faiss.ScalarQuantizer.QT_fp16
     index = faiss.IndexHNSWSQ(file.width, half, _EDGES, faiss.METRIC_INNER_PRODUCT)
-    index.train(file.vectors[:1].astype(np.float32))  # half precision has nothing to learn, but faiss asks for it
+    index.train(file.vectors[:1].astype(np.float32))  # half precision needs no training, but faiss requires the call
     for start in range(0, file.rows, _BLOCK):
         index.add(file.vectors[start : start + _BLOCK].astype(np.float32))
     recall = _tune(index, file, np.random.default_rng(seed))
@@ -63,8 +62,6 @@ def build(file: VectorFile, path: Path, *, seed: int = 0) -> float:
 def _tune(index: Any, file: VectorFile, generator: np.random.Generator) -> float:
     """Set the reach to the smallest power of two that finds RECALL of the nearest rows."""
     import numpy as np
-
-    from .dense import nearest_blocks
 
     picked = np.sort(generator.choice(file.rows, min(_SAMPLES, file.rows), replace=False))
     queries = file.vectors[picked].astype(np.float32)

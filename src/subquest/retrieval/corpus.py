@@ -23,22 +23,22 @@ from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 from ..errors import DataError, UsageError
-from ..readers.delimited import csv_rows
+from ..readers.tables import csv_rows
 from ..readers.text import ERRORS, encoding_of, lines
 from ..record import Document
-from .cutting import Passages
+from .passages import Passages
 
 Complain = Callable[[str], None]
-"""Told about a file that could not be read; the rest goes on."""
+"""Called with the message about a file that could not be read; the others are read."""
 
 Wrong = Callable[[DataError], None]
-"""Told about a line that holds no document; the lines after it are read unless it raises."""
+"""Called with what is wrong with a line; the lines after it are read unless it raises."""
 
 MAX_LINE = 64 << 20
 """Bytes of one line of a JSONL corpus."""
 
 _TITLE = 300
-"""Characters of a title; a longer first line is text, unless it stands in quotes."""
+"""Characters of a title; a longer first line is text, unless it is in quotes."""
 
 _SUFFIXES = (".jsonl", ".tsv", ".txt", ".md")
 
@@ -48,7 +48,7 @@ def _raise(error: DataError) -> None:
 
 
 def read(sources: Sequence[str | Path], *, complain: Complain | None = None) -> Iterator[Document]:
-    """The documents of files, folders (searched through, links to folders not followed) and glob patterns.
+    """The documents of files, folders (recursively, links to folders not followed) and glob patterns.
 
     Text passages are named after the path as it was given, or, in a folder, after the folder's name and the path in it.
     """
@@ -63,7 +63,7 @@ def read(sources: Sequence[str | Path], *, complain: Complain | None = None) -> 
 
 
 def kind(path: Path) -> str:
-    """The suffix that says how a file is read, without .gz; empty for what is not understood here."""
+    """The suffix that says how a file is read, without .gz; empty for kinds that are not read here."""
     suffixes = [suffix.lower() for suffix in path.suffixes]
     if suffixes and suffixes[-1] == ".gz":
         suffixes.pop()
@@ -71,7 +71,7 @@ def kind(path: Path) -> str:
 
 
 def read_file(path: Path, *, name: str = "") -> Iterator[Document]:
-    """The documents of one file; `name` is what text passages are called after."""
+    """The documents of one file; `name` is the prefix of the ids of text passages."""
     found = kind(path)
     if not found:
         raise UsageError(f"{path}: cannot read this kind of file; give {', '.join(_SUFFIXES)}, each also as .gz")
@@ -98,20 +98,20 @@ def from_object(record: Any, where: str) -> Document:
     if identifier is None:
         raise DataError(f"{where}: the document has no id")
     if not isinstance(identifier, str | int) or isinstance(identifier, bool):
-        raise DataError(f"{where}: the id must be a text or a number, not {type(identifier).__name__}")
+        raise DataError(f"{where}: the id must be a string or a number, not {type(identifier).__name__}")
     given, text, contents = fields.pop("title", None), fields.pop("text", None), fields.pop("contents", None)
     title = "" if given is None else str(given) if isinstance(given, int | float) else given
     if text is None and isinstance(contents, str):
-        title, text = _divided(contents, title)
+        title, text = _split_contents(contents, title)
     if not isinstance(text, str):
         raise DataError(f"{where}: document {identifier!r} has no text (give `text`, or `contents`)")
     if not isinstance(title, str):
-        raise DataError(f"{where}: the title of document {identifier!r} must be a text, not {type(title).__name__}")
+        raise DataError(f"{where}: the title of document {identifier!r} must be a string, not {type(title).__name__}")
     meta = fields.pop("meta", None)
     return Document(str(identifier), title, text, {**fields, **meta} if isinstance(meta, dict) else fields)
 
 
-def _divided(contents: str, title: Any) -> tuple[Any, str]:
+def _split_contents(contents: str, title: Any) -> tuple[Any, str]:
     """Title and text of FlashRAG's `contents`: the first line is the title, unless that is given or it is too long."""
     first, line_end, rest = contents.partition("\n")
     plain = first.strip()
@@ -124,7 +124,7 @@ def _divided(contents: str, title: Any) -> tuple[Any, str]:
 
 
 def read_jsonl(file: BinaryIO, where: str, wrong: Wrong = _raise) -> Iterator[Document]:
-    """The documents of a JSONL corpus; `wrong` is told of lines that are none, and may raise."""
+    """The documents of a JSONL corpus; `wrong` is called for malformed lines, and may raise."""
     for number, line in _lines(file):
         if not line.strip():
             continue
@@ -154,7 +154,7 @@ def read_tsv(file: BinaryIO, where: str, wrong: Wrong = _raise) -> Iterator[Docu
 
 
 def corpus_columns(row: Sequence[str]) -> dict[str, int]:
-    """Where the columns of a corpus stand, if this is a header that names an id and a text."""
+    """The positions of the columns of a corpus, if this is a header that names an id and a text."""
     names = {name.strip().removeprefix("\ufeff").lower(): i for i, name in enumerate(row)}
     return names if {"id", "text"} <= names.keys() else {}
 
@@ -168,7 +168,7 @@ def _from_row(row: Sequence[str], columns: Mapping[str, int], where: str) -> Doc
 
 
 def _lines(file: BinaryIO) -> Iterator[tuple[int, bytes]]:
-    """Number and content of each line, in UTF-8; of one that is too long only as much as shows that it is."""
+    """Number and content of each line, in UTF-8; one that is too long is cut just after the limit."""
     encoding = encoding_of(file.read(4))
     file.seek(0)
     if encoding in ("utf-8", "utf-8-sig"):
@@ -198,10 +198,10 @@ def _parsed(line: bytes, where: str) -> Any:
 
 
 def beside_corpus(names: Collection[str]) -> frozenset[str]:
-    """Of the files in one folder those that no search may find, because they stand beside the corpus of a world.
+    """The files of one folder that no search may find, because they belong to the corpus of a world.
 
-    A world's folder has `corpus.jsonl` with its `questions.jsonl` and `world.json`; what JSON there is beside the
-    corpus (questions, gold plans, facts, other forms of all these) would give the answers away.
+    A world's folder has `corpus.jsonl` with its `questions.jsonl` and `world.json`; the other JSON files beside
+    it (questions, gold plans, facts, in any format) would give the answers away.
     """
     if "corpus.jsonl" not in names or not {"questions.jsonl", "world.json"} & set(names):
         return frozenset()
@@ -215,24 +215,24 @@ def _open(path: Path) -> BinaryIO:
 
 
 def _files(source: Path) -> Iterator[tuple[Path, str]]:
-    """Each file and its name; in folders only kinds that are understood, in a stable order."""
+    """Each file and its name; in folders only kinds that are read here, in a stable order."""
     if source.is_file():
         yield source, str(source)
     elif source.is_dir():
         for folder, names, files in os.walk(source):
             names.sort()
-            apart = beside_corpus(files)
+            excluded = beside_corpus(files)
             for path in (Path(folder) / name for name in sorted(files)):
-                if kind(path) and path.name not in apart and path.is_file():
+                if kind(path) and path.name not in excluded and path.is_file():
                     yield path, str(source.resolve().name / path.relative_to(source))
     elif re.search(r"[*?\[]", str(source)):
         matches = [Path(match) for match in sorted(glob.glob(str(source), recursive=True))]
         if not matches:
-            raise UsageError(f"no file fits the pattern {source}")
+            raise UsageError(f"no file matches the pattern {source}")
         beside = {folder: beside_corpus(os.listdir(folder)) for folder in {match.parent for match in matches}}
         yield from ((m, str(m)) for m in matches if m.is_file() and m.name not in beside[m.parent])
     else:
-        raise UsageError(f"{source} is not there")
+        raise UsageError(f"{source} does not exist")
 
 
 __all__ = ["beside_corpus", "from_object", "kind", "read", "read_file", "read_jsonl", "read_tsv", "text_passages"]

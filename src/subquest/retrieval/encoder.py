@@ -1,12 +1,12 @@
-"""Encoders: texts to unit vectors, so that near meanings are near vectors.
+"""Encoders: texts to unit vectors, so that similar meanings give near vectors.
 
-An `EncoderSpec` says which encoder, with which prefixes and pooling; the index records it, so that queries are encoded
+An `EncoderSpec` names the encoder, its prefixes and its pooling; the index records it, so that queries are encoded
 the way the passages were. Three kinds:
 
     minilm                 all-MiniLM-L6-v2, int8, by onnxruntime (32 bits by torch where that or the converter is
                            missing); works without a network once fetched
     sentence-transformers  any model of that library, by name or folder (E5, BGE, GTE, ...)
-    endpoint               any server that speaks OpenAI's /v1/embeddings
+    endpoint               any server with OpenAI's /v1/embeddings
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 
 from ..address import checked_key, checked_url
 from ..errors import MissingDependency, SearchError, SearchRefused, UsageError
-from .outside import JsonServer
+from .json_server import JsonServer
 from .store import utf8
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 Kind = Literal["minilm", "sentence-transformers", "endpoint"]
 
-# Prefixes that the makers of a model family trained it with, where they differ from none.
+# Prefixes that a model family was trained with.
 PREFIXES: dict[str, tuple[str, str]] = {
     "e5-": ("query: ", "passage: "),
     "bge-": ("Represent this sentence for searching relevant passages: ", ""),
@@ -57,9 +57,10 @@ class EncoderSpec:
     url: str = ""
     """Base address of an endpoint, ending in /v1; its key comes from the environment (`_key_for`)."""
 
-    def beginning(self, text: str) -> str:
-        """As much of a text as its vector can depend on: tokenizing the whole of a huge one takes minutes."""
-        return utf8(text[: self.max_tokens * _LONGEST_TOKEN])
+    def prepare(self, texts: Sequence[str], *, query: bool) -> list[str]:
+        """The texts with their prefix, and no longer than a vector depends on: tokenizing a huge one takes minutes."""
+        prefix = self.query_prefix if query else self.passage_prefix
+        return [prefix + utf8(text[: self.max_tokens * _LONGEST_TOKEN]) for text in texts]
 
 
 class Encoder(Protocol):
@@ -97,10 +98,10 @@ def open_encoder(spec: EncoderSpec) -> Encoder:
 
 
 class MiniLM:
-    """all-MiniLM-L6-v2 in 8 bits, one text a run, one run a core.
+    """all-MiniLM-L6-v2 in 8 bits, one text per run, one run per core.
 
     Batches would be slower (a single passage stays in the core's cache, and nothing is padded) and would make a vector
-    depend on its neighbours, because activations are scaled to 8 bits by the largest of the batch.
+    depend on the rest of the batch, because activations are scaled to 8 bits by the largest one.
     """
 
     def __init__(self, spec: EncoderSpec) -> None:
@@ -133,8 +134,7 @@ class MiniLM:
     def encode(self, texts: Sequence[str], *, query: bool) -> Vectors:
         import numpy as np
 
-        prefix = self.spec.query_prefix if query else self.spec.passage_prefix
-        encoded = [e.ids for e in self._tokenizer.encode_batch([prefix + self.spec.beginning(text) for text in texts])]
+        encoded = [e.ids for e in self._tokenizer.encode_batch(self.spec.prepare(texts, query=query))]
         out = np.zeros((len(texts), 384), np.float32)
 
         def run(i: int) -> None:
@@ -149,9 +149,9 @@ class MiniLM:
 
 
 class TorchMiniLM:
-    """The same model in 32 bits by torch, on a GPU where there is one: for machines that train and have no onnxruntime.
+    """The same model in 32 bits by torch, on a GPU if there is one: for training machines without onnxruntime.
 
-    Its vectors have a cosine of 0.997 to the 8-bit ones, so that the two can search each other's.
+    Its vectors have a cosine of 0.997 to the 8-bit ones, so both can search the same index.
     """
 
     BATCH = 256
@@ -169,13 +169,12 @@ class TorchMiniLM:
         import numpy as np
         import torch
 
-        prefix = self.spec.query_prefix if query else self.spec.passage_prefix
         out = np.zeros((len(texts), 384), np.float32)
         order = sorted(range(len(texts)), key=lambda i: len(texts[i]))
         for start in range(0, len(texts), self.BATCH):
             part = order[start : start + self.BATCH]
             inputs = self._tokenizer(
-                [prefix + self.spec.beginning(texts[i]) for i in part],
+                self.spec.prepare([texts[i] for i in part], query=query),
                 padding=True,
                 truncation=True,
                 max_length=self.spec.max_tokens,
@@ -204,9 +203,8 @@ class SentenceTransformers:
     def encode(self, texts: Sequence[str], *, query: bool) -> Vectors:
         import numpy as np
 
-        prefix = self.spec.query_prefix if query else self.spec.passage_prefix
         found = self._model.encode(
-            [prefix + self.spec.beginning(text) for text in texts],
+            self.spec.prepare(texts, query=query),
             normalize_embeddings=True,
             show_progress_bar=False,
             convert_to_numpy=True,
@@ -215,30 +213,29 @@ class SentenceTransformers:
 
 
 class Endpoint:
-    """A server that speaks OpenAI's /v1/embeddings; asked again where it is busy."""
+    """A server with OpenAI's /v1/embeddings; requests are retried while it is busy."""
 
     BATCH = 64
 
     def __init__(self, spec: EncoderSpec) -> None:
         self.spec = spec
-        self._key = checked_key(_key_for(spec.url), "the key of the embeddings' server")
+        self._key = checked_key(_key_for(spec.url), "the key of the embeddings server")
         headers = {"Authorization": f"Bearer {self._key}"} if self._key else {}
         self._server = JsonServer(spec.url, headers=headers, timeout=120.0)
 
     def encode(self, texts: Sequence[str], *, query: bool) -> Vectors:
         import numpy as np
 
-        prefix = self.spec.query_prefix if query else self.spec.passage_prefix
         rows: list[list[float]] = []
         for start in range(0, len(texts), self.BATCH):
-            rows += self._ask([prefix + self.spec.beginning(text) for text in texts[start : start + self.BATCH]])
+            rows += self._ask(self.spec.prepare(texts[start : start + self.BATCH], query=query))
         try:
             with np.errstate(over="ignore"):
                 vectors = np.asarray(rows, np.float32)
         except (ValueError, TypeError) as error:
-            raise SearchError(f"{self.spec.url}/embeddings gave something else than vectors: {error}") from None
+            raise SearchError(f"{self.spec.url}/embeddings did not return vectors: {error}") from None
         if rows and (vectors.ndim != 2 or not vectors.shape[1] or not np.isfinite(vectors).all()):
-            raise SearchError(f"{self.spec.url}/embeddings gave something else than vectors: {str(rows[0])[:100]}, ...")
+            raise SearchError(f"{self.spec.url}/embeddings did not return vectors: {str(rows[0])[:100]}, ...")
         return np.asarray(vectors / np.maximum(np.linalg.norm(vectors, axis=-1, keepdims=True), 1e-12), np.float32)
 
     def _ask(self, texts: list[str]) -> list[list[float]]:
@@ -253,15 +250,15 @@ class Endpoint:
         try:
             rows = [item["embedding"] for item in sorted(reply["data"], key=lambda item: item["index"])]
         except (KeyError, TypeError) as error:
-            raise SearchError(f"{self.spec.url}/embeddings answered in a form that is not known: {error!r}") from error
+            raise SearchError(f"{self.spec.url}/embeddings returned an unknown format: {error!r}") from error
         if len(rows) != len(texts):
-            raise SearchError(f"{self.spec.url}/embeddings gave {len(rows)} vectors for {len(texts)} texts")
+            raise SearchError(f"{self.spec.url}/embeddings returned {len(rows)} vectors for {len(texts)} texts")
         return rows
 
 
 def _key_for(url: str) -> str:
-    """The key of an embeddings' server. An index says itself where its server is, so the language model's key goes
-    there only where the server is the language model's own."""
+    """The key of an embeddings server. The address comes from the index, so the language model's key is sent only
+    where that server is the language model's own."""
     if key := os.environ.get("SUBQUEST_EMBEDDINGS_KEY"):
         return key
     own = os.environ.get("OPENAI_BASE_URL") or "https://api.openai.com/v1"

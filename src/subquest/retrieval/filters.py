@@ -1,7 +1,7 @@
-"""Filters: only documents whose metadata fit may be found.
+"""Filters: search only documents with matching metadata.
 
 A filter is a mapping from a field of `Document.meta` to the value it must have, or to a list of values of which it must
-have one: `{"source": "manual.pdf", "year": [2023, 2024]}`. A field that holds a list fits where one of its values does.
+have one: `{"source": "manual.pdf", "year": [2023, 2024]}`. A field that holds a list matches if one of its values does.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Choice = str | int | float
 
 
 def conditions_of(where: Filter) -> list[tuple[str, list[Choice]]]:
-    """Each field with the values of which it must have one; a UsageError where the filter cannot be understood."""
+    """Each field with the values of which it must have one; a UsageError for a malformed filter."""
     if not isinstance(where, Mapping):
         raise UsageError(f"a filter is a mapping from fields to values, not {where!r:.100}")
     conditions = []
@@ -28,7 +28,7 @@ def conditions_of(where: Filter) -> list[tuple[str, list[Choice]]]:
             raise UsageError(f"cannot filter by the field {field!r}")
         choices = list(wanted) if isinstance(wanted, list | tuple | set | frozenset) else [wanted]
         if not choices or not all(_possible(choice) for choice in choices):
-            raise UsageError(f"filter {field!r}: give a text, a number, true or false, or a list of these")
+            raise UsageError(f"filter {field!r}: give a string, a number, true or false, or a list of these")
         conditions.append((field, choices))
     if not conditions:
         raise UsageError("the filter is empty; leave it out to search everything")
@@ -42,7 +42,7 @@ def _possible(choice: object) -> bool:
 
 
 def allowed_numbers(db: sqlite3.Connection, where: Filter) -> list[int]:
-    """The numbers of the documents that fit, ascending."""
+    """The numbers of the matching documents, ascending."""
     conditions: list[str] = []
     values: list[Choice] = []
     for field, choices in conditions_of(where):
@@ -58,7 +58,7 @@ def allowed_numbers(db: sqlite3.Connection, where: Filter) -> list[int]:
 
 
 def hidden_bits(numbers: Sequence[int], allowed: Sequence[int], removed: bytearray | None) -> bytearray:
-    """A bit for each of a segment's documents that is not allowed, or removed; all numbers ascend."""
+    """A bit for each of a segment's documents that is removed or not allowed; all numbers ascend."""
     bits = bytearray(b"\xff") * ((len(numbers) + 63) // 64 * 8)
     if not numbers:
         return bits

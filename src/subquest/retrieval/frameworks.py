@@ -1,9 +1,9 @@
-"""Retrievers for LangChain and LlamaIndex: any search of ours where those libraries expect one of theirs.
+"""Any search as a retriever of LangChain or LlamaIndex.
 
     index.as_langchain_retriever(k=5).invoke("who designed the bridge")
     index.as_llama_index_retriever(k=5).retrieve("who designed the bridge")
 
-Both also work asynchronously (`ainvoke`, `aretrieve`). A search that fails raises, as it does everywhere.
+Both also work asynchronously (`ainvoke`, `aretrieve`). A failed search raises.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..errors import MissingDependency
 from ..record import Hit
-from .base import Search
+from .search import Search
 
 if TYPE_CHECKING:
     from langchain_core.retrievers import BaseRetriever as LangChainRetriever
@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 
 class Retrievers:
-    """For searches: the two methods that make them retrievers of other libraries."""
+    """A mixin for searches: the methods that turn them into retrievers of other libraries."""
 
     def as_langchain_retriever(self: Search, k: int = 4) -> LangChainRetriever:
         """This search as a LangChain retriever."""
@@ -103,7 +103,7 @@ def as_llama_index_retriever(search: Search, k: int = 4) -> LlamaIndexRetriever:
 
 
 def _wait(work: Coroutine[Any, Any, T]) -> T:
-    """The result of a coroutine, also where an event loop is running in this thread."""
+    """The result of a coroutine, even where an event loop is running in this thread."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:

@@ -1,7 +1,7 @@
-"""Fusion: two rankings of the same documents made into one.
+"""Fusion: two rankings of the same documents combined into one.
 
-*Reciprocal rank* fusion adds 1 / (60 + rank); it needs no common scale. *Weighted* fusion brings the scores of each
-ranking to the range from 0 to 1 (its lowest listed score to its highest) and adds them by weight.
+*Reciprocal rank* fusion adds 1 / (60 + rank); it needs no common scale. *Weighted* fusion scales the scores of
+each ranking to the range from 0 to 1 (its lowest listed score to its highest) and adds them by weight.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ RANK_CONSTANT = 60
 
 @dataclass(frozen=True, slots=True)
 class Fusion:
-    """How BM25 and dense results are brought together; the default was chosen on dev questions (docs/search.md)."""
+    """How BM25 and dense results are combined; the default was chosen on dev questions (docs/search.md)."""
 
     kind: Literal["weighted", "rrf"] = "weighted"
     dense: float = 0.5
     """Weight of the dense ranking; BM25 has the rest."""
     depth: int = 100
-    """How many results of each ranking are looked at, at least."""
+    """The least number of results of each ranking that are combined."""
 
     def __post_init__(self) -> None:
         if self.kind not in {"weighted", "rrf"} or not 0 <= self.dense <= 1 or self.depth < 1:

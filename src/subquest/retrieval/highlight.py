@@ -1,4 +1,4 @@
-"""Highlighting: which part of a passage answers to a query."""
+"""Highlighting: which part of a passage matches a query."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def _sentences(text: str) -> Iterator[Span]:
 
 
 def _first(text: str, span: Span, wanted: set[bytes], analysis: Analysis) -> int:
-    """Where the first of the wanted terms stands; inside of a run without blanks by its pairs of signs."""
+    """Where the first of the wanted terms occurs; inside a run without blanks, by its pairs of characters."""
     for match in re.finditer(r"\S+", text[span.start : span.end]):
         run = match.group()
         if wanted & set(analysis.terms(run)):

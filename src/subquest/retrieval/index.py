@@ -10,7 +10,6 @@ Readers see one generation at a time and move to the newest with each call; writ
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import dataclasses
 import threading
@@ -18,51 +17,45 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from operator import itemgetter
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from ..errors import MissingDependency, SearchError, UsageError
 from ..record import Document, Hit
-from . import contents, linked, named, store
+from . import store, titles
 from .analysis import Analysis, Language
 from .bm25 import BM25, Scored
-from .connections import Connections
+from .collection import Collection
 from .dense import Dense
-from .distinct import distinct_many
-from .embed import Encode, complete, embed, embed_with, pending, publish_vectors, record_encoder, recorded_encoder
+from .embedding import Encode, complete, embed, embed_with, pending, publish_vectors, record_encoder, recorded_encoder
 from .encoder import Encoder, EncoderSpec, open_encoder, parse
 from .filters import Filter, allowed_numbers, conditions_of, hidden_bits
-from .frameworks import Retrievers
 from .fusion import Fusion
-from .request import Mode as Mode
-from .request import check, check_ids
+from .generation import RETRIES, Generation, open_newest
+from .inspection import Info, info, verify
+from .search import Mode, check_ids
 from .settings import Entry, Settings
-from .snapshot import RETRIES, Snapshot, load
 from .store import utf8
-from .verify import Info, info, verify
+from .store_reader import StoreReader
 from .writer import Changes, Placed, Progress, Writer
 
 
-class Index(Retrievers):
+class Index(Collection):
     """A searchable folder. Threads may share it; `close` it, or use it in a `with` block."""
 
     def __init__(self, path: str | Path, mode: Mode = "auto") -> None:
+        super().__init__(mode)
         self.path = _folder(path)
-        self.mode: Mode = mode
-        self._encoder: Encoder | None = None
-        self._connections = Connections(self.path)
-        self._db = self._connections.mine
+        self._reader = StoreReader(self.path)
         self._lock = threading.Lock()
-        self._encoder_lock = threading.Lock()
         self._filters: dict[tuple[int, str], tuple[list[bytearray], list[bytearray]]] = {}
-        self._titles = named.Kept(named.TITLES, b"")
-        self._articles = named.Kept(named.TEXTS, ("", ""))
-        db = self._db()
+        self._titles = titles.DocumentCache(titles.TITLES, b"")
+        self._articles = titles.DocumentCache(titles.TEXTS, ("", ""))
+        db = self._reader.db
         with store.reading(self.path):
             self.analysis = Analysis.recorded(store.get(db, "analysis", {}))
             self.bm25 = BM25(**store.get(db, "bm25", {}))
             self.fusion = Fusion(**store.get(db, "fusion", {}))
-            self._snapshot = load(self.path, db)
+            self._generation = open_newest(self.path, db)
 
     @classmethod
     def build(
@@ -75,7 +68,7 @@ class Index(Retrievers):
         encoder: str | Encoder | None = None,
         progress: Progress | None = None,
     ) -> Index:
-        """Make an index of the documents, or bring the one that is there up to date (so a killed build resumes).
+        """Make an index of the documents, or bring an existing one up to date (so a killed build resumes).
 
         With an encoder (`minilm`, `st:MODEL`, `MODEL@URL`) documents get vectors too, and searches are hybrid.
         """
@@ -91,15 +84,15 @@ class Index(Retrievers):
 
     @classmethod
     def create(cls, path: str | Path, settings: Settings) -> Index:
-        """An empty index, or the one that is there if it was made with the same analysis and BM25 settings.
+        """An empty index, or the existing one if it was made with the same analysis and BM25 settings.
 
-        With an encoder in the settings `load` takes in vectors of that encoder.
+        With an encoder in the settings, `load` accepts vectors of that encoder.
         """
         folder = _folder(path)
         fixed = {"analysis": dataclasses.asdict(settings.analysis), "bm25": dataclasses.asdict(settings.bm25)}
         if not store.exists(folder):
-            if folder.exists() and (not folder.is_dir() or any(map(store.strange, folder.iterdir()))):
-                raise UsageError(f"{folder} is there already and is not an index; choose another path")
+            if folder.exists() and (not folder.is_dir() or any(map(store.is_foreign, folder.iterdir()))):
+                raise UsageError(f"{folder} exists and is not an index; choose another path")
             store.create(folder, {**fixed, "fusion": dataclasses.asdict(settings.fusion)})
         else:
             with contextlib.closing(store.connect(folder)) as db:
@@ -126,156 +119,108 @@ class Index(Retrievers):
 
     @property
     def identity(self) -> dict[str, Any]:
-        """All that decides results beside the query, for caches: another content or setting is another identity."""
+        """Everything but the query that decides results, for caches: other content or settings, other identity."""
         return {
             "index": self._current().content,
             "mode": self.mode,
             "analysis": dataclasses.asdict(self.analysis),
             "bm25": dataclasses.asdict(self.bm25),
             "fusion": dataclasses.asdict(self.fusion),
-            "encoder": store.get(self._db(), "encoder", None),
+            "encoder": store.get(self._reader.db, "encoder", None),
         }
 
     @property
     def generation(self) -> int:
-        return self._current().generation
+        return self._current().number
 
     def __len__(self) -> int:
         return self._current().lexical.documents
 
-    def search(
-        self,
-        query: str,
-        k: int = 10,
-        *,
-        mode: Mode | None = None,
-        where: Filter | None = None,
-        distinct: bool = False,
-        bm25: BM25 | None = None,
-    ) -> list[Hit]:
-        """The best k documents, best first; see `search_many`."""
-        return self.search_many([query], k, mode=mode, where=where, distinct=distinct, bm25=bm25)[0]
-
-    def search_many(
-        self,
-        queries: Sequence[str],
-        k: int = 10,
-        *,
-        mode: Mode | None = None,
-        where: Filter | None = None,
-        distinct: bool = False,
-        bm25: BM25 | None = None,
+    def _hits(
+        self, queries: Sequence[str], k: int, depth: int, mode: Mode, where: Filter | None, bm25: BM25 | None
     ) -> list[list[Hit]]:
-        """The best k documents of each query; one generation for all of them.
-
-        mode: bm25, dense, hybrid; auto (hybrid where the index has vectors, else bm25, and first what the query names
-        by its title), or linked (in order of which passages name which, for questions of several hops). where: only
-        documents whose metadata have these values (a list: one of them). distinct: leave out near-identical passages.
-        """
-        mode = mode or self.mode
-        check(queries, k, mode)
-        if distinct:
-            search = partial(self.search_many, mode=mode, where=where, bm25=bm25)
-            return distinct_many(search, queries, k, self.analysis)
-        depth = max(k, {"auto": named.DEPTH, "linked": linked.DEPTH}.get(mode, k))
+        """One generation for all queries."""
         for _ in range(RETRIES):
             with store.reading(self.path):
-                snapshot = self._current()
-                ranked = self._rank(snapshot, queries, depth, mode, where, bm25 or self.bm25)
+                generation = self._current()
+                ranked = self._rank(generation, queries, depth, mode, where, bm25 or self.bm25)
                 if mode == "auto":
-                    ranked = self._named_first(snapshot, queries, ranked, k)
-                if (hits := contents.hits(self._db(), ranked)) is not None:
-                    break
-        else:
-            raise SearchError(f"{self.path} changes faster than it can be read")
-        if mode == "linked":
-            return [linked.linked(query, row, self.analysis)[:k] for query, row in zip(queries, hits, strict=True)]
-        return hits
+                    ranked = [self._named_first(generation, *pair)[:k] for pair in zip(queries, ranked, strict=True)]
+                if (hits := self._reader.hits(ranked)) is not None:
+                    return hits
+        raise SearchError(f"{self.path} changes faster than it can be read")
 
-    def _named_first(
-        self, snapshot: Snapshot, queries: Sequence[str], ranked: Sequence[Sequence[Scored]], k: int
-    ) -> list[list[Scored]]:
-        """The best k with what the queries name by its title first."""
-        db, generation = self._db(), snapshot.generation
+    def _named_first(self, generation: Generation, query: str, ranked: Sequence[Scored]) -> list[Scored]:
+        """The ranking with what the query names by its title first."""
 
-        def titles_of(numbers: list[int]) -> Iterator[tuple[int, bytes]]:
-            return ((number, named.title_words(title, self.analysis)) for number, title in contents.titles(db, numbers))
+        def read_titles(unknown: list[int]) -> Iterator[tuple[int, bytes]]:
+            found = self._reader.titles(unknown)
+            return ((number, titles.title_words(title, self.analysis)) for number, title in found)
 
-        first = []
-        for query, row in zip(queries, ranked, strict=True):
-            numbers = [scored.number for scored in row]
-            titles = self._titles.of(generation, numbers, titles_of)
-            read = partial(self._articles.of, generation, numbers, partial(contents.articles, db))
-            order = named.named(query, titles, [scored.score for scored in row], self.analysis, read)
-            first.append([Scored(row[place].number, score) for place, score in order[:k]])
-        return first
+        numbers = [scored.number for scored in ranked]
+        known = self._titles.get(generation.number, numbers, read_titles)
+        read = partial(self._articles.get, generation.number, numbers, self._reader.articles)
+        order = titles.named_first(query, known, [scored.score for scored in ranked], self.analysis, read)
+        return [Scored(numbers[i], score) for i, score in order]
 
     def _rank(
-        self, snapshot: Snapshot, queries: Sequence[str], k: int, mode: Mode, where: Filter | None, bm25: BM25
+        self, generation: Generation, queries: Sequence[str], k: int, mode: Mode, where: Filter | None, bm25: BM25
     ) -> list[list[Scored]]:
-        lexical_hidden, dense_hidden = (None, None) if where is None else self._hidden(snapshot, where)
-        if isinstance(snapshot.dense, MissingDependency) and mode != "bm25":
-            raise snapshot.dense
+        lexical_hidden, dense_hidden = (None, None) if where is None else self._hidden(generation, where)
+        if isinstance(generation.dense, MissingDependency) and mode != "bm25":
+            raise generation.dense
         if mode in ("auto", "linked"):
-            mode = "hybrid" if snapshot.dense else "bm25"
+            mode = "hybrid" if generation.dense else "bm25"
         depth = k if mode != "hybrid" else max(k, self.fusion.depth)
         lexical: list[list[Scored]] = []
         if mode != "dense":
             terms = [self.analysis.query_terms(query) for query in queries]
-            lexical = snapshot.lexical.top(terms, depth, bm25, lexical_hidden)
+            lexical = generation.lexical.top(terms, depth, bm25, lexical_hidden)
             if mode == "bm25":
                 return lexical
-        if not isinstance(snapshot.dense, Dense):
-            raise UsageError(f"{self.path} has no vectors; make them with: subquest index embed {self.path}")
-        dense = snapshot.dense.top(self.encoder.encode(queries, query=True), depth, dense_hidden)
+        if not isinstance(generation.dense, Dense):
+            raise UsageError(self._no_vectors())
+        dense = generation.dense.top(self.encoder.encode(queries, query=True), depth, dense_hidden)
         if mode == "dense":
             return dense
         return [self.fusion.fuse(a, b, k) for a, b in zip(lexical, dense, strict=True)]
 
-    def _hidden(self, snapshot: Snapshot, where: Filter) -> tuple[list[bytearray], list[bytearray]]:
-        """What a filter hides in each segment and vector file; remembered for the generation."""
-        key = (snapshot.generation, repr(sorted(conditions_of(where), key=itemgetter(0))))
+    def _hidden(self, generation: Generation, where: Filter) -> tuple[list[bytearray], list[bytearray]]:
+        """What a filter hides in each segment and vector file; cached for the generation."""
+        key = (generation.number, repr(sorted(conditions_of(where), key=itemgetter(0))))
         found = self._filters.get(key)
         if found is None:
-            allowed = allowed_numbers(self._db(), where)
+            allowed = allowed_numbers(self._reader.db, where)
             lexical = [
                 hidden_bits(part.segment.numbers, allowed, part.removed.bits if part.removed else None)
-                for part in snapshot.lexical.parts
+                for part in generation.lexical.parts
             ]
-            parts = snapshot.dense.parts if isinstance(snapshot.dense, Dense) else ()
+            parts = generation.dense.parts if isinstance(generation.dense, Dense) else ()
             dense = [hidden_bits(part.file.numbers.tolist(), allowed, part.hidden) for part in parts]
-            kept = {k: v for k, v in list(self._filters.items())[-7:] if k[0] == snapshot.generation}
+            kept = {k: v for k, v in list(self._filters.items())[-7:] if k[0] == generation.number}
             found = (lexical, dense)
             self._filters = {**kept, key: found}
         return found
 
-    @property
-    def encoder(self) -> Encoder:
-        """The encoder that the index was embedded with, opened when it is first needed."""
-        with self._encoder_lock:
-            if self._encoder is None:
-                recorded = store.get(self._db(), "encoder", None)
-                if recorded is None:
-                    raise UsageError(f"{self.path} has no vectors; make them with: subquest index embed {self.path}")
-                self._encoder = open_encoder(EncoderSpec(**recorded))
-            return self._encoder
+    def _encoder_spec(self) -> EncoderSpec | None:
+        recorded = store.get(self._reader.db, "encoder", None)
+        return None if recorded is None else EncoderSpec(**recorded)
 
-    async def retrieve(self, queries: Sequence[str], k: int) -> list[list[Hit]]:
-        """The Search protocol: `search_many` on a thread of its own."""
-        return await asyncio.to_thread(self.search_many, list(queries), k)
+    def _no_vectors(self) -> str:
+        return f"{self.path} has no vectors; make them with: subquest index embed {self.path}"
 
     def get(self, identifier: str) -> Document | None:
         """The document with this id, None where there is none."""
         check_ids([identifier])
         with store.reading(self.path):
-            return contents.get(self._db(), utf8(identifier), self._current().published)
+            return self._reader.get(utf8(identifier), self._current().published)
 
     def documents(self) -> Iterator[Document]:
         """All documents in the order they were added, read in bounded memory."""
-        return contents.documents(self._db, self._current().published)
+        return self._reader.documents(self._current().published)
 
     def add(self, documents: Iterable[Document], *, progress: Progress | None = None) -> Changes:
-        """Add or update documents; when it returns they are on the disk and can be found.
+        """Add or update documents; when it returns, they are on disk and can be found.
 
         In an index with vectors the new documents get theirs as well.
         """
@@ -287,10 +232,10 @@ class Index(Retrievers):
 
     def entries(self) -> Iterator[Entry]:
         """All documents with their vectors, in the order they were added."""
-        return contents.entries(self._db, self._current().published)
+        return self._reader.entries(self._current().published)
 
     def load(self, entries: Iterable[Entry], *, progress: Progress | None = None) -> Changes:
-        """Take in documents with their vectors; those that come without one are embedded, if the index has vectors."""
+        """Add documents with their vectors; those without one are embedded, if the index has vectors."""
         with Writer.open(self.path) as writer:
             spec = recorded_encoder(writer)
             vectors: dict[str, bytes] = {}
@@ -316,8 +261,8 @@ class Index(Retrievers):
 
     @property
     def settings(self) -> Settings:
-        """What the index was made with; what an index elsewhere needs to give the same answers."""
-        db = self._db()
+        """What the index was made with: all that a copy needs to give the same results."""
+        db = self._reader.db
         encoder = store.get(db, "encoder", None)
         row = db.execute("SELECT length(vector) FROM vectors LIMIT 1").fetchone()
         average = self._current().lexical.average
@@ -328,9 +273,9 @@ class Index(Retrievers):
     def embed(
         self, encoder: str | Encoder = "minilm", *, progress: Progress | None = None, through: Encode | None = None
     ) -> int:
-        """Give every document without one a vector; how many there were. A killed run goes on where it was.
+        """Embed every document without a vector; returns how many there were. A killed run resumes.
 
-        `through` does the encoding elsewhere, such as on a Ray cluster (`cluster.py`).
+        `through` does the encoding elsewhere, such as on a Ray cluster (`ray_encoders`).
         """
         if through is not None:
             spec = parse(encoder) if isinstance(encoder, str) else encoder.spec
@@ -343,17 +288,17 @@ class Index(Retrievers):
         return done
 
     def remove(self, ids: Iterable[str]) -> int:
-        """Remove documents by id; the number of documents that were there."""
+        """Remove documents by id; returns how many existed."""
         with Writer.open(self.path) as writer:
             return writer.remove(check_ids(ids)).removed
 
     def compact(self, *, progress: Progress | None = None) -> None:
-        """Merge all segments and give back the space of what was removed."""
+        """Merge all segments and free the space of what was removed."""
         with Writer.open(self.path) as writer:
             writer.compact(progress)
 
     def verify(self) -> list[str]:
-        """What is wrong with the index, in words; an empty list when it is sound."""
+        """What is wrong with the index; an empty list when it is sound."""
         return verify(self.path)
 
     def info(self) -> Info:
@@ -361,23 +306,14 @@ class Index(Retrievers):
         return info(self.path)
 
     def close(self) -> None:
-        """Let go of files and connections. Closing twice is harmless."""
-        self._connections.close()
+        self._reader.close()
 
-    def __enter__(self) -> Index:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-    def _current(self) -> Snapshot:
+    def _current(self) -> Generation:
         """The newest generation."""
-        if store.get(self._db(), "generation", 0) != self._snapshot.generation:
+        if store.get(self._reader.db, "generation", 0) != self._generation.number:
             with self._lock:
-                self._snapshot = load(self.path, self._db())
-        return self._snapshot
+                self._generation = open_newest(self.path, self._reader.db)
+        return self._generation
 
 
 def _folder(path: str | Path) -> Path:
@@ -385,6 +321,6 @@ def _folder(path: str | Path) -> Path:
         raise UsageError("the index has no name; give a folder, such as docs.sq")
     if "://" in str(path) or str(path).startswith("lance:"):
         raise UsageError(
-            f"{path} is no folder; build the index in a folder, then copy it: subquest index copy docs.sq {path}"
+            f"{path} is not a folder; build the index in a folder, then copy it: subquest index copy docs.sq {path}"
         )
     return Path(path)

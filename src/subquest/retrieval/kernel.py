@@ -1,7 +1,7 @@
 """The C kernel from Python: segments, builders and search, without the interpreter's lock while they work.
 
-Everything here has a Python twin in `segment` and `bm25` that is used where the kernel is not to be had (no shipped
-library and no compiler) or not wanted (SUBQUEST_KERNEL=off); results are the same to the last bit, only slower.
+`segment` and `lexical` hold a fallback in Python for machines where the kernel is missing (no shipped library and no
+compiler) or switched off (SUBQUEST_KERNEL=off); results are the same to the last bit, only slower.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from .segment import PythonSegment, append_check, intact
 VERSION = 1
 
 CHECKED = 32 << 20
-"""Bytes of a segment that is checked when a process opens it first, some 25 ms; `index verify` checks larger ones."""
+"""Largest segment (bytes) that is checked when a process first opens it, about 25 ms; `index verify` checks all."""
 
 _intact: set[tuple[str, int, int]] = set()
-"""Segments that were checked; they never change under their names."""
+"""Segments that were checked; a file never changes under its name."""
 _lock = threading.Lock()
 _library: ctypes.CDLL | None = None
 _reason: str | None = None
 
 
 def library() -> ctypes.CDLL | None:
-    """The kernel, compiled first where need be; None where it is not to be had."""
+    """The kernel, compiled first if necessary; None where it cannot be had."""
     global _library, _reason
     if os.environ.get("SUBQUEST_KERNEL") == "off":
         return None
@@ -40,14 +40,14 @@ def library() -> ctypes.CDLL | None:
 
 
 def status() -> str:
-    """What searches run on, in words, for `doctor` and `info`."""
+    """What searches run on, for `doctor` and `info`."""
     if library() is not None:
         return "C kernel"
     return f"plain Python ({_reason or 'SUBQUEST_KERNEL=off'})"
 
 
 def _load() -> tuple[ctypes.CDLL | None, str]:
-    from .compile import SHIPPED, cached_library, compile_to
+    from .kernel_build import SHIPPED, cached_library, compile_to  # its imports cost start-up time
 
     path = SHIPPED
     if not path.exists():
@@ -62,67 +62,36 @@ def _load() -> tuple[ctypes.CDLL | None, str]:
     try:
         found = ctypes.CDLL(str(path))
         if found.sq_version() != VERSION:
-            return None, f"{path} is of another version"
+            return None, f"{path} has another version"
     except OSError as error:
         return None, str(error)
     return _declare(found), ""
 
 
+_TYPES: dict[str, Any] = {
+    "p": ctypes.c_void_p, "s": ctypes.c_char_p, "z": ctypes.c_size_t, "i": ctypes.c_int, "u": ctypes.c_uint32,
+    "l": ctypes.c_int64, "q": ctypes.c_uint64, "d": ctypes.c_double, "-": None,
+}  # fmt: skip
+_SIGNATURES = {
+    "sq_segment_open": "p s", "sq_segment_close": "- p", "sq_segment_numbers": "p p", "sq_segment_lengths": "p p",
+    "sq_segment_documents": "u p", "sq_segment_total_length": "q p", "sq_segment_find": "l psz",
+    "sq_segment_frequency": "u pl", "sq_segment_live": "u plp", "sq_search": "i ippipppdddipppi",
+    "sq_nearest": "i puuppippi", "sq_builder_open": "p i", "sq_builder_close": "- p", "sq_builder_memory": "q p",
+    "sq_builder_add": "i pupsp", "sq_builder_write": "i pi",
+}  # fmt: skip
+"""Result and arguments of each function, a letter of `_TYPES` each."""
+
+
 def _declare(found: ctypes.CDLL) -> ctypes.CDLL:
-    pointer, size, i32, u32, i64, u64 = (
-        ctypes.c_void_p,
-        ctypes.c_size_t,
-        ctypes.c_int,
-        ctypes.c_uint32,
-        ctypes.c_int64,
-        ctypes.c_uint64,
-    )
-    real = ctypes.c_double
-    signatures: dict[str, tuple[Any, list[Any]]] = {
-        "sq_segment_open": (pointer, [ctypes.c_char_p]),
-        "sq_segment_close": (None, [pointer]),
-        "sq_segment_numbers": (pointer, [pointer]),
-        "sq_segment_lengths": (pointer, [pointer]),
-        "sq_segment_documents": (u32, [pointer]),
-        "sq_segment_total_length": (u64, [pointer]),
-        "sq_segment_find": (i64, [pointer, ctypes.c_char_p, size]),
-        "sq_segment_frequency": (u32, [pointer, i64]),
-        "sq_segment_live": (u32, [pointer, i64, pointer]),
-        "sq_search": (
-            i32,
-            [
-                i32,
-                pointer,
-                pointer,
-                i32,
-                pointer,
-                pointer,
-                pointer,
-                real,
-                real,
-                real,
-                i32,
-                pointer,
-                pointer,
-                pointer,
-                i32,
-            ],
-        ),
-        "sq_nearest": (i32, [pointer, u32, u32, pointer, pointer, i32, pointer, pointer, i32]),
-        "sq_builder_open": (pointer, [i32]),
-        "sq_builder_close": (None, [pointer]),
-        "sq_builder_memory": (u64, [pointer]),
-        "sq_builder_add": (i32, [pointer, u32, pointer, ctypes.c_char_p, pointer]),
-        "sq_builder_write": (i32, [pointer, i32]),
-    }
-    for name, (result, arguments) in signatures.items():
+    for name, signature in _SIGNATURES.items():
+        result, _, arguments = signature.partition(" ")
         function = getattr(found, name)
-        function.restype, function.argtypes = result, arguments
+        function.restype, function.argtypes = _TYPES[result], [_TYPES[letter] for letter in arguments]
     return found
 
 
 class KernelSegment:
-    """A segment read by the kernel; freed when the last reader lets go of it."""
+    """A segment read by the kernel; freed with its last reference."""
 
     def __init__(self, kernel: ctypes.CDLL, path: Path) -> None:
         self._kernel = kernel
@@ -142,7 +111,7 @@ class KernelSegment:
         return int(self._kernel.sq_segment_find(self.handle, term, len(term)))
 
     def live(self, i: int, removed: bytearray | None) -> int:
-        """In how many documents that are not removed the term stands."""
+        """In how many documents that are not removed the term occurs."""
         if removed is None:
             return int(self._kernel.sq_segment_frequency(self.handle, i))
         return int(self._kernel.sq_segment_live(self.handle, i, (ctypes.c_char * len(removed)).from_buffer(removed)))
@@ -163,7 +132,7 @@ class KernelBuilder:
             raise MemoryError("no memory for a segment builder")
 
     def add(self, numbers: Sequence[int], texts: Sequence[bytes]) -> None:
-        """Take in documents; numbers ascend."""
+        """Add documents; numbers ascend."""
         places = [0]
         for text in texts:
             places.append(places[-1] + len(text))
@@ -184,7 +153,7 @@ class KernelBuilder:
         return int(self._kernel.sq_builder_memory(self._handle))
 
     def write(self, path: Path) -> None:
-        """Write the segment and make sure that it is on the disk."""
+        """Write the segment and make sure that it is on disk."""
         with open(path, "w+b") as file:
             result = self._kernel.sq_builder_write(self._handle, file.fileno())
             if result == -1:
@@ -202,14 +171,14 @@ class KernelBuilder:
 
 
 def open_segment(path: Path) -> KernelSegment | PythonSegment:
-    """A segment, its bytes checked where that takes no time: the kernel believes what it reads."""
+    """Open a segment; a small one is checked first, because the kernel trusts what it reads."""
     kernel = library()
     segment = PythonSegment(path) if kernel is None else KernelSegment(kernel, path)
     status = path.stat()
     key = (str(path), status.st_ino, status.st_mtime_ns)
     if status.st_size <= CHECKED and key not in _intact:
         if not intact(path):
-            raise DataError(f"{path}: its bytes were changed since it was written; run `subquest index compact`")
+            raise DataError(f"{path}: it was changed after it was written; run `subquest index compact`")
         if len(_intact) >= 4096:
             _intact.clear()
         _intact.add(key)
@@ -272,7 +241,7 @@ def search(
 def nearest(
     rows: int, count: int, width: int, query: int, hidden: bytearray | None, k: int, threads: int
 ) -> list[tuple[int, float]]:
-    """Place and dot product of the best k of `count` half-precision rows at an address, best first."""
+    """Position and dot product of the best k of `count` half-precision rows at an address, best first."""
     kernel = library()
     assert kernel is not None
     k = min(k, count)

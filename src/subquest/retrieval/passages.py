@@ -1,241 +1,253 @@
-"""Passages: long texts cut at sentence ends into pieces of about 100 words.
+"""Passages: from the parts of a file to the documents that an index holds, each with its location.
 
-A piece is what search finds and what a citation points to, so it keeps its place in the text and the Markdown headings
-it stands under. Sentences are never cut, unless one alone is longer than twice the aim; paragraphs are not joined
-across headings. A `Cutter` takes text as it comes and holds no more of it than a stretch between two headings, and of
-that no more than HOLD characters, so a file of any size is cut in bounded memory; how it comes in changes nothing.
+A passage of `docs/report.pdf` is a document called `docs/report.pdf#7`. Its title is the file's title and the headings
+above it; its metadata say where to look: `file`, `member` (of an archive), `page`, `slide`, `sheet` and `row`, `line`,
+`section`, and `start`, the place of its first character in that page, sheet or file; those of a Markdown page also hold
+the fields of its front matter, which is no passage.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain
+from pathlib import PurePosixPath
+from typing import Any
 
-from ..errors import UsageError
+from ..citation import FIELDS
+from ..errors import DataError
+from ..readers import Part
+from ..record import Document
+from .splitter import Passage, Size, Splitter, unwrapped
 
-HOLD = 1 << 16
-"""Characters that are collected before complete passages are given out."""
+_COUNTED = ("row", "line")
+"""Fields that differ from row to row; a passage of several rows has the first and the last."""
 
-_HEADING = re.compile(r"^(#{1,6})\s+(?=\S)")
-_FENCE = re.compile(r"^\s{0,3}(```|~~~)")
-_END = re.compile(r"[.!?؟۔।॥][\"'”’)\]]*(?=\s)|[。！？]|\n(?=\s*\n)")
-_BEGIN = re.compile(r"\S")
-_CJK = "\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af"
-_WORD = re.compile(rf"[{_CJK}]|[^\s{_CJK}]{{1,200}}")
-_TOKEN = re.compile(rf"[{_CJK}]|[^\W_{_CJK}]{{1,7}}|[^\w\s]+|_")
+_FRONT_LINES = 60
+_FRONT_FIELD = re.compile(r"([\w.-]+)[ \t]*:(?:[ \t]+(.*))?$")
+_FRONT_BLOCK = re.compile(r"[>|][+-]?\d?$")
+"""A value that follows in the next lines."""
 
-
-@dataclass(frozen=True, slots=True)
-class Size:
-    """How long a passage should be."""
-
-    aim: int = 100
-    unit: Literal["words", "tokens"] = "words"
-    """words: as blanks divide them, a Chinese, Japanese or Korean sign is one; tokens: an estimate of what language
-    models count, seven letters or a run of punctuation to a token."""
-
-    def __post_init__(self) -> None:
-        if not 10 <= self.aim <= 10_000:
-            raise UsageError(f"passages of {self.aim} {self.unit}: choose from 10 to 10,000")
-
-    def count(self, text: str) -> int:
-        if self.unit == "words" and text.isascii():
-            words = text.split()
-            if len(text) <= 200 or max(map(len, words), default=0) <= 200:
-                return len(words)
-        return len((_WORD if self.unit == "words" else _TOKEN).findall(text))
-
-    def __str__(self) -> str:
-        return f"{self.aim} {self.unit}"
+_SHY = "\xad"
+"""The soft hyphen: where a word may be divided. It is invisible, and the word could not be found with it."""
 
 
-class Passage(NamedTuple):
-    text: str
-    start: int
-    """Place of its first character in the whole text."""
-    heading: str
-    """The Markdown heading it stands under, empty for none."""
-    section: tuple[str, ...] = ()
-    """The headings it stands under, outermost first."""
-    line: int = 1
-    """The line its first character stands in, from 1."""
+class Passages:
+    """Makes the passages of one file, numbered from 1."""
+
+    def __init__(self, name: str, size: Size | None = None, **meta: Any) -> None:
+        self._name = name
+        self._size = size or Size()
+        self._meta = {"file": name, **meta}
+        self._title = PurePosixPath(name).name or name
+        self._number = 0
+        self.empty_pages = 0
+        """Pages on which no text was found."""
+        self.pages = 0
+
+    def of_lines(self, lines: Iterable[str], *, markdown: bool = True) -> Iterator[Document]:
+        """The passages of plain text or Markdown; its title is that of the front matter, else the first heading of the
+        first level."""
+        splitter = Splitter(self._size, markdown=markdown)
+        titled = False
+        if markdown:
+            front = _FrontMatter()
+            lines = front.blanked(lines)
+            self._title, titled = front.title or self._title, bool(front.title)
+            self._meta = {**front.fields, **self._meta}
+        for line in lines:
+            for passage in splitter.line(line):
+                titled = titled or self._entitle(passage)
+                yield self._of_text(passage, markdown)
+        for passage in splitter.end():
+            titled = titled or self._entitle(passage)
+            yield self._of_text(passage, markdown)
+
+    def of_parts(self, parts: Iterable[Part]) -> Iterator[Document]:
+        """The passages of the parts that a reader yields; none spans two pages, slides, sheets or sections.
+
+        A DataError of the reader is raised after the passages of the parts before it.
+        """
+        failures: list[DataError] = []
+        prose: Splitter | None = None
+        table: _Table | None = None
+        where: tuple[Any, ...] = ()
+        for part in _until_failure(parts, failures):
+            self._title = part.title or self._title
+            if "page" in part.place and not part.row:
+                self._count_page(part)
+            place = {field: value for field, value in part.place.items() if field not in _COUNTED}
+            fresh = part.row and part.place.get("row", 0) == 1
+            here = (place, part.section, part.row)
+            if here != where or fresh:
+                yield from self._finish(prose, table, where)
+                prose = table = None
+                where = here
+            if part.row:
+                table = table or _Table(self._size)
+                for rows, first, last in table.row(part):
+                    yield self._of_rows(rows, first, last, part.section)
+            elif part.text.strip():
+                prose = prose or Splitter(self._size, markdown=False)
+                for line in part.text.splitlines(keepends=True):
+                    for passage in prose.line(line):
+                        yield self._of_page(passage, place, part.section)
+        yield from self._finish(prose, table, where)
+        if failures:
+            raise failures[0]
+
+    def _count_page(self, part: Part) -> None:
+        self.pages = max(self.pages, int(part.place["page"]))
+        if not part.text.strip():
+            self.empty_pages += 1
+
+    def _finish(self, prose: Splitter | None, table: _Table | None, where: tuple[Any, ...]) -> Iterator[Document]:
+        if prose is not None:
+            for passage in prose.end():
+                yield self._of_page(passage, where[0], where[1])
+        if table is not None:
+            for rows, first, last in table.end():
+                yield self._of_rows(rows, first, last, where[1])
+
+    def _entitle(self, passage: Passage) -> bool:
+        """Take the title from the heading of the first passage, if there is one."""
+        if passage.section:
+            self._title = passage.section[0]
+        return True
+
+    def _of_text(self, passage: Passage, markdown: bool) -> Document:
+        text = unwrapped(passage.text) if markdown else passage.text
+        return self._made(text, passage.section, {"line": passage.line, "start": passage.start})
+
+    def _of_page(self, passage: Passage, place: Mapping[str, Any], section: tuple[str, ...]) -> Document:
+        return self._made(unwrapped(passage.text), section, {**place, "start": passage.start})
+
+    def _of_rows(self, text: str, first: Part, last: Part, section: tuple[str, ...]) -> Document:
+        place: dict[str, Any] = dict(first.place)
+        for field in _COUNTED:
+            if field in last.place and last.place[field] != first.place.get(field):
+                place[f"{field}_end"] = last.place[field]
+        return self._made(text, section, place)
+
+    def _made(self, text: str, section: tuple[str, ...], place: Mapping[str, Any]) -> Document:
+        self._number += 1
+        headings = section[1:] if section[:1] == (self._title,) else section
+        meta = {**self._meta, **place}
+        if section:
+            meta["section"] = " > ".join(section)
+        title = " > ".join((self._title, *headings))
+        return Document(f"{self._name}#{self._number}", title.replace(_SHY, ""), text.replace(_SHY, ""), meta)
 
 
-def cut(text: str, size: Size | None = None) -> Iterator[Passage]:
-    """The passages of a text, in order."""
-    cutter = Cutter(size or Size())
-    for line in text.splitlines(keepends=True):
-        yield from cutter.line(line)
-    yield from cutter.end()
+def _until_failure(parts: Iterable[Part], failures: list[DataError]) -> Iterator[Part]:
+    try:
+        yield from parts
+    except DataError as error:
+        failures.append(error)
 
 
-class Cutter:
-    """Cuts a text that comes line by line."""
+class _FrontMatter:
+    """The fields above a page of a wiki or a static site, between two lines of dashes."""
 
-    def __init__(self, size: Size, *, markdown: bool = True) -> None:
+    def __init__(self) -> None:
+        self.title = ""
+        self.fields: dict[str, Any] = {}
+        """The other fields, lists as lists; those of several lines as one text."""
+
+    def blanked(self, lines: Iterable[str]) -> Iterator[str]:
+        """Read it, if there is one. Returns the lines, its own ones blank, so that all others keep their position."""
+        rest, held = iter(lines), list[str]()
+        for line in rest:
+            held.append(line)
+            bare = line.strip()
+            if len(held) > 1 and bare in ("---", "..."):
+                if self._read(held[1:-1]):
+                    held = [re.sub(r"[^\r\n]", " ", one) for one in held]
+                break
+            if (len(held) == 1 and bare != "---") or len(held) > _FRONT_LINES:
+                break
+        return chain(held, rest)
+
+    def _read(self, lines: Iterable[str]) -> bool:
+        """Read the fields; False where a line is not a field: then the dashes are two rules around prose."""
+        fields: dict[str, tuple[str, list[str]]] = {}
+        name = ""
+        for line in lines:
+            bare = line.strip()
+            if not bare or bare.startswith("#"):
+                continue
+            if found := _FRONT_FIELD.match(line.rstrip()):
+                name, value = found[1], (found[2] or "").strip()
+                fields[name] = "" if _FRONT_BLOCK.match(value) else value, []
+            elif name and (line[0] in " \t" or bare.startswith("- ")):
+                fields[name][1].append(bare)
+            else:
+                return False
+        for name, (value, more) in fields.items():
+            if name.casefold() == "title":
+                self.title = _plain(" ".join([value, *more]))
+            elif name not in (*FIELDS, "start") and (value or more):
+                self.fields[name] = _front_value(value, more)
+        return True
+
+
+def _front_value(value: str, more: list[str]) -> str | list[str]:
+    if not value and all(item.startswith("- ") for item in more):
+        return [_plain(item[2:]) for item in more]
+    if value.startswith("[") and value.endswith("]"):
+        return [_plain(item) for item in value[1:-1].split(",") if item.strip()]
+    return _plain(" ".join([value, *more]))
+
+
+def _plain(value: str) -> str:
+    return value.strip().strip("\"'")
+
+
+class _Table:
+    """Rows combined into passages, each under the names of the columns: the first row, if it is short."""
+
+    def __init__(self, size: Size) -> None:
         self._size = size
-        self._markdown = markdown
-        self._levels: list[tuple[int, str]] = []
-        self._fenced = False
-        self._held: list[str] = []
-        self._length = 0
-        self._limit = HOLD
-        self._inside = False
-        """Whether what is held begins inside of an overlong sentence."""
-        self._start = 0
-        self._line = 1
-        self._fresh = True
-        """Whether the next piece begins a line."""
-        self._bare = False
-        """Whether nothing stands beneath the last heading so far."""
-        self._place = (0, 1)
-        """Where the last heading stands."""
+        self._header: Part | None = None
+        self._names: list[str] = []
+        self._weight = 0
+        self._rows: list[Part] = []
+        self._held = 0
+        self._given = False
+        """Whether a passage has shown the first row."""
 
-    def line(self, line: str) -> Iterator[Passage]:
-        """Take in a line with its end, or a stretch of an overlong one; the passages that are complete by then."""
-        if self._markdown and self._fresh:
-            if _FENCE.match(line):
-                self._fenced = not self._fenced
-            elif not self._fenced and (found := _HEADING.match(line)):
-                yield from self._heading(len(found.group(1)), _heading_words(line[found.end() :]), line)
+    def row(self, part: Part) -> Iterator[tuple[str, Part, Part]]:
+        count = self._size.count(part.text)
+        if self._header is None:
+            self._header = part
+            if count <= self._size.aim:
+                self._names, self._weight = [part.text], count
                 return
-        self._fresh = line.endswith(("\n", "\r"))
-        self._bare = self._bare and not line.strip()
-        self._held.append(line)
-        self._length += len(line)
-        if self._length >= self._limit:
-            yield from self._give(last=False)
+            self._given = True
+        if self._rows and self._weight + self._held + count > self._size.aim * 1.25:
+            yield from self.end()
+        if count > 2 * self._size.aim:
+            yield from self._wide(part)
+            return
+        self._rows.append(part)
+        self._held += count
+        if self._weight + self._held >= self._size.aim:
+            yield from self.end()
 
-    def end(self) -> Iterator[Passage]:
-        """The passages of what is held; a heading with nothing beneath it is one as well."""
-        if self._bare:
-            yield from self._alone()
-        yield from self._give(last=True)
+    def end(self) -> Iterator[tuple[str, Part, Part]]:
+        """The remaining rows; the column names alone where there is nothing else."""
+        if self._rows:
+            yield "\n".join([*self._names, *(row.text for row in self._rows)]), self._rows[0], self._rows[-1]
+        elif self._header is not None and not self._given:
+            yield self._header.text, self._header, self._header
+        self._given = True
+        self._rows, self._held = [], 0
 
-    def _heading(self, level: int, words: str, line: str) -> Iterator[Passage]:
-        if self._bare and level <= self._levels[-1][0]:
-            yield from self._alone()
-        yield from self._give(last=True)
-        self._levels = [*((n, text) for n, text in self._levels if n < level), (level, words)]
-        self._bare = True
-        self._place = self._start, self._line
-        self._advance(line)
-
-    def _alone(self) -> Iterator[Passage]:
-        self._bare = False
-        section = tuple(heading for _, heading in self._levels)
-        yield Passage(section[-1], self._place[0], section[-1], section, self._place[1])
-
-    def _give(self, *, last: bool) -> Iterator[Passage]:
-        text = "".join(self._held)
-        section = tuple(heading for _, heading in self._levels)
-        spans = list(_spans(text, self._size, self._inside))
-        given = spans if last else spans[:-1]
-        done = 0
-        for begin, end, _ in given:
-            self._advance(text[done:begin])
-            yield Passage(text[begin:end], self._start, section[-1] if section else "", section, self._line)
-            done = begin
-        keep = len(text) if last or not spans else spans[-1][0]
-        self._advance(text[done:keep])
-        self._held, self._length = [text[keep:]], len(text) - keep
-        self._limit = max(HOLD, 2 * self._length)
-        self._inside = not last and bool(spans) and spans[-1][2]
-
-    def _advance(self, text: str) -> None:
-        self._start += len(text)
-        self._line += text.count("\n")
-
-
-def _heading_words(rest: str) -> str:
-    """A heading without the signs that may close it; one of nothing else is its first sign."""
-    words = rest.rstrip()
-    return words.rstrip("#").rstrip() or words[:1]
-
-
-def _spans(text: str, size: Size, inside: bool) -> Iterator[tuple[int, int, bool]]:
-    """Begin and end of the passages of a stretch without headings, and whether they begin inside of a sentence.
-
-    Whether a sentence still belongs to a passage depends on nothing after that sentence, so all but the last passage
-    stay as they are when more text follows.
-    """
-    begin = end = -1
-    held, within = 0, False
-    for first, last, count, goes_on in _pieces(text, size, inside):
-        if begin >= 0 and held + count > size.aim * 1.25:
-            yield begin, end, within
-            begin, held = -1, 0
-        if begin < 0:
-            begin, within = first, goes_on
-        end = last
-        held += count
-        if held >= size.aim:
-            yield begin, end, within
-            begin, held = -1, 0
-    if begin >= 0:
-        yield begin, end, within
-
-
-def _pieces(text: str, size: Size, inside: bool) -> Iterator[tuple[int, int, int, bool]]:
-    """Begin, end and length of sentences, and of overlong ones pieces of the aimed length; whether a piece goes on.
-
-    `inside`: the text begins in the middle of an overlong sentence.
-    """
-    for start, sentence in _sentences(text):
-        count = size.count(sentence)
-        if count <= 2 * size.aim and not inside:
-            yield start, start + len(sentence), count, False
-            continue
-        words = [(word.start(), word.end(), size.count(word.group())) for word in _WORD.finditer(sentence)]
-        first, held = 0, 0
-        for i, (_, end, more) in enumerate(words):
-            held += more
-            if held >= size.aim or i == len(words) - 1:
-                yield start + words[first][0], start + end, held, inside or first > 0
-                first, held = i + 1, 0
-        inside = False
-
-
-def _sentences(text: str) -> Iterator[tuple[int, str]]:
-    """Place and text of each sentence."""
-    end = 0
-    while begin := _BEGIN.search(text, end):
-        start = begin.start()
-        found = _END.search(text, start + 1)
-        end = found.end() if found else len(text)
-        yield start, text[start:end].rstrip()
-
-
-_BULLET = re.compile(r"\s*(?:[-*+•▪◦]\s|\(?(?:\d{1,3}|[A-Za-z])[.)]\s|[|>#]|\s{4}|\t|```|~~~|$)")
-
-
-def unwrapped(text: str, width: int = 45) -> str:
-    """Hard-wrapped prose as running text: a line of at least `width` characters goes on in the next one.
-
-    So does the first one, of which a passage may have the end alone, where a sentence begins in it and goes on with a
-    small letter. Lists, tables, code, quotes and short lines keep their line ends. Sentences then read, and can be
-    quoted, as one.
-    """
-    if "\n" not in text:
-        return text
-    out: list[str] = []
-    fenced = joins = False
-    before = ""
-    for number, line in enumerate(text.splitlines()):
-        fence = _FENCE.match(line) is not None
-        plain = not (fenced or fence) and not _BULLET.match(line)
-        if plain and (joins or (number == 1 and _goes_on(before, line))):
-            out[-1:] = [out[-1].rstrip(), " ", line.lstrip()]
-        else:
-            out += ["\n", line]
-        before = line
-        fenced ^= fence
-        joins = not (fenced or fence) and len(line) >= width and not line.startswith(("|", "    ", "\t"))
-    return "".join(out[1:])
-
-
-def _goes_on(first: str, second: str) -> bool:
-    begins = first[:1].isupper() and " " in first and first.rstrip()[-1:] not in ".!?:;"
-    return begins and second.lstrip()[:1].islower() and not _BULLET.match(first)
+    def _wide(self, part: Part) -> Iterator[tuple[str, Part, Part]]:
+        """A row that is longer than a passage."""
+        names = [] if self._given else self._names
+        self._given = True
+        splitter = Splitter(self._size, markdown=False)
+        for passage in [*splitter.line(part.text), *splitter.end()]:
+            yield "\n".join([*names, passage.text]), part, part
+            names = []

@@ -1,66 +1,26 @@
 """Porter's stemmer (M. F. Porter, "An algorithm for suffix stripping", 1980) on lower-case ASCII words.
 
-A stem is what is left of a word when its endings are taken off, so that *connect*, *connected* and *connections* meet
-in one term. The kernel has the same algorithm in C; a property test holds the two together.
+A stem is what is left of a word without its endings, so that *connect*, *connected* and *connections* become one term.
+The kernel has the same algorithm in C; a property test compares the two.
 """
 
 from __future__ import annotations
 
 _VOWELS = frozenset(b"aeiou")
 
-_STEP2 = (
-    (b"ational", b"ate"),
-    (b"tional", b"tion"),
-    (b"enci", b"ence"),
-    (b"anci", b"ance"),
-    (b"izer", b"ize"),
-    (b"bli", b"ble"),
-    (b"alli", b"al"),
-    (b"entli", b"ent"),
-    (b"eli", b"e"),
-    (b"ousli", b"ous"),
-    (b"ization", b"ize"),
-    (b"ation", b"ate"),
-    (b"ator", b"ate"),
-    (b"alism", b"al"),
-    (b"iveness", b"ive"),
-    (b"fulness", b"ful"),
-    (b"ousness", b"ous"),
-    (b"aliti", b"al"),
-    (b"iviti", b"ive"),
-    (b"biliti", b"ble"),
-    (b"logi", b"log"),
+
+def _rules(table: str) -> tuple[tuple[bytes, bytes], ...]:
+    """Suffixes and what replaces them, written `suffix:replacement`."""
+    return tuple((suffix, new) for suffix, _, new in (rule.partition(b":") for rule in table.encode().split()))
+
+
+_STEP2 = _rules(
+    "ational:ate tional:tion enci:ence anci:ance izer:ize bli:ble alli:al entli:ent eli:e ousli:ous ization:ize "
+    "ation:ate ator:ate alism:al iveness:ive fulness:ful ousness:ous aliti:al iviti:ive biliti:ble logi:log"
 )
-_STEP3 = (
-    (b"icate", b"ic"),
-    (b"ative", b""),
-    (b"alize", b"al"),
-    (b"iciti", b"ic"),
-    (b"ical", b"ic"),
-    (b"ful", b""),
-    (b"ness", b""),
-)
-_STEP4 = (
-    b"al",
-    b"ance",
-    b"ence",
-    b"er",
-    b"ic",
-    b"able",
-    b"ible",
-    b"ant",
-    b"ement",
-    b"ment",
-    b"ent",
-    b"ion",
-    b"ou",
-    b"ism",
-    b"ate",
-    b"iti",
-    b"ous",
-    b"ive",
-    b"ize",
-)
+_STEP3 = _rules("icate:ic ative: alize:al iciti:ic ical:ic ful: ness:")
+_STEP4 = b"ement ance ence able ible ment ant ent ion ism ate iti ous ive ize al er ic ou".split()
+"""Longest first."""
 
 
 def _consonant(word: bytes, i: int) -> bool:
@@ -109,7 +69,7 @@ def stem(word: bytes) -> bytes:
     word = _step1(word)
     word = _replace(word, _STEP2)
     word = _replace(word, _STEP3)
-    for suffix in sorted(_STEP4, key=len, reverse=True):
+    for suffix in _STEP4:
         if word.endswith(suffix):
             base = word[: -len(suffix)]
             if _measure(base) > 1 and (suffix != b"ion" or base.endswith((b"s", b"t"))):

@@ -1,10 +1,10 @@
-"""A Search-R1 retrieval server as a search: `POST /retrieve`, the form that Search-R1, CoDA and their kin speak.
+"""A Search-R1 retrieval server as a search: `POST /retrieve`, the protocol of Search-R1, CoDA and related systems.
 
     request   {"queries": [str], "topk": int, "return_scores": true}
     response  {"result": [[{"document": {"id", "contents"}, "score"}, ...], ...]}
 
-Servers in the wild answer a batch of exactly two queries with wrong documents and fail without scores, so scores are
-always asked for and two queries go as two requests.
+Existing servers answer a batch of exactly two queries with wrong documents and fail without scores, so scores are
+always requested and two queries are sent as two requests.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ..errors import SearchError, UsageError
 from ..record import Hit
 from .corpus import from_object
 from .frameworks import Retrievers
-from .request import check
+from .search import check_request
 from .store import cleaned, utf8
 
 if TYPE_CHECKING:
@@ -31,9 +31,9 @@ _FIRST_WAIT = 0.5
 
 
 class RemoteSearch(Retrievers):
-    """Searches by asking a server; failures are tried again, then raised as SearchError.
+    """Searches by asking a server; failures are retried, then raised as SearchError.
 
-    Connections stay open from one search to the next, apart for each event loop. It may be used from several.
+    Connections stay open between searches, separately for each event loop, so several loops may share it.
     """
 
     def __init__(self, url: str, *, timeout: float = 60.0) -> None:
@@ -48,7 +48,7 @@ class RemoteSearch(Retrievers):
         return self.url
 
     async def retrieve(self, queries: Sequence[str], k: int) -> list[list[Hit]]:
-        check(queries, k, "auto")
+        check_request(queries, k)
         if not queries:
             return []
         if len(queries) == 2:
@@ -80,7 +80,7 @@ class RemoteSearch(Retrievers):
         except (ValueError, KeyError, TypeError, RecursionError):
             raise SearchError(f"{self.url} answered without a `result`: {reply.text[:200]}") from None
         if not isinstance(result, list) or len(result) != len(queries):
-            raise SearchError(f"{self.url} answered {len(queries)} queries with a `result` of another size")
+            raise SearchError(f"{self.url} answered {len(queries)} queries with a `result` of a different length")
         return [self._hits(found, k) for found in result]
 
     def _client(self) -> httpx2.AsyncClient:
@@ -111,8 +111,8 @@ class RemoteSearch(Retrievers):
 
 
 def _score(given: Any, rank: int) -> float:
-    """The score that a server gives; one over the rank where it gives none that can be compared."""
+    """The score that a server gives; one over the rank where it gives no usable one."""
     try:
         return float(given) if isinstance(given, int | float) and math.isfinite(given) else 1 / rank
-    except OverflowError:  # a whole number beyond all floats
+    except OverflowError:  # an integer beyond all floats
         return 1 / rank

@@ -1,25 +1,26 @@
-"""Segments: immutable inverted files, written once, memory-mapped ever after.
+"""Segments: immutable inverted files, written once and memory-mapped for reading.
 
-A segment holds, for a run of documents, which terms stand in which document and how often. All numbers are little
+A segment holds, for a run of documents, which terms occur in which document and how often. All numbers are little
 endian:
 
-    header      magic, counts and the places of the sections (HEADER)
-    numbers     u32 a document: its number in the store, ascending; its place here is its *local* number
-    lengths     u32 a document: how many terms it has
-    terms       TERM a term, sorted by bytes, and one more that marks the end: place of its postings, documents, string
+    header      magic, counts and the offsets of the sections (HEADER)
+    numbers     u32 per document: its number in the store, ascending; its position here is its *local* number
+    lengths     u32 per document: how many terms it has
+    terms       TERM per term, sorted by bytes, and one that marks the end: offset of its postings, documents, string
     strings     the terms' bytes
     postings    for each term its documents (local numbers) and term frequencies
-    check       crc32 of all that stands before it
+    check       crc32 of everything before it
 
 Postings of a term with fewer than BLOCK documents are variable-length integers: (gap << 1 | frequency is 1), then the
-frequency unless it is 1, where a gap is the distance to the document before minus 1. Longer ones come in blocks of
-BLOCK documents: first a BLOCK_META a block and one for the whole list, then the gaps and the frequencies minus 1 of
-each full block, bit-packed in four lanes (value i stands in lane i % 4, so a vector register unpacks four at a time);
-what is left over comes last as variable-length integers. A BLOCK_META knows the best a document of the block can score
-under any k1 and b: once for documents with frequency 1 (their shortest length), once for the others (highest
-frequency, shortest length); search skips blocks by it.
+frequency unless it is 1, where a gap is the distance to the previous document minus 1. Longer ones come in blocks of
+BLOCK documents: first a BLOCK_META per block and one for the whole list, then the gaps and the frequencies minus 1 of
+each full block, bit-packed in four lanes (value i is in lane i % 4, so a vector register unpacks four at a time); the
+rest comes last as variable-length integers. A BLOCK_META bounds the score of a document of the block under any k1 and
+b: once for documents with frequency 1 (their shortest length), once for the others (highest frequency, shortest
+length); search skips blocks by it.
 
-This module reads and writes the form in plain Python; the C kernel does the same, several hundred times faster.
+This module reads and writes the format in plain Python, the fallback of the C kernel, which is several hundred times
+faster.
 """
 
 from __future__ import annotations
@@ -40,12 +41,12 @@ from ..errors import DataError
 MAGIC = b"SQLEX\x00\x00\x02"
 BLOCK = 128
 HEADER = struct.Struct("<8sIIQIIQQQQQQ")
-"""magic, documents, terms, total length, longest length, 0, places of numbers, lengths, terms, strings, postings and
+"""magic, documents, terms, total length, longest length, 0, offsets of numbers, lengths, terms, strings, postings and
 check."""
 TERM = struct.Struct("<QII")
-"""place of the postings, documents with the term, place of the string."""
+"""offset of the postings, documents with the term, offset of the string."""
 BLOCK_META = struct.Struct("<IIBBHHH")
-"""last document, place of the data, bits a gap, bits a frequency, highest frequency, shortest length where the
+"""last document, offset of the data, bits per gap, bits per frequency, highest frequency, shortest length where the
 frequency is 1, shortest length where it is more (0xffff: none, or longer than that)."""
 
 
@@ -89,7 +90,7 @@ class PythonSegment:
         return i if i < self.terms and self.term(i) == term else -1
 
     def live(self, i: int, removed: bytearray | None) -> int:
-        """In how many documents that are not removed the term stands."""
+        """In how many documents that are not removed the term occurs."""
         if removed is None:
             return self._entry(i)[1]
         return sum(not removed[local >> 3] >> (local & 7) & 1 for local, _ in self.postings(i))
@@ -132,7 +133,7 @@ class PythonBuilder:
         self._postings: dict[bytes, list[Posting]] = {}
 
     def add(self, number: int, terms: Sequence[bytes]) -> None:
-        """Take in a document; numbers ascend."""
+        """Add a document; numbers ascend."""
         local = len(self.numbers)
         self.numbers.append(number)
         self.lengths.append(len(terms))
@@ -140,7 +141,7 @@ class PythonBuilder:
             self._postings.setdefault(term, []).append(Posting(local, frequency))
 
     def write(self, path: Path) -> None:
-        """Write the segment and make sure that it is on the disk."""
+        """Write the segment and make sure that it is on disk."""
         terms = sorted(self._postings)
         postings, entries, string_place = bytearray(), bytearray(), 0
         for term in terms:
@@ -165,7 +166,7 @@ class PythonBuilder:
 
 
 def encode(found: Sequence[Posting], lengths: Sequence[int]) -> bytes:
-    """The postings of one term as they stand in the file."""
+    """The postings of one term in the format of the file."""
     if len(found) < BLOCK:
         return _varints(found, -1)
     metas, data, previous = bytearray(), bytearray(), -1
@@ -195,7 +196,7 @@ def encode(found: Sequence[Posting], lengths: Sequence[int]) -> bytes:
 
 
 def pack(values: Sequence[int], bits: int) -> bytes:
-    """128 values of so many bits in four interleaved lanes."""
+    """128 values of `bits` bits each in four interleaved lanes."""
     lanes = [sum(value << (bits * row) for row, value in enumerate(values[lane::4])) for lane in range(4)]
     words = [lane.to_bytes(4 * bits, "little") for lane in lanes]
     return b"".join(word[4 * i : 4 * i + 4] for i in range(bits) for word in words)
@@ -243,7 +244,7 @@ def _u32(values: Sequence[int]) -> bytes:
 
 
 def intact(path: Path) -> bool:
-    """Whether a file that ends with its checksum is what was written."""
+    """Whether a file that ends with its checksum is unchanged."""
     with open(path, "rb") as file:
         size = os.fstat(file.fileno()).st_size
         if size < 4:
@@ -255,7 +256,7 @@ def intact(path: Path) -> bool:
 
 
 def append_check(file: BinaryIO) -> None:
-    """End a segment with the checksum of all that was written, and make the file and its folder entry durable."""
+    """Append the checksum of everything that was written, and make the file and its folder entry durable."""
     with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as written:
         check = zlib.crc32(written)
     file.seek(0, os.SEEK_END)

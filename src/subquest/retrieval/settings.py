@@ -1,11 +1,10 @@
-"""What an index is made with, and what goes in and out of it: the same for a folder, a file and somebody's server."""
+"""What an index is made with: the same for a folder, an exported file and a backend."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..errors import DataError
 from ..record import Document
@@ -17,8 +16,6 @@ from .fusion import Fusion
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
-
-    from .writer import Changes, Progress
 
     Row = npt.NDArray[np.float32]
 
@@ -67,29 +64,3 @@ class Entry(NamedTuple):
 
     document: Document
     vector: Row | None = None
-
-
-class Source(Protocol):
-    """Anything that passages can be copied from."""
-
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def settings(self) -> Settings: ...
-
-    def entries(self) -> Iterator[Entry]:
-        """All passages in a stable order, read in bounded memory."""
-        ...
-
-
-class Store(Source, Protocol):
-    """Any index that passages can be copied from and to."""
-
-    def load(self, entries: Iterable[Entry], *, progress: Progress | None = None) -> Changes:
-        """Take passages in; those that are there already are passed over, so a killed copy goes on where it was."""
-        ...
-
-    def __len__(self) -> int: ...
-
-    def close(self) -> None: ...

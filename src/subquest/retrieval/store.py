@@ -1,15 +1,15 @@
-"""The store: one SQLite file (WAL) that is the truth about an index; all other files can be made again from it.
+"""The store: one SQLite file (WAL) that an index rests on; all other files can be rebuilt from it.
 
-    documents   number, id, title, text, meta     numbers ascend and are never given twice
-    removed     number                            documents that still stand in a segment but are gone
+    documents   number, id, title, text, meta     numbers ascend and are never reused
+    removed     number                            documents that a segment still holds but that were removed
     segments    name, kind, first, last, documents   the files of the current generation and the numbers they cover
     vectors     number, vector                    embeddings, where the index has an encoder
     settings    key, value                        format, analysis, BM25, encoder, generation, published
     files, origins, retired                       which files the documents come from (`ingest.ledger`)
 
 A *generation* is what one committed transaction shows: a set of segments and of removed numbers. Rows above the
-`published` number belong to a write that is still under way (or was killed); no reader sees them, and the next writer
-takes them in.
+`published` number belong to a write that is still running (or was killed); no reader sees them, and the next writer
+publishes them.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ LOCK = "writer.lock"
 _BLANK = 8192
 """Bytes that a store without tables may have: SQLite's first page."""
 
-_OUTSIDE = frozenset({
+_PASSING = frozenset({
     sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_NOMEM, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_FULL,
     sqlite3.SQLITE_CANTOPEN,
 })  # fmt: skip
-"""Failures of SQLite that say nothing about what the file holds."""
+"""Failures of SQLite that say nothing about the content of the file."""
 
 _SCHEMA = """
 CREATE TABLE settings (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
@@ -56,14 +56,14 @@ CREATE TABLE vectors (number INTEGER PRIMARY KEY, vector BLOB NOT NULL);
 
 
 def create(folder: Path, settings: dict[str, Any]) -> None:
-    """Make an empty index; the settings are written with it, all or nothing.
+    """Make an empty index with its settings, all or nothing.
 
-    A killed process may have begun one, and another may be making it at this moment: whoever comes last finds it made.
+    A killed process may have begun one, and another process may be creating it right now: the last one finds it done.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise UsageError(f"{folder} cannot be made: {error.strerror}") from None
+        raise UsageError(f"{folder} cannot be created: {error.strerror}") from None
     with contextlib.closing(_connect(folder / STORE)) as db:
         with transaction(db):
             if _blank(db):
@@ -71,23 +71,23 @@ def create(folder: Path, settings: dict[str, Any]) -> None:
                     db.execute(statement)
                 for key, value in {"format": FORMAT, "generation": 0, "published": 0, **settings}.items():
                     put(db, key, value)
-        let_read(db)
+        use_wal(db)
 
 
-def let_read(db: sqlite3.Connection) -> None:
-    """Let readers go on while somebody writes (WAL); where a reader is in the way, the next writer does it."""
+def use_wal(db: sqlite3.Connection) -> None:
+    """Let readers continue while somebody writes (WAL); where a reader blocks this, the next writer does it."""
     with contextlib.suppress(sqlite3.OperationalError):
         db.execute("PRAGMA journal_mode = WAL")
 
 
 def exists(folder: Path) -> bool:
-    """Whether there is an index, or a file that stands where its store would be."""
+    """Whether there is an index, or another file in the place of its store."""
     path = folder / STORE
     try:
         if not path.is_file():
             return False
     except OSError as error:
-        raise UsageError(f"{folder} cannot be looked into: {error.strerror}") from None
+        raise UsageError(f"{folder} cannot be opened: {error.strerror}") from None
     if path.stat().st_size > _BLANK:
         return True
     try:
@@ -97,8 +97,8 @@ def exists(folder: Path) -> bool:
         return True
 
 
-def strange(path: Path) -> bool:
-    """Whether an index that is only begun cannot have this file in its folder."""
+def is_foreign(path: Path) -> bool:
+    """Whether the folder of an unfinished index would not have this file."""
     return not path.name.startswith(STORE) and path.name != LOCK
 
 
@@ -107,12 +107,12 @@ def _blank(db: sqlite3.Connection) -> bool:
 
 
 def _how_to_build(folder: Path) -> str:
-    """What is missing, and the command that makes it; never into what is there already, which may be documents."""
+    """What is missing and the command that builds it; never into an existing folder, which may hold documents."""
     if not folder.exists():
-        return f"it is not there. Build one with: subquest index build SOURCE --out {shlex.quote(str(folder))}"
+        return f"it does not exist. Build one with: subquest index build SOURCE --out {shlex.quote(str(folder))}"
     listed = folder.is_dir() and os.access(folder, os.R_OK | os.X_OK)
-    begun = folder.suffix == ".sq" or (listed and not any(strange(path) for path in folder.iterdir()))
-    source, out = (Path("SOURCE"), folder) if begun else (folder, folder.with_suffix(".sq"))
+    unfinished = folder.suffix == ".sq" or (listed and not any(is_foreign(path) for path in folder.iterdir()))
+    source, out = (Path("SOURCE"), folder) if unfinished else (folder, folder.with_suffix(".sq"))
     command = shlex.join(["subquest", "index", "build", str(source), "--out", str(out)])
     return f"there is no finished store.db in it. Build one with: {command}"
 
@@ -130,40 +130,40 @@ def connect(folder: Path) -> sqlite3.Connection:
                 raise
             db = _connect_frozen(folder)
             found = get(db, "format", None)
-    except UnicodeDecodeError:  # SQLite's own words about a table whose definition is damaged
-        raise DataError(f"{folder / STORE} is damaged; build it again from its source") from None
+    except UnicodeDecodeError:  # SQLite's message about a table whose definition is damaged
+        raise DataError(f"{folder / STORE} is damaged; rebuild it from its source") from None
     except sqlite3.DatabaseError as error:
-        if _outside(error):
+        if _is_passing(error):
             free = shutil.disk_usage(folder).free
             raise SearchError(
-                f"{folder} cannot be opened now ({error}; {free:,} bytes are free on its disk); what it holds is intact"
+                f"{folder} cannot be opened now ({error}; {free:,} bytes are free on its disk); its content is intact"
             ) from None
-        raise DataError(f"{folder / STORE} is not an index ({error}); build it again from its source") from None
+        raise DataError(f"{folder / STORE} is not an index ({error}); rebuild it from its source") from None
     if found != FORMAT:
         db.close()
         raise DataError(
             f"{folder} has index format {found}, this version reads format {FORMAT}; export it with the version "
-            "that wrote it and import it again, or build it again from its source"
+            "that wrote it and import it again, or rebuild it from its source"
         )
     return db
 
 
-def _outside(error: sqlite3.DatabaseError) -> bool:
-    return getattr(error, "sqlite_errorcode", 0) & 0xFF in _OUTSIDE
+def _is_passing(error: sqlite3.DatabaseError) -> bool:
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF in _PASSING
 
 
 @contextlib.contextmanager
 def reading(folder: Path) -> Iterator[None]:
-    """What SQLite raises while an index is read, as a SearchError that says whether the index is damaged."""
+    """Turn what SQLite raises while an index is read into a SearchError that says whether the index is damaged."""
     try:
         yield
     except (sqlite3.ProgrammingError, sqlite3.IntegrityError):
         raise
     except sqlite3.DatabaseError as error:
-        if _outside(error):
-            raise SearchError(f"{folder} cannot be read now: {error}; what it holds is intact") from None
+        if _is_passing(error):
+            raise SearchError(f"{folder} cannot be read now: {error}; its content is intact") from None
         raise SearchRefused(
-            f"{folder / STORE} is damaged ({error}); see `subquest index verify`, and build it again from its source"
+            f"{folder / STORE} is damaged ({error}); see `subquest index verify`, and rebuild it from its source"
         ) from None
 
 
@@ -175,9 +175,9 @@ def _connect(path: Path | str, *, uri: bool = False) -> sqlite3.Connection:
 
 
 def _connect_frozen(folder: Path) -> sqlite3.Connection:
-    """A connection where nothing may be written, not even SQLite's own notes: an image, a read-only disk.
+    """A connection where nothing may be written, not even SQLite's own files: a container image, a read-only disk.
 
-    The index is taken as it stands; nobody may write to it meanwhile.
+    The index is read as it is; nobody may write to it meanwhile.
     """
     log = folder / f"{STORE}-wal"
     if log.exists() and log.stat().st_size:
@@ -194,7 +194,7 @@ def get(db: sqlite3.Connection, key: str, default: Any) -> Any:
         return default if row is None else json.loads(row[0])
     except (ValueError, TypeError):
         raise DataError(
-            f"the index is damaged: its setting {key!r} cannot be read; build it again from its source"
+            f"the index is damaged: its setting {key!r} cannot be read; rebuild it from its source"
         ) from None
 
 
@@ -203,12 +203,12 @@ def put(db: sqlite3.Connection, key: str, value: Any) -> None:
 
 
 def has_ledger(db: sqlite3.Connection) -> bool:
-    """Whether files were ever ingested: the tables of `ingest.ledger` come with the first ones."""
+    """Whether files were ever ingested: the first ones create the tables of `ingest.ledger`."""
     return db.execute("SELECT 1 FROM sqlite_master WHERE name = 'retired'").fetchone() is not None
 
 
 def retired(db: sqlite3.Connection) -> list[int]:
-    """Documents that are to be removed with the next publication."""
+    """Documents that the next publication removes."""
     if not has_ledger(db):
         return []
     return [number for (number,) in db.execute("SELECT number FROM retired ORDER BY number")]
@@ -236,7 +236,7 @@ def _rollback(db: sqlite3.Connection) -> None:
 
 @contextlib.contextmanager
 def writer_lock(folder: Path) -> Iterator[None]:
-    """One writer at a time; the lock goes with the process, however it ends."""
+    """One writer at a time; the lock ends with the process, however that ends."""
     try:
         handle = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT, 0o644)
     except OSError as error:
@@ -247,7 +247,7 @@ def writer_lock(folder: Path) -> Iterator[None]:
         except OSError:
             holder = os.pread(handle, 32, 0).decode(errors="replace").strip() or "unknown"
             raise UsageError(
-                f"{folder} is being written by process {holder}; wait until it is done (reading goes on meanwhile)"
+                f"{folder} is being written by process {holder}; wait until it is done (searching works meanwhile)"
             ) from None
         os.ftruncate(handle, 0)
         os.pwrite(handle, str(os.getpid()).encode(), 0)
@@ -265,13 +265,13 @@ def cleaned(document: Document) -> Document:
     """The document as it can be stored; a UsageError that names it where it cannot.
 
     Lone surrogates, which UTF-8 does not have, are replaced; numbers that JSON does not have (NaN, infinities) become
-    nothing.
+    null.
     """
     if not isinstance(document, Document):
         raise UsageError(f"expected a Document, got {type(document).__name__}")
     for field in ("id", "title", "text"):
         if not isinstance(value := getattr(document, field), str):
-            raise UsageError(f"document {document.id!r}: its {field} is a {type(value).__name__}, not a text")
+            raise UsageError(f"document {document.id!r}: its {field} is a {type(value).__name__}, not a string")
     try:
         document.id.encode(), document.title.encode(), document.text.encode()
         if document.meta and not _simple(document.meta):
@@ -282,7 +282,7 @@ def cleaned(document: Document) -> Document:
 
 
 def _simple(meta: Mapping[str, Any]) -> bool:
-    """Whether metadata are such that nothing can be wrong with them; most are, and this is quick."""
+    """Whether nothing can be wrong with the metadata; true for most, and fast to check."""
     for key, value in meta.items():
         if type(key) is not str or not key.isascii():
             return False

@@ -21,31 +21,32 @@ from typing import Any, NamedTuple
 
 from ..errors import SearchError
 from ..record import Document
-from . import store
+from . import ann, store
 from .analysis import Analysis
-from .collector import Collector, SegmentRow, mergeable
+from .segment_builder import SegmentBuilder, SegmentRow, mergeable
+from .vectors import VectorFile, write_vectors
 
 BATCH = 512
 BATCH_TEXT = 16 << 20
-"""Characters of a batch; one document may have more."""
+"""Characters of a batch; a single document may have more."""
 COMMIT_EVERY = 20_000
 COMMIT_SECONDS = 5.0
-"""A transaction takes in so many documents, or what comes in so much time where documents come slowly."""
+"""A transaction ends after this many documents, or after this time where documents arrive slowly."""
 Progress = Callable[[int], None]
-"""Told how many more documents are done."""
+"""Called with the number of documents that were done since the last call."""
 
 
 class Placed(NamedTuple):
-    """Where a document went."""
+    """Where a document was stored."""
 
     id: str
     number: int
     before: int
-    """Number of the version that was there, 0 for none; the same number where the document was left alone."""
+    """Number of the earlier version, 0 for none; equal to `number` where the document was unchanged."""
 
 
 Stored = Callable[[Sequence[Placed]], None]
-"""Told where a batch's documents went, in their order and in the transaction that stores them."""
+"""Called with where a batch's documents were stored, in order and in the transaction that stores them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +61,7 @@ class Changes:
 
 @dataclass(slots=True)
 class _Intake:
-    """The state of an `add` under way."""
+    """The state of a running `add`."""
 
     number: int
     """The next document's number."""
@@ -68,11 +69,11 @@ class _Intake:
     updated: int = 0
     unchanged: int = 0
     replaced: list[int] = field(default_factory=list)
-    """Numbers of older versions, to be removed when the newer ones are published."""
+    """Numbers of older versions, removed when the newer ones are published."""
 
 
 class Writer:
-    """The one process that may change an index; made by `Writer.open`, which holds the lock."""
+    """Changes an index; `Writer.open` makes it and holds the lock, so there is one at a time."""
 
     def __init__(self, folder: Path, db: sqlite3.Connection) -> None:
         self.folder = folder
@@ -82,11 +83,11 @@ class Writer:
     @classmethod
     @contextlib.contextmanager
     def open(cls, folder: Path) -> Iterator[Writer]:
-        """Take the lock, clean up after a killed writer, and hand out a writer."""
+        """Take the lock, clean up after a killed writer, and yield a writer."""
         with contextlib.closing(store.connect(folder)) as db, store.writer_lock(folder), store.reading(folder):
             try:
                 writer = cls(folder, db)
-                store.let_read(db)
+                store.use_wal(db)
                 writer._delete_unlisted()
                 writer._publish_left_over()
                 yield writer
@@ -96,34 +97,34 @@ class Writer:
     def add(
         self, documents: Iterable[Document], progress: Progress | None = None, stored: Stored | None = None
     ) -> Changes:
-        """Add documents; one whose id is there already replaces the older version, an equal one is left alone.
+        """Add documents; one whose id exists replaces the older version, an equal one is left alone.
 
-        When `documents` raises, what it gave before is published, then the exception goes on.
+        When `documents` raises, what it yielded before is published, then the exception is raised.
         """
         intake = _Intake(self.next_number())
-        collector = Collector(self.analysis)
+        builder = SegmentBuilder(self.analysis)
         source, failure, more = iter(documents), None, True
         while more:
             with store.transaction(self.db):
                 began = time.monotonic()
                 for _ in range(max(1, COMMIT_EVERY // BATCH)):
                     batch, failure, more = _take(source)
-                    collector.add(self._store(batch, intake, stored))
+                    builder.add(self._store(batch, intake, stored))
                     if progress and batch:
                         progress(len(batch))
                     if not more or time.monotonic() - began > COMMIT_SECONDS:
                         break
-            if collector.full or not more:
-                self._publish(collector, intake.replaced)
-                collector, intake.replaced = Collector(self.analysis), []
-        collector.close()
+            if builder.full or not more:
+                self._publish(builder, intake.replaced)
+                builder, intake.replaced = SegmentBuilder(self.analysis), []
+        builder.close()
         self._merge_small()
         if failure is not None:
             raise failure
         return Changes(intake.added, intake.updated, intake.unchanged)
 
     def _store(self, batch: Sequence[Document], intake: _Intake, stored: Stored | None) -> list[tuple[int, str, str]]:
-        """Write new documents and new versions to the store; number, title and text of those that were."""
+        """Write new documents and new versions to the store; returns the number, title and text of those."""
         known = self._known(batch)
         rows: list[tuple[int, str, str, str, str | None]] = []
         placed: list[Placed] = []
@@ -149,7 +150,7 @@ class Writer:
         return [(row[0], row[2], row[3]) for row in rows]
 
     def remove(self, ids: Iterable[str]) -> Changes:
-        """Remove documents by id; ids that are not there are passed over."""
+        """Remove documents by id; unknown ids are ignored."""
         removed = 0
         with store.transaction(self.db):
             source = iter(ids)
@@ -162,7 +163,7 @@ class Writer:
         return Changes(removed=removed)
 
     def compact(self, progress: Progress | None = None) -> None:
-        """Write all documents into as few segments as possible and give back the space of what was removed."""
+        """Write all documents into as few segments as possible and free the space of what was removed."""
         segments = self.segments()
         vectors = self.segments("dense")
         removed = self.db.execute("SELECT 1 FROM removed LIMIT 1").fetchone()
@@ -200,28 +201,28 @@ class Writer:
         (highest,) = self.db.execute("SELECT coalesce(max(number), 0) FROM documents").fetchone()
         return max(int(highest), int(store.get(self.db, "published", 0))) + 1
 
-    def _publish(self, collector: Collector, replaced: Sequence[int]) -> None:
+    def _publish(self, builder: SegmentBuilder, replaced: Sequence[int]) -> None:
         retired = store.retired(self.db)
-        if collector.documents or retired:
-            name = self._write_segment(collector) if collector.documents else ""
+        if builder.documents or retired:
+            name = self._write_segment(builder) if builder.documents else ""
             with store.transaction(self.db):
                 if name:
-                    self._list(name, collector)
-                    store.put(self.db, "published", collector.last)
+                    self._list(name, builder)
+                    store.put(self.db, "published", builder.last)
                 self._remove_numbers([*replaced, *retired])
                 if retired:
                     self.db.execute("DELETE FROM retired")
                 self.next_generation()
-        collector.close()
+        builder.close()
 
-    def _write_segment(self, collector: Collector) -> str:
+    def _write_segment(self, builder: SegmentBuilder) -> str:
         name = f"{uuid.uuid4().hex}.lex"
         with _new_file(self.folder / name):
-            collector.write(self.folder / name)
+            builder.write(self.folder / name)
         return name
 
-    def _list(self, name: str, collector: Collector) -> None:
-        row = (name, "lexical", collector.first, collector.last, collector.documents)
+    def _list(self, name: str, builder: SegmentBuilder) -> None:
+        row = (name, "lexical", builder.first, builder.last, builder.documents)
         self.db.execute("INSERT INTO segments VALUES (?, ?, ?, ?, ?)", row)
 
     def _remove_numbers(self, numbers: Sequence[int]) -> None:
@@ -236,18 +237,18 @@ class Writer:
     def _publish_left_over(self) -> None:
         """Index the rows that a killed writer stored but did not publish."""
         published = store.get(self.db, "published", 0)
-        collector = Collector(self.analysis)
+        builder = SegmentBuilder(self.analysis)
         rows = self.db.execute(
             "SELECT number, title, text FROM documents WHERE number > ? ORDER BY number", (published,)
         )
         while batch := rows.fetchmany(BATCH):
-            collector.add(batch)
+            builder.add(batch)
         older = self.db.execute(
             "SELECT o.number FROM documents n JOIN documents o ON o.id = n.id AND o.number < n.number "
             "WHERE n.number > ?",
             (published,),
         )
-        self._publish(collector, [number for (number,) in older.fetchall()])
+        self._publish(builder, [number for (number,) in older.fetchall()])
 
     def _merge_small(self) -> None:
         segments = self.segments()
@@ -258,29 +259,29 @@ class Writer:
                 return
 
     def _rewrite(self, segments: Sequence[SegmentRow], progress: Progress | None) -> None:
-        """Replace neighbouring segments by new ones without the removed documents."""
+        """Replace adjacent segments by new ones without the removed documents."""
         if not segments:
             return
         span = (segments[0].first, segments[-1].last)
-        collectors: list[tuple[str, Collector]] = []
-        collector = Collector(self.analysis)
+        builders: list[tuple[str, SegmentBuilder]] = []
+        builder = SegmentBuilder(self.analysis)
         rows = self.db.execute(
             "SELECT number, title, text FROM documents WHERE number BETWEEN ? AND ? ORDER BY number", span
         )
         while batch := rows.fetchmany(BATCH):
-            collector.add(batch)
+            builder.add(batch)
             if progress:
                 progress(len(batch))
-            if collector.full:
-                collectors.append((self._write_segment(collector), collector))
-                collector.close()
-                collector = Collector(self.analysis)
-        if collector.documents:
-            collectors.append((self._write_segment(collector), collector))
-        collector.close()
+            if builder.full:
+                builders.append((self._write_segment(builder), builder))
+                builder.close()
+                builder = SegmentBuilder(self.analysis)
+        if builder.documents:
+            builders.append((self._write_segment(builder), builder))
+        builder.close()
         with store.transaction(self.db):
             self.db.executemany("DELETE FROM segments WHERE name = ?", [(s.name,) for s in segments])
-            for name, written in collectors:
+            for name, written in builders:
                 self._list(name, written)
             self.db.execute(
                 "DELETE FROM removed WHERE number BETWEEN ? AND ? AND number > "
@@ -291,13 +292,10 @@ class Writer:
         self._delete_unlisted()
 
     def rewrite_vectors(self, segments: Sequence[SegmentRow], last: int | None = None) -> None:
-        """Replace neighbouring vector files by one with the vectors that the store has for their documents.
+        """Replace adjacent vector files by one with the vectors that the store has for their documents.
 
         `last` extends the new file to documents up to that number; without segments it starts after the others.
         """
-        from . import ann
-        from .dense import VectorFile, write_vectors
-
         highest = max((s.last for s in self.segments("dense")), default=0)
         span = (segments[0].first if segments else highest + 1, last or max((s.last for s in segments), default=0))
         where = "FROM vectors WHERE number BETWEEN ? AND ?"
@@ -321,7 +319,7 @@ class Writer:
         self._delete_unlisted()
 
     def _delete_unlisted(self) -> None:
-        """Delete files that no generation lists; a reader that has one mapped keeps it until it lets go."""
+        """Delete files that no generation lists; a reader that has one mapped keeps it until it is done."""
         listed = {name for (name,) in self.db.execute("SELECT name FROM segments")}
         for path in self.folder.iterdir():
             name = path.with_suffix(".vec").name if path.suffix == ".ann" else path.name
@@ -332,7 +330,7 @@ class Writer:
 
 @contextlib.contextmanager
 def _new_file(path: Path) -> Iterator[None]:
-    """A file that cannot be written goes again; what the index shows has not changed by then."""
+    """Delete a file that could not be written; nothing refers to it yet."""
     try:
         yield
     except BaseException as error:
@@ -343,7 +341,7 @@ def _new_file(path: Path) -> Iterator[None]:
 
 
 def _take(source: Iterator[Document]) -> tuple[list[Document], Exception | None, bool]:
-    """The next documents, the exception that ended them, if one did, and whether there may be more."""
+    """The next documents, the exception that ended them, if any, and whether there may be more."""
     batch: list[Document] = []
     length, deadline = 0, time.monotonic() + COMMIT_SECONDS
     try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ..data.plans import gold_plan
+from ..data.gold_plans import gold_plan
 from ..errors import DataError
 from ..metrics.embeddings import Embedder, default_embedder
 from ..metrics.plans import MINILM_TAU, score_plans

@@ -1,16 +1,16 @@
-"""Packing: JSON values made small by storing each repeated piece of content once a run.
+"""The compact form of records: JSON values in which each repeated piece of content is stored once per run.
 
-Prompts, documents and the token ids of both come back in episode after episode, and within one episode a document
-stands in an event, in the executor's context and as a quote. So long strings are cut where content tends to repeat (at
-line ends and around tags) and token ids where an id itself says so (content-defined chunks: the same run of ids is cut
-the same way wherever it stands). A *piece* is such a cut of a few dozen bytes or more; it is stored under the hash of
-its bytes, once, and the value keeps its number:
+Prompts, documents and their token ids occur in episode after episode, and within one episode a document occurs in an
+event, in the executor's context and as a quote. So long strings are cut where content tends to repeat (at line ends
+and around tags), and token ids after ids that are multiples of 32 (content-defined chunks: the same sequence is cut the
+same way wherever it occurs). A *piece* is such a cut of a few dozen bytes or more. It is stored once, under the hash of
+its bytes, and the value refers to it by number:
 
     {"text": "Answer the question. … Who …?"}   ->   {"text": {"$": [17, 18, "Who …?"]}}
     {"token_ids": [504, 260, …]}                ->   {"token_ids": {"$n": [19, 20]}}
     {"logprobs": [-0.25, …]}                    ->   {"logprobs": {"$n": [21]}}
 
-What is left is compressed. Unpacking gives back an equal value, whatever it holds.
+The rest is compressed. Loading returns an equal value, whatever it contains.
 """
 
 from __future__ import annotations
@@ -30,30 +30,30 @@ from ..errors import DataError
 
 
 class Intern(Protocol):
-    """Stores a piece and gives its number: the same number for the same bytes, unless they are `unique`."""
+    """Stores a piece and returns its number: the same number for the same bytes, unless they are `unique`."""
 
     def __call__(self, data: bytes, *, unique: bool = False) -> int: ...
 
 
 Known = dict[str, Any]
-"""Texts and what they were packed to, for as long as the numbers in it hold: prompts and documents come again."""
+"""Texts and their packed forms, valid as long as the piece numbers are: prompts and documents repeat."""
 Fetch = Callable[[Sequence[int]], Sequence[bytes]]
-"""The pieces of some numbers, in their order."""
+"""Returns the pieces with the given numbers."""
 
 MIN_TEXT = 40
-"""Shorter strings, in characters, cost less where they stand than as a piece."""
+"""Strings with fewer characters take less space in place than as a piece."""
 MIN_ARRAY = 16
-"""The same for numbers in a list."""
+"""The same for the numbers of a list."""
 
 _MAX_KNOWN, _LONG = 4096, 4096
-"""How many packed texts are remembered, and up to how many characters."""
+"""How many packed texts are remembered, and the longest of them in characters."""
 _json = json.JSONEncoder(ensure_ascii=False, check_circular=False, separators=(",", ":")).encode
 _orjson: Any = None
 with contextlib.suppress(ImportError):
     _orjson = importlib.import_module("orjson")
 _HUGE = sys.float_info.max
 _PLAIN: set[str] = set()
-"""Keys that were seen and do not begin with `$`."""
+"""Keys known not to start with `$`."""
 _RAW, _ZLIB = b"\0", b"\1"
 _COMMON = (
     b'"answer":"forced":true,"confidence":null,"stop_reason":"forced"abstained"failed"cancelled"no answer"meta":{}'
@@ -72,22 +72,22 @@ _COMMON = (
     b'usage":{"prompt_tokens":1,"cached_tokens":1,"completion_tokens":1,"peak_context":1,"model_calls":1,'
     b'"searches":1,"tool_calls":1,"seconds":0.0,"cost":0.0}'
 )
-"""What records are made of, known beforehand to the compressor; part of the file format."""
+"""The compressor's dictionary: what records typically contain. Part of the file format."""
 _PRIMED = zlib.compressobj(6, zdict=_COMMON)
-"""A compressor that has read it; copies of it do the work."""
+"""A compressor that has read the dictionary; copies of it do the work."""
 
 
 def dump(value: Any, intern: Intern, known: Known | None = None) -> bytes:
-    """The value as compact bytes; its pieces go through `intern`."""
-    return squeeze(_to_json(_pack(value, intern, {} if known is None else known)))
+    """The value as compact bytes; its pieces are stored by `intern`."""
+    return _compress(_to_json(_pack(value, intern, {} if known is None else known)))
 
 
 class _NotFinite(float):
-    """NaN or an infinity: JSON as Python writes it knows them, orjson would write null."""
+    """NaN or an infinity, which Python's JSON can express; orjson would write null."""
 
 
 def _to_json(value: Any) -> bytes:
-    """By orjson where it is installed, ten times as fast; what it refuses (lone surrogates, huge integers) goes on."""
+    """Uses orjson if installed, ten times as fast; Python's encoder takes what orjson refuses (lone surrogates, …)."""
     if _orjson is not None:
         with contextlib.suppress(TypeError):
             strict = _orjson.OPT_PASSTHROUGH_DATACLASS | _orjson.OPT_PASSTHROUGH_DATETIME
@@ -96,39 +96,40 @@ def _to_json(value: Any) -> bytes:
 
 
 def load(data: bytes, fetch: Fetch) -> Any:
-    """The value that `dump` was given; raises DataError where the bytes are damaged."""
+    """The inverse of `dump`; raises DataError if the bytes are damaged."""
     try:
-        value = json.loads(_decode(unsqueeze(data)))
+        value = json.loads(_decode(_decompress(data)))
         numbers = sorted(set(_references(value)))
         return _unpack(value, dict(zip(numbers, fetch(numbers), strict=True)))
     except ValueError as error:
         raise DataError(f"a stored record is damaged: {error}") from None
 
 
-def squeeze(data: bytes) -> bytes:
-    """Compressed where that makes it smaller."""
-    press = _PRIMED.copy()
-    small = press.compress(data) + press.flush()
+def _compress(data: bytes) -> bytes:
+    """Compress the data if that makes it smaller."""
+    compressor = _PRIMED.copy()
+    small = compressor.compress(data) + compressor.flush()
     return _ZLIB + small if len(small) < len(data) else _RAW + data
 
 
-def unsqueeze(data: bytes) -> bytes:
-    if not isinstance(data, bytes):  # a damaged row may hold anything
-        raise DataError("a stored record is damaged: its bytes are gone")
+def _decompress(data: bytes) -> bytes:
+    if not isinstance(data, bytes):  # a damaged row may contain anything
+        raise DataError("a stored record is damaged: it contains no bytes")
     try:
         return zlib.decompressobj(zdict=_COMMON).decompress(data[1:]) if data[:1] == _ZLIB else data[1:]
     except zlib.error as error:
         raise DataError(f"a stored record is damaged: {error}") from None
 
 
-def bundle(pieces: Sequence[bytes]) -> bytes:
-    """Several pieces as one compressed block: together they compress far better than one by one."""
+def dump_pieces(pieces: Sequence[bytes]) -> bytes:
+    """Several pieces as one compressed block: together they compress far better than separately."""
     lengths = struct.pack(f"<{len(pieces) + 1}I", len(pieces), *map(len, pieces))
-    return squeeze(lengths + b"".join(pieces))
+    return _compress(lengths + b"".join(pieces))
 
 
-def unbundle(data: bytes) -> list[bytes]:
-    data = unsqueeze(data)
+def load_pieces(data: bytes) -> list[bytes]:
+    """The inverse of `dump_pieces`; raises DataError if the block is damaged."""
+    data = _decompress(data)
     try:
         (count,) = struct.unpack_from("<I", data)
         lengths = struct.unpack_from(f"<{count}I", data, 4)
@@ -136,7 +137,7 @@ def unbundle(data: bytes) -> list[bytes]:
         raise DataError(f"a stored block is damaged: {error}") from None
     at = 4 + 4 * count
     if at + sum(lengths) != len(data):
-        raise DataError("a stored block is damaged: its pieces do not fill it")
+        raise DataError("a stored block is damaged: its size is wrong")
     out = []
     for length in lengths:
         out.append(data[at : at + length])
@@ -180,7 +181,7 @@ def _pack(value: Any, intern: Intern, known: Known) -> Any:
 
 
 def _escaped(packed: dict[str, Any]) -> dict[str, Any]:
-    """Keys of the user's own that begin as ours do get another `$`; those that need none are remembered."""
+    """Prefix keys that start with `$` with another `$`; remember keys that need no prefix."""
     if any(key[:1] == "$" for key in packed):
         return {("$" + key if key[:1] == "$" else key): inner for key, inner in packed.items()}
     if len(_PLAIN) < _MAX_KNOWN:
@@ -233,7 +234,7 @@ def _pack_text(text: str, intern: Intern, known: Known) -> Any:
 
 
 def _cuts(text: str) -> list[str]:
-    """After line ends and around tags; a text that holds the cut mark itself stays whole."""
+    """Cut after line ends and around tags; a text that contains the cut mark itself stays whole."""
     if "\0" in text:
         return [text]
     marked = text.replace("\n", "\n\0").replace("<", "\0<").replace(">", ">\0")
@@ -241,7 +242,7 @@ def _cuts(text: str) -> list[str]:
 
 
 def _chunks(ids: Sequence[int]) -> Iterator[bytes]:
-    """Cut after ids that are multiples of 32, but not into chunks shorter than `MIN_ARRAY`."""
+    """Cut after ids that are multiples of 32, into chunks of at least `MIN_ARRAY`."""
     start = 0
     for at in [i for i, number in enumerate(ids, 1) if not number & 31]:
         if at - start >= MIN_ARRAY:
@@ -257,9 +258,9 @@ def _integers(values: Sequence[int]) -> bytes:
 
 
 def _floats(values: Sequence[float]) -> bytes:
-    """As 32-bit floats where that loses nothing (engines compute log-probs in them), else as 64-bit.
+    """32-bit floats if that loses nothing (engines compute log-probs with them), otherwise 64-bit.
 
-    The lowest bytes of all numbers come first, then the second lowest, ...: the highest repeat and compress.
+    The lowest bytes of all numbers come first, then the second lowest, …: the highest bytes repeat and compress well.
     """
     try:
         short = array("f", values)

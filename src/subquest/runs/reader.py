@@ -1,4 +1,4 @@
-"""Rows to records: a run's content, read while others may be writing it."""
+"""Rows to records: reads a run, which others may be writing."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from ..errors import DataError, UsageError
 from ..events import Event
 from ..record import Episode, Question
 from . import pack
+from .file import connect, damaged
 from .rows import column
-from .schema import connect, damaged
 
 _CACHED_BLOCKS = 256
 _PAGE = 64
-"""Episodes read at a time; between pages no lock is held, however slow the caller is."""
+"""Rows read at a time; no lock is held between pages, however slow the caller is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class Summary:
     dataset: str
     split: str
     attempt: int
-    """Which attempt at the question this was, counted by whoever ran it, from 0."""
+    """Which attempt at the question this was, counted from 0."""
     system: str
     model: str
     answer: str
@@ -52,7 +52,7 @@ class Metric(NamedTuple):
 
 
 class Score(NamedTuple):
-    """What a metric gave an episode."""
+    """The score of an episode by one metric."""
 
     episode: str
     metric: str
@@ -60,7 +60,7 @@ class Score(NamedTuple):
 
 
 class Reader:
-    """Reads one run through a connection of its own."""
+    """Reads a run through its own connection."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -77,7 +77,7 @@ class Reader:
             raise damaged(self.path, error) from None
 
     def counts(self) -> dict[str, int]:
-        """Rows by table, under the names people know."""
+        """How many questions, episodes, … the run holds."""
         tables = {
             "questions": "question",
             "episodes": "episode",
@@ -89,14 +89,14 @@ class Reader:
         return {**found, "interrupted": len(self.interrupted())}
 
     def questions(self, *, question: str | None = None) -> Iterator[Question]:
-        """All questions in the order in which they came, or those of one id."""
+        """All questions in the order in which they were added, or those with one id."""
         wanted = None if question is None else column(question)
         select = (
             f"SELECT number, body FROM question WHERE number > ?1 AND (id = ?2 OR ?2 IS NULL) ORDER BY 1 LIMIT {_PAGE}"
         )
         last = 0
         while rows := self.query(select, last, wanted):
-            for last, body in rows:  # noqa: B007 - the next page begins behind the last row
+            for last, body in rows:  # noqa: B007 - the next page starts after the last row
                 yield from_dict(Question, self.load(body))
 
     def summaries(
@@ -107,7 +107,7 @@ class Reader:
     def latest(
         self, *, offset: int = 0, limit: int = 50, system: str | None = None, ending: str | None = None
     ) -> tuple[int, list[Summary]]:
-        """How many episodes there are, and a page of them, the newest first."""
+        """The number of episodes, and one page of them, newest first."""
         wanted = {"e.system": system, "e.stop_reason": ending}
         given = {name: column(value) for name, value in wanted.items() if value is not None}
         where = f" WHERE {' AND '.join(f'{name} = ?' for name in given)}" if given else ""
@@ -133,7 +133,7 @@ class Reader:
         return self._episode(rows[0], events)
 
     def events(self, episode_id: str, *, after: int = -1) -> list[Event]:
-        """The episode's stream so far, from the event behind `after`."""
+        """The episode's events so far, those after event number `after`."""
         rows = self.query(
             "SELECT body FROM event WHERE episode = ? AND last > ? ORDER BY number", column(episode_id), after
         )
@@ -141,7 +141,7 @@ class Reader:
         return [event for event in events if event.seq > after]
 
     def interrupted(self) -> list[str]:
-        """Ids of episodes that began, told events and were never finished, in the order they began."""
+        """Ids of episodes that have events and never finished, in the order in which they started."""
         return [
             row[0]
             for row in self.query(
@@ -150,9 +150,9 @@ class Reader:
             )
         ]
 
-    def unbegun(self) -> list[str]:
-        """Ids of questions under whose own id nothing is stored, no episode and no event; where a server asks each
-        question once, under its id, those that still waited when it was cut off."""
+    def unstarted(self) -> list[str]:
+        """Ids of questions with no episode and no event under the question's own id. A server asks each question once,
+        under its id, so these were still queued when it was killed."""
         select = "SELECT id FROM question WHERE id NOT IN (SELECT id FROM episode UNION SELECT episode FROM event)"
         return [row[0] for row in self.query(f"{select} ORDER BY number")]
 
@@ -197,7 +197,7 @@ class Reader:
     def assemble(
         self, body: bytes, question: bytes, trajectories: list[bytes], failures: list[bytes], stream: list[bytes]
     ) -> Episode:
-        """An episode from the bodies of its rows."""
+        """Build an episode from the bodies of its rows."""
         data: dict[str, Any] = self.load(body)
         data["question"] = self.load(question)
         data["trajectories"] = [self.load(found) for found in trajectories]
@@ -223,7 +223,7 @@ class Reader:
             raise damaged(self.path, error) from None
 
     def pieces(self, numbers: Sequence[int]) -> list[bytes]:
-        """Pieces by ascending number."""
+        """The pieces with these numbers, which must be ascending."""
         out: list[bytes] = []
         first, block = 0, [b""][:0]
         for number in numbers:
@@ -238,7 +238,7 @@ class Reader:
         block = self._blocks.get(first)
         if block is None:
             found = self.query("SELECT data FROM block WHERE first = ?", first)
-            block = self._blocks[first] = pack.unbundle(found[0][0]) if found else []
+            block = self._blocks[first] = pack.load_pieces(found[0][0]) if found else []
             if len(self._blocks) > _CACHED_BLOCKS:
                 self._blocks.popitem(last=False)
         if not first <= number < first + len(block):

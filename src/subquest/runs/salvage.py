@@ -1,8 +1,8 @@
-"""Verifying a run, and saving what can be read of a damaged one.
+"""Verifies a run, and saves what is readable of a damaged one.
 
-Salvage works on a copy and never touches the damaged file. Where the first page, which tells SQLite where the tables
-begin, is gone, the first page of an empty run takes its place: all runs of one format have their tables at the same
-places. Each record is then read by itself, and those that cannot be read are named.
+Salvage works on a copy and never touches the damaged file. If the first page is lost, which tells SQLite where the
+tables start, the first page of an empty run replaces it: all runs of one format have their tables in the same places.
+Then each record is read on its own, and those that cannot be read are reported.
 """
 
 from __future__ import annotations
@@ -17,22 +17,22 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import DataError, UsageError
-from .exchange import Entry, episode_entry, run_entries, write_entries
+from .file import APPLICATION_ID, PAGE_SIZE, SCHEMA_VERSION, create_file, run_path
+from .jsonl import Entry, episode_entry, run_entries, write_entries
 from .reader import Reader
-from .schema import APPLICATION_ID, PAGE_SIZE, SCHEMA_VERSION, create_file, run_path
 
 _MAX_MISSES = 2_000
-"""Unreadable numbers in a row after which a table is taken to be over."""
+"""Consecutive missing or unreadable rows after which a table is considered finished."""
 _MAX_PROBLEMS = 50
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What a check of a run found."""
+    """The result of checking a run."""
 
     problems: tuple[str, ...]
     episodes: int
-    """Episodes that could be read in full."""
+    """Episodes that could be read completely."""
 
     @property
     def sound(self) -> bool:
@@ -41,15 +41,15 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class Salvage:
-    """What was saved of a damaged run."""
+    """The result of saving what is readable of a damaged run."""
 
     episodes: int
     lost: tuple[str, ...]
-    """What could not be read, in words."""
+    """Descriptions of what could not be read."""
 
 
 def verify_run(path: Path) -> Verdict:
-    """Check the file's structure, the hash of every piece, and read every record."""
+    """Check the structure of the file and the hash of every piece, and read every record."""
     problems: list[str] = []
     episodes = 0
     try:
@@ -66,7 +66,7 @@ def verify_run(path: Path) -> Verdict:
             except DataError as error:
                 problems.append(str(error))
         for entry in run_entries(run):
-            episodes += entry.data["type"] == "episode"
+            episodes += entry["type"] == "episode"
     except DataError as error:
         problems.append(str(error))
     finally:
@@ -85,7 +85,7 @@ def salvage_run(path: Path, target: Path) -> Salvage:
         log = Path(f"{source}-wal")
         if log.exists():
             shutil.copyfile(log, f"{copy}-wal")
-        _mend_first_page(source, copy)
+        _repair_first_page(source, copy)
         rescue = _Rescue(Reader(copy), source)
         try:
             episodes = write_entries(rescue.entries(), target)
@@ -95,16 +95,16 @@ def salvage_run(path: Path, target: Path) -> Salvage:
 
 
 class _Rescue:
-    """Reads a damaged run row by row, by number alone: indexes may be damaged too."""
+    """Reads a damaged run row by row, by number only: indexes may be damaged too."""
 
     def __init__(self, run: Reader, source: Path) -> None:
         self.run = run
         self.source = source
         self.lost: list[str] = []
         self._error = "it holds no records"
-        """The latest reason why something could not be read."""
+        """The most recent reason why something could not be read."""
 
-    def entries(self) -> Iterator[Entry]:
+    def entries(self) -> Iterator[tuple[str, Entry]]:
         found = [*self._episodes(), *self._numbers()]
         if not found:
             raise DataError(f"nothing in {self.source} is readable as a run of Subquest ({self._error})")
@@ -113,12 +113,12 @@ class _Rescue:
         except DataError:
             meta = {}
             self.lost.append("the settings")
-        yield Entry(str(self.source), {"type": "run", "format": SCHEMA_VERSION, "settings": {}, "created": 0.0, **meta})
-        for data in found:
-            yield Entry(str(self.source), data)
+        first = {"type": "run", "format": SCHEMA_VERSION, "settings": {}, "created": 0.0, **meta}
+        for entry in (first, *found):
+            yield str(self.source), entry
 
-    def _episodes(self) -> Iterator[dict[str, Any]]:
-        """Questions, episodes, and the events of episodes that are interrupted or cannot be read."""
+    def _episodes(self) -> Iterator[Entry]:
+        """Questions, episodes, and the events of episodes that were interrupted or cannot be read."""
         questions: dict[int, bytes] = dict(self._rows("question", "body"))
         for number, body in questions.items():
             try:
@@ -140,7 +140,7 @@ class _Rescue:
             try:
                 stream = parts["event"].get(name, [])
                 episode = self.run.assemble(body, questions[question], contexts, errors, stream)
-                if episode.id != name:  # the row's name is damaged, what it holds is not
+                if episode.id != name:  # the id column is damaged, the body is not
                     stream = parts["event"].get(episode.id, [])
                     episode = self.run.assemble(body, questions[question], contexts, errors, stream)
             except DataError:
@@ -150,7 +150,7 @@ class _Rescue:
             if len(episode.events) != events:
                 self.lost.append(f"{events - len(episode.events)} events of episode {name}")
             if not (isinstance(attempt, int) and isinstance(added, float)):
-                self.lost.append(f"which attempt episode {name} was, and when")
+                self.lost.append(f"attempt number and time of episode {name}")
                 attempt, added = 0, 0.0
             yield episode_entry(episode, attempt, added)
         for name, stream in parts["event"].items():
@@ -159,14 +159,14 @@ class _Rescue:
             except DataError:
                 self.lost.append(f"the events of episode {name}")
 
-    def _numbers(self) -> Iterator[dict[str, Any]]:
-        """Scores and metrics that are numbers still."""
-        for episode, metric, value in self._sound("scores", "SELECT episode, metric, value FROM score", str):
+    def _numbers(self) -> Iterator[Entry]:
+        """Scores and metrics that are still numbers."""
+        for episode, metric, value in self._readable("scores", "SELECT episode, metric, value FROM score", str):
             yield {"type": "scores", "episode": episode, "scores": {metric: value}}
-        for step, name, value in self._sound("metrics", "SELECT step, name, value FROM metric", int):
+        for step, name, value in self._readable("metrics", "SELECT step, name, value FROM metric", int):
             yield {"type": "metrics", "step": step, "metrics": {name: value}}
 
-    def _sound(self, what: str, select: str, owner: type) -> list[tuple[Any, str, float]]:
+    def _readable(self, what: str, select: str, owner: type) -> list[tuple[Any, str, float]]:
         try:
             rows = self.run.query(f"{select} ORDER BY 1, 2")
         except DataError:
@@ -182,7 +182,7 @@ class _Rescue:
         return found
 
     def _rows(self, table: str, *columns: str) -> Iterator[tuple[Any, ...]]:
-        """Number and columns of each row that can be read."""
+        """Number and columns of each readable row."""
         statement = f"SELECT number, {', '.join(columns)} FROM {table} WHERE number = ?"
         number, misses = 0, 0
         unreadable: list[int] = []
@@ -203,9 +203,9 @@ class _Rescue:
             self.lost.append(f"any {table} after number {behind}")
 
 
-def _mend_first_page(source: Path, copy: Path) -> None:
-    """Give the copy a first page that SQLite can start from, where its own is damaged or tells a wrong size."""
-    if (error := _refusal(copy)) is None:
+def _repair_first_page(source: Path, copy: Path) -> None:
+    """Replace the first page of the copy if it is damaged or has a wrong file size."""
+    if (error := _open_error(copy)) is None:
         return
     with copy.open("rb") as file:
         own = bytearray(file.read(PAGE_SIZE))
@@ -221,13 +221,13 @@ def _mend_first_page(source: Path, copy: Path) -> None:
         page[28:32] = pages.to_bytes(4)
         with copy.open("r+b") as file:
             file.write(page)
-        if _refusal(copy) is None:
+        if _open_error(copy) is None:
             return
     raise DataError(f"nothing in {source} is readable as a run of Subquest")
 
 
-def _refusal(path: Path) -> str | None:
-    """Why the file cannot be opened as a run."""
+def _open_error(path: Path) -> str | None:
+    """Why the file cannot be opened as a run, or None."""
     try:
         Reader(path).close()
     except UsageError as error:

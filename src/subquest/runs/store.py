@@ -4,9 +4,9 @@
         finished = {s.question for s in run.summaries()}
         ...
         run.add_event(episode_id, event)            # live, batched, never blocks
-        await run.add_episode(episode, attempt=0)   # returns when it is on the disk
+        await run.add_episode(episode, attempt=0)   # returns when it is on disk
 
-Reading and writing may happen at the same time, in one process or in several.
+One process or several may read and write at the same time.
 """
 
 from __future__ import annotations
@@ -25,57 +25,55 @@ from ..codec import to_dict
 from ..errors import UsageError
 from ..events import Event
 from ..record import Episode, Question
-from .apart import Apart
+from .file import create_file, run_path
 from .reader import Reader
-from .receipt import Receipt
-from .schema import create_file, run_path
-from .writer import Writer
+from .writer import Receipt, Writer
 
 
 class RunStore(Reader):
-    """A run, open for reading and, where asked for, for writing."""
+    """A run, open for reading and, on request, for writing."""
 
-    def __init__(self, path: Path, *, write: bool, apart: bool = False) -> None:
-        """`apart` writes in a process of its own, which pays where episodes come by the hundred a second."""
+    def __init__(self, path: Path, *, write: bool, own_process: bool = False) -> None:
+        """`own_process` writes in another process, which pays off with hundreds of episodes a second."""
         super().__init__(path)
-        self._writer: Writer | Apart | None = (Apart(path) if apart else Writer(path)) if write else None
-        if self._writer is not None:  # a process that ends without `close` still writes what it was given
+        self._writer = Writer(path, own_process=own_process) if write else None
+        if self._writer is not None:  # a process that ends without `close` still writes everything
             self._at_exit = weakref.finalize(self, self._writer.close)
 
     @classmethod
     def open(cls, path: str | os.PathLike[str], *, write: bool = False) -> Self:
-        """A run that exists; a folder stands for the `run.sqlite` in it."""
+        """Open an existing run; a folder stands for the `run.sqlite` in it."""
         return cls(run_path(path), write=write)
 
     @classmethod
     def create(
-        cls, path: str | os.PathLike[str], *, settings: Mapping[str, Any] | None = None, apart: bool = False
+        cls, path: str | os.PathLike[str], *, settings: Mapping[str, Any] | None = None, own_process: bool = False
     ) -> Self:
-        """A new run, open for writing; `settings` are JSON values that say how it is run."""
+        """Create a run and open it for writing; `settings` are JSON values that say how it is run."""
         file = run_path(path)
         try:
             meta = {"settings": json.dumps(dict(settings or {})), "created": json.dumps(time.time())}
         except TypeError as error:
             raise UsageError(f"the settings of a run must be JSON values: {error}") from None
         create_file(file, meta)
-        return cls(file, write=True, apart=apart)
+        return cls(file, write=True, own_process=own_process)
 
     @classmethod
     def resume(
-        cls, path: str | os.PathLike[str], *, settings: Mapping[str, Any] | None = None, apart: bool = False
+        cls, path: str | os.PathLike[str], *, settings: Mapping[str, Any] | None = None, own_process: bool = False
     ) -> Self:
-        """The run at the path, open for writing; made where there is none yet.
+        """Open the run at the path for writing, or create it if there is none.
 
-        Raises a UsageError where the run was begun with other settings: its episodes would not belong together.
+        Raises a UsageError if the run was started with other settings: its episodes would not belong together.
         """
         file = run_path(path)
         if not file.exists():
             try:
-                return cls.create(file, settings=settings, apart=apart)
+                return cls.create(file, settings=settings, own_process=own_process)
             except UsageError:
-                if not file.exists():  # else another process was quicker
+                if not file.exists():  # otherwise another process created it first
                     raise
-        run = cls(file, write=True, apart=apart)
+        run = cls(file, write=True, own_process=own_process)
         wanted = json.loads(json.dumps(dict(settings or {})))
         found = run.settings
         for key in sorted(wanted.keys() | found.keys()):
@@ -93,38 +91,38 @@ class RunStore(Reader):
 
     @property
     def created(self) -> float:
-        """Seconds since 1970; 0 where a salvaged run no longer says."""
+        """Seconds since 1970; 0 if a salvaged run no longer says."""
         return float(self.meta().get("created", 0.0))
 
     def add_questions(self, questions: Iterable[Question]) -> Receipt:
-        """Note questions that are to be asked; those of episodes are noted by themselves."""
+        """Add questions that are going to be asked; those of episodes are added with the episode."""
         return self._writing.put(methodcaller("questions", [to_dict(q) for q in questions]))
 
     def add_episode(self, episode: Episode, *, attempt: int = 0, scores: Mapping[str, float] | None = None) -> Receipt:
-        """Add a finished episode, with those of its events that were not told live, and its scores.
+        """Add a finished episode, with those of its events that were not added live, and its scores.
 
-        Raises `EpisodeExists` (when awaited) where the run has an episode of that id, which then stays as it is.
+        Raises `EpisodeExists` (when awaited) if the run has an episode with that id, which then stays as it is.
         """
-        return self._writing.put_episode(episode, attempt, scores)
+        return self._writing.put(methodcaller("episode", to_dict(episode), attempt, None, scores))
 
     def add_event(self, episode_id: str, event: Event) -> None:
-        """Add a live event. Returns at once; a failure shows in `flush` and `close`."""
+        """Add a live event. Returns at once; a failure is raised by `flush` and `close`."""
         self._writing.put_event(episode_id, event)
 
     def add_scores(self, episode_id: str, scores: Mapping[str, float | None]) -> Receipt:
-        """Add what metrics gave an episode; scoring again replaces the old value, and None takes it back."""
+        """Add the scores of an episode; a new value replaces the old one, and None removes it."""
         return self._writing.put(methodcaller("scores", episode_id, dict(scores)))
 
     def add_metrics(self, step: int, metrics: Mapping[str, float]) -> Receipt:
-        """Add numbers of the run as a whole; a step that is repeated after a kill replaces the old value."""
+        """Add numbers of the run as a whole; a step that is repeated after a kill replaces the old values."""
         return self._writing.put(methodcaller("metrics", step, dict(metrics)))
 
     def flush(self) -> None:
-        """Wait until everything given so far is on the disk; raises a failure that nobody has waited for."""
+        """Wait until everything added so far is on disk; raises the first failure that nobody awaited."""
         self._writing.flush()
 
     def close(self) -> None:
-        """Write what is left and let go of the file. Closing twice is harmless."""
+        """Write what is left and close the file. Closing twice is harmless."""
         super().close()
         if self._writer is not None:
             self._at_exit()
@@ -138,7 +136,7 @@ class RunStore(Reader):
         self.close()
 
     @property
-    def _writing(self) -> Writer | Apart:
+    def _writing(self) -> Writer:
         if self._writer is None:
             raise UsageError(f"the run {self.path} is open for reading only")
         return self._writer

@@ -1,10 +1,14 @@
-"""The server: the agents of a folder over HTTP, for people (a page), programs (OpenAI's protocol) and models (MCP).
+"""The server: agents, runs and indexes over HTTP, for people (a page), programs (OpenAI's protocol) and models (MCP).
 
-    settings   what a server may do, and for whom
-    agents     which systems, models and indexes it offers
-    jobs       questions being answered: a queue, live events, cancelling
-    shelf      runs that were stored
-    app        all of it behind one address
+    app                assembles the server and runs it
+    settings           what a server may do, and for whom
+    access             host, origin, token and rate checks
+    routes             every path with its handler, and the OpenAPI document
+    *_handlers, chat   the handlers: episodes and runs, search, OpenAI's chat completions
+    agents, indexes    the systems, models and indexes that the server offers
+    jobs, replay       questions being answered; the log from which an interrupted one is resumed
+    run_library        stored runs
+    mcp                the MCP server
 
-Handlers check what comes in and say what goes out; they hold no logic of their own.
+Handlers check requests and shape replies; the work is done by the modules they call.
 """

@@ -15,14 +15,14 @@ from ..assemble.search import close_search
 from ..cache import Cache
 from ..engine import Engine
 from ..errors import suggest
-from ..retrieval.base import Search
+from ..retrieval.search import Search
 from ..systems.base import System
 from ..systems.registry import names as system_names
 from .bodies import Problem
+from .episode_view import Piece
 from .indexes import Indexes
-from .journal import Journal
+from .replay import ReplayLog
 from .settings import Settings
-from .tokens import Piece
 
 PREFIX = "subquest-"
 
@@ -46,7 +46,7 @@ class Agents:
         self._engines = models
         self._cache = cache
         self.indexes = indexes
-        self.journal: Journal | None = None
+        self.journal: ReplayLog | None = None
         """Where episodes record the replies they got; without it they cannot be resumed."""
         self._built: dict[tuple[str, str, str], System[Any]] = {}
 

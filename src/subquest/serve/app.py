@@ -1,7 +1,7 @@
-"""The server put together, and run.
+"""Assembles the server and runs it.
 
-async with serving(settings, agents) as app:     a Starlette app with its job board and its store
-    await serve(app)                             uvicorn, until it is told to stop
+async with serving(settings, agents) as app:    a Starlette app with its job queue and its run store
+    await Server(app).serve([bind(settings)])   uvicorn, until it is told to stop
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import logging
 import socket
 from collections.abc import AsyncIterator
 from contextlib import ExitStack, asynccontextmanager
-from typing import Any
 
 import uvicorn
 from starlette.applications import Starlette
@@ -24,15 +23,16 @@ from starlette.staticfiles import StaticFiles
 
 from ..errors import OutsideError, UsageError
 from ..runs import RunStore
+from .access import AccessControl
 from .agents import Agents
 from .bodies import Problem, as_problem, problem_reply
-from .guard import Guard
-from .jobs import Board
-from .journal import Journal
-from .metrics import Metrics
+from .connection import Connection
+from .counters import Counters
+from .jobs import JobQueue
+from .replay import ReplayLog
 from .routes import routes
+from .run_library import ASKED, RunLibrary
 from .settings import STATIC, Settings
-from .shelf import ASKED, Shelf
 from .state import State
 
 log = logging.getLogger("subquest.serve")
@@ -40,20 +40,20 @@ log = logging.getLogger("subquest.serve")
 
 @asynccontextmanager
 async def serving(settings: Settings, agents: Agents) -> AsyncIterator[Starlette]:
-    """The app; at the end running episodes are finished or recorded as interrupted, and files are closed."""
-    counters = Metrics()
+    """The app. On exit, running episodes finish or are recorded as interrupted, and files are closed."""
+    counters = Counters()
     with ExitStack() as stack:
         store = None
         if settings.asks:
             settings.runs.mkdir(parents=True, exist_ok=True)
             store = RunStore.resume(settings.runs / f"{ASKED}.sqlite", settings={"kind": "server"})
             stack.enter_context(store)
-            agents.journal = Journal(settings.runs / f"{ASKED}.journal")
+            agents.journal = ReplayLog(settings.runs / f"{ASKED}.journal")
             stack.callback(agents.journal.close)
-        board = Board(store, counters, agents.journal, running=settings.running, queued=settings.queued)
+        jobs = JobQueue(store, counters, agents.journal, running=settings.running, queued=settings.queued)
         app = Starlette(
-            routes=[*routes(), *_page()],
-            middleware=[Middleware(Guard, settings=settings)],
+            routes=[*routes(), *_page_routes()],
+            middleware=[Middleware(AccessControl, settings=settings)],
             exception_handlers={
                 Problem: _on_problem,
                 UsageError: _on_problem,
@@ -62,15 +62,15 @@ async def serving(settings: Settings, agents: Agents) -> AsyncIterator[Starlette
                 Exception: _on_defect,
             },
         )
-        app.state.subquest = State(settings, agents, board, Shelf(settings.runs), counters)
+        app.state.subquest = State(settings, agents, jobs, RunLibrary(settings.runs), counters)
         try:
             yield app
         finally:
-            await board.close(settings.grace)
+            await jobs.close(settings.grace)
             await agents.indexes.close()
 
 
-def _page() -> list[Route | Mount]:
+def _page_routes() -> list[Route | Mount]:
     if not (STATIC / "index.html").is_file():
         return []
 
@@ -84,15 +84,15 @@ def _page() -> list[Route | Mount]:
 
 
 class Server(uvicorn.Server):
-    """Uvicorn that lets running episodes finish while it closes its doors."""
+    """Uvicorn that lets running episodes finish while it shuts down."""
 
     def __init__(self, app: Starlette, *, quiet: bool = True) -> None:
         state: State = app.state.subquest
-        self._board, self._grace = state.board, state.settings.grace
+        self._jobs, self._grace = state.jobs, state.settings.grace
         super().__init__(
             uvicorn.Config(
                 app,
-                http=connections(app),
+                http=Connection,
                 host=state.settings.host,
                 port=state.settings.port,
                 log_level="warning" if quiet else "info",
@@ -105,41 +105,27 @@ class Server(uvicorn.Server):
         )
 
     def handle_exit(self, sig: int, frame: object) -> None:
-        """The first signal stops in peace, the second at once. Never raised again: our caller has files to close."""
+        """The first signal stops gracefully, the second at once. Not raised again: our caller has files to close."""
         self.force_exit = self.should_exit
         self.should_exit = True
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        closing = asyncio.create_task(self._board.close(self._grace))
+        closing = asyncio.create_task(self._jobs.close(self._grace))
         await super().shutdown(sockets)
         await closing
 
 
-def connections(app: Starlette) -> Any:
-    """What makes connections: the short way to searches, or uvicorn alone where it is not as that way expects it."""
-    try:
-        from .fast import Door
-
-        door = Door(app)
-        door.rehearse()
-    except Exception as error:  # whatever it is that has changed
-        version = uvicorn.__version__
-        log.warning("uvicorn %s is new to Subquest (%r): /retrieve is slower than it could be", version, error)
-        return "auto"
-    return door.connection
-
-
 def bind(settings: Settings) -> socket.socket:
-    """A listening socket, made before anything is loaded, so that a taken port is told at once."""
+    """Bind the socket before anything is loaded, so that a port in use is reported at once."""
     family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
-    # named as TCP: of others asyncio does not take away the delay, and each reply waits 40 ms for its client's receipt
+    # asyncio sets TCP_NODELAY only on a socket created as TCP; without it each reply would be delayed by 40 ms
     found = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         found.bind((settings.host, settings.port))
     except (OSError, OverflowError) as error:
         found.close()
-        why = error.strerror if isinstance(error, OSError) else "ports go from 0 to 65535"
+        why = error.strerror if isinstance(error, OSError) else "ports are numbers from 0 to 65535"
         raise UsageError(f"cannot serve on {settings.host}:{settings.port}: {why}; try --port") from None
     found.set_inheritable(True)
     return found
@@ -157,11 +143,13 @@ async def _on_problem(request: Request, error: Exception) -> Response:
 async def _on_http(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     headers, path = dict(error.headers or {}), request.url.path
-    told = {
-        404: f"there is nothing at {path}; GET /openapi.json says what there is",
-        405: f"{path} does not take {request.method}, but {headers.get('Allow', 'other methods')}",
+    messages = {
+        404: f"there is nothing at {path}; GET /openapi.json lists what there is",
+        405: f"{path} does not support {request.method}, only {headers.get('Allow', 'other methods')}",
     }
-    return problem_reply(Problem(error.status_code, told.get(error.status_code, str(error.detail)), headers=headers))
+    return problem_reply(
+        Problem(error.status_code, messages.get(error.status_code, str(error.detail)), headers=headers)
+    )
 
 
 async def _on_defect(request: Request, error: Exception) -> Response:

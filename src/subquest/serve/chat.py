@@ -1,13 +1,14 @@
-"""OpenAI's chat completions: a question in, an answer out, with how it came about in fields of our own.
+"""OpenAI's chat completions: a question in, an answer out, with additional fields that say how it was found.
 
-    message.reasoning_content   the steps in words, one a line; streamed while they happen
+    message.reasoning_content   the steps, one per line; streamed while they happen
     subquest                    {"episode", "supported", "evidence", "confidence", "stop_reason", "forced", "system"}
 
-The last user message is the question; what was said before it is put in front, so that a follow-up can be understood.
+The last user message is the question; the messages before it are put in front, so that a follow-up can be understood.
 """
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import AsyncIterator, Sequence
 from typing import Any
@@ -21,8 +22,8 @@ from ..record import Episode
 from ..systems.base import System
 from .bodies import Body, Json, Problem, read_body
 from .jobs import Job
+from .sse import event_stream, frame, with_heartbeat
 from .state import State, state_of
-from .streams import event_stream, frame, with_heartbeat
 
 MAX_MESSAGES = 64
 
@@ -45,7 +46,7 @@ async def completions(request: Request) -> Response:
     if body.integer("n", 1, 1, 128) != 1:
         raise Problem(400, "`n` must be 1: an episode has one answer")
     if body.data.get("tools"):
-        raise Problem(400, "`tools` are not supported: the system brings its own")
+        raise Problem(400, "`tools` are not supported: the system has its own")
     name = body.text("model")
     system, engine = state.agents.named(name)
     question = question_of(body)
@@ -53,19 +54,19 @@ async def completions(request: Request) -> Response:
     options = body.data.get("stream_options") or {}
     index = body.text("index", "")
 
-    def make(journal: str) -> System[Any]:
-        return state.agents.get(system, engine, index, journal=journal)
+    def make(replay: str) -> System[Any]:
+        return state.agents.get(system, engine, index, journal=replay)
 
-    job = state.board.submit(
+    job = state.jobs.submit(
         question, make, seed=body.optional_integer("seed"), system=system, model=engine, index=index
     )
     if streaming:
         with_usage = isinstance(options, dict) and options.get("include_usage") is True
         return event_stream(with_heartbeat(_chunks(state, job, name, with_usage)))
     try:
-        await _until_over_or_gone(request, job)
+        await _until_over_or_disconnected(request, job)
     finally:
-        await state.board.cancel(job)
+        await state.jobs.cancel(job)
     episode = answered(job)
     message: dict[str, Any] = {"role": "assistant", "content": episode.answer}
     message["reasoning_content"] = "".join(filter(None, map(step, job.events)))
@@ -79,9 +80,7 @@ async def completions(request: Request) -> Response:
     )
 
 
-async def _until_over_or_gone(request: Request, job: Job) -> None:
-    import asyncio
-
+async def _until_over_or_disconnected(request: Request, job: Job) -> None:
     over = asyncio.ensure_future(job.wait())
     try:
         while not over.done():
@@ -102,8 +101,8 @@ async def _chunks(state: State, job: Job, name: str, with_usage: bool) -> AsyncI
     try:
         yield chunk({"role": "assistant", "content": ""})
         async for event in job.follow():
-            if words := step(event):
-                yield chunk({"reasoning_content": words})
+            if text := step(event):
+                yield chunk({"reasoning_content": text})
         try:
             episode = answered(job)
         except Problem as problem:
@@ -114,8 +113,8 @@ async def _chunks(state: State, job: Job, name: str, with_usage: bool) -> AsyncI
         if with_usage:
             yield frame({**head, "choices": [], "usage": usage(episode)})
         yield b"data: [DONE]\n\n"
-    finally:  # the client has all it wanted, or has gone
-        await state.board.cancel(job)
+    finally:  # the client has everything, or has disconnected
+        await state.jobs.cancel(job)
 
 
 def question_of(body: Body) -> str:
@@ -123,14 +122,14 @@ def question_of(body: Body) -> str:
     messages = body.objects("messages", MAX_MESSAGES)
     turns = [(str(m.get("role", "")), _content(m)) for m in messages]
     if not turns or turns[-1][0] != "user":
-        raise Problem(400, "`messages` must end with a message of the user")
+        raise Problem(400, "`messages` must end with a user message")
     question = turns[-1][1]
     before = [turn for turn in turns[:-1] if turn[0] in ("user", "assistant", "system", "developer")]
     return with_history(before, question)
 
 
 def with_history(before: Sequence[tuple[str, str]], question: str) -> str:
-    """A question after what was said before it: pairs of who said it and what."""
+    """A question after the earlier messages, pairs of role and text."""
     if not before:
         return question
     said = [f"{role}: {text}" for role, text in before]
@@ -145,14 +144,14 @@ def _content(message: dict[str, Any]) -> str:
         parts = [p.get("text") for p in content if isinstance(p, dict) and p.get("type") == "text"]
         if len(parts) == len(content) and all(isinstance(p, str) for p in parts):
             return "".join(p for p in parts if isinstance(p, str))
-        raise Problem(400, "only text can be asked: every part of `content` must be of type text")
+        raise Problem(400, "only text is supported: every part of `content` must be of type text")
     if content is None:
         return ""
     raise Problem(400, "`content` of a message must be a text or a list of text parts")
 
 
 def step(event: Event) -> str:
-    """What an event means to somebody who waits for the answer; empty for what does not matter to them."""
+    """A line about an event for someone who waits for the answer; empty for events that do not matter to them."""
     data = event.data
     depth = "  " * event.trajectory.count(".")
     if event.kind == "task":
@@ -167,7 +166,7 @@ def step(event: Event) -> str:
 
 
 def usage(episode: Episode) -> dict[str, Any]:
-    """All tokens of all roles."""
+    """The tokens of all roles."""
     spent = episode.usage
     return {
         "prompt_tokens": spent.prompt_tokens,

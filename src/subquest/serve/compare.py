@@ -1,36 +1,32 @@
-"""Runs beside each other: what each scored, and whether the difference could be chance."""
+"""Compares runs: what each scored, and whether a difference could be chance."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..evaluate.result_table import WITH_INTERVALS, Scored, cell, scored
 from ..evaluate.statistics import compare
-
-if TYPE_CHECKING:
-    from .shelf import Shelf
+from .run_library import RunLibrary
 
 MAX_COMPARED = 8
 MAX_DIFFERENCES = 200
 
 
-def compared(shelf: Shelf, names: Sequence[str]) -> dict[str, Any]:
-    """Each run and system is a *side*; all are compared with the first, over the questions both answered.
-
-    Two sides are told apart by run and system, and questions are paired by data set, id and text.
-    """
+def compare_runs(library: RunLibrary, names: Sequence[str]) -> dict[str, Any]:
+    """Each system of each run is a *side*. All are compared with the first, on the questions that both answered;
+    questions are paired by data set, id and text."""
     sides: dict[str, list[Scored]] = {}
     runs: dict[str, str] = {}
     curves: dict[str, dict[str, list[list[float]]]] = {}
     for name in dict.fromkeys(names):
-        with shelf.open(name) as store:
+        with library.open(name) as store:
             for row in scored(store):
                 label = f"{name} · {row.system}"
                 sides.setdefault(label, []).append(row)
                 runs[label] = name
-        curves[name] = shelf.curves(name)["curves"]
+        curves[name] = library.curves(name)["curves"]
     return {
         "sides": list(sides),
         "table": _tables(sides),
@@ -41,7 +37,7 @@ def compared(shelf: Shelf, names: Sequence[str]) -> dict[str, Any]:
 
 
 def _pairs(labels: list[str]) -> list[tuple[str, str]]:
-    """Every side against the first; with three sides or more neighbours as well."""
+    """Every side with the first, and with three or more sides also neighbours."""
     first = [(label, labels[0]) for label in labels[1:]]
     return first + [(b, a) for a, b in pairwise(labels) if a != labels[0]]
 
@@ -55,7 +51,7 @@ def _tables(sides: dict[str, list[Scored]]) -> dict[str, dict[str, dict[str, Any
 
 
 def _tests(a: str, of_a: list[Scored], b: str, of_b: list[Scored]) -> list[dict[str, Any]]:
-    """Paired tests of two sides, a data set and metric each."""
+    """Paired tests of two sides, for each data set and metric."""
     by_question = {_asked(row): row for row in of_b}
     pairs = [(row, by_question[key]) for row in of_a if (key := _asked(row)) in by_question]
     out = []
@@ -73,7 +69,7 @@ def _tests(a: str, of_a: list[Scored], b: str, of_b: list[Scored]) -> list[dict[
 
 
 def _differences(sides: dict[str, list[Scored]], runs: dict[str, str]) -> list[dict[str, Any]]:
-    """Questions that some sides got right and others wrong, with the episodes to look into."""
+    """Questions that some sides answered correctly and others did not, with the episodes."""
     by_question: dict[tuple[str, str, str], dict[str, Scored]] = {}
     for label, rows in sides.items():
         for row in rows:

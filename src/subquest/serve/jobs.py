@@ -1,7 +1,7 @@
 """Questions being answered: a queue with limits, live events that can be followed from any point, cancelling.
 
-A job is an episode on its way. Its events go to the run store as they happen, and what models said to the journal, so
-that a kill at any moment leaves what was known by then, and the episode can be resumed.
+A job is an episode in progress. Its events go to the run store as they happen, and the replies of models to the replay
+log, so that after a kill at any moment the episode can be shown and resumed.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from ..record import Episode, Failure, Question, Usage
 from ..runs import RunStore
 from ..systems.base import System, checked_question
 from .bodies import Problem
-from .journal import Journal
-from .metrics import Metrics
+from .counters import Counters
+from .replay import ReplayLog
 
 Status = Literal["queued", "running", "finished", "cancelled", "interrupted", "failed"]
 KEPT = 64
@@ -32,7 +32,7 @@ KEPT = 64
 
 @dataclass(eq=False, slots=True)
 class Job:
-    """One question on its way to an answer."""
+    """One question being answered."""
 
     id: str
     question: Question
@@ -42,51 +42,51 @@ class Job:
     events: list[Event] = field(default_factory=list)
     episode: Episode | None = None
     ending: Literal["cancelled", "interrupted"] = "cancelled"
-    """What it becomes if it is stopped."""
-    journal: str = ""
-    """The name of its journal: its own id, or that of the episode it goes on with."""
-    bell: asyncio.Event = field(default_factory=asyncio.Event)
-    """Rings, once, when something has changed; then there is another."""
+    """Its status if it is stopped."""
+    replay: str = ""
+    """The name of its replay log: its own id, or that of the episode it resumes."""
+    changed: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set once when something has changed; then replaced by a new one."""
     task: asyncio.Task[None] | None = None
-    settling: bool = False
+    recording: bool = False
     """It has ended and is being recorded: too late to stop it."""
 
     @property
     def over(self) -> bool:
         return self.status not in ("queued", "running")
 
-    def ring(self) -> None:
-        bell, self.bell = self.bell, asyncio.Event()
-        bell.set()
+    def notify(self) -> None:
+        changed, self.changed = self.changed, asyncio.Event()
+        changed.set()
 
     async def follow(self, after: int = -1) -> AsyncIterator[Event]:
-        """Every event behind `after`, as it happens, until the job is over."""
-        place = max(after, -1) + 1
+        """Every event after event number `after`, as it happens, until the job is over."""
+        position = max(after, -1) + 1
         while True:
-            bell = self.bell
-            while place < len(self.events):
-                yield self.events[place]
-                place += 1
+            changed = self.changed
+            while position < len(self.events):
+                yield self.events[position]
+                position += 1
             if self.over:
                 return
-            await bell.wait()
+            await changed.wait()
 
     async def wait(self) -> None:
         while not self.over:
-            await self.bell.wait()
+            await self.changed.wait()
 
 
-class Board:
+class JobQueue:
     """All jobs of a server."""
 
     def __init__(
-        self, store: RunStore | None, metrics: Metrics, journal: Journal | None = None, *, running: int, queued: int
+        self, store: RunStore | None, counters: Counters, log: ReplayLog | None = None, *, running: int, queued: int
     ) -> None:
-        """Without a store no questions are taken."""
-        self._taken = store
-        self._journal = journal
-        self._metrics = metrics
-        self._places = asyncio.Semaphore(running)
+        """Without a store, no questions are accepted."""
+        self._run = store
+        self._log = log
+        self._counters = counters
+        self._slots = asyncio.Semaphore(running)
         self._most_queued = queued
         self._jobs: OrderedDict[str, Job] = OrderedDict()
         self._closing = False
@@ -97,13 +97,13 @@ class Board:
         make: Callable[[str], System[Any]],
         *,
         seed: int | None = None,
-        journal: str = "",
+        replay: str = "",
         **meta: Any,
     ) -> Job:
-        """Take a question in. Raises Problem 429 where too many wait, 503 where the server stops.
+        """Queue a question. Raises Problem 429 if too many are waiting, 503 if the server is stopping.
 
-        `make` builds the system with the journal of a name: the new episode's own, or that of the one it goes on
-        with. Without a seed one is drawn: what the journal repeats must have been drawn in the same place.
+        `make` builds the system with the replay log of a name: that of the new episode, or of the one it resumes.
+        Without a seed, one is drawn: a replay must sample with the same seed.
         """
         if self._closing:
             raise Problem(503, "the server is stopping", code="stopping")
@@ -111,10 +111,10 @@ class Board:
             raise Problem(429, "too many questions are waiting", code="queue_full", headers={"Retry-After": "10"})
         identifier = uuid.uuid4().hex
         seed = secrets.randbits(31) if seed is None else seed
-        system = make(journal or identifier)
-        meta = {name: value for name, value in {**meta, "journal": journal}.items() if value} | {"seed": seed}
+        system = make(replay or identifier)
+        meta = {name: value for name, value in {**meta, "journal": replay}.items() if value} | {"seed": seed}
         record = checked_question(Question(identifier, question, dataset="asked", meta=meta))
-        job = Job(identifier, record, system, seed, journal=journal or identifier)
+        job = Job(identifier, record, system, seed, replay=replay or identifier)
         self._store.add_questions([record])
         self._jobs[identifier] = job
         job.task = asyncio.create_task(self._work(job), name=f"job {identifier}")
@@ -122,33 +122,33 @@ class Board:
 
     @property
     def _store(self) -> RunStore:
-        if self._taken is None:
+        if self._run is None:
             raise Problem(403, "this server shows stored runs; start `subquest serve` to ask", code="no_asking")
-        return self._taken
+        return self._run
 
     def get(self, identifier: str) -> Job | None:
         return self._jobs.get(identifier)
 
     def live(self) -> list[Job]:
-        """Jobs that are not over, the oldest first."""
+        """Jobs that are not over, oldest first."""
         return [job for job in self._jobs.values() if not job.over]
 
     async def cancel(self, job: Job, ending: Literal["cancelled", "interrupted"] = "cancelled") -> None:
-        """Stop a job and record what it had come to. Harmless where it is over."""
+        """Stop a job and record what it did so far. Harmless if it is over."""
         if job.over or job.task is None:
             return
-        if job.settling:
+        if job.recording:
             await job.wait()
             return
         job.ending = ending
         job.task.cancel()
-        if job.status == "queued":  # its task may not have begun, and then it never will
-            await self._end(job, self._stopped(job), ending)
+        if job.status == "queued":  # its task may not have started, and now never will
+            await self._end(job, self._unfinished(job, ending), ending)
         else:
             await job.wait()
 
     async def close(self, grace: float) -> None:
-        """Take nothing in any more; running jobs may finish within `grace` seconds, then they are stopped."""
+        """Accept nothing more; running jobs may finish within `grace` seconds, then they are stopped."""
         self._closing = True
         for job in self.live():
             if job.status == "queued":
@@ -159,14 +159,14 @@ class Board:
         await asyncio.gather(*(self.cancel(job, "interrupted") for job in self.live()))
 
     async def _work(self, job: Job) -> None:
-        async with self._places:
+        async with self._slots:
             job.status = "running"
-            job.ring()
+            job.notify()
 
             def listen(event: Event) -> None:
                 job.events.append(event)
                 self._store.add_event(job.id, event)
-                job.ring()
+                job.notify()
 
             status: Status = "finished"
             try:
@@ -174,57 +174,46 @@ class Board:
                 if episode.stop_reason == "failed":
                     status = "failed"
             except asyncio.CancelledError:
-                episode, status = self._stopped(job), job.ending
+                episode, status = self._unfinished(job, job.ending), job.ending
             except Exception as error:
-                episode, status = self._crashed(job, error), "failed"
+                failure = Failure("system", f"{type(error).__name__}: {error}", fatal=True)
+                episode, status = self._unfinished(job, "crashed", failure), "failed"
             await self._end(job, episode, status)
 
     async def _end(self, job: Job, episode: Episode, status: Status) -> None:
-        job.settling = True
-        with contextlib.suppress(SubquestError):  # a full disk must not hide the answer from those who wait for it
-            await asyncio.shield(_settled(self._store, episode))
+        job.recording = True
+        with contextlib.suppress(SubquestError):  # a full disk must not hide the answer from those who are waiting
+            await asyncio.shield(_record(self._store, episode))
         job.episode, job.status = episode, status
-        self._metrics.episode(episode)
-        job.ring()
+        self._counters.add_episode(episode)
+        job.notify()
         over = [job.id for job in self._jobs.values() if job.over]
         for identifier in over[: max(0, len(over) - KEPT)]:
             del self._jobs[identifier]
-        if status != "interrupted" and self._journal is not None:
-            await asyncio.to_thread(self._journal.forget, job.journal)
+        if status != "interrupted" and self._log is not None:
+            await asyncio.to_thread(self._log.forget, job.replay)
 
-    def _stopped(self, job: Job) -> Episode:
+    @staticmethod
+    def _unfinished(job: Job, stop_reason: str, *errors: Failure) -> Episode:
         return Episode(
             job.id,
             job.question,
             job.system.name,
             job.system.model_name,
-            stop_reason=job.ending,
+            stop_reason=stop_reason,
             usage=spent(job.events),
-            events=tuple(job.events),
-            seed=job.seed,
-        )
-
-    def _crashed(self, job: Job, error: Exception) -> Episode:
-        failure = Failure("system", f"{type(error).__name__}: {error}", fatal=True)
-        return Episode(
-            job.id,
-            job.question,
-            job.system.name,
-            job.system.model_name,
-            stop_reason="crashed",
-            usage=spent(job.events),
-            errors=(failure,),
+            errors=errors,
             events=tuple(job.events),
             seed=job.seed,
         )
 
 
-async def _settled(store: RunStore, episode: Episode) -> None:
+async def _record(store: RunStore, episode: Episode) -> None:
     await store.add_episode(episode)
 
 
 def spent(events: list[Event]) -> Usage:
-    """What an episode had cost by its last event."""
+    """What an episode had used by its last event."""
     usage = Usage()
     for event in events:
         if event.kind == "turn":

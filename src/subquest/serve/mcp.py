@@ -1,6 +1,6 @@
-"""MCP: search, ask and read as tools for other agents, stored runs as resources.
+"""The MCP server: search, ask and read as tools for other agents, stored runs as resources.
 
-The tools are few and say what they give back in full; a model that has never heard of Subquest can use them.
+The tools are few and their descriptions complete, so that a model that does not know Subquest can use them.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from ..errors import SubquestError, UsageError
 from ..events import Event
 from ..retrieval import Index
 from .agents import Agents
+from .batching import BatchedIndex
 from .bodies import Problem
 from .chat import step
-from .indexes import Batched
-from .shelf import Shelf
+from .run_library import RunLibrary
 
 MAX_K = 50
 INSTRUCTIONS = (
@@ -32,13 +32,13 @@ INSTRUCTIONS = (
 )
 
 
-def make_server(agents: Agents, shelf: Shelf) -> MCPServer[Any]:
-    """A server over the same agents, indexes and runs that the HTTP server has."""
+def make_server(agents: Agents, library: RunLibrary) -> MCPServer[Any]:
+    """A server with the same agents, indexes and runs as the HTTP server."""
     server: MCPServer[Any] = MCPServer("subquest", version=__version__, instructions=INSTRUCTIONS)
     default = agents.indexes.names[0] if agents.indexes.names else "none"
-    some = f"Indexes: {', '.join(agents.indexes.names) or 'none'}; {default} where none is named."
+    some = f"Indexes: {', '.join(agents.indexes.names) or 'none'}; {default} if none is named."
 
-    @server.tool(description=f"Passages that answer to a query, best first. {some}")
+    @server.tool(description=f"Passages that match a query, best first. {some}")
     async def search(query: str, k: int = 5, index: str = "") -> dict[str, Any]:
         if not 1 <= k <= MAX_K:
             raise ToolError(f"k must be from 1 to {MAX_K}")
@@ -56,23 +56,23 @@ def make_server(agents: Agents, shelf: Shelf) -> MCPServer[Any]:
 
     @server.tool(
         description="Answer a question by planning, searching and reading; may take minutes. Returns the answer with "
-        "quotations from the documents; `supported` is false where no document supports it. "
+        "quotations from the documents; `supported` is false if no document supports it. "
         f"Systems: {', '.join(agents.systems)}. {some}"
     )
     async def ask(question: str, ctx: Context[Any, Any], system: str = "", index: str = "") -> dict[str, Any]:
-        told: asyncio.Queue[Event | None] = asyncio.Queue()
+        events: asyncio.Queue[Event | None] = asyncio.Queue()
         try:
             agent = agents.get(system, "", index)
-            task = asyncio.create_task(agent.solve(question, listener=told.put_nowait))
+            task = asyncio.create_task(agent.solve(question, listener=events.put_nowait))
         except Problem as problem:
             raise ToolError(str(problem)) from None
-        task.add_done_callback(lambda _: told.put_nowait(None))
+        task.add_done_callback(lambda _: events.put_nowait(None))
         count = 0
         try:
-            while (event := await told.get()) is not None:
-                if words := step(event).strip():
+            while (event := await events.get()) is not None:
+                if text := step(event).strip():
                     count += 1
-                    await ctx.report_progress(count, message=words)
+                    await ctx.report_progress(count, message=text)
             episode = await task
         except SubquestError as error:
             raise ToolError(str(error)) from None
@@ -88,12 +88,12 @@ def make_server(agents: Agents, shelf: Shelf) -> MCPServer[Any]:
             "errors": [f"{f.where}: {f.message}" for f in episode.errors],
         }
 
-    @server.tool(description=f"A document in full, by the id that search gave. {some}")
+    @server.tool(description=f"A document in full, by the id that search returned. {some}")
     async def read_document(id: str, index: str = "") -> dict[str, Any]:
         found = _found(agents, index)
-        inner = found.index if isinstance(found, Batched) else found
+        inner = found.index if isinstance(found, BatchedIndex) else found
         if not isinstance(inner, Index):
-            raise ToolError("documents of a search server elsewhere cannot be read; use the text that search gives")
+            raise ToolError("documents of a remote search server cannot be read; use the text that search returns")
         document = await asyncio.to_thread(inner.get, id)
         if document is None:
             raise ToolError(f"there is no document {id!r}")
@@ -101,22 +101,22 @@ def make_server(agents: Agents, shelf: Shelf) -> MCPServer[Any]:
 
     @server.resource("subquest://runs", mime_type="application/json", description="The stored runs")
     async def runs() -> str:
-        return json.dumps(await asyncio.to_thread(shelf.runs))
+        return json.dumps(await asyncio.to_thread(library.runs))
 
     @server.resource("subquest://runs/{run}", mime_type="application/json", description="A run: table and curves")
     async def run(run: str) -> str:
-        return json.dumps(await _told(shelf.run, run))
+        return json.dumps(await _call(library.run, run))
 
     @server.resource(
-        "subquest://runs/{run}/{episode}", mime_type="application/json", description="An episode with all it did"
+        "subquest://runs/{run}/{episode}", mime_type="application/json", description="An episode with all its steps"
     )
     async def episode(run: str, episode: str) -> str:
-        return json.dumps(await _told(shelf.episode, run, episode))
+        return json.dumps(await _call(library.episode, run, episode))
 
     return server
 
 
-async def _told(function: Any, *arguments: str) -> Any:
+async def _call(function: Any, *arguments: str) -> Any:
     try:
         return await asyncio.to_thread(function, *arguments)
     except (Problem, UsageError) as problem:

@@ -1,4 +1,4 @@
-"""Every address of the server in one table, from which both the routes and the OpenAPI document are made."""
+"""The routes of the server in one table, from which the OpenAPI document is generated too."""
 
 from __future__ import annotations
 
@@ -13,17 +13,18 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
 from .._version import __version__
-from . import api, chat, schemas, searching
+from . import chat, episode_handlers, schemas, search_handlers
 from .bodies import Json, as_problem
 from .schemas import Schema, many, record, text, whole
 from .state import state_of
 
 Handler = Callable[[Request], Awaitable[Response]]
+EVENTS = "text/event-stream"
 
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """One method of one address."""
+    """One method of one path."""
 
     method: str
     path: str
@@ -35,7 +36,7 @@ class Operation:
     kind: str = "application/json"
     query: Mapping[str, Schema] = field(default_factory=dict)
     refuses: tuple[int, ...] = ()
-    """Statuses beside the good one that a well-formed request may meet."""
+    """Error statuses that a well-formed request may get."""
 
 
 async def health(request: Request) -> Response:
@@ -44,10 +45,10 @@ async def health(request: Request) -> Response:
 
 async def metrics(request: Request) -> Response:
     state = state_of(request)
-    live = state.board.live()
+    live = state.jobs.live()
     for status in ("queued", "running"):
-        state.metrics.set("subquest_jobs", sum(job.status == status for job in live), status=status)
-    return PlainTextResponse(state.metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
+        state.counters.set("subquest_jobs", sum(job.status == status for job in live), status=status)
+    return PlainTextResponse(state.counters.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
 
 
 async def openapi(request: Request) -> Response:
@@ -57,12 +58,34 @@ async def openapi(request: Request) -> Response:
 _PAGING = {
     "offset": whole("", 0, 10**9),
     "limit": whole("", 1, 500),
-    "system": text("only this system's"),
-    "ending": text("only those that ended so"),
-    "text": text("only those with this in question or answer"),
+    "system": text("only episodes of this system"),
+    "ending": text("only episodes with this stop reason"),
+    "text": text("only episodes with this text in question or answer"),
 }
-_AFTER = {"after": whole("only events behind this one; Last-Event-ID goes before it", -1, 10**9)}
-_STREAM = "text/event-stream"
+_AFTER = {"after": whole("only events after this one; Last-Event-ID takes precedence", -1, 10**9)}
+_SEARCH_REFUSALS = (404, 409, 413)
+_ASK_REFUSALS = (404, 409, 429, 503)
+
+
+def _episode_operations(base: str) -> tuple[Operation, ...]:
+    """What can be read of an episode, here or in a stored run."""
+    of, one = episode_handlers, f"{base}/{{id}}"
+    return (
+        Operation("GET", one, of.episode, "An episode", reply=schemas.ANY, refuses=(404,)),
+        Operation("GET", f"{one}/events", of.events, "Its events", kind=EVENTS, query=_AFTER, refuses=(404,)),
+        Operation("GET", f"{one}/tokens", of.tokens, "Every token of it", reply=schemas.ANY, refuses=(404,)),
+        Operation("GET", f"{one}/html", of.html, "It as one HTML file", kind="text/html", refuses=(404,)),
+        Operation(
+            "GET",
+            f"{one}/siblings",
+            of.siblings,
+            "All attempts at its question",
+            reply=schemas.SIBLINGS,
+            refuses=(404,),
+        ),
+    )
+
+
 OPERATIONS = (
     Operation("GET", "/health", health, "Is the server up?", reply=record("status", status=text(), version=text())),
     Operation("GET", "/metrics", metrics, "Counters for Prometheus", kind="text/plain"),
@@ -76,119 +99,102 @@ OPERATIONS = (
         "OpenAI: answer the last message",
         schemas.CHAT,
         schemas.ANY,
-        refuses=(404, 409, 413, 429, 502, 503),
+        refuses=(*_ASK_REFUSALS, 413, 502),
     ),
-    Operation("GET", "/api/about", api.about, "What can be asked of this server", reply=schemas.ANY),
+    Operation("GET", "/api/about", episode_handlers.about, "What this server offers", reply=schemas.ANY),
     Operation(
-        "POST", "/api/ask", api.ask, "Ask a question", schemas.ASK, schemas.JOB, 202, refuses=(404, 409, 413, 429, 503)
+        "POST",
+        "/api/ask",
+        episode_handlers.ask,
+        "Ask a question",
+        schemas.ASK,
+        schemas.JOB,
+        202,
+        refuses=(*_ASK_REFUSALS, 413),
     ),
-    Operation("GET", "/api/episodes", api.episodes, "Questions asked here", reply=schemas.PAGE, query=_PAGING),
-    Operation("GET", "/api/episodes/{id}", api.episode, "An episode asked here", reply=schemas.ANY, refuses=(404,)),
     Operation(
-        "GET",
-        "/api/episodes/{id}/events",
-        api.events,
-        "Its events, live",
-        kind=_STREAM,
-        query=_AFTER,
+        "GET", "/api/episodes", episode_handlers.episodes, "Questions asked here", reply=schemas.PAGE, query=_PAGING
+    ),
+    *_episode_operations("/api/episodes"),
+    Operation(
+        "POST",
+        "/api/episodes/{id}/cancel",
+        episode_handlers.cancel,
+        "Stop an episode",
+        reply=schemas.JOB,
         refuses=(404,),
     ),
-    Operation("POST", "/api/episodes/{id}/cancel", api.cancel, "Stop it", reply=schemas.JOB, refuses=(404,)),
     Operation(
         "POST",
         "/api/episodes/{id}/again",
-        api.again,
-        "Ask the same once more",
+        episode_handlers.again,
+        "Ask its question again",
         reply=schemas.JOB,
         status=202,
-        refuses=(404, 409, 429, 503),
+        refuses=_ASK_REFUSALS,
     ),
     Operation(
         "POST",
         "/api/episodes/{id}/resume",
-        api.resume,
-        "Go on with an interrupted episode",
+        episode_handlers.resume,
+        "Resume an interrupted episode",
         reply=schemas.JOB,
         status=202,
-        refuses=(404, 409, 429, 503),
-    ),
-    Operation("GET", "/api/episodes/{id}/tokens", api.tokens, "Every token of it", reply=schemas.ANY, refuses=(404,)),
-    Operation("GET", "/api/episodes/{id}/html", api.html, "It as one HTML file", kind="text/html", refuses=(404,)),
-    Operation(
-        "GET",
-        "/api/episodes/{id}/siblings",
-        api.siblings,
-        "Other attempts at its question",
-        reply=schemas.SIBLINGS,
-        refuses=(404,),
+        refuses=_ASK_REFUSALS,
     ),
     Operation(
         "GET",
         "/api/compare",
-        api.compare,
-        "Runs beside each other, with paired tests",
+        episode_handlers.compare,
+        "Compare runs, with paired tests",
         reply=schemas.ANY,
-        query={"runs": text("names, apart by commas")},
+        query={"runs": text("names, separated by commas")},
         refuses=(404,),
     ),
-    Operation("GET", "/api/runs", api.runs, "Stored runs", reply=record("runs", runs=many(schemas.ANY))),
-    Operation("GET", "/api/runs/{run}", api.run, "A run: result table and curves", reply=schemas.ANY, refuses=(404,)),
+    Operation("GET", "/api/runs", episode_handlers.runs, "Stored runs", reply=record("runs", runs=many(schemas.ANY))),
+    Operation(
+        "GET",
+        "/api/runs/{run}",
+        episode_handlers.run,
+        "A run: result table and curves",
+        reply=schemas.ANY,
+        refuses=(404,),
+    ),
     Operation(
         "GET",
         "/api/runs/{run}/curves",
-        api.curves,
-        "What its curves have gained",
+        episode_handlers.curves,
+        "New points of its curves",
         reply=schemas.ANY,
-        query={"after": whole("only points behind this step", -1, 10**9)},
-        refuses=(404,),
-    ),
-    Operation(
-        "GET", "/api/runs/{run}/episodes/{id}/tokens", api.tokens, "Every token", reply=schemas.ANY, refuses=(404,)
-    ),
-    Operation(
-        "GET", "/api/runs/{run}/episodes/{id}/html", api.html, "It as one HTML file", kind="text/html", refuses=(404,)
-    ),
-    Operation(
-        "GET",
-        "/api/runs/{run}/episodes/{id}/siblings",
-        api.siblings,
-        "Other attempts at its question",
-        reply=schemas.SIBLINGS,
+        query={"after": whole("only points after this step", -1, 10**9)},
         refuses=(404,),
     ),
     Operation(
         "GET",
         "/api/runs/{run}/episodes",
-        api.run_episodes,
+        episode_handlers.run_episodes,
         "Its episodes",
         reply=schemas.PAGE,
         query=_PAGING,
         refuses=(404,),
     ),
-    Operation("GET", "/api/runs/{run}/episodes/{id}", api.episode, "One of them", reply=schemas.ANY, refuses=(404,)),
+    *_episode_operations("/api/runs/{run}/episodes"),
     Operation(
-        "GET",
-        "/api/runs/{run}/episodes/{id}/events",
-        api.events,
-        "Its events",
-        kind=_STREAM,
-        query=_AFTER,
-        refuses=(404,),
+        "GET", "/api/indexes", search_handlers.indexes, "Indexes", reply=record("indexes", indexes=many(schemas.ANY))
     ),
-    Operation("GET", "/api/indexes", searching.indexes, "Indexes", reply=record("indexes", indexes=many(schemas.ANY))),
     Operation(
         "POST",
         "/api/indexes/{index}/search",
-        searching.search_index,
+        search_handlers.search_index,
         "Search an index",
         schemas.INDEX_SEARCH,
         record("hits", hits=many(schemas.HIT)),
-        refuses=(404, 409, 413),
+        refuses=_SEARCH_REFUSALS,
     ),
     Operation(
         "GET",
         "/api/indexes/{index}/document",
-        searching.document,
+        search_handlers.document,
         "A document",
         reply=record("id title text", id=text(), title=text(), text=text()),
         query={"id": text("of the document")},
@@ -197,8 +203,8 @@ OPERATIONS = (
     Operation(
         "POST",
         "/api/indexes/{index}/documents",
-        searching.add_documents,
-        "Add documents; makes the index where there is none",
+        search_handlers.add_documents,
+        "Add documents to an index, which is created if there is none",
         schemas.DOCUMENTS,
         schemas.ANY,
         201,
@@ -207,24 +213,38 @@ OPERATIONS = (
     Operation(
         "POST",
         "/retrieve",
-        searching.retrieve,
+        search_handlers.retrieve,
         "Search-R1: search",
         schemas.RETRIEVE,
         schemas.RESULT,
-        refuses=(404, 409, 413),
+        refuses=_SEARCH_REFUSALS,
     ),
     Operation(
-        "POST", "/rerank", searching.rerank, "Search-R1: rerank", schemas.RERANK, schemas.RESULT, refuses=(413, 502)
+        "POST",
+        "/rerank",
+        search_handlers.rerank,
+        "Search-R1: rerank",
+        schemas.RERANK,
+        schemas.RESULT,
+        refuses=(413, 502),
     ),
-    Operation("POST", "/search", searching.search, "ReCall: search", schemas.SEARCH, many({}), refuses=(404, 409, 413)),
+    Operation(
+        "POST",
+        "/search",
+        search_handlers.search,
+        "ReCall: search",
+        schemas.SEARCH,
+        many({}),
+        refuses=_SEARCH_REFUSALS,
+    ),
     Operation(
         "POST",
         "/batch_search",
-        searching.batch_search,
+        search_handlers.batch_search,
         "ReCall: many searches",
         schemas.BATCH,
         many({}),
-        refuses=(404, 409, 413),
+        refuses=_SEARCH_REFUSALS,
     ),
 )
 
@@ -234,11 +254,11 @@ def routes() -> list[Route]:
 
 
 def _counted(operation: Operation) -> Handler:
-    """The handler, with what it did counted under the route's own name."""
+    """The handler, with its requests counted under the route's path."""
 
     async def handle(request: Request) -> Response:
         begun = time.monotonic()
-        status = "499"  # the client has gone
+        status = "499"  # the client has disconnected
         try:
             response = await operation.handler(request)
             status = str(response.status_code)
@@ -247,7 +267,7 @@ def _counted(operation: Operation) -> Handler:
             status = str(as_problem(error).status)
             raise
         finally:
-            counters = state_of(request).metrics
+            counters = state_of(request).counters
             counters.add("subquest_requests_total", route=operation.path, method=operation.method, status=status)
             counters.add("subquest_request_seconds_total", time.monotonic() - begun, route=operation.path)
 

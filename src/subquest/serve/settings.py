@@ -15,34 +15,34 @@ STATIC = Path(__file__).parent / "static"
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """How a server is run. Safe as it stands: only this machine can reach it."""
+    """How a server is run. The defaults are safe: only this machine can reach it."""
 
     runs: Path
-    """Folder of stored runs; what is asked here goes into `asked.sqlite` in it."""
+    """Folder of stored runs; questions asked here go into its `asked.sqlite`."""
     indexes: Path
-    """Folder of indexes; each index in it is offered, and new ones are made there."""
+    """Folder of indexes; each index in it is offered, and new ones are created there."""
     host: str = "127.0.0.1"
     port: int = 8420
     token: str = ""
-    """What a client must show (`Authorization: Bearer …`); needed for every address but a loopback one."""
+    """What a client must send (`Authorization: Bearer …`); required unless `host` is a loopback address."""
     allowed_hosts: tuple[str, ...] = ()
-    """Names under which the server is reached, beside the loopback ones and `host`."""
+    """Host names of the server, in addition to the loopback ones and `host`."""
     running: int = 4
-    """Episodes at a time."""
+    """Episodes that run at the same time."""
     queued: int = 32
     """Questions that may wait; more are refused with status 429."""
     asks_per_minute: int = 60
-    """Questions of one client address in a minute."""
+    """Questions per minute from one client address."""
     max_body: int = 1_000_000
     """Bytes of a request."""
     max_upload: int = 50_000_000
-    """Bytes of a request that brings documents."""
+    """Bytes of a request that adds documents."""
     grace: float = 10.0
     """Seconds that running episodes have to finish when the server is told to stop."""
     asks: bool = True
-    """Questions are taken; a viewer of stored runs takes none and writes nothing."""
+    """Whether questions are accepted; a viewer of stored runs accepts none and writes nothing."""
     read_only: bool = False
-    """No documents are taken in."""
+    """Whether documents are refused."""
 
     def __post_init__(self) -> None:
         for name in self.allowed_hosts:
@@ -56,11 +56,11 @@ class Settings:
         if self.token and len(self.token) < 16:
             raise UsageError("the token is too short to be a secret: use 16 characters or more")
         if not all("!" <= sign <= "~" for sign in self.token):
-            raise UsageError("the token goes into a header: use letters, digits and signs of ASCII, and no spaces")
+            raise UsageError("the token is sent in a header: use ASCII letters, digits and punctuation, and no spaces")
 
     @property
     def hosts(self) -> frozenset[str]:
-        """Host names that requests may carry; empty for any, which only a token makes safe."""
+        """Host names that requests may have; empty for any, which only a token makes safe."""
         own = {self.host.lower()} - {"0.0.0.0", "::"}
         if self.allowed_hosts:
             return frozenset({*map(str.lower, self.allowed_hosts), *own, *_LOOPBACK})

@@ -1,4 +1,4 @@
-"""What handlers share."""
+"""What all request handlers share."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from typing import cast
 from starlette.requests import Request
 
 from .agents import Agents
-from .jobs import Board
-from .metrics import Metrics
+from .counters import Counters
+from .jobs import JobQueue
+from .run_library import RunLibrary
 from .settings import Settings
-from .shelf import Shelf
 
 
 @dataclass(frozen=True, slots=True)
 class State:
     settings: Settings
     agents: Agents
-    board: Board
-    shelf: Shelf
-    metrics: Metrics
+    jobs: JobQueue
+    library: RunLibrary
+    counters: Counters
 
 
 def state_of(request: Request) -> State:

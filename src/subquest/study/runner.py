@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ..assemble import Resources, build_agent
-from ..data.plans import gold_plan
+from ..data.gold_plans import gold_plan
 from ..errors import EngineError, SubquestError
 from ..evaluate.runner import Job
 from ..evaluate.runner import evaluate as run_jobs
@@ -28,7 +28,7 @@ from ..metrics.plans import score_plans
 from ..record import Episode, Question
 from ..retrieval.minilm import weights
 from ..rewards.plan import plan_of
-from ..tools.sandbox import jail
+from ..tools.sandbox import bubblewrap
 from .design import BARE, Variant
 from .pictures import picture_reader
 from .questions import Part, Prepared, parts_of, prepare_all
@@ -125,7 +125,7 @@ def missing_for(variant: Variant, adapters: Mapping[str, str]) -> str:
         if variant.needs_minilm:
             weights()
         if variant.oracle:
-            jail.way()
+            bubblewrap.way()
     except SubquestError as error:
         return str(error)
     return ""
@@ -383,7 +383,7 @@ class Engines:
         return self._embedder
 
     def rerank(self, search: Any) -> Any:
-        from ..retrieval.rerank import Reranked, Similarity
+        from ..retrieval.rerankers import Reranked, Similarity
 
         return Reranked(search, Similarity(self.embedder))
 

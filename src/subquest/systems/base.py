@@ -23,7 +23,7 @@ from ..events import SCHEMA_VERSION, Event, EventLog, Listener
 from ..limits import Limits
 from ..process import run_sync
 from ..record import Document, Episode, Question
-from ..retrieval.base import Search
+from ..retrieval.search import Search
 from .evidence import Finding, Support, support_of
 from .prompting import COMPACT, SETS, Prompts, PromptSet, prompt_set_of
 from .rendering import render_documents

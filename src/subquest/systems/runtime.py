@@ -20,7 +20,7 @@ from ..errors import ContextOverflow, SearchError, SearchRefused
 from ..events import EventLog
 from ..limits import Budget, Limits
 from ..record import Document, Evidence, Failure, Hit, Question, Trajectory, Usage
-from ..retrieval.base import Search
+from ..retrieval.search import Search
 from .barrier import RAW_RUN, Barrier, BarrierError
 from .context import Context, LimitReached, RoleSetup, Turn, confidence
 from .evidence import Finding

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from ..engine import Engine, Sampling
-from ..retrieval.base import Search
+from ..retrieval.search import Search
 from ..tools import websearch
-from ..tools.options import DAY, ToolOptions
+from ..tools.tool_options import DAY, ToolOptions
 from .base import System
 from .runtime import Answer, Run
 from .toolkit import Toolkit
@@ -42,7 +42,7 @@ T = TypeVar("T", bound=ToolSettings)
 class ToolSystem(System[T]):
     """A system with tools. `search` is an index of private documents, `web` a web search (either place will do).
 
-    Without `web`, the web search is the one that the options or the environment name (`subquest.tools.options`).
+    Without `web`, the web search is the one that the options or the environment name (`subquest.tools.tool_options`).
     """
 
     uses_tools: ClassVar[bool] = True

@@ -17,13 +17,13 @@ from urllib.parse import urlsplit
 
 from ..errors import MissingDependency, SearchError, SearchRefused, ToolError, UsageError
 from ..record import PUBLIC_FILES, Document, Hit, Usage
-from ..retrieval.base import Search
+from ..retrieval.search import Search
 from ..tools import files as file_tools
 from ..tools import media
 from ..tools.egress import Egress, EgressRefused, elsewhere, urls_in
-from ..tools.options import ToolOptions
 from ..tools.pages import Page, PageReader
 from ..tools.sandbox import CodeResult, Fetched, Interpreter, RemoteSandbox, Sandbox
+from ..tools.tool_options import ToolOptions
 from ..tools.websearch import is_web
 from .runtime import Context, Run
 from .toolcode import CodeSession

@@ -21,7 +21,7 @@ from urllib.robotparser import RobotFileParser
 
 from .._version import __version__
 from ..errors import MissingDependency, ToolError, UsageError
-from .sandbox.base import Fetched
+from .sandbox.interface import Fetched
 
 if TYPE_CHECKING:
     from ..cache import Cache

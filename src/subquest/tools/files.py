@@ -19,9 +19,10 @@ from pathlib import Path
 from ..errors import DataError, MissingDependency, ToolError
 from ..readers import MEDIA, Part, sniff
 from ..readers.archive import ZipLimits, open_zip
-from ..readers.pool import Pool
+from ..readers.reader_pool import Pool
 from ..readers.tables import read_csv
 from ..readers.text import decode, read_json
+from .html_pages import from_html
 
 MAX_FILE = 64 << 20
 MAX_TEXT = 2_000_000
@@ -156,8 +157,6 @@ def _json(content: bytes) -> Iterator[tuple[str, str]]:
 
 
 def _html(content: bytes) -> Iterator[tuple[str, str]]:
-    from .pages import from_html
-
     yield "", from_html(content, "http://file.invalid/").text
 
 

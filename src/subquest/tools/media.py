@@ -18,15 +18,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..errors import MissingDependency, ToolError
-from ..readers.ocr import read_picture
+from ..errors import DataError, MissingDependency, ToolError
+from ..readers import images
 from ..retrieval.store import utf8
 from .files import MAX_FILE, sniff
 
 FRAMES = 6
 """Frames of a video that are read."""
-PIXELS = 40_000_000
-"""Larger images are refused: a small file can hold a picture that fills the memory."""
 AUDIO_SECONDS = 3600
 
 
@@ -56,8 +54,11 @@ async def look(path: Path, question: str, env: Mapping[str, str] | None = None) 
 
 
 def _image(content: bytes, name: str) -> MediaAnswer:
-    picture = _open(content, name)
-    lines, how = read_picture(picture)
+    try:
+        picture = images.open_image(io.BytesIO(content))
+    except DataError as error:
+        raise ToolError(f"{name} cannot be read as an image: {error}") from None
+    lines, how = images.recognise(picture)
     about = f"An image of {picture.width} by {picture.height} pixels."
     text = f"{about} Text in it:\n{chr(10).join(lines)}" if lines else f"{about} No text was found in it."
     return MediaAnswer(text, how)
@@ -76,7 +77,7 @@ def _video(content: bytes, name: str) -> MediaAnswer:
     try:
         with av.open(io.BytesIO(content)) as container:
             stream = container.streams.video[0]
-            if stream.width * stream.height > PIXELS:
+            if stream.width * stream.height > images.PIXELS:
                 raise ToolError(f"{name} has {stream.width} by {stream.height} pixels: too large")
             seconds = float((container.duration or 0) / av.time_base)
             found.append(f"A video of {seconds:.0f} seconds, {stream.width} by {stream.height} pixels.")
@@ -90,7 +91,7 @@ def _video(content: bytes, name: str) -> MediaAnswer:
                     if max((abs(a - b) for a, b in zip(small, before, strict=False)), default=255) < 8:
                         continue  # the same picture as the last one that was read
                     before = small
-                    lines, how = read_picture(picture)
+                    lines, how = images.recognise(picture)
                     if lines and (text := f"at {frame.time:.0f} s: {' '.join(lines)}") not in found:
                         found.append(text)
                 if not wanted:
@@ -101,20 +102,6 @@ def _video(content: bytes, name: str) -> MediaAnswer:
     if sounds and (speech := _hear(content, name)):
         found.append(f"Speech: {speech}")
     return MediaAnswer("\n".join(found), f"frames by {how or 'OCR'}, sound by speech recognition (whisper tiny.en)")
-
-
-def _open(content: bytes, name: str) -> Any:
-    try:
-        from PIL import Image
-    except ImportError:
-        raise MissingDependency("the image reader", "media") from None
-    try:
-        picture = Image.open(io.BytesIO(content))
-        if picture.width * picture.height > PIXELS:
-            raise ToolError(f"{name} has {picture.width} by {picture.height} pixels: too large")
-        return picture.convert("RGB")
-    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
-        raise ToolError(f"{name} cannot be read as an image: {error}") from None
 
 
 def _av() -> Any:

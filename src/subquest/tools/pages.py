@@ -1,62 +1,18 @@
-"""Pages: what stands at a URL, as text that a model can read, in parts, with links that it can click.
-
-The main text of HTML is found by resiliparse. Tables stay tables, one row a line. Every link has a number that stays
-the same in all parts of the page: `[3]` behind its words, and the list of numbers in `Page.links`.
-"""
+"""What is at a URL, fetched and read as a page."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any
-from urllib.parse import urldefrag, urljoin
+from urllib.parse import urldefrag
 
 from ..errors import DataError, ToolError
-from ..readers import html
-from . import files
+from ..readers import MEDIA, sniff
 from .fetch import Fetcher
-from .sandbox.base import Fetched
+from .files import from_bytes
+from .html_pages import Page, from_html
+from .sandbox.interface import Fetched
 
-PART = 6000
-"""Characters of one part of a page."""
-TAGS = 100_000
-"""Tags of a page that are read: the time that its text takes grows by the square of their number."""
-
-
-@dataclass(frozen=True, slots=True)
-class Page:
-    url: str
-    """Where it was found in the end, after redirects."""
-    title: str
-    text: str
-    links: Mapping[int, str] = field(default_factory=dict)
-    """URLs by number, from 1 in the order of the page."""
-    kind: str = "html"
-
-    @property
-    def parts(self) -> int:
-        return len(self._cuts())
-
-    def part(self, number: int = 1) -> str:
-        """One part of the text; parts are cut at line or word ends."""
-        cuts = self._cuts()
-        if not 1 <= number <= len(cuts):
-            raise ToolError(f"{self.url} has {len(cuts)} parts; there is no part {number}")
-        start, end = cuts[number - 1]
-        return self.text[start:end]
-
-    def _cuts(self) -> list[tuple[int, int]]:
-        cuts: list[tuple[int, int]] = []
-        start = 0
-        while True:
-            end = start + PART
-            if end >= len(self.text):
-                return [*cuts, (start, len(self.text))]
-            line, word = self.text.rfind("\n", start + PART // 2, end), self.text.rfind(" ", start + PART // 2, end)
-            end = line if line > 0 else word if word > 0 else end
-            cuts.append((start, end))
-            start = end
+__all__ = ["Page", "PageReader", "as_page"]
 
 
 class PageReader:
@@ -78,59 +34,15 @@ class PageReader:
 
 def as_page(answer: Fetched) -> Page:
     """An answer of a server as a page, by what it is rather than by what it says it is."""
-    kind = files.sniff(answer.content, answer.url, answer.content_type)
+    kind = sniff(answer.content, answer.url, answer.content_type)
     if kind == "html":
         try:
             return from_html(answer.content, answer.url, answer.content_type)
         except DataError as error:
             raise ToolError(f"{answer.url} cannot be read: {error}") from None
-    if kind in files.MEDIA:
+    if kind in MEDIA:
         name = answer.url.rsplit("/", 1)[-1]
         note = f"This is {'an' if kind[0] in 'aeiou' else 'a'} {kind} file of {len(answer.content):,} bytes."
         return Page(answer.url, name, note, kind=kind)
-    text = files.from_bytes(answer.content, kind, answer.url)
+    text = from_bytes(answer.content, kind, answer.url)
     return Page(answer.url, text.title or answer.url.rsplit("/", 1)[-1], text.text, kind=kind)
-
-
-def from_html(content: bytes, url: str, content_type: str = "") -> Page:
-    """Main text, title and numbered links of an HTML page."""
-    whole = content.count(b"<") <= TAGS
-    tree = html.tree_of(content if whole else b"<".join(content.split(b"<", TAGS)[:TAGS]), content_type)
-    if tree.body is None:
-        return Page(url, tree.title or "", "")
-    links = _number_links(tree, url)
-    _write_out_media(tree, url)
-    html.write_out_tables(tree)
-    text = html.main_text(tree)
-    return Page(url, html.title_of(tree), text if whole else f"{text}\n\n… the rest is left out …", links)
-
-
-def _number_links(tree: Any, url: str) -> dict[int, str]:
-    base = tree.head.query_selector("base[href]") if tree.head is not None else None
-    base_url = _joined(url, base.getattr("href")) or url if base is not None else url
-    numbers: dict[str, int] = {}
-    for anchor in tree.body.query_selector_all("a[href]"):
-        target = urldefrag(_joined(base_url, anchor.getattr("href").strip()))[0]
-        if not target.startswith(("http://", "https://")) or target == urldefrag(url)[0] or not anchor.text.strip():
-            continue
-        number = numbers.setdefault(target, len(numbers) + 1)
-        anchor.append_child(tree.create_text_node(f" [{number}]"))
-    return {number: target for target, number in numbers.items()}
-
-
-def _joined(base: str, reference: str) -> str:
-    """An address on a page; empty where it is none, such as `http://[`."""
-    try:
-        return urljoin(base, reference)
-    except ValueError:
-        return ""
-
-
-def _write_out_media(tree: Any, url: str) -> None:
-    """Pictures and sounds as text: what they are called and where they are."""
-    for element in tree.body.query_selector_all("img[src], audio[src], video[src]"):
-        source = _joined(url, element.getattr("src"))
-        if source.startswith(("http://", "https://")):
-            kind = {"img": "image"}.get(element.tag, element.tag)
-            words = f" ({kind}{': ' + alt if (alt := (element.getattr('alt') or '').strip()) else ''} {source}) "
-            element.parent.replace_child(tree.create_text_node(words), element)

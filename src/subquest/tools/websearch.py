@@ -25,7 +25,7 @@ from urllib.parse import urljoin
 
 from ..errors import DataError, SearchError, UsageError
 from ..record import Document, Hit
-from ..retrieval.base import Search
+from ..retrieval.search import Search
 from ..retrieval.store import utf8
 
 ATTEMPTS = 4

@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ..data import questions_from
+from ..data.gold_plans import Refused, rewrite_plan
+from ..data.registry import measured_only
 from ..errors import ConfigError, DataError
 from ..evaluate.indexing import build_whole
 from ..record import Document, Question
@@ -85,8 +87,9 @@ def together(known: Mapping[str, Document], more: Iterable[Document], source: st
 def refuse_test(questions: Iterable[Question], why: str) -> None:
     """Test questions are for measuring alone: what is learnt from, or chosen on, them can no longer be measured."""
     for question in questions:
-        if question.split == "test":
-            raise ConfigError(f"the question {question.id!r} is of a test split: {why}")
+        if measured_only(question):
+            of = "of a test split" if question.split == "test" else f"of {question.dataset}, which is only measured"
+            raise ConfigError(f"the question {question.id!r} is {of}: {why}")
 
 
 def with_gold(questions: Sequence[Question], *, plans: bool) -> list[Question]:
@@ -110,8 +113,6 @@ def _load(part: DataPart, passages_elsewhere: bool) -> tuple[list[Question], lis
 
 def _natural(question: Question) -> Question:
     """With a plan in natural sub-questions (2Wiki has triples); without one where the rules cannot rewrite it."""
-    from ..data.plans import Refused, rewrite_plan
-
     try:
         return rewrite_plan(question) if question.decomposition else question
     except Refused:

@@ -20,16 +20,16 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..assemble import open_engine
+from ..data.self_instruct import instruct
+from ..data.trace_rewriter import TraceRewriter
 from ..engine.base import Engine, Sampling
 from ..engine.chat import ChatFormat
 from ..engine.torch.tokens import Vocabulary
 from ..errors import ConfigError
 from ..metrics import contains_answer
 from ..record import Document, Episode, Question
-from ..retrieval.base import Search
+from ..retrieval.search import Search
 from ..systems.registry import get
-from ..worlds.instruct import instruct
-from ..worlds.retell import TraceRewriter
 from .reasoning import SEVERAL
 from .recipe import InstructPart
 from .teacher import Player, Traces, make_traces

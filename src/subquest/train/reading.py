@@ -10,11 +10,11 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from ..data.plans import item_of, items_of, repeats, with_unknown_items
+from ..data.gold_plans import item_of, items_of, repeats, with_unknown_items
 from ..metrics import contains_answer
 from ..record import Question
 from ..systems.statements import sentences
-from ..worlds.prose.words import join
+from ..worlds.grammar import join
 
 _DOCUMENT = re.compile(r"^(?:<\w+>)?Doc \d+\(Title: (.*?)\) (.*)$", re.MULTILINE)
 _REFERENCE = re.compile(r"#(\d+)")

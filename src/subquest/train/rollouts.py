@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from ..metrics import score_answer
 from ..record import Episode, Hit, Question
-from ..retrieval.base import Search
+from ..retrieval.search import Search
 from ..systems.base import System
 
 REMEMBERED = 50_000

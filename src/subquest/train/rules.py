@@ -10,10 +10,10 @@ import hashlib
 import re
 from collections.abc import Iterable, Sequence
 
+from ..data.self_instruct import ANSWER, REWRITE
 from ..engine.base import Generation, Message, Mode, Sampling
 from ..metrics import contains_answer
 from ..record import Question, Segment
-from ..worlds.instruct import ANSWER, REWRITE
 from .reading import facts_of
 
 OPENINGS = (

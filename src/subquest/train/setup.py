@@ -18,7 +18,7 @@ from ..engine.torch.loader import Source, load
 from ..errors import ConfigError
 from ..limits import Limits
 from ..models import default_adapter, embedded_model
-from ..retrieval.base import Search
+from ..retrieval.search import Search
 from ..rewards import load as load_reward
 from ..rewards.base import RewardFunction
 from ..systems.base import System

@@ -19,7 +19,7 @@ from ..engine.torch.tokens import Vocabulary
 from ..errors import EngineRefused
 from ..metrics import exact_match
 from ..record import Episode, Question, Segment, Usage
-from ..retrieval.base import Search
+from ..retrieval.search import Search
 from ..systems.registry import get
 
 

@@ -64,8 +64,7 @@ def _made_elsewhere(source: str) -> Found | None:
 
 def make_source(source: str) -> Found:
     """The questions and passages of `world:seed=1,articles=500`."""
-    from ..worlds import make_world
-    from ..worlds.world import Recipe
+    from ..worlds import Recipe, make_world
 
     kinds = {field.name: str(field.type) for field in fields(Recipe)}
     spec = source.removeprefix(WORLD)

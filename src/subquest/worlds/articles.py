@@ -1,4 +1,4 @@
-"""Articles: which facts an article tells, in what order, and how its sentences are put together."""
+"""Articles: which facts an article states, in what order, and how its sentences are put together."""
 
 from __future__ import annotations
 
@@ -6,51 +6,30 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from .entity import Entity
-from .prose.banks import banks
-from .prose.engine import Bank, Fact, Teller, Template, applicable, made_in
-from .prose.words import capitalise, fix_articles
+from .grammar import capitalise, fix_articles
+from .random_stream import RandomStream
 from .region import Region
 from .relations import INVERSES, RELATIONS
-from .stream import Stream
+from .templates import Fact, Renderer, Template, banks, year_made
 
 LABELS = {
-    "elevation": "Elevation",
-    "population": "Population",
-    "area": "Area",
-    "founded": "Founded",
-    "length": "Length",
-    "running_time": "Running time",
-    "release_date": "Released",
-    "pages": "Pages",
-    "published": "Published",
-    "tracks": "Tracks",
-    "capacity": "Capacity",
-    "opened": "Opened",
-    "launched": "Launched",
-    "height": "Height",
-    "depth": "Depth",
-    "employees": "Employees",
-    "students": "Students",
-    "first_ascent": "First ascent",
-}
+    "elevation": "Elevation", "population": "Population", "area": "Area", "founded": "Founded", "length": "Length",
+    "running_time": "Running time", "release_date": "Released", "pages": "Pages", "published": "Published",
+    "tracks": "Tracks", "capacity": "Capacity", "opened": "Opened", "launched": "Launched", "height": "Height",
+    "depth": "Depth", "employees": "Employees", "students": "Students", "first_ascent": "First ascent",
+}  # fmt: skip
+"""Relations that a table below the text may state."""
 LISTS = {
-    "directed": "Films as director",
-    "starred_in": "Filmography",
-    "books": "Bibliography",
-    "recordings": "Discography",
-    "paintings": "Paintings",
-    "scored": "Film scores",
-    "fleet": "Fleet",
-    "films_of": "Films",
-}
-
-
+    "directed": "Films as director", "starred_in": "Filmography", "books": "Bibliography", "recordings": "Discography",
+    "paintings": "Paintings", "scored": "Film scores", "fleet": "Fleet", "films_of": "Films",
+}  # fmt: skip
+"""Inverse relations that a list below the text may state."""
 BIRTH = frozenset(("birth_date", "birth_place", "father", "mother"))
-"""Told by verbs that say "was born", which cannot follow a participle that says it too."""
+"""Stated by verbs that say "was born", which cannot follow a participle that says it too."""
 
 
 class Stated(NamedTuple):
-    """A fact and where its surface form stands in the article's text."""
+    """A fact and where the article's text states it."""
 
     fact: Fact
     start: int
@@ -74,11 +53,11 @@ CORE_FACTS = {
 
 
 def spread_facts(region: Region) -> dict[str, set[str]]:
-    """Decides where facts stand: with their subject, with their object, with both, and a few nowhere.
+    """Decides which article states a fact: its subject's, its object's, both, and for a few facts none.
 
-    The answer names, by entity id, the relations that its article does not tell.
+    Returns, by entity id, the relations that the entity's article leaves out.
     """
-    s = Stream(region.seed, region.number, "spread")
+    s = RandomStream(region.seed, region.number, "spread")
     hidden: dict[str, set[str]] = {e.id: set() for e in region.entities}
     for entity in region.entities:
         for name in entity.facts:
@@ -92,8 +71,8 @@ def spread_facts(region: Region) -> dict[str, set[str]]:
                 continue
             if relation.inverse:
                 others = entity.many(name)
-                told = all(o.region == region.number and relation.inverse not in hidden[o.id] for o in others)
-                if told and others and s.chance(0.08):
+                listed = all(o.region == region.number and relation.inverse not in hidden[o.id] for o in others)
+                if listed and others and s.chance(0.08):
                     hidden[entity.id].add(name)
             elif s.chance(0.05) and name not in ("citizenship", "occupation", "country", "noun"):
                 hidden[entity.id].add(name)
@@ -104,16 +83,16 @@ def write_articles(region: Region, noise: float = 1.0) -> Iterator[Article]:
     """The region's articles, one an entity, in the order of its entities."""
     hidden = spread_facts(region)
     for entity in region.entities:
-        yield Composer(entity, Stream(region.seed, "article", entity.id), hidden[entity.id], noise).article()
+        yield ArticleWriter(entity, RandomStream(region.seed, "article", entity.id), hidden[entity.id], noise).write()
 
 
-class Composer:
+class ArticleWriter:
     """Writes one article."""
 
-    def __init__(self, entity: Entity, stream: Stream, hidden: set[str], noise: float) -> None:
+    def __init__(self, entity: Entity, stream: RandomStream, hidden: set[str], noise: float) -> None:
         self.entity, self.stream, self.noise = entity, stream, noise
-        self.bank: Bank = banks()[entity.kind]
-        self.teller = Teller(entity, stream, self.bank.lexicon)
+        self.bank = banks()[entity.kind]
+        self.renderer = Renderer(entity, stream, self.bank.lexicon)
         facts = entity.facts
         self.left = {r for r in self.bank.order if r in facts and r not in hidden}
         if entity.aliases:
@@ -123,22 +102,21 @@ class Composer:
         self.last = "name"
         self.sentences = 0
 
-    def article(self) -> Article:
-        self._sentence(self.teller.tell(self._pick(self._leads())))
+    def write(self) -> Article:
+        self._sentence(self.renderer.render(self._pick(self._leads())))
         tail = self._set_aside()
-        clauses = self._clauses()
-        for clause in self._with_colour(clauses):
-            self._say(clause)
+        for clause in self._with_colour(self._clauses()):
+            self._write_clause(clause)
         for block in tail:
             self._block(block)
         return Article(self.entity, self.text, tuple(self.facts))
 
     def _leads(self) -> list[Template]:
         e, left = self.entity, self.left
-        found = [t for t in self.bank.leads if applicable(t, e, left)]
-        if not found:  # everything a lead could tell is hidden: open with what any entity has
+        found = [t for t in self.bank.leads if t.applies(e, left)]
+        if not found:  # everything that a lead could state is hidden: open with what any entity has
             left = {r for r in self.bank.order if r in e.facts} | ({"alias"} if e.aliases else set())
-            found = [t for t in self.bank.leads if applicable(t, e, left)]
+            found = [t for t in self.bank.leads if t.applies(e, left)]
         return found
 
     def _pick(self, templates: list[Template]) -> Template:
@@ -147,7 +125,7 @@ class Composer:
         return template
 
     def _set_aside(self) -> list[tuple[str, list[str]]]:
-        """Facts told in a table or a list after the text instead of in a sentence."""
+        """Facts stated in a table or a list after the text instead of in a sentence."""
         s, out = self.stream, []
         for relation, label in LISTS.items():
             if relation in self.left and len(self.entity.many(relation)) >= 3 and s.chance(0.3):
@@ -160,14 +138,14 @@ class Composer:
         return out
 
     def _clauses(self) -> list[list[Template]]:
-        """The templates that tell all that is left, those of one sentence together."""
+        """The templates that state all that is left, those of one sentence together."""
         s, order, out = self.stream, self.bank.order, []
         jitter = 0.5 if s.chance(0.5) else 3.0
         queue = sorted(self.left, key=lambda r: order[r])
         keys = {r: order[r] + s.random() * jitter for r in queue}
         queue.sort(key=lambda r: (keys[r], r))
         while queue:
-            first = self._telling(queue[0])
+            first = self._statement(queue[0])
             queue = [r for r in queue[1:] if r in self.left]
             if first is None:
                 continue
@@ -182,10 +160,9 @@ class Composer:
             out.append(sentence)
         return out
 
-    def _telling(self, relation: str) -> Template | None:
-        """A phrase for the relation; None where it can only be told together with one that was told already."""
-        fit = [t for t in self.bank.telling[relation] if all(r in self.left for r in t.needs)]
-        fit = [t for t in fit if applicable(t, self.entity, self.left)]
+    def _statement(self, relation: str) -> Template | None:
+        """A phrase for the relation; None where every phrase also states a relation that was stated already."""
+        fit = [t for t in self.bank.by_relation[relation] if t.applies(self.entity, self.left)]
         if not fit:
             self.left.discard(relation)
             return None
@@ -201,59 +178,55 @@ class Composer:
         if participle.needs[0] in ("birth_date", "birth_place"):
             rest = rest.difference(BIRTH)
         return any(
-            t.mode == "v" and all(r in rest for r in t.needs) for q in rest for t in self.bank.telling.get(q, ())
+            t.mode == "v" and all(r in rest for r in t.needs) for q in rest for t in self.bank.by_relation.get(q, ())
         )
 
     def _verb(self, queue: list[str]) -> Template | None:
-        for relation in queue[:2] if len(queue) > 2 else queue:
-            fit = [t for t in self.bank.telling[relation] if t.mode == "v" and all(r in self.left for r in t.needs)]
-            if fit:
-                return self._pick(fit)
-        for relation in queue[2:]:
-            fit = [t for t in self.bank.telling[relation] if t.mode == "v" and all(r in self.left for r in t.needs)]
+        for relation in queue:
+            fit = [t for t in self.bank.by_relation[relation] if t.mode == "v" and all(r in self.left for r in t.needs)]
             if fit:
                 return self._pick(fit)
         return None
 
     def _with_colour(self, clauses: list[list[Template]]) -> list[list[Template]]:
-        """Colour sentences, so that articles are as long as encyclopaedia paragraphs and facts do not stand alone."""
+        """Adds sentences without facts, so that articles are as long as encyclopaedia paragraphs."""
         s, out = self.stream, list(clauses)
         wanted = int(self.noise * (s.between(4, 9) - 0.42 * len(clauses)) + 0.5)
-        fit = [t for t in self.bank.colours if applicable(t, self.entity, self.left)]
+        fit = [t for t in self.bank.colours if t.applies(self.entity, self.left)]
         for template in s.sample(fit, max(0, wanted)):
             out.insert(s.between(0, len(out)), [template])
         return out
 
-    def _say(self, clause: list[Template]) -> None:
-        s, teller, first = self.stream, self.teller, clause[0]
-        teller.reference = self._reference(first)
+    def _write_clause(self, clause: list[Template]) -> None:
+        s, renderer, first = self.stream, self.renderer, clause[0]
+        renderer.reference = self._reference(first)
         if first.mode in ("s", "c"):
-            text = teller.tell(first)
+            text = renderer.render(first)
         elif first.mode == "p" and len(clause) > 1:
-            participle = teller.tell(first)
-            subject = teller.name()
-            verb = teller.tell(clause[1])
-            front = s.chance(0.6) or teller.reference == "pronoun"
+            participle = renderer.render(first)
+            subject = renderer.name()
+            verb = renderer.render(clause[1])
+            front = s.chance(0.6) or renderer.reference == "pronoun"
             text = f"{participle}, {subject} {verb}." if front else f"{subject}, {participle}, {verb}."
         elif first.mode == "p":
-            text = f"{teller.name()} was {teller.tell(first)}."
+            text = f"{renderer.name()} was {renderer.render(first)}."
         elif len(clause) > 1:
             text = self._coordinated(first, clause[1])
         else:
-            text = f"{teller.name()} {teller.tell(first)}."
+            text = f"{renderer.name()} {renderer.render(first)}."
         self._sentence(text)
 
     def _coordinated(self, first: Template, second: Template) -> str:
-        s, teller = self.stream, self.teller
-        subject, one, roll = teller.name(), teller.tell(first), s.random()
+        s, renderer = self.stream, self.renderer
+        subject, one, roll = renderer.name(), renderer.render(first), s.random()
         if roll < 0.5:
-            return f"{subject} {one} and {teller.tell(second)}."
-        if roll < 0.65 and teller.reference != "pronoun":
+            return f"{subject} {one} and {renderer.render(second)}."
+        if roll < 0.65 and renderer.reference != "pronoun":
             link = "who" if self.entity.kind == "person" else "which"
-            return f"{subject}, {link} {one}, {teller.tell(second)}."
-        teller.reference = "pronoun"
+            return f"{subject}, {link} {one}, {renderer.render(second)}."
+        renderer.reference = "pronoun"
         joint = ", and" if roll < 0.85 else ";"
-        return f"{subject} {one}{joint} {teller.name()} {teller.tell(second)}."
+        return f"{subject} {one}{joint} {renderer.name()} {renderer.render(second)}."
 
     def _reference(self, template: Template) -> str:
         s, roll = self.stream, self.stream.random()
@@ -278,28 +251,28 @@ class Composer:
         self.sentences += 1
         start = len(self.text) + 1 if self.text else 0
         self.text = f"{self.text} {text}" if self.text else text
-        for fact in self.teller.stated:
+        for fact in self.renderer.stated:
             at = text.find(fact.surface)
             if at < 0:
                 raise LookupError(f"{fact.surface!r} is not in {text!r}")
             self.facts.append(Stated(fact, start + at))
-        self.teller.stated.clear()
+        self.renderer.stated.clear()
 
     def _block(self, block: tuple[str, list[str]]) -> None:
         """A list of works or a table of figures, one line an entry."""
         label, relations = block
         if label:
             self._line(f"{label}:")
-            for item in sorted(self.entity.many(relations[0]), key=made_in):
-                self._line(f"- {self.teller.list_item(relations[0], item)}")
+            for item in sorted(self.entity.many(relations[0]), key=year_made):
+                self._line(f"- {self.renderer.listed(relations[0], item, 'years')}")
         else:
             for relation in relations:
-                value = self.teller.value(relation)
+                value = self.renderer.value(relation)
                 self._line(f"{LABELS[relation]}: {value}")
 
     def _line(self, line: str) -> None:
         start = len(self.text) + 1
         self.text = f"{self.text}\n{line}"
-        for fact in self.teller.stated:
+        for fact in self.renderer.stated:
             self.facts.append(Stated(fact, start + line.index(fact.surface)))
-        self.teller.stated.clear()
+        self.renderer.stated.clear()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 NOW = 2024
 """The year in which the articles of a world are written."""
@@ -36,7 +36,7 @@ class Entity:
     """One thing of a world: a person, a town, a film, ... and the facts about it.
 
     `facts` maps a relation's name to its value: another entity, a list of entities, a number, a date or a word.
-    Values that run against the direction of a relation (the films of a director) stand under the inverse's name.
+    Lists that run against the direction of a relation (the films of a director) have the name of its inverse.
     """
 
     __slots__ = ("aliases", "core", "facts", "gender", "id", "kind", "name", "noun", "region", "title")
@@ -69,6 +69,10 @@ class Entity:
             raise KeyError(relation)
         return value
 
+    def append(self, relation: str, item: Entity) -> None:
+        """Adds to the list of entities that a relation points at."""
+        self.facts[relation] = [*self.many(relation), item]
+
     def many(self, relation: str) -> list[Entity]:
         """The entities a relation points at, as a list that may be empty."""
         value = self.facts.get(relation)
@@ -78,6 +82,11 @@ class Entity:
 Value = Entity | list[Entity] | Date | int | str
 
 
+def atom(value: Entity | Date | int | str) -> Any:
+    """A value as fact files hold it: an id, an ISO date, a number or a word. Those of one relation can be compared."""
+    return value.id if isinstance(value, Entity) else value.iso if isinstance(value, Date) else value
+
+
 def number(value: int) -> str:
-    """Numbers as articles print them: thousands with commas, years never pass through here."""
+    """A number as articles print it, with commas for thousands; not for years."""
     return f"{value:,}"

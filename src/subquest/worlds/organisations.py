@@ -4,28 +4,17 @@ from __future__ import annotations
 
 from .entity import NOW, Entity
 from .people import SCIENTISTS, alive
+from .random_stream import RandomStream
 from .region import Region
-from .stream import Stream
+from .text_files import alternatives, read_lists, read_rows
 
-INDUSTRIES: dict[str, tuple[str, int, tuple[str, ...]]] = {
-    # industry: noun, earliest founding, forms of the name ({} = surname or town)
-    "shipbuilding": ("shipyard", 1810, ("{} Shipyard", "{} Shipbuilding", "{} Docks and Engineering")),
-    "shipping": ("shipping company", 1830, ("{} Line", "{} Steam Navigation Company", "{} Shipping")),
-    "film production": ("film studio", 1908, ("{} Pictures", "{} Film", "{} Studios")),
-    "publishing": ("publishing house", 1790, ("{} Press", "{} Verlag", "{} & Sons", "House of {}")),
-    "recorded music": ("record label", 1935, ("{} Records", "{} Sound", "{} Discs")),
-    "banking": ("bank", 1800, ("{} Bank", "{} Savings Bank", "Bank of {}")),
-    "brewing": ("brewery", 1790, ("{} Brewery", "{} Brewing Company")),
-    "rail transport": ("railway company", 1845, ("{} Railways", "{} Rail")),
-    "pharmaceuticals": ("pharmaceutical company", 1880, ("{} Laboratories", "{} Pharma")),
-    "textiles": ("textile manufacturer", 1800, ("{} Mills", "{} Textiles", "{} Woollens")),
-    "mining": ("mining company", 1820, ("{} Mining", "{} Coal and Iron", "{} Minerals")),
-    "watchmaking": ("watchmaker", 1800, ("{} Watches", "{} Horology", "{} Chronometers")),
-    "aviation": ("airline", 1926, ("{} Airways", "Air {}", "{} Air Lines")),
-    "electronics": ("electronics manufacturer", 1950, ("{} Electronics", "{} Instruments", "{} Systems")),
-    "insurance": ("insurance company", 1820, ("{} Mutual", "{} Assurance")),
-    "chocolate making": ("confectioner", 1840, ("{} Confectionery", "{} Chocolates")),
+INDUSTRIES = {
+    industry: (noun, int(earliest), alternatives(patterns))
+    for industry, noun, earliest, patterns in read_rows("vocabulary", "industries")
 }
+"""Industry to the noun of its companies, the earliest founding and the patterns of their names."""
+NAMES = read_lists("vocabulary", "names")
+NICKNAMES = read_lists("vocabulary", "words")["nicknames"]
 MAKERS = ("shipbuilding", "shipping", "film production", "publishing", "recorded music")
 
 
@@ -37,23 +26,23 @@ def people_for(region: Region, year: int, *occupations: str, oldest: int = 75) -
 
 
 def make_organisations(region: Region, wanted: dict[str, int]) -> None:
-    s = Stream(region.seed, region.number, "organisations")
+    s = RandomStream(region.seed, region.number, "organisations")
     taken: set[str] = {e.name for e in region.entities}
     for i in range(wanted["company"]):
         industry = MAKERS[i] if i < len(MAKERS) else s.pick(tuple(INDUSTRIES))
-        _company(region, s, industry, taken)
+        _make_company(region, s, industry, taken)
     for _ in range(wanted["newspaper"]):
-        _newspaper(region, s, taken)
+        _make_newspaper(region, s, taken)
     for _ in range(wanted["party"]):
-        _party(region, s, taken)
+        _make_party(region, s, taken)
     for _ in range(wanted["award"]):
-        _award(region, s, taken)
-    _sports(region, s, wanted, taken)
-    _buildings(region, s, wanted, taken)
+        _make_award(region, s, taken)
+    _make_sports(region, s, wanted, taken)
+    _make_buildings(region, s, wanted, taken)
 
 
-def _found(region: Region, s: Stream, entity: Entity, earliest: int, *occupations: str) -> Entity | None:
-    """Gives an organisation a founder who was of age, and the year."""
+def _set_founder(region: Region, s: RandomStream, entity: Entity, earliest: int, *occupations: str) -> Entity | None:
+    """Gives an organisation a founder who was of age, and the year it was founded."""
     able = [p for p in region.kinds["person"] if (not occupations or p.noun in occupations)]
     for founder in s.sample(able, 12) + s.sample(region.kinds["person"], 20):
         last = min(founder.year("birth_date") + 52, (founder.year("death_date") or NOW) - 1, 2014)
@@ -61,38 +50,39 @@ def _found(region: Region, s: Stream, entity: Entity, earliest: int, *occupation
         if first <= last:
             entity.facts["founded"] = s.between(first, last)
             entity.facts["founder"] = founder
-            founder.facts["foundations"] = [*founder.many("foundations"), entity]
+            founder.append("foundations", entity)
             return founder
     entity.facts["founded"] = s.between(max(earliest, 1850), 2005)
     return None
 
 
-def _name(s: Stream, forms: tuple[str, ...], stems: list[str], taken: set[str]) -> str:
+def _name(s: RandomStream, patterns: tuple[str, ...], stems: list[str], taken: set[str]) -> str:
+    """A name that nothing else in the region has."""
     for _ in range(40):
-        name = s.pick(forms).format(s.pick(stems))
+        name = s.pick(patterns).format(s.pick(stems))
         if name not in taken:
             taken.add(name)
             return name
-    name = f"{s.pick(forms).format(s.pick(stems))} {len(taken)}"
+    name = f"{s.pick(patterns).format(s.pick(stems))} {len(taken)}"
     taken.add(name)
     return name
 
 
-def _company(region: Region, s: Stream, industry: str, taken: set[str]) -> None:
-    noun, earliest, forms = INDUSTRIES[industry]
+def _make_company(region: Region, s: RandomStream, industry: str, taken: set[str]) -> None:
+    noun, earliest, patterns = INDUSTRIES[industry]
     company = region.add("company", "", noun)
-    founder = _found(region, s, company, earliest, "entrepreneur", "engineer")
+    founder = _set_founder(region, s, company, earliest, "entrepreneur", "engineer")
     city = s.pick(region.kinds["city"])
     stems = [city.name.split(" ")[-1]]
     if founder:
         stems += [founder.name.rsplit(" ", 1)[1]] * 2
-    company.name = company.title = _name(s, forms, [*stems, s.pick(region.kinds["city"]).name.split(" ")[-1]], taken)
+    company.name = company.title = _name(s, patterns, [*stems, s.pick(region.kinds["city"]).name.split(" ")[-1]], taken)
     company.facts |= {"headquarters": city, "industry": industry, "employees": s.between(12, 380) * 10 + s.below(10)}
     older = [c for c in region.kinds["company"][:-1] if c.year("founded") < company.year("founded")]
     if older and s.chance(0.18):
         parent = s.pick(older)
         company.facts["parent"] = parent
-        parent.facts["subsidiaries"] = [*parent.many("subsidiaries"), company]
+        parent.append("subsidiaries", company)
     bosses = [p for p in people_for(region, NOW, oldest=72) if "chief_of" not in p.facts]
     bosses = [
         p for p in bosses if p.noun in ("entrepreneur", "engineer", "economist", "lawyer", "chemist", "journalist")
@@ -106,27 +96,25 @@ def _company(region: Region, s: Stream, industry: str, taken: set[str]) -> None:
         company.aliases.append(short)
 
 
-def _newspaper(region: Region, s: Stream, taken: set[str]) -> None:
+def _make_newspaper(region: Region, s: RandomStream, taken: set[str]) -> None:
     paper = region.add("newspaper", "", "newspaper")
     city = s.pick(region.kinds["city"])
-    forms = ("{} Courier", "{} Gazette", "The {} Observer", "{} Daily Post", "The {} Tribune", "{} Messenger")
-    paper.name = paper.title = _name(s, forms, [city.name], taken)
+    paper.name = paper.title = _name(s, NAMES["newspaper"], [city.name], taken)
     paper.facts["city"] = city
-    _found(region, s, paper, 1800, "journalist", "politician", "poet")
+    _set_founder(region, s, paper, 1800, "journalist", "politician", "poet")
     editors = [p for p in people_for(region, NOW, "journalist", "novelist", "historian") if "edits" not in p.facts]
     if editors:
         editor = s.pick(editors)
         paper.facts["editor"], editor.facts["edits"] = editor, [paper]
 
 
-def _party(region: Region, s: Stream, taken: set[str]) -> None:
+def _make_party(region: Region, s: RandomStream, taken: set[str]) -> None:
     party = region.add("party", "", "political party")
-    forms = ("{} People's Party", "{} Liberal Union", "{} Workers' League", "{} National Party", "Green Alliance of {}",
-             "{} Agrarian Party", "{} Democratic Front", "{} Reform Party")  # fmt: skip
-    form = s.pick(forms)
-    stem = region.country.name if form.endswith("{}") else region.adjective
-    party.name = party.title = _name(s, (form, *[f for f in forms if not f.endswith("{}")]), [stem], taken)
-    _found(region, s, party, 1860, "politician", "lawyer", "journalist")
+    pattern = s.pick(NAMES["party"])
+    stem = region.country.name if pattern.endswith("{}") else region.adjective
+    others = [p for p in NAMES["party"] if not p.endswith("{}")]
+    party.name = party.title = _name(s, (pattern, *others), [stem], taken)
+    _set_founder(region, s, party, 1860, "politician", "lawyer", "journalist")
     party.facts["headquarters"] = s.pick(region.kinds["city"][:6])
     leaders = [p for p in people_for(region, NOW, "politician", "lawyer", "economist") if "leads_party" not in p.facts]
     if leaders:
@@ -134,7 +122,7 @@ def _party(region: Region, s: Stream, taken: set[str]) -> None:
         party.facts["leader"], leader.facts["leads_party"] = leader, [party]
 
 
-def _award(region: Region, s: Stream, taken: set[str]) -> None:
+def _make_award(region: Region, s: RandomStream, taken: set[str]) -> None:
     award = region.add("award", "", "award")
     dead = [p for p in region.kinds["person"] if 1800 < p.year("death_date") < 1990]
     if dead:
@@ -143,7 +131,7 @@ def _award(region: Region, s: Stream, taken: set[str]) -> None:
         stem, first = hero.name.rsplit(" ", 1)[1], hero.year("death_date") + s.between(2, 30)
     else:
         stem, first = s.pick(region.kinds["city"]).name, s.between(1880, 1960)
-    award.name = award.title = _name(s, ("{} Prize", "{} Medal", "{} Award", "Order of {}"), [stem], taken)
+    award.name = award.title = _name(s, NAMES["award"], [stem], taken)
     award.facts["first_awarded"] = first
     presenters = [*region.kinds["university"], *region.kinds["newspaper"]]
     award.facts["presenter"] = s.pick(
@@ -151,43 +139,24 @@ def _award(region: Region, s: Stream, taken: set[str]) -> None:
     )
 
 
-def _sports(region: Region, s: Stream, wanted: dict[str, int], taken: set[str]) -> None:
+def _make_sports(region: Region, s: RandomStream, wanted: dict[str, int], taken: set[str]) -> None:
     leagues = (
         f"{region.adjective} Premier League",
         f"{region.country.name} First Division",
         f"{region.adjective} Championship",
     )
-    animals = [
-        "Herons",
-        "Wolves",
-        "Blacksmiths",
-        "Ferrymen",
-        "Falcons",
-        "Millers",
-        "Saints",
-        "Badgers",
-        "Lions",
-        "Weavers",
-        "Otters",
-        "Sailors",
-    ]
     for _ in range(wanted["stadium"]):
         city = s.pick(region.kinds["city"])
-        stadium = region.add(
-            "stadium", _name(s, ("{} Stadium", "{} Park", "{} Arena", "{} Ground"), [city.name], taken), "stadium"
-        )
+        stadium = region.add("stadium", _name(s, NAMES["stadium"], [city.name], taken), "stadium")
         stadium.facts |= {"city": city, "capacity": s.between(21, 720) * 100, "opened": s.between(1905, 2018)}
-        _designer(region, s, stadium, "architect", "architect", "designed")
+        _set_designer(region, s, stadium, "architect", "architect", "designed")
     for i in range(wanted["team"]):
         stadiums = region.kinds["stadium"]
         stadium = stadiums[i] if i < len(stadiums) else s.pick(stadiums)
         city = stadium.one("city")
-        name = _name(
-            s, ("{} FC", "{} United", "{} Rovers", "Sporting {}", "{} Athletic", "{} Wanderers"), [city.name], taken
-        )
-        team = region.add("team", name, "football club")
+        team = region.add("team", _name(s, NAMES["team"], [city.name], taken), "football club")
         team.facts |= {"city": city, "stadium": stadium, "founded": s.between(1875, 1962), "league": s.pick(leagues)}
-        team.facts["nickname"] = f"the {s.pick(animals)}"
+        team.facts["nickname"] = f"the {s.pick(NICKNAMES)}"
         coaches = [
             p for p in people_for(region, NOW, "football manager", "footballer", oldest=70) if "coaches" not in p.facts
         ]
@@ -197,34 +166,35 @@ def _sports(region: Region, s: Stream, wanted: dict[str, int], taken: set[str]) 
             team.facts["coach"], coach.facts["coaches"] = coach, [team]
 
 
-def _designer(region: Region, s: Stream, building: Entity, occupation: str, relation: str, inverse: str) -> None:
+def _set_designer(
+    region: Region, s: RandomStream, building: Entity, occupation: str, relation: str, inverse: str
+) -> None:
     able = people_for(region, building.year("opened"), occupation)
     if able:
         designer = s.pick(able)
         building.facts[relation] = designer
-        designer.facts[inverse] = [*designer.many(inverse), building]
+        designer.append(inverse, building)
 
 
-def _buildings(region: Region, s: Stream, wanted: dict[str, int], taken: set[str]) -> None:
+def _make_buildings(region: Region, s: RandomStream, wanted: dict[str, int], taken: set[str]) -> None:
     for _ in range(wanted["museum"]):
         city = s.pick(region.kinds["city"])
-        forms = ("{} Museum of Art", "{} Gallery", "National Museum of {}", "{} City Museum", "{} Museum of Fine Arts")
-        museum = region.add("museum", _name(s, forms, [city.name], taken), "museum")
+        museum = region.add("museum", _name(s, NAMES["museum"], [city.name], taken), "museum")
         museum.facts |= {"city": city, "opened": s.between(1825, 1995)}
-        _designer(region, s, museum, "architect", "architect", "designed")
+        _set_designer(region, s, museum, "architect", "architect", "designed")
     for _ in range(wanted["bridge"]):
         cities = [c for c in region.kinds["city"] if "river" in c.facts] or region.kinds["city"]
         city = s.pick(cities)
-        names = ("{} Bridge", "Old Bridge of {}", "{} Viaduct", "{} Railway Bridge")
-        bridge = region.add("bridge", _name(s, names, [city.name, region.namer.surname()], taken), "bridge")
+        name = _name(s, NAMES["bridge"], [city.name, region.namer.surname()], taken)
+        bridge = region.add("bridge", name, "bridge")
         river = city.facts.get("river") or s.pick(region.kinds["river"])
         bridge.facts |= {"city": city, "river": river, "length": s.between(38, 940), "opened": s.between(1830, 2012)}
-        _designer(region, s, bridge, "engineer", "engineer", "engineered")
+        _set_designer(region, s, bridge, "engineer", "engineer", "engineered")
 
 
 def make_careers(region: Region) -> None:
-    """Offices, employers, teams, parties and prizes, once everything that people can belong to exists."""
-    s = Stream(region.seed, region.number, "careers")
+    """Gives people offices, employers, teams, parties and prizes, once everything that they can belong to exists."""
+    s = RandomStream(region.seed, region.number, "careers")
     politicians = s.shuffled(people_for(region, NOW, "politician", "lawyer", "economist", oldest=78))
     offices = [(region.country, "head_of_state", "leads_country")]
     offices += [(p, "governor", "governs") for p in region.kinds["province"]]
@@ -245,12 +215,12 @@ def make_careers(region: Region) -> None:
             last = min(climber.year("birth_date") + 50, (climber.year("death_date") or NOW) - 1)
             mountain.facts["first_ascent"] = s.between(climber.year("birth_date") + 19, last)
             mountain.facts["first_climber"] = climber
-            climber.facts["climbed"] = [*climber.many("climbed"), mountain]
+            climber.append("climbed", mountain)
     for person in region.kinds["person"]:
-        _career(region, s, person)
+        _make_career(region, s, person)
 
 
-def _career(region: Region, s: Stream, person: Entity) -> None:
+def _make_career(region: Region, s: RandomStream, person: Entity) -> None:
     born, died = person.year("birth_date"), person.year("death_date") or NOW
     active = min(born + 30, died)
     places: list[Entity] = []
@@ -273,7 +243,7 @@ def _career(region: Region, s: Stream, person: Entity) -> None:
         teams = [t for t in region.kinds["team"] if t.year("founded") <= born + 18]
         if teams:
             person.facts["team"] = team = s.pick(teams)
-            team.facts["players"] = [*team.many("players"), person]
+            team.append("players", person)
     prizes = [a for a in region.kinds["award"] if a.facts.get("named_after") is not person]
     prizes = [a for a in prizes if max(a.year("first_awarded"), born + 28) < died]
     if prizes and s.chance(0.22):

@@ -2,62 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from .entity import NOW, Date, Entity
-from .stream import Stream
+from .random_stream import RandomStream
+from .region import Region
+from .text_files import read_lists, read_rows
 
-if TYPE_CHECKING:
-    from .region import Region
-
-OCCUPATIONS: tuple[tuple[str, int, float], ...] = (
-    # occupation, earliest year of birth, share
-    ("film director", 1878, 6),
-    ("actor", 1878, 10),
-    ("screenwriter", 1878, 4),
-    ("composer", 0, 5),
-    ("novelist", 0, 8),
-    ("poet", 0, 3),
-    ("historian", 0, 2),
-    ("journalist", 1800, 4),
-    ("architect", 0, 4),
-    ("engineer", 1790, 4),
-    ("painter", 0, 5),
-    ("sculptor", 0, 1),
-    ("politician", 0, 9),
-    ("physicist", 1790, 3),
-    ("chemist", 1780, 3),
-    ("botanist", 0, 2),
-    ("astronomer", 0, 2),
-    ("mathematician", 0, 2),
-    ("economist", 1800, 2),
-    ("entrepreneur", 1780, 7),
-    ("general", 0, 4),
-    ("naval officer", 0, 2),
-    ("footballer", 1895, 8),
-    ("football manager", 1890, 3),
-    ("singer", 1910, 5),
-    ("guitarist", 1925, 3),
-    ("pianist", 0, 3),
-    ("drummer", 1930, 2),
-    ("mountaineer", 1820, 2),
-    ("physician", 0, 3),
-    ("lawyer", 0, 2),
-)
+OCCUPATIONS = [(name, int(earliest), float(share)) for name, earliest, share in read_rows("vocabulary", "occupations")]
+"""Occupation, earliest year of birth, share."""
 SCIENTISTS = ("physicist", "chemist", "botanist", "astronomer", "mathematician", "economist", "historian")
-FIELDS = {
-    "physicist": "acoustics,magnetism,thermodynamics,crystal optics,fluid mechanics,superconductivity",
-    "chemist": "organic dyes,electrochemistry,polymer chemistry,catalysis,the chemistry of glass",
-    "botanist": "mosses,alpine plants,plant diseases,pollination,seaweeds,grasses",
-    "astronomer": "double stars,comets,the lunar surface,stellar spectra,variable stars",
-    "mathematician": "number theory,topology,probability,geometry,the theory of equations",
-    "economist": "labour markets,monetary policy,public debt,agricultural prices,trade cycles",
-    "historian": "medieval trade,naval warfare,rural life,the history of printing,church history",
-}
+FIELDS = read_lists("vocabulary", "fields")
+INSTRUMENTS = read_lists("vocabulary", "words")["instruments"]
 LEARNED = (*SCIENTISTS, "architect", "engineer", "physician", "lawyer", "politician", "novelist", "poet", "journalist")
 
 
-def random_date(stream: Stream, year: int) -> Date:
+def random_date(stream: RandomStream, year: int) -> Date:
     return Date(year, stream.between(1, 12), stream.between(1, 28))
 
 
@@ -67,12 +25,12 @@ def alive(person: Entity, year: int, youngest: int = 22, oldest: int = 75) -> bo
     return born + youngest <= year <= born + oldest and year < died
 
 
-class People:
+class Population:
     """Fills a region with families until it holds the wanted number of people."""
 
     def __init__(self, region: Region, count: int) -> None:
         self.region, self.count = region, count
-        self.stream = Stream(region.seed, region.number, "people")
+        self.stream = RandomStream(region.seed, region.number, "people")
         self.surnames = [region.namer.surname() for _ in range(min(200, count // 6 + 8))]
         self.given = {g: region.namer.given_names(self.stream, g, 24 + count // 8) for g in ("male", "female")}
         self.names: set[str] = set()
@@ -84,16 +42,16 @@ class People:
     def make(self) -> list[Entity]:
         while len(self.people) < self.count:
             if not self.couples:
-                self._founders()
+                self._start_family()
             if self.couples:
-                self._children(*self.couples.pop(0))
-        self._occupations()
+                self._add_children(*self.couples.pop(0))
+        self._assign_occupations()
         return self.people
 
-    def _room(self) -> bool:
+    def _has_room(self) -> bool:
         return len(self.people) < self.count
 
-    def _person(self, gender: str, surname: str, year: int, given: str = "") -> Entity:
+    def _add_person(self, gender: str, surname: str, year: int, given: str = "") -> Entity:
         s = self.stream
         name = f"{given or s.pick(self.given[gender])} {surname}"
         while name in self.names and not s.chance(self.region.near_duplicates):
@@ -109,14 +67,16 @@ class People:
         self.people.append(person)
         return person
 
-    def _founders(self) -> None:
+    def _start_family(self) -> None:
         s, self.family = self.stream, self.family + 1
         year = 1765 + int(165 * s.random() ** 0.75)
         if self.family <= 2:
             year = s.between(1958, 1966)
-        husband = self._person("male", s.pick(self.surnames), year)
-        if self._room():
-            self._marry(husband, self._person("female", s.pick(self.surnames), year + s.between(-6, 6)), self.family)
+        husband = self._add_person("male", s.pick(self.surnames), year)
+        if self._has_room():
+            self._marry(
+                husband, self._add_person("female", s.pick(self.surnames), year + s.between(-6, 6)), self.family
+            )
 
     def _marry(self, a: Entity, b: Entity, family: int) -> None:
         husband, wife = (a, b) if a.gender == "male" else (b, a)
@@ -128,26 +88,26 @@ class People:
         husband.facts["marriage_year"] = wife.facts["marriage_year"] = self.stream.between(first, min(last, first + 11))
         self.couples.append((husband, wife, family))
 
-    def _children(self, father: Entity, mother: Entity, family: int) -> None:
+    def _add_children(self, father: Entity, mother: Entity, family: int) -> None:
         s = self.stream
         year = max(father.year("marriage_year"), mother.year("birth_date") + 19)
         surname = father.name.rsplit(" ", 1)[1]
         for n in range(s.weighted(((0, 1), (1, 3), (2, 4), (3, 3), (4, 1.5), (5, 0.5)))):
             year += s.between(1, 4)
             last = min(p.year("death_date") or NOW for p in (father, mother))
-            if not self._room() or year > min(mother.year("birth_date") + 45, last - 1, 1998):
+            if not self._has_room() or year > min(mother.year("birth_date") + 45, last - 1, 1998):
                 return
             gender = "male" if s.chance(0.5) else "female"
             junior = father.name.split(" ")[0] if n == 0 and gender == "male" and s.chance(0.1) else ""
-            child = self._person(gender, surname, year, junior)
+            child = self._add_person(gender, surname, year, junior)
             child.facts["father"], child.facts["mother"] = father, mother
             for parent in (father, mother):
                 siblings = parent.many("children")
                 parent.facts["children"] = [*siblings, child]
             if year <= 1990 and s.chance(0.75):
-                self._match(child, family)
+                self._find_spouse(child, family)
 
-    def _match(self, person: Entity, family: int) -> None:
+    def _find_spouse(self, person: Entity, family: int) -> None:
         s, year = self.stream, person.year("birth_date")
         for i, (other, other_family) in enumerate(self.singles):
             near = abs(other.year("birth_date") - year) <= 9
@@ -155,13 +115,13 @@ class People:
                 del self.singles[i]
                 self._marry(person, other, family)
                 return
-        if self._room() and s.chance(0.35):
+        if self._has_room() and s.chance(0.35):
             gender = "female" if person.gender == "male" else "male"
-            self._marry(person, self._person(gender, s.pick(self.surnames), year + s.between(-6, 6)), family)
+            self._marry(person, self._add_person(gender, s.pick(self.surnames), year + s.between(-6, 6)), family)
         else:
             self.singles.append((person, family))
 
-    def _occupations(self) -> None:
+    def _assign_occupations(self) -> None:
         s = self.stream
         needed = [o for o, _, _ in OCCUPATIONS[:21]]
         for person in s.shuffled(self.people):
@@ -175,16 +135,15 @@ class People:
                 occupation = "actress"
             person.facts["occupation"] = person.noun = occupation
             if occupation in FIELDS:
-                person.facts["field"] = s.pick(FIELDS[occupation].split(","))
+                person.facts["field"] = s.pick(FIELDS[occupation])
             if occupation in ("composer", "pianist", "guitarist", "drummer", "singer"):
                 own = {"pianist": "the piano", "guitarist": "the guitar", "drummer": "the drums"}
-                other = ("the cello", "the organ", "the violin", "the accordion", "the harp", "the clarinet")
-                person.facts["instrument"] = own.get(occupation) or s.pick(other)
+                person.facts["instrument"] = own.get(occupation) or s.pick(INSTRUMENTS)
 
 
 def settle(region: Region, people: list[Entity]) -> None:
-    """Where people were born, studied and died, whose citizens they are."""
-    s = Stream(region.seed, region.number, "settle")
+    """Gives people a birthplace, citizenship, university and place of death."""
+    s = RandomStream(region.seed, region.number, "settle")
     cities = region.kinds["city"]
     for p in people:
         home = region.foreign_city(s) if s.chance(0.08) else None
@@ -216,7 +175,7 @@ def settle(region: Region, people: list[Entity]) -> None:
         if older and s.chance(0.7):
             advisor = s.pick(older)
             p.facts["advisor"] = advisor
-            advisor.facts["students_of"] = [*advisor.many("students_of"), p]
+            advisor.append("students_of", p)
     for p in people:
         p.facts.pop("home", None)
         if p.noun in ("novelist", "poet", "singer", "actor", "actress", "painter") and s.chance(0.12):

@@ -1,4 +1,4 @@
-"""Programs: what a question asks, as steps over facts that can be run without reading its words.
+"""Programs: what a question asks, as steps over facts that can be run without understanding its words.
 
     get S R     the value of relation R of S
     of S R      the one thing whose relation R is S (an inverse look-up that must be unique)
@@ -11,12 +11,74 @@ facts that articles state.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Annotated, Any, Literal
+
+import msgspec
+
+from ..codec import checked
+from ..errors import DataError
+from .relations import INVERSES, RELATIONS
 
 Atom = str | int
-StepRow = tuple[str, str, str]
+StepRow = tuple[Literal["get", "of", "all"], str, str]
 """(action, subject, relation)"""
+_ARGUMENTS = {
+    "last": "", "count": "n", "both": "nn", "same": "nn", "years": "nn", "age": "nn", "order": "nn", "best": "mnn",
+    "pick": "nnmss",
+}  # fmt: skip
+"""What follows an operation's name: the number of a step (n), min or max (m), an id or `#n` (s)."""
+_REFERENCE = re.compile(r"#([0-9]{1,4})(?:\.[0-9]{1,4}|&([0-9]{1,4}))?")
+
+
+class Program(msgspec.Struct, frozen=True):
+    """What a question asks, as its `meta` holds it."""
+
+    program: Annotated[list[StepRow], msgspec.Meta(min_length=1)]
+    operation: list[Atom]
+
+
+def parse_program(meta: Mapping[str, Any]) -> Program:
+    """The program in a question's `meta`; raises DataError where it refers to a relation or step that is not there."""
+    made = checked(Program, dict(meta), "meta", error=DataError)
+    for n, (action, subject, relation) in enumerate(made.program, 1):
+        if relation not in (RELATIONS if action == "get" else INVERSES):
+            raise DataError(f"step {n} of the program: there is no relation {relation!r} to {action}")
+        if not _is_subject(subject, n - 1):
+            raise DataError(f"step {n} of the program: {subject!r} is no earlier step")
+    if not _is_operation(made.operation, len(made.program)):
+        raise DataError(
+            f"meta: operation must be one of {', '.join(_ARGUMENTS)} with its arguments, not {made.operation!r:.80}"
+        )
+    return made
+
+
+def _is_subject(subject: str, before: int) -> bool:
+    """Whether a text is an id, or refers to earlier steps."""
+    if not subject.startswith("#"):
+        return True
+    match = _REFERENCE.fullmatch(subject)
+    return match is not None and all(1 <= int(n) <= before for n in match.groups() if n)
+
+
+def _is_operation(operation: Sequence[Atom], steps: int) -> bool:
+    name, *arguments = operation or [""]
+    kinds = _ARGUMENTS.get(str(name))
+    return (
+        kinds is not None
+        and len(kinds) == len(arguments)
+        and all(_is_argument(kind, value, steps) for kind, value in zip(kinds, arguments, strict=True))
+    )
+
+
+def _is_argument(kind: str, value: Atom, steps: int) -> bool:
+    if kind == "n":
+        return isinstance(value, int) and 1 <= value <= steps
+    if kind == "m":
+        return value in ("min", "max")
+    return isinstance(value, str) and _is_subject(value, steps) and not re.match(r"#[0-9]*[.&]", value)
 
 
 class Undecided(Exception):
@@ -73,9 +135,7 @@ def shared(one: Atom | list[str], two: Atom | list[str]) -> str:
     return common[0]
 
 
-def run_steps(
-    steps: Sequence[StepRow], facts: FactBase, inverses: Mapping[str, tuple[str, ...]]
-) -> list[Atom | list[str]]:
+def run_steps(steps: Sequence[StepRow], facts: FactBase) -> list[Atom | list[str]]:
     """The value of every step; raises Undecided where the facts do not settle one."""
     values: list[Atom | list[str]] = []
     for action, subject, relation in steps:
@@ -83,7 +143,7 @@ def run_steps(
         if action == "get":
             values.append(facts.get(source, relation))
             continue
-        found = facts.all(source, inverses[relation])
+        found = facts.all(source, INVERSES[relation])
         if action == "all":
             values.append(found)
         elif len(found) == 1:

@@ -1,12 +1,12 @@
-"""A world as a web site: linked pages, tables as CSV files, facts in pictures and in speech, and a search endpoint.
+"""A world as a web site: linked pages, CSV tables, facts in pictures and in speech, and a search endpoint.
 
     /                        all articles by kind, and the tables
     /wiki/ID                 an article; names of other articles are links, an alias redirects
     /tables/NAME.csv         figures of all articles of one kind
-    /media/ID.png, .wav      a sentence that stands nowhere else: its page shows the picture or the sound instead
+    /media/ID.png, .wav      a sentence that is found nowhere else: its page has the picture or the sound instead
     /search?q=…&format=json  SearXNG's answer (also HTML without the format, `pageno` for more)
 
-`Site.get` answers a path without a network; `site_server.serve` puts it on a loopback port.
+`Site.get` answers a path without a network; `serve` puts the site on a loopback port.
 """
 
 from __future__ import annotations
@@ -16,23 +16,28 @@ import html
 import io
 import json
 import re
+import tempfile
+import threading
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 from urllib.parse import parse_qs, quote, unquote, urlsplit
 
-from ..record import Question, Step
+from ..errors import SubquestError, UsageError
+from ..record import Document, Question, Step
+from ..retrieval import Index
 from .entity import number
-from .media import can_draw, can_speak, draw, speak
-from .ranking import Ranking
 from .relations import RELATIONS
-from .rows import read_articles
-from .world import World, fact_row
+from .synthetic_media import can_draw, can_speak, draw, speak
+from .world import World
+from .world_folder import ArticleRow, FactsRow, StatedFact, article_row, facts_row, read_articles_with_facts
 
 PAGE = 10
 MEDIA_EVERY = 12
-"""One article in so many tells one of its sentences in a picture or in speech only."""
+"""One article in so many has one of its sentences in a picture or in speech only."""
 TABLES = {
     "city": ("population", "founded", "elevation"), "river": ("length",), "mountain": ("height", "first_ascent"),
     "stadium": ("capacity", "opened"), "ship": ("length", "launched"), "company": ("founded", "employees"),
@@ -48,7 +53,7 @@ ASKED = {
 
 
 class Answer(NamedTuple):
-    """What a path gives."""
+    """The response to a request."""
 
     status: int
     type: str
@@ -57,7 +62,7 @@ class Answer(NamedTuple):
 
 
 class Hidden(NamedTuple):
-    """A sentence that its page does not spell out."""
+    """A sentence that its page has as a picture or as speech only."""
 
     start: int
     end: int
@@ -73,7 +78,7 @@ class Page:
     title: str
     kind: str
     text: str
-    facts: list[tuple[str, str, str | int, int, int]]
+    facts: list[StatedFact]
     hidden: Hidden | None = None
 
     def visible(self) -> str:
@@ -86,37 +91,37 @@ class Page:
 class Site:
     pages: dict[str, Page]
     aliases: dict[str, str] = field(default_factory=dict)
-    _ranking: Ranking | None = None
+    _index: Index | None = None
+    _folder: tempfile.TemporaryDirectory[str] | None = None
+    _lock: threading.Lock = field(default_factory=threading.Lock)
 
     @classmethod
     def open(cls, folder: Path) -> Site:
         """The site of a world's folder."""
-        return cls.build(read_articles(folder))
+        return cls.build(read_articles_with_facts(folder))
 
     @classmethod
     def of(cls, world: World) -> Site:
         """The site of a world in memory."""
-        rows = ((a.entity, a.text, fact_row(a)) for a in world.articles)
-        return cls.build(({"id": e.id, "title": e.title, "text": text}, row) for e, text, row in rows)
+        return cls.build((article_row(a), facts_row(a)) for a in world.articles)
 
     @classmethod
-    def build(cls, rows: Iterable[tuple[dict[str, Any], dict[str, Any]]]) -> Site:
+    def build(cls, rows: Iterable[tuple[ArticleRow, FactsRow]]) -> Site:
         pages, aliases = {}, {}
-        for n, (page, row) in enumerate(rows):
-            facts = [(s, r, o, a, b) for s, r, o, a, b in row["facts"]]
-            made = Page(page["id"], page["title"], row["kind"], page["text"], facts)
+        for n, (article, facts) in enumerate(rows):
+            page = Page(article.id, article.title, facts.kind, article.text, facts.facts)
             if n % MEDIA_EVERY == 0:
-                made.hidden = _hideable(made, "png" if n % (2 * MEDIA_EVERY) else "wav")
-            pages[made.id] = made
-            aliases.update(dict.fromkeys((*row["aliases"], page["title"]), made.id))
+                page.hidden = _hideable(page, "png" if n % (2 * MEDIA_EVERY) else "wav")
+            pages[page.id] = page
+            aliases.update(dict.fromkeys((*facts.aliases, page.title), page.id))
         return cls(pages, aliases)
 
     def get(self, target: str, base: str = "") -> Answer:
-        """The answer to a GET request for this path and query; `base` goes before the paths of search results."""
+        """The response to a GET request for this path and query; `base` goes before the paths of search results."""
         try:
             parts = urlsplit(target)
         except ValueError:
-            return Answer(400, "text/plain; charset=utf-8", b"the address cannot be read")
+            return Answer(400, "text/plain; charset=utf-8", b"malformed address")
         path, query = unquote(parts.path), {k: v[0] for k, v in parse_qs(parts.query).items()}
         if path == "/":
             return _page("Contents", self._contents())
@@ -140,7 +145,7 @@ class Site:
         return Answer(404, "text/plain; charset=utf-8", b"not found")
 
     def paths(self) -> Iterator[str]:
-        """Every path that `get` answers, search aside."""
+        """Every path that `get` answers, except searches."""
         yield "/"
         for kind in TABLES:
             yield f"/tables/{kind}.csv"
@@ -161,7 +166,7 @@ class Site:
         return count
 
     def media_questions(self) -> list[Question]:
-        """Questions whose answer stands only in a picture or in speech."""
+        """Questions whose answer is found only in a picture or in speech."""
         out = []
         for page in self.pages.values():
             h = page.hidden
@@ -237,14 +242,22 @@ class Site:
                 writer.writerow([page.title, *(own.get(r, "") for r in TABLES[kind])])
         return out.getvalue().encode()
 
+    def _searchable(self) -> Index:
+        """The index of the pages, built in a temporary folder on the first search."""
+        with self._lock:
+            if self._index is None:
+                self._folder = tempfile.TemporaryDirectory(prefix="subquest-site-")
+                documents = (Document(p.id, p.title, p.visible()) for p in self.pages.values())
+                self._index = Index.build(Path(self._folder.name) / "site.sq", documents)
+            return self._index
+
     def _search(self, query: dict[str, str], base: str) -> Answer:
         q = query.get("q", "")
         if not q.strip():
             return Answer(400, "text/plain; charset=utf-8", b"the query q is empty")
-        if self._ranking is None:
-            self._ranking = Ranking((p.id, f"{p.title} {p.visible()}") for p in self.pages.values())
         first = (max(1, int(query["pageno"])) - 1) * PAGE if query.get("pageno", "").isdecimal() else 0
-        found = self._ranking.top(q, first + PAGE)[first:]
+        hits = self._searchable().search(q, first + PAGE)[first:]
+        found = [(hit.document.id, hit.score) for hit in hits]
         if query.get("format") != "json":
             items = "".join(
                 f"<li>{_link(i, self.pages[i].title)}<br>{html.escape(_snippet(self.pages[i], q))}</li>"
@@ -267,14 +280,14 @@ class Site:
 
 
 def _hideable(page: Page, form: str) -> Hidden | None:
-    """A sentence with one own figure and nothing else that questions use, if there is one and the means to show it."""
+    """A sentence with one figure of the page and nothing else that questions use, if it can be drawn or spoken."""
     if not (can_draw() if form == "png" else can_speak()):
         return None
     for match in re.finditer(r"(?<=[.!?] )[A-Z][^.!?\n]*[.!?]", page.text):
         inside = [f for f in page.facts if f[3] < match.end() and f[4] > match.start()]
         if len(inside) == 1 and inside[0][0] == page.id and inside[0][1] in ASKED and isinstance(inside[0][2], int):
-            told = [f for f in page.facts if f[:2] == inside[0][:2]]
-            if len(told) == 1:
+            stated = [f for f in page.facts if f[:2] == inside[0][:2]]
+            if len(stated) == 1:
                 return Hidden(match.start(), match.end(), inside[0][1], inside[0][2], form)
     return None
 
@@ -289,9 +302,48 @@ def _page(title: str, body: str) -> Answer:
 
 
 def _snippet(page: Page, query: str, length: int = 220) -> str:
-    """The stretch of the text where the query's words stand closest to each other's first meeting."""
+    """The part of the text around the first word of the query that occurs in it."""
     text = page.visible()
     wanted = {w for w in re.findall(r"\w+", query.lower()) if len(w) > 3}
     hits = [m.start() for m in re.finditer(r"\w+", text) if m.group().lower() in wanted]
     start = max(0, min(hits) - 60) if hits else 0
     return text[start : start + length].strip()
+
+
+@contextmanager
+def serve(site: Site, port: int = 0) -> Iterator[str]:
+    """Serves the site on 127.0.0.1 while the context lasts and gives its URL; port 0 takes any free one."""
+    try:
+        server = ThreadingHTTPServer(("127.0.0.1", port), _handler(site))
+    except OSError as error:
+        raise UsageError(f"port {port} cannot be used: {error.strerror}") from None
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_address[1]}"
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+def _handler(site: Site) -> type[BaseHTTPRequestHandler]:
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            try:
+                host = self.headers.get("Host") or f"127.0.0.1:{self.connection.getsockname()[1]}"
+                answer = site.get(self.path, f"http://{host}")
+            except SubquestError as error:
+                answer = Answer(503, "text/plain; charset=utf-8", str(error).encode())
+            self.send_response(answer.status)
+            self.send_header("Content-Type", answer.type)
+            self.send_header("Content-Length", str(len(answer.body)))
+            if answer.location:
+                self.send_header("Location", answer.location)
+            self.end_headers()
+            self.wfile.write(answer.body)
+
+        def log_message(self, format: str, *args: object) -> None:
+            """Requests are not logged: a site serves tests and demos."""
+
+    return Handler

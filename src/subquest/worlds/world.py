@@ -7,28 +7,27 @@ world.documents[0].text, world.questions[0].decomposition
 
 from __future__ import annotations
 
-import hashlib
-import json
-import os
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, field
-from pathlib import Path
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from ..codec import to_dict
 from ..errors import UsageError
-from ..process import end_with_parent
 from ..record import Document, Question
 from .articles import Article, write_articles
-from .chains import PHRASINGS, Statements
-from .questions import POSSIBLE, TYPES, make_questions
-from .region import SPLITS, make_region
-from .stream import Stream
+from .chains import Statements
+from .entity import Entity
+from .geography import KINDS as GEOGRAPHY
+from .geography import make_geography, make_hamlet
+from .history import make_history
+from .organisations import make_careers, make_organisations
+from .people import Population, settle
+from .phrasing import PHRASINGS
+from .questions import POSSIBLE_HOPS, TYPES, make_questions
+from .random_stream import RandomStream
+from .region import SPLITS, Region
+from .works import make_works
 
 REGION_ARTICLES = 800
 SMALLEST = 160
-FORMAT = 1
-"""Raised when the same recipe no longer gives the same bytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,9 +42,9 @@ class Recipe:
     hops: tuple[int, ...] = (1, 2, 3, 4)
     types: tuple[str, ...] = TYPES
     phrasings: str = "all"
-    """`train` leaves one phrasing of each kind out, `held-out` uses only those."""
+    """`train` leaves out one phrasing of each relation, `held-out` uses only that one."""
     noise: float = 1.0
-    """How much colour stands between the facts: 0 none, 1 as in an encyclopaedia."""
+    """How many sentences without facts an article has: 0 none, 1 as in an encyclopaedia."""
     near_duplicates: float = 0.04
     """How often a new name repeats or resembles an old one."""
     unanswerable: float = 0.0
@@ -65,7 +64,7 @@ class Recipe:
         for type_ in self.types:
             if type_ not in TYPES:
                 raise UsageError(f"unknown question type {type_!r}: choose from {', '.join(TYPES)}")
-        if not any(h in POSSIBLE[t] for t in self.types for h in self.hops):
+        if not any(h in POSSIBLE_HOPS[t] for t in self.types for h in self.hops):
             raise UsageError(f"no question of type {', '.join(self.types)} has {', '.join(map(str, self.hops))} hops")
         for name in ("noise", "near_duplicates", "unanswerable"):
             if not 0 <= getattr(self, name) <= (3 if name == "noise" else 1):
@@ -86,18 +85,74 @@ def _shares(total: int, parts: int) -> list[int]:
     return [total // parts + (i < total % parts) for i in range(parts)]
 
 
+def _quotas(articles: int) -> dict[str, int]:
+    """How many entities of each kind a region with that many articles has, besides its core and its people."""
+    shares = {
+        "province": (0.006, 0), "city": (0.075, 3), "river": (0.02, 2), "lake": (0.01, 1), "mountain": (0.014, 2),
+        "university": (0.007, 1), "company": (0.05, 6), "newspaper": (0.01, 1), "party": (0.006, 2),
+        "award": (0.008, 1), "book": (0.065, 5), "film": (0.065, 5), "band": (0.018, 1), "album": (0.036, 3),
+        "song": (0.034, 2), "stadium": (0.014, 1), "team": (0.02, 2), "museum": (0.01, 1), "bridge": (0.012, 1),
+        "ship": (0.026, 3), "painting": (0.026, 2), "war": (0.005, 1), "battle": (0.018, 2), "treaty": (0.008, 1),
+    }  # fmt: skip
+    return {kind: max(least, round(articles * share)) for kind, (share, least) in shares.items()}
+
+
+def make_region(
+    seed: int, number: int, articles: int, neighbours: tuple[int, ...], near_duplicates: float = 0.04
+) -> Region:
+    """A region with exactly that many articles (entities), whose facts do not contradict each other."""
+    region = Region(seed, number, neighbours, near_duplicates)
+    wanted = _quotas(articles)
+    make_geography(region, wanted)
+    population = articles - len(region.entities) - sum(wanted[k] for k in wanted if k not in GEOGRAPHY)
+    persons = Population(region, population).make()
+    settle(region, persons)
+    make_organisations(region, wanted)
+    make_works(region, wanted)
+    make_history(region, wanted)
+    make_careers(region)
+    while len(region.entities) < articles:
+        make_hamlet(region)
+    _set_titles(region)
+    return region
+
+
+def _set_titles(region: Region) -> None:
+    """Distinguishes entities of the same name by their titles, as encyclopaedias do: "Maren Tolvik (painter)"."""
+    groups: dict[str, list[Entity]] = {}
+    for entity in region.entities:
+        groups.setdefault(entity.name, []).append(entity)
+    for name, group in groups.items():
+        if len(group) == 1:
+            continue
+        nouns = [e.noun for e in group]
+        for entity in group:
+            label = entity.noun
+            if nouns.count(label) > 1:
+                year = next(
+                    (y for y in map(entity.year, ("birth_date", "release_date", "published", "founded")) if y), 0
+                )
+                label = f"{label}, born {year}" if entity.kind == "person" else f"{year} {label}"
+            entity.title = f"{name} ({label})"
+    seen: dict[str, int] = {}
+    for entity in region.entities:
+        seen[entity.title] = seen.get(entity.title, 0) + 1
+        if seen[entity.title] > 1:
+            entity.title = f"{entity.title} ({seen[entity.title]})"
+
+
 class Part(NamedTuple):
-    """One finished region: articles and questions."""
+    """The share of one region in a world."""
 
     articles: list[Article]
     questions: list[Question]
 
 
 def make_part(recipe: Recipe, index: int) -> Part:
-    """Region number `index` of the world, made without any other."""
+    """Generates region number `index` of the world, independently of the others."""
     sizes = recipe.regions
     numbers = [k * len(SPLITS) + SPLITS.index(recipe.split) for k in range(len(sizes))]
-    s = Stream(recipe.seed, numbers[index], "neighbours")
+    s = RandomStream(recipe.seed, numbers[index], "neighbours")
     others = [numbers[(index + 1) % len(numbers)]]
     for _ in range(min(5, len(numbers) - 2) * 2):
         other = numbers[s.below(len(numbers))]
@@ -112,7 +167,7 @@ def make_part(recipe: Recipe, index: int) -> Part:
         region, statements, _shares(recipe.questions, len(sizes))[index], world=recipe.name, split=recipe.split,
         hops=recipe.hops, types=recipe.types, phrasings=recipe.phrasings, unanswerable=recipe.unanswerable,
     )  # fmt: skip
-    return Part(Stream(recipe.seed, numbers[index], "order").shuffled(articles), questions)
+    return Part(RandomStream(recipe.seed, numbers[index], "order").shuffled(articles), questions)
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,83 +193,8 @@ def document(article: Article) -> Document:
     return Document(e.id, e.title, article.text, {"kind": e.kind, "aliases": list(e.aliases)})
 
 
-def make_world(seed: int = 0, articles: int = 1000, questions: int = 200, **knobs: Any) -> World:
-    """A world in memory; for the knobs see `Recipe`."""
-    recipe = Recipe(seed=seed, articles=articles, questions=questions, **knobs)
+def make_world(seed: int = 0, articles: int = 1000, questions: int = 200, **options: Any) -> World:
+    """A world in memory; `Recipe` documents the options."""
+    recipe = Recipe(seed=seed, articles=articles, questions=questions, **options)
     parts = [make_part(recipe, i) for i in range(len(recipe.regions))]
     return World(recipe, tuple(a for p in parts for a in p.articles), tuple(q for p in parts for q in p.questions))
-
-
-class Written(NamedTuple):
-    """What `write_world` wrote."""
-
-    folder: Path
-    articles: int
-    questions: int
-
-
-FILES = ("corpus.jsonl", "facts.jsonl", "questions.jsonl", "redirects.jsonl")
-
-
-def write_world(out: Path, recipe: Recipe, workers: int = 1) -> Written:
-    """Streams a world of any size into a folder; `world.json` is written last and names every file's checksum."""
-    out.mkdir(parents=True, exist_ok=True)
-    counts, sums = dict.fromkeys(FILES, 0), {name: hashlib.sha256() for name in FILES}
-    handles = {name: (out / f"{name}.part").open("wb") for name in FILES}
-    try:
-        for blocks in _parts(recipe, workers):
-            for name, block in zip(FILES, blocks, strict=True):
-                handles[name].write(block)
-                sums[name].update(block)
-                counts[name] += block.count(b"\n")
-    finally:
-        for handle in handles.values():
-            handle.close()
-    for name in FILES:
-        os.replace(out / f"{name}.part", out / name)
-    manifest = {
-        "format": FORMAT,
-        "recipe": asdict(recipe),
-        "files": {name: {"lines": counts[name], "sha256": sums[name].hexdigest()} for name in FILES},
-    }
-    (out / "world.json").write_text(json.dumps(manifest, indent=1) + "\n")
-    return Written(out, counts["corpus.jsonl"], counts["questions.jsonl"])
-
-
-def _parts(recipe: Recipe, workers: int) -> Iterator[Sequence[bytes]]:
-    jobs = [(recipe, i) for i in range(len(recipe.regions))]
-    if workers <= 1 or len(jobs) < 3:
-        yield from map(_blocks, jobs)
-        return
-    import multiprocessing
-
-    with multiprocessing.get_context("spawn").Pool(min(workers, len(jobs)), end_with_parent) as pool:
-        yield from pool.imap(_blocks, jobs)
-
-
-def _blocks(job: tuple[Recipe, int]) -> tuple[bytes, ...]:
-    """A region as the bytes of each file."""
-    part = make_part(*job)
-    corpus, facts, redirects = [], [], []
-    for article in part.articles:
-        e = article.entity
-        corpus.append({"id": e.id, "title": e.title, "text": article.text})
-        facts.append(fact_row(article))
-        redirects += [{"alias": alias, "title": e.title, "id": e.id} for alias in e.aliases]
-    questions = [to_dict(q) for q in part.questions]
-    return tuple(_lines(rows) for rows in (corpus, facts, questions, redirects))
-
-
-def fact_row(article: Article) -> dict[str, Any]:
-    """An article's line of `facts.jsonl`: each fact with the place of its surface form in the text."""
-    e = article.entity
-    stated = [[f.subject, f.relation, f.object, start, start + len(f.surface)] for f, start in article.facts]
-    row: dict[str, Any] = {"id": e.id, "name": e.name, "kind": e.kind, "aliases": e.aliases, "facts": stated}
-    if "adjective" in e.facts:
-        row["adjective"] = e.facts["adjective"]
-    return row
-
-
-def _lines(rows: Sequence[Any]) -> bytes:
-    encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
-    return "".join(encode(row) + "\n" for row in rows).encode()

@@ -10,12 +10,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ...data.registry import find
+from ...data.registry import find_set
 from ...errors import UsageError
 from ...metrics import Calibration
 from ...record import Episode
-from ...runs import RunStore
-from ...runs.schema import run_path
+from ...runs import RunStore, run_path
 from ..result_table import Scored, calibration_of, field_of, less_is_better, scored, table, values_of
 from ..statistics import Comparison, compare
 
@@ -140,7 +139,7 @@ class Content:
 
     def breakdowns(self, dataset: str) -> dict[str, dict[str, list[Entry]]]:
         """Entries by the fields the papers report by, where they really divide the set."""
-        entry = find(dataset.partition(":")[0])
+        entry = find_set(dataset.partition(":")[0])
         fields = dict.fromkeys((*(entry.breakdowns if entry else ()), "data_source", "hops", "type", "level"))
         out = {}
         for name in fields:

@@ -1,5 +1,5 @@
 """Indexes beyond one machine: the same interface over PostgreSQL, OpenSearch, Qdrant and LanceDB."""
 
-from .base import Backend
+from .backend import Backend
 
 __all__ = ["Backend"]

@@ -20,14 +20,12 @@ from typing import Any
 from ...errors import MissingDependency, SearchError, UsageError
 from ...record import Document
 from ..bm25 import BM25
-from ..request import Mode
+from ..search import Mode
 from ..settings import Entry, Settings
-from .base import Backend, Facets, Known, Passage, Ranked
-from .stored import meta_text
+from .backend import DOCUMENT_FIELDS, Backend, Facets, Known, Passage, Ranked, to_document
 
 ANN_ROWS = 100_000
 _PAGE = 1000
-_TEXT = ["id", "title", "text", "meta"]
 
 
 class Lance(Backend):
@@ -98,7 +96,7 @@ class Lance(Backend):
 
     def _schema(self, settings: Settings, metadata: dict[str, str] | None = None) -> Any:
         pa = self._pa
-        fields = [(name, pa.string()) for name in ("key", *_TEXT, "digest", "terms")]
+        fields = [(name, pa.string()) for name in ("key", *DOCUMENT_FIELDS, "digest", "terms")]
         fields.append(("facets", pa.list_(pa.string())))
         if settings.encoder:
             fields.append(("vector", pa.list_(pa.float16(), settings.width)))
@@ -124,17 +122,13 @@ class Lance(Backend):
         pa = self._pa
         columns: dict[str, Any] = {
             "key": [p.key for p in passages],
-            "id": [p.document.id for p in passages],
-            "title": [p.document.title for p in passages],
-            "text": [p.document.text for p in passages],
-            "meta": [meta_text(p.document) for p in passages],
-            "digest": [p.digest for p in passages],
-            "terms": [" ".join(term for term, count in p.terms.items() for _ in range(count)) for p in passages],
-            "facets": [list(p.facets) for p in passages],
+            "terms": [p.repeated_terms() for p in passages],
         }
+        rows = [p.fields() for p in passages]
+        columns |= {name: [row[name] for row in rows] for name in rows[0]}
         if self.settings.encoder:
-            rows = np.concatenate([np.asarray(p.vector, np.float16) for p in passages])
-            columns["vector"] = pa.FixedSizeListArray.from_arrays(pa.array(rows), self.settings.width)
+            vectors = np.concatenate([np.asarray(p.vector, np.float16) for p in passages])
+            columns["vector"] = pa.FixedSizeListArray.from_arrays(pa.array(vectors), self.settings.width)
         with self._outside("write"):
             merge = self._open().merge_insert("key").when_matched_update_all().when_not_matched_insert_all()
             merge.execute(pa.table(columns, schema=self._schema(self.settings)))
@@ -188,17 +182,17 @@ class Lance(Backend):
         return out
 
     def _fetch(self, keys: Sequence[str]) -> dict[str, Document]:
-        return {row["key"]: _document(row) for row in self._rows(keys, ["key", *_TEXT])}
+        return {row["key"]: to_document(row) for row in self._rows(keys, ["key", *DOCUMENT_FIELDS])}
 
     def entries(self) -> Iterator[Entry]:
         import numpy as np
 
-        columns = [*_TEXT, "vector"] if self.settings.encoder else _TEXT
+        columns = [*DOCUMENT_FIELDS, "vector"] if self.settings.encoder else list(DOCUMENT_FIELDS)
         with self._outside("read"):
             for batch in self._open().search().select(columns).to_batches(_PAGE):
                 for row in batch.to_pylist():
                     vector = row.get("vector")
-                    yield Entry(_document(row), None if vector is None else np.array(vector, np.float32))
+                    yield Entry(to_document(row), None if vector is None else np.array(vector, np.float32))
 
     def __len__(self) -> int:
         with self._outside("count"):
@@ -214,7 +208,3 @@ def _narrowed(asked: Any, facets: Facets | None) -> Any:
         return asked
     conditions = " AND ".join(f"array_has_any(facets, [{_listed(group)}])" for group in facets)
     return asked.where(conditions, prefilter=True)
-
-
-def _document(row: dict[str, Any]) -> Document:
-    return Document(row["id"], row["title"], row["text"], json.loads(row["meta"]))

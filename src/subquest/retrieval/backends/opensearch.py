@@ -19,11 +19,10 @@ from urllib.parse import unquote, urlsplit
 
 from ...errors import SearchError, SearchRefused, UsageError
 from ...record import Document
-from ..outside import JsonServer, attempt
-from ..request import Mode
+from ..json_server import JsonServer, retry
+from ..search import Mode
 from ..settings import Entry, Settings
-from .base import Backend, Facets, Known, Passage, Ranked
-from .stored import meta_text
+from .backend import DOCUMENT_FIELDS, Backend, Facets, Known, Passage, Ranked, to_document
 
 MAX_TERMS = 1000
 """Of one query; the server refuses more clauses than 1,024."""
@@ -106,15 +105,7 @@ class OpenSearch(Backend):
     def _put(self, passages: Sequence[Passage]) -> None:
         lines: list[tuple[dict[str, Any], dict[str, Any] | None]] = []
         for p in passages:
-            source: dict[str, Any] = {
-                "id": p.document.id,
-                "title": p.document.title,
-                "text": p.document.text,
-                "meta": meta_text(p.document),
-                "digest": p.digest,
-                "facets": list(p.facets),
-                "terms": " ".join(term for term, count in p.terms.items() for _ in range(count)),
-            }
+            source = {**p.fields(), "terms": p.repeated_terms()}
             if p.vector is not None:
                 source["vector"] = p.vector.tolist()
             lines.append(({"index": {"_id": p.key}}, source))
@@ -149,7 +140,7 @@ class OpenSearch(Backend):
                 raise SearchError(f"{self.name} was too busy for {len(busy)} of {len(actions)} passages")
 
         if actions:
-            attempt(send)
+            retry(send)
         return statuses
 
     def _finish(self) -> None:
@@ -195,8 +186,8 @@ class OpenSearch(Backend):
     def _fetch(self, keys: Sequence[str]) -> dict[str, Document]:
         found: dict[str, Document] = {}
         for start in range(0, len(keys), _PAGE):
-            page = self._mget(keys[start : start + _PAGE], ["id", "title", "text", "meta"])
-            found.update((key, _document(source)) for key, source in page.items())
+            page = self._mget(keys[start : start + _PAGE], DOCUMENT_FIELDS)
+            found.update((key, to_document(source)) for key, source in page.items())
         return found
 
     def entries(self) -> Iterator[Entry]:
@@ -209,7 +200,7 @@ class OpenSearch(Backend):
                 hits = reply["hits"]["hits"]
                 for hit in hits:
                     vector = hit["_source"].get("vector")
-                    yield Entry(_document(hit["_source"]), None if vector is None else np.array(vector, np.float32))
+                    yield Entry(to_document(hit["_source"]), None if vector is None else np.array(vector, np.float32))
             except (KeyError, TypeError):
                 raise self._strange("_search", reply) from None
             if len(hits) < _PAGE:
@@ -229,7 +220,3 @@ class OpenSearch(Backend):
 
 def _filter(facets: Facets | None) -> dict[str, Any]:
     return {"filter": [{"terms": {"facets": list(group)}} for group in facets]} if facets else {}
-
-
-def _document(source: dict[str, Any]) -> Document:
-    return Document(source["id"], source["title"], source["text"], json.loads(source["meta"]))

@@ -16,7 +16,6 @@ Vectors are half-precision (`halfvec`); from ANN_ROWS on they get an HNSW index,
 from __future__ import annotations
 
 import json
-import math
 import re
 import threading
 from collections import Counter
@@ -26,13 +25,12 @@ from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 from ...errors import DataError, MissingDependency, SearchError, SearchRefused, UsageError
 from ...record import Document
-from ..bm25 import ONE
-from ..outside import attempt
-from ..request import Mode
+from ..bm25 import ONE, idf
+from ..json_server import retry
+from ..search import Mode
 from ..settings import Entry, Settings
-from .base import Backend, Facets, Known, Passage, Ranked
+from .backend import Backend, Facets, Known, Passage, Ranked
 from .sql_bm25 import SCORE, columns, essential, has
-from .stored import meta_text
 
 if TYPE_CHECKING:
     from psycopg import Connection
@@ -85,7 +83,7 @@ class Postgres(Backend):
 
     def _do(self, work: Callable[[Connection[Any]], T]) -> T:
         """One transaction; on a fresh connection again where the connection or the server failed under it."""
-        return attempt(lambda: self._once(work))
+        return retry(lambda: self._once(work))
 
     def _once(self, work: Callable[[Connection[Any]], T]) -> T:
         psycopg = self._psycopg
@@ -182,8 +180,7 @@ class Postgres(Backend):
         rows = []
         for p in passages:
             ordered = sorted((numbers[term], count) for term, count in p.terms.items())
-            d = p.document
-            row = [p.key, d.id, d.title, d.text, meta_text(d), p.digest, list(p.facets), p.length]
+            row = [p.key, *p.fields().values(), p.length]  # in the order of the columns
             row += [[number for number, _ in ordered], [count for _, count in ordered]]
             rows.append([*row, _vector_text(p.vector)] if self.settings.encoder else row)
         statement = self._sql(
@@ -283,7 +280,7 @@ class Postgres(Backend):
         ).fetchall()
         if not rows:
             return []
-        weights = {n: query[term] * math.log(1 + (documents - df + 0.5) / (df + 0.5)) for term, n, df in rows}
+        weights = {n: query[term] * idf(documents, df) for term, n, df in rows}
         if len(weights) > MAX_TERMS:
             weights = dict(sorted(weights.items(), key=lambda item: -item[1])[:MAX_TERMS])
         counts = {number: df for _, number, df in rows}

@@ -22,17 +22,15 @@ from urllib.parse import urlsplit
 
 from ...errors import SearchError, UsageError
 from ...record import Document
-from ..outside import JsonServer
-from ..request import Mode
+from ..json_server import JsonServer
+from ..search import Mode
 from ..settings import Entry, Settings
-from .base import Backend, Facets, Known, Passage, Ranked
-from .stored import key_of, meta_text
+from .backend import DOCUMENT_FIELDS, Backend, Facets, Known, Passage, Ranked, key_of, to_document
 
 SETTINGS = key_of("subquest settings")
 """The point that holds the settings."""
 _PAGE = 256
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,200}")
-_TEXT = ["id", "title", "text", "meta"]
 
 
 class Qdrant(Backend):
@@ -110,20 +108,11 @@ class Qdrant(Backend):
             vector: dict[str, Any] = {"terms": self._sparse(p)}
             if p.vector is not None:
                 vector["dense"] = p.vector.tolist()
-            payload = {
-                "id": p.document.id,
-                "title": p.document.title,
-                "text": p.document.text,
-                "meta": meta_text(p.document),
-                "digest": p.digest,
-                "facets": list(p.facets),
-            }
-            points.append({"id": p.key, "vector": vector, "payload": payload})
+            points.append({"id": p.key, "vector": vector, "payload": p.fields()})
         self._ask("PUT", "/points", {"points": points}, query={"wait": "true"})
 
     def _sparse(self, passage: Passage) -> dict[str, list[Any]]:
-        k1, b = self.settings.bm25.k1, self.settings.bm25.b
-        norm = k1 * (1 - b + b * passage.length / self.settings.average)
+        norm = self.settings.bm25.norm(passage.length, self.settings.average)
         values: dict[int, float] = {}
         for term, count in passage.terms.items():
             place = place_of(term)
@@ -168,8 +157,8 @@ class Qdrant(Backend):
     def _fetch(self, keys: Sequence[str]) -> dict[str, Document]:
         found: dict[str, Document] = {}
         for start in range(0, len(keys), _PAGE):
-            for point in self._points(keys[start : start + _PAGE], _TEXT):
-                found[point["id"]] = _document(point["payload"])
+            for point in self._points(keys[start : start + _PAGE], list(DOCUMENT_FIELDS)):
+                found[point["id"]] = to_document(point["payload"])
         return found
 
     def entries(self) -> Iterator[Entry]:
@@ -177,7 +166,7 @@ class Qdrant(Backend):
 
         body: dict[str, Any] = {
             "limit": _PAGE,
-            "with_payload": _TEXT,
+            "with_payload": list(DOCUMENT_FIELDS),
             "with_vector": ["dense"] if self.settings.encoder else False,
             "filter": {"must_not": [{"has_id": [SETTINGS]}]},
         }
@@ -186,7 +175,7 @@ class Qdrant(Backend):
             for point in page["points"]:
                 vector = (point.get("vector") or {}).get("dense")
                 row = None if vector is None else np.array(vector, np.float32)
-                yield Entry(_document(point["payload"]), row)
+                yield Entry(to_document(point["payload"]), row)
             if page.get("next_page_offset") is None:
                 return
             body["offset"] = page["next_page_offset"]
@@ -199,7 +188,3 @@ class Qdrant(Backend):
 def place_of(term: str) -> int:
     """A term's place in the sparse vector: 32 bits of its hash, so that no dictionary is needed."""
     return int.from_bytes(hashlib.blake2b(term.encode(), digest_size=4).digest(), "little")
-
-
-def _document(payload: dict[str, Any]) -> Document:
-    return Document(payload["id"], payload["title"], payload["text"], json.loads(payload["meta"]))

@@ -12,6 +12,6 @@ ledger     what was read before, and what came of it
 run        all of it together
 """
 
-from .run import Problem, Report, State, ingest
+from .ingestion import Problem, Report, State, ingest
 
 __all__ = ["Problem", "Report", "State", "ingest"]

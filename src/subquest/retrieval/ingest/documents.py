@@ -1,4 +1,4 @@
-"""The documents of one file: a corpus by line, text in a stream, everything else through a reader's process."""
+"""The documents of one file: a corpus by line, text as a stream, everything else through a reader process."""
 
 from __future__ import annotations
 
@@ -12,17 +12,15 @@ from typing import Any, BinaryIO, cast
 
 from ...errors import DataError, SubquestError, UsageError
 from ...readers import MEDIA, sniff, sniff_file
-from ...readers.archive import ZipLimits, open_zip, refuse_growth
-from ...readers.delimited import csv_rows
-from ...readers.pool import Job, Pool
-from ...readers.tables import read_csv
+from ...readers.archive import DAMAGED, GzipReader, ZipLimits, open_zip, refuse_growth, unpack_to_memory
+from ...readers.reader_pool import Job, Pool
+from ...readers.tables import csv_rows, read_csv
 from ...readers.text import is_unguessed, lines, read_json
 from ...record import Document
 from ..corpus import Wrong, beside_corpus, corpus_columns, read_jsonl, read_tsv
-from ..cutting import Passages
-from ..passages import Size
-from .unpack import UNPACKING, Gunzipped, held
-from .walk import PICTURES, SUFFIXES, suffix_of
+from ..passages import Passages
+from ..splitter import Size
+from .sources import PICTURES, SUFFIXES, suffix_of
 
 ISOLATED = frozenset({"pdf", "docx", "pptx", "xlsx", "html"})
 """Kinds that are read in a process of their own."""
@@ -34,12 +32,12 @@ _OLE = "an old Office file or an encrypted one; save it as DOCX, XLSX, PPTX or P
 
 
 class Stopped(DataError):
-    """Something is wrong, and nothing more is to be read."""
+    """Something is wrong, and reading stops."""
 
 
 @dataclass(slots=True)
 class Contents:
-    """What was learnt about a file while it was read."""
+    """What was found out about a file while it was read."""
 
     passages: int = 0
     pages: int = 0
@@ -48,20 +46,20 @@ class Contents:
     """Lines and members that could not be read."""
     first_wrong: str = ""
     unguessed: bool = False
-    """Text in another script was read as western letters, because its encoding cannot be guessed here."""
+    """Text in another script was read as western letters, because encodings cannot be guessed here."""
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
-    """How files are read."""
+class FileReader:
+    """Reads files into documents."""
 
     size: Size
     pool: Pool
     ocr: bool
     wrong: Callable[[str, str], None]
-    """Told the name and the reason of lines and archive members that cannot be read; may raise."""
+    """Called with the name and the reason of lines and archive members that cannot be read; may raise."""
     passed_over: Counter[str] = field(default_factory=Counter)
-    """Members of archives that would be passed over in a folder too, by suffix."""
+    """Members of archives of kinds that are not read, by suffix."""
 
     def kind(self, file: BinaryIO, name: str) -> str:
         """What the file is, by its content first."""
@@ -69,7 +67,7 @@ class Reading:
         return "ocr" if kind == "image" and self.ocr else kind
 
     def start(self, file: BinaryIO, name: str) -> Job | None:
-        """Begin to read a file that is read in a process of its own; None for others."""
+        """Start reading a file that needs a process of its own; None for others."""
         kind = self.kind(file, name)
         if kind == "ocr":
             return self.pool.start(file, "image")
@@ -82,15 +80,13 @@ class Reading:
             for document in self._read(file, name, {}, contents, job, budget):
                 contents.passages += 1
                 yield document
-        except UNPACKING as error:
+        except DAMAGED as error:
             raise DataError(f"damaged: {error}") from None
         except OSError as error:
             raise DataError(error.strerror or str(error)) from None
         except SubquestError:
             raise
-        except (
-            Exception
-        ) as error:  # readers of broken files raise what they like; the other files are read all the same
+        except Exception as error:  # readers of broken files can raise anything; the other files are still read
             raise DataError(f"damaged: {str(error) or type(error).__name__}") from error
 
     def _read(
@@ -105,13 +101,13 @@ class Reading:
             contents.empty_pages += passages.empty_pages
         elif kind == "gzip":
             with budget.unpacking():
-                yield from self._packed(cast("BinaryIO", Gunzipped(file)), name, meta, contents, budget)
+                yield from self._packed(cast("BinaryIO", GzipReader(file)), name, meta, contents, budget)
         elif kind == "zip":
             yield from self._members(file, name, meta, contents, budget)
         elif kind == "ole":
             raise DataError(_OLE)
         elif kind in MEDIA or kind == "binary":
-            raise DataError("it is binary, no text" if kind == "binary" else f"it is {kind}, no text")
+            raise DataError("it is binary, not text" if kind == "binary" else f"it is {kind}, not text")
         elif kind == "json":
             contents.unguessed |= is_unguessed(file)
             yield from passages.of_parts(read_json(file))
@@ -133,13 +129,13 @@ class Reading:
             yield from passages.of_lines(lines(file), markdown=suffix not in _PLAIN)
 
     def _wrong(self, name: str, contents: Contents) -> Wrong:
-        def told(error: DataError) -> None:
+        def record(error: DataError) -> None:
             reason = str(error).removeprefix(name).lstrip(",: ")
             contents.wrong += 1
             contents.first_wrong = contents.first_wrong or reason
             self.wrong(name, reason)
 
-        return told
+        return record
 
     def _members(
         self, file: BinaryIO, name: str, meta: dict[str, Any], contents: Contents, budget: _Budget
@@ -148,9 +144,9 @@ class Reading:
             raise DataError(f"archives inside archives are read to a depth of {_DEPTH}")
         with open_zip(file, budget.limits, whole=False) as archive, budget.within(archive):
             seen: dict[str, int] = {}
-            apart = _apart(archive)
+            excluded = _excluded(archive)
             for member in archive.infolist():
-                if member.is_dir() or member.filename in apart:
+                if member.is_dir() or member.filename in excluded:
                     continue
                 if _hidden(member.filename):
                     self.passed_over["hidden"] += 1
@@ -178,7 +174,7 @@ class Reading:
                     self._wrong(inside, contents)(DataError(f"{inside}: damaged or encrypted: {why}"))
 
     def _without_text(self, stream: BinaryIO, name: str) -> bool:
-        """Whether a member is of a kind that is not read, by its name and by how it begins."""
+        """Whether a member is of a kind that is not read, by its name and its first bytes."""
         if suffix_of(name) in SUFFIXES or (self.ocr and suffix_of(name) in PICTURES):
             return False
         head = stream.read(2048)
@@ -188,19 +184,19 @@ class Reading:
     def _packed(
         self, stream: BinaryIO, name: str, meta: dict[str, Any], contents: Contents, budget: _Budget
     ) -> Iterator[Document]:
-        """What a compressed stream holds: lines as they come, everything else after it is unpacked into memory."""
+        """The documents of a compressed stream: lines as they come, everything else unpacked into memory first."""
         if suffix_of(name) in _STREAMED:
             head = stream.read(2048)
             stream.seek(0)
             if sniff(head, name.removesuffix(".gz")) in ("text", "csv"):
                 yield from self._streamed(stream, name, Passages(name, self.size, **meta), contents)
                 return
-        with held(stream, os.path.basename(name)) as inner:
+        with unpack_to_memory(stream, os.path.basename(name)) as inner:
             yield from self._read(inner, name, meta, contents, None, budget)
 
 
-def _apart(archive: zipfile.ZipFile) -> set[str]:
-    """Members that stand beside the corpus of a world, in the same folder of the archive."""
+def _excluded(archive: zipfile.ZipFile) -> set[str]:
+    """Members beside the corpus of a world, in the same folder of the archive."""
     folders: dict[str, list[str]] = {}
     for name in archive.namelist():
         folder, slash, plain = name.rpartition("/")
@@ -209,7 +205,7 @@ def _apart(archive: zipfile.ZipFile) -> set[str]:
 
 
 class _Budget:
-    """What an archive, with all archives in it, may still hold."""
+    """What may still be unpacked of an archive and all archives in it."""
 
     def __init__(self) -> None:
         self.limits = ZipLimits()

@@ -1,15 +1,15 @@
 """The ledger: which files an index was made from, and which passages came from each.
 
     files     number, name, path, source, hash, how, passages, empty_pages, note, wrong
-    origins   shared, first, file, last         numbers of documents that a file brought, as ranges
-    retired   number                            documents to be removed with the next publication
-    displaced id, file                          ids of which another file's document stands in place of this file's
+    origins   shared, first, file, last         numbers of the documents of a file, as ranges
+    retired   number                            documents that the next publication removes
+    displaced id, file                          ids for which another file's document replaced this file's
 
-A file is done when its content's hash stands in its row; the hash is written in the transaction that stores its last
-passage. Passages of a former version go by way of `retired`, so that they vanish in the same moment in which the new
-ones appear, whatever is killed in between. A document that several files brought, word for word, is `shared`: it goes
-when the last of them goes. Where two files give one id to different documents, the later one stands; when that goes,
-the other file is read again.
+A file is done when its row has the hash of its content, which is written in the transaction that stores its last
+passage. Passages of an earlier version are put into `retired`, so that they disappear in the same moment in which the
+new ones appear, whatever is killed in between. A document that several files contain, word for word, is `shared`: it is
+removed with the last of them. Where two files give one id to different documents, the later one counts; when that is
+removed, the other file is read again.
 """
 
 from __future__ import annotations
@@ -51,14 +51,14 @@ class Known(NamedTuple):
     passages: int
     empty_pages: int
     note: str
-    """What should be known of it."""
+    """What a user should know about it."""
     wrong: str
-    """What of it could not be read."""
+    """What could not be read."""
 
 
 @dataclass(slots=True)
 class Account:
-    """A file that is being read: what it had, and what it has brought so far."""
+    """A file that is being read: the documents it had, and those it has so far."""
 
     name: str
     path: str
@@ -69,32 +69,32 @@ class Account:
     own: list[Range] = field(default_factory=list)
     shared: list[Range] = field(default_factory=list)
     replaced: list[Range] = field(default_factory=list)
-    """Documents of its former version that newer ones with the same id take the place of."""
+    """Documents of its earlier version that newer ones with the same id replace."""
     waiting: int = 0
-    """Passages that were given to the writer and not yet stored."""
+    """Passages that were given to the writer and are not stored yet."""
     result: Known | None = None
     """Set when the file was read to its end."""
     closed: bool = False
 
 
 class Ledger:
-    """The ledger of one index; all that it writes goes into the writer's transaction."""
+    """The ledger of one index; everything it writes is part of the writer's transaction."""
 
     def __init__(self, db: sqlite3.Connection) -> None:
         self._db = db
         self.retired = 0
         self.doubles: list[str] = []
-        """Ids that two files, or two lines, give to different documents; the later one stands."""
+        """Ids that two files, or two lines, give to different documents; the later one counts."""
         self._began = 0
         for statement in _SCHEMA.split(";"):
             db.execute(statement)
 
     def begin(self, next_number: int) -> None:
-        """A run begins whose new documents are numbered from here."""
+        """Start a run whose new documents are numbered from here."""
         self._began = next_number
 
     def name(self, path: str, wanted: str, taken: Iterable[str]) -> str:
-        """What a file is called: as before, or as wanted, or, where another file has that name, by more of its path."""
+        """The name of a file: as before, or as wanted, or, where another file has that name, with more of its path."""
         row = self._db.execute("SELECT name FROM files WHERE path = ?", (path,)).fetchone()
         if row is not None and row[0] not in taken:
             return str(row[0])
@@ -115,14 +115,14 @@ class Ledger:
         return None if row is None else Known(*row)
 
     def keep(self, name: str, path: str, source: str) -> None:
-        """The file is unchanged; only where it was found may be new."""
+        """The file is unchanged; only its location may be new."""
         self._db.execute(
             "UPDATE files SET path = ?2, source = ?3 WHERE name = ?1 AND (path != ?2 OR source != ?3)",
             (name, path, source),
         )
 
     def open(self, account: Account) -> None:
-        """A file is read anew; until it is done nothing vouches for its passages."""
+        """A file is read again; until that is done, its passages are not confirmed."""
         self._db.execute(
             "INSERT INTO files (name, path, source) VALUES (?, ?, ?) ON CONFLICT (name) DO UPDATE "
             "SET path = excluded.path, source = excluded.source, hash = NULL",
@@ -135,7 +135,7 @@ class Ledger:
         """Passages of the file were stored."""
         own: list[Range] = []
         shared: list[Range] = []
-        self._keep_on([number for _, number, before in placed if number == before])
+        self._unretire([number for _, number, before in placed if number == before])
         for identifier, number, before in placed:
             if _within(number, account.old):
                 _extend(account.kept, [(number, number)])
@@ -157,7 +157,7 @@ class Ledger:
             )
 
     def close(self, account: Account) -> None:
-        """The file's last passage is stored: it is done, and what only its former version had goes."""
+        """The file's last passage is stored: it is done, and what only its earlier version had is retired."""
         if account.result is None:
             return
         kept = _merged(account.kept)
@@ -177,7 +177,7 @@ class Ledger:
         )
 
     def forget(self, sources: Iterable[str], seen: Iterable[str], unseen: Sequence[str]) -> list[str]:
-        """Let go of the files of these sources that were not seen, unless they could not be looked at."""
+        """Remove the files of these sources that were not seen, unless they could not be read."""
         seen, gone = set(seen), []
         for source in sources:
             rows = self._db.execute("SELECT number, name, path FROM files WHERE source = ?", (source,)).fetchall()
@@ -192,13 +192,13 @@ class Ledger:
                 gone.append(name)
         return gone
 
-    def _keep_on(self, numbers: Sequence[int]) -> None:
-        """Documents that another file has let go of in this run stay, because this one has them too."""
+    def _unretire(self, numbers: Sequence[int]) -> None:
+        """Keep documents that another file dropped in this run, because this one has them too."""
         done = self._db.executemany("DELETE FROM retired WHERE number = ?", [(number,) for number in numbers])
         self.retired -= max(0, done.rowcount)
 
     def _displace(self, identifier: str, before: int, winner: int) -> None:
-        """A document takes the place of one that other files stood for."""
+        """A document replaces one of other files."""
         owner = "SELECT file, last FROM origins WHERE shared = 0 AND first <= ? ORDER BY first DESC LIMIT 1"
         owners = [file for file, last in self._db.execute(owner, (before,)) if last >= before]
         shared = "SELECT file FROM origins WHERE shared = 1 AND first <= ? AND last >= ?"
@@ -215,7 +215,7 @@ class Ledger:
         return _merged([(first, last) for first, last, _ in self._flags(number)])
 
     def _retire(self, spans: Iterable[Range]) -> None:
-        """Let documents go that no file stands for any more; files that have another one with the id are read again."""
+        """Retire documents that no file has any more; files that have another one with the id are read again."""
         for span in spans:
             rows = self._db.execute("SELECT number, id FROM documents WHERE number BETWEEN ? AND ?", span).fetchall()
             gone = [row for row in rows if not self._owned(row[0])]
@@ -227,7 +227,7 @@ class Ledger:
             self.retired += len(gone)
 
     def _owned(self, number: int) -> bool:
-        """Whether some file stands for the document. Ranges of own documents never overlap, so one look is enough."""
+        """Whether some file has the document. Ranges of own documents never overlap, so one lookup is enough."""
         row = self._db.execute(
             "SELECT last FROM origins WHERE shared = 0 AND first <= ? ORDER BY first DESC LIMIT 1", (number,)
         ).fetchone()
@@ -248,7 +248,7 @@ def _merged(ranges: Sequence[Range]) -> list[Range]:
 
 
 def _extend(ranges: list[Range], more: Sequence[Range]) -> None:
-    """Add ranges, each joined with the last one where it goes on from there."""
+    """Add ranges, each joined to the last one where it is adjacent."""
     for span in more:
         if ranges and span[0] == ranges[-1][1] + 1:
             ranges[-1] = (ranges[-1][0], span[1])
@@ -262,7 +262,7 @@ def _within(number: int, ranges: Sequence[Range]) -> bool:
 
 
 def _without(ranges: Sequence[Range], taken: Sequence[Range]) -> list[Range]:
-    """What is left of the ranges outside of others; both ascend."""
+    """The parts of the ranges outside of others; both ascend."""
     out: list[Range] = []
     for first, last in ranges:
         for begin, end in taken[max(0, bisect_right(taken, (first, 0)) - 1) :]:

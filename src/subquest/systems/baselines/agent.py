@@ -18,7 +18,7 @@ from ...errors import EngineError, SearchError
 from ...limits import Limits
 from ...protocol import parse
 from ...record import Hit
-from ...retrieval.base import Search
+from ...retrieval.search import Search
 from ..base import System
 from ..evidence import Finding
 from ..runtime import Answer, Context, LimitReached, Run, Turn, confidence
@@ -97,7 +97,7 @@ class SearchAgent(System[AgentSettings]):
             question,
             await self.opening(run),
             mode=self.dialect.mode,
-            stop=self.dialect.stop,
+            stop=self.dialect.stops,
             limits=Limits(turns=self.turns),
             shielded=self.shielded,
         )

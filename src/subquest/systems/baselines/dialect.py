@@ -64,6 +64,12 @@ class Dialect:
         return given if given.is_absolute() else COMPACT / given
 
     @property
+    def stops(self) -> tuple[str, ...]:
+        """Where a turn ends: at its actions, and where the model begins to write documents itself."""
+        own = re.findall(r"</?\w+>|<\|\w+\|>", self.observation) if self.mode == "completion" else ()
+        return tuple(dict.fromkeys((*self.stop, *own)))
+
+    @property
     def tags(self) -> tuple[str, ...]:
         """Every tag that means something in this dialect, for parsing turns and for fencing documents."""
         return tuple(dict.fromkeys((*tags_of(self.observation), self.search, self.answer)))
@@ -120,8 +126,9 @@ class Dialect:
     def _after(self, turn: str, told: str) -> str:
         if self.mode == "chat":
             return told
-        begun = next((stop for stop in self.stop if turn.endswith(stop) and told.startswith(stop)), "")
-        return told.removeprefix(begun)
+        rest = told.lstrip()
+        begun = (stop.lstrip() for stop in self.stops if turn.endswith(stop))
+        return next((rest.removeprefix(stop) for stop in begun if rest.startswith(stop)), told)
 
     def _listed(self, documents: Sequence[Document], tokens: int, engine: Engine) -> str:
         lines = []

@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 from ...engine import Engine
 from ...engine.actions import Action
 from ...errors import EngineError
-from ...retrieval.base import Search
+from ...retrieval.search import Search
 from ..actions import EXPERTS
 from ..evidence import Finding, newest
 from ..hira.coordinator import Coordinator

@@ -15,7 +15,9 @@ from ..actions import ANSWER, SEARCH
 from .agent import SearchAgent
 from .dialect import Action, Dialect
 
-_ACTION = re.compile(r"^[^\S\n]*Action(?:\s*\d+)?\s*:\s*(search|finish)\s*\[(.*?)\]\s*$", re.IGNORECASE | re.MULTILINE)
+_ACTION = re.compile(
+    r"^[^\S\n]*(?:Action(?:\s*\d+)?\s*:\s*)?(search|finish)\s*\[(.*?)\]\s*$", re.IGNORECASE | re.MULTILINE
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -89,6 +89,6 @@ class Truncation(SearchAgent):
             run.question.question,
             Shown(newest.groups, shown, newest.tokens) if isinstance(newest, Shown) else messages(newest),
             mode=self.dialect.mode,
-            stop=self.dialect.stop,
+            stop=self.dialect.stops,
             limits=Limits(turns=1),
         )

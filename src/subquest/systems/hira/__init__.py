@@ -21,7 +21,7 @@ from ...engine import Engine
 from ...engine.actions import Action
 from ...errors import EngineError
 from ...limits import Limits
-from ...retrieval.base import Search
+from ...retrieval.search import Search
 from ..actions import BOXED, EXPERTS, SUBTASK
 from ..evidence import Finding, newest
 from ..rendering import cut_to_tokens

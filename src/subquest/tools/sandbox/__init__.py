@@ -1,9 +1,9 @@
 """Python for agents: a real sandbox on this machine, or a remote one; never the host itself."""
 
-from .base import CodeResult, Fetch, Fetched, Interpreter, SandboxLimits, SandboxUnavailable
-from .folder import WorkFile
+from .interface import CodeResult, Fetch, Fetched, Interpreter, SandboxLimits, SandboxUnavailable
+from .local import Sandbox
 from .remote import RemoteSandbox
-from .session import Sandbox
+from .work_folder import WorkFile
 
 __all__ = [
     "CodeResult",

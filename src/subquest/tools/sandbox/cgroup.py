@@ -12,7 +12,7 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from .base import SandboxLimits
+from .interface import SandboxLimits
 from .watchdog import tree
 
 ROOT = Path("/sys/fs/cgroup")

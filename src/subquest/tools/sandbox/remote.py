@@ -9,7 +9,7 @@ from pathlib import Path
 
 from ...errors import ToolError
 from ...retrieval.store import utf8
-from .base import CodeResult, SandboxLimits
+from .interface import CodeResult, SandboxLimits
 
 
 class RemoteSandbox:

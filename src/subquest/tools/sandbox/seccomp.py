@@ -12,7 +12,7 @@ import functools
 import os
 import tempfile
 
-from .base import SandboxUnavailable
+from .interface import SandboxUnavailable
 
 _REFUSED = """
 mount umount umount2 pivot_root chroot move_mount open_tree fsopen fsconfig fsmount fspick mount_setattr

@@ -15,8 +15,8 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
 
-from .base import SandboxLimits
-from .folder import WorkFolder
+from .interface import SandboxLimits
+from .work_folder import WorkFolder
 
 INTERVAL = 0.02
 _DISK_EVERY = 5

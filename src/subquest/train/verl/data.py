@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from ...codec import from_dict, to_dict
-from ...data.convert import to_verl
+from ...data.export import to_verl
 from ...data.formats import to_question
 from ...record import Question
 

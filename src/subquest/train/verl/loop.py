@@ -27,7 +27,7 @@ from ...assemble import AgentSpec, Resources, build_agent, open_engine, open_sea
 from ...engine.base import Engine, Sampling
 from ...judge.model import ModelJudge
 from ...record import Episode, Trajectory
-from ...retrieval.base import Search
+from ...retrieval.search import Search
 from ...rewards import load as load_reward
 from ...rewards.base import Reward, RewardFunction
 from .data import LOOP, question_of

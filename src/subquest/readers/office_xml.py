@@ -1,0 +1,71 @@
+"""The XML inside office files as a stream of events: constant memory, no entities."""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Iterator, Mapping
+from typing import IO, Any, NamedTuple
+from xml.parsers import expat
+
+from ..errors import DataError
+
+_CHUNK = 1 << 16
+
+
+class Start(NamedTuple):
+    tag: str
+    """Without its namespace."""
+    attributes: Mapping[str, str]
+    """By local name; one that comes from another namespace goes before the element's own."""
+
+
+class End(NamedTuple):
+    tag: str
+
+
+def events(stream: IO[bytes], name: str) -> Iterator[Start | End | str]:
+    """Begins and ends of elements, and the text between them."""
+    pending: list[Start | End | str] = []
+
+    def refuse(*_: Any) -> None:
+        raise DataError(f"{name} declares entities: refused")
+
+    parser = expat.ParserCreate(namespace_separator=" ")
+    parser.buffer_text = True
+    parser.StartDoctypeDeclHandler = refuse
+    parser.EntityDeclHandler = refuse
+    parser.StartElementHandler = lambda tag, values: pending.append(Start(tag.rpartition(" ")[2], _local(values)))
+    parser.EndElementHandler = lambda tag: pending.append(End(tag.rpartition(" ")[2]))
+    parser.CharacterDataHandler = pending.append
+    try:
+        while chunk := stream.read(_CHUNK):
+            parser.Parse(chunk)
+            yield from pending
+            pending.clear()
+        parser.Parse(b"", True)
+    except expat.ExpatError as error:
+        raise DataError(f"{name}: {error}") from None
+    yield from pending
+
+
+def _local(values: Mapping[str, str]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for key, value in values.items():
+        space, _, name = key.rpartition(" ")
+        if space or name not in found:
+            found[name] = value
+    return found
+
+
+def core_title(archive: zipfile.ZipFile) -> str:
+    """The title in the properties of an office file."""
+    if "docProps/core.xml" not in archive.namelist():
+        return ""
+    inside, words = False, ""
+    with archive.open("docProps/core.xml") as stream:
+        for event in events(stream, "docProps/core.xml"):
+            if isinstance(event, str):
+                words += event if inside else ""
+            else:
+                inside = isinstance(event, Start) and event.tag == "title"
+    return " ".join(words.split())

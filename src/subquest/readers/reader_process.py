@@ -1,0 +1,88 @@
+"""A process that reads files for another one, under limits on memory and time that it cannot lift.
+
+A request is a line of JSON with an open file beside it (passed as a descriptor over the socket, so that nothing can be
+swapped under its name). The answer is a line of JSON for each part, `[text, place, section, title, row]`, and at last
+an object: `{"end": true}`, or `{"error": reason}`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import socket
+import sys
+from typing import Any, BinaryIO, TextIO
+
+from ..errors import SubquestError
+from . import reader
+
+_REQUEST = 1 << 16
+PART = 1 << 18
+"""Characters of one answer; longer parts come in stretches."""
+
+
+def main() -> None:
+    memory = int(sys.argv[1])
+    for limit, value in (
+        (resource.RLIMIT_AS, memory),
+        (resource.RLIMIT_CORE, 0),
+        (resource.RLIMIT_FSIZE, 0),
+    ):
+        resource.setrlimit(limit, (value, value))
+    os.nice(1)
+    out = os.fdopen(os.dup(1), "w", encoding="ascii")
+    os.dup2(2, 1)  # what a library prints must not get among the answers
+    with socket.socket(fileno=0) as requests:
+        while True:
+            line, descriptors, _, _ = socket.recv_fds(requests, _REQUEST, 1)
+            if not line:
+                return
+            with open(f"/proc/self/fd/{descriptors[0]}", "rb") as file:  # with a place of its own in the file
+                os.close(descriptors[0])
+                out.write(json.dumps(_answer(json.loads(line), file, memory, out), ensure_ascii=True) + "\n")
+            out.flush()
+
+
+def _answer(request: dict[str, Any], file: BinaryIO, memory: int, out: TextIO) -> dict[str, Any]:
+    try:
+        _read(request, file, out)
+    except MemoryError:
+        return {"error": f"reading it takes more than {memory / 1e9:.1f} GB of memory"}
+    except SubquestError as error:
+        return {"error": str(error)}
+    except Exception as error:  # readers of broken files raise what they like
+        return {"error": f"a damaged {request['kind']} file: {error or type(error).__name__}"}
+    return {"end": True}
+
+
+def _read(request: dict[str, Any], file: BinaryIO, out: TextIO) -> None:
+    room = int(request["room"])
+    found: Any
+    if request["kind"] == "pdf" and request["ocr"]:
+        from .pdf import read_pdf
+
+        found = read_pdf(file, _recognise)
+    else:
+        read = reader(request["kind"])
+        if read is None:
+            raise ValueError(f"no reader for {request['kind']}")
+        found = read(file)
+    for part in found:
+        room -= len(part.text) + 64
+        if room < 0:
+            raise ValueError("it holds far more text than a file of its size can: refused")
+        text = part.text if part.row or not part.text else f"{part.text}\n\n"
+        for start in range(0, max(len(text), 1), PART):
+            piece = part._replace(text=text[start : start + PART], place=dict(part.place))
+            out.write(json.dumps(piece, ensure_ascii=True) + "\n")
+
+
+def _recognise(picture: Any) -> str:
+    from .images import recognise
+
+    return "\n".join(recognise(picture)[0])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,359 @@
+"""One ingestion: reads every file that is new or has changed, in order, into the index."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import BinaryIO, Literal, NamedTuple
+
+from ...errors import DataError, UsageError
+from ...readers.reader_pool import Job, Pool
+from ...readers.text import can_guess
+from ...record import Document
+from .. import store
+from ..embedding import embed, pending
+from ..index import Index
+from ..splitter import Size
+from ..writer import Placed, Writer
+from .documents import Contents, FileReader, Stopped
+from .ledger import Account, Known, Ledger
+from .sources import Found, Walk, digest, open_regular
+
+READERS = 3
+"""Raised when readers give other text for the same files, so that these are read again."""
+
+_RECOGNISED = " ocr"
+_UNGUESSED = " unguessed"
+_KEPT = 1000
+OnError = Literal["skip", "stop"]
+
+
+class Problem(NamedTuple):
+    """A file, a line of a corpus or a member of an archive that could not be read."""
+
+    name: str
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.reason}"
+
+
+@dataclass(slots=True)
+class State:
+    """How far an ingestion has come."""
+
+    files: int = 0
+    files_total: int = 0
+    bytes: int = 0
+    bytes_total: int = 0
+    passages: int = 0
+    name: str = ""
+    """The file that is being read."""
+
+
+@dataclass(slots=True)
+class Report:
+    """What an ingestion did."""
+
+    files: int = 0
+    """Files that were read."""
+    files_unchanged: int = 0
+    files_removed: list[str] = field(default_factory=list)
+    """Files that no longer exist and whose passages were removed (`prune`)."""
+    added: int = 0
+    updated: int = 0
+    unchanged: int = 0
+    removed: int = 0
+    """Passages of earlier versions and of files that no longer exist."""
+    problems: list[Problem] = field(default_factory=list)
+    """What could not be read (the first thousand)."""
+    skipped: int = 0
+    """How many files, lines and members could not be read."""
+    broken: int = 0
+    """Files that could not be read, or not to their end."""
+    notes: list[Problem] = field(default_factory=list)
+    """What a user should know about files that were read, such as pages without text."""
+    doubles: list[str] = field(default_factory=list)
+    """Ids that several documents had (the first thousand); the last document counts."""
+    passed_over: Counter[str] = field(default_factory=Counter)
+    """Files of kinds that are not read, by suffix."""
+    bytes: int = 0
+    seconds: float = 0.0
+
+
+def ingest(
+    index: Index,
+    sources: Sequence[str | Path],
+    *,
+    size: Size | None = None,
+    ocr: bool = False,
+    prune: bool = False,
+    on_error: OnError = "skip",
+    jobs: int | None = None,
+    progress: Callable[[State], None] | None = None,
+    on_problem: Callable[[Problem], None] | None = None,
+) -> Report:
+    """Bring an index up to date with files, folders and patterns.
+
+    size: of passages; by default that of the last ingestion, at first 100 words. ocr: read scans and images too.
+    prune: remove what came from files of these sources that no longer exist. on_error: what to do about what cannot be
+    read; stop raises DataError and keeps what was read before. jobs: processes that read. progress, on_problem: called
+    on the way.
+    """
+    with Writer.open(index.path) as writer:
+        chosen = size or Size(**store.get(writer.db, "passages", {}))
+        store.put(writer.db, "passages", {"aim": chosen.aim, "unit": chosen.unit})
+        processes = jobs or min(4, len(os.sched_getaffinity(0)))
+        with Pool(processes, ocr=ocr) as pool:
+            run = _Run(writer, pool, chosen, ocr=ocr, stop=on_error == "stop", progress=progress, on_problem=on_problem)
+            report = run.ingest(sources, prune=prune)
+        if pending(writer):
+            embed(writer, index.encoder, None)
+    return report
+
+
+@dataclass(slots=True)
+class _Ready:
+    """A file that was opened, and that a process may already be reading."""
+
+    found: Found
+    account: Account
+    hash: str
+    file: BinaryIO | None
+    """None for an unchanged file."""
+    job: Job | None
+    known: Known | None
+
+
+class _Run:
+    def __init__(
+        self,
+        writer: Writer,
+        pool: Pool,
+        size: Size,
+        *,
+        ocr: bool,
+        stop: bool,
+        progress: Callable[[State], None] | None,
+        on_problem: Callable[[Problem], None] | None,
+    ) -> None:
+        self._writer = writer
+        self._pool = pool
+        self._stop = stop
+        self._progress = progress
+        self._on_problem = on_problem
+        self._ocr = ocr
+        self._how = f"{READERS} {size}"
+        self._files = FileReader(size, pool, ocr, self._wrong)
+        self._ledger = Ledger(writer.db)
+        self._accounts: deque[Account] = deque()
+        """Files whose passages were given to the writer, in order."""
+        self._taken: set[str] = set()
+        self._done_with: dict[str, str] = {}
+        """Names, by path, of the files that were read to their end."""
+        self._state = State()
+        self.report = Report()
+
+    def ingest(self, sources: Sequence[str | Path], *, prune: bool) -> Report:
+        began = time.monotonic()
+        walk = Walk(sources, self._broken, pictures=self._ocr)
+        files = list(walk)
+        if prune and not files:
+            raise UsageError("no file was found; nothing was removed, in case a disk is missing")
+        self._state.files_total = len(files)
+        self._state.bytes_total = sum(found.size for found in files)
+        self._ledger.begin(self._writer.next_number())
+
+        def documents() -> Iterator[Document]:
+            yield from self._documents(files)
+            if prune:
+                self.report.files_removed = self._ledger.forget(walk.sources, self._taken, walk.unseen)
+
+        report = self.report
+        self._take_in(documents())
+        while again := [found for found in files if self._must_reread(found)]:
+            self._state.files_total += len(again)
+            self._take_in(self._documents(again))
+        report.removed, report.doubles = self._ledger.retired, self._ledger.doubles
+        report.passed_over, report.bytes = walk.passed_over + self._files.passed_over, self._state.bytes
+        report.seconds = time.monotonic() - began
+        return report
+
+    def _take_in(self, documents: Iterator[Document]) -> None:
+        changes = self._writer.add(documents, stored=self._stored)
+        self.report.added += changes.added
+        self.report.updated += changes.updated
+        self.report.unchanged += changes.unchanged
+
+    def _must_reread(self, found: Found) -> bool:
+        """Whether a file was read to its end, in this run or before, and must be read again (see `ledger`)."""
+        name = self._done_with.get(found.path, "")
+        if not name or self._ledger.known(name) is not None:
+            return False
+        del self._done_with[found.path]
+        self._taken.discard(name)
+        return True
+
+    def _documents(self, files: Sequence[Found]) -> Iterator[Document]:
+        """All documents, file by file; processes read ahead in the files that come next."""
+        coming = iter(files)
+        ready: deque[_Ready] = deque()
+        more = True
+        while more or ready:
+            while more and len(ready) < self._pool.size + 1 and (self._pool.free or not ready):
+                found = next(coming, None)
+                if found is None:
+                    more = False
+                elif (made := self._prepare(found)) is not None:
+                    ready.append(made)
+            if ready:
+                yield from self._file(ready.popleft())
+
+    def _prepare(self, found: Found) -> _Ready | None:
+        """Open a file and decide whether it must be read; None where it cannot be opened."""
+        path, wanted = _text(found.path), _text(found.name)
+        name = self._ledger.name(path, wanted, self._taken)
+        self._taken.add(name)
+        account = Account(name, path, _text(found.source))
+        try:
+            file = open_regular(found.path)
+        except (OSError, DataError) as error:
+            self._lost(found, name, error)
+            return None
+        try:
+            hash_ = digest(file)
+            known = self._ledger.known(name)
+            if known is not None and known.hash == hash_ and self._same(known):
+                file.close()
+                return _Ready(found, account, hash_, None, None, known)
+            return _Ready(found, account, hash_, file, self._files.start(file, name), None)
+        except OSError as error:
+            file.close()
+            self._lost(found, name, error)
+            return None
+
+    def _same(self, known: Known) -> bool:
+        """Whether reading a file again would give the same.
+
+        A file with empty pages is read again with OCR, and one in an unknown encoding once encodings can be guessed.
+        """
+        if known.how.endswith(_UNGUESSED) and can_guess():
+            return False
+        known = known._replace(how=known.how.removesuffix(_UNGUESSED))
+        how = known.how.removesuffix(_RECOGNISED)
+        return how == self._how and not (self._ocr and known.empty_pages and how == known.how)
+
+    def _lost(self, found: Found, name: str, error: Exception) -> None:
+        self._broken(name, (error.strerror if isinstance(error, OSError) else "") or str(error))
+        self._state.files += 1
+        self._state.bytes += found.size
+
+    def _file(self, ready: _Ready) -> Iterator[Document]:
+        account, state = ready.account, self._state
+        state.name = account.name
+        before = state.bytes
+        if ready.known is not None:
+            self._ledger.keep(account.name, account.path, account.source)
+            self._done_with[ready.found.path] = account.name
+            self.report.files_unchanged += 1
+            self.report.unchanged += ready.known.passages
+            self._remember(account.name, ready.known)
+        elif ready.file is not None:
+            self._ledger.open(account)
+            self._accounts.append(account)
+            contents = Contents()
+            with ready.file as file:
+                try:
+                    for document in self._files.documents(file, account.name, contents, ready.job):
+                        account.waiting += 1
+                        yield document
+                        state.passages += 1
+                        if self._progress:
+                            state.bytes = before + min(ready.found.size, file.tell())
+                            self._progress(state)
+                    self._done(ready, contents)
+                except Stopped:
+                    raise
+                except UsageError as error:
+                    self._broken(account.name, str(error))
+                finally:
+                    account.closed = True
+        state.files += 1
+        state.bytes = before + ready.found.size
+        if self._progress:
+            self._progress(state)
+
+    def _done(self, ready: _Ready, contents: Contents) -> None:
+        self.report.files += 1
+        self._done_with[ready.found.path] = ready.account.name
+        note, wrong = _note(contents), _wrong(contents, self._ocr)
+        how = self._how + (_RECOGNISED if self._ocr else "") + (_UNGUESSED if contents.unguessed else "")
+        ready.account.result = Known(ready.hash, how, contents.passages, contents.empty_pages, note, wrong)
+        if contents.wrong:
+            self.report.broken += 1
+        else:
+            self._remember(ready.account.name, ready.account.result)
+
+    def _stored(self, placed: Sequence[Placed]) -> None:
+        """Record passages in the accounts of their files, and close those that are complete."""
+        at = 0
+        while self._accounts:
+            account = self._accounts[0]
+            more = min(account.waiting, len(placed) - at)
+            self._ledger.add(account, placed[at : at + more])
+            account.waiting -= more
+            at += more
+            if account.waiting or not account.closed:
+                return
+            self._ledger.close(account)
+            self._accounts.popleft()
+
+    def _wrong(self, name: str, reason: str) -> None:
+        """A line or an archive member is skipped."""
+        found = Problem(name, reason)
+        if self._stop:
+            raise Stopped(f"{name}, {reason}" if reason.startswith("line ") else str(found))
+        self.report.skipped += 1
+        if len(self.report.problems) < _KEPT:
+            self.report.problems.append(found)
+        if self._on_problem:
+            self._on_problem(found)
+
+    def _broken(self, name: str, reason: str) -> None:
+        """A file is skipped."""
+        self._wrong(_text(name), reason)
+        self.report.broken += 1
+
+    def _remember(self, name: str, known: Known) -> None:
+        if known.wrong:
+            self._broken(name, known.wrong)
+        elif known.note:
+            self.report.notes.append(Problem(name, known.note))
+
+
+def _note(contents: Contents) -> str:
+    """What a user should know about a file that was read."""
+    if contents.empty_pages:
+        return f"no text on {contents.empty_pages} of {contents.pages} pages"
+    if contents.unguessed:
+        return "read as western letters, which is wrong; to guess its encoding: pip install 'subquest[web-tools]'"
+    return "" if contents.passages else "it has no text"
+
+
+def _wrong(contents: Contents, ocr: bool) -> str:
+    """What could not be read in a file that was read to its end."""
+    if contents.pages and contents.pages == contents.empty_pages:
+        advice = "; OCR found none" if ocr else ": a scan; read it with --ocr"
+        return f"no text on any of its {contents.pages} pages{advice}"
+    if contents.wrong:
+        return f"{contents.wrong:,} lines or members could not be read, the first: {contents.first_wrong}"
+    return ""
+
+
+def _text(path: str) -> str:
+    """A path as text that can be stored; bytes that are not UTF-8 are escaped."""
+    return os.fsencode(path).decode("utf-8", "backslashreplace")

@@ -1,0 +1,80 @@
+"""A connection that gives up on clients that stop in the middle of a request, or whose request head never ends.
+
+Uvicorn alone would wait for such clients forever, and many of them would use up all connections.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Any
+
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+MAX_HEAD = 1 << 16
+"""Bytes of a request head; the parser itself has no limit."""
+PATIENCE = 30.0
+"""Seconds for a request head to arrive, and seconds without a byte of a body, before a client is disconnected."""
+
+_TOO_LONG = (
+    b"HTTP/1.1 431 Request Header Fields Too Large\r\nconnection: close\r\ncontent-type: text/plain\r\n"
+    b"content-length: 47\r\n\r\nThe head of the request is longer than 64 KiB.\n"
+)
+
+
+class Connection(HttpToolsProtocol):
+    """Uvicorn's connection with limits."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._awaited = True
+        """The client has not finished the request that it started, or has not started its first one."""
+        self._head_size: int | None = None
+        """Bytes of the request head so far; None between heads."""
+        self._heard = 0.0
+        """When the client started the head, or last sent a part of the body."""
+        self._timer: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._heard = time.monotonic()
+        self._check_client()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        if self._head_size is None:
+            self._heard = time.monotonic()
+        super().data_received(data)
+        if self._awaited and self._timer is None:
+            self._check_client()
+        if self._head_size is not None:
+            self._head_size += len(data)
+            if self._head_size > MAX_HEAD and not self.transport.is_closing():
+                self.transport.write(_TOO_LONG)
+                self.transport.close()
+
+    def on_message_begin(self) -> None:
+        self._awaited, self._head_size = True, 0
+        super().on_message_begin()
+
+    def on_headers_complete(self) -> None:
+        self._head_size = None
+        super().on_headers_complete()
+
+    def on_message_complete(self) -> None:
+        self._awaited = False
+        super().on_message_complete()
+
+    def _check_client(self) -> None:
+        """Disconnect a client that has been silent for too long; look again while it owes us a request."""
+        self._timer = None
+        if not self._awaited or self.transport.is_closing():
+            return
+        if time.monotonic() - self._heard > PATIENCE and not self.flow.read_paused:
+            self.transport.close()
+        else:
+            self._timer = self.loop.call_later(PATIENCE / 6, self._check_client)

@@ -1,0 +1,253 @@
+"""Handlers under `/api`: asking questions, following episodes, reading stored runs."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from .._version import __version__
+from ..codec import to_dict
+from ..record import Question
+from .bodies import Json, Problem, query_integer, read_body
+from .chat import with_history
+from .compare import MAX_COMPARED, compare_runs
+from .episode_view import as_html, episode_view
+from .jobs import Job
+from .run_library import ASKED
+from .sse import event_stream, live_events, stored_events
+from .state import State, state_of
+
+FOLLOWED = 8
+"""Earlier questions that a follow-up includes."""
+
+
+async def about(request: Request) -> Response:
+    """What this server offers."""
+    state = state_of(request)
+    return Json(
+        {
+            "version": __version__,
+            "systems": state.agents.systems,
+            "models": state.agents.models,
+            "indexes": state.agents.indexes.names,
+            "asks": state.settings.asks,
+            "read_only": state.settings.read_only,
+        }
+    )
+
+
+async def ask(request: Request) -> Response:
+    state = state_of(request)
+    body = await read_body(request, state.settings.max_body)
+    body.only("question", "system", "model", "index", "seed", "follows")
+    system, model, index = body.text("system", ""), body.text("model", ""), body.text("index", "")
+    asked, follows = body.text("question"), body.text("follows", "")
+    question = await asyncio.to_thread(_with_earlier, state, follows, asked) if follows else asked
+    job = state.jobs.submit(
+        question,
+        lambda replay: state.agents.get(system, model, index, journal=replay),
+        seed=body.optional_integer("seed"),
+        system=system or next(iter(state.agents.systems), ""),
+        model=model,
+        index=index,
+        asked=asked if follows else "",
+        follows=follows,
+    )
+    return _accepted(job)
+
+
+def _with_earlier(state: State, follows: str, asked: str) -> str:
+    """A follow-up question with the earlier questions and answers, so that it can be understood."""
+    before: list[tuple[str, str]] = []
+    while follows and len(before) < 2 * FOLLOWED:
+        job = state.jobs.get(follows)
+        question = job.question if job else state.library.asked(follows)
+        if question is None:
+            raise Problem(404, f"nothing was asked under {follows!r}")
+        said = (job.episode.answer if job.episode else "") if job else state.library.answer_of(follows)
+        text = str(question.meta.get("asked") or question.question)
+        before = [("user", text), ("assistant", said or "(no answer)"), *before]
+        follows = str(question.meta.get("follows", ""))
+    return with_history(before, asked)
+
+
+async def again(request: Request) -> Response:
+    """Ask the question of an episode again, from the start."""
+    state, question = await _asked(request)
+    return _accepted(_ask_again(state, question, again=question.id))
+
+
+async def resume(request: Request) -> Response:
+    """Resume an episode that was interrupted when the server stopped; no model is asked twice for the same turn."""
+    state, question = await _asked(request)
+    status = await asyncio.to_thread(state.library.events, ASKED, question.id, 10**9)
+    job = state.jobs.get(question.id)
+    if (job is not None and job.status != "interrupted") or (job is None and status[1] != "interrupted"):
+        raise Problem(409, f"the episode {question.id!r} was not interrupted", code="not_interrupted")
+    for other in state.jobs.live():
+        if other.question.meta.get("resumes") == question.id:
+            return _accepted(other)  # a second request resumes nothing new
+    replay = str(question.meta.get("journal") or question.id)
+    return _accepted(_ask_again(state, question, replay=replay, resumes=question.id))
+
+
+async def _asked(request: Request) -> tuple[State, Question]:
+    state = state_of(request)
+    identifier = request.path_params["id"]
+    job = state.jobs.get(identifier)
+    question = job.question if job else await asyncio.to_thread(state.library.asked, identifier)
+    if question is None:
+        raise Problem(404, f"nothing was asked under {identifier!r}")
+    return state, question
+
+
+def _ask_again(state: State, question: Question, *, replay: str = "", **meta: str) -> Job:
+    old = {name: str(question.meta.get(name, "")) for name in ("system", "model", "index", "asked", "follows")}
+    known = old["system"] if old["system"] in state.agents.systems else ""
+    seed = question.meta.get("seed") if replay else None
+    return state.jobs.submit(
+        question.question,
+        lambda name: state.agents.get(known, old["model"], old["index"], journal=name),
+        seed=seed if isinstance(seed, int) else None,
+        replay=replay,
+        **old,
+        **meta,
+    )
+
+
+async def episodes(request: Request) -> Response:
+    """Questions that are being answered, and those asked here before."""
+    state = state_of(request)
+    live = {job.id for job in state.jobs.live()}
+    try:
+        page = await asyncio.to_thread(_page, state, request, ASKED, live)
+    except Problem as problem:
+        if problem.status != 404:
+            raise
+        page = {"total": 0, "episodes": [], "interrupted": []}
+    jobs = state.jobs.live()
+    live = {job.id for job in jobs}  # some may have started while the page was read
+    page["interrupted"] = [episode for episode in page["interrupted"] if episode["id"] not in live]
+    return Json({"live": [_summary(job) for job in jobs], **page})
+
+
+async def episode(request: Request) -> Response:
+    state = state_of(request)
+    run, identifier = request.path_params.get("run", ASKED), request.path_params["id"]
+    job = state.jobs.get(identifier) if run == ASKED else None
+    if job is None:
+        return Json(await asyncio.to_thread(state.library.episode, run, identifier))
+    if job.episode is not None:
+        return Json({**episode_view(job.episode), "status": job.status, "run": ASKED})
+    return Json({**_summary(job), "run": ASKED, "events": [to_dict(event) for event in job.events]})
+
+
+async def tokens(request: Request) -> Response:
+    """Every token of an episode: its text, whether the agent wrote it, its log-probability."""
+    state = state_of(request)
+    run, identifier = request.path_params.get("run", ASKED), request.path_params["id"]
+    return Json(await asyncio.to_thread(state.library.tokens, run, identifier, state.agents.pieces))
+
+
+async def siblings(request: Request) -> Response:
+    """All attempts at an episode's question in the same run; in training, the rollouts of its group."""
+    state = state_of(request)
+    run, identifier = request.path_params.get("run", ASKED), request.path_params["id"]
+    return Json({"siblings": await asyncio.to_thread(state.library.siblings, run, identifier)})
+
+
+async def html(request: Request) -> Response:
+    """A finished episode as one HTML file."""
+    state = state_of(request)
+    run, identifier = request.path_params.get("run", ASKED), request.path_params["id"]
+    text = await asyncio.to_thread(lambda: as_html(state.library.finished(run, identifier)))
+    headers = {"Content-Disposition": "attachment"}  # our security policy forbids its inline script
+    return Response(text, media_type="text/html", headers=headers)
+
+
+async def cancel(request: Request) -> Response:
+    state = state_of(request)
+    identifier = request.path_params["id"]
+    job = state.jobs.get(identifier)
+    if job is None:
+        raise Problem(404, f"no question {identifier!r} is being answered")
+    await state.jobs.cancel(job)
+    return Json({"id": job.id, "status": job.status})
+
+
+async def events(request: Request) -> Response:
+    state = state_of(request)
+    run, identifier = request.path_params.get("run", ASKED), request.path_params["id"]
+    after = _last_seen(request)
+    job = state.jobs.get(identifier) if run == ASKED else None
+    if job is not None:
+        return event_stream(live_events(job, after))
+    return event_stream(stored_events(*await asyncio.to_thread(state.library.events, run, identifier, after)))
+
+
+async def runs(request: Request) -> Response:
+    return Json({"runs": await asyncio.to_thread(state_of(request).library.runs)})
+
+
+async def run(request: Request) -> Response:
+    return Json(await asyncio.to_thread(state_of(request).library.run, request.path_params["run"]))
+
+
+async def curves(request: Request) -> Response:
+    """The points of a run's curves after a step."""
+    after = query_integer(request, "after", -1, -1, 10**9)
+    return Json(await asyncio.to_thread(state_of(request).library.curves, request.path_params["run"], after))
+
+
+async def compare(request: Request) -> Response:
+    """Compare runs: tables, paired tests against the first, questions on which they differ."""
+    names = [name for name in request.query_params.get("runs", "").split(",") if name]
+    if not 1 <= len(names) <= MAX_COMPARED:
+        raise Problem(400, f"`runs` must be the names of 1 to {MAX_COMPARED} runs, separated by commas")
+    return Json(await asyncio.to_thread(compare_runs, state_of(request).library, names))
+
+
+async def run_episodes(request: Request) -> Response:
+    state = state_of(request)
+    return Json(await asyncio.to_thread(_page, state, request, request.path_params["run"]))
+
+
+def _page(state: State, request: Request, run: str, live: Collection[str] = ()) -> dict[str, Any]:
+    asked = request.query_params
+    return state.library.episodes(
+        run,
+        offset=query_integer(request, "offset", 0, 0, 10**9),
+        limit=query_integer(request, "limit", 50, 1, 500),
+        system=asked.get("system", ""),
+        ending=asked.get("ending", ""),
+        text=asked.get("text", ""),
+        live=live,
+    )
+
+
+def _last_seen(request: Request) -> int:
+    said = request.headers.get("last-event-id", "")
+    if not said:
+        return query_integer(request, "after", -1, -1, 10**9)
+    if not (said.isascii() and said.isdigit() and len(said) < 10):
+        raise Problem(400, "`Last-Event-ID` must be the id of an event")
+    return int(said)
+
+
+def _accepted(job: Job) -> Json:
+    address = f"/api/episodes/{job.id}"
+    return Json({"id": job.id, "status": job.status, "events": f"{address}/events"}, 202, {"Location": address})
+
+
+def _summary(job: Job) -> dict[str, Any]:
+    return {
+        "id": job.id,
+        "status": job.status,
+        "question": to_dict(job.question),
+        "system": job.system.name,
+        "model": job.system.model_name,
+    }

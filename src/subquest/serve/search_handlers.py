@@ -1,0 +1,224 @@
+"""Handlers for search: our own format, Search-R1's (`/retrieve`, `/rerank`), ReCall's (`/search`, `/batch_search`)."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+from collections.abc import Sequence
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from ..errors import DataError
+from ..record import Document, Hit
+from ..retrieval.corpus import from_object
+from ..retrieval.highlight import highlight
+from ..retrieval.ingest import Report
+from ..retrieval.rerankers import Pointwise
+from ..retrieval.search import Search
+from ..retrieval.writer import Changes
+from .batching import BatchedIndex
+from .bodies import Body, Json, Problem, read_body
+from .indexes import Indexes, checked_mode
+from .search_worker import contents, hits_json
+from .state import State, state_of
+
+MAX_QUERIES = 2048
+MAX_K = 1000
+MAX_HITS = 100_000
+"""Documents in one reply."""
+MAX_RERANKED = 200
+"""Documents per query that a model may be asked to judge."""
+MAX_FILES = 10_000
+
+
+async def retrieve(request: Request) -> Response:
+    """Search-R1's format; `return_scores` decides between documents and documents with scores."""
+    state = state_of(request)
+    body = await read_body(request, state.settings.max_body)
+    queries, k = body.texts("queries", MAX_QUERIES), body.integer("topk", 3, 1, MAX_K)
+    search = _checked_search(state, body, queries, k)
+    if not body.flag("return_scores"):
+        found = await search.retrieve(queries, k) if queries else []
+        return Json({"result": [[contents(hit.document) for hit in hits] for hits in found]})
+    if isinstance(search, BatchedIndex):
+        parts = await search.search_json(queries, k) if queries else []
+    else:
+        parts = [hits_json(hits) for hits in await search.retrieve(queries, k)] if queries else []
+    return Response(b'{"result":[%b]}' % b",".join(parts), media_type="application/json")
+
+
+async def rerank(request: Request) -> Response:
+    """Search-R1's format: each query with its own documents, which the server's model puts in order."""
+    state = state_of(request)
+    body = await read_body(request, state.settings.max_body)
+    queries = body.texts("queries", 64)
+    lists = body.data.get("documents")
+    if not isinstance(lists, list) or len(lists) != len(queries) or not all(isinstance(x, list) for x in lists):
+        raise Problem(400, "`documents` must be a list with one list of documents per query")
+    if any(len(documents) > MAX_RERANKED for documents in lists):
+        raise Problem(400, f"at most {MAX_RERANKED} documents per query are accepted")
+    most = body.integer("rerank_topk", 3, 1, MAX_K)
+    hits = [[Hit(_document(item, place), 0.0) for place, item in enumerate(items)] for items in lists]
+    reranker = Pointwise(state.agents.default_engine, trust=1.0)  # these documents have no search scores
+    ordered = await asyncio.gather(*(reranker.rerank(q, found) for q, found in zip(queries, hits, strict=True)))
+    if body.flag("return_scores"):
+        result: Any = [[{"document": contents(h.document), "score": h.score} for h in o[:most]] for o in ordered]
+    else:
+        result = [[contents(h.document) for h in o[:most]] for o in ordered]
+    return Json({"result": result})
+
+
+async def search(request: Request) -> Response:
+    """ReCall's format for one query: a list of documents; with `return_score`, a pair of documents and scores."""
+    state = state_of(request)
+    body = await read_body(request, state.settings.max_body)
+    (hits,) = await _search(state, body, [body.text("query")], body.integer("top_n", 10, 1, MAX_K))
+    documents = [contents(hit.document) for hit in hits]
+    return Json([documents, [hit.score for hit in hits]] if body.flag("return_score") else documents)
+
+
+async def batch_search(request: Request) -> Response:
+    """ReCall's format for many queries."""
+    state = state_of(request)
+    body = await read_body(request, state.settings.max_body)
+    queries = body.texts("query", MAX_QUERIES)
+    found = await _search(state, body, queries, body.integer("top_n", 10, 1, MAX_K))
+    documents = [[contents(hit.document) for hit in hits] for hits in found]
+    return Json([documents, [[h.score for h in hits] for hits in found]] if body.flag("return_score") else documents)
+
+
+async def indexes(request: Request) -> Response:
+    """The indexes and what they contain."""
+    known = state_of(request).agents.indexes
+    known.refresh()
+    return Json({"indexes": await asyncio.gather(*(_described(known, name) for name in known.names))})
+
+
+async def search_index(request: Request) -> Response:
+    """Our own format: one query, one mode, with the best sentence of each hit marked."""
+    state = state_of(request)
+    name = request.path_params["index"]
+    body = await read_body(request, state.settings.max_body)
+    body.only("query", "k", "mode")
+    query, k = body.text("query"), body.integer("k", 10, 1, MAX_K)
+    batched = state.agents.indexes.local(name)
+    (hits,) = await batched.search([query], k, checked_mode(body.text("mode", "")))
+    state.counters.add("subquest_queries_total", index=name)
+    analysis = batched.index.analysis
+    return Json({"hits": [_marked(hit, highlight(hit.document.text, query, analysis)) for hit in hits]})
+
+
+async def document(request: Request) -> Response:
+    """A document by its id, which may contain any character."""
+    state = state_of(request)
+    identifier = request.query_params.get("id")
+    if identifier is None:
+        raise Problem(400, "give the document's `id` in the query string")
+    index = state.agents.indexes.local(request.path_params["index"]).index
+    found = await asyncio.to_thread(index.get, identifier)
+    if found is None:
+        raise Problem(404, f"there is no document {identifier!r}")
+    return Json({"id": found.id, "title": found.title, "text": found.text, "meta": dict(found.meta)})
+
+
+async def add_documents(request: Request) -> Response:
+    """Add documents as records, or as files of any readable kind: `text` as it is, or `data` in base64."""
+    state = state_of(request)
+    name = request.path_params["index"]
+    body = await read_body(request, state.settings.max_upload)
+    body.only("documents", "files")
+    records = body.objects("documents", 100_000)
+    documents = [_record(record, f"document {i}") for i, record in enumerate(records, 1)]
+    files = [_content(Body(file)) for file in body.objects("files", MAX_FILES)]
+    if not documents and not files:
+        raise Problem(400, "the request contains nothing to add: give `documents` or `files`")
+    indexes = state.agents.indexes
+    changes = await indexes.add(name, documents) if documents else Changes()
+    report = await indexes.add_files(name, files) if files else Report()
+    problems = [str(problem) for problem in report.problems]
+    problems += [f"files of kind {suffix} are not read" for suffix in report.passed_over]
+    added, updated = changes.added + report.added, changes.updated + report.updated
+    if problems and not added + updated + report.unchanged:
+        raise Problem(400, "; ".join(problems[:5]))
+    notes = [str(note) for note in report.notes]
+    return Json({"index": name, "added": added, "updated": updated, "problems": problems, "notes": notes}, 201)
+
+
+def _content(file: Body) -> tuple[str, bytes]:
+    name = file.text("name")
+    if "data" not in file.data:
+        return name, file.text("text").encode()
+    try:
+        return name, base64.b64decode(file.text("data"), validate=True)
+    except binascii.Error:
+        raise Problem(400, f"`data` of {name!r} is not base64") from None
+
+
+def _record(record: Any, where: str) -> Document:
+    if isinstance(record, dict) and not isinstance(record.get("title", ""), str | None):
+        raise Problem(400, f"{where}: the title must be a text")
+    if isinstance(record, dict) and isinstance(record.get("id"), bool):
+        raise Problem(400, f"{where}: the id must be a text or a number")
+    try:
+        return from_object(record, where)
+    except DataError as error:
+        raise Problem(400, str(error)) from None
+
+
+async def _search(state: State, body: Body, queries: Sequence[str], k: int) -> list[list[Hit]]:
+    search = _checked_search(state, body, queries, k)
+    return await search.retrieve(queries, k) if queries else []
+
+
+def _checked_search(state: State, body: Body, queries: Sequence[str], k: int) -> Search:
+    """The search that a request names; its queries are counted."""
+    name = body.text("index", "")
+    if len(queries) * k > MAX_HITS:
+        asked = f"{len(queries):,} queries with {k:,} documents each"
+        raise Problem(413, f"{asked} are more than the {MAX_HITS:,} documents of one reply; send several requests")
+    search = state.agents.indexes.get(name)
+    if search is None:
+        raise Problem(404, "this server has no index; start it with --index PATH")
+    state.counters.add("subquest_queries_total", len(queries), index=name)
+    return search
+
+
+def _document(item: Any, place: int) -> Document:
+    inner = item.get("document", item) if isinstance(item, dict) else item
+    if isinstance(inner, str):
+        inner = {"contents": inner}
+    if not isinstance(inner, dict):
+        raise Problem(400, "a document must be an object with `contents`")
+    return _record({"id": str(place), **inner}, f"document {place + 1}")
+
+
+def _marked(hit: Hit, span: tuple[int, int]) -> dict[str, Any]:
+    found = hit.document
+    return {
+        "id": found.id,
+        "title": found.title,
+        "text": found.text,
+        "score": hit.score,
+        "highlight": {"start": span[0], "end": span[1]},
+        "meta": dict(found.meta),
+    }
+
+
+async def _described(known: Indexes, name: str) -> dict[str, Any]:
+    try:
+        index = known.local(name).index
+    except Problem:
+        return {"name": name, "remote": True}
+    info = await asyncio.to_thread(index.info)
+    return {
+        "name": name,
+        "documents": info.documents,
+        "vectors": info.vectors,
+        "bytes": info.bytes_store + info.bytes_lexical + info.bytes_dense,
+        "language": info.analysis.get("language", ""),
+        "encoder": (info.encoder or {}).get("name", ""),
+        "modes": ["bm25", "dense", "hybrid"] if info.vectors else ["bm25"],
+    }

@@ -1,0 +1,192 @@
+"""The walls: a bubblewrap command line that gives code namespaces of its own, no network and a read-only system.
+
+Two ways to the same walls. Started by root, bubblewrap mounts as root (so a Python below /root can be shown) and the
+driver then drops to a uid that nobody else has. Started by anybody else, a user namespace does both. Where root lacks
+the privileges for the first way, it takes the second under a uid that nobody else has: root in a user namespace is
+still root to files such as /proc/sys. Which way works is found out once, by starting it; where none does, code is
+refused.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+import json
+import os
+import secrets
+import shutil
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from . import seccomp
+from .interface import SandboxLimits, SandboxUnavailable
+
+PACKAGES = ("numpy", "pandas", "dateutil", "pytz", "six", "tzdata", "openpyxl", "et_xmlfile")
+"""What code finds beside the standard library, where it is installed; binary wheels keep libraries in `NAME.libs`."""
+DRIVER = Path(__file__).with_name("driver.py")
+INSTALL = "install bubblewrap (Debian, Ubuntu: apt-get install bubblewrap libseccomp2; Fedora: dnf install bubblewrap)"
+_UID_BASE, _UID_SPAN = 0x3000_0000, 0x0FFF_FFFF
+_MORE_CPU = 20
+"""Calls of full length that the CPU limit of a sandbox, counted over its life, leaves room for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Channels:
+    """Descriptors that a sandbox inherits, under their numbers."""
+
+    seccomp: int
+    info: int
+    commands: int
+    replies: int
+    broker: int
+
+    @property
+    def all(self) -> tuple[int, ...]:
+        return self.seccomp, self.info, self.commands, self.replies, self.broker
+
+
+def new_uid() -> int:
+    """A uid that nothing else on the host has; 0 where we are not root and stay who we are."""
+    return _UID_BASE + secrets.randbelow(_UID_SPAN) if os.geteuid() == 0 else 0
+
+
+def identity(privileged: bool, uid: int) -> dict[str, Any]:
+    """As whom bubblewrap itself is started: root only where it needs to be, and then its driver drops to `uid`."""
+    return {"user": uid, "group": uid, "extra_groups": []} if uid and not privileged else {}
+
+
+def command_line(work: Path, limits: SandboxLimits, channels: Channels, uid: int) -> list[str]:
+    """The command of one sandbox with the work folder `work`; a `uid` of 0 asks for the unprivileged way."""
+    options = {
+        "uid": uid,
+        "channels": {"commands": channels.commands, "replies": channels.replies, "broker": channels.broker},
+        "memory": limits.memory,
+        "disk": limits.disk,
+        "processes": limits.processes,
+        "cpu": int(limits.seconds * _MORE_CPU) + 1,
+    }
+    python, binds = _python()
+    command = [
+        _bwrap(),
+        *("--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts", "--unshare-cgroup-try"),
+        *("--die-with-parent", "--new-session", "--clearenv", "--hostname", "sandbox"),
+    ]
+    if uid:
+        command += ["--cap-drop", "ALL", "--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID"]
+    else:
+        command += ["--unshare-user", "--uid", "65534", "--gid", "65534", "--cap-drop", "ALL"]
+    command += ["--ro-bind", "/usr", "/usr"]
+    for folder in ("/etc", "/opt", "/opt/packages"):
+        command += ["--perms", "0755", "--dir", folder]
+    for name in ("bin", "sbin", "lib", "lib32", "lib64"):
+        place = Path("/", name)
+        if place.is_symlink():
+            command += ["--symlink", os.readlink(place), str(place)]
+        elif place.is_dir():
+            command += ["--ro-bind", str(place), str(place)]
+    command += ["--ro-bind-try", "/etc/ld.so.cache", "/etc/ld.so.cache"]
+    for source, target in (*binds, *_packages()):
+        command += ["--ro-bind", source, target]
+    command += [
+        *("--ro-bind", str(DRIVER), "/opt/driver.py"),
+        *("--proc", "/proc", "--dev", "/dev", "--remount-ro", "/dev"),
+        *("--size", str(32 << 20), "--tmpfs", "/dev/shm", "--chmod", "1777", "/dev/shm"),
+        *("--size", str(64 << 20), "--tmpfs", "/tmp", "--chmod", "1777", "/tmp"),
+        *("--bind", str(work), "/work", "--remount-ro", "/"),
+    ]
+    for name, value in {
+        "PATH": "/usr/bin:/bin",
+        "HOME": "/work",
+        "LANG": "C.UTF-8",
+        "TZ": "UTC",
+        "LD_LIBRARY_PATH": "/opt/python/lib",
+        **dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1"),
+    }.items():
+        command += ["--setenv", name, value]
+    command += ["--chdir", "/", "--seccomp", str(channels.seccomp), "--info-fd", str(channels.info)]
+    return [*command, "--", python, "-I", "-S", "-u", "-X", "utf8", "/opt/driver.py", json.dumps(options)]
+
+
+@functools.cache
+def way() -> bool:
+    """Whether the privileged way works here; raises SandboxUnavailable where neither does."""
+    if sys.platform != "linux":
+        raise SandboxUnavailable("code needs the Linux sandbox; set SUBQUEST_SANDBOX_URL to a remote /execute server")
+    _bwrap()
+    seccomp.program()
+    problems = []
+    for privileged in (True, False) if os.geteuid() == 0 else (False,):
+        problem = _try(privileged)
+        if not problem:
+            return privileged
+        problems.append(problem)
+    raise SandboxUnavailable(
+        f"bubblewrap cannot make a sandbox here ({'; '.join(problems)}). It needs user namespaces or root with "
+        "CAP_SYS_ADMIN; or set SUBQUEST_SANDBOX_URL to a remote /execute server. Code is never run on the host."
+    )
+
+
+def _try(privileged: bool) -> str:
+    """Start the driver with nothing to do; what went wrong, in words."""
+    with tempfile.TemporaryDirectory(prefix="subquest-") as folder:
+        nothing = os.open(os.devnull, os.O_RDWR)  # no command to read: the driver ends
+        channels = Channels(seccomp.as_descriptor(), os.dup(nothing), *(os.dup(nothing) for _ in range(3)))
+        uid = new_uid()
+        try:
+            if uid:
+                os.chown(folder, uid, uid)
+            done = subprocess.run(
+                command_line(Path(folder), SandboxLimits(), channels, uid if privileged else 0),
+                pass_fds=channels.all,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                timeout=20,
+                env={},
+                **identity(privileged, uid),
+            )
+        except (OSError, subprocess.TimeoutExpired) as error:
+            return str(error)
+        finally:
+            for descriptor in (nothing, *channels.all):
+                os.close(descriptor)
+    return done.stderr.decode(errors="replace").strip()[-300:] if done.returncode else ""
+
+
+@functools.cache
+def _bwrap() -> str:
+    found = shutil.which("bwrap")
+    if found is None:
+        raise SandboxUnavailable(
+            f"code needs a sandbox and there is none: {INSTALL}, or set SUBQUEST_SANDBOX_URL to a remote "
+            "/execute server. Code is never run on the host."
+        )
+    return found
+
+
+@functools.cache
+def _python() -> tuple[str, tuple[tuple[str, str], ...]]:
+    """The interpreter inside, and what has to be shown for it beyond /usr."""
+    base = Path(sys.base_prefix).resolve()
+    name = f"python{sys.version_info.major}.{sys.version_info.minor}"
+    if base.is_relative_to("/usr"):
+        return str(base / "bin" / name), ()
+    return f"/opt/python/bin/{name}", ((str(base), "/opt/python"),)
+
+
+@functools.cache
+def _packages() -> tuple[tuple[str, str], ...]:
+    found: list[tuple[str, str]] = []
+    for name in PACKAGES:
+        spec = importlib.util.find_spec(name)
+        if spec is None or spec.origin is None:
+            continue
+        origin = Path(spec.origin)
+        package = origin.parent if origin.name == "__init__.py" else origin
+        for place in (package, package.with_name(f"{name}.libs")):
+            if place.exists():
+                found.append((str(place), f"/opt/packages/{place.name}"))
+    return tuple(found)

@@ -1,0 +1,136 @@
+"""Connections: requests in pieces and in pipelines, clients that stop in the middle of one, heads that never end."""
+
+import asyncio
+import contextlib
+import json
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from subquest.serve import connection as limits
+
+from .conftest import Running
+
+BODY = json.dumps({"queries": ["Orvane"], "topk": 2, "return_scores": True}).encode()
+
+
+def request(
+    body: bytes = BODY, *lines: bytes, size: int | None = None, line: bytes = b"POST /retrieve HTTP/1.1"
+) -> bytes:
+    head = [line, b"Host: 127.0.0.1", *lines, b"Content-Length: %d" % (len(body) if size is None else size)]
+    return b"\r\n".join(head) + b"\r\n\r\n" + body
+
+
+@contextmanager
+def connected(server: Running) -> Iterator[socket.socket]:
+    host, _, port = server.url.removeprefix("http://").rpartition(":")
+    with socket.create_connection((host, int(port)), timeout=120) as found:
+        yield found
+
+
+def reply(connection: socket.socket, left: bytes = b"") -> tuple[int, dict[str, str], Any, bytes]:
+    """Status, header, JSON of the next reply, and what came behind it."""
+    data = left
+    while b"\r\n\r\n" not in data:
+        data += connection.recv(65536) or pytest.fail(f"the server hung up after {data!r}")
+    head, _, rest = data.partition(b"\r\n\r\n")
+    first, *lines = head.decode().split("\r\n")
+    header = {name.lower(): value for name, _, value in (line.partition(": ") for line in lines)}
+    size = int(header["content-length"])
+    while len(rest) < size:
+        rest += connection.recv(65536) or pytest.fail("the server hung up")
+    return int(first.split()[1]), header, json.loads(rest[:size]), rest[size:]
+
+
+def test_no_reply_waits_for_its_client_s_receipt(server: Running) -> None:
+    """Head and body are sent apart: with Nagle's delay each reply on a kept connection took 40 ms."""
+    with connected(server) as connection:
+        connection.sendall(request())
+        assert reply(connection)[0] == 200
+        (ours,) = server.server.server_state.connections
+        accepted = ours.transport.get_extra_info("socket")  # type: ignore[union-attr]
+        assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+
+
+def test_a_body_may_come_in_pieces(server: Running) -> None:
+    whole = request()
+    with connected(server) as connection, server.client() as other:
+        connection.sendall(whole)
+        expected = reply(connection)[2]
+        for cuts in ([len(whole) - len(BODY)], [10], [len(whole) - len(BODY), len(whole) - 3]):
+            for start, end in zip([0, *cuts], [*cuts, len(whole)], strict=True):
+                connection.sendall(whole[start:end])
+                other.get("/health")  # by now the piece has arrived
+            assert reply(connection)[2] == expected
+
+
+def test_pipelined_requests_are_answered_in_order(server: Running) -> None:
+    bodies = [
+        json.dumps({"queries": [word], "topk": 1, "return_scores": True}).encode() for word in ("Orvane", "zzzzzz")
+    ]
+    with connected(server) as connection:
+        connection.sendall(request(bodies[0]))
+        connection.sendall(request(bodies[1]) + request(bodies[0]))
+        left, found = b"", []
+        for _ in range(3):
+            _, _, answer, left = reply(connection, left)
+            found.append(bool(answer["result"][0]))
+    assert found == [True, False, True]
+
+
+def test_a_failed_search_is_reported(server: Running) -> None:
+    with connected(server) as connection:
+        connection.sendall(request())
+        assert reply(connection)[0] == 200
+        asyncio.run_coroutine_threadsafe(_close_index(server), server.loop).result()
+        connection.sendall(request())
+        status, _, found, _ = reply(connection)
+    assert status == 400
+    assert "closed" in found["error"]["message"]
+
+
+async def _close_index(server: Running) -> None:
+    server.state.agents.indexes.local("docs").index.close()
+
+
+def test_a_head_has_an_end(server: Running) -> None:
+    with connected(server) as connection:
+        connection.sendall(b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Long: " + b"a" * (limits.MAX_HEAD - 200))
+        connection.sendall(b"\r\n\r\n")
+        assert reply(connection)[0] == 200
+        connection.sendall(b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Long: ")
+        got = b""
+        with contextlib.suppress(ConnectionError):
+            for _ in range(100):
+                connection.sendall(b"a" * 65536)
+            got = connection.recv(100)
+        assert got.startswith(b"HTTP/1.1 431") or not got  # a client that is still writing may find it closed
+    with server.client() as client:
+        assert client.get("/health").status_code == 200
+
+
+def test_clients_that_say_no_more_are_given_up(server: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those that never begin, those in the midst of a head, and those in the midst of a body."""
+    monkeypatch.setattr(limits, "PATIENCE", 0.6)
+    beginnings = [b"", b"GET /health HTTP/1.1\r\nHost: 127", request(b"{", b"X: y", size=100)]
+    for beginning in beginnings:
+        with connected(server) as connection:
+            connection.sendall(beginning)
+            assert connection.recv(100) == b""  # closed by the server; the test would wait for two minutes
+
+
+def test_clients_that_say_more_are_waited_for(server: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "PATIENCE", 1.0)
+    with connected(server) as connection:
+        connection.sendall(request(b"", b"X: slow", size=len(BODY)))
+        for n in range(0, len(BODY), 8):
+            time.sleep(0.2)
+            connection.sendall(BODY[n : n + 8])
+        assert reply(connection)[0] == 200
+        time.sleep(1.5)  # between two requests nothing is owed
+        connection.sendall(request())
+        assert reply(connection)[0] == 200
