@@ -148,7 +148,7 @@ async def _evaluate(
     if args.plan_score:
         from ..evaluate.model_scores import judge_plans
 
-        judge_plans(store, told=report_count("plan score"))
+        judge_plans(store, report=report_count("plan score"))
     await judge_run(store, args.judge, args.judge_instruction, concurrency=args.concurrency)
 
 

@@ -83,8 +83,8 @@ def with_world_index(config: Config, sources: Sequence[str]) -> Config:
     if place.exists():
         _check_world_index(place, corpus)
     else:
-        from ..evaluate.indexing import build_whole
         from ..retrieval.corpus import read
+        from ..retrieval.index import build_whole
 
         print(f"indexing {corpus} in {place}", file=sys.stderr)
         build_whole(place, read([corpus]))

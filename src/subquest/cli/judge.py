@@ -79,7 +79,7 @@ async def judge_run(store: RunStore, model: str | None, instruction: str | None,
     judge = open_judge(model, store.path, concurrency=concurrency)
     instruction = store.settings.get("judge", {}).get("instruction", instruction or BY_SET)
     try:
-        undecided = await judge_answers(store, judge, instruction=instruction, told=report_count("judged"))
+        undecided = await judge_answers(store, judge, instruction=instruction, report=report_count("judged"))
     finally:
         await _close(judge)
     if undecided:

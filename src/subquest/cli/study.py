@@ -9,7 +9,7 @@ import json
 import math
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from ..record import Question
     from ..retrieval.search import Search
     from ..runs import RunStore
-    from ..study import Source, Study, Variant
+    from ..study import Source, Study, Training, Variant
     from ..study.results import Progress
     from ..systems.base import System
 
@@ -257,10 +257,8 @@ def _run_trained(args: argparse.Namespace, study: Study) -> int:
     def opened() -> Progress:
         return open_progress(study, results, args.runs, use=_adapters(args.use), model=args.model or "smollm2")
 
-    progress, failed = opened(), 0
-    if args.train:
-        failed = _train(args, progress, until)
-        progress = opened()
+    failed = _train(args, opened, until) if args.train else 0
+    progress = opened()
     if args.run:
         failed += _answer_left(args, progress, until)
     if args.train or args.run:
@@ -297,25 +295,32 @@ def _adapters(use: Sequence[str]) -> dict[str, str]:
     return out
 
 
-def _train(args: argparse.Namespace, progress: Progress, until: float) -> int:
+def _train(args: argparse.Namespace, opened: Callable[[], Progress], until: float) -> int:
     """Train what is missing, what others start from first; returns how many trainings are left."""
-    from ..study.training import missing_start, open_progress, train
+    from ..study.training import missing_start, train
 
-    chosen = progress.study.select_trainings(args.only)
-    options = {"until": None if math.isinf(until) else until, "device": args.device, "report": _report}
-    while (start := missing_start(progress, chosen)) is not None:
-        adapters = progress.stamps.adapters
-        if train(progress.study, [start], args.runs, progress.results, adapters=adapters, **options):
+    def train_now(progress: Progress, trainings: Sequence[Training]) -> list[str]:
+        return train(
+            progress.study,
+            trainings,
+            args.runs,
+            progress.results,
+            adapters=progress.stamps.adapters,
+            until=None if math.isinf(until) else until,
+            device=args.device,
+            report=_report,
+        )
+
+    chosen = opened().study.select_trainings(args.only)
+    while (start := missing_start(progress := opened(), chosen)) is not None:
+        if train_now(progress, [start]):
             _report(f"the adapter {start.name} was not made: the trainings that start from it wait for it")
             return 1
-        use = _adapters(args.use)
-        progress = open_progress(progress.study, progress.results, args.runs, use=use, model=args.model or "smollm2")
     wanted = progress.untrained(chosen)
     if any(t.needs_minilm for t in wanted) and (problem := _minilm_problem()):
         _report(f"skipped: {', '.join(t.name for t in wanted if t.needs_minilm)}: {problem}")
         wanted = [t for t in wanted if not t.needs_minilm]
-    short = train(progress.study, wanted, args.runs, progress.results, adapters=progress.stamps.adapters, **options)
-    if short:
+    if short := train_now(progress, wanted):
         _report(f"{len(short)} trainings are not finished: {', '.join(short)}")
     return len(short)
 

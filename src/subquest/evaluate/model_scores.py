@@ -1,7 +1,7 @@
-"""Scores that need a model, given once the answers are stored: a judge's verdict, and how good the plan was.
+"""Scores that need a model, added once the answers are stored: a judge's verdict, and how good the plan was.
 
-They are made a few episodes at a time and kept in the run, so a judge that fails costs nothing but what it had not yet
-said; running again goes on from there.
+They are computed a few episodes at a time and stored in the run, so a judge that fails loses only its current batch;
+running again continues from there.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from .score import score
 
 BATCH = 128
 _HELPERS = ("coordinator", "compressor")
-"""Roles below a root that carry out no task of its: they choose experts and distil results, or shorten memory."""
-Told = Callable[[int], None]
+"""Roles below a root that carry out none of its tasks: they choose experts and distil results, or shorten memory."""
+Report = Callable[[int], None]
 """Called with the number of episodes scored so far."""
 
 
@@ -36,7 +36,7 @@ def score_unscored(store: RunStore) -> int:
 
 
 async def judge_answers(
-    store: RunStore, judge: ModelJudge | RuleJudge, *, instruction: str = BY_SET, told: Told | None = None
+    store: RunStore, judge: ModelJudge | RuleJudge, *, instruction: str = BY_SET, report: Report | None = None
 ) -> int:
     """Give every answer without a verdict one: `judge` 1 or 0, and `judge_undecided` where the judge did not say.
 
@@ -54,12 +54,12 @@ async def judge_answers(
             store.add_scores(episode.id, scores)
         store.flush()
         done += len(episodes)
-        if told is not None:
-            told(done)
+        if report is not None:
+            report(done)
     return undecided
 
 
-def judge_plans(store: RunStore, *, embedder: Embedder | None = None, told: Told | None = None) -> int:
+def judge_plans(store: RunStore, *, embedder: Embedder | None = None, report: Report | None = None) -> int:
     """Give every episode whose question has a gold decomposition its SEPR; returns how many there were."""
     done = 0
     for episodes in _batches(store, "sepr", lambda e: bool(e.question.decomposition)):
@@ -70,8 +70,8 @@ def judge_plans(store: RunStore, *, embedder: Embedder | None = None, told: Told
             store.add_scores(episode.id, scores)
         store.flush()
         done += len(episodes)
-        if told is not None:
-            told(done)
+        if report is not None:
+            report(done)
     return done
 
 

@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 
 RESAMPLES = 2000
 FEW = 8
-"""Up to so many distinct values are drawn by their counts."""
+"""Up to this many distinct values are drawn by their counts."""
 _DRAWS = 1 << 20
 """At a time, by numpy."""
 
@@ -108,7 +108,7 @@ def resampled_means(values: Sequence[float], seed: int) -> list[float]:
     rng = random.Random(seed)
     if len(counts) <= FEW:
         return _by_counts(counts, rng)
-    # A value in so many bits that every sum of n values is a whole number that a float holds: 38 bits for 14,000.
+    # Values are rounded so that every sum of n of them is a whole number that a float can hold: 38 bits for 14,000.
     shift = 52 - len(values).bit_length() - math.frexp(max(map(abs, counts)))[1]
     whole = [float(round(math.ldexp(value, shift))) for value in values]
     try:

@@ -22,7 +22,7 @@ class AnswerCase:
     """Gold answers; any one of them will do."""
     prediction: str
     instruction: str = ""
-    """What counts as right, for a model that judges; empty: what it was told for all."""
+    """What counts as right, for a model that judges; empty: the judge's own instruction."""
 
 
 @dataclass(frozen=True, slots=True)

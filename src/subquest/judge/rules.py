@@ -126,7 +126,7 @@ def keeps_noise(case: StepCase) -> str:
 
 
 def invents_facts(case: StepCase) -> str:
-    """Every number and name must stand in what was read."""
+    """Every number and name must be in what was read."""
     source = f"{case.documents} {case.query}"
     made_up = numbers(case.content) - numbers(source)
     if made_up:
@@ -156,7 +156,7 @@ def answers_wrongly_with_evidence(case: StepCase) -> str:
 
 
 def makes_things_up(case: StepCase) -> str:
-    """A wrong answer that stands neither in memory nor in the question was invented."""
+    """A wrong answer that is neither in memory nor in the question was invented."""
     if _right(case) or not case.content or normalize(case.content) in {"yes", "no"}:
         return ""
     known = " ".join((case.question, *case.memory))

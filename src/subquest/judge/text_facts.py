@@ -146,12 +146,12 @@ def _opens(text: str, start: int) -> bool:
 
 
 def _reads_as_name(word: str, often: Counter[str]) -> bool:
-    """A single opening word is a name if it is all capitals or stands capitalised elsewhere in the text too."""
+    """A single opening word is a name if it is all capitals or is capitalised elsewhere in the text too."""
     return (word.isupper() and len(word) > 1) or often[word] > 1
 
 
 def _often(text: str) -> Counter[str]:
-    """How often each word stands in a text, and each that has a hyphen or an apostrophe in it, without a possessive."""
+    """How often each word occurs in a text, and each that has a hyphen or an apostrophe in it, without a possessive."""
     whole = (word.removesuffix("'s").removesuffix("’s") for word in _JOINED.findall(text))
     return Counter(_WORD.findall(text)) + Counter(word for word in whole if not _WORD.fullmatch(word))
 
@@ -209,7 +209,7 @@ def quantities(text: str) -> list[tuple[float, str]]:
 
 
 def is_date_only(text: str) -> bool:
-    """Whether a text is a date and nothing besides."""
+    """Whether a text is a date and nothing else."""
     rest = _marked(text)
     for pattern in _DATES:
         rest = pattern.sub(" ", rest)

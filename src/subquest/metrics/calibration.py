@@ -1,7 +1,7 @@
 """Calibration: whether a confidence says how likely an answer is right.
 
-The *reliability table* sorts answers into bins by their confidence and sets the mean confidence of each bin beside the
-share that is right. The *expected calibration error* (ECE) is the mean gap between the two, each bin weighing as much
+The *reliability table* sorts answers into bins by their confidence and compares the mean confidence of each bin with
+the share that is right. The *expected calibration error* (ECE) is the mean gap between the two, each bin weighing as much
 as it has answers. *AUROC* is the chance that a right answer has a higher confidence than a wrong one: it says whether
 confidences sort answers, whatever their scale. Intervals are 95% ones.
 """
@@ -21,7 +21,7 @@ DRAWS = 1000
 
 
 class Bin(NamedTuple):
-    """The answers whose confidence lies between two bounds; the upper one belongs to the next bin."""
+    """The answers whose confidence is between two bounds; the upper one belongs to the next bin."""
 
     low: float
     high: float
@@ -95,7 +95,7 @@ def wilson(share: float, n: int) -> tuple[float, float]:
 
 def _error_interval(groups: dict[int, list[tuple[float, float]]], n: int) -> tuple[float, float]:
     """ECEs of other samples of as many answers: each bin's gap is drawn with the mean and variance that drawing the
-    answers again would give it. The error itself lies inside, though noise can only add to it."""
+    answers again would give it. The error itself is inside, though noise can only add to it."""
     if not n:
         return math.nan, math.nan
     draw = random.Random(0)

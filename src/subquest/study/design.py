@@ -148,7 +148,7 @@ class Claim(Record):
     """What we found, in words."""
     metrics: tuple[str, ...] = ("em",)
     hops: int = 0
-    """Only questions with at least so many hops."""
+    """Only questions with at least this many hops."""
     by_hops: bool = False
     """Columns are hops on the first source."""
     sources: tuple[str, ...] = ()

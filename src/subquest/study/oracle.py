@@ -212,7 +212,7 @@ def _unread(fact: Fact, text: str) -> str:
 
 
 def _line(text: str, label: str) -> str:
-    """What stands behind a label, to the end of its line; of several, the last."""
+    """The text after a label, to the end of its line; of several, the last."""
     return text.rpartition(label)[2].partition("\n")[0].strip()
 
 

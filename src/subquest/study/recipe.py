@@ -197,11 +197,11 @@ def _add(study: Study, recipe: _Recipe, file: Path, *, single: bool) -> Study:
     shared = {**recipe.settings, **({"k": recipe.k} if recipe.k is not None else {})}
     variants = [v for entry in recipe.variant for v in _expand_variant(entry, shared)]
     claims = tuple(_claim({**recipe.shared, **row}, file) for row in recipe.claim)
-    if single:
-        for key in ("title", "paper", "metrics", "source", "variant"):
-            if not getattr(recipe, key) and not (claims and key in ("title", "paper", "metrics")) and key != "paper":
+    if single and not claims:
+        for key in ("title", "metrics", "source", "variant"):
+            if not getattr(recipe, key):
                 raise ConfigError(f"{file}: {key!r} is missing")
-        claims = claims or (_own_table(recipe, variants, file),)
+        claims = (_own_table(recipe, variants, file),)
     return replace(
         study,
         sources={**study.sources, **_unique(recipe.source, file, "source")},

@@ -46,7 +46,7 @@ class Unit(Record):
     means: Mapping[str, float] = {}
 
     def metric(self, name: str, *, hops: int = 0) -> list[float]:
-        """The values of the questions with at least so many hops."""
+        """The values of the questions with at least this many hops."""
         return [v / 1000 for v, h in zip(self.values.get(name, ()), self.hops, strict=False) if h >= hops]
 
 

@@ -82,7 +82,7 @@ class Stamp(Record):
 
     measured: Mapping[str, Any]
     weights: Mapping[str, str]
-    """Digest of the adapter by role; empty where it is not at hand."""
+    """Digest of the adapter by role; empty where it is not available."""
     recipes: Mapping[str, str] = {}
     """Digest of the training by role, where a training of the study makes the adapter."""
 
@@ -144,8 +144,8 @@ def spec_of(variant: Variant, spec: AgentSpec | None = None) -> AgentSpec:
     oracle writes what it writes."""
     if spec is None:
         tokens = BARE_TOKENS if BARE in variant.adapters.values() else MAX_TOKENS
-        greedy = {} if variant.oracle else {"sampling": Sampling(max_tokens=tokens, temperature=0.0)}
-        spec = AgentSpec(prompts="compact", **greedy)
+        greedy = Sampling(max_tokens=tokens, temperature=0.0)
+        spec = AgentSpec(prompts="compact", sampling={} if variant.oracle else greedy)
     return spec.replace(system=variant.system, preset=variant.preset, settings=variant.settings)
 
 

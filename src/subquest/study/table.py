@@ -84,7 +84,7 @@ def text(study: Study, found: Sequence[TableRow], setting: str) -> str:
 
 
 def _elsewhere(study: Study, found: Sequence[TableRow], width: int) -> list[str]:
-    """The paper's numbers that none of ours are beside, because our questions are others."""
+    """The paper's numbers that are beside none of ours, because our questions are others."""
     shown = {(r.variant, r.source) for r in found if r.paper}
     lines = []
     for variant in study.variants:

@@ -21,7 +21,7 @@ from ..statistics import Comparison, compare
 OUTCOMES = ("right", "nearly", "misread", "not found", "wrong", "no answer", "failed")
 OUTCOME_NOTES = {
     "right": "exact match",
-    "nearly": "a gold answer stands in it, with more around it",
+    "nearly": "it contains a gold answer, with more around it",
     "misread": "wrong, although every gold passage was found",
     "not found": "wrong, and a gold passage was never found",
     "wrong": "wrong; the gold passages are not known",
