@@ -1,8 +1,8 @@
 """Calibration: whether a confidence says how likely an answer is right.
 
 The *reliability table* sorts answers into bins by their confidence and compares the mean confidence of each bin with
-the share that is right. The *expected calibration error* (ECE) is the mean gap between the two, each bin weighing as much
-as it has answers. *AUROC* is the chance that a right answer has a higher confidence than a wrong one: it says whether
+the share that is right. The *expected calibration error* (ECE) is the mean gap between the two, weighted by the answers
+of each bin. *AUROC* is the chance that a right answer has a higher confidence than a wrong one: it says whether
 confidences sort answers, whatever their scale. Intervals are 95% ones.
 """
 
