@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from subquest.engine.base import Message, Sampling
-from subquest.engine.chat import encode_pieces
+from subquest.engine.chat_format import encode_pieces
+from subquest.engine.interface import Message, Sampling
 from subquest.engine.torch import Source, TorchEngine
 from subquest.engine.torch.scheduler import Context
 
@@ -67,7 +67,7 @@ def _prompts(engine: TorchEngine, number: int) -> list[list[int]]:
 
 def kernels_equal_torch(source: Source, device: torch.device, say: Say) -> dict[str, Any]:
     """Every Triton kernel against the plain torch operation, by one pass of a whole model in fp32."""
-    from subquest.engine.torch import reference
+    from subquest.engine.torch import reference_operations as reference
     from subquest.engine.torch.model import Model
 
     engine = TorchEngine(source, device=device, seed=0, dtype=torch.float32, cache_tokens=65_536, graphs=False)

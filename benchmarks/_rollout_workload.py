@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from subquest.engine.base import Message, Sampling
-from subquest.engine.chat import CHATML, encode_pieces
+from subquest.engine.chat_format import CHATML, encode_pieces
+from subquest.engine.interface import Message, Sampling
 
 WORDS = 49_000
 DOCUMENTS_A_SEARCH = 3
@@ -213,7 +213,7 @@ def lockstep(
         context = encode(CHATML.opening(messages))
         context += yield context, task.lengths[0]
         for query, length in zip(task.query_words, task.lengths[1:], strict=True):
-            context += encode(CHATML.user_turn(corpus.search(query), ended=False))
+            context += encode(CHATML.environment(corpus.search(query), "chat", ended=False))
             context += yield context, length
 
     def episode(script: Script, seed: int) -> Generator[Request, list[int], None]:
@@ -222,7 +222,7 @@ def lockstep(
         for number, task in enumerate(script.tasks):
             context += yield context, script.planner_lengths[number]
             yield from execute(task, seed * 5 + number)
-            context += encode(CHATML.user_turn(text(task.lengths[-1], seed + number), ended=False))
+            context += encode(CHATML.environment(text(task.lengths[-1], seed + number), "chat", ended=False))
         context += yield context, script.planner_lengths[-1]
 
     if model.device.type == "cuda":

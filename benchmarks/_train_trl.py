@@ -17,7 +17,7 @@ from datasets import Dataset
 from transformers import LlamaForCausalLM, TrainerCallback
 from trl import GRPOConfig, GRPOTrainer
 
-from subquest.train.tiny import tiny_source
+from subquest.train.random_model import tiny_source
 
 
 def lowercase(completions: list[str], **_: Any) -> list[float]:

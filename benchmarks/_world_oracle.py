@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from subquest.engine.scripted import Context
 from subquest.record import Document, Question
 from subquest.retrieval import Index
-from subquest.train.reading import Fact, facts_of
+from subquest.train.facts import Fact, facts_of
 from subquest.worlds import make_world
 
 _OFFER = re.compile(

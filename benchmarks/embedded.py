@@ -32,7 +32,7 @@ def main(argv: list[str]) -> dict[str, Any]:
     parser.add_argument("--native", help="Python of an environment with llama-cpp-python")
     parser.add_argument("--spins", help="measure only these values of GOMP_SPINCOUNT, on what runs by default")
     args = parser.parse_args(argv)
-    from subquest.engine.embedded.derived import derive
+    from subquest.engine.embedded.quantised import quantise
     from subquest.models import embedded_model
 
     figures: dict[str, Any] = {}
@@ -40,8 +40,8 @@ def main(argv: list[str]) -> dict[str, Any]:
         base, lora = embedded_model(), Path(folder) / "lora.gguf"
         eight, merged = Path(folder) / "q8.gguf", Path(folder) / "merged.gguf"
         _random_adapter(lora, base)
-        derive(base, None, eight)
-        derive(base, lora, merged)
+        quantise(base, None, eight)
+        quantise(base, lora, merged)
         cases: list[tuple[str, str, list[str]]] = [
             ("xllamacpp Q4_1", sys.executable, ["xllamacpp", str(base)]),
             ("xllamacpp Q8_0", sys.executable, ["xllamacpp", str(eight)]),
@@ -152,12 +152,12 @@ def _ids(n: int) -> list[int]:
 
 
 def _llama(threads: int, rounds: int, build: str, file: str, lora: str | None = None) -> dict[str, float]:
-    from subquest.engine.embedded.library import library
+    from subquest.engine.embedded.llama_cpp import open_library
     from subquest.engine.embedded.model import Model, Stretch
 
     adapter = Path(lora) if lora else None
     room = {"cells": 2048, "sequences": SESSIONS, "batch": 128}
-    model = Model(library(build), Path(file), adapter=adapter, threads=threads, **room)  # type: ignore[arg-type]
+    model = Model(open_library(build), Path(file), adapter=adapter, threads=threads, **room)  # type: ignore[arg-type]
     ids = _ids(PROMPT)
 
     def read() -> None:
@@ -215,8 +215,8 @@ def _transformers(threads: int, rounds: int, file: str) -> dict[str, float]:
 
 def _sessions(threads: int, rounds: int, file: str) -> dict[str, float]:
     """The engine itself: several sessions at once, and a second turn whose context is already read."""
-    from subquest.engine.base import Message, Sampling
     from subquest.engine.embedded import EmbeddedEngine
+    from subquest.engine.interface import Message, Sampling
 
     engine = EmbeddedEngine(file, threads=threads, context=4096)
     words = ["north", "river", "stone", "lamp", "seven", "winter", "orchard", "paper", "copper", "glass"]

@@ -30,7 +30,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 from _rollout_exact import greedy_equals_generate, kernels_equal_torch, logprob_gaps, peer, sampled, together
 from _rollout_workload import Corpus, lockstep, overlapped, scripts, tokenizer
 
-from subquest.engine.base import Sampling
+from subquest.engine.interface import Sampling
 from subquest.engine.torch import Adapter, Source, TorchEngine, load
 from subquest.engine.torch.runner import Pending
 

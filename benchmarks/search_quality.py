@@ -132,7 +132,7 @@ def facts_found(spec: str, k: int = 3) -> dict[str, float]:
     """Percent of the facts behind a world's questions whose article is among the first k, without vectors."""
     from subquest.retrieval import Index
     from subquest.train.data import load_material
-    from subquest.train.reading import facts_of, query
+    from subquest.train.facts import facts_of, query
     from subquest.train.recipe import DataPart
 
     material = load_material([DataPart(spec)])

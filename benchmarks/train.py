@@ -33,18 +33,17 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from subquest.engine import Sampling
 from subquest.record import Episode, Question
+from subquest.rewards import Reward, shared
 from subquest.rewards import load as load_reward
-from subquest.rewards.base import Reward, shared
 from subquest.systems.registry import get
 from subquest.train.advantage import trajectory_advantages
 from subquest.train.batch import Rollout
-from subquest.train.data import load_material, open_search
+from subquest.train.components import load_source, make_engine, make_policy, make_system
+from subquest.train.data import Stream, load_material, open_search
 from subquest.train.loss import LOSSES
 from subquest.train.recipe import DataPart, GuardPart, ModelPart, OptimiserPart, Recipe, RolloutPart
 from subquest.train.rl import RLTrainer
 from subquest.train.run import TrainRun
-from subquest.train.setup import load_source, make_engine, make_policy, make_system
-from subquest.train.stream import Stream
 
 PARTS = ("step", "update", "trl")
 TRIAL_SECONDS = 60.0

@@ -3,8 +3,8 @@
     subquest bench train-host                      on a CPU: 30 narrow layers, where arithmetic costs next to nothing
     subquest bench train-host --tokens 32768       on a GPU: the shape of SmolLM2-135M, bfloat16
 
-`apart` computes each effective weight anew in every micro-batch and multiplies by one matrix at a time, as a sharded
-policy does; `merged` is what one process does: weights merged once, products put together (`train/merged.py`). On a
+`apart` recomputes each effective weight in every micro-batch and multiplies by one matrix at a time, as a sharded
+policy does; `merged` is what one process does: weights merged once, products fused (`train/merged_weights.py`). On a
 GPU `host` is the time until everything is launched and `whole` until it is done: where both are the same, the GPU waits
 for the host.
 """

@@ -19,8 +19,8 @@ from subquest.record import Document, Hit
 from subquest.retrieval.search import Search
 
 from .engine.loopback import Answer, Loopback, chat
-from .engine.test_openai_tokens import REPLIES, VLLM, WHOLE, ByteTokenizer, converse
-from .engine.test_openai_tokens import model as vllm
+from .engine.test_openai_tokenizer import REPLIES, VLLM, WHOLE, ByteTokenizer, converse
+from .engine.test_openai_tokenizer import model as vllm
 
 PROMPT = [Message("system", "Plan."), Message("user", "Who?")]
 

@@ -65,7 +65,7 @@ def test_defaults_are_left_out() -> None:
         (Question, {"id": "q", "question": "?", "answers": ["a", 2]}, "Question: answers[2] must be text, not 2"),
         (Question, {"id": "q", "question": "?", "hops": True}, "Question: hops must be a whole number, not True"),
         (Question, {"id": "q", "question": "?", "meta": []}, "Question: meta must be an object, not []"),
-        (Question, [], "Question: it must be an object, not []"),
+        (Question, [], "Question must be an object, not []"),
         (Usage, {"seconds": "1"}, "Usage: seconds must be a number, not '1'"),
         (Failure, {"where": "x", "message": "m", "fatal": 1}, "Failure: fatal must be true or false, not 1"),
         (Segment, {"kind": "human", "text": "x"}, "Segment: kind must be one of agent, env, prompt, not 'human'"),

@@ -37,7 +37,7 @@ def test_the_container_gets_all_it_needs_and_nothing_else() -> None:
 
 def test_the_container_has_the_system_libraries_that_llama_cpp_needs() -> None:
     """The image that runs is a slim one: what gcc brought along stays behind in the one that builds."""
-    found = pytest.importorskip("subquest.engine.embedded.library")._file("xllamacpp", "xllamacpp*.so")
+    found = pytest.importorskip("subquest.engine.embedded.llama_cpp")._file("xllamacpp", "xllamacpp*.so")
     listed = subprocess.run(["ldd", str(found)], capture_output=True, text=True, check=True).stdout
     final = (ROOT / "Dockerfile").read_text().rpartition("FROM ")[2]
     assert "libgomp.so.1 => /" not in listed or "install -y --no-install-recommends libgomp1" in final

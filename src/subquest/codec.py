@@ -80,12 +80,12 @@ def _plain(value: Any) -> Any:
     return [_plain(inner) for inner in value] if isinstance(value, list | tuple) else value
 
 
-def checked(kind: type[T], values: Any, what: str, *, error: type[UsageError] = UsageError) -> T:
+def checked(kind: type[T], values: Any, what: str, *, error: type[UsageError] = UsageError, text: bool = False) -> T:
     """The values as a record or dataclass; where they do not fit, an error that begins with `what` and names the key,
-    what it must be and what was given."""
+    what it must be and what was given. With `text`, numbers and flags may be written as text."""
     if not issubclass(kind, msgspec.Struct) and isinstance(values, Mapping):
         return kind(**_checked_fields(kind, values, what, error))
-    return typing.cast(T, _convert(kind, values, what, "", error))
+    return typing.cast(T, _convert(kind, values, what, "", error, strict=not text))
 
 
 def changed(record: T, changes: Mapping[str, Any], what: str, *, error: type[UsageError] = UsageError) -> T:
@@ -112,11 +112,11 @@ def _hints(kind: Any) -> dict[str, Any]:
         return {}
 
 
-def _convert(kind: Any, values: Any, what: str, key: str, error: type[UsageError]) -> Any:
+def _convert(kind: Any, values: Any, what: str, key: str, error: type[UsageError], *, strict: bool = True) -> Any:
     try:
-        return msgspec.convert(values, kind)
+        return msgspec.convert(values, kind, strict=strict)
     except msgspec.ValidationError as failure:
-        raise error(f"{what}: {_explain(str(failure), kind, values, key)}") from None
+        raise error(_explain(str(failure), kind, values, what, key)) from None
     except UnicodeEncodeError:
         raise error(f"{what}: a key is not valid text") from None
 
@@ -125,7 +125,7 @@ _FAILURE = re.compile(r"(?P<problem>.*?)( - at (?P<key>`key` in )?`\$(?P<path>.*
 _STEP = re.compile(r"\.(\w+)|\[(\d+)\]|\[\.\.\.\]")
 
 
-def _explain(failure: str, kind: Any, value: Any, key: str) -> str:
+def _explain(failure: str, kind: Any, value: Any, what: str, key: str) -> str:
     """What is wrong, from msgspec's message: the path to the value, what it must be, and what it is."""
     found = _FAILURE.fullmatch(failure)
     assert found is not None
@@ -140,26 +140,26 @@ def _explain(failure: str, kind: Any, value: Any, key: str) -> str:
             value = value[int(position)]
         else:
             key = f"each value of {key}"
-    place = f"{key}: " if key else ""
+    place = f"{what}: {key}" if key else what
     problem: str = found["problem"]
     if unknown := re.search(r"unknown field `(.*)`", problem):
         known = [field.name for part in _parts(node) for field in getattr(part, "fields", ())]
-        return f"{place}unknown key {unknown[1]!r}; {suggest(unknown[1], known)}"
+        return f"{place}: unknown key {unknown[1]!r}; {suggest(unknown[1], known)}"
     if missing := re.search(r"missing required field `(.*)`", problem):
-        return f"{place}missing key {missing[1]!r}"
+        return f"{place}: missing key {missing[1]!r}"
     if problem.startswith(("Expected", "Invalid enum value")):
         need = "an object with text as keys" if found["key"] else _need(node)
-        return f"{key or 'it'} must be {need}, not {value!r:.80}"
-    return f"{place}{problem}"  # from a record's own check
+        return f"{place} must be {need}, not {value!r:.80}"
+    return f"{place}: {problem}"  # from a record's own check
 
 
 def _parts(node: inspect.Type) -> list[inspect.Type]:
-    """The types of a union without None; a type that is no union alone."""
-    return [
-        part
-        for part in (node.types if isinstance(node, inspect.UnionType) else (node,))
-        if not isinstance(part, inspect.NoneType)
-    ]
+    """The types of a union without None, each without its description; any other type alone."""
+    if isinstance(node, inspect.Metadata):
+        return _parts(node.type)
+    if isinstance(node, inspect.UnionType):
+        return [inner for part in node.types for inner in _parts(part)]
+    return [] if isinstance(node, inspect.NoneType) else [node]
 
 
 def _inner(node: inspect.Type, name: str, position: int) -> inspect.Type:
@@ -178,11 +178,13 @@ def _inner(node: inspect.Type, name: str, position: int) -> inspect.Type:
 
 def _need(node: inspect.Type) -> str:
     """A type in words: `a whole number from 1`."""
+    return " or ".join(map(_words, _parts(node)))
+
+
+def _words(node: inspect.Type) -> str:
     match node:
-        case inspect.UnionType():
-            return " or ".join(map(_need, _parts(node)))
         case inspect.LiteralType(values=values):
-            return f"one of {', '.join(map(str, values))}"
+            return f"one of {', '.join(str(value) for value in values if value != '')}"
         case inspect.BoolType():
             return "true or false"
         case inspect.IntType() | inspect.FloatType():
@@ -200,13 +202,12 @@ def _need(node: inspect.Type) -> str:
 
 def _range(node: inspect.IntType | inspect.FloatType) -> str:
     """Bounds in words: ` from 1 to 10`, ` above 0`."""
-    parts = [
-        "" if node.ge is None else f" from {node.ge:,g}",
-        "" if node.gt is None else f" above {node.gt:,g}",
-        "" if node.le is None else f" to {node.le:,g}",
-        "" if node.lt is None else f" to below {node.lt:,g}",
-    ]
-    return "".join(parts)
+    bounds = (("from", node.ge), ("above", node.gt), ("to", node.le), ("to below", node.lt))
+    return "".join(f" {word} {_number(bound)}" for word, bound in bounds if bound is not None)
+
+
+def _number(value: float) -> str:
+    return f"{int(value):,}" if value == int(value) else str(value)
 
 
 @functools.cache

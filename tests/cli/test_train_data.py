@@ -98,7 +98,7 @@ def test_a_teacher_is_asked_once_a_run(
     def asked(*_: object, **__: object) -> None:
         raise AssertionError("the teacher is asked again")
 
-    monkeypatch.setattr("subquest.train.start.gold_traces", asked)
+    monkeypatch.setattr("subquest.train.launch.gold_traces", asked)
     assert resumed("sft", *taught) == 0
     assert made in capsys.readouterr().err
     shutil.rmtree(worlds / "run" / "checkpoints")  # nothing is trained yet: the recipe may change

@@ -11,7 +11,7 @@ import pytest
 from subquest.cli import main
 from subquest.cli.world import parse_hops
 from subquest.data import read_questions
-from subquest.data.export import export_world
+from subquest.data.question_export import export_world
 from subquest.errors import UsageError
 from subquest.worlds import Recipe, write_world
 

@@ -9,7 +9,7 @@ from subquest.data import read_questions
 from subquest.data.gold_plans import Refused, alike, describe, gold_plan, polish, rewrite_file, rewrite_plan
 from subquest.errors import DataError
 from subquest.record import Question, Step
-from subquest.train.reading import plan_of
+from subquest.train.facts import plan_of
 
 DATA = Path(__file__).resolve().parents[2] / ".." / "shared" / "data"
 

@@ -62,11 +62,11 @@ async def test_a_turn_without_free_words_is_not_asked_about() -> None:
 def test_traces_of_real_systems_are_retold_as_they_run(system: str, tmp_path: Path) -> None:
     """Retold queries go to the real search, and the traces are still right and well formed."""
     pytest.importorskip("torch", reason="gold traces are written in the tokens of the torch engine")
-    from subquest.engine.chat import CHATML
-    from subquest.engine.torch.tokens import Vocabulary
+    from subquest.engine.chat_format import CHATML
+    from subquest.engine.torch.vocabulary import Vocabulary
     from subquest.retrieval import Index
+    from subquest.train.random_model import tiny_source
     from subquest.train.teacher import make_traces
-    from subquest.train.tiny import tiny_source
 
     def speak(context: Context) -> str:
         """Puts words in front of notes and queries; concludes what the notes conclude."""

@@ -2,7 +2,7 @@
 
 import pytest
 
-from subquest.engine.chat import chat_format
+from subquest.engine.chat_format import chat_format
 from subquest.errors import EngineRefused
 
 pytest.importorskip("jinja2")

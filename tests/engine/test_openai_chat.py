@@ -6,8 +6,8 @@ import os
 import pytest
 
 from subquest.engine import Engine, Message, Sampling, Session
-from subquest.engine.base import RoleAware
-from subquest.engine.chat import CHATML
+from subquest.engine.chat_format import CHATML
+from subquest.engine.interface import RoleAware
 from subquest.engine.openai import Endpoint, OpenAIEngine, Price
 from subquest.errors import EngineRefused, UsageError
 

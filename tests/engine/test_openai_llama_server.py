@@ -9,8 +9,8 @@ import pytest
 
 from subquest.cache import Cache, CachedEngine
 from subquest.engine import Message, Sampling
+from subquest.engine.capabilities import probe
 from subquest.engine.openai import OpenAIEngine
-from subquest.engine.probe import probe
 from subquest.errors import ContextOverflow, MissingDependency
 from subquest.models import smollm2_path
 

@@ -7,7 +7,7 @@ import pytest
 
 from subquest.cache import Cache, CachedEngine
 from subquest.engine import Message, Sampling
-from subquest.engine.base import Retry
+from subquest.engine.interface import Retry
 from subquest.engine.openai import Endpoint, OpenAIEngine
 from subquest.engine.openai import endpoint as endpoint_module
 from subquest.errors import EngineRefused

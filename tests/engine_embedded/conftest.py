@@ -11,9 +11,9 @@ from subquest.models import smollm2_path
 pytest.importorskip("xllamacpp", reason="the embedded extra is not installed")
 
 from subquest.engine.embedded import EmbeddedEngine
-from subquest.engine.embedded.derived import derived
-from subquest.engine.embedded.library import library
+from subquest.engine.embedded.llama_cpp import open_library
 from subquest.engine.embedded.model import Model, Stretch
+from subquest.engine.embedded.quantised import quantised_copy
 
 
 def make(**settings: object) -> EmbeddedEngine:
@@ -38,13 +38,13 @@ Check = Callable[[Session], None]
 
 @pytest.fixture(scope="package")
 def written_alone(_model_file: None) -> Iterator[Check]:
-    """Check a session's greedy turns against the model reading the same ids alone, with no worker and no sharing.
+    """Check a session's greedy turns against the model reading the same ids alone, with no scheduler and no sharing.
 
     Equal text cannot be asked for: passes of different width round differently, and near ties then fall either way.
     So each token's log-probability must agree, and each must be as likely as the likeliest, up to that rounding.
     """
-    file = derived(smollm2_path(), None) or smollm2_path()
-    model = Model(library(), file, adapter=None, cells=2048, sequences=1, batch=512, threads=1)
+    file = quantised_copy(smollm2_path(), None) or smollm2_path()
+    model = Model(open_library(), file, adapter=None, cells=2048, sequences=1, batch=512, threads=1)
 
     def check(session: Session) -> None:
         model.drop(0)

@@ -12,10 +12,10 @@ import pytest
 from subquest.cli import main
 from subquest.engine import adapter
 from subquest.engine.adapter import Lora, Shape
-from subquest.engine.embedded.derived import derive, derived, embedded_files
-from subquest.engine.embedded.library import library
+from subquest.engine.embedded.llama_cpp import open_library
 from subquest.engine.embedded.model import Model, Stretch
-from subquest.engine.tensors import from_bfloat16, read_safetensors, write_safetensors
+from subquest.engine.embedded.quantised import embedded_files, quantise, quantised_copy
+from subquest.engine.safetensors_file import from_bfloat16, read_safetensors, write_safetensors
 from subquest.errors import DataError, UsageError
 from subquest.models import smollm2_path
 
@@ -181,7 +181,7 @@ TEXTS = (
 
 
 def log_probs(file: Path, lora: Path | None = None) -> list[np.ndarray[Any, Any]]:
-    model = Model(library(), file, adapter=lora, cells=256, sequences=1, batch=64, threads=1)
+    model = Model(open_library(), file, adapter=lora, cells=256, sequences=1, batch=64, threads=1)
     out = []
     for text in TEXTS:
         model.drop(0)
@@ -215,7 +215,7 @@ def reference() -> Callable[[Lora | None], list[np.ndarray[Any, Any]]]:
     path = smollm2_path()
     source = load(path)
     model = transformers.LlamaForCausalLM.from_pretrained(None, config=source.config, state_dict=source.state).eval()
-    vocabulary = Model(library(), path, adapter=None, cells=256, sequences=1, batch=8, threads=1)
+    vocabulary = Model(open_library(), path, adapter=None, cells=256, sequences=1, batch=8, threads=1)
     ids = [vocabulary.vocabulary.encode(text) for text in TEXTS]
     vocabulary.free()
 
@@ -247,7 +247,7 @@ def test_llama_cpp_computes_what_transformers_computes(reference: Any, tmp_path:
         "effect": distance(base, adapted),
         "not reordered": distance(adapted, log_probs(smollm2_path(), bad)),
     }
-    derive(smollm2_path(), good, tmp_path / "merged.gguf")
+    quantise(smollm2_path(), good, tmp_path / "merged.gguf")
     figures["merged"] = distance(adapted, log_probs(tmp_path / "merged.gguf"))
     print(figures)
     assert figures["base"] < 0.2
@@ -280,24 +280,24 @@ def test_derived_files_are_made_once_and_follow_their_parts(tmp_path: Path, monk
     monkeypatch.setenv("SUBQUEST_CACHE", str(tmp_path))
     lora = tmp_path / "ours.gguf"
     adapter.write_gguf(random_lora(layers=1), lora, SMOLLM2)
-    first = derived(base, lora)
+    first = quantised_copy(base, lora)
     assert first is not None
     stamp = first.stat().st_mtime_ns
-    assert derived(base, lora) == first
+    assert quantised_copy(base, lora) == first
     assert first.stat().st_mtime_ns == stamp
     assert [p.name for p in first.parent.iterdir()] == [first.name]
     for number in range(5):
         (first.parent / f"old{number}.gguf").write_bytes(b"")
         os.utime(first.parent / f"old{number}.gguf", (number, number))
     first.unlink()
-    assert derived(base, lora) == first
+    assert quantised_copy(base, lora) == first
     assert sorted(p.name for p in first.parent.iterdir()) == sorted([first.name, "old2.gguf", "old3.gguf", "old4.gguf"])
     wrong = random_lora(layers=2)
     adapter.write_gguf(wrong, lora, SMOLLM2)
     with pytest.raises(DataError, match=r"no blk\.1\."):
-        derived(base, lora)
+        quantised_copy(base, lora)
     monkeypatch.setenv("SUBQUEST_SMOLLM2", str(base))
     assert embedded_files(lora) == (base, lora)
     (tmp_path / "models").rename(tmp_path / "away")
     (tmp_path / "models").write_text("in the way")
-    assert derived(base, None) is None
+    assert quantised_copy(base, None) is None

@@ -1,8 +1,8 @@
 """Words after prompts: as likely as when the model writes them, and nothing is left behind but what prompts share."""
 
-from subquest.engine.base import Message, Sampling
 from subquest.engine.choosing import Choosing
 from subquest.engine.embedded import EmbeddedEngine
+from subquest.engine.interface import Message, Sampling
 
 PROMPTS = [
     [Message("system", "Say what the animal in the passage does. Use one word."), Message("user", f"Passage: {text}")]
@@ -24,5 +24,5 @@ async def test_words_are_as_likely_as_when_they_are_written(engine: EmbeddedEngi
         assert len(rows) == 4
         alone = await engine.choose([prompt], [word, "zebra"])
         assert abs(alone[0][0] - rows[0][0]) < 0.2
-    assert engine.worker.running == 0
+    assert engine.scheduler.running == 0
     assert await engine.choose([], ["yes"]) == []

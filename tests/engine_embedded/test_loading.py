@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from subquest.engine.embedded import EmbeddedEngine
-from subquest.engine.embedded.library import Library, library
-from subquest.engine.embedded.worker import find_stop
+from subquest.engine.embedded.llama_cpp import Library, open_library
+from subquest.engine.embedded.scheduler import find_stop
 from subquest.errors import DataError, EngineRefused, UsageError
 from subquest.models import smollm2_path
 
@@ -39,17 +39,17 @@ def test_wrong_settings() -> None:
     with pytest.raises(UsageError, match="subquest model adapter convert"):
         EmbeddedEngine("any.gguf", adapter=Path(__file__).parent)
     with pytest.raises(UsageError, match="unknown llama"):
-        library("gpt4all")  # type: ignore[arg-type]
+        open_library("gpt4all")  # type: ignore[arg-type]
 
 
 def test_another_interface_is_noticed_before_anything_is_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
-    from subquest.engine.embedded import library as module
+    from subquest.engine.embedded import llama_cpp as module
 
-    opened = library("xllamacpp")
+    opened = open_library("xllamacpp")
     assert isinstance(opened, Library)
     module._check_layout(opened)
     monkeypatch.setitem(module._EXPECTED, "n_batch", 4096)
-    with pytest.raises(EngineRefused, match="another llama"):
+    with pytest.raises(EngineRefused, match="does not know"):
         module._check_layout(opened)
 
 

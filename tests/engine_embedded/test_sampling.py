@@ -6,8 +6,8 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from subquest.engine.base import Sampling
 from subquest.engine.embedded.sampling import choose
+from subquest.engine.interface import Sampling
 
 # Probabilities 0.5, 0.25, 0.125, 0.125 at temperature 1.
 LOGITS = np.log(np.array([0.125, 0.5, 0.25, 0.125], np.float32))

@@ -6,7 +6,7 @@ import pytest
 
 from subquest.engine import Engine, Generation, Message, Sampling, Session
 from subquest.engine.embedded import EmbeddedEngine, EmbeddedSession
-from subquest.engine.embedded.worker import Tape
+from subquest.engine.embedded.scheduler import CacheEntry
 from subquest.errors import ContextOverflow, EngineError, EngineRefused, EngineUnavailable, UsageError
 
 from .conftest import Check, make
@@ -31,7 +31,7 @@ async def ask(engine: EmbeddedEngine, question: str, tokens: int = 12) -> Embedd
 
 
 async def until_writing(engine: EmbeddedEngine) -> None:
-    while not engine.worker.running:  # noqa: ASYNC110 (it works in a thread of its own)
+    while not engine.scheduler.running:  # noqa: ASYNC110 (it works in a thread of its own)
         await asyncio.sleep(0.001)
 
 
@@ -87,7 +87,7 @@ async def test_many_sessions_at_once_write_what_each_writes_alone(engine: Embedd
 async def test_the_check_notices_a_foreign_context(engine: EmbeddedEngine, written_alone: Check) -> None:
     """A control: an answer under another question's context is not what the model writes alone."""
     one, two = await ask(engine, QUESTIONS[0]), await ask(engine, QUESTIONS[4])
-    mixed = EmbeddedSession(engine, "chat", (*one.segments[:-1], two.segments[-1]), Tape())
+    mixed = EmbeddedSession(engine, "chat", (*one.segments[:-1], two.segments[-1]), CacheEntry())
     with pytest.raises(AssertionError):
         written_alone(mixed)
 
@@ -182,7 +182,7 @@ async def test_a_cancelled_turn_leaves_the_session_as_it_was(engine: EmbeddedEng
     turn = await session.generate(Sampling(max_tokens=16))
     assert turn.usage.cached_tokens >= session.context_tokens - len(turn.token_ids) - 1
     written_alone(session)
-    assert engine.worker.running == 0
+    assert engine.scheduler.running == 0
 
 
 async def test_the_event_loop_goes_on_while_the_model_works(engine: EmbeddedEngine) -> None:
@@ -256,7 +256,7 @@ async def test_closing_the_engine_ends_what_runs() -> None:
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 async def test_a_failure_of_ours_ends_every_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     engine = make(context=256)
-    monkeypatch.setattr("subquest.engine.embedded.worker.choose", None)
+    monkeypatch.setattr("subquest.engine.embedded.scheduler.choose", None)
     session = await engine.open([Message("user", "Hello.")])
     for _ in range(2):
         with pytest.raises(EngineUnavailable, match="has failed: TypeError"):

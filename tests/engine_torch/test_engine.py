@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 
-from subquest.engine.base import Engine, Message, Sampling, Session
+from subquest.engine.interface import Engine, Message, Sampling, Session
 from subquest.engine.torch import TorchEngine
 from subquest.errors import ContextOverflow, EngineError, UsageError
 

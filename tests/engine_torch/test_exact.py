@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-from subquest.engine.base import Message, Sampling
+from subquest.engine.interface import Message, Sampling
 from subquest.engine.torch import TorchEngine, TorchSession
 
 from .conftest import FAMILIES, full_logprobs, greedy, tiny_model

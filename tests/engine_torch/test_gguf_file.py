@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from subquest.engine.gguf_file import read_gguf_file
-from subquest.engine.torch.dequantise import values
+from subquest.engine.torch.gguf_tensors import values
 from subquest.engine.torch.gguf_tokenizer import SPLITS, by_transformers, byte_level, tokenizer_of
 from subquest.engine.torch.loader import load, read_gguf
 from subquest.errors import DataError, EngineRefused

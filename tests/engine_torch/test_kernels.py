@@ -9,7 +9,7 @@ import os
 import pytest
 import torch
 
-from subquest.engine.torch import reference
+from subquest.engine.torch import reference_operations as reference
 from subquest.engine.torch.step import Draw, Step
 
 pytest.importorskip("triton", reason="Triton is not installed")

@@ -9,8 +9,9 @@ import threading
 import pytest
 import torch
 
-from subquest.engine.base import Message, Sampling
-from subquest.engine.torch import TorchEngine, reference
+from subquest.engine.interface import Message, Sampling
+from subquest.engine.torch import TorchEngine
+from subquest.engine.torch import reference_operations as reference
 from subquest.engine.torch.runner import Runner
 from subquest.engine.torch.step import Step
 

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from subquest.engine.base import Sampling
-from subquest.engine.torch.cache import BlockPool
-from subquest.engine.torch.rows import Rows
+from subquest.engine.interface import Sampling
+from subquest.engine.torch.block_pool import BlockPool
+from subquest.engine.torch.running_batch import Rows
 from subquest.engine.torch.scheduler import Context, Plan, Scheduler, Turn
-from subquest.engine.torch.stops import Stops
-from subquest.engine.torch.tokens import Vocabulary
+from subquest.engine.torch.stop_strings import Stops
+from subquest.engine.torch.vocabulary import Vocabulary
 
 from .conftest import byte_tokenizer
 

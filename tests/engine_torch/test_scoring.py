@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 import pytest
 import torch
 
-from subquest.engine.base import Message
 from subquest.engine.choosing import Choosing, shared_beginning
+from subquest.engine.interface import Message
 from subquest.engine.torch import TorchEngine, scoring
 from subquest.engine.torch.model import Model
 from subquest.engine.torch.scoring import Share

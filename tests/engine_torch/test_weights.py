@@ -10,8 +10,9 @@ import torch
 from safetensors.torch import save_file
 from transformers import LlamaConfig
 
-from subquest.engine.base import Message, Sampling
-from subquest.engine.torch import Adapter, TorchEngine, load, load_adapter, reference
+from subquest.engine.interface import Message, Sampling
+from subquest.engine.torch import Adapter, TorchEngine, load, load_adapter
+from subquest.engine.torch import reference_operations as reference
 from subquest.engine.torch.architecture import Architecture
 from subquest.engine.torch.model import operations
 from subquest.engine.torch.weights import Weights

@@ -140,7 +140,7 @@ class Maker:
 def forked(monkeypatch: pytest.MonkeyPatch) -> None:
     """Workers are forked off a process that has imported torch once; each one of its own would do so again."""
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["workers", "subquest.train.setup", "transformers.models.llama"])
+    context.set_forkserver_preload(["workers", "subquest.train.components", "transformers.models.llama"])
     monkeypatch.setattr(workers, "multiprocessing", SimpleNamespace(get_context=lambda way: context))
 
 

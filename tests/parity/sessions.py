@@ -16,9 +16,9 @@ import torch
 
 from subquest.assemble import AgentSpec, preview_agent
 from subquest.record import Document, Episode, Hit, Question, Step
-from subquest.rewards.base import Reward
+from subquest.rewards import Reward
 from subquest.train.advantage import BASELINES, trajectory_advantages
-from subquest.train.tiny import tiny_source
+from subquest.train.random_model import tiny_source
 from subquest.train.verl import loop as loops
 from subquest.train.verl.data import question_of
 from subquest.train.verl.reward import compute_score

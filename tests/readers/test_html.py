@@ -60,7 +60,7 @@ def test_the_main_text_is_told_apart_up_to_a_depth(depth: int, menu: bool) -> No
 
 def test_a_page_that_is_too_deep_is_refused_at_once() -> None:
     content = page(10 * DEEPEST)
-    with pytest.raises(DataError, match="200,000 of its elements stand inside each other; more than 20,000"):
+    with pytest.raises(DataError, match="its elements are nested 200,000 deep; more than 20,000"):
         tree_of(content)
     with pytest.raises(ToolError, match=r"http://x\.example/ cannot be read: [0-9,]+ of its elements"):
         as_page(Fetched(url="http://x.example/", status=200, content_type="text/html", content=content))

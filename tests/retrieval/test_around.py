@@ -101,7 +101,7 @@ def test_broken_files_are_named_and_the_rest_goes_on(tmp_path: Path) -> None:
     assert "a.jsonl, line 2: not JSON" in complaints[0]
     with pytest.raises(DataError, match=r"b\.jsonl, line 1: the document has no id"):
         list(read([tmp_path / "b.jsonl"]))
-    with pytest.raises(UsageError, match="not there"):
+    with pytest.raises(UsageError, match="does not exist"):
         list(read([tmp_path / "nothing"]))
     with pytest.raises(UsageError, match="pattern"):
         list(read([tmp_path / "*.nothing"]))
@@ -218,7 +218,7 @@ async def test_remote_failures_are_search_errors(monkeypatch: pytest.MonkeyPatch
             ("broken", "3 times"),
             ("refused", "status 422"),
             ("strange", "without a `result`"),
-            ("short", "another size"),
+            ("short", "a different length"),
             ("textless", "no text"),
         ):
             with pytest.raises(SearchError, match=message):

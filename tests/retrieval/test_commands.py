@@ -34,7 +34,7 @@ def told(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, s
 
 @pytest.mark.parametrize(
     ("source", "words"),
-    [("", "no name"), ("loop", "Too many levels"), ("x" * 300, "too long"), ("no*.txt", "fits the pattern")],
+    [("", "no name"), ("loop", "Too many levels"), ("x" * 300, "too long"), ("no*.txt", "matches the pattern")],
 )
 def test_sources_that_cannot_be_read_are_wrong_usage_and_leave_no_index(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, source: str, words: str

@@ -224,7 +224,7 @@ def test_files_that_are_gone_go_with_prune(tmp_path: Path, docs: Path) -> None:
         for path in docs.rglob("*"):
             if path.is_file():
                 path.unlink()
-        with pytest.raises(UsageError, match="nothing is removed"):
+        with pytest.raises(UsageError, match="nothing was removed"):
             ingest(index, [docs], prune=True)
 
 

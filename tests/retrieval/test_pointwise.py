@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from subquest.engine.base import Message
+from subquest.engine.interface import Message
 from subquest.errors import EngineUnavailable, SearchRefused, UsageError
 from subquest.record import Document
 from subquest.retrieval.rerankers import LONGEST, Pointwise, Reranked, judgement, odds_of_yes

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from subquest import assemble
-from subquest.engine.base import Message
+from subquest.engine.interface import Message
 from subquest.errors import UsageError
 
 BENCHMARK = Path(__file__).resolve().parents[2] / "benchmarks" / "search_quality.py"

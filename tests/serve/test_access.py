@@ -110,7 +110,7 @@ def test_what_a_request_cannot_bring(server: Running) -> None:
             reply = client.post("/api/ask", json={"question": "q", field: value})
             assert reply.status_code in (400, 404)
         unknown = client.post("/api/ask", json={"question": "q", "prompts": "/etc"})
-        assert "no field 'prompts'" in unknown.json()["error"]["message"]
+        assert "unknown key 'prompts'" in unknown.json()["error"]["message"]
 
 
 def test_pages_may_load_nothing_from_elsewhere(server: Running) -> None:
@@ -138,7 +138,7 @@ def test_a_name_that_is_allowed_may_be_written_in_any_case(start: Start) -> None
             assert client.get("/health", headers={"Host": host}).status_code == status, host
 
 
-@pytest.mark.parametrize("number", ["--5", "-", "+1", "1e3", "0" * 5000, "9" * 5000, "٣", " 1", ""])
+@pytest.mark.parametrize("number", ["--5", "-", "+1", "0" * 5000, "9" * 5000, "٣", " 1", ""])
 def test_a_number_in_an_address_that_is_none(server: Running, number: str) -> None:
     with server.client() as client:
         refused = client.get("/api/runs/asked/curves", params={"after": number})

@@ -7,9 +7,9 @@ import pytest
 from subquest.engine.scripted import ScriptedEngine
 from subquest.errors import EngineRefused
 from subquest.record import Episode, Failure, Question
-from subquest.serve.bodies import Problem
 from subquest.serve.chat import answered
 from subquest.serve.jobs import Job
+from subquest.serve.replies import Problem
 from subquest.systems.coda import CoDA
 
 from .conftest import QUESTION, Running, Start

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from subquest.engine.base import Generation, Message, Mode
+from subquest.engine.interface import Generation, Message, Mode
 from subquest.engine.scripted import ScriptedEngine, ScriptedSession
 from subquest.record import Question, Segment
 from subquest.runs import RunStore

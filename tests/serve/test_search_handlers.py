@@ -99,14 +99,14 @@ def test_a_read_only_server_takes_nothing(start: Start) -> None:
 @pytest.mark.parametrize(
     ("path", "body", "message"),
     [
-        ("/retrieve", {"queries": "Orvane"}, "`queries` must be a list of texts"),
-        ("/retrieve", {"queries": ["x"], "topk": 0}, "`topk` must be a whole number from 1"),
-        ("/retrieve", {"queries": ["x"], "topk": True}, "`topk` must be a whole number from 1"),
+        ("/retrieve", {"queries": "Orvane"}, "queries must be a list of at most 2,048, not 'Orvane'"),
+        ("/retrieve", {"queries": ["x"], "topk": 0}, "topk must be a whole number from 1 to 1,000, not 0"),
+        ("/retrieve", {"queries": ["x"], "topk": True}, "topk must be a whole number from 1 to 1,000, not True"),
         ("/retrieve", {"queries": ["x"], "index": "no"}, "no index 'no'"),
         ("/retrieve", {"queries": ["x"] * 101, "topk": 1000}, "100,000 documents of one reply; send several requests"),
         ("/retrieve", {"queries": ["x"] * 101, "topk": 1000, "return_scores": True}, "send several requests"),
         ("/batch_search", {"query": ["x"] * 101, "top_n": 1000}, "send several requests"),
-        ("/search", {}, "`query` must be a text, not nothing"),
+        ("/search", {}, "missing key 'query'"),
         ("/rerank", {"queries": ["a"], "documents": []}, "one list of documents per query"),
         ("/api/indexes/docs/documents", {"files": [{"name": "a.jsonl", "text": "{"}]}, "docs/a.jsonl: line 1"),
         ("/api/indexes/docs/documents", {"files": [{"name": "a.pdf", "data": "?"}]}, "not base64"),

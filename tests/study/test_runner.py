@@ -308,9 +308,9 @@ def make_adapter(place: Path, seed: int = 0) -> str:
     """An adapter of the tiny model that changes what it writes."""
     import torch
 
-    from subquest.train.export import save_trained
+    from subquest.train.checkpoints import save_trained
+    from subquest.train.components import load_source, make_policy
     from subquest.train.recipe import ModelPart
-    from subquest.train.setup import load_source, make_policy
 
     part, source = ModelPart("random:llama", rank=2), load_source("random:llama")
     policy = make_policy(part, source, device=torch.device("cpu"), seed=seed)

@@ -13,11 +13,11 @@ from subquest.study import Training, find_study, read_study
 from subquest.study.results import Results, with_origins
 from subquest.study.stamps import file_digest, known_as
 from subquest.study.training import adapter_of, export_adapter, to_toml, trained_adapters
-from subquest.train.checkpoint import Checkpoints
+from subquest.train.checkpoints import Checkpoints
+from subquest.train.components import load_source, make_policy
 from subquest.train.lora import adapter_of as lora_of
-from subquest.train.optimise import Optimiser
+from subquest.train.optimiser import Optimiser
 from subquest.train.recipe import ModelPart, OptimiserPart
-from subquest.train.setup import load_source, make_policy
 
 BOOK = """
 start = "cold"

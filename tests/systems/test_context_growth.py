@@ -64,9 +64,9 @@ def test_the_oracle_is_a_function_of_the_visible_context(bench: ModuleType) -> N
     """The same context gives the same step, whoever asks; a fact that is not shown is not known."""
     from _world_oracle import Oracle, world
 
-    from subquest.engine.base import Message
+    from subquest.engine.interface import Message
     from subquest.engine.scripted import Context
-    from subquest.train.reading import facts_of
+    from subquest.train.facts import facts_of
 
     _, questions = world(3, 320, 40, (2,))
     question, oracle = questions[0], Oracle(questions)

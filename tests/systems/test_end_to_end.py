@@ -12,7 +12,7 @@ pytest.importorskip("numpy", reason="the index needs numpy")
 
 from subquest.cli import main
 from subquest.engine import Sampling
-from subquest.engine.base import Message
+from subquest.engine.interface import Message
 from subquest.engine.openai import OpenAIEngine
 from subquest.engine.scripted import Context
 from subquest.errors import EngineRefused
@@ -97,7 +97,7 @@ def test_an_adapted_model_also_runs_without_its_adapter(embedded, tmp_path: Path
     finally:
         adapted.shut()
     with pytest.raises(EngineRefused, match="closed"):
-        _ = base.worker
+        _ = base.scheduler
 
 
 def server_of(reply) -> Loopback:  # type: ignore[no-untyped-def]

@@ -8,8 +8,8 @@ from subquest.engine.scripted import ScriptedEngine
 from subquest.evaluate.result_table import Scored, cell
 from subquest.evaluate.score import score
 from subquest.record import Document, Episode
+from subquest.runtime.evidence import Finding, support_of
 from subquest.systems import registry
-from subquest.systems.evidence import Finding, support_of
 
 from .fakes import FakeSearch
 

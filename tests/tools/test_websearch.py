@@ -110,7 +110,7 @@ async def test_refusals_are_not_retried(server):
     with pytest.raises(SearchRefused, match="json format"):
         await SearXNG(server.url).retrieve(["q"], 3)
     server.failures = [(200, {"results": [{"title": "no url"}]})]
-    with pytest.raises(SearchError, match="no list of results"):
+    with pytest.raises(SearchError, match="not answer with a list of results"):
         await SearXNG(server.url).retrieve(["q"], 3)
 
 
@@ -192,7 +192,7 @@ async def test_one_result_that_is_none_does_not_cost_the_others(server, bad):
     (hits,) = await SearXNG(server.url).retrieve(["ostel"], 5)
     assert [hit.document.id for hit in hits] == ["http://t.example/"]
     server.failures = [(200, {"results": [bad]})]
-    with pytest.raises(SearchError, match="no list of results"):
+    with pytest.raises(SearchError, match="not answer with a list of results"):
         await SearXNG(server.url).retrieve(["ostel"], 5)
 
 

@@ -1,4 +1,4 @@
-"""What one of two processes does in `test_ranks`: sharded updates, then a short run. The first one writes results."""
+"""What one of two processes does in `test_distributed`: sharded updates, then a short run; the first writes results."""
 
 import asyncio
 import sys
@@ -8,13 +8,12 @@ from pathlib import Path
 import torch
 
 from subquest.train.batch import Rollout, pack
+from subquest.train.components import make_policy
+from subquest.train.distributed import Ranks, average_gradients, shard, whole
 from subquest.train.loss import LOSSES
-from subquest.train.optimise import Optimiser, logprobs_of
-from subquest.train.ranks import Ranks
+from subquest.train.optimiser import Optimiser, logprobs_of
+from subquest.train.random_model import tiny_source
 from subquest.train.recipe import ModelPart, OptimiserPart
-from subquest.train.setup import make_policy
-from subquest.train.sharding import average_gradients, shard, whole
-from subquest.train.tiny import tiny_source
 
 from .episodes import episode, trajectory
 from .test_rl import RECIPE, trainer
@@ -58,7 +57,7 @@ def gradients(model: str, objective: str, ranks: Ranks) -> dict[str, torch.Tenso
         for n, p in enumerate(policy.trained().values()):
             p.add_(0.02 * torch.randn(p.shape, generator=torch.Generator().manual_seed(n)))
     if part.shard:
-        shard(policy, ranks)
+        shard(policy, policy.model.layers, ranks)
     if LOSSES[objective].kl:
         policy.keep_reference()
     optimiser = Optimiser(policy, OptimiserPart(learning_rate=0.0, micro_tokens=24, clip=0.0), 1, ranks=ranks)

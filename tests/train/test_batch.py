@@ -11,7 +11,7 @@ from subquest.train.batch import Batch, Rollout, minibatches, pack
 from subquest.train.logprobs import token_logprobs
 from subquest.train.loss import LOSSES, LossSettings, policy_loss, sft_loss
 from subquest.train.policy import Policy
-from subquest.train.tiny import tiny_source
+from subquest.train.random_model import tiny_source
 
 from ..systems.test_window import AGENTS, ask
 from .episodes import episode, rollouts_of, trajectory

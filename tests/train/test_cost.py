@@ -8,12 +8,12 @@ import torch
 
 from subquest.cli import main
 from subquest.errors import UsageError
-from subquest.train import tiny
+from subquest.train import random_model as tiny
 from subquest.train.batch import Rollout, pack
 from subquest.train.cost import SHAPES, Machine, Shape, Workload, estimate, shape_of
 from subquest.train.policy import Policy
+from subquest.train.random_model import tiny_source
 from subquest.train.recipe import load_recipe
-from subquest.train.tiny import tiny_source
 
 from .episodes import episode, trajectory
 

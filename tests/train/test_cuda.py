@@ -3,12 +3,12 @@
 import pytest
 import torch
 
-from subquest.train.attention import Packing, attend
 from subquest.train.batch import Batch, pack
 from subquest.train.logprobs import token_logprobs
 from subquest.train.lora import LoraSettings
 from subquest.train.loss import LOSSES, policy_loss, sft_loss
-from subquest.train.optimise import Optimiser, logprobs_of
+from subquest.train.operations import Packing, attend
+from subquest.train.optimiser import Optimiser, logprobs_of
 from subquest.train.policy import Policy
 from subquest.train.recipe import OptimiserPart
 

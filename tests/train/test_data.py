@@ -12,10 +12,10 @@ import pytest
 from subquest.errors import ConfigError, DataError
 from subquest.record import Document, Question
 from subquest.retrieval.index import Index
-from subquest.train.data import load_material, open_search, refuse_test, together
-from subquest.train.evaluation import asked_of
+from subquest.train.data import load_material, merge_documents, open_search, refuse_test
+from subquest.train.launch import train
 from subquest.train.recipe import DataPart, load_recipe
-from subquest.train.start import train
+from subquest.train.trainer import choose_dev_questions
 
 RECIPES = Path(__file__).resolve().parents[2] / "recipes"
 
@@ -40,7 +40,7 @@ def test_sources_that_number_their_passages_alike_are_searched_together(tmp_path
     ]
     assert len(load_material([parts[0], parts[0]]).documents) == 2, "the same passage is there once"
     known = {d.id: d for d in found.documents}
-    assert together(known, [Document("1", "Kestel", "Kestel is a town.")], "dev") == known
+    assert merge_documents(known, [Document("1", "Kestel", "Kestel is a town.")], "dev") == known
 
 
 def test_half_an_index_is_not_searched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -76,10 +76,10 @@ def test_sources_at_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_an_evaluation_asks_questions_of_every_dev_source() -> None:
     dev = [Question(f"{name}{n}", "?") for name, count in (("a", 6), ("b", 2), ("c", 4)) for n in range(count)]
-    assert [q.id for q in asked_of(dev, 6, sources=3)] == ["a0", "a2", "a4", "b0", "c0", "c2"]
-    assert asked_of(dev, 6, sources=1) == dev[:6]
-    assert asked_of(dev, 12, sources=3) == asked_of(dev, 50, sources=3) == dev
-    assert asked_of(dev, 0, sources=3) == []
+    assert [q.id for q in choose_dev_questions(dev, 6, sources=3)] == ["a0", "a2", "a4", "b0", "c0", "c2"]
+    assert choose_dev_questions(dev, 6, sources=1) == dev[:6]
+    assert choose_dev_questions(dev, 12, sources=3) == choose_dev_questions(dev, 50, sources=3) == dev
+    assert choose_dev_questions(dev, 0, sources=3) == []
 
 
 def test_one_source_names_its_passages_apart(tmp_path: Path) -> None:

@@ -7,13 +7,13 @@ import pytest
 import torch
 import transformers
 
-from subquest.engine.base import Message, Sampling
+from subquest.engine.interface import Message, Sampling
 from subquest.engine.torch import TorchEngine
 from subquest.engine.torch.loader import load
 from subquest.errors import DataError
-from subquest.train.export import save_trained
+from subquest.train.checkpoints import save_trained
 from subquest.train.policy import Policy
-from subquest.train.tiny import tiny_source
+from subquest.train.random_model import tiny_source
 
 
 def written(engine: TorchEngine) -> tuple[str, tuple[int, ...]]:

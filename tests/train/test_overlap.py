@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from subquest.train.batch import Rollout, pack
-from subquest.train.offpolicy import importance
+from subquest.train.loss import importance
 from subquest.train.recipe import Recipe
 
 from .episodes import episode, trajectory

@@ -8,17 +8,17 @@ from pathlib import Path
 import pytest
 
 from subquest.engine import Message, Sampling
-from subquest.engine.chat import CHATML
+from subquest.engine.chat_format import CHATML
 from subquest.engine.scripted import Context, ScriptedEngine
-from subquest.engine.torch.tokens import Vocabulary
+from subquest.engine.torch.vocabulary import Vocabulary
 from subquest.errors import ConfigError, EngineUnavailable
 from subquest.record import Document, Question, Step
-from subquest.train import pipeline
+from subquest.train import instruct as pipeline
 from subquest.train.data import Material, open_search
-from subquest.train.pipeline import run_pipeline
+from subquest.train.instruct import run_pipeline
+from subquest.train.random_model import tiny_source
 from subquest.train.recipe import InstructPart, load_recipe
 from subquest.train.teacher import TEMPERATURE, Traces
-from subquest.train.tiny import tiny_source
 
 RECIPES = Path(__file__).resolve().parents[2] / "recipes"
 EXECUTES = ("executor", "synthesizer")

@@ -10,10 +10,10 @@ import transformers
 
 from subquest.engine.torch.loader import Source
 from subquest.errors import DataError
-from subquest.train.attention import attend
 from subquest.train.batch import Batch
 from subquest.train.lora import LoraSettings, adapter_of, load_adapter_into, lora_layers, save_adapter, settings_of
 from subquest.train.loss import Layout
+from subquest.train.operations import attend
 from subquest.train.policy import Policy
 
 SMALL = {"vocab_size": 61, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4,

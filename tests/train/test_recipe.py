@@ -14,12 +14,12 @@ from subquest.errors import ConfigError, DataError, UsageError
 from subquest.rewards import load as load_reward
 from subquest.train.advantage import BASELINES
 from subquest.train.batch import minibatches
+from subquest.train.components import make_system
+from subquest.train.data import Stream, draw_sample
+from subquest.train.launch import prepare, train
 from subquest.train.loss import LOSSES, LossSettings
-from subquest.train.optimise import Schedule
+from subquest.train.optimiser import Schedule
 from subquest.train.recipe import OptimiserPart, Recipe, load_recipe
-from subquest.train.setup import make_system
-from subquest.train.start import prepare, train
-from subquest.train.stream import Stream, drawn
 
 from ..systems.fakes import FakeSearch
 
@@ -142,12 +142,12 @@ def test_a_range_of_seeds_is_one_source_a_seed(tmp_path: Path) -> None:
 
 
 def test_a_sample_is_uniform_and_the_same_for_a_seed() -> None:
-    taken = drawn(range(1000), 100, 3)
-    assert taken == sorted(set(taken)) == drawn(range(1000), 100, 3)
+    taken = draw_sample(range(1000), 100, 3)
+    assert taken == sorted(set(taken)) == draw_sample(range(1000), 100, 3)
     assert len(taken) == 100
     assert 350 < sum(taken) / 100 < 650
-    assert taken != drawn(range(1000), 100, 4)
-    assert drawn([1, 2], 0, 0) == drawn([1, 2], 5, 0) == [1, 2]
+    assert taken != draw_sample(range(1000), 100, 4)
+    assert draw_sample([1, 2], 0, 0) == draw_sample([1, 2], 5, 0) == [1, 2]
 
 
 @pytest.mark.slow

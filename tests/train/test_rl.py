@@ -19,21 +19,20 @@ from subquest.engine import Sampling
 from subquest.engine.torch.engine import TorchEngine
 from subquest.errors import ConfigError, DataError, SearchRefused, UsageError
 from subquest.record import Episode, Hit, Question, Step
-from subquest.rewards.base import Reward, shared
-from subquest.systems.apex import Apex
+from subquest.rewards import Reward, shared
+from subquest.systems.apex import APEX
 from subquest.systems.coda import CoDA
 from subquest.systems.registry import get
+from subquest.train.components import make_policy
+from subquest.train.data import Stream
+from subquest.train.distributed import ALONE, Ranks, shard
 from subquest.train.guards import Collapsed
 from subquest.train.policy import Policy
-from subquest.train.ranks import ALONE, Ranks
+from subquest.train.random_model import tiny_source
 from subquest.train.recipe import DataPart, GuardPart, ModelPart, OptimiserPart, Recipe, RolloutPart
 from subquest.train.rl import RLTrainer
 from subquest.train.run import TrainRun
-from subquest.train.setup import make_policy
 from subquest.train.sft import SFTTrainer
-from subquest.train.sharding import shard
-from subquest.train.stream import Stream
-from subquest.train.tiny import tiny_source
 
 from ..systems.fakes import FakeSearch
 
@@ -78,7 +77,7 @@ def trainer(
 ) -> RLTrainer:
     source = tiny_source("llama", vocabulary=260)
     policy = make_policy(recipe.model, source, device=torch.device("cpu"), seed=recipe.seed)
-    shard(policy, ranks)
+    shard(policy, policy.model.layers, ranks)
     engine = TorchEngine(source, device="cpu", cache_tokens=65_536)
     settings: dict[str, Any] = {"turns": 1, "force": False, "prompts": SHORT_PROMPTS}
     sampling = Sampling(max_tokens=recipe.rollout.max_tokens, temperature=1.0, logprobs=True)
@@ -217,7 +216,7 @@ def test_a_kill_while_the_recipe_is_written_harms_nothing(tmp_path: Path, monkey
     begun.record(1, {"loss": 1.0})
     begun.close()
     (tmp_path / "recipe.json").write_text("{")
-    with pytest.raises(DataError, match=r"recipe.json holds no recipe"):
+    with pytest.raises(DataError, match=r"recipe.json is not a recipe"):
         TrainRun(tmp_path, RECIPE)
 
 
@@ -370,8 +369,8 @@ def test_plans_are_compared_by_their_reward_not_as_answers(tmp_path: Path) -> No
     policy = make_policy(recipe.model, source, device=torch.device("cpu"), seed=0)
     engine = TorchEngine(source, device="cpu", cache_tokens=65_536)
     sampling = Sampling(max_tokens=8, temperature=1.0, logprobs=True)
-    system = Apex(engine, None, sampling=sampling, plan_only=True)
-    greedy = Apex(engine, None, sampling=replace(sampling, temperature=0.0), plan_only=True)
+    system = APEX(engine, None, sampling=sampling, plan_only=True)
+    greedy = APEX(engine, None, sampling=replace(sampling, temperature=0.0), plan_only=True)
     planned = [replace(q, decomposition=(Step(q.question, q.answers[0]),), hops=1) for q in QUESTIONS[:2]]
     t = RLTrainer(
         TrainRun(tmp_path, recipe),

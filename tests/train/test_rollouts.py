@@ -10,7 +10,7 @@ from subquest.errors import EngineRefused, SearchError
 from subquest.record import Document, Hit, Question
 from subquest.systems.coda import CoDA
 from subquest.train import rollouts
-from subquest.train.rollouts import Remembered, episode_figures
+from subquest.train.rollouts import MemoisedSearch, episode_figures
 from tests.systems.fakes import FakeSearch
 
 
@@ -36,7 +36,7 @@ def ids(found: list[list[Hit]]) -> list[list[str]]:
 
 async def test_a_query_is_sent_once() -> None:
     counting = Counting()
-    search = Remembered(counting)
+    search = MemoisedSearch(counting)
     assert search.name == "counting"
     first = await search.retrieve(["a", "b"], 2)
     assert ids(first) == [["a-0", "a-1"], ["b-0", "b-1"]]
@@ -50,7 +50,7 @@ async def test_a_query_is_sent_once() -> None:
 
 async def test_what_is_asked_meanwhile_goes_out_together() -> None:
     counting = Counting()
-    search = Remembered(counting)
+    search = MemoisedSearch(counting)
     texts = ["a", "b", "a", "c", "a"]
     found = await asyncio.gather(*(search.retrieve([text], 1) for text in texts), search.retrieve(["b"], 2))
     assert [ids(one)[0][0] for one in found] == ["a-0", "b-0", "a-0", "c-0", "a-0", "b-0"]
@@ -64,7 +64,7 @@ async def test_one_query_that_fails_is_nobody_elses_failure() -> None:
                 raise SearchError("bad query")
             return await super().retrieve(queries, k)
 
-    search = Remembered(Picky())
+    search = MemoisedSearch(Picky())
     good, bad, other = await asyncio.gather(
         *(search.retrieve([text], 1) for text in ("good", "bad", "other")), return_exceptions=True
     )
@@ -81,11 +81,11 @@ async def test_a_search_that_forgets_a_query_leaves_nobody_waiting() -> None:
 
     async with asyncio.timeout(60):
         with pytest.raises(ValueError, match="zip"):
-            await Remembered(Short()).retrieve(["a", "b"], 1)
+            await MemoisedSearch(Short()).retrieve(["a", "b"], 1)
 
 
 async def test_one_who_gives_up_takes_nothing_from_the_others() -> None:
-    search = Remembered(Counting())
+    search = MemoisedSearch(Counting())
     impatient = asyncio.create_task(search.retrieve(["a"], 1))
     patient = asyncio.create_task(search.retrieve(["a"], 1))
     await asyncio.sleep(0)
@@ -97,7 +97,7 @@ async def test_one_who_gives_up_takes_nothing_from_the_others() -> None:
 
 async def test_a_failed_search_is_tried_again() -> None:
     counting = Counting()
-    search = Remembered(counting)
+    search = MemoisedSearch(counting)
     counting.fails = True
     with pytest.raises(SearchError):
         await search.retrieve(["a"], 1)
@@ -108,7 +108,7 @@ async def test_a_failed_search_is_tried_again() -> None:
 async def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rollouts, "REMEMBERED", 3)
     counting = Counting()
-    search = Remembered(counting)
+    search = MemoisedSearch(counting)
     for query in "abcda":
         assert ids(await search.retrieve([query], 1)) == [[f"{query}-0"]]
     assert ids(await search.retrieve(["v", "w", "x", "y", "z"], 1)) == [["v-0"], ["w-0"], ["x-0"], ["y-0"], ["z-0"]]

@@ -15,9 +15,9 @@ from subquest.cli import main
 from subquest.errors import ConfigError, DataError
 from subquest.runs import RunStore
 from subquest.train.batch import Rollout, pack
+from subquest.train.components import load_source
+from subquest.train.random_model import tiny_source
 from subquest.train.recipe import load_recipe
-from subquest.train.setup import load_source
-from subquest.train.tiny import tiny_source
 from subquest.train.traces import TraceSet, _pool, gold_traces, join, opening_of, traces_of
 
 from .episodes import episode, rollouts_of, trajectory

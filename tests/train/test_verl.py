@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 import torch
 
-from subquest.engine.base import Message, Sampling
+from subquest.engine.interface import Message, Sampling
 from subquest.errors import ContextOverflow
 from subquest.record import Question, Step
 from subquest.rewards import Reward
 from subquest.train.batch import Batch, Rollout, pack
 from subquest.train.loss import LOSSES, policy_loss
-from subquest.train.tiny import tiny_source
+from subquest.train.random_model import tiny_source
 from subquest.train.verl.advantages import role_advantages, role_weights
 from subquest.train.verl.data import question_of, to_row, write_rows
 from subquest.train.verl.engine import ServerEngine

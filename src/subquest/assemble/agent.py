@@ -15,7 +15,7 @@ from msgspec.structs import replace as replace_fields
 
 from ..codec import Record
 from ..config import Config
-from ..engine.base import Sampling
+from ..engine.interface import Sampling
 from ..errors import UsageError
 from ..limits import Limits
 from ..tools.tool_options import DAY, ToolOptions
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from ..engine import Engine
     from ..retrieval.index import Mode
     from ..retrieval.search import Search
-    from ..systems.base import System
+    from ..runtime.system import System
 
 
 class RoleSpec(Record, kw_only=True):

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..config import EngineConfig, split_models
-from ..engine.base import Engine
+from ..engine.interface import Engine
 from ..errors import ConfigError, MissingDependency, UsageError, closest
 
 if TYPE_CHECKING:
@@ -135,11 +135,11 @@ class _Opener:
 
     def _torch(self, name: str) -> Engine:
         try:
-            from ..engine.torch.named import EMBEDDED, named_engine
+            from ..engine.torch.engine import EMBEDDED, TorchEngine
         except ImportError as error:
             raise MissingDependency(f"{error.name}, which torch: models need,", "train") from None
         adapter = self.options.adapter or ("default" if name == EMBEDDED else "none")
-        return named_engine(name, adapter=None if adapter == "none" else adapter, window=self.options.context)
+        return TorchEngine.load(name, adapter=None if adapter == "none" else adapter, window=self.options.context)
 
     def _openai(self, name: str, url: str) -> Engine:
         from ..engine.openai import HuggingFaceTokenizer, OpenAIEngine, load_prices

@@ -11,10 +11,10 @@ import dataclasses
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from ..engine.base import Sampling
+from ..engine.interface import Sampling
 
 if TYPE_CHECKING:
-    from ..systems.base import System
+    from ..runtime.system import System
 
 SETTINGS = ("k", "turns", "document_tokens", "force")
 """Settings that mean the same in every system that has them."""

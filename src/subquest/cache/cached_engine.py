@@ -10,7 +10,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from ..codec import from_dict, to_dict
 from ..engine.actions import Acting, Actions
-from ..engine.base import (
+from ..engine.interface import (
     Adapted,
     Engine,
     Generation,

@@ -76,7 +76,7 @@ def _get(args: argparse.Namespace) -> int:
 
 def _convert(args: argparse.Namespace) -> int:
     from ..data import questions_from, read_questions
-    from ..data.export import write_questions
+    from ..data.question_export import write_questions
     from ..data.question_sets import sample_questions
 
     if args.sample is not None and args.sample < 1:

@@ -116,9 +116,9 @@ def _llama_cpp() -> Check:
     """Opens the library, because an installed package may lack a system library."""
     fix = "pip install 'subquest[embedded]'"
     try:
-        from ..engine.embedded.library import library
+        from ..engine.embedded.llama_cpp import open_library
 
-        build = library().build
+        build = open_library().build
     except (SubquestError, ImportError) as error:
         needs = "apt-get install libgomp1" if "libgomp" in str(error) else fix
         return Check("llama.cpp", False, f"runs the embedded model: {error}", needs)
@@ -190,7 +190,7 @@ def _writes() -> Check:
 
 def _probe(model: str) -> list[Check]:
     """What works at a model, or at each of several; a failure is reported at once, without retries."""
-    from ..engine.probe import FIRST_SECONDS, probe
+    from ..engine.capabilities import FIRST_SECONDS, probe
 
     options = replace(AgentSpec.from_config(load_config()).engine, protocol="tags", retries=0, timeout=FIRST_SECONDS)
     engines = open_engines(model, options)

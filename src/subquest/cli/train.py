@@ -44,9 +44,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from ..train.guards import Collapsed
+    from ..train.launch import prepare, train
+    from ..train.monitoring import Monitors, open_monitors
     from ..train.recipe import load_recipe
-    from ..train.start import prepare, train
-    from ..train.watch import Watchers, watchers
 
     recipe = load_recipe(args.recipe, dict(_override(pair) for pair in args.set))
     first = os.environ.get("RANK", "0") == "0"  # of several processes under torchrun, one talks
@@ -69,17 +69,19 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError(f"--minutes {args.minutes:g}: give the length of the slice, 0 or more")
     if recipe.kind == "sft":
         _grow_in_place()
-    watching = watchers(recipe, args.out, sys.stdout, as_json=args.json, trackers=args.track) if first else Watchers(())
-    how = {"minutes": args.minutes, "device": args.device, "say": say, "progress": watching.status}
+    monitors = Monitors(())
+    if first:
+        monitors = open_monitors(recipe, args.out, sys.stdout, as_json=args.json, trackers=args.track)
+    how = {"minutes": args.minutes, "device": args.device, "say": say, "progress": monitors.status}
     try:
         with Stop(say) as stop:
-            done = asyncio.run(train(recipe, args.out, watch=watching.log, stop=stop, **how))
+            done = asyncio.run(train(recipe, args.out, watch=monitors.log, stop=stop, **how))
     except Collapsed as reason:
         kept = args.out / "checkpoints"
         say(f"subquest: stopped: {reason}" + f". The last good checkpoint is in {kept}" * any(kept.glob("step-*")))
         return 1
     finally:
-        watching.close()
+        monitors.close()
     say(f"{done.folder}: step {done.checkpoints.steps()[-1]}")
     if not stop():
         return 0

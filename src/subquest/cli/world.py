@@ -92,7 +92,7 @@ def parse_hops(text: str) -> tuple[int, ...]:
 
 
 def _make(args: argparse.Namespace) -> int:
-    from ..data.export import WORLD_FORMATS, export_world, remove_world_exports
+    from ..data.question_export import WORLD_FORMATS, export_world, remove_world_exports
     from ..worlds import TYPES, Recipe, write_world
     from ..worlds.world_folder import FILES
 
@@ -212,7 +212,7 @@ def _instruct(args: argparse.Namespace) -> int:
     planned = [q for q in questions if q.decomposition]
     teacher: Engine
     if args.model == "rules":
-        from ..train.rules import RuleTeacher
+        from ..train.rule_teacher import RuleTeacher
 
         teacher = RuleTeacher(planned)
     else:
@@ -248,9 +248,9 @@ async def _rewrite_traces(
 
     from ..codec import to_dict
     from ..data.trace_rewriter import TraceRewriter
-    from ..engine.chat import CHATML
+    from ..engine.chat_format import CHATML
     from ..engine.torch.loader import load
-    from ..engine.torch.tokens import Vocabulary
+    from ..engine.torch.vocabulary import Vocabulary
     from ..models import smollm2_path
     from ..retrieval import Index
     from ..train.teacher import make_traces

@@ -8,17 +8,18 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from ..codec import Record
 from ..errors import UsageError, suggest
 from ..models import cache_folder
 from ..record import Question
 
 
-@dataclass(frozen=True, slots=True)
-class DataSet:
+class DataSet(Record):
+    """A question set: its licence, its files on the Hugging Face hub and how the papers use it."""
+
     name: str
     title: str
     licence: str

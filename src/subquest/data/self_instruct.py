@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 from msgspec.structs import replace
 
-from ..engine.base import Engine, Message, Sampling
+from ..engine.interface import Engine, Message, Sampling
 from ..record import Question, Step
 
 REWRITE = """You rewrite a question and its plan in other words. Keep every name, the number of steps and their order. \

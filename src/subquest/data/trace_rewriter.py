@@ -18,7 +18,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 
-from ..engine.base import Engine, Sampling
+from ..engine.interface import Engine, Sampling
 from ..protocol import Parsed, parse
 from .self_instruct import ANSWER, answers_alike, ask, holds, names_in
 

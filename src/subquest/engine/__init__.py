@@ -1,6 +1,6 @@
 """Engines: language models behind one session protocol."""
 
-from .base import (
+from .interface import (
     Engine,
     FinishReason,
     Generation,

@@ -1,11 +1,11 @@
-"""What the roles of a system can do, as a table: for engines that offer it to the model as native tools.
+"""The actions of a system's roles, as a table that engines can offer to the model as native tools.
 
-Systems act by tags. A system that says which (`System.actions`) can also be driven by an endpoint's tool calls: the
+Systems act by tags. A system that declares them (`System.actions`) can also be driven by an endpoint's tool calls: the
 table goes to every engine that is `Acting`, and the engine writes each call as the tag the system parses.
 
     engine = engine.with_actions([Action("search", "Search the corpus.", "query"), …])
 
-Engines that do not know tools ignore all this, and so does an `Acting` engine whose protocol is tags.
+Engines without tool calls ignore the table, and so does an `Acting` engine whose protocol is tags.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
-from .base import Engine
+from .interface import Engine
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,11 +27,11 @@ class Action:
     description: str
     """For the model: when to use it and what comes back."""
     argument: str = "text"
-    """What the argument is called in the function's signature."""
+    """The name of the argument in the function's signature."""
     about: str = ""
-    """For the model: what the argument should hold."""
+    """For the model: what the argument should contain."""
     opening: str | None = None
-    """What stands before and behind the argument where it is not `<name>` and `</name>`."""
+    """The text before and after the argument if it is not `<name>` and `</name>`."""
     closing: str | None = None
     quoted: bool = False
     """The argument is written as a JSON string."""
@@ -59,7 +59,7 @@ class Action:
         }
 
     def argument_of(self, arguments: str) -> str:
-        """The argument from the JSON a model wrote, also where it is malformed; other text is taken as it is."""
+        """The argument from the JSON a model wrote, even if malformed; other text is taken unchanged."""
         values = _read(arguments)
         if isinstance(values, str) and values.lstrip().startswith("{"):  # broken, or JSON in a JSON string
             values = _read(values)
@@ -72,7 +72,7 @@ _HEAD = re.compile(r"""\s*\{\s*["']?\w+["']?\s*:\s*(["']?)""", re.ASCII)
 
 
 def _read(arguments: str) -> Any:
-    """What a model meant as JSON: with raw line ends in strings, something behind it, other quotes or no end."""
+    """Parse what a model meant as JSON: raw line breaks in strings, trailing text, other quotes, no closing brace."""
     try:
         if arguments.lstrip().startswith("{"):
             return json.JSONDecoder(strict=False).raw_decode(arguments.lstrip())[0]
@@ -90,7 +90,7 @@ Actions = Sequence[Action] | Mapping[str, Sequence[Action]]
 
 @runtime_checkable
 class Acting(Protocol):
-    """An engine that can be told what a system's roles can do."""
+    """An engine that accepts the actions of a system's roles."""
 
     @property
     def calls_tools(self) -> bool:

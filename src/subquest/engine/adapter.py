@@ -1,9 +1,9 @@
 """LoRA adapters between PEFT's form (safetensors and adapter_config.json) and llama.cpp's (one GGUF file).
 
-A LoRA adapter is a pair of thin matrices for each adapted weight: W + (alpha / rank) B A. The two forms hold the same
-matrices under other names, with one trap: llama.cpp keeps the rows of the query and key weights of the llama
-architecture in another order (its rotary embedding turns neighbouring rows of a head, Hugging Face's turns row i with
-row i + half). An adapter's B has the weight's rows, so its rows must be reordered the same way.
+A LoRA adapter is a pair of thin matrices for each adapted weight: W + (alpha / rank) B A. The two forms contain the
+same matrices under different names, with one trap: llama.cpp stores the rows of the query and key weights of the llama
+architecture in another order (its rotary embedding rotates neighbouring rows of a head, Hugging Face's rotates row i
+with row i + half). An adapter's B has the weight's rows, so its rows must be reordered in the same way.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import numpy as np
 
 from ..errors import DataError, MissingDependency, UsageError
 from .gguf_file import read_gguf_file
-from .tensors import read_safetensors, write_safetensors
+from .safetensors_file import read_safetensors, write_safetensors
 
 Array = np.ndarray[Any, Any]
 
@@ -38,14 +38,14 @@ _REORDERED = {"llama": True, "qwen2": False, "qwen3": False}
 
 
 PROMPTS = "subquest.prompts"
-"""Where an adapter says which set of prompts it was trained on (`systems.prompting`)."""
+"""The key under which an adapter names the set of prompts it was trained on."""
 UNSAID = "compact"
-"""What adapters were trained on that do not say it: they are older than the full prompts."""
+"""The set of prompts of adapters that do not name one: they are older than the full prompts."""
 
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What the conversion must know of the base model."""
+    """What the conversion needs to know about the base model."""
 
     architecture: str
     heads: int
@@ -80,7 +80,7 @@ class Lora:
 
 
 def mixed(one: Lora, two: Lora, share: float) -> Lora:
-    """`share` of the way from one adapter to another that was trained on from it: their matrices, averaged."""
+    """The weighted average of two adapters: `share` of the way from the first to the second."""
     if one.pairs.keys() != two.pairs.keys() or one.alpha != two.alpha:
         raise UsageError("only adapters of the same modules and alpha can be mixed")
     pairs: dict[str, tuple[Array, Array]] = {}
@@ -187,7 +187,7 @@ def write_peft(lora: Lora, folder: Path, *, base: str = "") -> None:
 
 
 def write_gguf(lora: Lora, path: Path, shape: Shape, *, name: str = "", reordered: bool = True) -> None:
-    """Write an adapter for llama.cpp, in one step. `reordered=False` leaves the rows alone, to show that it matters."""
+    """Write an adapter for llama.cpp. `reordered=False` leaves the rows alone, for tests that show why it matters."""
     gguf = _gguf()
     path.parent.mkdir(parents=True, exist_ok=True)
     scratch = path.with_name(f".{path.name}.{os.getpid()}")
@@ -233,7 +233,7 @@ def read_gguf(path: Path, shape: Shape) -> Lora:
 
 
 def prompt_set_of(place: Path) -> str:
-    """The set of prompts that an adapter was trained on, by its file or folder."""
+    """The set of prompts that the adapter in a file or folder was trained on."""
     if place.is_dir():
         try:
             return str(json.loads((place / "adapter_config.json").read_text(encoding="utf-8")).get(PROMPTS, UNSAID))
@@ -260,7 +260,7 @@ def module_name(target: str) -> str:
 
 
 def _row_heads(target: str, shape: Shape) -> int | None:
-    """By how many heads the rows of a weight are reordered, None where they are not."""
+    """The number of heads by which the rows of a weight are reordered, None if they are not."""
     if not _REORDERED[shape.architecture]:
         return None
     return {"attn_q": shape.heads, "attn_k": shape.kv_heads}.get(target.rpartition(".")[2])

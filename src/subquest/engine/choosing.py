@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol, runtime_checkable
 
-from .base import Message
+from .interface import Message
 
 
 @runtime_checkable

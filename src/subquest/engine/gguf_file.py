@@ -1,9 +1,8 @@
-"""What is in a GGUF file: its metadata and where its tensors lie.
+"""The metadata of a GGUF file, and the offsets of its tensors.
 
 A GGUF file is a header (counts), key-value metadata, a table of tensors and then the tensors, aligned. The metadata of
-a model holds its vocabulary, some hundred thousand values, which the package `gguf` wraps one by one in arrays: seconds
-where milliseconds do. This reader turns bytes into plain Python values and leaves tensors where they are; it needs
-nothing but the standard library.
+a model contains its vocabulary, some hundred thousand values. The package `gguf` wraps them one by one in arrays, which
+takes seconds; this reader takes milliseconds. It leaves tensors in the file and needs only the standard library.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ class TensorPlace:
 
 @dataclass(frozen=True, slots=True)
 class GgufFile:
-    """Metadata and table of tensors of a file."""
+    """The metadata and tensor table of a file."""
 
     path: Path
     fields: Mapping[str, Any]
@@ -43,7 +42,7 @@ class GgufFile:
 
 
 def read_gguf_file(path: Path) -> GgufFile:
-    """Read everything but the tensors' values."""
+    """Read everything except the tensors' values."""
     try:
         with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
             if data[:4] != b"GGUF":
@@ -56,7 +55,7 @@ def read_gguf_file(path: Path) -> GgufFile:
 
 
 class _Cursor:
-    """A place in the file's bytes, moved by reading."""
+    """A position in the file's bytes that advances with reading."""
 
     def __init__(self, data: mmap.mmap) -> None:
         self.data = data

@@ -1,4 +1,4 @@
-"""Models of other APIs through LiteLLM (an extra): its completions have the form of OpenAI's, so all else is shared."""
+"""Models of other APIs through LiteLLM (an extra). Its completions have OpenAI's form, so everything else is shared."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..errors import ContextOverflow, EngineRefused, EngineUnavailable, MissingDependency
-from .base import OnRetry, Retry
+from .interface import OnRetry, Retry
 from .openai.endpoint import Endpoint, Watch, backoff
 from .openai.engine import OpenAIEngine
-from .openai.limits import Limits
+from .openai.rate_limits import Limits
 from .openai.session import ChatSession
 
 
 class LiteLLMEndpoint(Endpoint):
-    """LiteLLM in the place of an HTTP endpoint; keys and base URLs are LiteLLM's own (ANTHROPIC_API_KEY, …)."""
+    """LiteLLM instead of an HTTP endpoint; keys and base URLs are configured for LiteLLM (ANTHROPIC_API_KEY, …)."""
 
     streams = False
 
@@ -86,7 +86,7 @@ class LiteLLMEngine(OpenAIEngine):
 
 
 def _litellm() -> Any:
-    """The library, told not to fetch price lists from the network and not to write on stdout."""
+    """The library, configured not to fetch price lists from the network and not to print."""
     os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
     import litellm
 

@@ -24,7 +24,7 @@ from pathlib import Path
 
 from ..errors import ContextOverflow, DataError, EngineRefused, UsageError
 from ..record import Segment, Usage
-from .base import FinishReason, Generation, Message, Mode, Sampling, estimate_tokens
+from .interface import FinishReason, Generation, Message, Mode, Sampling, cut_at_stop, estimate_tokens
 
 VOCABULARY = 32_768
 END_ID = 0
@@ -71,7 +71,7 @@ Script = Sequence[Reply] | Mapping[str, Sequence[Reply]] | ReplyFunction
 
 
 class ScriptedEngine:
-    """An engine whose every turn is written beforehand.
+    """An engine whose turns are written in advance.
 
     With a mapping, a session takes its role from `for_role`; one opened without takes the first key that stands in
     the text of its opening messages.
@@ -296,12 +296,3 @@ class ScriptedSession:
             text = "".join(words)
         ids = tuple(map(word_id, words))
         return text, (*ids, END_ID) if finish == "end" else ids, finish
-
-
-def cut_at_stop(text: str, stops: Sequence[str]) -> tuple[str, FinishReason, str]:
-    """The text up to and with the stop string that ends first, why it ended, and that stop string."""
-    found = [(at + len(stop), -len(stop), stop) for stop in stops if stop and (at := text.find(stop)) >= 0]
-    if not found:
-        return text, "end", ""
-    end, _, stop = min(found)
-    return text[:end], "stop", stop

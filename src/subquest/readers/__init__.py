@@ -1,10 +1,9 @@
-"""Readers: what stands in a file, as text in its natural parts: pages, slides, rows, sections.
+"""Readers: the content of a file as text in its natural parts: pages, slides, rows, sections.
 
-They serve whoever meets files: the index (`retrieval.ingest`) and the agents' file tool (`tools.files`). A reader takes
-an open binary file and yields `Part`s, in bounded memory wherever the form allows it. It raises DataError for what is
-damaged or goes beyond the limits, and MissingDependency where a library is not installed. `worker` runs readers of
-binary forms in a process of their own with limits on memory and time, because a file from elsewhere may be made to
-break them.
+The index (`retrieval.ingest`) and the agents' file tool (`tools.files`) use them. A reader takes an open binary file
+and yields `Part`s, in bounded memory wherever the format allows it. It raises DataError for what is damaged or exceeds
+the limits, and MissingDependency where a library is not installed. `reader_pool` runs readers of binary formats in
+separate processes with limits on memory and time, because a file from elsewhere may be made to break them.
 """
 
 from importlib import import_module

@@ -39,9 +39,9 @@ class ZipLimits:
 
 
 def open_zip(file: BinaryIO, limits: ZipLimits | None = None, *, whole: bool = True) -> zipfile.ZipFile:
-    """The archive, if its table of contents keeps to the limits; reading gives no more than the table declares.
+    """The archive, if its table of contents is within the limits; reading gives no more than the table declares.
 
-    A member that grows too much ends it, unless it is not needed as a `whole`: then look at each with `refuse_growth`.
+    A member that grows too much is an error, unless not `whole`: then check each with `refuse_growth`.
     """
     limits = limits or ZipLimits()
     directory_within(file)

@@ -1,7 +1,7 @@
-"""Word documents: paragraphs under their headings, tables by row, notes; pages where Word has written them down.
+"""Word documents: paragraphs under their headings, tables by row, notes; pages where Word has recorded them.
 
-A DOCX file has no pages: they come about when it is laid out. Word marks where pages began when it last did so
-(`lastRenderedPageBreak`); where there are such marks, parts say their page.
+A DOCX file has no pages until it is laid out. Word records where pages began when it last did so
+(`lastRenderedPageBreak`); where there are such marks, parts have their page.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ class _Body:
                     if inside and not skipped:
                         text.append(event)
                 elif isinstance(event, Start):
-                    if event.tag == "Fallback":  # the same content once more, for older programs
+                    if event.tag == "Fallback":  # the same content again, for older programs
                         skipped += 1
                     elif event.tag == "tbl":
                         tables += 1
@@ -105,7 +105,7 @@ class _Body:
                         level = self._level(event.attributes.get("val", ""))
                     elif event.tag == "lastRenderedPageBreak" and self._page:
                         self._page += 1
-                        if not tables:  # a paragraph that goes on is divided; a row stays with the page it began on
+                        if not tables:  # a paragraph is divided here; a row stays on the page where it began
                             yield from self._paragraph("".join(text).strip(), level, page)
                             text, page = [], self._page
                     elif event.tag in ("tab", "br", "cr"):

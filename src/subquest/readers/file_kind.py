@@ -1,4 +1,4 @@
-"""What kind of file it is: by its first bytes; its name only decides between kinds that look alike."""
+"""The kind of a file: by its first bytes; its name only decides between kinds that look alike."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _WORDS = (
     (b"GIF8", "image"), (b"BM", "image"), (b"ID3", "audio"), (b"fLaC", "audio"), (b"OggS", "audio"),
     (b"RIFF", "binary"),
 )  # fmt: skip
-"""Beginnings that a text may have as well (*BMW is ...*): they count where bytes follow that no text has."""
+"""Beginnings that a text may have as well (*BMW is ...*): they count only with bytes that no text has."""
 _RIFF = {b"WAVE": "audio", b"AVI ": "video", b"WEBP": "image"}
 _CONTROL = re.compile(rb"[\x00-\x08\x0e-\x1a\x1c-\x1f]")
 _SUFFIXES = {
@@ -36,7 +36,7 @@ def sniff(content: bytes, name: str = "", content_type: str = "") -> str:
 
 
 def sniff_file(file: BinaryIO, name: str = "", content_type: str = "") -> str:
-    """The kind of an open file, which is wound back to its beginning."""
+    """The kind of an open file, which is rewound."""
     head = file.read(_HEAD)
     file.seek(0)
     for magic, kind in _MAGIC:
@@ -51,7 +51,7 @@ def sniff_file(file: BinaryIO, name: str = "", content_type: str = "") -> str:
     if head[:4] in (b"PK\x03\x04", b"PK\x05\x06"):
         return _office_kind(file)
     suffix = _SUFFIXES.get(name.split("?")[0].rpartition(".")[2].lower(), "")
-    if b"%PDF-" in head[:1024] and not suffix:  # readers of PDF forgive what stands before
+    if b"%PDF-" in head[:1024] and not suffix:  # PDF readers accept bytes before it
         return "pdf"
     if b"\x00" in head and not head.startswith((b"\xff\xfe", b"\xfe\xff")):
         return "binary"
@@ -71,7 +71,7 @@ def _office_kind(file: BinaryIO) -> str:
         directory_within(file)
         with zipfile.ZipFile(file) as archive:
             names = archive.namelist()
-    except (zipfile.BadZipFile, DataError, NotImplementedError, ValueError):  # such as a name that is no UTF-8
+    except (zipfile.BadZipFile, DataError, NotImplementedError, ValueError):  # such as a name that is not UTF-8
         return "zip"
     finally:
         file.seek(0)

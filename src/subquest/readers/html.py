@@ -13,33 +13,33 @@ from .part import Part
 _SPACES = re.compile(r"[ \t\xa0]+")
 _GAPS = re.compile(r"\n{3,}")
 _MARK = "\ue000"
-"""A sign of the private use area: as many before a heading as its level."""
+"""A private-use character, repeated before a heading as often as its level."""
 
 
 _STYLES = ("display:none", "display: none", "visibility:hidden", "visibility: hidden", "font-size:0;", "font-size:0px")
 _HIDDEN = "script, style, template, noscript, [hidden], [aria-hidden=true], " + ", ".join(
     [f'[style*="{style}"]' for style in _STYLES] + ['[style$="font-size:0"]']
 )
-"""What a reader of the page does not see; instructions to machines like to stand there."""
+"""What a reader of the page does not see; injected instructions are often hidden there."""
 
 
 _BLOCKS = "br, p, div, li, dt, dd, h1, h2, h3, h4, h5, h6, blockquote, pre, address, article, section, option"
 
 
 DEEP = 512
-"""Elements inside each other at which browsers stop. Where there are more, all of the text counts as the main text:
-what tells the two apart takes time by the square of the depth, and no author made such a page for readers."""
+"""Nesting depth at which browsers stop. On deeper pages all of the text counts as the main text: finding the main
+text takes time quadratic in the depth, and no author writes such a page for readers."""
 DEEPEST = 20_000
-"""Where there are more than these, the page is refused: parsing takes time by the square of the depth too."""
+"""Deeper pages are refused: parsing takes time quadratic in the depth too."""
 _NESTING = re.compile(
     r"<(/?)(address|applet|article|aside|blockquote|center|details|dialog|dir|div|dl|fieldset|figcaption|figure|footer"
     r"|header|hgroup|main|marquee|math|menu|nav|object|ol|pre|section|summary|svg|table|template|ul)(?=[\s/>])",
 )
-"""Begins and ends of what stays open until it is closed; other blocks (p, li, td) stand in one of them."""
+"""Tags of elements that stay open until they are closed; other blocks (p, li, td) are inside one of them."""
 
 
 def nesting(text: str) -> int:
-    """About how many blocks of a page stand inside each other, without parsing it."""
+    """About how deeply the blocks of a page are nested, without parsing it."""
     unclosed: Counter[str] = Counter()
     depth = deepest = 0
     for end, name in _NESTING.findall(text.lower()):
@@ -63,10 +63,10 @@ def tree_of(content: bytes, content_type: str = "") -> Any:
     declared = re.search(r"charset=[\"']?([\w-]+)", content_type)
     try:
         text = content.decode(declared[1] if declared else detect_encoding(content), "replace")
-    except (LookupError, ValueError):  # a charset that is none, or no charset for texts
+    except (LookupError, ValueError):  # an unknown charset, or not one for text
         text = content.decode("utf-8", "replace")
     if text.count("<") > DEEPEST and (depth := nesting(text)) > DEEPEST:
-        raise DataError(f"{depth:,} of its elements stand inside each other; more than {DEEPEST:,} are not read")
+        raise DataError(f"its elements are nested {depth:,} deep; more than {DEEPEST:,} are not read")
     tree = HTMLTree.parse(text)
     if tree.body is not None:
         for hidden in tree.body.query_selector_all(_HIDDEN):
@@ -75,8 +75,8 @@ def tree_of(content: bytes, content_type: str = "") -> Any:
 
 
 def _words(tree: Any, node: Any) -> str:
-    """The text of a node on one line; what stands on lines of its own on the page does not run together."""
-    if node.first_element_child is None:  # a search for elements keeps memory for as long as the tree lives
+    """The text of a node on one line; separate lines of the page do not run together."""
+    if node.first_element_child is None:  # a search for elements holds memory for the lifetime of the tree
         return " ".join(node.text.split())
     for block in node.query_selector_all(_BLOCKS):
         block.parent.insert_before(tree.create_text_node(" "), block)
@@ -90,7 +90,7 @@ def title_of(tree: Any) -> str:
 
 
 def main_text(tree: Any) -> str:
-    """The text of a page without menus and footers, where they can be told apart from it."""
+    """The text of a page without menus and footers, where they can be distinguished."""
     from resiliparse.extract.html2text import extract_plain_text
 
     if not _is_deep(tree.body):
@@ -101,7 +101,7 @@ def main_text(tree: Any) -> str:
 
 
 def _is_deep(root: Any) -> bool:
-    """Whether elements stand more than `DEEP` deep; not looked at where few are `div` or `article`, which cost time."""
+    """Whether elements are nested more than `DEEP` deep; not checked where few are `div` or `article`."""
     if len(root.query_selector_all("div, article")) <= DEEP:
         return False
     node, depth = root.first_element_child, 1
@@ -120,7 +120,7 @@ def _is_deep(root: Any) -> bool:
 
 
 def write_out_tables(tree: Any) -> None:
-    """Data tables as rows of `| cell | cell |`; tables inside tables are layout and stay as they are."""
+    """Data tables as rows of `| cell | cell |`; tables inside tables are layout and stay."""
     for table in list(tree.body.query_selector_all("table")):
         if table.query_selector("table") is not None:
             continue

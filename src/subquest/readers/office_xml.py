@@ -16,7 +16,7 @@ class Start(NamedTuple):
     tag: str
     """Without its namespace."""
     attributes: Mapping[str, str]
-    """By local name; one that comes from another namespace goes before the element's own."""
+    """By local name; an attribute with a namespace takes precedence."""
 
 
 class End(NamedTuple):
@@ -24,7 +24,7 @@ class End(NamedTuple):
 
 
 def events(stream: IO[bytes], name: str) -> Iterator[Start | End | str]:
-    """Begins and ends of elements, and the text between them."""
+    """Starts and ends of elements, and the text between them."""
     pending: list[Start | End | str] = []
 
     def refuse(*_: Any) -> None:

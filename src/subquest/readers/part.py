@@ -12,16 +12,16 @@ NOWHERE: Place = MappingProxyType({})
 
 
 class Part(NamedTuple):
-    """A stretch of a file that stands in one place."""
+    """A piece of a file with one location."""
 
     text: str
-    """Empty where there is a page without text."""
+    """Empty for a page without text."""
     place: Place = NOWHERE
-    """page, slide, sheet, row or line, where the form has such a thing; counted from 1."""
+    """page, slide, sheet, row or line, where the format has such a thing; counted from 1."""
     section: tuple[str, ...] = ()
-    """The headings it stands under, outermost first."""
+    """The headings above it, outermost first."""
     title: str = ""
-    """The title of the whole file, told with its first part."""
+    """The title of the whole file, given with its first part."""
     row: bool = False
     """A row of a table; the first row of a table holds its column names."""
 

@@ -12,17 +12,17 @@ from .part import Part
 _HYPHEN = re.compile("[\ufffe\xad\x02]\r?\n?")
 _DPI = 200
 _WRONG = 100
-"""Pages that may be broken before the rest is given up: a file may claim to have a billion."""
+"""Broken pages before the rest is skipped: a file may claim to have a billion."""
 _NO_TITLES = frozenset({"untitled", "untitled document", "(anonymous)", "(unspecified)"})
-"""What programs write where nobody gave a title."""
+"""Titles that programs write by default."""
 Recognise = Callable[[Any], str]
-"""The text in a picture."""
+"""Recognises the text in an image."""
 
 
 def read_pdf(file: BinaryIO, recognise: Recognise | None = None) -> Iterator[Part]:
-    """A part a page; pages without text are empty, or read by `recognise` from their picture.
+    """One part per page; pages without text are empty, or their image is read by `recognise`.
 
-    Pages that cannot be read are passed over and told, by a DataError, after the others.
+    Pages that cannot be read are skipped; a DataError names them after the others.
     """
     try:
         import pypdfium2
@@ -60,13 +60,13 @@ def _page(document: Any, number: int, recognise: Recognise | None) -> str:
     page = document[number - 1]
     try:
         if document.formenv:
-            page.flatten()  # what was filled in becomes part of the page
+            page.flatten()  # form entries become part of the page
             page.close()
             page = document[number - 1]
         words = page.get_textpage()
         text = str(words.get_text_bounded())
         if not text.strip():
-            text = str(words.get_text_range())  # all of it stands beside the page, as happens when one is turned
+            text = str(words.get_text_range())  # all text is outside the page, which happens with rotated pages
         words.close()
         if text.strip() or recognise is None:
             return _HYPHEN.sub("", text).replace("\r\n", "\n").strip()

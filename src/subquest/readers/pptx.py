@@ -1,4 +1,4 @@
-"""PowerPoint presentations by slide, in the order they are shown, with their speaker's notes."""
+"""PowerPoint presentations by slide, in the order they are shown, with speaker notes."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def read_pptx(file: BinaryIO, limits: ZipLimits | None = None) -> Iterator[Part]
 
 
 def _slides(archive: zipfile.ZipFile) -> list[tuple[int, str]]:
-    """Number and name of the slides as they are shown; by the names of their files where nothing says so."""
+    """Number and name of the slides as they are shown; by the names of their files where the order is not recorded."""
     named = sorted((int(m[1]), m[0]) for m in map(_SLIDE.fullmatch, archive.namelist()) if m)
     if "ppt/presentation.xml" not in archive.NameToInfo:
         return named
@@ -66,7 +66,7 @@ def _related(archive: zipfile.ZipFile, name: str) -> dict[str, tuple[str, str]]:
 
 
 def _beside(archive: zipfile.ZipFile, name: str, kinds: Collection[str]) -> list[str]:
-    """The paragraphs of what belongs to a slide and stands in parts of its own."""
+    """The paragraphs of what belongs to a slide and is stored separately."""
     related = _related(archive, name).values()
     paths = [path for kind, path in related if kind in kinds and path in archive.NameToInfo]
     lines = [_words(archive, path)[1] for path in paths]
@@ -92,11 +92,11 @@ def _words(archive: zipfile.ZipFile, name: str) -> tuple[str, list[str]]:
             if isinstance(event, Start):
                 if event.tag in _SHAPES:
                     kind = ""
-                elif event.tag == "Fallback":  # the same content once more, for older programs
+                elif event.tag == "Fallback":  # the same content again, for older programs
                     skipped += 1
                 elif event.tag == "ph":
                     kind = event.attributes.get("type", "body")
-                elif event.tag == "strCache":  # what a chart calls its rows and columns
+                elif event.tag == "strCache":  # the names of a chart's rows and columns
                     cached = True
                 elif event.tag in ("p", "pt"):
                     text = []

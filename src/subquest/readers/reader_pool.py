@@ -1,7 +1,7 @@
-"""Workers that read files, asked from the outside: several at once, each answer in bounded memory.
+"""A pool of processes that read files: several at once, in bounded memory.
 
-A worker that is not listened to stops when its pipe is full, so files can be handed out ahead of time: `start` them in
-the order in which `parts` will be asked for, and at most as many as there are workers.
+A worker stops when its pipe is full, so files can be started ahead of time: `start` them in the order in which `parts`
+will be called, and at most as many as there are workers.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ MEMORY = 2 << 30
 """Bytes of address space of a worker."""
 OCR_MEMORY = 6 << 30
 STALL = 30.0
-"""Seconds within which a worker must give its next part; four times that where it recognises pictures."""
+"""Seconds within which a worker must yield its next part; four times that with OCR."""
 SECONDS, SECONDS_A_MEGABYTE = 300.0, 60.0
-"""Time that is waited for a whole file."""
+"""Time limit for a whole file."""
 ROOM, ROOM_A_BYTE = 16 << 20, 200
 """Characters of text that a file may hold, and more for each of its bytes."""
 _PIPE = 1 << 20
@@ -56,7 +56,7 @@ class _Worker:
         theirs.close()
         assert self.process.stdout is not None
         self.answers = self.process.stdout.fileno()
-        with contextlib.suppress(OSError):  # a smaller pipe only means less reading ahead
+        with contextlib.suppress(OSError):  # a smaller pipe only means less read-ahead
             fcntl.fcntl(self.answers, fcntl.F_SETPIPE_SZ, _PIPE)
         self.busy = False
 
@@ -81,7 +81,7 @@ class Pool:
         return len(self._workers) < self.size or any(not worker.busy for worker in self._workers)
 
     def start(self, file: BinaryIO, kind: str) -> Job:
-        """Let a free worker begin with an open file."""
+        """Let a free worker start reading an open file."""
         size = os.fstat(file.fileno()).st_size
         room = ROOM + ROOM_A_BYTE * size
         worker = next((worker for worker in self._workers if not worker.busy), None)
@@ -122,11 +122,11 @@ class Pool:
             began = time.monotonic()
             wait = min(STALL * (4 if self._ocr else 1), patience)
             if wait <= 0 or not select.select([worker.answers], [], [], wait)[0]:
-                raise DataError("reading it takes too long; given up")
+                raise DataError("reading it takes too long; gave up")
             patience -= time.monotonic() - began
             got = os.read(worker.answers, _PIPE)
             if not got:
-                raise DataError(_epitaph(worker.process))
+                raise DataError(_why_it_died(worker.process))
             pieces = (rest + got).split(b"\n")
             rest = pieces.pop()
             yield from pieces
@@ -153,10 +153,10 @@ def _parsed(line: bytes) -> Any:
     try:
         return json.loads(line)
     except ValueError:
-        raise DataError("its reader gave an answer that cannot be understood") from None
+        raise DataError("its reader gave a malformed answer") from None
 
 
-def _epitaph(process: subprocess.Popen[bytes]) -> str:
+def _why_it_died(process: subprocess.Popen[bytes]) -> str:
     status = process.wait()
     how = f"signal {-status}" if status < 0 else f"status {status}"
     return f"its reader crashed ({how}); the file is damaged, or takes more memory than it is allowed"

@@ -1,8 +1,8 @@
-"""A process that reads files for another one, under limits on memory and time that it cannot lift.
+"""A process that reads files for `reader_pool`, under a memory limit that it cannot lift.
 
-A request is a line of JSON with an open file beside it (passed as a descriptor over the socket, so that nothing can be
-swapped under its name). The answer is a line of JSON for each part, `[text, place, section, title, row]`, and at last
-an object: `{"end": true}`, or `{"error": reason}`.
+A request is a line of JSON with an open file (passed as a descriptor over the socket, so that the file cannot be
+exchanged). The answer is a line of JSON for each part, `[text, place, section, title, row]`, and finally an object:
+`{"end": true}`, or `{"error": reason}`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from . import reader
 
 _REQUEST = 1 << 16
 PART = 1 << 18
-"""Characters of one answer; longer parts come in stretches."""
+"""Characters of one answer; longer parts are sent in pieces."""
 
 
 def main() -> None:
@@ -32,13 +32,13 @@ def main() -> None:
         resource.setrlimit(limit, (value, value))
     os.nice(1)
     out = os.fdopen(os.dup(1), "w", encoding="ascii")
-    os.dup2(2, 1)  # what a library prints must not get among the answers
+    os.dup2(2, 1)  # what a library prints must not mix with the answers
     with socket.socket(fileno=0) as requests:
         while True:
             line, descriptors, _, _ = socket.recv_fds(requests, _REQUEST, 1)
             if not line:
                 return
-            with open(f"/proc/self/fd/{descriptors[0]}", "rb") as file:  # with a place of its own in the file
+            with open(f"/proc/self/fd/{descriptors[0]}", "rb") as file:  # with a file position of its own
                 os.close(descriptors[0])
                 out.write(json.dumps(_answer(json.loads(line), file, memory, out), ensure_ascii=True) + "\n")
             out.flush()
@@ -51,7 +51,7 @@ def _answer(request: dict[str, Any], file: BinaryIO, memory: int, out: TextIO) -
         return {"error": f"reading it takes more than {memory / 1e9:.1f} GB of memory"}
     except SubquestError as error:
         return {"error": str(error)}
-    except Exception as error:  # readers of broken files raise what they like
+    except Exception as error:  # readers of broken files can raise anything
         return {"error": f"a damaged {request['kind']} file: {error or type(error).__name__}"}
     return {"end": True}
 
@@ -71,7 +71,7 @@ def _read(request: dict[str, Any], file: BinaryIO, out: TextIO) -> None:
     for part in found:
         room -= len(part.text) + 64
         if room < 0:
-            raise ValueError("it holds far more text than a file of its size can: refused")
+            raise ValueError("it holds far more text than a file of its size should: refused")
         text = part.text if part.row or not part.text else f"{part.text}\n\n"
         for start in range(0, max(len(text), 1), PART):
             piece = part._replace(text=text[start : start + PART], place=dict(part.place))

@@ -2,7 +2,7 @@
 
 In a CSV file a quotation mark at the beginning of a field opens one that may hold delimiters and line ends. It may also
 be just a quotation mark, in a file without quoting; taken for an opening one it would swallow every row up to the next.
-So a quoted field counts as one only if it is closed properly; otherwise its line is read as it stands.
+So a quoted field counts as one only if it is closed properly; otherwise its line is read as it is.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from .text import lines
 FIELD = 16 << 20
 """Characters of one field, and of one line; an unclosed quote must not swallow the file."""
 _DELIMITERS = "\t;|,"
-"""In this order where several would do: a comma stands in numbers and prose too."""
+"""In this order where several fit: commas occur in numbers and prose too."""
 _SAMPLE, _SAMPLE_TEXT = 20, 1 << 16
-"""Lines, and characters of them, by which the delimiter is known."""
+"""Lines, and characters of them, from which the delimiter is guessed."""
 _GAP = 16
 """Empty cells in a row that are written out; a longer run only says that the sheet is wide."""
 _ROWS = 1 << 20
@@ -60,17 +60,17 @@ def read_xlsx(file: BinaryIO, limits: ZipLimits | None = None) -> Iterator[Part]
                         raise DataError(f"{member.filename} declares entities: refused")
     file.seek(0)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # about styles and extensions, which have no text
+        warnings.simplefilter("ignore")  # about styles and extensions, which hold no text
         book = openpyxl.load_workbook(file, read_only=True, data_only=True)
         title = str(book.properties.title or "") if book.properties else ""
         try:
             for sheet in book.worksheets:
-                sheet.reset_dimensions()  # what a file says about its size may be wrong, or a trap
+                sheet.reset_dimensions()  # the size that a file declares may be wrong, or a trap
                 empty = True
                 for number, row in enumerate(sheet.iter_rows(values_only=True), 1):
                     if number > _ROWS:
                         raise DataError(
-                            f"the sheet {sheet.title} has more than {_ROWS:,} rows, which no program writes"
+                            f"the sheet {sheet.title} has more than {_ROWS:,} rows, more than any program writes"
                         )
                     cells = ["" if value is None else _cell(value) for value in row]
                     if any(cell and not cell.isspace() for cell in cells):
@@ -84,7 +84,7 @@ def read_xlsx(file: BinaryIO, limits: ZipLimits | None = None) -> Iterator[Part]
 
 
 def read_csv(file: BinaryIO) -> Iterator[Part]:
-    """The rows with anything in them; fields are divided by whatever the first lines are divided by."""
+    """The rows with anything in them; the delimiter is guessed from the first lines."""
     for number, row in csv_rows(file):
         if any(cell.strip() for cell in row):
             yield Part(row_text(row), {"line": number}, row=True)
@@ -99,7 +99,7 @@ def _cell(value: Any) -> str:
 
 
 def csv_rows(file: BinaryIO, delimiter: str = "") -> Iterator[tuple[int, list[str]]]:
-    """The line that a row begins in, and its fields; the delimiter is found out where none is given."""
+    """The first line of each row, and its fields; the delimiter is guessed where none is given."""
     csv.field_size_limit(FIELD)
     source = _Lines(_whole_lines(file))
     if not delimiter:
@@ -117,13 +117,13 @@ def csv_rows(file: BinaryIO, delimiter: str = "") -> Iterator[tuple[int, list[st
 
 
 class _Lines(Iterator[str]):
-    """Lines that can be looked at ahead of time and put back."""
+    """Lines that can be read ahead and put back."""
 
     def __init__(self, source: Iterator[str]) -> None:
         self._source = source
         self._waiting: deque[str] = deque()
         self.number = 0
-        """Of the line that was given last, from 1."""
+        """Of the last line, from 1."""
 
     def __next__(self) -> str:
         line = self._waiting.popleft() if self._waiting else next(self._source)
@@ -140,11 +140,11 @@ class _Lines(Iterator[str]):
 
 
 def _row(line: str, source: _Lines, delimiter: str) -> list[str]:
-    """The row that begins with a line; further lines are taken where a quoted field goes on in them."""
+    """The row that begins with a line; more lines are read where a quoted field continues in them."""
     taken: list[str] = []
     length = len(line)
 
-    def going_on() -> Iterator[str]:
+    def continued() -> Iterator[str]:
         nonlocal length
         yield line
         for more in source:
@@ -155,7 +155,7 @@ def _row(line: str, source: _Lines, delimiter: str) -> list[str]:
             yield more
 
     try:
-        row = next(csv.reader(going_on(), delimiter=delimiter, strict=True))
+        row = next(csv.reader(continued(), delimiter=delimiter, strict=True))
         if not (taken and delimiter == "\t" and any("\t" in field for field in row)):
             return row
     except csv.Error:
@@ -173,7 +173,7 @@ def _row(line: str, source: _Lines, delimiter: str) -> list[str]:
 
 
 def _delimiter(sample: Sequence[str]) -> str:
-    """What divides the most rows into the same number of fields, more than one."""
+    """The delimiter that divides the most rows into the same number of fields, more than one."""
     text = "".join(sample)[:_SAMPLE_TEXT].splitlines(keepends=True)
     best, most = ",", 0.0
     for delimiter in _DELIMITERS:
@@ -185,7 +185,7 @@ def _delimiter(sample: Sequence[str]) -> str:
 
 
 def _whole_lines(file: BinaryIO) -> Iterator[str]:
-    """The lines of a file; a DataError at one that is too long to be held."""
+    """The lines of a file; a DataError for one that is too long."""
     held: list[str] = []
     length = number = 0
     for piece in lines(file):

@@ -12,14 +12,14 @@ from typing import BinaryIO
 from .part import Part
 
 MAX_LINE = 1 << 20
-"""Characters that are held of one line; a longer one comes in stretches."""
+"""Characters of one line; a longer one is yielded in pieces."""
 _JSON_BYTES = 64 << 20
 _SAMPLE = 1 << 14
-"""Bytes by which the encoding is known."""
+"""Bytes from which the encoding is guessed."""
 _FEW = 8
-"""Bytes above 127 that are too few to know a script by."""
+"""Fewer bytes above 127 than this do not identify a script."""
 _FOREIGN = 0.3
-"""The share of bytes above 127 from which on a text is not a western one with a few accents."""
+"""From this share of bytes above 127 on, a text is not a western one with a few accents."""
 _BOMS = (
     (codecs.BOM_UTF8, "utf-8-sig"), (codecs.BOM_UTF32_LE, "utf-32"), (codecs.BOM_UTF32_BE, "utf-32"),
     (codecs.BOM_UTF16_LE, "utf-16"), (codecs.BOM_UTF16_BE, "utf-16"),
@@ -27,7 +27,7 @@ _BOMS = (
 
 
 def _as_western(error: UnicodeError) -> tuple[str, int]:
-    """Bytes that are not UTF-8 as what they most likely were, Windows' western set, so that nothing is lost."""
+    """Bytes that are not UTF-8, read as Windows' western encoding, so that nothing is lost."""
     if not isinstance(error, UnicodeDecodeError) or error.encoding != "utf-8":
         return codecs.replace_errors(error)  # type: ignore[return-value]
     wrong = error.object[error.start : error.end]
@@ -39,16 +39,16 @@ ERRORS = "subquest-western"
 
 
 def decode(content: bytes) -> str:
-    """Bytes as text: by their byte-order mark, else UTF-8, with stray bytes read as Windows' western set.
+    """Bytes as text: by their byte-order mark, else UTF-8, with stray bytes read as Windows' western encoding.
 
-    What is mostly not UTF-8 and full of bytes above 127 is in another script: which one is guessed from the bytes,
+    Text that is mostly not UTF-8 and full of bytes above 127 is in another script: the most likely encoding is used,
     where the extra `web-tools` is installed.
     """
     return content.decode(encoding_of(content[:_SAMPLE]), ERRORS)
 
 
 def lines(file: BinaryIO) -> Iterator[str]:
-    """The lines of a file with their ends, overlong ones in stretches of MAX_LINE characters."""
+    """The lines of a file with their ends, overlong ones in pieces of MAX_LINE characters."""
     encoding = encoding_of(file.read(_SAMPLE))
     file.seek(0)
     wrapper = io.TextIOWrapper(file, encoding=encoding, errors=ERRORS, newline="")
@@ -65,7 +65,7 @@ def read_text(file: BinaryIO) -> Iterator[Part]:
 
 
 def read_json(file: BinaryIO) -> Iterator[Part]:
-    """A JSON document, one value a line; what is not JSON, or very large, as the text it is."""
+    """A JSON document, one value per line; what is not JSON, or very large, as plain text."""
     content = file.read(_JSON_BYTES + 1)
     if len(content) > _JSON_BYTES:
         file.seek(0)
@@ -79,7 +79,7 @@ def read_json(file: BinaryIO) -> Iterator[Part]:
 
 
 def encoding_of(head: bytes) -> str:
-    """The encoding of a text by how it begins."""
+    """The encoding of a text, from its first bytes."""
     if marked := next((name for mark, name in _BOMS if head.startswith(mark)), ""):
         return marked
     if not _is_foreign(head):
@@ -97,14 +97,14 @@ def encoding_of(head: bytes) -> str:
 
 
 def is_unguessed(file: BinaryIO) -> bool:
-    """Whether a text is in another script, and which one cannot be guessed here: it is read as western letters."""
+    """Whether a text is in another script and its encoding cannot be guessed here: it is read as western letters."""
     head = file.read(_SAMPLE)
     file.seek(0)
     return not head.startswith(tuple(mark for mark, _ in _BOMS)) and _is_foreign(head) and not can_guess()
 
 
 def can_guess() -> bool:
-    """Whether encodings are guessed here (the extra `web-tools`)."""
+    """Whether encodings can be guessed here (the extra `web-tools`)."""
     return find_spec("resiliparse") is not None
 
 
@@ -115,7 +115,7 @@ def _is_foreign(head: bytes) -> bool:
 
 
 def _strays(head: bytes) -> int:
-    """How many bytes are no UTF-8; a sign that the end of the sample cuts is none of them."""
+    """How many bytes are not UTF-8; a character that the end of the sample cuts does not count."""
     count = at = 0
     while at < len(head):
         try:

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from .bodies import Problem, problem_reply
+from .replies import Problem, problem_reply
 from .settings import Settings
 
 OPEN = frozenset({"/", "/health", "/favicon.svg"})

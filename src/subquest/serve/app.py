@@ -25,11 +25,11 @@ from ..errors import OutsideError, UsageError
 from ..runs import RunStore
 from .access import AccessControl
 from .agents import Agents
-from .bodies import Problem, as_problem, problem_reply
 from .connection import Connection
 from .counters import Counters
 from .jobs import JobQueue
 from .replay import ReplayLog
+from .replies import Problem, as_problem, problem_reply
 from .routes import routes
 from .run_library import ASKED, RunLibrary
 from .settings import STATIC, Settings

@@ -19,9 +19,10 @@ from starlette.responses import Response
 from ..codec import to_dict
 from ..events import Event
 from ..record import Episode
-from ..systems.base import System
-from .bodies import Body, Json, Problem, read_body
+from ..runtime.system import System
 from .jobs import Job
+from .replies import Json, Problem
+from .requests import Chat, Message, read_body
 from .sse import event_stream, frame, with_heartbeat
 from .state import State, state_of
 
@@ -42,25 +43,21 @@ async def model(request: Request) -> Response:
 
 async def completions(request: Request) -> Response:
     state = state_of(request)
-    body = await read_body(request, state.settings.max_body)
-    if body.integer("n", 1, 1, 128) != 1:
+    body = await read_body(request, Chat, state.settings.max_body)
+    if body.n != 1:
         raise Problem(400, "`n` must be 1: an episode has one answer")
-    if body.data.get("tools"):
+    if body.tools:
         raise Problem(400, "`tools` are not supported: the system has its own")
-    name = body.text("model")
+    name, index = body.model, body.index
     system, engine = state.agents.named(name)
-    question = question_of(body)
-    streaming = body.flag("stream")
-    options = body.data.get("stream_options") or {}
-    index = body.text("index", "")
+    question = question_of(body.messages)
 
     def make(replay: str) -> System[Any]:
         return state.agents.get(system, engine, index, journal=replay)
 
-    job = state.jobs.submit(
-        question, make, seed=body.optional_integer("seed"), system=system, model=engine, index=index
-    )
-    if streaming:
+    job = state.jobs.submit(question, make, seed=body.seed, system=system, model=engine, index=index)
+    if body.stream:
+        options = body.stream_options
         with_usage = isinstance(options, dict) and options.get("include_usage") is True
         return event_stream(with_heartbeat(_chunks(state, job, name, with_usage)))
     try:
@@ -117,10 +114,9 @@ async def _chunks(state: State, job: Job, name: str, with_usage: bool) -> AsyncI
         await state.jobs.cancel(job)
 
 
-def question_of(body: Body) -> str:
+def question_of(messages: Sequence[Message]) -> str:
     """The question in a list of messages."""
-    messages = body.objects("messages", MAX_MESSAGES)
-    turns = [(str(m.get("role", "")), _content(m)) for m in messages]
+    turns = [(message.role, _content(message)) for message in messages]
     if not turns or turns[-1][0] != "user":
         raise Problem(400, "`messages` must end with a user message")
     question = turns[-1][1]
@@ -136,18 +132,16 @@ def with_history(before: Sequence[tuple[str, str]], question: str) -> str:
     return "\n".join(["What was said before:", *said, "", f"Question: {question}"])
 
 
-def _content(message: dict[str, Any]) -> str:
-    content = message.get("content")
+def _content(message: Message) -> str:
+    content = message.content
     if isinstance(content, str):
         return content
     if isinstance(content, list):
-        parts = [p.get("text") for p in content if isinstance(p, dict) and p.get("type") == "text"]
+        parts = [part.get("text") for part in content if part.get("type") == "text"]
         if len(parts) == len(content) and all(isinstance(p, str) for p in parts):
             return "".join(p for p in parts if isinstance(p, str))
         raise Problem(400, "only text is supported: every part of `content` must be of type text")
-    if content is None:
-        return ""
-    raise Problem(400, "`content` of a message must be a text or a list of text parts")
+    return ""
 
 
 def step(event: Event) -> str:

@@ -12,11 +12,12 @@ from starlette.responses import Response
 from .._version import __version__
 from ..codec import to_dict
 from ..record import Question
-from .bodies import Json, Problem, query_integer, read_body
 from .chat import with_history
 from .compare import MAX_COMPARED, compare_runs
 from .episode_view import as_html, episode_view
 from .jobs import Job
+from .replies import Json, Problem
+from .requests import AfterEvent, AfterStep, Ask, Paging, RunNames, read_body, read_query
 from .run_library import ASKED
 from .sse import event_stream, live_events, stored_events
 from .state import State, state_of
@@ -42,20 +43,19 @@ async def about(request: Request) -> Response:
 
 async def ask(request: Request) -> Response:
     state = state_of(request)
-    body = await read_body(request, state.settings.max_body)
-    body.only("question", "system", "model", "index", "seed", "follows")
-    system, model, index = body.text("system", ""), body.text("model", ""), body.text("index", "")
-    asked, follows = body.text("question"), body.text("follows", "")
-    question = await asyncio.to_thread(_with_earlier, state, follows, asked) if follows else asked
+    body = await read_body(request, Ask, state.settings.max_body)
+    question = body.question
+    if body.follows:
+        question = await asyncio.to_thread(_with_earlier, state, body.follows, question)
     job = state.jobs.submit(
         question,
-        lambda replay: state.agents.get(system, model, index, journal=replay),
-        seed=body.optional_integer("seed"),
-        system=system or next(iter(state.agents.systems), ""),
-        model=model,
-        index=index,
-        asked=asked if follows else "",
-        follows=follows,
+        lambda replay: state.agents.get(body.system, body.model, body.index, journal=replay),
+        seed=body.seed,
+        system=body.system or next(iter(state.agents.systems), ""),
+        model=body.model,
+        index=body.index,
+        asked=body.question if body.follows else "",
+        follows=body.follows,
     )
     return _accepted(job)
 
@@ -199,13 +199,13 @@ async def run(request: Request) -> Response:
 
 async def curves(request: Request) -> Response:
     """The points of a run's curves after a step."""
-    after = query_integer(request, "after", -1, -1, 10**9)
+    after = read_query(request, AfterStep).after
     return Json(await asyncio.to_thread(state_of(request).library.curves, request.path_params["run"], after))
 
 
 async def compare(request: Request) -> Response:
     """Compare runs: tables, paired tests against the first, questions on which they differ."""
-    names = [name for name in request.query_params.get("runs", "").split(",") if name]
+    names = [name for name in read_query(request, RunNames).runs.split(",") if name]
     if not 1 <= len(names) <= MAX_COMPARED:
         raise Problem(400, f"`runs` must be the names of 1 to {MAX_COMPARED} runs, separated by commas")
     return Json(await asyncio.to_thread(compare_runs, state_of(request).library, names))
@@ -217,14 +217,14 @@ async def run_episodes(request: Request) -> Response:
 
 
 def _page(state: State, request: Request, run: str, live: Collection[str] = ()) -> dict[str, Any]:
-    asked = request.query_params
+    page = read_query(request, Paging)
     return state.library.episodes(
         run,
-        offset=query_integer(request, "offset", 0, 0, 10**9),
-        limit=query_integer(request, "limit", 50, 1, 500),
-        system=asked.get("system", ""),
-        ending=asked.get("ending", ""),
-        text=asked.get("text", ""),
+        offset=page.offset,
+        limit=page.limit,
+        system=page.system,
+        ending=page.ending,
+        text=page.text,
         live=live,
     )
 
@@ -232,7 +232,7 @@ def _page(state: State, request: Request, run: str, live: Collection[str] = ()) 
 def _last_seen(request: Request) -> int:
     said = request.headers.get("last-event-id", "")
     if not said:
-        return query_integer(request, "after", -1, -1, 10**9)
+        return read_query(request, AfterEvent).after
     if not (said.isascii() and said.isdigit() and len(said) < 10):
         raise Problem(400, "`Last-Event-ID` must be the id of an event")
     return int(said)

@@ -15,7 +15,7 @@ from typing import Any
 
 from ..codec import to_dict
 from ..record import Episode, Trajectory
-from .bodies import json_bytes
+from .replies import json_bytes
 from .settings import STATIC
 
 Piece = Callable[[int], bytes]

@@ -15,10 +15,10 @@ from ..record import Document
 from ..retrieval import Index
 from ..retrieval import store as index_store
 from ..retrieval.ingest import Report, ingest
-from ..retrieval.search import Mode, Search
+from ..retrieval.search import Search
 from ..retrieval.writer import Changes
 from .batching import BatchedIndex
-from .bodies import Problem
+from .replies import Problem
 
 log = logging.getLogger("subquest.serve")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}\Z")
@@ -163,11 +163,3 @@ def _plain(given: str) -> str:
     while len(name.encode()) > _LONGEST:
         name = name[1:]
     return name or "file"
-
-
-def checked_mode(text: str) -> Mode | None:
-    if text in ("", "auto"):
-        return None
-    if text in ("bm25", "dense", "hybrid", "linked"):
-        return text  # type: ignore[return-value]
-    raise UsageError(f"unknown mode {text!r}; choose auto, bm25, dense, hybrid or linked")

@@ -20,10 +20,11 @@ from ..errors import SubquestError
 from ..events import Event
 from ..record import Episode, Failure, Question, Usage
 from ..runs import RunStore
-from ..systems.base import System, checked_question
-from .bodies import Problem
+from ..runtime.solver import checked_question
+from ..runtime.system import System
 from .counters import Counters
 from .replay import ReplayLog
+from .replies import Problem
 
 Status = Literal["queued", "running", "finished", "cancelled", "interrupted", "failed"]
 KEPT = 64

@@ -20,8 +20,8 @@ from ..events import Event
 from ..retrieval import Index
 from .agents import Agents
 from .batching import BatchedIndex
-from .bodies import Problem
 from .chat import step
+from .replies import Problem
 from .run_library import RunLibrary
 
 MAX_K = 50

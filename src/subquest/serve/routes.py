@@ -5,21 +5,37 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
+import msgspec
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
 from .._version import __version__
-from . import chat, episode_handlers, schemas, search_handlers
-from .bodies import Json, as_problem
-from .schemas import Schema, many, record, text, whole
+from . import chat, episode_handlers, replies, search_handlers
+from .replies import Json, Object, as_problem
+from .requests import (
+    AddDocuments,
+    AfterEvent,
+    AfterStep,
+    Ask,
+    BatchSearch,
+    Chat,
+    DocumentId,
+    IndexSearch,
+    Paging,
+    Rerank,
+    Retrieve,
+    RunNames,
+    Search,
+)
 from .state import state_of
 
 Handler = Callable[[Request], Awaitable[Response]]
 EVENTS = "text/event-stream"
+_COMPONENTS = "#/components/schemas/"
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,11 +46,11 @@ class Operation:
     path: str
     handler: Handler
     summary: str
-    body: Schema | None = None
-    reply: Schema = field(default_factory=dict)
+    body: type[msgspec.Struct] | None = None
+    reply: Any = None
     status: int = 200
     kind: str = "application/json"
-    query: Mapping[str, Schema] = field(default_factory=dict)
+    query: type[msgspec.Struct] | None = None
     refuses: tuple[int, ...] = ()
     """Error statuses that a well-formed request may get."""
 
@@ -55,14 +71,6 @@ async def openapi(request: Request) -> Response:
     return Json(document())
 
 
-_PAGING = {
-    "offset": whole("", 0, 10**9),
-    "limit": whole("", 1, 500),
-    "system": text("only episodes of this system"),
-    "ending": text("only episodes with this stop reason"),
-    "text": text("only episodes with this text in question or answer"),
-}
-_AFTER = {"after": whole("only events after this one; Last-Event-ID takes precedence", -1, 10**9)}
 _SEARCH_REFUSALS = (404, 409, 413)
 _ASK_REFUSALS = (404, 409, 429, 503)
 
@@ -71,49 +79,54 @@ def _episode_operations(base: str) -> tuple[Operation, ...]:
     """What can be read of an episode, here or in a stored run."""
     of, one = episode_handlers, f"{base}/{{id}}"
     return (
-        Operation("GET", one, of.episode, "An episode", reply=schemas.ANY, refuses=(404,)),
-        Operation("GET", f"{one}/events", of.events, "Its events", kind=EVENTS, query=_AFTER, refuses=(404,)),
-        Operation("GET", f"{one}/tokens", of.tokens, "Every token of it", reply=schemas.ANY, refuses=(404,)),
+        Operation("GET", one, of.episode, "An episode", reply=Object, refuses=(404,)),
+        Operation("GET", f"{one}/events", of.events, "Its events", kind=EVENTS, query=AfterEvent, refuses=(404,)),
+        Operation("GET", f"{one}/tokens", of.tokens, "Every token of it", reply=Object, refuses=(404,)),
         Operation("GET", f"{one}/html", of.html, "It as one HTML file", kind="text/html", refuses=(404,)),
         Operation(
             "GET",
             f"{one}/siblings",
             of.siblings,
             "All attempts at its question",
-            reply=schemas.SIBLINGS,
+            reply=replies.Siblings,
             refuses=(404,),
         ),
     )
 
 
 OPERATIONS = (
-    Operation("GET", "/health", health, "Is the server up?", reply=record("status", status=text(), version=text())),
+    Operation("GET", "/health", health, "Is the server up?", reply=replies.Health),
     Operation("GET", "/metrics", metrics, "Counters for Prometheus", kind="text/plain"),
-    Operation("GET", "/openapi.json", openapi, "This document", reply=schemas.ANY),
-    Operation("GET", "/v1/models", chat.models, "OpenAI: the agents as models", reply=record(data=many(schemas.ANY))),
-    Operation("GET", "/v1/models/{name}", chat.model, "OpenAI: one agent", reply=schemas.ANY, refuses=(404,)),
+    Operation("GET", "/openapi.json", openapi, "This document", reply=Object),
+    Operation("GET", "/v1/models", chat.models, "OpenAI: the agents as models", reply=replies.ModelList),
+    Operation("GET", "/v1/models/{name}", chat.model, "OpenAI: one agent", reply=Object, refuses=(404,)),
     Operation(
         "POST",
         "/v1/chat/completions",
         chat.completions,
         "OpenAI: answer the last message",
-        schemas.CHAT,
-        schemas.ANY,
+        Chat,
+        Object,
         refuses=(*_ASK_REFUSALS, 413, 502),
     ),
-    Operation("GET", "/api/about", episode_handlers.about, "What this server offers", reply=schemas.ANY),
+    Operation("GET", "/api/about", episode_handlers.about, "What this server offers", reply=Object),
     Operation(
         "POST",
         "/api/ask",
         episode_handlers.ask,
         "Ask a question",
-        schemas.ASK,
-        schemas.JOB,
+        Ask,
+        replies.Accepted,
         202,
         refuses=(*_ASK_REFUSALS, 413),
     ),
     Operation(
-        "GET", "/api/episodes", episode_handlers.episodes, "Questions asked here", reply=schemas.PAGE, query=_PAGING
+        "GET",
+        "/api/episodes",
+        episode_handlers.episodes,
+        "Questions asked here",
+        reply=replies.EpisodePage,
+        query=Paging,
     ),
     *_episode_operations("/api/episodes"),
     Operation(
@@ -121,7 +134,7 @@ OPERATIONS = (
         "/api/episodes/{id}/cancel",
         episode_handlers.cancel,
         "Stop an episode",
-        reply=schemas.JOB,
+        reply=replies.Accepted,
         refuses=(404,),
     ),
     Operation(
@@ -129,7 +142,7 @@ OPERATIONS = (
         "/api/episodes/{id}/again",
         episode_handlers.again,
         "Ask its question again",
-        reply=schemas.JOB,
+        reply=replies.Accepted,
         status=202,
         refuses=_ASK_REFUSALS,
     ),
@@ -138,7 +151,7 @@ OPERATIONS = (
         "/api/episodes/{id}/resume",
         episode_handlers.resume,
         "Resume an interrupted episode",
-        reply=schemas.JOB,
+        reply=replies.Accepted,
         status=202,
         refuses=_ASK_REFUSALS,
     ),
@@ -147,17 +160,17 @@ OPERATIONS = (
         "/api/compare",
         episode_handlers.compare,
         "Compare runs, with paired tests",
-        reply=schemas.ANY,
-        query={"runs": text("names, separated by commas")},
+        reply=Object,
+        query=RunNames,
         refuses=(404,),
     ),
-    Operation("GET", "/api/runs", episode_handlers.runs, "Stored runs", reply=record("runs", runs=many(schemas.ANY))),
+    Operation("GET", "/api/runs", episode_handlers.runs, "Stored runs", reply=replies.RunList),
     Operation(
         "GET",
         "/api/runs/{run}",
         episode_handlers.run,
         "A run: result table and curves",
-        reply=schemas.ANY,
+        reply=Object,
         refuses=(404,),
     ),
     Operation(
@@ -165,8 +178,8 @@ OPERATIONS = (
         "/api/runs/{run}/curves",
         episode_handlers.curves,
         "New points of its curves",
-        reply=schemas.ANY,
-        query={"after": whole("only points after this step", -1, 10**9)},
+        reply=Object,
+        query=AfterStep,
         refuses=(404,),
     ),
     Operation(
@@ -174,21 +187,19 @@ OPERATIONS = (
         "/api/runs/{run}/episodes",
         episode_handlers.run_episodes,
         "Its episodes",
-        reply=schemas.PAGE,
-        query=_PAGING,
+        reply=replies.EpisodePage,
+        query=Paging,
         refuses=(404,),
     ),
     *_episode_operations("/api/runs/{run}/episodes"),
-    Operation(
-        "GET", "/api/indexes", search_handlers.indexes, "Indexes", reply=record("indexes", indexes=many(schemas.ANY))
-    ),
+    Operation("GET", "/api/indexes", search_handlers.indexes, "Indexes", reply=replies.IndexList),
     Operation(
         "POST",
         "/api/indexes/{index}/search",
         search_handlers.search_index,
         "Search an index",
-        schemas.INDEX_SEARCH,
-        record("hits", hits=many(schemas.HIT)),
+        IndexSearch,
+        replies.IndexHits,
         refuses=_SEARCH_REFUSALS,
     ),
     Operation(
@@ -196,8 +207,8 @@ OPERATIONS = (
         "/api/indexes/{index}/document",
         search_handlers.document,
         "A document",
-        reply=record("id title text", id=text(), title=text(), text=text()),
-        query={"id": text("of the document")},
+        reply=replies.StoredDocument,
+        query=DocumentId,
         refuses=(404, 409),
     ),
     Operation(
@@ -205,8 +216,8 @@ OPERATIONS = (
         "/api/indexes/{index}/documents",
         search_handlers.add_documents,
         "Add documents to an index, which is created if there is none",
-        schemas.DOCUMENTS,
-        schemas.ANY,
+        AddDocuments,
+        Object,
         201,
         refuses=(403, 409, 413),
     ),
@@ -215,8 +226,8 @@ OPERATIONS = (
         "/retrieve",
         search_handlers.retrieve,
         "Search-R1: search",
-        schemas.RETRIEVE,
-        schemas.RESULT,
+        Retrieve,
+        replies.Result,
         refuses=_SEARCH_REFUSALS,
     ),
     Operation(
@@ -224,8 +235,8 @@ OPERATIONS = (
         "/rerank",
         search_handlers.rerank,
         "Search-R1: rerank",
-        schemas.RERANK,
-        schemas.RESULT,
+        Rerank,
+        replies.Result,
         refuses=(413, 502),
     ),
     Operation(
@@ -233,8 +244,8 @@ OPERATIONS = (
         "/search",
         search_handlers.search,
         "ReCall: search",
-        schemas.SEARCH,
-        many({}),
+        Search,
+        list[Any],
         refuses=_SEARCH_REFUSALS,
     ),
     Operation(
@@ -242,8 +253,8 @@ OPERATIONS = (
         "/batch_search",
         search_handlers.batch_search,
         "ReCall: many searches",
-        schemas.BATCH,
-        many({}),
+        BatchSearch,
+        list[Any],
         refuses=_SEARCH_REFUSALS,
     ),
 )
@@ -276,43 +287,65 @@ def _counted(operation: Operation) -> Handler:
 
 def document() -> dict[str, Any]:
     """The OpenAPI document."""
+    kinds = [kind for o in OPERATIONS for kind in (o.body, o.reply, o.query) if kind is not None]
+    shown, components = msgspec.json.schema_components([*kinds, replies.Error], ref_template=f"{_COMPONENTS}{{name}}")
+    schemas = dict(zip(map(str, kinds), shown, strict=False))
+    for body in {o.body for o in OPERATIONS if o.body is not None}:
+        _allow_null(components[body.__name__])
+    queries = {
+        o.query: components.pop(o.query.__name__) for o in OPERATIONS if o.query and o.query.__name__ in components
+    }
     paths: dict[str, dict[str, Any]] = {}
     for operation in OPERATIONS:
-        paths.setdefault(operation.path, {})[operation.method.lower()] = _described(operation)
+        parameters = queries.get(operation.query, {})
+        paths.setdefault(operation.path, {})[operation.method.lower()] = _described(operation, schemas, parameters)
     return {
         "openapi": "3.1.0",
         "info": {"title": "Subquest", "version": __version__, "description": "Ask, watch, search, look back."},
         "paths": paths,
         "components": {
-            "schemas": {"Error": schemas.ERROR},
+            "schemas": components,
             "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
         },
         "security": [{}, {"token": []}],
     }
 
 
-def _described(operation: Operation) -> dict[str, Any]:
-    error = {"application/json": {"schema": {"$ref": "#/components/schemas/Error"}}}
-    taken = operation.body is not None or operation.query
+def _allow_null(schema: dict[str, Any]) -> None:
+    """Null means the same as leaving a field out."""
+    for name, field in schema["properties"].items():
+        if name not in schema.get("required", ()):
+            if "enum" in field:
+                field["enum"].append(None)
+            elif "type" in field:
+                field["type"] = [field["type"], "null"]
+
+
+def _described(operation: Operation, schemas: Mapping[str, Any], query: Mapping[str, Any]) -> dict[str, Any]:
+    error = {"application/json": {"schema": {"$ref": f"{_COMPONENTS}Error"}}}
+    taken = operation.body is not None or query
     refuses = sorted({*operation.refuses, 401, 403, *((400,) if taken else ())})
+    reply = {"schema": schemas[str(operation.reply)]} if operation.reply is not None else {}
     out: dict[str, Any] = {
         "summary": operation.summary,
         "operationId": operation.handler.__name__ + ("_of_run" if "{run}/episodes/{id}" in operation.path else ""),
         "responses": {
-            str(operation.status): {
-                "description": "done",
-                "content": {operation.kind: {"schema": operation.reply} if operation.reply else {}},
-            },
+            str(operation.status): {"description": "done", "content": {operation.kind: reply}},
             **{str(status): {"description": "refused", "content": error} for status in refuses},
         },
     }
-    names = re.findall(r"{(\w+)}", operation.path)
+    named = {"type": "string", "minLength": 1, "pattern": "^[^/]+$"}
     parameters = [
-        {"name": name, "in": "path", "required": True, "schema": text(minLength=1, pattern="^[^/]+$")} for name in names
+        {"name": name, "in": "path", "required": True, "schema": named}
+        for name in re.findall(r"{(\w+)}", operation.path)
     ]
-    parameters += [{"name": name, "in": "query", "schema": schema} for name, schema in operation.query.items()]
+    parameters += [
+        {"name": name, "in": "query", "required": name in query.get("required", ()), "schema": schema}
+        for name, schema in query.get("properties", {}).items()
+    ]
     if parameters:
         out["parameters"] = parameters
     if operation.body is not None:
-        out["requestBody"] = {"required": True, "content": {"application/json": {"schema": operation.body}}}
+        content = {"application/json": {"schema": schemas[str(operation.body)]}}
+        out["requestBody"] = {"required": True, "content": content}
     return out

@@ -14,8 +14,8 @@ from ..evaluate.result_table import scored, table
 from ..events import Event
 from ..record import Episode, Question
 from ..runs import RunStore, Summary, runs_in
-from .bodies import Problem
 from .episode_view import Pieces, episode_view, pieces_of_run, status_of, token_view
+from .replies import Problem
 
 ASKED = "asked"
 """The run of the questions that this server was asked."""

@@ -20,27 +20,24 @@ from ..retrieval.rerankers import Pointwise
 from ..retrieval.search import Search
 from ..retrieval.writer import Changes
 from .batching import BatchedIndex
-from .bodies import Body, Json, Problem, read_body
-from .indexes import Indexes, checked_mode
+from .indexes import Indexes
+from .replies import Json, Problem
+from .requests import AddDocuments, BatchSearch, DocumentId, File, IndexSearch, Rerank, Retrieve, read_body, read_query
+from .requests import Search as SearchRequest
 from .search_worker import contents, hits_json
 from .state import State, state_of
 
-MAX_QUERIES = 2048
-MAX_K = 1000
 MAX_HITS = 100_000
 """Documents in one reply."""
-MAX_RERANKED = 200
-"""Documents per query that a model may be asked to judge."""
-MAX_FILES = 10_000
 
 
 async def retrieve(request: Request) -> Response:
     """Search-R1's format; `return_scores` decides between documents and documents with scores."""
     state = state_of(request)
-    body = await read_body(request, state.settings.max_body)
-    queries, k = body.texts("queries", MAX_QUERIES), body.integer("topk", 3, 1, MAX_K)
-    search = _checked_search(state, body, queries, k)
-    if not body.flag("return_scores"):
+    body = await read_body(request, Retrieve, state.settings.max_body)
+    queries, k = body.queries, body.topk
+    search = _checked_search(state, body.index, queries, k)
+    if not body.return_scores:
         found = await search.retrieve(queries, k) if queries else []
         return Json({"result": [[contents(hit.document) for hit in hits] for hits in found]})
     if isinstance(search, BatchedIndex):
@@ -53,18 +50,14 @@ async def retrieve(request: Request) -> Response:
 async def rerank(request: Request) -> Response:
     """Search-R1's format: each query with its own documents, which the server's model puts in order."""
     state = state_of(request)
-    body = await read_body(request, state.settings.max_body)
-    queries = body.texts("queries", 64)
-    lists = body.data.get("documents")
-    if not isinstance(lists, list) or len(lists) != len(queries) or not all(isinstance(x, list) for x in lists):
+    body = await read_body(request, Rerank, state.settings.max_body)
+    queries, most = body.queries, body.rerank_topk
+    if len(body.documents) != len(queries):
         raise Problem(400, "`documents` must be a list with one list of documents per query")
-    if any(len(documents) > MAX_RERANKED for documents in lists):
-        raise Problem(400, f"at most {MAX_RERANKED} documents per query are accepted")
-    most = body.integer("rerank_topk", 3, 1, MAX_K)
-    hits = [[Hit(_document(item, place), 0.0) for place, item in enumerate(items)] for items in lists]
+    hits = [[Hit(_document(item, place), 0.0) for place, item in enumerate(items)] for items in body.documents]
     reranker = Pointwise(state.agents.default_engine, trust=1.0)  # these documents have no search scores
     ordered = await asyncio.gather(*(reranker.rerank(q, found) for q, found in zip(queries, hits, strict=True)))
-    if body.flag("return_scores"):
+    if body.return_scores:
         result: Any = [[{"document": contents(h.document), "score": h.score} for h in o[:most]] for o in ordered]
     else:
         result = [[contents(h.document) for h in o[:most]] for o in ordered]
@@ -74,20 +67,19 @@ async def rerank(request: Request) -> Response:
 async def search(request: Request) -> Response:
     """ReCall's format for one query: a list of documents; with `return_score`, a pair of documents and scores."""
     state = state_of(request)
-    body = await read_body(request, state.settings.max_body)
-    (hits,) = await _search(state, body, [body.text("query")], body.integer("top_n", 10, 1, MAX_K))
+    body = await read_body(request, SearchRequest, state.settings.max_body)
+    (hits,) = await _search(state, body.index, [body.query], body.top_n)
     documents = [contents(hit.document) for hit in hits]
-    return Json([documents, [hit.score for hit in hits]] if body.flag("return_score") else documents)
+    return Json([documents, [hit.score for hit in hits]] if body.return_score else documents)
 
 
 async def batch_search(request: Request) -> Response:
     """ReCall's format for many queries."""
     state = state_of(request)
-    body = await read_body(request, state.settings.max_body)
-    queries = body.texts("query", MAX_QUERIES)
-    found = await _search(state, body, queries, body.integer("top_n", 10, 1, MAX_K))
+    body = await read_body(request, BatchSearch, state.settings.max_body)
+    found = await _search(state, body.index, body.query, body.top_n)
     documents = [[contents(hit.document) for hit in hits] for hits in found]
-    return Json([documents, [[h.score for h in hits] for hits in found]] if body.flag("return_score") else documents)
+    return Json([documents, [[h.score for h in hits] for hits in found]] if body.return_score else documents)
 
 
 async def indexes(request: Request) -> Response:
@@ -101,11 +93,10 @@ async def search_index(request: Request) -> Response:
     """Our own format: one query, one mode, with the best sentence of each hit marked."""
     state = state_of(request)
     name = request.path_params["index"]
-    body = await read_body(request, state.settings.max_body)
-    body.only("query", "k", "mode")
-    query, k = body.text("query"), body.integer("k", 10, 1, MAX_K)
+    body = await read_body(request, IndexSearch, state.settings.max_body)
+    query = body.query
     batched = state.agents.indexes.local(name)
-    (hits,) = await batched.search([query], k, checked_mode(body.text("mode", "")))
+    (hits,) = await batched.search([query], body.k, None if body.mode in ("", "auto") else body.mode)
     state.counters.add("subquest_queries_total", index=name)
     analysis = batched.index.analysis
     return Json({"hits": [_marked(hit, highlight(hit.document.text, query, analysis)) for hit in hits]})
@@ -114,9 +105,7 @@ async def search_index(request: Request) -> Response:
 async def document(request: Request) -> Response:
     """A document by its id, which may contain any character."""
     state = state_of(request)
-    identifier = request.query_params.get("id")
-    if identifier is None:
-        raise Problem(400, "give the document's `id` in the query string")
+    identifier = read_query(request, DocumentId).id
     index = state.agents.indexes.local(request.path_params["index"]).index
     found = await asyncio.to_thread(index.get, identifier)
     if found is None:
@@ -128,11 +117,9 @@ async def add_documents(request: Request) -> Response:
     """Add documents as records, or as files of any readable kind: `text` as it is, or `data` in base64."""
     state = state_of(request)
     name = request.path_params["index"]
-    body = await read_body(request, state.settings.max_upload)
-    body.only("documents", "files")
-    records = body.objects("documents", 100_000)
-    documents = [_record(record, f"document {i}") for i, record in enumerate(records, 1)]
-    files = [_content(Body(file)) for file in body.objects("files", MAX_FILES)]
+    body = await read_body(request, AddDocuments, state.settings.max_upload)
+    documents = [_record(record, f"document {i}") for i, record in enumerate(body.documents, 1)]
+    files = [_content(file) for file in body.files]
     if not documents and not files:
         raise Problem(400, "the request contains nothing to add: give `documents` or `files`")
     indexes = state.agents.indexes
@@ -147,14 +134,15 @@ async def add_documents(request: Request) -> Response:
     return Json({"index": name, "added": added, "updated": updated, "problems": problems, "notes": notes}, 201)
 
 
-def _content(file: Body) -> tuple[str, bytes]:
-    name = file.text("name")
-    if "data" not in file.data:
-        return name, file.text("text").encode()
+def _content(file: File) -> tuple[str, bytes]:
+    if file.data is None:
+        if file.text is None:
+            raise Problem(400, f"the file {file.name!r} needs `text` or `data`")
+        return file.name, file.text.encode()
     try:
-        return name, base64.b64decode(file.text("data"), validate=True)
+        return file.name, base64.b64decode(file.data, validate=True)
     except binascii.Error:
-        raise Problem(400, f"`data` of {name!r} is not base64") from None
+        raise Problem(400, f"`data` of {file.name!r} is not base64") from None
 
 
 def _record(record: Any, where: str) -> Document:
@@ -168,14 +156,13 @@ def _record(record: Any, where: str) -> Document:
         raise Problem(400, str(error)) from None
 
 
-async def _search(state: State, body: Body, queries: Sequence[str], k: int) -> list[list[Hit]]:
-    search = _checked_search(state, body, queries, k)
+async def _search(state: State, index: str, queries: Sequence[str], k: int) -> list[list[Hit]]:
+    search = _checked_search(state, index, queries, k)
     return await search.retrieve(queries, k) if queries else []
 
 
-def _checked_search(state: State, body: Body, queries: Sequence[str], k: int) -> Search:
+def _checked_search(state: State, name: str, queries: Sequence[str], k: int) -> Search:
     """The search that a request names; its queries are counted."""
-    name = body.text("index", "")
     if len(queries) * k > MAX_HITS:
         asked = f"{len(queries):,} queries with {k:,} documents each"
         raise Problem(413, f"{asked} are more than the {MAX_HITS:,} documents of one reply; send several requests")

@@ -14,8 +14,8 @@ from starlette.responses import StreamingResponse
 
 from ..codec import to_dict
 from ..events import Event
-from .bodies import json_bytes
 from .jobs import Job
+from .replies import json_bytes
 
 HEARTBEAT = 15.0
 """Seconds of silence after which a comment shows both ends that the other is still there."""

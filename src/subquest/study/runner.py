@@ -27,7 +27,7 @@ from ..judge.rules import judge_answer
 from ..metrics.plans import score_plans
 from ..record import Episode, Question
 from ..retrieval.minilm import weights
-from ..rewards.plan import plan_of
+from ..systems.apex.plan import written_plan
 from ..tools.sandbox import bubblewrap
 from .design import BARE, Variant
 from .pictures import picture_reader
@@ -238,7 +238,7 @@ class _Agents:
     def open(self, unit: Unit) -> str:
         """Build a unit's agent; returns its name."""
         from ..retrieval.index import Index
-        from ..train.rollouts import Remembered
+        from ..train.rollouts import MemoisedSearch
 
         variant, place = unit.variants[0], unit.ready.place
         if unit.part.source.pictures and not self._reading_pictures:
@@ -247,7 +247,7 @@ class _Agents:
         if place not in self._indexes:
             index = Index.open(place)
             self._stack.callback(index.close)
-            self._indexes[place] = index, Remembered(index)
+            self._indexes[place] = index, MemoisedSearch(index)
         index, remembered = self._indexes[place]
         # variants ask much the same of a part; the oracle's systems read more of an index than its search
         search: Any = index if variant.oracle else remembered
@@ -304,7 +304,7 @@ def scores_of(episode: Episode, scores: Mapping[str, float]) -> tuple[dict[str, 
     if planners := episode.by_role("planner"):
         tokens = sum(len(s.token_ids) for t in planners for s in t.segments if s.kind == "agent")
         kept["written_planner"] = tokens / len(planners)
-    return kept, plan_of(episode)
+    return kept, written_plan(episode)
 
 
 def plan_scores(questions: Sequence[Question], plans: Sequence[Sequence[str]], embedder: Any) -> list[float | None]:
@@ -346,7 +346,7 @@ class Engines:
         import torch
 
         from ..engine.torch.engine import TorchEngine
-        from ..train.setup import load_source
+        from ..train.components import load_source
 
         if self._source is None:
             self._source = load_source(self._setup.model, [])
@@ -358,7 +358,7 @@ class Engines:
         return TorchEngine(self._source, device=device, cache_tokens=room)
 
     def _swap(self, place: int, name: str) -> None:
-        from ..engine.torch.named import read_adapter
+        from ..engine.torch.loader import load_adapter
         from ..models import embedded_model
 
         if name == BARE:
@@ -366,7 +366,7 @@ class Engines:
         else:
             model = self._setup.model
             base = embedded_model() if model == "smollm2" else Path(model)
-            self._engines[place].refresh(adapter=read_adapter(Path(self._setup.adapters[name]), base))
+            self._engines[place].refresh(adapter=load_adapter(Path(self._setup.adapters[name]), base))
         self._loaded[place] = name
 
     @property

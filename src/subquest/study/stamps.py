@@ -152,7 +152,7 @@ def spec_of(variant: Variant, spec: AgentSpec | None = None) -> AgentSpec:
 def measured(variant: Variant) -> dict[str, Any]:
     """The variant's agent as it really runs: settings with every default filled in, prompts, decoding, search."""
     from ..evaluate.fingerprint import of_prompts
-    from ..systems.prompting import COMPACT
+    from ..runtime.prompts import SHARED, set_folder
 
     spec = spec_of(variant)
     system: Any = preview_agent(spec)
@@ -164,7 +164,10 @@ def measured(variant: Variant) -> dict[str, Any]:
     return {
         "system": variant.system,
         "settings": settings,
-        "prompts": digest(of_prompts(system.prompt_folder(), without=LATER_PROMPTS), of_prompts(COMPACT)),
+        "prompts": digest(
+            of_prompts(set_folder(system.prompt_folder(), "compact"), without=LATER_PROMPTS),
+            of_prompts(SHARED / "compact"),
+        ),
         "sampling": {name: list(v) if isinstance(v, tuple) else v for name, v in sampling.items()},
         "search": variant.search or SEARCH,
         "ranking": search_fingerprint(),

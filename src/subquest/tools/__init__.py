@@ -1,4 +1,4 @@
-"""What agents act with beside an index: web search, pages, a Python sandbox, files and media, and what may leave.
+"""What agents use beside an index: web search, pages, a Python sandbox, files and media, and the egress rules.
 
-Each module stands alone and knows records and errors only; `systems.toolkit` puts them together for one run.
+`systems.toolkit` combines them for one run.
 """

@@ -4,10 +4,9 @@
     public     pages and searches, guarded
     adaptive   public, but private in a run over private documents (default)
 
-A private document is one of a local index or an attached file; files of a published question set are none. Whatever
-the scope, a run that has read one never fetches a URL that a model composed, because such a URL can carry what was
-read: only URLs that were offered to the run, by its question, a search result or a link on a page, can then be
-opened.
+A private document is one of a local index or an attached file; files of a published question set are not private.
+Whatever the scope, a run that has read one never fetches a URL that a model composed, because such a URL can carry what
+was read: it can only open URLs that were offered to it by its question, a search result or a link on a page.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ _URL = re.compile(r"https?://[^\s<>\"'\]|]+", re.IGNORECASE)
 
 
 class EgressRefused(ToolError):
-    """The run's scope does not let this call leave."""
+    """The run's scope does not allow this call."""
 
 
 class Egress:
@@ -35,17 +34,17 @@ class Egress:
             raise UsageError(f"egress must be one of {', '.join(get_args(Scope))}, not {scope!r}")
         self.scope = scope
         self.read_private = private_documents
-        """Whether the run rests on private documents."""
+        """Whether the run uses private documents."""
         self._offered: set[str] = set()
         self.offer(urls_in(question))
 
     def offer(self, urls: Iterable[str]) -> None:
-        """Note URLs that the outside world, not a model, has named."""
+        """Record URLs that did not come from a model."""
         self._offered.update(_plain(url) for url in urls)
 
     @property
     def closed(self) -> bool:
-        """Whether nothing may leave."""
+        """Whether nothing may leave the machine."""
         return self.scope == "private" or (self.scope == "adaptive" and self.read_private)
 
     def check_search(self) -> None:
@@ -63,17 +62,17 @@ class Egress:
 
     @property
     def _reason(self) -> str:
-        return self.scope if self.scope == "private" else "adaptive and it rests on private documents"
+        return self.scope if self.scope == "private" else "adaptive and it uses private documents"
 
 
 def elsewhere(place: str) -> bool:
-    """Whether a search of this name is asked over the network: its name is then the address of another machine."""
+    """Whether a search with this name is on another machine: its name is then an address."""
     host = urlsplit(place).hostname if "://" in place else None
     return host is not None and host != "localhost" and not host.startswith("127.") and host != "::1"
 
 
 def urls_in(text: str) -> list[str]:
-    """URLs that stand in a text, without the punctuation behind them."""
+    """The URLs in a text, without trailing punctuation."""
     return [match.rstrip(".,;:!?)") for match in _URL.findall(text)]
 
 

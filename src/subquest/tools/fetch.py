@@ -1,8 +1,8 @@
-"""The one door to the web: every page, file and redirect hop goes through here, and only to public addresses.
+"""Fetching from the web: every page, file and redirect goes through here, and only to public addresses.
 
-Resolving, checking and pinning addresses is the work of `ssrfguard`: one lookup a connection, every answer checked
-(loopback, private, link-local, CGNAT, unique local, mapped, NAT64, odd spellings), and the socket opened to an address
-that was checked. Ours are the hops, robots.txt, politeness and the limits on bytes and time.
+`ssrfguard` resolves, checks and pins addresses: one lookup per connection, every result checked (loopback, private,
+link-local, CGNAT, unique local, mapped, NAT64, odd spellings), and the socket opened to a checked address. This module
+adds redirects, robots.txt, pauses between requests, and the limits on bytes and time.
 """
 
 from __future__ import annotations
@@ -37,16 +37,16 @@ class FetchLimits:
     bytes: int = 20 << 20
     """Decoded bytes of one answer."""
     seconds: float = 30.0
-    """All of it: lookups, hops, waiting for a busy server."""
+    """In total: lookups, redirects, waiting for a busy server."""
     redirects: int = 5
     attempts: int = 3
-    """Tries at a server that says it is busy."""
+    """Attempts with a server that says it is busy."""
     delay: float = 0.5
     """Seconds between two requests to one public host; robots.txt may ask for more."""
 
 
 class FetchRefused(ToolError):
-    """The guard, robots.txt or a limit said no; asking again will not help."""
+    """The guard, robots.txt or a limit refused; a retry will not help."""
 
 
 class FetchFailed(ToolError):
@@ -56,11 +56,11 @@ class FetchFailed(ToolError):
 
 
 class Fetcher:
-    """Fetches public URLs, and those of hosts that the user has allowed by name.
+    """Fetches public URLs, and URLs of hosts that the user has allowed by name.
 
-    `allow` holds hosts of the user's own network: `wiki.intern`, `10.0.0.7:8080`, `10.1.0.0/16`. `resolver` stands in
-    for `socket.getaddrinfo`; `ca` is a PEM file with certificates to trust beside the public ones. With a `cache`,
-    what was fetched within `max_age` seconds is not fetched again; failures and error pages are never kept.
+    `allow` holds hosts of the user's own network: `wiki.intern`, `10.0.0.7:8080`, `10.1.0.0/16`. `resolver` replaces
+    `socket.getaddrinfo`; `ca` is a PEM file with additional trusted certificates. With a `cache`, what was fetched
+    within `max_age` seconds is not fetched again; failures and error pages are never cached.
     """
 
     def __init__(
@@ -115,8 +115,8 @@ class Fetcher:
                 return await self._follow(url, robots=self._robots)
         except TimeoutError:
             raise FetchFailed(f"{url} took longer than {self.limits.seconds:g} seconds") from None
-        except ValueError as error:  # an address that is none, given to us or by a redirect
-            raise FetchRefused(f"{url[:200]} leads to no address: {error}") from None
+        except ValueError as error:  # an invalid address, given to us or by a redirect
+            raise FetchRefused(f"{url[:200]} is not a valid address: {error}") from None
 
     async def close(self) -> None:
         clients, self._clients = self._clients, {}
@@ -128,14 +128,14 @@ class Fetcher:
         for _ in range(self.limits.redirects + 1):
             if robots:
                 await self._check_robots(url)
-            answer, location = await self._patiently(url)
+            answer, location = await self._retry(url)
             if not location:
                 return answer
             url = urljoin(url, location)
         raise FetchRefused(f"{first} redirects more than {self.limits.redirects} times")
 
-    async def _patiently(self, url: str) -> tuple[Fetched, str]:
-        """One hop; a server that is busy is asked again, as it says or after growing waits."""
+    async def _retry(self, url: str) -> tuple[Fetched, str]:
+        """One request; a busy server is asked again, after the time it names or growing waits."""
         for attempt in range(1, self.limits.attempts + 1):
             answer, location, wait = await self._once(url)
             if answer.status not in _BUSY:
@@ -166,7 +166,7 @@ class Fetcher:
         """The body, decoded here so that a small compressed answer cannot become a large one."""
         encoding = reply.headers.get("content-encoding", "identity").strip().lower() or "identity"
         if encoding not in ("identity", "gzip", "deflate"):
-            raise FetchRefused(f"{url} answers in the encoding {encoding[:40]!r}, which was not asked for")
+            raise FetchRefused(f"{url} answers in the encoding {encoding[:40]!r}, which was not requested")
         decode = _Decoder() if encoding != "identity" else None
         content = bytearray()
         async for chunk in reply.aiter_raw():
@@ -205,7 +205,7 @@ class Fetcher:
         return self._clients[place]
 
     def _certificates(self) -> Any:
-        """What servers are checked against; never nothing."""
+        """The certificates that servers are checked against; checks are never off."""
         if self._ca is None:
             return True
         import ssl
@@ -220,7 +220,7 @@ class Fetcher:
         return context
 
     def _allowed(self, url: str) -> str:
-        """`host:port` where the user has allowed it by name; empty for all other places."""
+        """`host:port` where the user has allowed it by name; empty for all others."""
         try:
             parts = urlsplit(url)
             host, port = (parts.hostname or "").lower(), parts.port
@@ -231,14 +231,14 @@ class Fetcher:
         return f"{host}:{port}" if known and parts.scheme in ("http", "https") and not parts.username else ""
 
     async def _take_turn(self, url: str) -> None:
-        """One request after another to a public host, with a pause; hosts of the user's own need none."""
+        """One request after another to a public host, with a pause; the user's own hosts need none."""
         if self._allowed(url):
             return
         origin = _origin(url)
         async with self._turns.setdefault(origin, asyncio.Lock()):
             rules = self._rules.get(origin)
             asked = rules.crawl_delay(AGENT) if isinstance(rules, RobotFileParser) else None
-            pause = max(self.limits.delay, float(min(int(asked or 0), 10)))  # a number of any length
+            pause = max(self.limits.delay, float(min(int(asked or 0), 10)))  # it may be a huge number
             wait = self._last.get(origin, float("-inf")) + pause - time.monotonic()
             if wait > 0:
                 await asyncio.sleep(wait)
@@ -255,30 +255,30 @@ class Fetcher:
             raise FetchRefused(f"{origin}/robots.txt does not allow {url}")
 
     async def _read_robots(self, origin: str) -> RobotFileParser | str:
-        """Rules of a host (RFC 9309): none where there is no file; a server that fails forbids everything."""
+        """Rules of a host (RFC 9309): none without a file; a failing server forbids everything."""
         rules = RobotFileParser()
         answer = await self._follow(f"{origin}/robots.txt", robots=False)
         if answer.status >= 500:
-            return f"{origin}/robots.txt fails with status {answer.status}, so its pages are left alone"
+            return f"{origin}/robots.txt fails with status {answer.status}, so its pages are not fetched"
         text = answer.content[: 512 << 10].decode("utf-8", "replace") if answer.status == 200 else ""
         rules.parse(text.splitlines())
         return rules
 
 
 class _Decoder:
-    """gzip of one or more members, and deflate with or without its header: what browsers read."""
+    """gzip of one or more members, and deflate with or without its header, as browsers accept."""
 
     def __init__(self) -> None:
         self._inner = zlib.decompressobj(47)
         self._begun = False
 
     def decode(self, chunk: bytes, room: int) -> bytes:
-        """What a chunk becomes, no more than `room` bytes of it."""
+        """A decoded chunk, at most `room` bytes of it."""
         out = b""
         while chunk and len(out) < room:
             if self._inner.eof:
                 if not chunk.startswith(b"\x1f"):
-                    break  # padding behind the last member
+                    break  # padding after the last member
                 self._inner = zlib.decompressobj(47)
             try:
                 out += self._inner.decompress(chunk, room - len(out))
@@ -296,7 +296,7 @@ _ALSO_DENIED = {
     "::ffff:0:0:0/96": ("IPv4-translated addresses", "RFC2765"),
     "168.63.129.16/32": ("Cloud platform service (Azure)", "none"),
 }
-"""What the guard's table, the registries of special addresses, does not hold."""
+"""Special addresses that the guard's table does not have."""
 
 
 @functools.cache

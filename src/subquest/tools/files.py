@@ -1,7 +1,7 @@
 """Files as text: PDF, DOCX, XLSX, CSV, PPTX, HTML, Markdown, JSON and ZIP, by page, sheet or slide.
 
-The reading itself is in `readers`; here a file becomes one text that a model can be shown, with the limits of a model.
-Images, audio and video are recognised here and read in `media`.
+The reading itself is in `readers`; here a file becomes one text for a model, within a model's limits. Images, audio and
+video are read in `media`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ MAX_TEXT = 2_000_000
 """Characters of one file that are read."""
 LIMITS = ZipLimits(members=200, total=64 << 20, ratio=200, office_members=4000)
 ROWS = 2000
-"""Rows of one table that are read as text; code reads the rest."""
+"""Rows of one table that are read as text; the rest is for code."""
 _DAMAGED = (
     ToolError,
     RuntimeError,
@@ -40,7 +40,7 @@ _DAMAGED = (
     OSError,
     EOFError,
 )
-"""What reading a member of an archive can raise, by its way of compression."""
+"""What reading a member of an archive can raise, depending on its compression."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ class FileText:
 
 
 def read_file(path: Path) -> FileText:
-    """Any file but a medium as text. Raises ToolError with the reason where it cannot be read."""
+    """Any file but media as text. Raises ToolError with the reason where it cannot be read."""
     try:
         size = path.stat().st_size
         if size > MAX_FILE:
@@ -92,13 +92,13 @@ def from_bytes(content: bytes, kind: str, name: str = "") -> FileText:
         if not any(text.strip() for _, text in parts):
             raise ToolError(f"{name or 'the file'} cannot be read: {error}") from None
         parts.append(("", f"… not all of it could be read: {error} …"))
-    except Exception as error:  # readers of broken files raise what they like
+    except Exception as error:  # readers of broken files can raise anything
         raise ToolError(f"{name or 'the file'} is a damaged {kind} file: {error or type(error).__name__}") from None
     return FileText(kind, tuple(parts))
 
 
-def _apart(content: bytes, kind: str) -> Iterator[Part]:
-    """Parts, read by a process of its own: a file made to crash its reader, or to take its time, harms nobody else."""
+def _parts(content: bytes, kind: str) -> Iterator[Part]:
+    """Parts, read by a separate process: a file that crashes its reader, or slows it down, does no other harm."""
     with tempfile.TemporaryFile() as file, Pool() as pool:
         file.write(content)
         file.flush()
@@ -107,11 +107,11 @@ def _apart(content: bytes, kind: str) -> Iterator[Part]:
 
 def _office(content: bytes, kind: str) -> Iterator[Part]:
     open_zip(io.BytesIO(content), LIMITS).close()
-    return _apart(content, kind)
+    return _parts(content, kind)
 
 
 def _pdf(content: bytes) -> Iterator[tuple[str, str]]:
-    for part in _apart(content, "pdf"):
+    for part in _parts(content, "pdf"):
         yield f"page {part.place['page']}", part.text.strip() or "(no text on this page; it may be a scan)"
 
 
@@ -124,7 +124,7 @@ def _docx(content: bytes) -> Iterator[tuple[str, str]]:
             room -= len(part.text)
             if room <= 0:
                 break
-    except DataError as error:  # what was read before is not lost
+    except DataError as error:  # what was read before is kept
         wrong = error
     yield "", "\n".join(lines)
     if wrong is not None:

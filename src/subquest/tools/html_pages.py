@@ -1,7 +1,7 @@
 """Web pages as text that a model can read, in parts, with links that it can follow.
 
-The main text of HTML is found by resiliparse. Tables stay tables, one row a line. Every link has a number that stays
-the same in all parts of the page: `[3]` behind its words, and the list of numbers in `Page.links`.
+resiliparse finds the main text of HTML. Tables stay tables, one row per line. Every link has a number that stays the
+same in all parts of the page: `[3]` after its text, and its URL in `Page.links`.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from ..readers import html
 PART = 6000
 """Characters of one part of a page."""
 TAGS = 100_000
-"""Tags of a page that are read: the time that its text takes grows by the square of their number."""
+"""Tags of a page that are read: the time to extract its text is quadratic in their number."""
 
 
 @dataclass(frozen=True, slots=True)
 class Page:
     url: str
-    """Where it was found in the end, after redirects."""
+    """Its final address, after redirects."""
     title: str
     text: str
     links: Mapping[int, str] = field(default_factory=dict)
@@ -82,7 +82,7 @@ def _number_links(tree: Any, url: str) -> dict[int, str]:
 
 
 def _joined(base: str, reference: str) -> str:
-    """An address on a page; empty where it is none, such as `http://[`."""
+    """An address on a page; empty where it is invalid, such as `http://[`."""
     try:
         return urljoin(base, reference)
     except ValueError:
@@ -90,7 +90,7 @@ def _joined(base: str, reference: str) -> str:
 
 
 def _write_out_media(tree: Any, url: str) -> None:
-    """Pictures and sounds as text: what they are called and where they are."""
+    """Images, audio and video as text: their description and address."""
     for element in tree.body.query_selector_all("img[src], audio[src], video[src]"):
         source = _joined(url, element.getattr("src"))
         if source.startswith(("http://", "https://")):

@@ -1,8 +1,8 @@
 """Images, audio and video as text, so that a language model can reason about them.
 
-Two ways, and every answer says which it was: an *omni model* behind an OpenAI-compatible endpoint, asked the question
-itself (`SUBQUEST_OMNI_URL`, `SUBQUEST_OMNI_MODEL`, `SUBQUEST_OMNI_KEY`); or, without one, what local packages can make
-out: OCR for images, speech recognition for audio, frames and sound for video.
+There are two ways, and every answer says which was used: an *omni model* behind an OpenAI-compatible endpoint, which
+gets the question itself (`SUBQUEST_OMNI_URL`, `SUBQUEST_OMNI_MODEL`, `SUBQUEST_OMNI_KEY`); or local packages: OCR for
+images, speech recognition for audio, frames and sound for video.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ AUDIO_SECONDS = 3600
 class MediaAnswer:
     text: str
     how: str
-    """Which way the medium was read: OCR (rapidocr), speech recognition (whisper tiny.en), the model's name, ..."""
+    """How the medium was read: OCR (rapidocr), speech recognition (whisper tiny.en), the model's name, ..."""
 
 
 async def look(path: Path, question: str, env: Mapping[str, str] | None = None) -> MediaAnswer:
-    """What a medium says, for a question about it. Raises ToolError where it cannot be read."""
+    """The content of a medium, for a question about it. Raises ToolError where it cannot be read."""
     try:
         if path.stat().st_size > MAX_FILE:
             raise ToolError(f"{path.name} is larger than {MAX_FILE:,} bytes")
@@ -89,7 +89,7 @@ def _video(content: bytes, name: str) -> MediaAnswer:
                     picture = frame.to_image()
                     small = picture.convert("L").resize((16, 16)).tobytes()
                     if max((abs(a - b) for a, b in zip(small, before, strict=False)), default=255) < 8:
-                        continue  # the same picture as the last one that was read
+                        continue  # the same image as the last one
                     before = small
                     lines, how = images.recognise(picture)
                     if lines and (text := f"at {frame.time:.0f} s: {' '.join(lines)}") not in found:
@@ -136,7 +136,7 @@ def _whisper() -> Any:
 
 
 async def _ask_model(name: str, content: bytes, kind: str, question: str, env: Mapping[str, str]) -> MediaAnswer:
-    """The question itself, put to a model that sees and hears."""
+    """Ask a model that sees and hears the question itself."""
     import httpx2
 
     model = env.get("SUBQUEST_OMNI_MODEL", "")
@@ -145,7 +145,7 @@ async def _ask_model(name: str, content: bytes, kind: str, question: str, env: M
     part: dict[str, Any]
     if kind == "audio":
         sound = mime.rpartition("/")[2].removeprefix("x-")
-        sound = {"mpeg": "mp3", "vnd.wave": "wav"}.get(sound, sound)  # the interface's own names
+        sound = {"mpeg": "mp3", "vnd.wave": "wav"}.get(sound, sound)  # the names that the API uses
         part = {"type": "input_audio", "input_audio": {"data": encoded, "format": sound}}
     else:
         part = {"type": f"{kind}_url", f"{kind}_url": {"url": f"data:{mime};base64,{encoded}"}}

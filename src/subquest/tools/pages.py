@@ -16,7 +16,7 @@ __all__ = ["Page", "PageReader", "as_page"]
 
 
 class PageReader:
-    """Fetches and reads pages; what was read once in a run is not fetched again, failures are."""
+    """Fetches and reads pages; a page is fetched once per run, failures are retried."""
 
     def __init__(self, fetcher: Fetcher) -> None:
         self.fetcher = fetcher
@@ -33,7 +33,7 @@ class PageReader:
 
 
 def as_page(answer: Fetched) -> Page:
-    """An answer of a server as a page, by what it is rather than by what it says it is."""
+    """A server's answer as a page, by its content rather than its declared type."""
     kind = sniff(answer.content, answer.url, answer.content_type)
     if kind == "html":
         try:

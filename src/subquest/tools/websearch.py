@@ -1,12 +1,12 @@
-"""Web search behind the same interface as every other search: queries in, hits out, the URL as the document's id.
+"""Web search with the interface of every other search: queries in, hits out, the URL as the document's id.
 
-    SEARXNG_URL       a SearXNG instance with JSON switched on
+    SEARXNG_URL       a SearXNG instance with the JSON format enabled
     SERPER_API_KEY    Serper (Google)
     TAVILY_API_KEY    Tavily
     BRAVE_API_KEY     Brave Search
 
-`from_environment` takes the first that is set. A server that says it is busy (429) is asked again and then fails: a
-failure is never an empty page, and never recorded or cached.
+`from_environment` takes the first that is set. A busy server (429) is retried and then fails: a failure is never an
+empty result, and never recorded or cached.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class SearchRefused(SearchError):
 
 
 class SearchGivenUp(SearchError):
-    """The search server failed as often as it was asked; the retries are behind us."""
+    """The search server failed on every attempt; more retries will not help."""
 
     retryable = False
 
@@ -57,7 +57,7 @@ class Call:
 
 
 class WebSearch:
-    """A search server; subclasses say how it is asked and how it answers."""
+    """A search server; subclasses define its requests and responses."""
 
     name = ""
 
@@ -72,11 +72,11 @@ class WebSearch:
 
     @property
     def identity(self) -> dict[str, str]:
-        """What decides its answers beside the query, for the cache; never the key."""
+        """Everything but the query that decides its results, for the cache; never the key."""
         return {"search": self.name, "url": self.url}
 
     def calls(self, query: str, k: int) -> list[Call]:
-        """The requests that bring k results."""
+        """The requests that return k results."""
         raise NotImplementedError
 
     def results(self, answer: Any) -> Any:
@@ -107,7 +107,7 @@ class WebSearch:
         return hits[:k]
 
     def _read(self, answer: Any) -> list[tuple[str, str, str]]:
-        """What an answer lists; an entry that is no result is left out, unless none is one."""
+        """The results of an answer; malformed entries are skipped, unless all are malformed."""
         try:
             entries = self.results(answer)
         except (KeyError, TypeError, AttributeError):
@@ -118,7 +118,7 @@ class WebSearch:
                 u, t, s = self.result(entry)
                 found.append((urljoin(f"{self.url}/", utf8(u)), utf8(str(t or u)), utf8(str(s or ""))))
         if not isinstance(entries, list) or (entries and not found):
-            raise SearchError(f"{self.name} gave an answer that is no list of results")
+            raise SearchError(f"{self.name} did not answer with a list of results")
         return found
 
     async def _ask(self, call: Call) -> Any:
@@ -141,7 +141,7 @@ class WebSearch:
                         return reply.json()
                     except (ValueError, RecursionError):
                         raise SearchRefused(
-                            f"{self.name} answered without JSON; for SearXNG, switch the json format on in its settings"
+                            f"{self.name} answered without JSON; for SearXNG, enable the json format in its settings"
                         ) from None
                 reason = f"status {reply.status_code}"
                 if reply.status_code != 429 and reply.status_code < 500:
@@ -204,10 +204,10 @@ class Brave(WebSearch):
 
 
 class Recorded:
-    """A search whose answers are kept in a file, so that a run can be repeated offline.
+    """A search whose results are recorded in a file, so that a run can be repeated offline.
 
-    With `inner`, what is not in the file is asked there and written down; without, it is an error. Failures are not
-    written down.
+    With `inner`, queries that are not in the file are asked there and recorded; without, they are an error. Failures
+    are not recorded.
     """
 
     def __init__(self, path: str | Path, inner: Search | None = None) -> None:
@@ -224,7 +224,7 @@ class Recorded:
             raise UsageError(f"the recording {self.path} cannot be used: {error.strerror}") from None
 
     def _read(self, content: bytes) -> None:
-        """Take up what is written; a last line that a kill has cut off is dropped."""
+        """Load the recording; a last line that a kill cut off is dropped."""
         *lines, torn = content.split(b"\n")
         for number, line in enumerate(lines, 1):
             self._load(line, number)
@@ -274,14 +274,14 @@ BACKENDS: Mapping[str, tuple[str, type[WebSearch], str]] = {
 
 
 def is_web(search: Search) -> bool:
-    """Whether a search asks the web rather than private documents; a cache in between keeps the name."""
+    """Whether a search asks the web rather than private documents; a cache keeps the name."""
     return search.name in {"searxng", *BACKENDS} or search.name.startswith("recorded:")
 
 
 def from_environment(env: Mapping[str, str] | None = None) -> Search | None:
-    """The web search that the environment names, None where it names none.
+    """The web search that the environment names, or None.
 
-    `SUBQUEST_RECORD_SEARCH` names a file in which its answers are kept, or, alone, from which they are taken.
+    `SUBQUEST_RECORD_SEARCH` names a file that records its results, or, alone, replays them.
     """
     env = os.environ if env is None else env
     found: Search | None = None

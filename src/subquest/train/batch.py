@@ -19,8 +19,8 @@ from torch import Tensor
 
 from ..errors import DataError, UsageError
 from ..record import Episode, Segment, Trajectory
-from .attention import moved
 from .loss import Aggregation, Layout
+from .operations import to_device
 
 T = TypeVar("T")
 
@@ -66,7 +66,7 @@ class Batch:
     def position_ids(self) -> Tensor:
         """[T] position of each token in its own trajectory"""
         starts = self.cu_seqlens[:-1].repeat_interleave(self.lengths)
-        return moved(torch.arange(self.token_ids.numel()) - starts, self.token_ids.device)
+        return to_device(torch.arange(self.token_ids.numel()) - starts, self.token_ids.device)
 
     @property
     def cu_seqlens(self) -> Tensor:
@@ -74,7 +74,7 @@ class Batch:
         return torch.cat([self.lengths.new_zeros(1), self.lengths.cumsum(0)])
 
     def to(self, device: torch.device | str) -> Batch:
-        return _replace(self, lambda t: moved(t, device))
+        return _replace(self, lambda t: to_device(t, device))
 
     def select(self, trajectories: Sequence[int]) -> Batch:
         """Some of the trajectories, with the weights they have in the whole batch."""

@@ -1,23 +1,26 @@
-"""What a run trains on: questions from its sources, and one search over all their passages."""
+"""What a run trains on: questions from its sources, their order, and one search over all their passages."""
 
 from __future__ import annotations
 
 import hashlib
 import json
+import random
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Generic, NamedTuple, TypeVar
 
 from ..data import questions_from
 from ..data.gold_plans import Refused, rewrite_plan
 from ..data.registry import measured_only
-from ..errors import ConfigError, DataError
+from ..errors import ConfigError, DataError, UsageError
 from ..record import Document, Question
 from ..retrieval.corpus import read
 from ..retrieval.index import Index, build_whole
 from .recipe import DataPart
 from .world_sources import WORLD, WorldSources
+
+T = TypeVar("T")
 
 
 class Material(NamedTuple):
@@ -34,8 +37,8 @@ def load_material(
 ) -> Material:
     """Questions and passages of all sources. A source's weight repeats or thins its questions.
 
-    Where an index is given for all of them, sources other than worlds need no passages of their own. `worlds` are those
-    that are being made already. `digests` is told what stood in the files, by what it is.
+    With an index for all of them (`passages_elsewhere`), sources other than worlds need no passages of their own.
+    `worlds` are those that are being generated already. Digests of the files are added to `digests`.
     """
     questions: list[Question] = []
     documents: dict[str, Document] = {}
@@ -46,7 +49,7 @@ def load_material(
         )
         if part.limit:
             found = found[: part.limit]
-        if digests is not None and not part.questions.startswith(WORLD):  # worlds follow from the recipe
+        if digests is not None and not part.questions.startswith(WORLD):  # the recipe determines worlds
             note_digest(digests, f"the questions of {part.questions}", map(_learnt, found))
             note_digest(digests, f"the passages of {part.questions}", ([d.id, d.title, d.text] for d in passages))
         questions += _weighted(found, part.weight)
@@ -54,12 +57,12 @@ def load_material(
         for document in passages:
             if own.setdefault(document.id, document) != document:
                 raise DataError(f"{part.questions}: two passages share the id {document.id!r}")
-        documents = together(documents, own.values(), part.questions)
+        documents = merge_documents(documents, own.values(), part.questions)
     return Material(questions, list(documents.values()))
 
 
 def note_digest(digests: dict[str, str], what: str, rows: Iterable[object]) -> None:
-    """Note what JSON values are found under a name, beside what was found under it before."""
+    """Add JSON values to the digest kept under a name."""
     digest = hashlib.sha256(digests.get(what, "").encode())
     for row in rows:
         digest.update(json.dumps(row).encode() + b"\n")
@@ -67,14 +70,14 @@ def note_digest(digests: dict[str, str], what: str, rows: Iterable[object]) -> N
 
 
 def _learnt(question: Question) -> list[object]:
-    """What of a question training depends on."""
+    """The parts of a question that training depends on."""
     steps = [[step.question, step.answer, step.support] for step in question.decomposition]
     return [question.id, question.question, question.answers, steps, question.supporting_titles]
 
 
-def together(known: Mapping[str, Document], more: Iterable[Document], source: str) -> dict[str, Document]:
-    """Passages of several sources by id. Sources number theirs without knowing of each other (worlds in folders do): a
-    passage whose id another one has is named after its `source` too."""
+def merge_documents(known: Mapping[str, Document], more: Iterable[Document], source: str) -> dict[str, Document]:
+    """Passages of several sources by id. Sources may use the same ids, as worlds in folders do: a passage whose id is
+    taken gets its `source` as a prefix."""
     found = dict(known)
     for document in more:
         if found.get(document.id, document) != document:
@@ -84,7 +87,7 @@ def together(known: Mapping[str, Document], more: Iterable[Document], source: st
 
 
 def refuse_test(questions: Iterable[Question], why: str) -> None:
-    """Test questions are for measuring alone: what is learnt from, or chosen on, them can no longer be measured."""
+    """Refuse test questions: a model trained or chosen on them can no longer be measured with them."""
     for question in questions:
         if measured_only(question):
             of = "of a test split" if question.split == "test" else f"of {question.dataset}, which is only measured"
@@ -92,7 +95,7 @@ def refuse_test(questions: Iterable[Question], why: str) -> None:
 
 
 def with_gold(questions: Sequence[Question], *, plans: bool) -> list[Question]:
-    """Those that a reward can score: with a gold plan where `plans` are rewarded, else with a gold answer."""
+    """The questions that a reward can score: with a gold plan if `plans` are rewarded, otherwise with a gold answer."""
     found = [q for q in questions if (q.decomposition if plans else any(map(str.strip, q.answers)))]
     if questions and not found:
         raise DataError(f"none of the {len(questions)} training questions has a gold {'plan' if plans else 'answer'}")
@@ -111,7 +114,7 @@ def _load(part: DataPart, passages_elsewhere: bool) -> tuple[list[Question], lis
 
 
 def _natural(question: Question) -> Question:
-    """With a plan in natural sub-questions (2Wiki has triples); without one where the rules cannot rewrite it."""
+    """The question with its plan in natural sub-questions (2Wiki has triples), or without a plan if that fails."""
     try:
         return rewrite_plan(question) if question.decomposition else question
     except Refused:
@@ -126,7 +129,7 @@ def _weighted(questions: Sequence[Question], weight: float) -> list[Question]:
 
 
 def open_search(documents: Iterable[Document], folder: Path) -> Index:
-    """An index of the passages, built once and found again by their content."""
+    """An index of the passages, named by a digest of their content, so that it is built only once."""
     passages = list(documents)
     digest = hashlib.sha256()
     for document in passages:
@@ -138,5 +141,48 @@ def open_search(documents: Iterable[Document], folder: Path) -> Index:
     index = Index.open(path)
     if len(index) == len(passages):
         return index
-    index.close()  # left by a build that was cut off
+    index.close()  # an interrupted build left it
     return Index.build(path, passages)
+
+
+def draw_sample(items: Sequence[T], count: int, seed: int) -> list[T]:
+    """`count` items drawn uniformly, in their order; all items for 0."""
+    if not count or count >= len(items):
+        return list(items)
+    places = sorted(random.Random(f"{seed}/sample").sample(range(len(items)), count))
+    return [items[place] for place in places]
+
+
+class Stream(Generic[T]):
+    """An endless stream over the items, shuffled again in each epoch.
+
+    The order depends on the seed alone, and `position` is all the state there is.
+    """
+
+    def __init__(self, items: Sequence[T], seed: int, *, position: int = 0) -> None:
+        if not items:
+            raise UsageError("there is nothing to train on: the data is empty")
+        self._items = items
+        self._seed = seed
+        self._order: list[int] = []
+        self._epoch = -1
+        self.position = position
+
+    def take(self, count: int) -> list[T]:
+        """The next items, across the end of an epoch if need be."""
+        taken = [self._at(self.position + i) for i in range(count)]
+        self.position += count
+        return taken
+
+    @property
+    def epoch(self) -> float:
+        """Passes over the items so far."""
+        return self.position / len(self._items)
+
+    def _at(self, position: int) -> T:
+        epoch, place = divmod(position, len(self._items))
+        if epoch != self._epoch:
+            self._order = list(range(len(self._items)))
+            random.Random(f"{self._seed}/{epoch}").shuffle(self._order)
+            self._epoch = epoch
+        return self._items[self._order[place]]

@@ -1,5 +1,5 @@
 # mypy: disable-error-code="no-untyped-def,untyped-decorator,no-any-return,no-untyped-call"
-"""Rotary positions and the gate of the feed-forward block as Triton kernels, one a direction; `pointwise` says what
+"""Rotary positions and the gate of the feed-forward block as Triton kernels, one a direction; `operations` says what
 they compute.
 
 Launched as they are: a compiled torch function would check its guards at each of a thousand calls a second.

@@ -20,7 +20,7 @@ from torch.nn import functional as F
 from ..engine.adapter import PROMPTS, UNSAID
 from ..engine.torch.weights import Adapter
 from ..errors import DataError
-from .sharding import whole
+from .distributed import whole
 
 TARGETS = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
 _PEFT_PREFIX = "base_model.model."

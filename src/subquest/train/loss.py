@@ -23,12 +23,13 @@ import torch
 from torch import Tensor
 
 from ..errors import ConfigError
+from ..systems.registry import declared
 
 Level = Literal["token", "trajectory", "role"]
 Aggregation = Literal["token-mean", "sequence-mean", "rollout-mean", "rollout-sum", "role-mean", "constant"]
 
 LOG_RATIO_LIMIT = 20.0
-"""Log-ratios are held within this, so that one broken token cannot make the loss infinite."""
+"""Log-ratios are clamped to this, so that a single token cannot make the loss infinite."""
 
 
 class Layout(NamedTuple):
@@ -126,12 +127,7 @@ class LossSettings:
             raise ConfigError("aggregation 'constant' needs `length`, the number of tokens to divide by")
 
 
-LOSSES: Mapping[str, LossSettings] = {
-    "coda": LossSettings(dual_clip=3.0, kl=1e-3, kl_limit=10.0, entropy=1e-3),
-    "coda-paper-sum": LossSettings(aggregation="rollout-sum", kl=1e-3),
-    "decor": LossSettings("role", "role-mean", clip_low=3e-4, clip_high=4e-4),
-    "apex": LossSettings(aggregation="sequence-mean", kl=0.01, entropy=0.01),
-    "search-r1": LossSettings(kl=1e-3),
+_PEERS: Mapping[str, LossSettings] = {
     "grpo": LossSettings(aggregation="sequence-mean"),
     "bnpo": LossSettings(),
     "dapo": LossSettings(clip_high=0.28),
@@ -139,6 +135,15 @@ LOSSES: Mapping[str, LossSettings] = {
     "gspo": LossSettings("trajectory", "sequence-mean", clip_low=3e-4, clip_high=4e-4),
     "verl": LossSettings(dual_clip=3.0, kl_limit=10.0),
 }
+
+
+def losses_for(system: str = "") -> dict[str, LossSettings]:
+    """Losses by name: those that systems declare (`systems/NAME/reward.py`), a user's `system` too, and the peers'."""
+    found = declared("reward", "LOSSES", system)
+    return {**{name: LossSettings(**options) for name, options in found.items()}, **_PEERS}
+
+
+LOSSES: Mapping[str, LossSettings] = losses_for()
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,3 +258,31 @@ def summary(losses: Iterable[Loss]) -> dict[str, float]:
         elif name != "tokens":
             out[name] = sum(values)
     return out
+
+
+class Importance(NamedTuple):
+    """Importance weights for rollouts that an older policy sampled.
+
+    When the rollouts of the next batch overlap the update, they come from weights that are one step old. The loss still
+    compares the new policy with the one before the update (the old policy). That the samples came from a third, the
+    behaviour policy, is corrected by a weight per token,
+
+        w = min(old(token) / behaviour(token), cap)
+
+    which multiplies its advantage. The cap keeps a few unlucky tokens from dominating the batch. If the loss takes one
+    ratio per trajectory or role, the weight is taken over the same tokens (their mean log-ratio).
+    """
+
+    weights: Tensor
+    """[A] one a token, detached"""
+    truncated: float
+    """Share of the tokens whose weight was cut at the cap."""
+
+
+def importance(old: Tensor, behaviour: Tensor, *, cap: float, units: Tensor | None = None) -> Importance:
+    """Weights of tokens from their log-probs before the update and under the policy that sampled them."""
+    gap = old.float() - behaviour.float()
+    if units is not None:
+        gap = unit_mean(gap, units)
+    ratio = torch.exp(gap.clamp(-LOG_RATIO_LIMIT, LOG_RATIO_LIMIT)).detach()
+    return Importance(ratio.clamp(max=cap), float((ratio > cap).float().mean()) if ratio.numel() else 0.0)

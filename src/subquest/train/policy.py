@@ -20,13 +20,12 @@ from torch.utils.checkpoint import checkpoint
 from ..engine.torch.architecture import Architecture
 from ..engine.torch.loader import Source
 from ..errors import DataError
-from .attention import Packing, attend
 from .batch import Batch
+from .distributed import is_sharded, whole
 from .logprobs import TokenLogprobs, token_logprobs
 from .lora import LoraLinear, LoraSettings, adapter_of, lora_layers
-from .merged import ALONE, Merged, Product, Products
-from .pointwise import gated, turned
-from .sharding import is_sharded, whole
+from .merged_weights import ALONE, Merged, Product, Products
+from .operations import Packing, attend, rotate_heads, swiglu
 
 
 class RMSNorm(nn.Module):
@@ -71,14 +70,14 @@ class Attention(nn.Module):
     def _heads(self, x: Tensor, rotary: tuple[Tensor, Tensor], qkv: Product | None) -> tuple[Tensor, ...]:
         """Queries, keys and values, [T, heads, d] each, the first two with their positions."""
         if qkv is not None and self.q_norm is None:
-            return turned(rotary, self.counts, self._split(qkv(x)))
+            return rotate_heads(rotary, self.counts, self._split(qkv(x)))
         if qkv is not None:
             q, k, v = torch.split(self._split(qkv(x)), list(self.counts), 1)
         else:
             q, k, v = (self._split(project(x)) for project in (self.q_proj, self.k_proj, self.v_proj))
         if self.q_norm is not None and self.k_norm is not None:
             q, k = self.q_norm(q), self.k_norm(k)
-        return *turned(rotary, self.counts, q, k), v
+        return *rotate_heads(rotary, self.counts, q, k), v
 
 
 class FeedForward(nn.Module):
@@ -89,7 +88,7 @@ class FeedForward(nn.Module):
         self.down_proj = nn.Linear(a.inner, a.width, bias=False)
 
     def forward(self, x: Tensor, products: Products) -> Tensor:
-        inner = gated(products.gate_up(x)) if products.gate_up else gated(self.gate_proj(x), self.up_proj(x))
+        inner = swiglu(products.gate_up(x)) if products.gate_up else swiglu(self.gate_proj(x), self.up_proj(x))
         out: Tensor = (products.down or self.down_proj)(inner)
         return out
 

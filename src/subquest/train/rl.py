@@ -3,14 +3,14 @@
 PECO (CoDA), DECOR's multi-agent objective and APEX's plan training are one loop; they differ in the system that rolls
 out, the reward, the baseline and the loss, which the recipe names. Rollouts are strictly on-policy by default: the
 weights that sampled a batch are the weights it improves. With `rollout.overlap` the next batch is rolled out while this
-one is learnt from, by weights one step old; `offpolicy` makes up for it. A checkpoint always stands between two batches
-without overlap, so that a run resumed from it goes the same way as one that was never interrupted.
+one is learnt from, by weights one step old, and importance weights correct for it (`loss.importance`). Batches never
+overlap across a checkpoint, so a resumed run takes the same course as one that was never interrupted.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -18,25 +18,22 @@ import torch
 
 from ..errors import ConfigError
 from ..record import Episode, Question
-from ..rewards.base import RewardFunction
-from ..systems.base import System
+from ..rewards import RewardFunction
+from ..runtime.system import System
 from .advantage import By, trajectory_advantages
 from .batch import Batch, Rollout, minibatches, pack
-from .evaluation import Evaluator
-from .figures import Clock, learnt_from, reward_figures, speeds
-from .guards import Guards
-from .loss import LossSettings
-from .offpolicy import importance
-from .optimise import Optimiser, logprobs_of, together
+from .data import Stream
+from .distributed import ALONE, SUMMED, Ranks
+from .loss import LossSettings, importance
+from .optimiser import logprobs_of, micro_batch_unit
 from .policy import Policy
-from .ranks import ALONE, SUMMED, Ranks
-from .rollouts import episode_figures
+from .rollouts import Clock, episode_figures, reward_figures, tokens_per_second, with_rewards
 from .run import TrainRun
-from .sample import Sampled, Sampler
-from .stream import Stream
+from .sampler import Sampled, Sampler
+from .trainer import Evaluator, Trainer, Watch
 
 
-class RLTrainer:
+class RLTrainer(Trainer):
     """One run of reinforcement learning. All parts come from outside, so tests can put in their own."""
 
     def __init__(
@@ -50,17 +47,16 @@ class RLTrainer:
         dev: Sequence[Question],
         reward: RewardFunction,
         *,
-        watch: Callable[[int, Mapping[str, float]], None] | None = None,
+        watch: Watch | None = None,
         progress: Callable[[str], None] | None = None,
         ranks: Ranks = ALONE,
     ) -> None:
-        recipe = run.recipe
+        recipe, o = run.recipe, run.recipe.optimiser
         if recipe.rollout.questions < ranks.size:
             raise ConfigError(f"{recipe.rollout.questions} questions a step cannot occupy {ranks.size} processes")
-        self.run, self.recipe, self.policy, self.engine, self.ranks = run, recipe, policy, engine, ranks
         self.plans = bool(getattr(system.settings, "plan_only", False))
         """Whether plans are written and nothing is answered (APEX's plan training)."""
-        self.evaluator = Evaluator(
+        evaluator = Evaluator(
             run,
             policy,
             greedy,
@@ -68,88 +64,62 @@ class RLTrainer:
             reward=reward if self.plans else None,
             ranks=ranks,
         )
+        updates = o.steps * o.minibatches
+        super().__init__(
+            run, policy, engine, evaluator, questions, steps=o.steps, updates=updates, watch=watch, ranks=ranks
+        )
         self.loss: LossSettings = recipe.objective
         self.baseline = recipe.baseline
         self.by: By = recipe.by or ("role" if self.loss.level == "role" else "rollout")
-        self.sampler = Sampler(recipe, system, questions, reward, by=self.by, ranks=ranks.twin(), progress=progress)
-        steps = recipe.optimiser.steps * recipe.optimiser.minibatches
-        self.optimiser = Optimiser(policy, recipe.optimiser, steps, ranks=ranks)
+        channel = ranks.on_another_channel()
+        self.sampler = Sampler(recipe, system, questions, reward, by=self.by, ranks=channel, progress=progress)
         if self.loss.kl:
             policy.keep_reference()
-        self.guards = Guards(recipe.guards)
-        self.step = 0
         self._ahead: asyncio.Task[Sampled] | None = None
         """The next batch, being rolled out by the weights before this step's update."""
-        self._watch = watch
         self._progress = progress or (lambda text: None)
-        self._resume()
-
-    def _resume(self) -> None:
-        state = self.run.checkpoints.load_latest(self.policy, self.optimiser)
-        if state is not None:
-            self.step, self.evaluator.best = state["step"], state["best"]
-            self.sampler.questions.position = state["position"]
+        if state := self.resume():
             self.guards.load(state["guards"])
-        self._refresh()
+        self.refresh_engine()
 
-    def _refresh(self) -> None:
-        self.engine.refresh(**self.policy.engine_state(), policy=self.step)
-
-    def save(self) -> None:
-        position = self.sampler.questions.position
-        state = {"position": position, "best": self.evaluator.best, "guards": self.guards.state()}
-        state["sources"] = self.run.sources
-        with self.run.pace.timed("checkpoint"):
-            self.run.checkpoints.save(self.step, self.policy, self.optimiser, state)
+    def state(self) -> dict[str, Any]:
+        return {**super().state(), "guards": self.guards.state()}
 
     async def train(self) -> None:
-        """Up to the recipe's last step, or until the slice's time is up; a checkpoint stands at the end either way."""
-        recipe = self.recipe
+        """Train up to the recipe's last step, or until the time is up; it ends with a checkpoint either way."""
         if self.step == 0:
-            self._report(await self.evaluator.evaluate(0))
+            self.report(await self.evaluator.evaluate(0))
             self.save()
         try:
-            while self.step < recipe.optimiser.steps and not self._time_is_up():
+            while self.step < self.steps and not self.time_is_up():
                 figures, episodes = await self.one_step()
                 self.guards.check(self.step - 1, figures, episodes)
-                if self._evaluates(self.step):
+                if self.evaluates_after(self.step):
                     self._progress("evaluating")
                     figures |= await self.evaluator.evaluate(self.step)
-                self._report(figures, episodes[: recipe.rollout.group])
-                if self._ends_here(self.step):
+                self.report(figures, episodes[: self.recipe.rollout.group])
+                if self._saves_after(self.step):
                     self.save()
-            saved = self.ranks.told(self.step in self.run.checkpoints.steps())
+            saved = self.ranks.broadcast(self.step in self.run.checkpoints.steps())
             if self._ahead is None and not saved:
-                self.save()  # else the steps since the last checkpoint are repeated, overlap and all
+                self.save()  # otherwise the steps since the last checkpoint are repeated, with their overlap
             self.run.save_last(self.policy, self.step)
         finally:
             if self._ahead is not None:
                 self._ahead.cancel()
                 await asyncio.gather(self._ahead, return_exceptions=True)
 
-    def _time_is_up(self) -> bool:
-        return self.ranks.told(self.run.pace.time_is_up(evaluates=self._evaluates(self.step + 1)))
-
-    def _evaluates(self, step: int) -> bool:
-        """Whether the dev questions are asked after so many steps."""
-        return step == self.recipe.optimiser.steps or step % self.recipe.evaluate_every == 0
-
-    def _ends_here(self, step: int) -> bool:
-        """Whether a checkpoint stands after so many steps: rollouts never reach beyond it."""
-        return step == self.recipe.optimiser.steps or step % self.recipe.checkpoint_every == 0
-
-    def _report(self, figures: Mapping[str, float], episodes: Sequence[Episode] = ()) -> None:
-        self.run.record(self.step, figures, episodes)
-        if self._watch is not None and self.ranks.first:
-            self._watch(self.step, figures)
+    def _saves_after(self, step: int) -> bool:
+        """Whether a checkpoint is written after this many steps: rollouts never reach beyond it."""
+        return step == self.steps or step % self.recipe.checkpoint_every == 0
 
     async def one_step(self) -> tuple[dict[str, float], list[Episode]]:
-        """One batch of rollouts and what is learnt from it; the weights are then one step older."""
+        """Roll out one batch and learn from it; returns the figures and the episodes with their rewards."""
         clock = Clock()
         sampled = await (self._ahead or self.sampler.sample(self.step, self.step))
         self._ahead = None
         clock.lap("sampling")
-        if self.recipe.rollout.overlap and not self._ends_here(self.step + 1):
+        if self.recipe.rollout.overlap and not self._saves_after(self.step + 1):
             self._ahead = asyncio.create_task(self.sampler.sample(self.step + 1, self.step))
         advantages = trajectory_advantages(sampled.episodes, sampled.rewards, self.baseline, by=self.by)
         rollouts = [Rollout(e, a) for e, a in zip(sampled.episodes, advantages, strict=True)]
@@ -158,35 +128,33 @@ class RLTrainer:
             del figures["em"], figures["f1"]
         figures["drawn"] = sampled.drawn
         self._progress("updating")
-        figures |= await self._updated(rollouts, stale=sampled.version != self.step)
+        stale = sampled.version != self.step
+        if self._ahead is None:
+            figures |= self._update(rollouts, stale=stale)
+        else:  # in a thread, so that the rollouts go on
+            figures |= await asyncio.to_thread(self._update, rollouts, stale=stale)
         clock.lap("update")
         if self._ahead is not None:
-            await asyncio.wait([self._ahead])  # every turn of a batch is written by one version of the weights
+            await asyncio.wait([self._ahead])  # all turns of a batch are sampled by one version of the weights
             clock.lap("waiting")
         self.step += 1
-        self._refresh()
+        self.refresh_engine()
         clock.lap("sync")
         clock.laps.pop("sampling")
         clock.laps |= sampled.seconds
         figures |= clock.figures()
-        figures = self.ranks.merge(figures | speeds(figures), len(sampled.episodes))
-        learnt = zip(sampled.episodes, sampled.rewards, advantages, strict=True)
-        return figures, [learnt_from(*x) for x in learnt]
-
-    async def _updated(self, rollouts: list[Rollout], *, stale: bool) -> dict[str, float]:
-        if self._ahead is None:
-            return self._update(rollouts, stale=stale)
-        return await asyncio.to_thread(self._update, rollouts, stale=stale)
+        figures = self.ranks.merge(figures | tokens_per_second(figures), len(sampled.episodes))
+        return figures, list(map(with_rewards, sampled.episodes, sampled.rewards, advantages))
 
     def _update(self, rollouts: list[Rollout], *, stale: bool = False) -> dict[str, float]:
         """One optimiser step a mini-batch; the number of steps does not depend on how many executors ran."""
         o, loss, temperature = self.recipe.optimiser, self.loss, self.recipe.rollout.temperature
-        # as many on every process; where dynamic sampling found few rollouts with spread, fewer
+        # the same number on every process, and fewer if dynamic sampling found few rollouts with spread
         parts = minibatches(rollouts, min(self.ranks.gather(min(o.minibatches, len(rollouts)))))
         batches = [pack(part, aggregation=loss.aggregation, length=loss.length) for part in parts]
         only = [self._teaching(b) for b in batches]
-        # The old policy is the one before the first step on this batch of rollouts. Where the weights that sampled it
-        # are still there, which is at the first step on a fresh batch, its log-probs are the step's own, detached.
+        # The old policy is the one before the first update on this batch of rollouts. At that update on a fresh batch
+        # the weights are those that sampled it, so its log-probs are the update's own, detached.
         old = [self._logprobs(b, o) if stale or n else None for n, (b, o) in enumerate(zip(batches, only, strict=True))]
         figures: dict[str, float] = {"mismatch": 0.0}
         if stale:
@@ -212,7 +180,7 @@ class RLTrainer:
     def _weighed(
         self, batches: Sequence[Batch], old: Sequence[torch.Tensor | None]
     ) -> tuple[list[Batch], float, float]:
-        """Batches that older weights sampled, advantages weighted; with the mean weight and the share of cut ones."""
+        """Batches that older weights sampled, with weighted advantages; the mean weight, the share of capped ones."""
         out, means, cut = [], 0.0, 0.0
         for batch, before in zip(batches, old, strict=True):
             if batch.behaviour is None or before is None:
@@ -231,7 +199,7 @@ class RLTrainer:
         gradient at all, and leaving it out is exact; with them, `skip_flat` takes these terms from the others alone.
         """
         exact = not (self.loss.kl or self.loss.entropy)
-        return batch.teaching(whole=together(self.loss)) if exact or self.recipe.optimiser.skip_flat else None
+        return batch.teaching(whole=micro_batch_unit(self.loss)) if exact or self.recipe.optimiser.skip_flat else None
 
     def _logprobs(self, batch: Batch, only: Sequence[int] | None) -> torch.Tensor:
         return logprobs_of(

@@ -1,37 +1,40 @@
-"""Rolling out: many episodes of the very systems that users run, on the rollout engine."""
+"""Rollouts: many episodes of the systems that users run, and the figures of a step that people watch."""
 
 from __future__ import annotations
 
 import asyncio
 import hashlib
+import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from ..metrics import score_answer
 from ..record import Episode, Hit, Question
 from ..retrieval.search import Search
-from ..systems.base import System
+from ..rewards import Reward
+from ..runtime.system import System
 
 REMEMBERED = 50_000
-"""Queries whose documents are remembered."""
+"""Queries whose results are kept."""
 
 
-class Place(NamedTuple):
+class PlannedEpisode(NamedTuple):
     """One episode to roll out."""
 
     question: Question
     seed: int
     name: str
-    """The episode's id: the same for the same place of a run, so that a repeated step is recognised."""
+    """The episode's id: the same when a step is repeated, so that the repetition is recognised."""
 
 
-class Remembered:
-    """A search over passages that never change, which is asked the same again and again: the rollouts of a question
-    send the same queries, and so does the next pass over the questions.
+class MemoisedSearch:
+    """A search over passages that never change, with its results kept in memory.
 
-    One call of the search is under way at a time, with everything that was asked meanwhile: threads that search side by
-    side would only keep the interpreter from the engine. Failures are not remembered.
+    The rollouts of a question send the same queries, and so does the next pass over the questions. One call of the
+    search runs at a time, with all queries that arrived meanwhile: parallel searching threads would only keep the
+    interpreter from the engine. Failures are not kept.
     """
 
     def __init__(self, search: Search) -> None:
@@ -54,7 +57,7 @@ class Remembered:
             self._asked[asked] = asyncio.get_running_loop().create_future()
             if self._asking is None:
                 self._asking = asyncio.create_task(self._ask())
-        return await asyncio.shield(self._asked[asked])  # one who gives up leaves it to the others who asked the same
+        return await asyncio.shield(self._asked[asked])  # a cancelled caller must not cancel the others
 
     async def _ask(self) -> None:
         try:
@@ -69,13 +72,13 @@ class Remembered:
         try:
             found = list(zip(queries, await self.search.retrieve(queries, k), strict=True))
         except Exception as error:
-            if len(queries) > 1:  # one of them may be to blame
+            if len(queries) > 1:  # find the one that fails
                 for query in queries:
                     await self._answer([query], k)
                 return
             waiting = self._asked.pop((queries[0], k))
             waiting.set_exception(error)
-            waiting.exception()  # whoever still waits is told
+            waiting.exception()  # mark it as retrieved: there may be no caller left
             return
         for query, hits in found:
             self._known[query, k] = hits
@@ -86,29 +89,30 @@ class Remembered:
 
 async def roll_out(
     system: System[Any],
-    places: Sequence[Place],
+    planned: Sequence[PlannedEpisode],
     *,
     concurrency: int,
     progress: Callable[[int], None] | None = None,
 ) -> list[Episode]:
-    """The episodes of all places, in their order, at most `concurrency` at a time."""
+    """The planned episodes, in their order, at most `concurrency` at a time."""
     gate = asyncio.Semaphore(concurrency)
     done = 0
 
-    async def one(place: Place) -> Episode:
+    async def one(plan: PlannedEpisode) -> Episode:
         nonlocal done
         async with gate:
-            episode = await system.solve(place.question, seed=place.seed, id=place.name)
+            episode = await system.solve(plan.question, seed=plan.seed, id=plan.name)
         done += 1
         if progress is not None:
             progress(done)
         return episode
 
-    return await asyncio.gather(*map(one, places))
+    return await asyncio.gather(*map(one, planned))
 
 
-def place_seed(*place: int) -> int:
-    digest = hashlib.blake2b("/".join(map(str, place)).encode(), digest_size=4).digest()
+def derive_seed(*parts: int) -> int:
+    """A seed that depends on these numbers alone, such as the recipe's seed, the step and the question's number."""
+    digest = hashlib.blake2b("/".join(map(str, parts)).encode(), digest_size=4).digest()
     return int.from_bytes(digest)
 
 
@@ -120,7 +124,7 @@ def searches_of(episodes: Sequence[Episode]) -> tuple[int, int]:
 
 
 def episode_figures(episodes: Sequence[Episode]) -> dict[str, float]:
-    """What a batch of episodes looked like, in the means that tell a healthy run from a sick one."""
+    """The means of a batch of episodes that distinguish a healthy run from a failing one."""
     n = max(len(episodes), 1)
     scores = [score_answer(e.answer, e.question.answers) for e in episodes]
     contexts = [t for e in episodes for t in e.contexts]
@@ -148,3 +152,52 @@ def episode_figures(episodes: Sequence[Episode]) -> dict[str, float]:
         figures[f"length_{role}"] = sum(len(t.token_ids) for t in sessions) / len(sessions)
         figures[f"written_{role}"] = written / len(of_role)
     return figures
+
+
+def reward_figures(rewards: Sequence[Reward]) -> dict[str, float]:
+    """Mean and spread of the reward, the mean of each term and of each role's reward."""
+    n = max(len(rewards), 1)
+    mean = sum(r.total for r in rewards) / n
+    figures = {"reward": mean, "reward_std": (sum((r.total - mean) ** 2 for r in rewards) / n) ** 0.5}
+    for name in sorted({term for r in rewards for term in r.terms}):
+        figures[f"reward/{name}"] = sum(r.terms.get(name, 0.0) for r in rewards) / n
+    for role in sorted({role for r in rewards for role in r.roles}):
+        acted = [r.roles[role] for r in rewards if role in r.roles]
+        figures[f"reward_{role}"] = sum(acted) / len(acted)
+    return figures
+
+
+def with_rewards(episode: Episode, reward: Reward, advantages: dict[str, float]) -> Episode:
+    """An episode with its rewards and advantages, as the run store keeps it and the viewer shows it.
+
+    `rewards` then holds `total`, each term by its name, `role/ROLE` and `advantage/TRAJECTORY`.
+    """
+    rewards = {"total": reward.total, **reward.terms}
+    rewards |= {f"role/{role}": value for role, value in reward.roles.items()}
+    rewards |= {f"advantage/{trajectory}": value for trajectory, value in advantages.items()}
+    return replace(episode, rewards=rewards)
+
+
+class Clock:
+    """Seconds by phase."""
+
+    def __init__(self) -> None:
+        self._start = self._last = time.monotonic()
+        self.laps: dict[str, float] = {}
+
+    def lap(self, phase: str) -> None:
+        now = time.monotonic()
+        self.laps[phase] = self.laps.get(phase, 0.0) + now - self._last
+        self._last = now
+
+    def figures(self) -> dict[str, float]:
+        return {f"seconds_{phase}": s for phase, s in self.laps.items()} | {"seconds": self._last - self._start}
+
+
+def tokens_per_second(figures: dict[str, float]) -> dict[str, float]:
+    """Tokens a second by phase: written while rolling out, computed while updating."""
+    out = {}
+    for phase, counted in (("rollout", "completion_tokens"), ("update", "packed")):
+        if figures.get(f"seconds_{phase}") and counted in figures:
+            out[f"tokens_s_{phase}"] = figures[counted] / figures[f"seconds_{phase}"]
+    return out

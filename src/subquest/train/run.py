@@ -1,4 +1,4 @@
-"""A training run on disk: its recipe, checkpoints, curves and sample episodes. Made once, resumed at will."""
+"""A training run: its folder (recipe, checkpoints, curves, sample episodes) and its deadline."""
 
 from __future__ import annotations
 
@@ -9,17 +9,56 @@ import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any
+from time import monotonic
+from typing import Any, Literal
 
 from ..errors import DataError, UsageError
 from ..metrics import score_answer
 from ..record import Episode
 from ..runs import RunStore
-from .checkpoint import Checkpoints
-from .pace import Pace
+from .checkpoints import Checkpoints, save_trained
+from .distributed import ALONE, Ranks
 from .policy import Policy
-from .ranks import ALONE, Ranks
 from .recipe import Recipe
+
+Phase = Literal["step", "evaluation", "checkpoint", "export"]
+"""A part of a run that takes time; `export` writes the weights in a form that other tools read."""
+MARGIN = 1.2
+"""How much longer than the longest so far the next of a phase may take."""
+
+
+class Deadline:
+    """When a run has to end, and how long its phases take, so that it ends in time with a checkpoint.
+
+    Only times measured in this process count: the next one may run on another machine. A phase that has not been seen
+    yet counts as nothing, so there is at least one step while time is left, and repeated runs too short for an
+    evaluation still make progress.
+    """
+
+    def __init__(self, minutes: float | None = None, stop: Callable[[], bool] = lambda: False) -> None:
+        self._end = math.inf if minutes is None else monotonic() + 60 * minutes
+        self._stop = stop
+        self._longest: dict[Phase, float] = {}
+
+    def record(self, phase: Phase, seconds: float) -> None:
+        self._longest[phase] = max(seconds, self._longest.get(phase, 0.0))
+
+    @contextmanager
+    def timed(self, phase: Phase) -> Iterator[None]:
+        start = monotonic()
+        yield
+        self.record(phase, monotonic() - start)
+
+    def is_near(self, *, evaluates: bool) -> bool:
+        """Whether another step would end too late, or a stop was requested.
+
+        A step comes with its evaluation where it `evaluates`, and with the checkpoint and the weights that are written
+        at the end.
+        """
+        if self._stop():
+            return True
+        phases: list[Phase] = ["step", "checkpoint", "export", *(("evaluation",) if evaluates else ())]
+        return monotonic() + MARGIN * sum(self._longest.get(phase, 0.0) for phase in phases) > self._end
 
 
 class TrainRun:
@@ -29,7 +68,7 @@ class TrainRun:
     run.sqlite    curves and sample episodes
     checkpoints/  the last few
     best/         the adapter (or weights) that did best on the dev questions
-    last/         the adapter (or weights) where the last slice ended
+    last/         the adapter (or weights) at the end of the last session
     """
 
     def __init__(
@@ -41,12 +80,12 @@ class TrainRun:
         stop: Callable[[], bool] = lambda: False,
         ranks: Ranks = ALONE,
     ) -> None:
-        """Of several processes, all share the folder and the first one writes into it."""
+        """Several processes share the folder; only the first one writes to it."""
         self.folder = Path(folder)
         self.recipe = recipe
         self.ranks = ranks
         self._make_folder()
-        self._alone = ExitStack()
+        self._lock = ExitStack()
         """Holds the lock on the folder."""
         self._keep_recipe()
         self._store: RunStore | None = None
@@ -58,7 +97,7 @@ class TrainRun:
         self.checkpoints = Checkpoints(self.folder / "checkpoints", keep=recipe.keep, ranks=ranks)
         self.sources: Mapping[str, str] = {}
         """Digests of what is learnt from, kept with every checkpoint."""
-        self.pace = Pace(minutes, stop)
+        self.deadline = Deadline(minutes, stop)
 
     def _make_folder(self) -> None:
         try:
@@ -67,10 +106,10 @@ class TrainRun:
             raise UsageError(f"{self.folder} is a file; name a folder for the run") from None
 
     def _keep_recipe(self) -> None:
-        """The first process looks and writes. A recipe by which nothing was trained yet may be put right."""
+        """Write the recipe. It may still be changed while nothing has been trained with it."""
         path = self.folder / "recipe.json"
-        if refusal := self.ranks.told(self._refusal(path) if self.ranks.first else ""):
-            self._alone.close()
+        if refusal := self.ranks.broadcast(self._refusal(path) if self.ranks.first else ""):
+            self._lock.close()
             raise UsageError(refusal)
         if self.ranks.first:
             half = path.with_suffix(".tmp")
@@ -78,14 +117,14 @@ class TrainRun:
             os.replace(half, path)
 
     def _refusal(self, path: Path) -> str:
-        """Why the run cannot go on here; empty where it can."""
+        """Why the run cannot go on here; empty if it can."""
         try:
-            self._alone.enter_context(locked(self.folder / "lock"))
+            self._lock.enter_context(locked(self.folder / "lock"))
         except BlockingIOError:
             return f"another process is training the run {self.folder}; wait for it, or give this one another folder"
         changed = _difference(path, self.recipe) if path.exists() and self._has_begun() else ""
         return changed and (
-            f"the run {self.folder} was begun with another recipe ({changed}; see {path}); resume it with that one, "
+            f"the run {self.folder} was started with another recipe ({changed}; see {path}); resume it with that one, "
             "or give this one another folder"
         )
 
@@ -102,8 +141,8 @@ class TrainRun:
             store.close()
 
     def keep_sources(self, digests: Mapping[str, str]) -> None:
-        """Note what is learnt from. Raises a UsageError where the run has come so far with something else: the order
-        of the questions, and the place in it, would mean other ones. Old checkpoints do not say."""
+        """Note the digests of the training data. Raises a UsageError if the run was trained on other data so far: its
+        position in the order of the questions would then mean other questions. Old checkpoints have no digests."""
         known = self.checkpoints.state().get("sources", {})
         if changed := [what for what, digest in digests.items() if known.get(what, digest) != digest]:
             raise UsageError(
@@ -120,14 +159,14 @@ class TrainRun:
 
     def record(self, step: int, figures: Mapping[str, float], episodes: Sequence[Episode] = ()) -> None:
         """Keep a step's figures and a few of its episodes. A step that is repeated after a kill keeps its episodes."""
-        self.pace.took("step", figures.get("seconds", 0.0))
+        self.deadline.record("step", figures.get("seconds", 0.0))
         if self._store is None:
             return
         self._store.add_metrics(step, {k: v for k, v in figures.items() if math.isfinite(v)})
         self.keep(step, episodes)
 
     def keep(self, step: int, episodes: Sequence[Episode]) -> None:
-        """Keep episodes for reading; a curve says that something is wrong, episodes say what."""
+        """Store episodes for people to read: a curve says that something is wrong, episodes say what."""
         if self._store is None:
             return
         for episode in episodes:
@@ -137,24 +176,22 @@ class TrainRun:
                 self._store.add_episode(episode, attempt=step, scores={"em": answer.em, "f1": answer.f1})
 
     def save_best(self, policy: Policy, figures: Mapping[str, Any]) -> None:
-        """Keep the weights that did best on the dev questions so far."""
+        """Export the weights that did best on the dev questions so far."""
         self._export(policy, "best", "dev.json", figures)
 
     def save_last(self, policy: Policy, step: int) -> None:
-        """Keep the weights where a slice ends, evaluated or not, in a form that can be used."""
+        """Export the weights at the end of a session, evaluated or not."""
         self._export(policy, "last", "step.json", {"step": step})
 
     def _export(self, policy: Policy, name: str, note: str, content: Mapping[str, Any]) -> None:
-        from .export import save_trained
-
         folder, building = self.folder / name, self.folder / f"{name}.tmp"
-        with self.pace.timed("export"):
+        with self.deadline.timed("export"):
             base, prompts = self.recipe.model.path, self.recipe.prompt_set
             save_trained(policy, building, base=base, prompts=prompts, write=self.ranks.first)
         if self.ranks.first:
             (building / note).write_text(json.dumps(dict(content)), encoding="utf-8")
             folder.mkdir(exist_ok=True)
-            for file in building.iterdir():  # whole files take the place of whole files, whenever a kill comes
+            for file in building.iterdir():  # replace file by file: a kill never leaves half a file
                 if file.is_dir():
                     shutil.rmtree(folder / file.name, ignore_errors=True)
                 os.replace(file, folder / file.name)
@@ -163,15 +200,15 @@ class TrainRun:
     def close(self) -> None:
         if self._store is not None:
             self._store.close()
-        self._alone.close()
+        self._lock.close()
 
 
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Holds a file locked, until a kill at the latest; raises BlockingIOError where another holds it."""
+    """Hold a lock on a file; it ends with the process. Raises BlockingIOError if another process holds it."""
     try:
         import fcntl
-    except ImportError:  # no such locks on this system
+    except ImportError:  # the system has no such locks
         yield
         return
     with path.open("a") as file:
@@ -180,16 +217,16 @@ def locked(path: Path) -> Iterator[None]:
         except OSError as error:
             if isinstance(error, BlockingIOError):
                 raise
-            # else a file system without locks, on which nobody can be told
+            # otherwise the file system has no locks, and other processes cannot be noticed
         yield
 
 
 def _difference(path: Path, recipe: Recipe) -> str:
-    """What a run's recipe and this one differ in; empty where in nothing."""
+    """How a stored recipe differs from this one; empty if it does not."""
     try:
         kept = _settings(json.loads(path.read_text(encoding="utf-8")))
     except ValueError as error:
-        raise DataError(f"{path} holds no recipe: {error}") from None
+        raise DataError(f"{path} is not a recipe: {error}") from None
     new = _settings(json.loads(json.dumps(recipe.as_dict())))
     changed = [name for name in sorted(kept.keys() | new.keys()) if kept.get(name) != new.get(name)]
     return ", ".join(

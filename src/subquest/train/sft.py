@@ -1,30 +1,28 @@
 """Supervised fine-tuning on gold traces: the same records, masks and packing as reinforcement learning.
 
 A trace is an episode of the real system with a teacher in the model's place (`teacher`), so only the teacher's tokens
-are learnt and everything the environment said stays masked.
+are learnt and everything from the environment stays masked.
 """
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from ..errors import ConfigError
 from ..record import Question
-from ..systems.base import System
-from .evaluation import Evaluator
-from .guards import Guards
-from .optimise import Optimiser
+from ..runtime.system import System
+from .data import Stream, draw_sample
+from .distributed import ALONE, Ranks
 from .policy import Policy
-from .ranks import ALONE, Ranks
 from .run import TrainRun
-from .stream import Stream, drawn
 from .traces import TraceSet
+from .trainer import Evaluator, Trainer, Watch
 
 
-class SFTTrainer:
+class SFTTrainer(Trainer):
     """One run of supervised fine-tuning."""
 
     def __init__(
@@ -36,67 +34,43 @@ class SFTTrainer:
         traces: TraceSet,
         dev: Sequence[Question],
         *,
-        watch: Callable[[int, Mapping[str, float]], None] | None = None,
+        watch: Watch | None = None,
         ranks: Ranks = ALONE,
     ) -> None:
-        recipe = run.recipe
-        o = recipe.optimiser
+        recipe, o = run.recipe, run.recipe.optimiser
         if o.batch < ranks.size:
             raise ConfigError(f"{o.batch} traces a step (optimiser.batch) cannot occupy {ranks.size} processes")
-        self.ranks = ranks
-        self.run, self.recipe, self.policy, self.engine = run, recipe, policy, engine
         self.traces = traces
-        chosen = drawn(range(len(traces)), recipe.sample, recipe.seed)
-        self.order = Stream(chosen, recipe.seed)
-        self.steps = math.ceil(min(o.steps, o.epochs * len(chosen) / o.batch))
-        self.optimiser = Optimiser(policy, o, self.steps, ranks=ranks)
-        self.evaluator = Evaluator(run, policy, greedy, dev, ranks=ranks)
-        self.guards = Guards(recipe.guards)
-        self.step = 0
-        self._watch = watch
-        state = run.checkpoints.load_latest(policy, self.optimiser)
-        if state is not None:
-            self.step, self.order.position = state["step"], state["position"]
-            self.evaluator.best = state["best"]
-
-    def save(self) -> None:
-        state = {"position": self.order.position, "best": self.evaluator.best, "sources": self.run.sources}
-        with self.run.pace.timed("checkpoint"):
-            self.run.checkpoints.save(self.step, self.policy, self.optimiser, state)
+        chosen = draw_sample(range(len(traces)), recipe.sample, recipe.seed)
+        steps = math.ceil(min(o.steps, o.epochs * len(chosen) / o.batch))
+        evaluator = Evaluator(run, policy, greedy, dev, ranks=ranks)
+        order = Stream(chosen, recipe.seed)
+        super().__init__(run, policy, engine, evaluator, order, steps=steps, updates=steps, watch=watch, ranks=ranks)
+        self.resume()
 
     async def train(self) -> None:
-        recipe = self.recipe
-        while self.step < self.steps and not self._time_is_up():
+        while self.step < self.steps and not self.time_is_up():
             figures = self.one_step()
             self.guards.check(self.step, figures)
             self.step += 1
-            if self._evaluates(self.step):
-                self.engine.refresh(**self.policy.engine_state(), policy=self.step)
+            if self.evaluates_after(self.step):
+                self.refresh_engine()
                 figures |= await self.evaluator.evaluate(self.step)
-            self.run.record(self.step, figures)
-            if self._watch is not None and self.ranks.first:
-                self._watch(self.step, figures)
-            if self.step % recipe.checkpoint_every == 0:
+            self.report(figures)
+            if self.step % self.recipe.checkpoint_every == 0:
                 self.save()
         self.save()
         self.run.save_last(self.policy, self.step)
 
-    def _time_is_up(self) -> bool:
-        return self.ranks.told(self.run.pace.time_is_up(evaluates=self._evaluates(self.step + 1)))
-
-    def _evaluates(self, step: int) -> bool:
-        """Whether the dev questions are asked after so many steps."""
-        return step == self.steps or step % self.recipe.evaluate_every == 0
-
     def one_step(self) -> dict[str, float]:
         start = time.monotonic()
         packed = self.traces.batch(self.ranks.share(self.order.take(self.recipe.optimiser.batch)))
-        stepped = self.optimiser.sft_step(packed)
+        result = self.optimiser.sft_step(packed)
         seconds = time.monotonic() - start
         figures = {
-            "loss": stepped.figures["total"],
-            "gradient_norm": stepped.gradient_norm,
-            "learned_tokens": stepped.figures["tokens"],
+            "loss": result.figures["total"],
+            "gradient_norm": result.gradient_norm,
+            "learned_tokens": result.figures["tokens"],
             "packed": float(packed.token_ids.numel()),
             "tokens_per_second": packed.token_ids.numel() / seconds,
             "epoch": self.order.epoch,

@@ -22,17 +22,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .. import assemble
-from ..engine.chat import chat_format
+from ..engine.chat_format import chat_format
 from ..engine.torch.loader import Source
-from ..engine.torch.tokens import Vocabulary
+from ..engine.torch.vocabulary import Vocabulary
 from ..errors import ConfigError, DataError
 from ..process import end_with_parent, run_sync
 from ..record import Episode
 from ..systems.registry import get
-from . import judging
+from . import rerank_traces as judging
 from .batch import Batch
 from .data import load_material, open_search, refuse_test
-from .pipeline import run_pipeline
+from .instruct import run_pipeline
 from .recipe import DataPart, Recipe
 from .teacher import make_traces
 

@@ -103,15 +103,15 @@ class ArticleWriter:
         self.sentences = 0
 
     def write(self) -> Article:
-        self._sentence(self.renderer.render(self._pick(self._leads())))
-        tail = self._set_aside()
-        for clause in self._with_colour(self._clauses()):
+        self._add_sentence(self.renderer.render(self._pick(self._possible_leads())))
+        tail = self._choose_blocks()
+        for clause in self._with_colour(self._choose_clauses()):
             self._write_clause(clause)
         for block in tail:
-            self._block(block)
+            self._add_block(block)
         return Article(self.entity, self.text, tuple(self.facts))
 
-    def _leads(self) -> list[Template]:
+    def _possible_leads(self) -> list[Template]:
         e, left = self.entity, self.left
         found = [t for t in self.bank.leads if t.applies(e, left)]
         if not found:  # everything that a lead could state is hidden: open with what any entity has
@@ -124,7 +124,7 @@ class ArticleWriter:
         self.left.difference_update(template.needs)
         return template
 
-    def _set_aside(self) -> list[tuple[str, list[str]]]:
+    def _choose_blocks(self) -> list[tuple[str, list[str]]]:
         """Facts stated in a table or a list after the text instead of in a sentence."""
         s, out = self.stream, []
         for relation, label in LISTS.items():
@@ -137,7 +137,7 @@ class ArticleWriter:
             out.append(("", rows))
         return out
 
-    def _clauses(self) -> list[list[Template]]:
+    def _choose_clauses(self) -> list[list[Template]]:
         """The templates that state all that is left, those of one sentence together."""
         s, order, out = self.stream, self.bank.order, []
         jitter = 0.5 if s.chance(0.5) else 3.0
@@ -145,7 +145,7 @@ class ArticleWriter:
         keys = {r: order[r] + s.random() * jitter for r in queue}
         queue.sort(key=lambda r: (keys[r], r))
         while queue:
-            first = self._statement(queue[0])
+            first = self._choose_template(queue[0])
             queue = [r for r in queue[1:] if r in self.left]
             if first is None:
                 continue
@@ -153,14 +153,14 @@ class ArticleWriter:
             wants = sentence[0].mode == "p" or (sentence[0].mode == "v" and s.chance(0.42))
             if wants and queue:
                 born = first.needs[0] in ("birth_date", "birth_place") and first.mode == "p"
-                verb = self._verb([r for r in queue if not born or r not in BIRTH])
+                verb = self._choose_verb([r for r in queue if not born or r not in BIRTH])
                 if verb is not None:
                     sentence.append(verb)
                     queue = [r for r in queue if r in self.left]
             out.append(sentence)
         return out
 
-    def _statement(self, relation: str) -> Template | None:
+    def _choose_template(self, relation: str) -> Template | None:
         """A phrase for the relation; None where every phrase also states a relation that was stated already."""
         fit = [t for t in self.bank.by_relation[relation] if t.applies(self.entity, self.left)]
         if not fit:
@@ -168,12 +168,12 @@ class ArticleWriter:
             return None
         more = [t for t in fit if len(t.needs) > 1]
         template = self.stream.pick(more if more and self.stream.chance(0.5) else fit)
-        if template.mode == "p" and not self._other_verb(template):
+        if template.mode == "p" and not self._has_other_verb(template):
             template = self.stream.pick([t for t in fit if t.mode != "p"] or fit)
         self.left.difference_update(template.needs)
         return template
 
-    def _other_verb(self, participle: Template) -> bool:
+    def _has_other_verb(self, participle: Template) -> bool:
         rest = self.left.difference(participle.needs)
         if participle.needs[0] in ("birth_date", "birth_place"):
             rest = rest.difference(BIRTH)
@@ -181,7 +181,7 @@ class ArticleWriter:
             t.mode == "v" and all(r in rest for r in t.needs) for q in rest for t in self.bank.by_relation.get(q, ())
         )
 
-    def _verb(self, queue: list[str]) -> Template | None:
+    def _choose_verb(self, queue: list[str]) -> Template | None:
         for relation in queue:
             fit = [t for t in self.bank.by_relation[relation] if t.mode == "v" and all(r in self.left for r in t.needs)]
             if fit:
@@ -199,7 +199,7 @@ class ArticleWriter:
 
     def _write_clause(self, clause: list[Template]) -> None:
         s, renderer, first = self.stream, self.renderer, clause[0]
-        renderer.reference = self._reference(first)
+        renderer.reference = self._choose_reference(first)
         if first.mode in ("s", "c"):
             text = renderer.render(first)
         elif first.mode == "p" and len(clause) > 1:
@@ -214,7 +214,7 @@ class ArticleWriter:
             text = self._coordinated(first, clause[1])
         else:
             text = f"{renderer.name()} {renderer.render(first)}."
-        self._sentence(text)
+        self._add_sentence(text)
 
     def _coordinated(self, first: Template, second: Template) -> str:
         s, renderer = self.stream, self.renderer
@@ -228,7 +228,7 @@ class ArticleWriter:
         joint = ", and" if roll < 0.85 else ";"
         return f"{subject} {one}{joint} {renderer.name()} {renderer.render(second)}."
 
-    def _reference(self, template: Template) -> str:
+    def _choose_reference(self, template: Template) -> str:
         s, roll = self.stream, self.stream.random()
         person = self.entity.kind == "person"
         pronoun = 0.5 if person else 0.3
@@ -246,7 +246,7 @@ class ArticleWriter:
     def _can_shorten(self) -> bool:
         return self.entity.kind not in ("country", "treaty", "war", "battle")
 
-    def _sentence(self, text: str) -> None:
+    def _add_sentence(self, text: str) -> None:
         text = capitalise(fix_articles(text))
         self.sentences += 1
         start = len(self.text) + 1 if self.text else 0
@@ -258,19 +258,19 @@ class ArticleWriter:
             self.facts.append(Stated(fact, start + at))
         self.renderer.stated.clear()
 
-    def _block(self, block: tuple[str, list[str]]) -> None:
+    def _add_block(self, block: tuple[str, list[str]]) -> None:
         """A list of works or a table of figures, one line an entry."""
         label, relations = block
         if label:
-            self._line(f"{label}:")
+            self._add_line(f"{label}:")
             for item in sorted(self.entity.many(relations[0]), key=year_made):
-                self._line(f"- {self.renderer.listed(relations[0], item, 'years')}")
+                self._add_line(f"- {self.renderer.listed(relations[0], item, 'years')}")
         else:
             for relation in relations:
                 value = self.renderer.value(relation)
-                self._line(f"{LABELS[relation]}: {value}")
+                self._add_line(f"{LABELS[relation]}: {value}")
 
-    def _line(self, line: str) -> None:
+    def _add_line(self, line: str) -> None:
         start = len(self.text) + 1
         self.text = f"{self.text}\n{line}"
         for fact in self.renderer.stated:

@@ -3,8 +3,8 @@
     engine = EmbeddedEngine()                       # SmolLM2-135M-Instruct, after `subquest model get smollm2`
     engine = EmbeddedEngine("model.gguf", adapter="lora.gguf")
 
-`library` opens llama.cpp, `model` holds weights and cache cells, `worker` is the thread that advances all sessions
-together, `sampling` draws tokens, `engine` is what callers see.
+`llama_cpp` opens the library, `quantised` prepares the model file, `model` holds weights and cache cells, `scheduler`
+is the thread that advances all sessions together, `sampling` picks tokens, `engine` is the public class.
 """
 
 from ...errors import MissingDependency

@@ -1,4 +1,4 @@
-"""Sessions on a GGUF model inside this process."""
+"""The embedded engine and its sessions."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from ...errors import ContextOverflow, EngineError, EngineRefused, UsageError
 from ...models import default_adapter, embedded_model
 from ...record import Segment, Usage
 from ..adapter import prompt_set_of
-from ..base import FinishReason, Generation, Message, Mode, Sampling
-from ..chat import ChatFormat, Piece, chat_format, encode_pieces, text_of
+from ..chat_format import ChatFormat, Piece, chat_format, encode_pieces, text_of
 from ..choosing import shared_beginning
-from .derived import embedded_files
-from .library import Build, library
+from ..interface import FinishReason, Generation, Message, Mode, Sampling
+from .llama_cpp import Build, open_library
 from .model import Model
-from .worker import Job, Outcome, Tape, Worker
+from .quantised import embedded_files
+from .scheduler import CacheEntry, Job, Outcome, Scheduler
 
 SEQUENCES = 64
-"""Sessions whose caches can be kept at once; more may be open."""
+"""Sessions whose caches are kept at the same time; more may be open."""
 BATCH = 128
-"""Most tokens processed in one pass: longer ones read no faster on a CPU, and all turns wait for the end of a pass."""
+"""Tokens per pass at most: longer passes are not faster on a CPU, and all turns wait for the end of a pass."""
 LONG_TEXT = 20_000
-"""Characters from which on a text is tokenised in a thread, so that the event loop goes on."""
+"""Texts of at least this many characters are tokenised in a thread, to keep the event loop free."""
 
 
 def usable_cores() -> int:
@@ -46,7 +46,7 @@ class EmbeddedEngine:
     """A GGUF model run by llama.cpp in this process: no key, no network, no server.
 
     `path` is any GGUF file of a decoder model with a chat template; by default it is SmolLM2-135M-Instruct from the
-    user's cache, in the faster form that `derived` makes of it. `adapter` is a LoRA in GGUF form, or "default" for the
+    user's cache, in the faster form that `quantised` writes. `adapter` is a LoRA in GGUF form, or "default" for the
     one that ships with Subquest (none if none does). `context` is the longest context of one session; `cells` (by
     default twice that for the embedded model, just that for other files) is the size of the cache that all sessions
     share. `build` chooses where llama.cpp comes from.
@@ -75,7 +75,7 @@ class EmbeddedEngine:
         weights, attached = (file, lora) if path is not None else embedded_files(lora)
         room = cells or (context if path is not None else 2 * context)
         model = Model(
-            library(build),
+            open_library(build),
             weights,
             adapter=attached,
             cells=room,
@@ -95,8 +95,8 @@ class EmbeddedEngine:
         self._make_base: Callable[[], EmbeddedEngine] = partial(
             EmbeddedEngine, path, threads=threads, context=context, cells=cells, build=build
         )
-        self._worker: Worker | None = Worker(model)
-        self._exit = weakref.finalize(self, Worker.stop, self._worker)
+        self._scheduler: Scheduler | None = Scheduler(model)
+        self._exit = weakref.finalize(self, Scheduler.stop, self._scheduler)
 
     @property
     def name(self) -> str:
@@ -108,7 +108,7 @@ class EmbeddedEngine:
 
     @property
     def identity(self) -> dict[str, Any]:
-        """What decides the model's answers, apart from context and sampling; for the on-disk cache."""
+        """Everything that decides the model's answers besides context and sampling; for the on-disk cache."""
         files = [(f.resolve(), f.stat()) for f in (self.path, self.adapter) if f is not None]
         return {
             "engine": "gguf",
@@ -117,7 +117,7 @@ class EmbeddedEngine:
         }
 
     def without_adapter(self) -> EmbeddedEngine:
-        """The same model with its base weights, loaded when first asked for; it closes with this one."""
+        """The same model with its base weights, loaded on first use; it closes with this one."""
         if self.adapter is None:
             return self
         if self._base is None:
@@ -128,35 +128,33 @@ class EmbeddedEngine:
         return len(self.vocabulary.encode(text))
 
     async def open(self, messages: Sequence[Message], *, mode: Mode = "chat") -> EmbeddedSession:
-        pieces = self.format.opening(messages)
         segments: list[Segment] = []
-        for i, message in enumerate(messages):
-            own = pieces[2 * i : 2 * i + 2] if i + 1 < len(messages) else pieces[2 * i :]
-            ids = await self.encode(own)
-            if i == 0 and self.vocabulary.adds_bos and ids[:1] != (self.vocabulary.bos,):
+        for message, pieces in zip(messages, self.format.opening_by_message(messages), strict=True):
+            ids = await self.encode(pieces)
+            if not segments and self.vocabulary.adds_bos and ids[:1] != (self.vocabulary.bos,):
                 ids = (self.vocabulary.bos, *ids)
-            segments.append(Segment("prompt", text_of(own), ids, role=message.role))
-        session = EmbeddedSession(self, mode, tuple(segments), Tape())
+            segments.append(Segment("prompt", text_of(pieces), ids, role=message.role))
+        session = EmbeddedSession(self, mode, tuple(segments), CacheEntry())
         session.check_room(0)
         return session
 
     async def choose(self, prompts: Sequence[Sequence[Message]], words: Sequence[str]) -> list[tuple[float, ...]]:
         """For each prompt the log-probability of each word as the reply's first token (`engine/choosing.py`).
 
-        All prompts are read side by side. Of the cache only what they share outlives the call, for the next one.
+        All prompts are read in parallel. Only the cache of their common prefix is kept, for the next call.
         """
         choices = tuple(self.vocabulary.encode(word)[0] for word in words)
         sessions = [await self.open(prompt) for prompt in prompts]
         ids = [[i for segment in session.segments for i in segment.token_ids] for session in sessions]
         shared = shared_beginning(ids)
-        worker, nothing = self.worker, Sampling(max_tokens=1)
+        scheduler, nothing = self.scheduler, Sampling(max_tokens=1)
 
         async def odds(prompt: list[int]) -> tuple[float, ...]:
-            tape = Tape()
+            entry = CacheEntry()
             try:
-                outcome = await perform(worker, lambda done: Job(tape, prompt, nothing, 1, done, choices))
+                outcome = await perform(scheduler, lambda done: Job(entry, prompt, nothing, 1, done, choices))
             finally:
-                worker.release(tape, shared)
+                scheduler.release(entry, shared)
             return outcome.logprobs
 
         return list(await asyncio.gather(*map(odds, ids)))
@@ -169,24 +167,24 @@ class EmbeddedEngine:
         return tuple(await asyncio.to_thread(encode_pieces, pieces, encode))
 
     @property
-    def worker(self) -> Worker:
-        if self._worker is None:
+    def scheduler(self) -> Scheduler:
+        if self._scheduler is None:
             raise EngineRefused("the embedded engine is closed")
-        return self._worker
+        return self._scheduler
 
     async def close(self) -> None:
         await asyncio.to_thread(self.shut)
 
     def shut(self) -> None:
-        """`close` for callers without an event loop; returns when the step at hand is done."""
-        self._worker = None
+        """`close` for callers without an event loop; returns when the current step is done."""
+        self._scheduler = None
         self._exit()
         if self._base is not None:
             self._base.shut()
 
 
-async def perform(worker: Worker, job_with: Callable[[Callable[[Outcome | EngineError], None]], Job]) -> Outcome:
-    """Hand a job to the worker and wait for its end; cancelling the caller takes it back."""
+async def perform(scheduler: Scheduler, job_with: Callable[[Callable[[Outcome | EngineError], None]], Job]) -> Outcome:
+    """Submit a job and wait for its outcome; cancelling the caller cancels the job."""
     loop = asyncio.get_running_loop()
     future: asyncio.Future[Outcome] = loop.create_future()
 
@@ -203,23 +201,23 @@ async def perform(worker: Worker, job_with: Callable[[Callable[[Outcome | Engine
             loop.call_soon_threadsafe(deliver, outcome)
 
     job = job_with(done)
-    worker.submit(job)
+    scheduler.submit(job)
     try:
         return await future
     except asyncio.CancelledError:
-        worker.cancel(job)
+        scheduler.cancel(job)
         raise
 
 
 class EmbeddedSession:
-    """One context of the embedded model. Its cache is kept between turns, so that only new text is read."""
+    """One context of the embedded model. Its cache is kept between turns, so only new text is read."""
 
-    def __init__(self, engine: EmbeddedEngine, mode: Mode, segments: tuple[Segment, ...], tape: Tape) -> None:
+    def __init__(self, engine: EmbeddedEngine, mode: Mode, segments: tuple[Segment, ...], entry: CacheEntry) -> None:
         self._engine = engine
         self._mode: Mode = mode
         self._segments = segments
         self._ids = [i for segment in segments for i in segment.token_ids]
-        self._tape = tape
+        self._entry = entry
         self._closed = False
         self._busy = False
         self._ended = False
@@ -245,7 +243,7 @@ class EmbeddedSession:
         self._busy = True
         try:
             outcome = await perform(
-                self._engine.worker, lambda done: Job(self._tape, list(self._ids), sampling, limit, done)
+                self._engine.scheduler, lambda done: Job(self._entry, list(self._ids), sampling, limit, done)
             )
         finally:
             self._busy = False
@@ -270,7 +268,7 @@ class EmbeddedSession:
         return Generation(text, outcome.finish, outcome.ids, shown, outcome.stop, usage)
 
     def resume(self, turn: Generation, segments: Sequence[Segment]) -> None:
-        """Go on as if the model had just written `turn`; `segments` is the context up to and with it."""
+        """Continue as if the model had just written `turn`; `segments` is the context including it."""
         self._check_usable()
         self._segments = tuple(segments)
         self._ids = [i for segment in segments for i in segment.token_ids]
@@ -278,10 +276,7 @@ class EmbeddedSession:
 
     async def append(self, text: str) -> None:
         self._check_usable()
-        if self._mode == "chat":
-            pieces = self._engine.format.user_turn(text, ended=self._ended)
-        else:
-            pieces = [Piece(text, False)]
+        pieces = self._engine.format.environment(text, self._mode, ended=self._ended)
         ids = await self._engine.encode(pieces)
         self.check_room(len(ids))
         self._segments += (Segment("env", text_of(pieces), ids, role="user" if self._mode == "chat" else "assistant"),)
@@ -290,7 +285,7 @@ class EmbeddedSession:
 
     def fork(self) -> EmbeddedSession:
         self._check_usable()
-        child = EmbeddedSession(self._engine, self._mode, self._segments, self._engine.worker.fork(self._tape))
+        child = EmbeddedSession(self._engine, self._mode, self._segments, self._engine.scheduler.fork(self._entry))
         child._ended = self._ended
         return child
 
@@ -301,7 +296,7 @@ class EmbeddedSession:
         self._release()
 
     def check_room(self, new: int) -> None:
-        """Refuse what would leave no room for a single token of the model; the context stays as it was."""
+        """Raise ContextOverflow if `new` tokens leave no room for a token of the model; the context is unchanged."""
         window = self._engine.context_window
         if len(self._ids) + new >= window:
             raise ContextOverflow(f"{len(self._ids) + new} tokens do not fit the model's window of {window}")
@@ -318,7 +313,7 @@ class EmbeddedSession:
         self._closed = True
         opening = sum(len(s.token_ids) for s in self._segments if s.kind == "prompt")
         try:
-            self._engine.worker.release(self._tape, opening)
+            self._engine.scheduler.release(self._entry, opening)
         except EngineError:  # a closed engine holds nothing
             return
 

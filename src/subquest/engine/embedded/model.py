@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...errors import DataError, EngineRefused
-from .library import Batch, Library
+from .llama_cpp import Batch, Library
 
 
 class Stretch(NamedTuple):

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..base import Sampling
+from ..interface import Sampling
 
 Logits = np.ndarray[Any, np.dtype[np.float32]]
 

@@ -2,17 +2,18 @@
 
     engine = OpenAIEngine("qwen3-8b", base_url="http://localhost:8000/v1")
 
-`endpoint` talks HTTP within `limits`, `failures` says what went wrong, `reply` reads answers, `session` keeps contexts,
-`tools` turns native tool calls into tags, `tokens` and `prices` are what their names say, `engine` is what callers see.
+`endpoint` talks HTTP within `rate_limits`, `failures` explains errors, `reply` parses answers, `session` holds
+contexts, `tool_calls` turns native tool calls into tags, `tokenizer` and `prices` hold what they say, `engine` is the
+public class.
 """
 
 from ..actions import Acting, Action
-from ..base import Retry
+from ..interface import Retry
 from .endpoint import Endpoint
 from .engine import OpenAIEngine
-from .limits import Limits
 from .prices import Price, load_prices
-from .tokens import HuggingFaceTokenizer, Tokenizer
+from .rate_limits import Limits
+from .tokenizer import HuggingFaceTokenizer, Tokenizer
 
 __all__ = [
     "Acting",

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from ...address import checked_key, checked_url, is_loopback
 from ...errors import EngineError, EngineRefused, EngineUnavailable
-from ..base import OnRetry, Retry
+from ..interface import OnRetry, Retry
 from .failures import failure, retry_after
-from .limits import Gate, Limits
+from .rate_limits import Gate, Limits
 from .reply import MALFORMED, Assembler
 
 if TYPE_CHECKING:
@@ -67,8 +67,8 @@ class Endpoint:
     ) -> dict[str, Any]:
         """The JSON answer to a request of about `tokens` tokens; with `watch` it is streamed.
 
-        Tried again while the failure may pass: connection lost, overload, broken answer. A stream that breaks off is
-        begun anew.
+        Retried after failures that may be temporary: lost connection, overload, broken answer. A stream that breaks off
+        is restarted.
         """
         client, gate = self._here()
         for attempt in range(1, self.retries + 2):
@@ -102,7 +102,7 @@ class Endpoint:
         raise AssertionError("unreachable")
 
     async def models(self) -> list[dict[str, Any]]:
-        """What is served there. Raises EngineError where the endpoint does not say, with the reason."""
+        """The models served there. Raises an EngineError with the reason if the endpoint does not list them."""
         import httpx2
 
         client, _ = self._here()
@@ -176,7 +176,7 @@ class Endpoint:
     async def _read(
         self, response: httpx2.Response, url: str, body: Mapping[str, Any], watch: Watch | None
     ) -> dict[str, Any]:
-        """The answer, whole or as a stream by what its first line is: gateways rewrite or drop the content type."""
+        """The answer, whole or streamed. Its first line decides, because gateways rewrite or drop the content type."""
         async with aclosing(_lines(response)) as lines:
             first = ""
             async for first in lines:
@@ -226,7 +226,7 @@ _EVENT_FIELDS = ("data:", "event:", "id:", "retry:", ":")
 
 
 async def _lines(response: httpx2.Response) -> AsyncGenerator[str]:
-    """The lines of an answer, ended by line feeds alone: U+2028 and its like may stand inside a JSON string."""
+    """The lines of an answer, split at line feeds only: JSON strings may contain U+2028 and similar characters."""
     rest = b""
     async for chunk in response.aiter_bytes():
         *lines, rest = (rest + chunk).split(b"\n")
@@ -275,7 +275,7 @@ def _checked(data: Any, url: str, body: Mapping[str, Any]) -> dict[str, Any]:
     error, choices = data.get("error"), data.get("choices")
     listed = choices if isinstance(choices, list) else []
     broken = [c for c in listed if isinstance(c, dict) and c.get("finish_reason") == "error"]
-    if broken:  # OpenRouter: what was written until then is no turn
+    if broken:  # OpenRouter: the text so far is not a turn
         error = error or broken[0].get("error") or "the model broke off"
     if error and (broken or not choices):
         code = error.get("code") if isinstance(error, dict) else None

@@ -1,7 +1,7 @@
 """The engine for OpenAI-compatible endpoints: vLLM, SGLang, llama.cpp server, Ollama and hosted APIs.
 
-What a server can do is found out, not configured: `/models` tells which server it is and how long its contexts may be,
-and a parameter that an endpoint refuses is left out from then on (a refused `stop` is watched for in the stream).
+What a server can do is detected, not configured: `/models` shows which server it is and how long its contexts may be,
+and a parameter that an endpoint refuses is omitted from then on (a refused `stop` is looked for in the stream).
 """
 
 from __future__ import annotations
@@ -18,16 +18,15 @@ from typing import Any, Literal, get_args
 from ...errors import EngineError, EngineRefused, EngineUnavailable, UsageError
 from ...record import Usage
 from ..actions import Action, Actions
-from ..base import Generation, Message, Mode, OnRetry, Retry, Sampling, estimate_tokens
-from ..chat import ChatFormat
-from ..scripted import cut_at_stop
+from ..chat_format import ChatFormat
+from ..interface import Generation, Message, Mode, OnRetry, Retry, Sampling, cut_at_stop, estimate_tokens
 from .endpoint import Endpoint
 from .failures import BadParameter, CannotContinue, Overflow
 from .prices import Price, load_prices, price_of
 from .reply import Reply, ending, read_reply
 from .session import ChatSession, OpenAISession, TextSession
-from .tokens import Tokenizer
-from .tools import ToolSession
+from .tokenizer import Tokenizer
+from .tool_calls import ToolSession
 
 log = logging.getLogger("subquest.engine")
 
@@ -137,7 +136,7 @@ class OpenAIEngine:
 
     @property
     def identity(self) -> dict[str, Any]:
-        """Everything that decides what the model would answer, apart from context and sampling; no secrets."""
+        """Everything that decides what the model answers, besides context and sampling; no secrets."""
         return {
             "engine": "openai",
             "base_url": self.endpoint.base_url,
@@ -151,12 +150,12 @@ class OpenAIEngine:
 
     @property
     def continuation(self) -> Continuation:
-        """How completion mode works here, `auto` resolved by what was found out."""
+        """How completion mode works here, with `auto` resolved by what was detected."""
         return "turns" if self._found.in_turns else self._expected
 
     @property
     def _expected(self) -> Continuation:
-        """How completion mode is tried: part of the identity, as what is found out would change it in mid-episode."""
+        """How completion mode is tried first. It is part of the identity, which must not change during an episode."""
         if self._continuation != "auto":
             return self._continuation
         if self._form is not None:
@@ -165,14 +164,14 @@ class OpenAIEngine:
 
     @property
     def prefill_parameters(self) -> dict[str, Any]:
-        """What tells the server to continue an unfinished assistant message."""
+        """Parameters that tell the server to continue an unfinished assistant message."""
         if self._found.server == "vllm":
             return {"continue_final_message": True, "add_generation_prompt": False}
         return {"continue_final_message": True} if self._found.server == "sglang" else {}
 
     @property
     def continues_messages(self) -> bool:
-        """Whether the server is known to go on with an unfinished assistant message."""
+        """Whether the server is known to continue an unfinished assistant message."""
         return self.continuation != "turns" and self._found.server in ("vllm", "sglang", "llama.cpp")
 
     @property
@@ -180,7 +179,7 @@ class OpenAIEngine:
         return self.protocol == "tools"
 
     def with_actions(self, actions: Actions) -> OpenAIEngine:
-        """The same engine, told what the roles of a system can do (one table, or one by role)."""
+        """The same engine with what the roles of a system can do (one table, or one by role)."""
         view = copy.copy(self)
         view.actions = () if isinstance(actions, Mapping) else tuple(actions)
         view._role_actions = actions if isinstance(actions, Mapping) else {}
@@ -207,7 +206,7 @@ class OpenAIEngine:
 
     @property
     def left_out(self) -> frozenset[str]:
-        """Parameters that the endpoint does not take, by what was found out."""
+        """Parameters that the endpoint is known to refuse."""
         return frozenset(self._found.refused)
 
     def count_tokens(self, text: str) -> int:
@@ -287,7 +286,8 @@ class OpenAIEngine:
         return Generation(text, finish, ids, logprobs, stop, usage, reply.reasoning, reply.tool_calls, problems)
 
     def _disregarded(self, reply: Reply, text: str, stop: str, sampling: Sampling) -> tuple[str, ...]:
-        """What the endpoint has made nothing of: stop strings, which are then watched for, and the longest turn."""
+        """Settings that the endpoint ignored: stop strings, which are then looked for in the stream, and
+        `max_tokens`."""
         problems = []
         written, limit = estimate_tokens(reply.text), sampling.max_tokens
         tells = self._found.server in ("vllm", "sglang")  # they keep the rest of the last token
@@ -329,7 +329,7 @@ class OpenAIEngine:
         return body | self._extra
 
     def _leave_out(self, error: BadParameter) -> None:
-        """Go on without a parameter that the endpoint refused, where that is possible."""
+        """Omit a parameter that the endpoint refused, if the turn is possible without it."""
         parameter, refused = error.parameter, self._found.refused
         if parameter in refused or (parameter not in _MAY_BE_LEFT_OUT and parameter != "max_tokens"):
             raise error
@@ -338,7 +338,7 @@ class OpenAIEngine:
             log.warning("%s does not take %r: going on without it", self.name, parameter)
 
     def _watch(self, stops: Sequence[str], echo: str) -> Callable[[str], bool]:
-        """Passes a stream on and ends it at stop strings the endpoint does not take; an echoed prefill is skipped."""
+        """A callback that passes a stream on, skips an echoed prefill and ends at stop strings the endpoint refused."""
         longest = max(map(len, stops), default=0)
         echoing, held = bool(echo), ""  # what may be the echo, and then the end of the text
 

@@ -10,8 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ...errors import EngineUnavailable
-from ..base import FinishReason, ToolCall
-from ..scripted import cut_at_stop
+from ..interface import FinishReason, ToolCall, cut_at_stop
 
 MALFORMED = (KeyError, IndexError, TypeError, AttributeError, ValueError, OverflowError)
 """What reading an answer of the wrong shape can raise."""

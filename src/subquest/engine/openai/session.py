@@ -14,23 +14,48 @@ import abc
 import logging
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from ...errors import UsageError
 from ...protocol import in_thought
 from ...record import Segment
-from ..base import Generation, Message, Mode, OnRetry, Sampling, estimate_tokens
-from ..chat import ChatFormat, Piece, encode_pieces, text_of
+from ..actions import Action
+from ..chat_format import ChatFormat, Piece, encode_pieces, text_of
+from ..interface import Generation, Message, Mode, OnRetry, Sampling, estimate_tokens
 from .reply import Reply, cut_in_thought
-
-if TYPE_CHECKING:
-    from .engine import OpenAIEngine
-    from .tokens import Tokenizer
+from .tokenizer import Tokenizer
 
 log = logging.getLogger("subquest.engine")
 
 GO_ON = "Continue."
-"""Said by the user where a turn must follow the model's own and the endpoint cannot continue a message."""
+"""The user's turn after the model's own, for endpoints that cannot continue a message."""
+
+
+class Completer(Protocol):
+    """What a session needs of its engine (`OpenAIEngine`)."""
+
+    on_retry: OnRetry | None
+    actions: tuple[Action, ...]
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def continuation(self) -> str: ...
+
+    @property
+    def continues_messages(self) -> bool:
+        """Whether the server is known to continue an unfinished assistant message."""
+        ...
+
+    @property
+    def prefill_parameters(self) -> dict[str, Any]:
+        """Parameters that tell the server to continue an unfinished assistant message."""
+        ...
+
+    async def complete(self, session: OpenAISession, sampling: Sampling) -> tuple[Generation, Reply]:
+        """One turn for a session."""
+        ...
 
 
 class OpenAISession(abc.ABC):
@@ -38,9 +63,9 @@ class OpenAISession(abc.ABC):
 
     path: str
 
-    def __init__(self, engine: OpenAIEngine, mode: Mode) -> None:
+    def __init__(self, engine: Completer, mode: Mode) -> None:
         self.on_retry: OnRetry | None = engine.on_retry
-        """Called before each retry; set it to tell one context's retries from another's."""
+        """Called before each retry; set it to distinguish the retries of different contexts."""
         self._engine = engine
         self._mode = mode
         self._segments: list[Segment] = []
@@ -64,7 +89,7 @@ class OpenAISession(abc.ABC):
         return turn
 
     def resume(self, turn: Generation, segments: Sequence[Segment]) -> None:
-        """Go on as if the model had just written `turn`; `segments` is the context up to and with it."""
+        """Continue as if the model had just written `turn`; `segments` is the context including it."""
         self._segments = list(segments)
         self._take(turn)
         self._tokens = turn.usage.prompt_tokens + turn.usage.completion_tokens
@@ -80,7 +105,7 @@ class OpenAISession(abc.ABC):
 
     @abc.abstractmethod
     def body(self, sampling: Sampling) -> dict[str, Any]:
-        """The part of the request that says what the context is."""
+        """The part of the request that holds the context."""
 
     @property
     def prefill(self) -> str:
@@ -89,11 +114,11 @@ class OpenAISession(abc.ABC):
 
     @property
     def goes_on(self) -> bool:
-        """Whether the next `generate` takes up a thought that was cut."""
+        """Whether the next `generate` continues a thought that was cut off."""
         return True
 
     def read(self, reply: Reply, stops: Sequence[str]) -> Reply:
-        """The reply as this context takes it, where the endpoint returned a thought apart from the text."""
+        """The reply as it enters this context, if the endpoint returned reasoning separately from the text."""
         return reply
 
     def render(self, reply: Reply, text: str) -> str:
@@ -105,7 +130,7 @@ class OpenAISession(abc.ABC):
         return ()
 
     def go_on_in_turns(self) -> bool:
-        """Speak in turns from now on, where the endpoint refuses to continue a message; False where it never did."""
+        """Switch to turns after the endpoint refused to continue a message; False if none was being continued."""
         return False
 
     @abc.abstractmethod
@@ -130,7 +155,7 @@ class ChatSession(OpenAISession):
 
     path = "/chat/completions"
 
-    def __init__(self, engine: OpenAIEngine, messages: Sequence[Message], mode: Mode) -> None:
+    def __init__(self, engine: Completer, messages: Sequence[Message], mode: Mode) -> None:
         super().__init__(engine, mode)
         self._messages: list[dict[str, Any]] = []
         for message in messages:
@@ -139,13 +164,13 @@ class ChatSession(OpenAISession):
             self._tokens += estimate_tokens(message.content)
         self._opening = tuple(self._messages)
         self._read = 0
-        """Segments whose token ids are settled."""
+        """Segments whose token ids are known."""
         self._exact = True
         self._continues = mode == "completion" and engine.continuation != "turns"
         self._cut: Generation | None = None
-        """Where messages are turns, the turn that was cut inside its thought: it goes on, or is asked for again."""
+        """In turns: the turn that was cut off inside its thought, to be continued or requested again."""
         self._refused = False
-        """The endpoint would not go on with it."""
+        """The endpoint refused to continue it."""
 
     @property
     def in_turns(self) -> bool:
@@ -172,17 +197,17 @@ class ChatSession(OpenAISession):
         return str(last["content"] or "") if last["role"] == "assistant" else ""
 
     def read(self, reply: Reply, stops: Sequence[str]) -> Reply:
-        """In completion mode a thought is the model's own text, which goes on; in chat mode it stays apart."""
+        """In completion mode reasoning becomes part of the text, which continues; in chat mode it stays separate."""
         if self._mode == "chat":
-            return cut_in_thought(self._apart(reply), stops)
+            return cut_in_thought(self._separated(reply), stops)
         if not reply.reasoning:
             return reply
         opening = "" if in_thought(self.prefill) else "<think>\n"
         rest = f"\n</think>\n\n{reply.text}" if reply.text else ""
         return replace(reply, text=f"{opening}{reply.reasoning}{rest}", reasoning="")
 
-    def _apart(self, reply: Reply) -> Reply:
-        """A server that does not know that it goes on with a hidden thought returns the rest of it as text."""
+    def _separated(self, reply: Reply) -> Reply:
+        """A server that does not know that it continues hidden reasoning returns the rest of it as text."""
         if self._cut is None or self._cut.text or reply.reasoning or not self.goes_on:
             return reply
         thought, end, text = reply.text.partition("</think>")
@@ -234,7 +259,7 @@ class ChatSession(OpenAISession):
         return True
 
     def ask_to_go_on(self) -> None:
-        """Give a context that ends with the model's own words a turn of the user's."""
+        """Add a user turn to a context that ends with the model's own text."""
         if self._messages[-1]["role"] == "assistant":
             self._segments.append(Segment("env", GO_ON, role="user"))
             self._messages.append({"role": "user", "content": GO_ON})
@@ -264,7 +289,7 @@ class ChatSession(OpenAISession):
             self._messages.append({"role": "assistant", "content": text})
 
     def _record(self, turn: Generation, reply: Reply) -> None:
-        if self._cut is not None and not self.goes_on:  # asked for again: the model has not seen it
+        if self._cut is not None and not self.goes_on:  # requested again: the model has not seen it
             self._segments.pop()
             self._read = len(self._segments)
         known = [i for s in self._segments[: self._read] for i in s.token_ids]
@@ -292,7 +317,7 @@ class ChatSession(OpenAISession):
 
 
 def _merged(messages: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Turns without neighbours of the same role, which some chat templates refuse."""
+    """Merge neighbouring messages of the same role, which some chat templates refuse."""
     merged: list[dict[str, Any]] = []
     for message in messages:
         if merged and merged[-1]["role"] == message["role"]:
@@ -302,13 +327,13 @@ def _merged(messages: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 class TextSession(OpenAISession):
-    """A text, or the very token ids, to `/completions`; the chat format is ours."""
+    """A text, or exact token ids, to `/completions`; we apply the chat format."""
 
     path = "/completions"
 
     def __init__(
         self,
-        engine: OpenAIEngine,
+        engine: Completer,
         messages: Sequence[Message],
         mode: Mode,
         form: ChatFormat,
@@ -328,12 +353,10 @@ class TextSession(OpenAISession):
 
     async def append(self, text: str) -> None:
         self._must_be_open()
-        if self._mode == "completion":
-            self._add("env", [Piece(text, False)], role="assistant")
-        else:
-            ids = self._segments[-1].token_ids
-            ended = self._end_id is not None and bool(ids) and ids[-1] == self._end_id
-            self._add("env", self._form.user_turn(text, ended=ended), role="user")
+        ids = self._segments[-1].token_ids
+        ended = self._end_id is not None and bool(ids) and ids[-1] == self._end_id
+        role = "user" if self._mode == "chat" else "assistant"
+        self._add("env", self._form.environment(text, self._mode, ended=ended), role=role)
 
     def fork(self) -> TextSession:
         self._must_be_open()

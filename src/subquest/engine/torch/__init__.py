@@ -1,11 +1,12 @@
 """The torch engine: rollouts in the trainer's own process, batched across episodes, exact to the token.
 
-engine      the asyncio front and the worker thread          session    a context as segments
-scheduler   admission, chunked prefill, preemption           cache      which blocks hold which tokens
-runner      a plan as tensors; CUDA graphs                   rows       the running batch as arrays
-model       the forward pass                                 weights    fused storage, adapters, sharing
-kernels     Triton kernels                                   reference  the same operations in plain torch
-loader      model folders, GGUF files                        tokens     text and ids, by bytes
+engine      the public class and the worker thread           session               a context as segments
+scheduler   admission, chunked prefill, preemption           block_pool            which blocks hold which tokens
+runner      a plan as tensors; CUDA graphs                   running_batch         the rows that decode, as arrays
+model       the forward pass                                 weights               fused storage, adapters, sharing
+kernels     Triton kernels                                   reference_operations  the same operations in plain torch
+loader      model folders, GGUF files                        vocabulary            text and ids, by bytes
+scoring     log-probabilities of a few words                 gpu_memory            how large the cache can be
 """
 
 from .engine import TorchEngine

@@ -6,7 +6,7 @@
 
 Sessions of any number of tasks and event loops are batched together: a turn joins the running batch as soon as there is
 room and leaves it at its own end, so searches and judges of some episodes overlap with the generation of others.
-`refresh` puts new weights in place between turns; each segment records the version that wrote it.
+`refresh` replaces the weights between turns; each segment records the version that generated it.
 """
 
 from __future__ import annotations
@@ -25,29 +25,33 @@ import torch
 from torch import Tensor, nn
 
 from ...errors import ContextOverflow, EngineError, UsageError
+from ...models import default_adapter, embedded_model
 from ...process import collect_rarely, switch_often
-from ..base import Message, Mode, Sampling
-from ..chat import ChatFormat, chat_format
-from .cache import BlockPool
-from .loader import Source, from_model, load
-from .memory import taken, wanted_share
+from ..adapter import prompt_set_of
+from ..chat_format import ChatFormat, chat_format, encode_pieces, prompt_segments
+from ..interface import Message, Mode, Sampling
+from .block_pool import BlockPool
+from .gpu_memory import allocate, wanted_share
+from .loader import Source, from_model, load, load_adapter
 from .model import Cache, Model
-from .rows import Rows
 from .runner import Pending, Runner
+from .running_batch import Rows
 from .scheduler import Context, Scheduler, Turn
-from .scoring import Call, Scorer, choose
-from .session import TorchSession, opening
-from .stops import Stops
-from .tokens import Vocabulary
+from .scoring import Call, Scorer, score_choices
+from .session import TorchSession
+from .stop_strings import Stops
+from .vocabulary import Vocabulary
 from .weights import Adapter, Weights
 
+EMBEDDED = "smollm2"
+"""The name of the embedded model."""
 BLOCK = 16
 """Tokens of a cache block."""
 MOST = 1 << 30
-"""Settings of sampling are below this: they are kept in 32 bits."""
+"""Sampling settings must be below this: they are stored in 32 bits."""
 SURROGATES = re.compile("[\ud800-\udfff]")
 PATIENCE = 4
-"""Steps on a GPU after which a turn is admitted without company: a prefill step less, for two decode steps' delay."""
+"""Steps that a single turn waits on a GPU for others: saves a prefill step at the price of two decode steps' delay."""
 
 
 class TorchEngine:
@@ -67,10 +71,10 @@ class TorchEngine:
         seed: int | None = None,
         graphs: bool = True,
     ) -> None:
-        """`cache_tokens` bounds the cache; on a GPU it is cut to the memory that is free, and the default is
-        `memory_share` of that (`SUBQUEST_GPU_SHARE`, else 0.4), on a CPU 32k tokens. `max_batch` bounds the contexts
-        that decode at once, `prefill_tokens` the prompt tokens a step, `window` the length of a context. Turns without
-        a seed of their own draw theirs from `seed`."""
+        """`cache_tokens` limits the cache; on a GPU it is cut to the free memory, of which the default is
+        `memory_share` (`SUBQUEST_GPU_SHARE`, else 0.4); on a CPU the default is 32k tokens. `max_batch` limits the
+        contexts that decode at once, `prefill_tokens` the prompt tokens per step, `window` the length of a context.
+        Turns without a seed get one from `seed`."""
         self.device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
         on_gpu = self.device.type == "cuda"
         if on_gpu:
@@ -81,7 +85,7 @@ class TorchEngine:
         self.name = source.name
         self.policy: int | None = None
         self.prompt_set = "full"
-        """The prompts that its weights were trained on."""
+        """The set of prompts that its weights were trained on."""
         self.weights = Weights(a, dtype=dtype, device=self.device)
         self.weights.load(source.state)
         self.vocabulary = Vocabulary(source.tokenizer, a.vocabulary)
@@ -119,9 +123,20 @@ class TorchEngine:
         self._thread.start()
 
     @classmethod
-    def load(cls, path: str | Path, **settings: Any) -> TorchEngine:
-        """From a model folder or a GGUF file; `settings` are the constructor's."""
-        return cls(load(path), **settings)
+    def load(cls, name: str | Path, *, adapter: str | Path | None = None, **settings: Any) -> TorchEngine:
+        """From a folder with safetensors, a GGUF file, or `smollm2`, the model that Subquest embeds.
+
+        `adapter` is a LoRA as PEFT's folder or as a GGUF file; `default` is the one that ships with `smollm2`.
+        `settings` are the constructor's.
+        """
+        path = embedded_model() if name == EMBEDDED else Path(name).expanduser()
+        engine = cls(load(path), **settings)
+        engine.prompt_set = "compact" if name == EMBEDDED else "full"
+        file = default_adapter() if adapter == "default" else adapter and Path(adapter).expanduser()
+        if file:
+            engine.refresh(adapter=load_adapter(file, path))
+            engine.prompt_set = prompt_set_of(file)
+        return engine
 
     @classmethod
     def from_model(cls, model: nn.Module, tokenizer: Any, *, share: bool = False, **settings: Any) -> TorchEngine:
@@ -136,7 +151,7 @@ class TorchEngine:
         return engine
 
     def _make_cache(self, tokens: int | None, share: float | None) -> tuple[Cache, int]:
-        """The cache, and the blocks of it that can be given out; one more is the padding's."""
+        """The cache and the number of its usable blocks; one more is for padding."""
 
         def make(tokens: int) -> Cache:
             return Cache(self.weights, max(1, tokens // BLOCK) + 1, BLOCK)
@@ -146,19 +161,19 @@ class TorchEngine:
             cache = make(tokens)
         else:
             token = self.architecture.cache_values() * self.weights.dtype.itemsize
-            cache, tokens = taken(self.device, token, make, share=share or wanted_share(), wanted=tokens or None)
+            cache, tokens = allocate(self.device, token, make, share=share or wanted_share(), wanted=tokens or None)
         return cache, max(1, tokens // BLOCK)
 
     @property
     def failure(self) -> EngineError | None:
-        """What the engine has failed of for good; None while it works."""
+        """The error that ended the engine; None while it works."""
         return self._failure
 
     def count_tokens(self, text: str) -> int:
         return len(self.vocabulary.encode(text, False))
 
     async def open(self, messages: Sequence[Message], *, mode: Mode = "chat") -> TorchSession:
-        return TorchSession(self, opening(self.chat, self.vocabulary, messages), mode)
+        return TorchSession(self, prompt_segments(self.chat, messages, self.vocabulary.encode), mode)
 
     def without_adapter(self) -> TorchEngine | BareEngine:
         """The same model with its base weights, in the same batches and cache; it closes with this one."""
@@ -178,10 +193,10 @@ class TorchEngine:
         merged: bool = True,
         policy: int | None = None,
     ) -> None:
-        """Put new weights, a new adapter, or both in place, and name the version.
+        """Replace the weights, the adapter, or both, and name the version.
 
-        Waits for running turns to end, so that a turn has one version; waiting turns follow with the new one. With
-        neither `state` nor `adapter` the weights changed in place (`share`) and only what is cached becomes invalid.
+        Waits for running turns to end, so that every turn has one version; waiting turns run with the new one. With
+        neither `state` nor `adapter`, the weights changed in place (`share`) and only the cache is invalidated.
         """
         ready = torch.cuda.current_stream(self.device).record_event() if self.device.type == "cuda" else None
         over = threading.Event()
@@ -210,7 +225,7 @@ class TorchEngine:
             raise errors[0]
 
     async def run(self, context: Context, sampling: Sampling) -> Turn:
-        """Let a context grow by one turn. Cancelling the caller takes the turn back."""
+        """Generate one turn in a context. Cancelling the caller cancels the turn."""
         self._check(context, sampling)
         loop = asyncio.get_running_loop()
         future: asyncio.Future[None] = loop.create_future()
@@ -239,7 +254,12 @@ class TorchEngine:
         def submit(call: Call) -> None:
             self._send(lambda: self._scorer.submit(call))
 
-        return await choose(self, submit, prompts, words)
+        encode = self.vocabulary.encode
+        ids = [encode_pieces(self.chat.opening(prompt), encode) for prompt in prompts]
+        longest = max(map(len, ids), default=0)
+        if longest >= self.context_window:
+            raise ContextOverflow(f"a prompt of {longest} tokens does not fit a window of {self.context_window}")
+        return await score_choices(submit, ids, [encode(word, False)[0] for word in words]) if ids else []
 
     def drop(self, context: Context) -> None:
         """Free what a closed session holds."""
@@ -268,7 +288,7 @@ class TorchEngine:
     def _send(self, command: Callable[[], None]) -> None:
         self._must_run()
         self._inbox.put(command)
-        self._must_run()  # one that ended in between may not read it any more
+        self._must_run()  # if it ended in between, nobody reads the command
 
     def _must_run(self) -> None:
         if self._failure is not None:
@@ -286,7 +306,7 @@ class TorchEngine:
         self.scheduler.cancel(turn)
 
     def _wake(self) -> None:
-        """Wake the tasks whose turns are over, all of an event loop's with one call."""
+        """Wake the tasks whose turns are over, with one call per event loop."""
         woken, self._woken = self._woken, []
         loops: dict[asyncio.AbstractEventLoop, list[tuple[asyncio.Future[None], BaseException | None]]] = {}
         for waiter, error in woken:
@@ -296,8 +316,8 @@ class TorchEngine:
                 loop.call_soon_threadsafe(_resolve, results)
 
     def _work(self) -> None:
-        """The worker thread. It lets go of the interpreter several times a step, to wait for the device or to launch
-        on it, and must get it back at once: systems keep the other threads busy."""
+        """The worker thread. It releases the interpreter several times per step, to wait for the device or to launch
+        kernels, and must get it back quickly although systems keep the other threads busy."""
         with switch_often(), collect_rarely():
             self._serve()
 
@@ -315,8 +335,8 @@ class TorchEngine:
             self._failure = EngineError(f"the torch engine failed: {error!r}")
             self._failure.__cause__ = error
         failure = self._failure or EngineError("the engine was closed")
-        while not self._inbox.empty():  # turns that asked meanwhile must be told too
-            with contextlib.suppress(Exception):  # what failed may be out of order
+        while not self._inbox.empty():  # turns that were submitted meanwhile must fail too
+            with contextlib.suppress(Exception):  # the failure may have left things inconsistent
                 self._inbox.get()()
         self._woken += [(waiter, failure) for waiter in self._turns.values()]
         self._turns.clear()
@@ -356,7 +376,7 @@ class TorchEngine:
 
 
 class BareEngine:
-    """A torch engine without its adapter; see `engine.base.Adapted`."""
+    """A torch engine without its adapter; see `engine.interface.Adapted`."""
 
     def __init__(self, engine: TorchEngine) -> None:
         self._engine = engine
@@ -365,17 +385,18 @@ class BareEngine:
 
     async def open(self, messages: Sequence[Message], *, mode: Mode = "chat") -> TorchSession:
         engine = self._engine
-        return TorchSession(engine, opening(engine.chat, engine.vocabulary, messages), mode, bare=True)
+        segments = prompt_segments(engine.chat, messages, engine.vocabulary.encode)
+        return TorchSession(engine, segments, mode, bare=True)
 
     def count_tokens(self, text: str) -> int:
         return self._engine.count_tokens(text)
 
     async def close(self) -> None:
-        """The engine's own affair."""
+        """Closes with the engine."""
 
 
 class Waiter(NamedTuple):
-    """A task that waits for a turn."""
+    """A task waiting for a turn."""
 
     loop: asyncio.AbstractEventLoop
     future: asyncio.Future[None]

@@ -11,13 +11,7 @@ from typing import Any
 
 from ...errors import DataError
 from ..gguf_file import GgufFile
-
-_QWEN = (
-    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
-)
-_LLAMA3 = _QWEN.replace(r"|\p{N}|", r"|\p{N}{1,3}|")
-SPLITS = {"smollm": None, "gpt-2": None, "qwen2": _QWEN, "llama-bpe": _LLAMA3}
-"""How a text is cut before merging, by the name in `tokenizer.ggml.pre`; None is GPT-2's own way."""
+from .vocabulary import BYTE_LETTERS, SPLITS
 
 _CONTROL, _USER_DEFINED = 3, 4
 """Kinds of tokens in `tokenizer.ggml.token_type` that are matched whole in a text."""
@@ -90,6 +84,4 @@ def byte_level(file: GgufFile) -> Any:
 
 def _spelled(token: str) -> str:
     """A token in GPT-2's spelling of bytes: printable Latin-1 stands for itself, the rest starts at U+0100."""
-    from .tokens import BYTE_LETTERS
-
     return "".join(BYTE_LETTERS[byte] for byte in token.encode())

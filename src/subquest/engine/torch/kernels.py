@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from .attention_kernels import attend, part_length
-from .draw_kernels import draw
+from .sampling_kernels import draw
 from .step import Step
 
 __all__ = [

@@ -11,17 +11,19 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ...errors import DataError, EngineRefused
+from ...errors import DataError, EngineRefused, UsageError
+from ..adapter import read_gguf as read_gguf_adapter
+from ..adapter import read_peft, shape_of
 from ..gguf_file import GgufFile, read_gguf_file
 from .architecture import Architecture
-from .dequantise import values
+from .gguf_tensors import values
 from .gguf_tokenizer import tokenizer_of
 from .weights import Adapter
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A model as it was found: transformers configuration, parameters by their usual names, tokenizer."""
+    """A loaded model: transformers configuration, parameters by their usual names, tokenizer."""
 
     name: str
     config: Any
@@ -41,7 +43,7 @@ def load(path: str | Path) -> Source:
     if path.is_dir():
         return _from_folder(path)
     if not path.exists():
-        raise DataError(f"no model at {path}")
+        raise DataError(f"no model at {path} (a folder with safetensors, or a GGUF file)")
     return _from_gguf(path)
 
 
@@ -51,15 +53,22 @@ def from_model(model: Any, tokenizer: Any, *, name: str = "") -> Source:
     return Source(name or config.model_type, config, model.state_dict(), tokenizer, _end_ids(model, tokenizer))
 
 
-def load_adapter(folder: str | Path) -> Adapter:
-    """A LoRA adapter as PEFT saves it: `adapter_config.json` and `adapter_model.safetensors`."""
+def load_adapter(place: str | Path, base: Path | None = None) -> Adapter:
+    """A LoRA adapter from PEFT's folder, or from a GGUF file for the model in `base`."""
     from safetensors.torch import load_file
 
-    from ..adapter import read_peft
-
-    folder = Path(folder).expanduser()
-    lora = read_peft(folder)  # refuses what is more than plain LoRA
-    return Adapter.from_state(load_file(folder / "adapter_model.safetensors"), scale=lora.alpha / lora.rank)
+    place = Path(place).expanduser()
+    if place.is_dir() or base is None:
+        lora = read_peft(place)  # refuses anything but plain LoRA
+        return Adapter.from_state(load_file(place / "adapter_model.safetensors"), scale=lora.alpha / lora.rank)
+    if not place.exists():
+        raise UsageError(f"no such adapter: {place}")
+    lora = read_gguf_adapter(place, shape_of(base))
+    # llama.cpp divides alpha by each pair's own rank; an Adapter has one scale for all pairs
+    pairs = {
+        name: (torch.from_numpy(a), torch.from_numpy(b) * (lora.rank / len(a))) for name, (a, b) in lora.pairs.items()
+    }
+    return Adapter(pairs, lora.alpha / lora.rank)
 
 
 def _from_folder(path: Path) -> Source:

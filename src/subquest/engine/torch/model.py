@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from ...errors import UsageError
-from . import reference
+from . import reference_operations as reference
 from .architecture import Architecture
 from .step import Draw, Step
 from .weights import Linear, Weights

@@ -1,10 +1,10 @@
-"""Steps on the device: packs a plan into tensors, runs the model, hands results back one step late.
+"""Steps on the device: packs a plan into tensors, runs the model, returns results one step later.
 
-On the GPU every step is a CUDA graph, chosen by the size of its batch, over buffers that never move. A step's input is
-one small upload, changes of the block tables included, and its output one small download; the token a row drew is fed
-to its next step on the device, so a step can be handed over before the one before it was read. Calls of torch let go of
-the interpreter, which busy systems are slow to give back, so a decode step makes few. On the CPU the same passes run at
-once.
+On the GPU every step is a CUDA graph, chosen by batch size, over buffers that never move. A step's input is one small
+upload, including changes of the block tables, and its output one small download. The token that a row sampled is fed to
+its next step on the device, so a step can be launched before the previous one was read. Calls of torch release the
+interpreter, which busy systems are slow to return, so a decode step makes few of them. On the CPU the same passes run
+immediately.
 """
 
 from __future__ import annotations
@@ -17,24 +17,24 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from .graphs import Graphs, bucket
+from .cuda_graphs import Graphs, bucket
 from .model import Model
-from .rows import Array, Rows
+from .running_batch import Array, Rows
 from .scheduler import Chunk
 from .step import TILE, Draw, Step
 
 _FIELDS = 8
 """Rows of a decode step's upload: slot, position, given, seed, top_k; temperature, top_p, min_p as float bits."""
 _CHANGES = 2
-"""Rows that follow on a GPU: places of the block tables that changed, as flat indexes, and the blocks there."""
+"""Rows that follow on a GPU: changed entries of the block tables, as flat indexes, and their blocks."""
 _RING = 6
-"""Buffers for uploads, used in turn: a step takes up to two, and is over when two more have been handed over."""
+"""Upload buffers, used in turn: a step takes up to two, and is over when two more have been launched."""
 _NOTHING = np.zeros(0, np.int64)
 
 
 @dataclass(slots=True)
 class Pending:
-    """A decode step that was handed to the device."""
+    """A decode step under way on the device."""
 
     slots: Array
     epochs: Array
@@ -43,7 +43,7 @@ class Pending:
     event: Any = None
 
     def read(self) -> tuple[Array, Array]:
-        """Wait for the step; drawn tokens and their log-probabilities."""
+        """Wait for the step; returns the sampled tokens and their log-probabilities."""
         if self.event is not None:
             self.event.synchronize()
         out = self.out.numpy()
@@ -55,7 +55,7 @@ class Runner:
     def __init__(
         self, model: Model, rows: Rows, *, prefill_tokens: int, graphs: bool = True, staged: bool | None = None
     ) -> None:
-        """`staged` says whether steps go through fixed buffers, as on a GPU they must."""
+        """`staged` says whether steps go through fixed buffers, which a GPU needs."""
         self.model = model
         self.rows = rows
         self.device = model.weights.device
@@ -78,10 +78,10 @@ class Runner:
         self._ring = [_Staging(widest, tokens, self._tiles.numel(), pin=self._cuda) for _ in range(_RING)]
         self._turn = 0
         self._padding = rows.slots * rows.tables.shape[1]
-        """Place of the padding row's first block, which is 0 for ever."""
+        """Index of the padding row's first block, which is always 0."""
 
     def prefill(self, chunks: Sequence[Chunk], *, bare: bool = False) -> None:
-        """Put the chunks' tokens into the cache; `bare` goes without the adapter."""
+        """Put the chunks' tokens into the cache; `bare` runs without the adapter."""
         if not chunks:
             return
         self.prefills += 1
@@ -118,7 +118,7 @@ class Runner:
         self._graphs.run(("prefill", size, room, bare), lambda: self.model.prefill(step))
 
     def decode(self, slots: Array, *, bare: bool = False) -> Pending:
-        """Feed one token of each slot and draw the next; `bare` goes without the adapter."""
+        """Feed one token of each slot and sample the next; `bare` runs without the adapter."""
         self.steps += 1
         if not self._staged:
             return self._decode_now(slots, bare)
@@ -147,7 +147,7 @@ class Runner:
         return pending
 
     def _decode_now(self, slots: Array, bare: bool) -> Pending:
-        """On the CPU: nothing is padded, and the tables are the host's own."""
+        """On the CPU: without padding, on the host's own tables."""
         rows = self.rows
         rows.changed.clear()
         head = np.empty((_FIELDS, len(slots)), np.int32)
@@ -158,7 +158,7 @@ class Runner:
         return pending
 
     def _pack(self, head: Array, slots: Array) -> tuple[int, bool]:
-        """Write what a step needs to know of its rows; the longest context, and whether a row filters its tokens."""
+        """Write the rows of a step; returns the longest context, and whether any row filters its tokens."""
         rows, n = self.rows, len(slots)
         head[0, :n] = slots
         head[0, n:] = rows.slots
@@ -175,7 +175,7 @@ class Runner:
         return int(head[1].max()) + 1, bool(rows.filtered[slots].any())
 
     def forget_graphs(self) -> None:
-        """The model's passes changed; capture them again."""
+        """Forget the captured graphs, because the model's passes changed."""
         if self._staged:
             self._graphs.clear()
 
@@ -192,7 +192,7 @@ class Runner:
         out[1].view(torch.float32).copy_(logprobs)
 
     def _parts(self, rows: int, longest: int) -> tuple[int, int]:
-        """Length of a context's parts, and how many the longest has: a power of two, so that few graphs are needed."""
+        """Length of a context's parts, and the number for the longest: a power of two, to need few graphs."""
         length = int(self.model.ops.part_length(rows, self.model.weights.architecture.kv_heads))
         return length, 1 << (-(-longest // length) - 1).bit_length()
 
@@ -204,7 +204,7 @@ class Runner:
         return staging
 
     def _mark(self) -> Any:
-        """An event that has happened when the device has done all that was handed to it so far."""
+        """An event that occurs when the device has finished everything launched so far."""
         if not self._cuda:
             return None
         event = torch.cuda.Event()  # type: ignore[no-untyped-call]
@@ -217,7 +217,7 @@ class Runner:
         device[: values.size].copy_(flat, non_blocking=True)
 
     def _upload_tables(self, staging: _Staging) -> None:
-        """Bring the device's block tables up to date."""
+        """Update the device's block tables."""
         changed, self.rows.changed = self.rows.changed, []
         if changed:
             index = np.concatenate(changed)
@@ -228,7 +228,7 @@ class Runner:
 
 
 def _padded(tokens: int) -> int:
-    """The size of a prefill step's graph; below 256 tokens the time does not depend on it."""
+    """The padded size of a prefill step; below 256 tokens the time does not depend on it."""
     return next((size for size in (64, 128, 256) if tokens <= size), bucket(tokens))
 
 
@@ -243,7 +243,7 @@ class _Views(NamedTuple):
     packed: Array
     """[fields and changes, B], on the host."""
     host: Tensor
-    """The same as one stretch, which is uploaded to..."""
+    """The same memory as one vector, uploaded to..."""
     upload: Tensor
     head: Tensor
     """... this on the device, [fields and changes, B]."""
@@ -263,11 +263,11 @@ class _Staging:
         self.tiles = torch.zeros(tiles, dtype=torch.int32, pin_memory=pin)
         self.pairs: Tensor | None = None
         self.used: Any = None
-        """An event after which it may be written to again."""
+        """An event after which the buffers may be reused."""
         self._views: dict[int, _Views] = {}
 
     def views(self, size: int, head: Tensor, out: Tensor) -> _Views:
-        """The buffers of a batch, here and in the device's `head` and `out`; made once for each size."""
+        """The buffers of a batch on the host and in the device's `head` and `out`; made once per size."""
         found = self._views.get(size)
         if found is None:
             rows = _FIELDS + _CHANGES

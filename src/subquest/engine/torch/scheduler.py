@@ -1,16 +1,16 @@
-"""Who is computed next: admission, chunked prefill, growth, preemption.
+"""Which turns run in the next step: admission, chunked prefill, growth, preemption.
 
     waiting ──admit──▶ filling ──prompt cached──▶ decoding ──end, stop, length──▶ done (context idle)
        ▲                  │                          │
-       └──── preempted: blocks given up, computed again later ◀──────┘
+       └──── preempted: blocks released, recomputed later ◀───────┘
 
-A turn is admitted when a slot and the blocks of its whole context are free, on a GPU a few together; turns are admitted
-in the order they asked, and nobody overtakes, so long contexts do not starve. When a decoding context needs a block and
-none is left, idle contexts lose theirs first (they find most of them again by their content), then the turn that was
-admitted last goes back to the head of the queue. The scheduler runs on one thread and knows nothing of the device.
+A turn is admitted when a slot and the blocks for its whole context are free (on a GPU several turns together). Turns
+are admitted in the order they were submitted, so long contexts do not starve. When a decoding context needs a block and
+none is left, idle contexts lose theirs first (they find most of them again by content), then the turn that was admitted
+last goes back to the head of the queue. The scheduler runs on one thread and does not touch the device.
 
-A context either has the model's adapter or goes without it (`Context.bare`). A step is of one kind; where there is work
-of both, they take turns.
+A context runs with the model's adapter or without it (`Context.bare`). A step is of one kind; if there is work of both,
+they alternate.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..base import FinishReason, Sampling
-from .cache import BlockPool
-from .rows import Array, Rows
-from .stops import Stops
+from ..interface import FinishReason, Sampling
+from .block_pool import BlockPool
+from .running_batch import Array, Rows
+from .stop_strings import Stops
 
 CROWD = 8
-"""Turns are admitted at once from one for so many that decode."""
+"""Turns are admitted at once if there is at least one for this many that decode."""
 
 
 @dataclass(eq=False, slots=True)
 class Context:
-    """A session's tokens, and what of them is in the cache."""
+    """A session's tokens, and which of them are in the cache."""
 
     ids: list[int]
     bare: bool = False
@@ -46,19 +46,19 @@ class Context:
 
     @property
     def root(self) -> int:
-        """What its blocks are known under (`BlockPool.match`)."""
+        """The root of its blocks' keys (`BlockPool.match`)."""
         return -1 if self.bare else 0
 
 
 @dataclass(eq=False, slots=True)
 class Turn:
-    """A request to let a context grow."""
+    """A request to generate in a context."""
 
     context: Context
     sampling: Sampling
     seed: int
     limit: int
-    """Tokens it may draw."""
+    """Tokens it may generate."""
     done: Callable[[Turn], None]
     """Called once, on the engine's thread."""
     base: int = 0
@@ -79,7 +79,7 @@ class Turn:
 
 
 class Chunk(NamedTuple):
-    """Tokens of one context to be put into the cache in one step."""
+    """Tokens of one context that enter the cache in one step."""
 
     turn: Turn
     start: int
@@ -100,22 +100,22 @@ class Scheduler:
         self.rows = rows
         self.stops = stops
         self.prefill_tokens = prefill_tokens
-        """Prompt tokens a step, at most: what a decoding row may have to wait for."""
+        """Prompt tokens per step at most; decoding rows wait for them."""
         self.patience = patience
-        """Steps that turns wait for company while many others decode; see `_is_time`."""
+        """Steps that a turn waits for others while many decode; see `_is_time`."""
         self.waiting: deque[Turn] = deque()
         self.filling: list[Turn] = []
         self.decoding: dict[int, Turn] = {}
         self.idle: OrderedDict[Context, None] = OrderedDict()
         self.held = False
-        """No turn is admitted, so that the running ones come to an end (before the weights change)."""
+        """Whether admission is stopped, so that running turns end before the weights change."""
         self.preemptions = 0
         self._bare = False
         """The kind of the last step."""
         self._slots = list(range(rows.slots - 1, -1, -1))
         self._order = 0
         self._waited = 0
-        """Steps since a turn asked to be admitted and was not."""
+        """Steps since a turn could have been admitted and was not."""
 
     @property
     def busy(self) -> bool:
@@ -126,7 +126,7 @@ class Scheduler:
         self.waiting.append(turn)
 
     def cancel(self, turn: Turn) -> None:
-        """Take a turn back at any moment, even after its end; its context is as it was before."""
+        """Cancel a turn at any moment, even after its end; its context is restored."""
         context = turn.context
         if turn.slot >= 0:
             self._leave(turn)
@@ -148,7 +148,7 @@ class Scheduler:
         self.pool.forget_all()
 
     def plan(self) -> Plan:
-        """The next step. What it returns counts as handed to the device, in this order: chunks, then rows."""
+        """The next step. Its chunks and then its rows count as launched."""
         self._grow()
         self._bare = self._kind()
         chunks = list(self._fill())
@@ -158,14 +158,14 @@ class Scheduler:
         return Plan(chunks, slots, self._bare)
 
     def _kind(self) -> bool:
-        """Whether the next step goes without the adapter: the other kind's turn, where that has work."""
+        """Whether the next step runs without the adapter: kinds alternate while both have work."""
         other, bare = not self._bare, int(np.count_nonzero(self.rows.bare))
         begun = bare if other else len(self.decoding) + len(self.filling) - bare
         begins = bool(self.waiting) and not self.held and not self._is_next(self.waiting[0])
         return other if begun or begins else self._bare
 
     def commit(self, slots: Array, epochs: Array, ids: Array, logprobs: Array) -> None:
-        """Take in the tokens of a decode step; turns that ended are done."""
+        """Store the tokens of a decode step and finish the turns that ended."""
         alive = self.rows.epoch[slots] == epochs
         slots, ids, logprobs = slots[alive], ids[alive], logprobs[alive]
         if not slots.size:
@@ -176,7 +176,7 @@ class Scheduler:
             self._check(self.decoding[slot])
 
     def _check(self, turn: Turn) -> None:
-        """End the turn if its last token says so."""
+        """Finish the turn if its last token ends it."""
         rows, slot = self.rows, turn.slot
         count = int(rows.count[slot])
         last = int(rows.ids[slot, count - 1])
@@ -222,7 +222,7 @@ class Scheduler:
 
     def _is_time(self) -> bool:
         """Whether to admit turns now. On a GPU a prefill step takes about as long for one prompt as for ten, and all
-        rows wait for it; so single turns wait a few steps for others that end soon, unless few rows would gain."""
+        rows wait for it; so a single turn waits a few steps for others, unless only few rows would benefit."""
         lonely = self.waiting and not self.filling and CROWD * len(self.waiting) < len(self.decoding)
         if lonely and self._waited < self.patience:
             self._waited += 1
@@ -255,7 +255,7 @@ class Scheduler:
         return True
 
     def _chunk(self, turn: Turn, budget: int) -> Chunk:
-        """The next piece of a prompt. Its full blocks are known from now on: whoever reads them comes later."""
+        """The next piece of a prompt. Its full blocks are published now: readers run in later steps."""
         context = turn.context
         start = context.cached
         count = min(budget, len(context.ids) - 1 - start)
@@ -280,7 +280,7 @@ class Scheduler:
         )
 
     def _grow(self) -> None:
-        """Give every decoding context the block that its next token will be written to."""
+        """Give every decoding context the block for its next token."""
         short = self.rows.short(self.rows.ready(), self.pool.size)
         if not short.size:
             return
@@ -293,7 +293,7 @@ class Scheduler:
             self.decoding[slot].context.blocks.append(block)
 
     def _grow_one_by_one(self, short: Array) -> None:
-        """There are not blocks for all: turns that were admitted last give up theirs, and may be among those served."""
+        """Blocks are short: the turns admitted last give up theirs, possibly including those served here."""
         for slot in short.tolist():
             turn = self.decoding.get(slot)
             if turn is None:
@@ -319,7 +319,7 @@ class Scheduler:
         self.waiting.appendleft(turn)
 
     def _leave(self, turn: Turn) -> None:
-        """Take a turn out of the batch and its tokens out of the rows."""
+        """Remove a turn from the batch and collect its tokens."""
         context, rows, slot = turn.context, self.rows, turn.slot
         if self.decoding.pop(slot, None) is not None:
             count = int(rows.count[slot])
@@ -341,14 +341,14 @@ class Scheduler:
             context.published = full
 
     def _rest(self, context: Context) -> None:
-        """Between turns a context keeps its blocks until somebody else needs them."""
+        """Between turns a context keeps its blocks until another needs them."""
         self._trim(context, context.cached)
         self.idle.pop(context, None)
         if context.blocks:
             self.idle[context] = None
 
     def _trim(self, context: Context, cached: int) -> None:
-        """Forget what is cached beyond a length. A block whose content is known is never written to again."""
+        """Drop what is cached beyond a length. A published block is never written to again."""
         if cached < context.published * self.pool.size:
             cached -= cached % self.pool.size
         keep = self.pool.count(cached)

@@ -1,9 +1,9 @@
-"""Log-probabilities of a few words after many prompts, of many callers in one pass.
+"""Log-probabilities of a few words after many prompts, for many callers in one pass.
 
-Prompts of a call have their beginning in common, which is read once: its whole cache blocks stand in the block tables
-of all of them, as in the engine's cache, and the same kernels read them. A pass needs the keys and values of one layer
-at a time and nothing afterwards, so it has a cache of one layer to itself and takes no block from running contexts.
-Passes run in the engine's thread between two steps; calls that came meanwhile share the next one.
+The prompts of a call share a prefix, which is read once: its full cache blocks are in the block tables of all of them,
+as in the engine's cache, and the same kernels read them. A pass needs the keys and values of one layer at a time and
+nothing afterwards, so it has a one-layer cache of its own and takes no blocks from running contexts. Passes run in the
+engine's thread between two steps; calls that arrive meanwhile share the next one.
 """
 
 from __future__ import annotations
@@ -13,28 +13,23 @@ import itertools
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from ...errors import ContextOverflow, EngineError
-from ..base import Message
-from ..chat import encode_pieces
+from ...errors import EngineError
 from ..choosing import shared_beginning
-from .graphs import bucket
+from .cuda_graphs import bucket
 from .model import Cache, Model
-from .rows import Array
+from .running_batch import Array
 from .step import TILE, Step
 from .weights import Linear, Weights
 
-if TYPE_CHECKING:
-    from .engine import TorchEngine
-
 PASS_TOKENS = {"cuda": 32_768, "cpu": 4096}
-"""Tokens of one pass: on a GPU enough to fill it, on a CPU few, because everybody else waits for it."""
+"""Tokens per pass: on a GPU enough to fill it, on a CPU few, because all others wait for it."""
 BLOCK = 16
 
 Found = list[tuple[float, ...]]
@@ -42,31 +37,23 @@ Found = list[tuple[float, ...]]
 
 @dataclass(eq=False, slots=True)
 class Call:
-    """Prompts of one caller, and what is known of them so far."""
+    """The prompts of one caller, and their results so far."""
 
     prompts: list[Array]
     wanted: Array
     done: Callable[[Found | EngineError], None]
     """Called once, on the engine's thread."""
     gone: Callable[[], bool]
-    """Whether the caller waits no more."""
+    """Whether the caller has stopped waiting."""
     shared: int
-    """Tokens that all prompts begin with, in whole blocks."""
+    """Length of the common prefix, in whole blocks."""
     found: Found = field(default_factory=list)
 
 
-async def choose(
-    engine: TorchEngine, submit: Callable[[Call], None], prompts: Sequence[Sequence[Message]], words: Sequence[str]
-) -> list[tuple[float, ...]]:
-    """`Choosing.choose` for the torch engine."""
-    if not prompts:
-        return []
-    encode = engine.vocabulary.encode
-    ids = [encode_pieces(engine.chat.opening(prompt), encode) for prompt in prompts]
-    longest = max(map(len, ids))
-    if longest >= engine.context_window:
-        raise ContextOverflow(f"a prompt of {longest} tokens does not fit a window of {engine.context_window}")
-    wanted = np.asarray([encode(word, False)[0] for word in words], np.int64)
+async def score_choices(
+    submit: Callable[[Call], None], prompts: Sequence[Sequence[int]], choices: Sequence[int]
+) -> Found:
+    """For each prompt, given as token ids, the log-probability of each choice as the next token."""
     loop = asyncio.get_running_loop()
     future: asyncio.Future[Found] = loop.create_future()
 
@@ -74,8 +61,9 @@ async def choose(
         if not loop.is_closed():
             loop.call_soon_threadsafe(_deliver, future, found)
 
-    shared = shared_beginning(ids) // BLOCK * BLOCK
-    submit(Call([np.asarray(p, np.int32) for p in ids], wanted, done, future.done, shared))
+    shared = shared_beginning(prompts) // BLOCK * BLOCK
+    wanted = np.asarray(choices, np.int64)
+    submit(Call([np.asarray(p, np.int32) for p in prompts], wanted, done, future.done, shared))
     return await future
 
 
@@ -89,7 +77,7 @@ def _deliver(future: asyncio.Future[Found], found: Found | EngineError) -> None:
 
 
 class Share(NamedTuple):
-    """What a pass reads of a call."""
+    """The part of a call that a pass reads."""
 
     call: Call
     start: int
@@ -97,7 +85,7 @@ class Share(NamedTuple):
 
 
 class Scorer:
-    """The calls that wait. Everything here runs in the engine's thread."""
+    """The waiting calls. Everything here runs in the engine's thread."""
 
     def __init__(self, model: Model) -> None:
         self._model = model
@@ -109,19 +97,19 @@ class Scorer:
 
     @property
     def begun(self) -> bool:
-        """Whether a call is answered in part: the rest must be answered by the same weights."""
+        """Whether a call is partly answered: the rest must use the same weights."""
         return bool(self._calls) and bool(self._calls[0].found)
 
     def submit(self, call: Call) -> None:
         self._calls.append(call)
 
     def fail(self, error: EngineError) -> None:
-        """Nobody will be answered any more."""
+        """Fail all calls."""
         while self._calls:
             self._calls.popleft().done(error)
 
     def step(self, *, begun_only: bool = False) -> None:
-        """One pass over as many prompts as it takes, in the order of the calls."""
+        """One pass over as many prompts as fit, in the order of the calls."""
         self._calls = deque(call for call in self._calls if not call.gone())
         shares = self._shares(begun_only)
         if not shares:
@@ -192,7 +180,7 @@ class _Row(NamedTuple):
 
 
 def _rows(shares: Sequence[Share]) -> list[_Row]:
-    numbers = itertools.count(1)  # block 0 is the padding's
+    numbers = itertools.count(1)  # block 0 is for padding
 
     def new(tokens: int) -> list[int]:
         return list(itertools.islice(numbers, -(-tokens // BLOCK)))
@@ -210,8 +198,8 @@ def _rows(shares: Sequence[Share]) -> list[_Row]:
 def _packed(rows: Sequence[_Row], *, pad: bool) -> tuple[Array, Array, Array, Array]:
     """The parts of a `Step`: tokens with positions and slots [3, T], tables and tiles; and where prompts end in it.
 
-    Shapes are rounded up on a GPU, so that they come again: new ones cost its libraries time. The last row of the
-    tables is the padding's.
+    On a GPU shapes are rounded up so that they repeat: new shapes cost its libraries time. The last row of the tables
+    is for padding.
     """
     lengths = np.asarray([len(row.ids) for row in rows])
     starts = np.asarray([row.start for row in rows])

@@ -1,40 +1,36 @@
-"""A session of the torch engine: a context as segments, with the exact ids the model saw and drew."""
+"""Sessions of the torch engine: contexts as segments, with the exact ids the model saw and sampled."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from ...errors import UsageError
 from ...record import Segment, Usage
-from ..base import Generation, Message, Mode, Sampling
-from ..chat import ChatFormat, Piece, encode_pieces, text_of
-from .scheduler import Context
-from .tokens import Vocabulary
-
-if TYPE_CHECKING:
-    from .engine import TorchEngine
+from ..chat_format import ChatFormat, environment_segment
+from ..interface import Generation, Mode, Sampling
+from .scheduler import Context, Turn
+from .vocabulary import Vocabulary
 
 
-def opening(chat: ChatFormat, vocabulary: Vocabulary, messages: Sequence[Message]) -> list[Segment]:
-    """The prompt, one segment a message with the control text before it; the last also has what leads to the reply."""
-    pieces = chat.opening(messages)
-    segments: list[Segment] = []
-    for number, message in enumerate(messages):
-        last = number == len(messages) - 1
-        part = pieces[2 * number :] if last else pieces[2 * number : 2 * number + 2]
-        segments.append(_segment("prompt", part, vocabulary, message.role))
-    return segments
+class TurnRunner(Protocol):
+    """What a session needs of its engine (`TorchEngine`)."""
+
+    chat: ChatFormat
+    vocabulary: Vocabulary
+
+    async def run(self, context: Context, sampling: Sampling) -> Turn:
+        """Let a context grow by one turn."""
+        ...
+
+    def drop(self, context: Context) -> None:
+        """Free what a closed session holds."""
+        ...
 
 
-def _segment(kind: str, pieces: Sequence[Piece], vocabulary: Vocabulary, role: str) -> Segment:
-    ids = tuple(encode_pieces(pieces, vocabulary.encode))
-    return Segment("prompt" if kind == "prompt" else "env", text_of(pieces), ids, role=role)
-
-
-def up_to(stop: str, vocabulary: Vocabulary, ids: Sequence[int]) -> str:
-    """What was written, up to the end of the stop string that the last token completed first."""
+def text_up_to(stop: str, vocabulary: Vocabulary, ids: Sequence[int]) -> str:
+    """The text up to the end of the stop string that the last token completed."""
     raw, written = stop.encode(), vocabulary.bytes_of(ids)
     before = len(written) - len(vocabulary.pieces[ids[-1]])
     at = written.find(raw, max(0, before - len(raw) + 1))
@@ -44,7 +40,7 @@ def up_to(stop: str, vocabulary: Vocabulary, ids: Sequence[int]) -> str:
 class TorchSession:
     """One context of a `TorchEngine`."""
 
-    def __init__(self, engine: TorchEngine, segments: Sequence[Segment], mode: Mode, *, bare: bool = False) -> None:
+    def __init__(self, engine: TurnRunner, segments: Sequence[Segment], mode: Mode, *, bare: bool = False) -> None:
         """A `bare` context is computed without the engine's adapter."""
         self._engine = engine
         self._mode = mode
@@ -71,7 +67,7 @@ class TorchSession:
             turn = await self._engine.run(self._context, sampling)
         finally:
             self._writing = False
-            if self._closed:  # meanwhile: what a running turn holds cannot be freed before its end
+            if self._closed:  # closed meanwhile: a running turn cannot be freed before its end
                 self._engine.drop(self._context)
         vocabulary = self._engine.vocabulary
         ids = tuple(turn.drawn)
@@ -88,18 +84,14 @@ class TorchSession:
             seconds=time.perf_counter() - start,
         )
         if turn.stop:
-            text = up_to(turn.stop, vocabulary, ids)
+            text = text_up_to(turn.stop, vocabulary, ids)
         shown = logprobs if sampling.logprobs else None
         return Generation(text, turn.finish or "length", ids, shown, turn.stop, usage)
 
     async def append(self, text: str) -> None:
         self._must_be_free()
         engine = self._engine
-        if self._mode == "chat":
-            pieces = engine.chat.user_turn(text, ended=self._ended)
-            segment = _segment("env", pieces, engine.vocabulary, "user")
-        else:
-            segment = _segment("env", [Piece(text, False)], engine.vocabulary, "assistant")
+        segment = environment_segment(engine.chat, text, self._mode, engine.vocabulary.encode, ended=self._ended)
         self._ended = False
         self._segments.append(segment)
         self._context.ids.extend(segment.token_ids)

@@ -1,11 +1,10 @@
 """What all backends share: queries become terms and vectors as in our own index, two rankings become one.
 
-A *backend* is a store of somebody else (a database, a search engine) that holds passages, their terms and their
-vectors. It ranks by terms and by vectors; everything around that is the same for all of them and stands here, so that
-an index can move to another backend and give the same answers. The settings (analysis, BM25, encoder) are kept in the
-backend itself.
+A *backend* is another store (a database, a search engine) that holds passages, their terms and their vectors. It ranks
+by terms and by vectors; everything else is the same for all of them and is here, so that an index can move to another
+backend and give the same results. The settings (analysis, BM25, encoder) are stored in the backend itself.
 
-    backend = open_backend("postgres://localhost/docs")
+    backend = open_place("postgres://localhost/docs")
     backend.search("who designed the bridge", 5)
     await backend.retrieve(["...", "..."], 5)
 """
@@ -41,7 +40,7 @@ if TYPE_CHECKING:
 
 
 MISSING = "\ufffd"
-"""Stands for what a store cannot hold: lone surrogates, and the NUL that PostgreSQL refuses."""
+"""Replaces what a store cannot hold: lone surrogates, and the NUL that PostgreSQL refuses."""
 
 
 class Ranked(NamedTuple):
@@ -52,7 +51,7 @@ class Ranked(NamedTuple):
 
 
 class Known(NamedTuple):
-    """What the backend has of a passage."""
+    """What the backend knows about a passage."""
 
     digest: str
     vector: bool
@@ -62,14 +61,14 @@ class Passage(NamedTuple):
     """A passage with everything that a backend stores of it."""
 
     key: str
-    """Made from the id; a UUID, because that is what the narrowest of the stores takes."""
+    """Made from the id; a UUID, the one kind of key that all stores accept."""
     document: Document
     digest: str
-    """Of title, text and metadata: an equal one need not be written again."""
+    """Of title, text and metadata: a passage with the same digest is not written again."""
     facets: tuple[str, ...]
     """`field=value` for each field of the metadata that can be filtered by."""
     terms: Mapping[str, int]
-    """How often each term stands in it, the title weighted."""
+    """How often each term occurs in it, the title weighted."""
     length: int
     vector: Row | None
 
@@ -98,7 +97,7 @@ def to_document(fields: Mapping[str, Any]) -> Document:
 DOCUMENT_FIELDS = ("id", "title", "text", "meta")
 
 Facets = Sequence[Sequence[str]]
-"""A filter: of each group a passage must have one facet."""
+"""A filter: a passage must have one facet of each group."""
 
 
 class Backend(Collection):
@@ -129,7 +128,7 @@ class Backend(Collection):
 
     @classmethod
     def create(cls, url: str, settings: Settings) -> Self:
-        """Make a collection, or open the one that is there if it was made with the same settings."""
+        """Make a collection, or open the existing one if it was made with the same settings."""
         made = cls(url)
         try:
             found = made._read_settings()
@@ -222,10 +221,10 @@ class Backend(Collection):
         return self.load((Entry(document) for document in documents), progress=progress)
 
     def load(self, entries: Iterable[Entry], *, progress: Progress | None = None) -> Changes:
-        """Take passages in, with their vectors where they have some; an equal passage is passed over.
+        """Add passages, with their vectors where they have some; an equal passage is skipped.
 
-        When it returns, everything can be found. A killed run loses at most the batch that was under way: run again,
-        it passes over what is there.
+        When it returns, everything can be found. A killed run loses at most the current batch: run again, it skips
+        what exists.
         """
         added = updated = unchanged = 0
         source = iter(entries)
@@ -274,7 +273,7 @@ class Backend(Collection):
         return out
 
     def remove(self, ids: Iterable[str]) -> int:
-        """Remove documents by id; the number of documents that were there."""
+        """Remove documents by id; returns how many existed."""
         ids = check_ids(ids)
         removed, source = 0, iter(ids)
         while batch := list(islice(source, self.BATCH)):
@@ -282,11 +281,11 @@ class Backend(Collection):
         self._finish()
         return removed
 
-    # ------------------------------------------------------------------------------------------------ a backend's part
+    # ------------------------------------------------------------------------------------------------ of each backend
 
     @abstractmethod
     def _read_settings(self) -> Settings | None:
-        """The settings that the collection was made with, None where there is no collection."""
+        """The settings of the collection, None where there is no collection."""
 
     @abstractmethod
     def _make(self, settings: Settings) -> None:
@@ -294,22 +293,22 @@ class Backend(Collection):
 
     @abstractmethod
     def _known(self, keys: Sequence[str]) -> dict[str, Known]:
-        """What is there of these passages."""
+        """The existing ones of these passages."""
 
     @abstractmethod
     def _put(self, passages: Sequence[Passage]) -> None:
-        """Write passages; one whose key is there replaces the older version. Durable when it returns."""
+        """Write passages; one whose key exists replaces the older version. Durable when it returns."""
 
     @abstractmethod
     def _delete(self, keys: Sequence[str]) -> int:
-        """Remove passages; how many were there."""
+        """Remove passages; returns how many existed."""
 
     def _finish(self) -> None:
-        """Make what was written findable, where that is a step of its own."""
+        """Make what was written searchable, where that is a separate step."""
 
     @abstractmethod
     def _lexical(self, queries: Sequence[Counter[str]], k: int, facets: Facets | None) -> list[list[Ranked]]:
-        """The best k by BM25 of each query, given as terms with their counts; none is empty."""
+        """The best k by BM25 of each query, given as its terms with their counts, never empty."""
 
     @abstractmethod
     def _nearest(self, vectors: Any, k: int, facets: Facets | None) -> list[list[Ranked]]:
@@ -317,7 +316,7 @@ class Backend(Collection):
 
     @abstractmethod
     def _fetch(self, keys: Sequence[str]) -> dict[str, Document]:
-        """The documents of these keys, as far as they are there."""
+        """The existing documents of these keys."""
 
     @abstractmethod
     def entries(self) -> Iterator[Entry]:
@@ -338,7 +337,7 @@ def digest_of(document: Document) -> str:
 
 
 def term_text(term: bytes) -> str:
-    """A term as text; a character that was cut in the middle becomes a sign that stands for it."""
+    """A term as text; a character that was cut in the middle is replaced."""
     return term.decode(errors="replace")
 
 
@@ -369,5 +368,5 @@ def facet(field: str, value: str | float) -> str:
 
 
 def filter_facets(where: Filter) -> list[list[str]]:
-    """A filter as groups of facets; wrong ones are refused as in our own index."""
+    """A filter as groups of facets; malformed ones are refused as in our own index."""
     return [[facet(field, choice) for choice in choices] for field, choices in conditions_of(where)]

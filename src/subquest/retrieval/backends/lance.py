@@ -1,11 +1,11 @@
 """LanceDB as a backend: a table of files, on a disk or in object storage.
 
-    lance:FOLDER     lance:s3://bucket/path     lance:gs://bucket/path     #TABLE at the end: another than `passages`
+    lance:FOLDER     lance:s3://bucket/path     lance:gs://bucket/path     #TABLE: a table other than `passages`
 
-No server is needed: whoever can read the files can search, which makes it the backend for indexes that live in object
-storage. Terms are made here, with the analysis of our own index; Lance ranks them by its BM25, whose k1 and b cannot be
-set (1.2 and 0.75), and whose counts lag behind updates. From ANN_ROWS on vectors are searched through an inverted file
-of graphs, below that exactly.
+No server is needed: whoever can read the files can search, which makes it the backend for indexes in object storage.
+Terms are made here, with the analysis of our own index; Lance ranks them by its BM25, whose k1 and b are fixed (1.2 and
+0.75), and whose counts lag behind updates. From ANN_ROWS rows on, vectors are searched through an inverted file of
+graphs, below that exactly.
 """
 
 from __future__ import annotations
@@ -46,12 +46,12 @@ class Lance(Backend):
         self._table_name = table or "passages"
         super().__init__(f"lance:{place}" + (f"#{table}" if table else ""), mode)
         self._table: Any = None
-        with self._outside("open"):
+        with self._errors("open"):
             self._db: Any = lancedb.connect(place, read_consistency_interval=timedelta(0))
 
     @contextlib.contextmanager
-    def _outside(self, what: str) -> Iterator[None]:
-        """What Lance or its storage raises becomes a SearchError."""
+    def _errors(self, what: str) -> Iterator[None]:
+        """Turn what Lance or its storage raises into a SearchError."""
         try:
             yield
         except (OSError, RuntimeError, ValueError) as error:
@@ -68,8 +68,8 @@ class Lance(Backend):
     # ------------------------------------------------------------------------------------------------ settings
 
     def _read_settings(self) -> Settings | None:
-        with self._outside("list tables"):
-            if not self._there():
+        with self._errors("list tables"):
+            if not self._exists():
                 return None
             self._table = self._db.open_table(self._table_name)
             found = (self._table.schema.metadata or {}).get(b"subquest")
@@ -77,7 +77,7 @@ class Lance(Backend):
             raise UsageError(f"{self.name} was not made by Subquest; name another table: lance:PATH#TABLE")
         return Settings.from_record(json.loads(found), self.name)
 
-    def _there(self) -> bool:
+    def _exists(self) -> bool:
         token = None
         while True:
             page = self._db.list_tables(page_token=token)
@@ -89,8 +89,8 @@ class Lance(Backend):
 
     def _make(self, settings: Settings) -> None:
         if settings.bm25 != BM25(1.2, 0.75):
-            raise UsageError(f"LanceDB has k1 1.2 and b 0.75 and no other; this index has {settings.bm25}")
-        with self._outside("make a table"):
+            raise UsageError(f"LanceDB supports only k1 1.2 and b 0.75; this index has {settings.bm25}")
+        with self._errors("make a table"):
             metadata = {"subquest": json.dumps(settings.to_record())}
             self._table = self._db.create_table(self._table_name, schema=self._schema(settings, metadata))
 
@@ -110,7 +110,7 @@ class Lance(Backend):
 
     def _rows(self, keys: Sequence[str], columns: list[str]) -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = []
-        with self._outside("read"):
+        with self._errors("read"):
             for start in range(0, len(keys), _PAGE):
                 chosen = f"key IN ({_listed(keys[start : start + _PAGE])})"
                 found += self._open().search().where(chosen).select(columns).limit(_PAGE).to_list()
@@ -129,22 +129,22 @@ class Lance(Backend):
         if self.settings.encoder:
             vectors = np.concatenate([np.asarray(p.vector, np.float16) for p in passages])
             columns["vector"] = pa.FixedSizeListArray.from_arrays(pa.array(vectors), self.settings.width)
-        with self._outside("write"):
+        with self._errors("write"):
             merge = self._open().merge_insert("key").when_matched_update_all().when_not_matched_insert_all()
             merge.execute(pa.table(columns, schema=self._schema(self.settings)))
 
     def _delete(self, keys: Sequence[str]) -> int:
-        with self._outside("delete"):
+        with self._errors("delete"):
             before = self._open().count_rows()
             self._open().delete(f"key IN ({_listed(keys)})")
             return int(before - self._open().count_rows())
 
     def _finish(self) -> None:
-        """Make the indexes that are missing and bring the others up to date."""
+        """Create the missing indexes and update the others."""
         from lancedb.index import FTS, BTree, IvfHnswSq, LabelList
 
         plain: dict[str, Any] = {"lower_case": False, "stem": False, "remove_stop_words": False, "ascii_folding": False}
-        with self._outside("index"):
+        with self._errors("index"):
             table = self._open()
             there = {index.columns[0] for index in table.list_indices()}
             rows = table.count_rows()
@@ -163,7 +163,7 @@ class Lance(Backend):
 
     def _lexical(self, queries: Sequence[Counter[str]], k: int, facets: Facets | None) -> list[list[Ranked]]:
         out = []
-        with self._outside("search"):
+        with self._errors("search"):
             for query in queries:
                 words = " ".join(term for term, count in query.items() for _ in range(count))
                 asked = self._open().search(words, query_type="fts", fts_columns="terms")
@@ -173,7 +173,7 @@ class Lance(Backend):
 
     def _nearest(self, vectors: Any, k: int, facets: Facets | None) -> list[list[Ranked]]:
         out = []
-        with self._outside("search"):
+        with self._errors("search"):
             for vector in vectors:
                 asked = self._open().search(vector, vector_column_name="vector").distance_type("cosine")
                 asked = asked.nprobes(64).refine_factor(4)
@@ -188,14 +188,14 @@ class Lance(Backend):
         import numpy as np
 
         columns = [*DOCUMENT_FIELDS, "vector"] if self.settings.encoder else list(DOCUMENT_FIELDS)
-        with self._outside("read"):
+        with self._errors("read"):
             for batch in self._open().search().select(columns).to_batches(_PAGE):
                 for row in batch.to_pylist():
                     vector = row.get("vector")
                     yield Entry(to_document(row), None if vector is None else np.array(vector, np.float32))
 
     def __len__(self) -> int:
-        with self._outside("count"):
+        with self._errors("count"):
             return int(self._open().count_rows())
 
 

@@ -3,7 +3,7 @@
     opensearch+https://host:9200/INDEX        user and password in the address, or OPENSEARCH_USER, OPENSEARCH_PASSWORD
 
 Terms are made here, with the analysis of our own index, and sent as a text that the server only splits at blanks, so
-that a query finds there what it finds here. The server's BM25 has the k1 and b of the settings; frequencies are those
+that a query finds the same there as here. The server's BM25 has the k1 and b of the settings; frequencies are those
 of the whole index, not of a shard. Vectors go into a `knn_vector` field (Lucene's HNSW, filtered while searching).
 """
 
@@ -100,7 +100,7 @@ class OpenSearch(Backend):
         try:
             return {item["_id"]: item["_source"] for item in reply["docs"] if item.get("found")}
         except (KeyError, TypeError):
-            raise self._strange("_mget", reply) from None
+            raise self._unknown_reply("_mget", reply) from None
 
     def _put(self, passages: Sequence[Passage]) -> None:
         lines: list[tuple[dict[str, Any], dict[str, Any] | None]] = []
@@ -116,7 +116,7 @@ class OpenSearch(Backend):
         return sum(status == 200 for status in done)
 
     def _bulk(self, actions: Sequence[tuple[dict[str, Any], dict[str, Any] | None]]) -> list[int]:
-        """Do all actions; those that the server was too busy for are sent again. The status of each."""
+        """Do all actions; those that the server was too busy for are sent again. Returns the status of each."""
         statuses = [0] * len(actions)
         waiting = list(range(len(actions)))
 
@@ -126,7 +126,7 @@ class OpenSearch(Backend):
             reply = self._ask("POST", "/_bulk", lines=lines)
             items = reply.get("items") if isinstance(reply, dict) else None
             if not isinstance(items, list) or len(items) != len(waiting):
-                raise self._strange("_bulk", reply)
+                raise self._unknown_reply("_bulk", reply)
             busy = []
             for i, item in zip(waiting, items, strict=True):
                 (result,) = item.values()
@@ -180,7 +180,7 @@ class OpenSearch(Backend):
                     raise SearchError(f"{self.name}: some shards did not answer")
                 out.append([Ranked(hit["_id"], float(hit["_score"])) for hit in answer["hits"]["hits"]])
         except (KeyError, TypeError):
-            raise self._strange("_msearch", reply) from None
+            raise self._unknown_reply("_msearch", reply) from None
         return out
 
     def _fetch(self, keys: Sequence[str]) -> dict[str, Document]:
@@ -202,7 +202,7 @@ class OpenSearch(Backend):
                     vector = hit["_source"].get("vector")
                     yield Entry(to_document(hit["_source"]), None if vector is None else np.array(vector, np.float32))
             except (KeyError, TypeError):
-                raise self._strange("_search", reply) from None
+                raise self._unknown_reply("_search", reply) from None
             if len(hits) < _PAGE:
                 return
             body["search_after"] = hits[-1]["sort"]
@@ -212,10 +212,10 @@ class OpenSearch(Backend):
         try:
             return int(reply["count"])
         except (KeyError, TypeError, ValueError):
-            raise self._strange("_count", reply) from None
+            raise self._unknown_reply("_count", reply) from None
 
-    def _strange(self, what: str, reply: Any) -> SearchError:
-        return SearchError(f"{self.name} answered {what} in a form that is not known: {json.dumps(reply)[:200]}")
+    def _unknown_reply(self, what: str, reply: Any) -> SearchError:
+        return SearchError(f"{self.name} answered {what} in an unknown format: {json.dumps(reply)[:200]}")
 
 
 def _filter(facets: Facets | None) -> dict[str, Any]:

@@ -1,16 +1,16 @@
 """PostgreSQL with pgvector as a backend.
 
-    postgres://user@host:5432/database?collection=NAME       (PGPASSWORD and the other libpq settings count)
+    postgres://user@host:5432/database?collection=NAME       (PGPASSWORD and the other libpq settings apply)
 
-A collection is a schema with a row for each passage. BM25 is exact, to the last bit what our own index computes: a
-passage keeps the numbers of its terms and their counts in two arrays, a GIN index finds the passages that have a term,
-and the database adds up the formula over them. How many passages have a term, which the formula needs, is kept beside.
+A collection is a schema with a row for each passage. BM25 is exact and equal to our own index to the last bit: a
+passage has the numbers of its terms and their counts in two arrays, a GIN index finds the passages that have a term,
+and the database adds up the formula over them (`sql_bm25`). A table counts how many passages have a term.
 
 A search first scores the passages that have one of the query's rarest terms. A term adds less than its weight to a
-score, so the k-th score found so far says which of the other terms, or pairs of them, a passage must have to come into
-the result; only those passages are read (the idea of MaxScore, as in our own index, one step further).
+score, so the k-th score found so far tells which of the other terms, or pairs of them, a passage must have to get into
+the result; only those passages are read (MaxScore, as in our own index, extended to pairs).
 
-Vectors are half-precision (`halfvec`); from ANN_ROWS on they get an HNSW index, below that search is exact.
+Vectors are half-precision (`halfvec`); from ANN_ROWS rows on they get an HNSW index, below that search is exact.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ T = TypeVar("T")
 
 FORMAT = 1
 ANN_ROWS = 20_000
-"""From here on the HNSW index answers faster than reading all vectors."""
+"""From here on, the HNSW index is faster than reading all vectors."""
 MAX_TERMS = 400
-"""Different terms of one query; of longer queries those with the most weight count."""
+"""Different terms of one query; longer queries use those with the most weight."""
 _FIRST = 256
-"""So many passages at least, by the rarest terms' counts, are scored before terms are judged."""
+"""At least this many passages, by the counts of the rarest terms, are scored first."""
 _NAME = re.compile(r"[a-z_][a-z0-9_]{0,40}")
 
 _SCHEMA = """
@@ -82,7 +82,7 @@ class Postgres(Backend):
     # ------------------------------------------------------------------------------------------------ connections
 
     def _do(self, work: Callable[[Connection[Any]], T]) -> T:
-        """One transaction; on a fresh connection again where the connection or the server failed under it."""
+        """One transaction; repeated on a new connection where the connection or the server failed."""
         return retry(lambda: self._once(work))
 
     def _once(self, work: Callable[[Connection[Any]], T]) -> T:
@@ -137,7 +137,7 @@ class Postgres(Backend):
         if found is None:
             return None
         if found[0] != FORMAT:
-            raise DataError(f"{self.name} has format {found[0]}, this version reads format {FORMAT}; copy it anew")
+            raise DataError(f"{self.name} has format {found[0]}, this version reads format {FORMAT}; copy it again")
         return Settings.from_record(json.loads(found[1]), self.name)
 
     def _make(self, settings: Settings) -> None:
@@ -195,7 +195,7 @@ class Postgres(Backend):
         db.execute("SELECT pg_advisory_xact_lock(hashtext(%s))", (f"subquest {self._schema}",))
 
     def _forget(self, db: Connection[Any], keys: Sequence[str]) -> int:
-        """Delete passages and take them out of the counts."""
+        """Delete passages and subtract them from the counts."""
         statement = self._sql("DELETE FROM {schema}.documents WHERE key = ANY(%s::uuid[]) RETURNING terms, length")
         gone = db.execute(statement, (list(keys),)).fetchall()
         self._count(db, {number: -count for number, count in Counter(n for terms, _ in gone for n in terms).items()})
@@ -204,7 +204,7 @@ class Postgres(Backend):
         return len(gone)
 
     def _term_numbers(self, db: Connection[Any], terms: Sequence[str], *, make: bool) -> dict[str, int]:
-        """The numbers of terms, remembered for good; new terms get one where `make` says so."""
+        """The numbers of terms, cached; new terms get one with `make`."""
         missing = [term for term in terms if term not in self._numbers]
         if missing:
             found = dict(
@@ -214,14 +214,14 @@ class Postgres(Backend):
                 statement = self._sql(
                     "INSERT INTO {schema}.terms (term) SELECT unnest(%s::text[]) RETURNING term, number"
                 )
-                # not remembered: the transaction may yet fail
-                return {**found, **dict(db.execute(statement, (new,))), **self._remembered(terms)}
+                # not cached: the transaction may still fail
+                return {**found, **dict(db.execute(statement, (new,))), **self._cached(terms)}
             if len(self._numbers) > 2_000_000:
                 self._numbers.clear()
             self._numbers.update(found)
-        return self._remembered(terms)
+        return self._cached(terms)
 
-    def _remembered(self, terms: Sequence[str]) -> dict[str, int]:
+    def _cached(self, terms: Sequence[str]) -> dict[str, int]:
         return {term: self._numbers[term] for term in terms if term in self._numbers}
 
     def _count(self, db: Connection[Any], changes: dict[int, int]) -> None:
@@ -244,7 +244,7 @@ class Postgres(Backend):
         return self._do(delete)
 
     def _finish(self) -> None:
-        """Fresh statistics for the planner, and the HNSW index where there are enough vectors."""
+        """New statistics for the query planner, and the HNSW index where there are enough vectors."""
         many = self.settings.encoder is not None and len(self) >= ANN_ROWS
 
         def finish(db: Connection[Any]) -> None:
@@ -264,7 +264,7 @@ class Postgres(Backend):
     def _lexical(self, queries: Sequence[Counter[str]], k: int, facets: Facets | None) -> list[list[Ranked]]:
         def search(db: Connection[Any]) -> list[list[Ranked]]:
             db.execute("SET LOCAL jit = off")  # compiling takes longer than the search
-            db.execute("SET LOCAL enable_seqscan = off")  # the planner thinks array conditions cheap
+            db.execute("SET LOCAL enable_seqscan = off")  # the planner underestimates array conditions
             return [self._best(db, query, k, facets) for query in queries]
 
         return self._do(search)
@@ -365,7 +365,7 @@ def split(url: str) -> tuple[str, str]:
     pairs = parse_qsl(parts.query, keep_blank_values=True)
     collection = next((value for name, value in pairs if name == "collection"), "subquest")
     if not _NAME.fullmatch(collection):
-        raise UsageError(f"the collection {collection!r}: use a-z, 0-9 and _, 40 at most, not a digit first")
+        raise UsageError(f"the collection {collection!r}: use at most 41 of a-z, 0-9 and _, not starting with a digit")
     rest = urlencode([pair for pair in pairs if pair[0] != "collection"], safe="/")
     return urlunsplit(("postgresql", parts.netloc, parts.path, rest, "")), collection
 

@@ -2,10 +2,10 @@
 
     qdrant+https://host:6333/COLLECTION        QDRANT_API_KEY where the server wants a key
 
-Passages are points with two named vectors: `dense`, and `terms`, a sparse vector that makes BM25 of a dot product. Its
-places are hashes of terms, its values f / (f + k1 · (1 - b + b · |d| / average)); the server multiplies by idf, which
+Passages are points with two named vectors: `dense`, and `terms`, a sparse vector whose dot product is BM25. Its
+indices are hashes of terms, its values f / (f + k1 · (1 - b + b · |d| / average)); the server multiplies by idf, which
 it counts itself. The average length is fixed when the collection is made: from the index that is copied there, or from
-the first batch of passages. The settings are the payload of a point of their own, which has no vectors.
+the first batch of passages. The settings are the payload of a separate point, which has no vectors.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Qdrant(Backend):
         if reply is None:
             return None
         if not isinstance(reply, dict) or reply.get("status") != "ok" or "result" not in reply:
-            raise SearchError(f"{self.name}{path} answered in a form that is not known: {json.dumps(reply)[:200]}")
+            raise SearchError(f"{self.name}{path} answered in an unknown format: {json.dumps(reply)[:200]}")
         return reply["result"]
 
     def close(self) -> None:
@@ -79,9 +79,9 @@ class Qdrant(Backend):
         }
         self._ask("PUT", "", body)
         self._ask("PUT", "/index", {"field_name": "facets", "field_schema": "keyword"}, query={"wait": "true"})
-        self._keep(settings)
+        self._store_settings(settings)
 
-    def _keep(self, settings: Settings) -> None:
+    def _store_settings(self, settings: Settings) -> None:
         point = {"id": SETTINGS, "vector": {}, "payload": {"settings": settings.to_record()}}
         self._ask("PUT", "/points", {"points": [point]}, query={"wait": "true"})
 
@@ -91,7 +91,7 @@ class Qdrant(Backend):
         body = {"ids": list(keys), "with_payload": payload, "with_vector": False}
         found = self._ask("POST", "/points", body)
         if not isinstance(found, list):
-            raise SearchError(f"{self.name}/points answered in a form that is not known")
+            raise SearchError(f"{self.name}/points answered in an unknown format")
         return found
 
     def _known(self, keys: Sequence[str]) -> dict[str, Known]:
@@ -102,7 +102,7 @@ class Qdrant(Backend):
         if not self.settings.average:
             average = sum(passage.length for passage in passages) / len(passages)
             self._settings = dataclasses.replace(self.settings, average=average or 1.0)
-            self._keep(self.settings)
+            self._store_settings(self.settings)
         points = []
         for p in passages:
             vector: dict[str, Any] = {"terms": self._sparse(p)}
@@ -115,7 +115,7 @@ class Qdrant(Backend):
         norm = self.settings.bm25.norm(passage.length, self.settings.average)
         values: dict[int, float] = {}
         for term, count in passage.terms.items():
-            place = place_of(term)
+            place = sparse_index(term)
             values[place] = values.get(place, 0.0) + count / (count + norm)
         return {"indices": list(values), "values": list(values.values())}
 
@@ -132,7 +132,7 @@ class Qdrant(Backend):
         for query in queries:
             weights: dict[int, float] = {}
             for term, count in query.items():
-                place = place_of(term)
+                place = sparse_index(term)
                 weights[place] = weights.get(place, 0.0) + count
             sparse = {"indices": list(weights), "values": list(weights.values())}
             searches.append({"query": sparse, "using": "terms"})
@@ -152,7 +152,7 @@ class Qdrant(Backend):
                 raise KeyError("result")
             return [[Ranked(point["id"], float(point["score"])) for point in answer["points"]] for answer in answers]
         except (KeyError, TypeError):
-            raise SearchError(f"{self.name} answered a search in a form that is not known") from None
+            raise SearchError(f"{self.name} answered a search in an unknown format") from None
 
     def _fetch(self, keys: Sequence[str]) -> dict[str, Document]:
         found: dict[str, Document] = {}
@@ -185,6 +185,6 @@ class Qdrant(Backend):
         return int(self._ask("POST", "/points/count", body)["count"])
 
 
-def place_of(term: str) -> int:
-    """A term's place in the sparse vector: 32 bits of its hash, so that no dictionary is needed."""
+def sparse_index(term: str) -> int:
+    """A term's index in the sparse vector: 32 bits of its hash, so that no dictionary is needed."""
     return int.from_bytes(hashlib.blake2b(term.encode(), digest_size=4).digest(), "little")

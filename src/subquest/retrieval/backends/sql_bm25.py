@@ -1,8 +1,8 @@
-"""BM25 as SQL: what PostgreSQL is asked to add up, and which passages it may leave unread.
+"""BM25 in SQL: the formula of `bm25` for PostgreSQL, and which passages it need not read.
 
-A passage keeps the numbers of its terms, sorted, and their counts in two arrays. `SCORE` adds up the formula over the
-passages that a condition chooses; `essential` and `has` make that condition from a score that a passage must beat (the
-idea of MaxScore, as in our own index, one step further).
+A passage has the numbers of its terms, sorted, and their counts in two arrays. `SCORE` adds up the formula over the
+passages that match a condition; `essential` and `has` make that condition from a score that a passage must beat
+(MaxScore, as in our own index, extended to pairs).
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from collections.abc import Sequence
 from ..bm25 import ONE
 
 MAX_PAIRS = 300
-"""Above so many pairs of terms their single terms are asked for instead."""
+"""Above this many pairs of terms, their single terms are used instead."""
 
 # Each addend is rounded to a multiple of 1 / ONE and summed as an integer, as in ../bm25.py. A passage's terms are
-# sorted, so `width_bucket` finds a place by bisection; OFFSET 0 keeps the planner from working out a column twice.
+# sorted, so `width_bucket` finds a position by bisection; OFFSET 0 keeps the planner from computing a column twice.
 SCORE = """
 SELECT key::text, number, {sum} AS score FROM (
     SELECT key, number, norm, {counts} FROM (
@@ -28,7 +28,7 @@ SELECT key::text, number, {sum} AS score FROM (
 
 
 def columns(terms: Sequence[int], weights: Sequence[float]) -> dict[str, str]:
-    """The columns of SCORE: each term's place in a passage, its count there (NULL for none), and the sum."""
+    """The columns of SCORE: each term's position in a passage, its count there (NULL for none), and the sum."""
     sums = (
         f"coalesce(floor({weight!r}::float8 * c{i} / (c{i} + norm) * {ONE!r}::float8 + 0.5::float8), 0)"
         for i, weight in enumerate(weights)
@@ -67,7 +67,7 @@ def essential(weights: dict[int, float], threshold: float) -> tuple[list[int], l
 
 
 def has(singles: Sequence[int], pairs: Sequence[tuple[int, int]]) -> str:
-    """The condition that a passage has one of the terms or one of the pairs, in a form that the GIN index answers."""
+    """The condition that a passage has one of the terms or one of the pairs, in a form that the GIN index supports."""
     parts = [f"terms @> ARRAY[{one}, {other}]" for one, other in pairs]
     if singles:
         parts.append(f"terms && ARRAY[{', '.join(map(str, singles))}]")

@@ -1,10 +1,9 @@
-"""The walls: a bubblewrap command line that gives code namespaces of its own, no network and a read-only system.
+"""The bubblewrap command line of a sandbox: separate namespaces, no network and a read-only system.
 
-Two ways to the same walls. Started by root, bubblewrap mounts as root (so a Python below /root can be shown) and the
-driver then drops to a uid that nobody else has. Started by anybody else, a user namespace does both. Where root lacks
-the privileges for the first way, it takes the second under a uid that nobody else has: root in a user namespace is
-still root to files such as /proc/sys. Which way works is found out once, by starting it; where none does, code is
-refused.
+There are two ways. Started by root, bubblewrap mounts as root (so a Python below /root can be bound) and the guest then
+drops to a uid that nobody else has. Started by anybody else, a user namespace does both. Where root lacks the
+privileges for the first way, it takes the second under a uid that nobody else has: root in a user namespace is still
+root to files such as /proc/sys. Which way works is tried once; where none does, code is refused.
 """
 
 from __future__ import annotations
@@ -26,12 +25,12 @@ from . import seccomp
 from .interface import SandboxLimits, SandboxUnavailable
 
 PACKAGES = ("numpy", "pandas", "dateutil", "pytz", "six", "tzdata", "openpyxl", "et_xmlfile")
-"""What code finds beside the standard library, where it is installed; binary wheels keep libraries in `NAME.libs`."""
-DRIVER = Path(__file__).with_name("driver.py")
+"""What code can import beside the standard library, where installed; binary wheels keep libraries in `NAME.libs`."""
+GUEST = Path(__file__).with_name("guest.py")
 INSTALL = "install bubblewrap (Debian, Ubuntu: apt-get install bubblewrap libseccomp2; Fedora: dnf install bubblewrap)"
 _UID_BASE, _UID_SPAN = 0x3000_0000, 0x0FFF_FFFF
 _MORE_CPU = 20
-"""Calls of full length that the CPU limit of a sandbox, counted over its life, leaves room for."""
+"""The CPU limit of a sandbox, over its lifetime, allows this many calls of full length."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,17 +49,17 @@ class Channels:
 
 
 def new_uid() -> int:
-    """A uid that nothing else on the host has; 0 where we are not root and stay who we are."""
+    """A uid that nothing else on the host has; 0 where we are not root and keep ours."""
     return _UID_BASE + secrets.randbelow(_UID_SPAN) if os.geteuid() == 0 else 0
 
 
 def identity(privileged: bool, uid: int) -> dict[str, Any]:
-    """As whom bubblewrap itself is started: root only where it needs to be, and then its driver drops to `uid`."""
+    """The user that starts bubblewrap: root only where necessary, and then the guest drops to `uid`."""
     return {"user": uid, "group": uid, "extra_groups": []} if uid and not privileged else {}
 
 
 def command_line(work: Path, limits: SandboxLimits, channels: Channels, uid: int) -> list[str]:
-    """The command of one sandbox with the work folder `work`; a `uid` of 0 asks for the unprivileged way."""
+    """The command of one sandbox with the work folder `work`; a `uid` of 0 chooses the unprivileged way."""
     options = {
         "uid": uid,
         "channels": {"commands": channels.commands, "replies": channels.replies, "broker": channels.broker},
@@ -92,7 +91,7 @@ def command_line(work: Path, limits: SandboxLimits, channels: Channels, uid: int
     for source, target in (*binds, *_packages()):
         command += ["--ro-bind", source, target]
     command += [
-        *("--ro-bind", str(DRIVER), "/opt/driver.py"),
+        *("--ro-bind", str(GUEST), "/opt/driver.py"),
         *("--proc", "/proc", "--dev", "/dev", "--remount-ro", "/dev"),
         *("--size", str(32 << 20), "--tmpfs", "/dev/shm", "--chmod", "1777", "/dev/shm"),
         *("--size", str(64 << 20), "--tmpfs", "/tmp", "--chmod", "1777", "/tmp"),
@@ -131,9 +130,9 @@ def way() -> bool:
 
 
 def _try(privileged: bool) -> str:
-    """Start the driver with nothing to do; what went wrong, in words."""
+    """Start the guest with nothing to do; returns what went wrong."""
     with tempfile.TemporaryDirectory(prefix="subquest-") as folder:
-        nothing = os.open(os.devnull, os.O_RDWR)  # no command to read: the driver ends
+        nothing = os.open(os.devnull, os.O_RDWR)  # no command to read: the guest ends
         channels = Channels(seccomp.as_descriptor(), os.dup(nothing), *(os.dup(nothing) for _ in range(3)))
         uid = new_uid()
         try:
@@ -169,7 +168,7 @@ def _bwrap() -> str:
 
 @functools.cache
 def _python() -> tuple[str, tuple[tuple[str, str], ...]]:
-    """The interpreter inside, and what has to be shown for it beyond /usr."""
+    """The interpreter inside, and what has to be bound for it beyond /usr."""
     base = Path(sys.base_prefix).resolve()
     name = f"python{sys.version_info.major}.{sys.version_info.minor}"
     if base.is_relative_to("/usr"):

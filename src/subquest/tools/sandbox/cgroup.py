@@ -1,7 +1,7 @@
-"""A control group around one sandbox, where the host lets us make one: the kernel then counts what no process shows.
+"""A control group around one sandbox, where the host allows one: the kernel then counts what no process shows.
 
-Version 1 and version 2 are tried below the group we are in ourselves, so the host's own limits stay in force. Where
-neither can be had, the watchdog alone bounds the tree.
+Version 1 and version 2 are tried below our own group, so the host's limits stay in force. Where neither works, the
+watchdog alone limits the tree.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Cgroup:
         self.folders: list[Path] = []
         name = f"subquest-{os.getpid()}-{secrets.token_hex(4)}"
         wanted = {"memory": str(limits.memory + SLACK), "pids": str(limits.processes + 8)}
-        for parent, values in _places(wanted):
+        for parent, values in _parents(wanted):
             folder = parent / name
             _sweep(parent)
             try:
@@ -41,8 +41,8 @@ class Cgroup:
     def take(self, init: int) -> None:
         """Move a sandbox in; called before any of its code has run.
 
-        What a process forks once it is inside is born inside, so init goes first, and then whoever it had forked by
-        then; a second look finds who was forked while the first one was taken.
+        What a process inside forks is inside too, so init goes first, then the processes it had already forked; a
+        second look finds those that were forked during the first.
         """
         moved: set[int] = set()
         waiting = [init]
@@ -84,8 +84,8 @@ class Cgroup:
             self.folders.remove(folder)
 
 
-def _places(wanted: dict[str, str]) -> list[tuple[Path, dict[str, str]]]:
-    """Folders below which groups may be made, and what is written into a new one."""
+def _parents(wanted: dict[str, str]) -> list[tuple[Path, dict[str, str]]]:
+    """Folders in which groups may be made, and what is written into a new one."""
     found: list[tuple[Path, dict[str, str]]] = []
     with suppress(OSError):
         for line in Path("/proc/self/cgroup").read_text().splitlines():
@@ -102,7 +102,7 @@ def _places(wanted: dict[str, str]) -> list[tuple[Path, dict[str, str]]]:
 
 
 def _sweep(parent: Path) -> None:
-    """Remove empty groups of processes that are gone without having closed their sandboxes."""
+    """Remove empty groups of processes that ended without closing their sandboxes."""
     for folder in parent.glob("subquest-*-*"):
         if not Path("/proc", folder.name.split("-")[1]).exists():
             with suppress(OSError):
@@ -110,7 +110,7 @@ def _sweep(parent: Path) -> None:
 
 
 def _controllers(place: Path) -> list[str]:
-    """What a version 2 group hands on to groups below it."""
+    """The controllers that a version 2 group passes to groups below it."""
     try:
         return (place / "cgroup.subtree_control").read_text().split()
     except OSError:

@@ -1,8 +1,8 @@
 """The program inside the sandbox: it drops its privileges, then runs the cells it is given, one after the other.
 
-It shares its process with the code it runs, so nothing it says is trusted: the host bounds and checks every message,
-and everything that protects the host was set up before this file was started. Standard library only; the imports that
-cost time wait until they are needed.
+It shares its process with the code it runs, so nothing it says is trusted: the host limits and checks every message,
+and everything that protects the host was set up before this file was started. Standard library only; slow imports
+wait until they are needed.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ FETCH_LIMIT = 64 << 20
 
 
 def restrict(options: dict[str, Any]) -> None:
-    """Unprivileged ids and hard limits for this process and all that come from it."""
+    """Unprivileged ids and hard limits for this process and its children."""
     uid = options["uid"]
     if uid:
         os.setgroups([])

@@ -1,4 +1,4 @@
-"""What code execution is to the rest of the package: code in, output out, state kept between calls."""
+"""The interface of code execution: code in, output out, state kept between calls."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ...errors import ToolError
 
 @dataclass(frozen=True, slots=True)
 class SandboxLimits:
-    """What the code of one question may use; all of it is counted over the whole process tree."""
+    """What the code of one question may use, counted over the whole process tree."""
 
     seconds: float = 60.0
     """Wall-clock time of one call."""
@@ -32,7 +32,7 @@ class SandboxLimits:
 
 @dataclass(frozen=True, slots=True)
 class CodeResult:
-    """What a call of code came to. Errors of the code are data: they go back to the model."""
+    """The result of running code. Errors of the code are data: they go back to the model."""
 
     output: str
     error: str = ""
@@ -52,7 +52,7 @@ class CodeResult:
 
 @dataclass(frozen=True, slots=True)
 class Fetched:
-    """What the broker hands to code that asked for a URL."""
+    """What the broker returns to code that asked for a URL."""
 
     status: int
     url: str
@@ -70,11 +70,11 @@ class Interpreter(Protocol):
     async def run(self, code: str) -> CodeResult: ...
 
     def add_file(self, path: Path, name: str = "") -> str:
-        """Give the code a copy of a file; the name it has there comes back."""
+        """Give the code a copy of a file; returns the name it has there."""
         ...
 
     async def close(self) -> None: ...
 
 
 class SandboxUnavailable(ToolError):
-    """No sandbox can be had here: code is refused, never run on the host."""
+    """There is no sandbox here: code is refused, never run on the host."""

@@ -1,4 +1,4 @@
-"""One sandbox from outside: cells go in, output comes back, limits hold, the broker answers, nothing is trusted."""
+"""The sandbox on this machine: cells go in, output comes back, limits hold, nothing inside is trusted."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import os
 import select
 import signal
 import socket
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ START_SECONDS = 20.0
 _REPLY_BYTES = 1 << 16
 _REQUEST_BYTES = 1 << 14
 _FLOOD = 64
-"""A call that writes this many times the output that is kept is ended."""
+"""A call that writes this many times the kept output is stopped."""
 _WHY = {
     "time": "The code was stopped after {seconds:g} seconds.",
     "memory": "The code was stopped: it used more than {memory} MB of memory.",
@@ -62,7 +63,7 @@ class Sandbox:
         return self.folder.read(name)
 
     async def run(self, code: str) -> CodeResult:
-        """Run code after what ran before. Raises SandboxUnavailable where no sandbox can be had."""
+        """Run code after the earlier calls. Raises SandboxUnavailable where there is no sandbox."""
         async with self._lock:
             note = ""
             if self._live is None:
@@ -131,9 +132,11 @@ class Sandbox:
         broker, broker_in = socket.socketpair()
         channels = bubblewrap.Channels(seccomp.as_descriptor(), info_in, commands_out, replies_in, broker_in.detach())
         try:
-            process = await asyncio.create_subprocess_exec(
-                *bubblewrap.command_line(self.folder.path, self.limits, channels, self._uid if privileged else 0),
-                stdin=asyncio.subprocess.DEVNULL,
+            # Not by asyncio, because uvloop would fork this process with all its threads; and not in another thread,
+            # because bubblewrap ends with the thread that started it.
+            process = subprocess.Popen(  # noqa: ASYNC220 (it returns at once)
+                bubblewrap.command_line(self.folder.path, self.limits, channels, self._uid if privileged else 0),
+                stdin=subprocess.DEVNULL,
                 stdout=output_in,
                 stderr=output_in,
                 pass_fds=channels.all,
@@ -159,7 +162,7 @@ class Sandbox:
         return live
 
     async def _answer(self, url: str) -> tuple[dict[str, Any], bytes]:
-        """What the broker says to a request of the code: a header, and the content that follows it."""
+        """The broker's answer to a request of the code: a header, and the content after it."""
         self._fetches += 1
         if self._fetch is None:
             return {"error": "this run has no access to the web"}, b""
@@ -210,7 +213,7 @@ class _Live:
 
     def __init__(
         self,
-        process: asyncio.subprocess.Process,
+        process: subprocess.Popen[bytes],
         commands: int,
         replies: int,
         output: int,
@@ -227,7 +230,7 @@ class _Live:
         self._init = 0
         self._handles: list[int] = [os.pidfd_open(process.pid)]
         """Process descriptors of bubblewrap and of the sandbox's init: a pid may be used again, these are not."""
-        self._driver = 0
+        self._guest = 0
         self._server: asyncio.Task[None] | None = None
         self._reading = True
         for descriptor in (commands, replies, output):
@@ -236,7 +239,7 @@ class _Live:
         self._loop.add_reader(output, self.drain)
 
     async def learn_init(self, info: int) -> None:
-        """bubblewrap tells the pid of the sandbox's init, whose end is the end of every process inside."""
+        """Read the pid of the sandbox's init from bubblewrap; every process inside ends with it."""
         try:
             text = await asyncio.to_thread(_read_all, info)
         finally:
@@ -247,20 +250,20 @@ class _Live:
             self.group.take(self._init)
 
     def wake(self) -> None:
-        if self._driver:
+        if self._guest:
             with contextlib.suppress(OSError):
-                os.kill(self._driver, signal.SIGCONT)
+                os.kill(self._guest, signal.SIGCONT)
 
     def rest(self) -> bool:
-        """Between calls nothing runs: what the code left behind is killed, its process is stopped; whether it could."""
-        if self.process.returncode is not None or len(self._handles) < 2:
+        """Between calls nothing runs: what the code left is killed, its process is stopped; False where that failed."""
+        if self.process.poll() is not None or len(self._handles) < 2:
             return True
-        if not self._driver:
-            self._driver = next((pid for pid in tree(self._init) if inner_pid(pid) == 2), 0)
-        if self._driver:
+        if not self._guest:
+            self._guest = next((pid for pid in tree(self._init) if inner_pid(pid) == 2), 0)
+        if self._guest:
             with contextlib.suppress(OSError):
-                os.kill(self._driver, signal.SIGSTOP)
-        return kill_below(self._init, spared=self._driver)
+                os.kill(self._guest, signal.SIGSTOP)
+        return kill_below(self._init, spared=self._guest)
 
     async def exchange(self, code: str) -> str | None:
         """Send a cell and wait for its end: its traceback, empty for none, None where the process died."""
@@ -324,7 +327,7 @@ class _Live:
         self._server = asyncio.create_task(self._serve(answer))
 
     async def _serve(self, answer: Any) -> None:
-        """Answer the code's requests, one at a time; a request that is no request ends the service."""
+        """Answer the code's requests, one at a time; a malformed one ends the service."""
         loop, waiting = self._loop, bytearray()
         with contextlib.suppress(OSError):
             while True:
@@ -350,12 +353,12 @@ class _Live:
                 signal.pidfd_send_signal(handle, signal.SIGKILL)
 
     async def ended(self) -> int:
-        """Exit status, once every process inside is really gone."""
+        """Exit status, once every process inside has ended."""
         try:
-            await asyncio.wait_for(self.process.wait(), 2)
-        except TimeoutError:
+            status = await asyncio.to_thread(self.process.wait, 2)
+        except subprocess.TimeoutExpired:
             self.kill()
-        status = await self.process.wait()
+            status = await asyncio.to_thread(self.process.wait)
         await asyncio.to_thread(self._wait_for_all)
         return status
 

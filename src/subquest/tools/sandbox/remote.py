@@ -1,6 +1,6 @@
-"""A sandbox elsewhere, by the `/execute` protocol of ReCall and HiRA: `{"env", "call", "timeout"}`.
+"""A sandbox on another machine, by the `/execute` protocol of ReCall and HiRA: `{"env", "call", "timeout"}`.
 
-The protocol has no sessions: what earlier calls defined is sent along as `env` and run again, their output dropped.
+The protocol has no sessions: earlier code is sent along as `env` and run again, its output dropped.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class RemoteSandbox:
         return CodeResult(utf8(text[: self._limits.output]), utf8(str(error or "")))
 
     def add_file(self, path: Path, name: str = "") -> str:
-        raise ToolError(f"the remote sandbox {self.url} takes no files; {name or path.name} stays here")
+        raise ToolError(f"the remote sandbox {self.url} does not take files; {name or path.name} was not sent")
 
     async def close(self) -> None:
         """Nothing is held."""

@@ -1,7 +1,7 @@
 """The system calls that sandboxed code may not make, as a BPF program for bubblewrap.
 
-Everything else about the sandbox already follows from its namespaces, its uid and its lack of capabilities; the filter
-takes away kernel surface that answering questions never needs: namespaces and mounts, tracing, kernel modules and keys,
+The namespaces, the uid and the lack of capabilities already isolate the sandbox; the filter removes kernel surface
+that answering questions never needs: namespaces and mounts, tracing, kernel modules and keys,
 io_uring, sockets other than local pairs, descriptors sent over them, and memory that no process is charged for.
 """
 

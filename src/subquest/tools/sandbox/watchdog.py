@@ -1,7 +1,7 @@
-"""The watchdog: a thread that ends a sandbox whose process tree uses more time, memory, processes or disk than it may.
+"""The watchdog: a thread that ends a sandbox whose process tree exceeds its time, memory, processes or disk.
 
-Kernel limits bind single processes; this binds the tree. It is a thread, not a task, so that a busy event loop cannot
-delay it.
+Kernel limits apply to single processes; this applies to the tree. It is a thread, not a task, so that a busy event loop
+cannot delay it.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from .work_folder import WorkFolder
 INTERVAL = 0.02
 _DISK_EVERY = 5
 TEMPORARY_FILES = 20_000
-"""Entries of /tmp and of /dev/shm: their bytes are bounded by a size, but every entry also costs the kernel memory."""
+"""Entries of /tmp and of /dev/shm: their bytes are limited, but every entry also takes kernel memory."""
 _PASSES = 200
-"""Looks at what is left running before the sandbox itself is given up."""
+"""Attempts to end what is left running before the sandbox itself is ended."""
 _GONE = re.compile(r"/work/.* \(deleted\)", re.DOTALL)
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 

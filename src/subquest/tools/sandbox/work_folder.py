@@ -1,4 +1,4 @@
-"""The work folder of a sandbox from outside: written by code that is not trusted, read without following links."""
+"""The work folder of a sandbox: written by untrusted code, read without following links."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pathlib import Path
 from ...errors import ToolError
 
 MAX_DEPTH = 32
-"""Folders below folders that are looked into."""
+"""How deeply nested folders are read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,7 @@ class WorkFile:
     """Path below the work folder."""
     size: int
     modified: int = 0
-    """Nanoseconds; tells a file that was written again from one that was not."""
+    """Nanoseconds; changes when a file is written again."""
 
 
 class WorkFolder:
@@ -36,12 +36,12 @@ class WorkFolder:
         self.path.mkdir(mode=0o700)
         self._uid = 0
         self._added: dict[str, int] = {}
-        """Files that were put in from outside, with their sizes."""
+        """Files that were added from outside, with their sizes."""
         self.remove = weakref.finalize(self, _remove, str(self._outer))
-        """Removes the folder, however deep and odd what is in it; at the latest when the folder is forgotten."""
+        """Removes the folder, whatever is in it; at the latest when this object is freed."""
 
     def hand_over(self, uid: int) -> None:
-        """Give the folder to the uid inside; called before anything in it is the sandbox's."""
+        """Give the folder to the uid inside; called before the sandbox has written anything."""
         self._uid = uid
         if uid:
             self._outer.chmod(0o711)  # passable, not readable: bubblewrap may run under this uid itself
@@ -49,7 +49,7 @@ class WorkFolder:
                 os.chown(place, uid, uid, follow_symlinks=False)
 
     def add(self, source: Path, name: str = "") -> str:
-        """Copy a file in, under a plain name; what stands there under this name is replaced, never written through."""
+        """Copy a file in, under a plain name; an existing entry is replaced, never written through."""
         if not source.is_file():
             raise ToolError(f"there is no file {source}")
         name = Path(name or source.name).name
@@ -89,7 +89,7 @@ class WorkFolder:
         return stat.S_ISREG(status.st_mode) and status.st_size == size
 
     def files(self, limit: int = 1000) -> list[WorkFile]:
-        """Regular files, in order of their names; links, pipes and devices are left out."""
+        """Regular files, in order of their names; links, pipes and devices are skipped."""
         found: list[WorkFile] = []
 
         def note(name: str, status: os.stat_result) -> None:
@@ -137,7 +137,7 @@ class WorkFolder:
             relative, depth = waiting.pop()
             try:
                 descriptor = self._open_folder(relative)
-            except PermissionError:  # shut by the code, so that nobody sees what it puts there
+            except PermissionError:  # closed by the code, to hide what it puts there
                 return limit + 1
             except OSError:
                 continue

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from ...codec import from_dict, to_dict
-from ...data.export import to_verl
 from ...data.formats import to_question
+from ...data.question_export import to_verl
 from ...record import Question
 
 LOOP = "subquest"

@@ -13,11 +13,11 @@ import uuid
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
-from ...engine.base import Generation, Message, Mode, Sampling
-from ...engine.chat import ChatFormat, Piece, chat_format, encode_pieces, text_of
-from ...engine.torch.session import opening, up_to
-from ...engine.torch.stops import Stops
-from ...engine.torch.tokens import Vocabulary
+from ...engine.chat_format import ChatFormat, chat_format, environment_segment, prompt_segments
+from ...engine.interface import Generation, Message, Mode, Sampling
+from ...engine.torch.session import text_up_to
+from ...engine.torch.stop_strings import Stops
+from ...engine.torch.vocabulary import Vocabulary
 from ...errors import ContextOverflow
 from ...record import Segment, Usage
 
@@ -53,7 +53,7 @@ class ServerEngine:
         self.stops = Stops(self.vocabulary, ())
 
     async def open(self, messages: Sequence[Message], *, mode: Mode = "chat") -> ServerSession:
-        return ServerSession(self, opening(self.chat, self.vocabulary, messages), mode)
+        return ServerSession(self, prompt_segments(self.chat, messages, self.vocabulary.encode), mode)
 
     def count_tokens(self, text: str) -> int:
         return len(self.vocabulary.encode(text, False))
@@ -99,7 +99,7 @@ class ServerSession:
         version = out.extra_fields.get("max_global_steps") if out.extra_fields else None
         self._segments.append(Segment("agent", text, ids, logprobs, role="assistant", policy=version))
         if completed:
-            text = up_to(completed, engine.vocabulary, ids)
+            text = text_up_to(completed, engine.vocabulary, ids)
         usage = Usage(
             prompt_tokens=len(context),
             completion_tokens=len(ids),
@@ -111,11 +111,9 @@ class ServerSession:
 
     async def append(self, text: str) -> None:
         engine = self._engine
-        pieces = engine.chat.user_turn(text, ended=self._ended) if self._mode == "chat" else [Piece(text, False)]
-        role = "user" if self._mode == "chat" else "assistant"
+        encode = engine.vocabulary.encode
+        self._segments.append(environment_segment(engine.chat, text, self._mode, encode, ended=self._ended))
         self._ended = False
-        ids = tuple(encode_pieces(pieces, engine.vocabulary.encode))
-        self._segments.append(Segment("env", text_of(pieces), ids, role=role))
 
     def fork(self) -> ServerSession:
         twin = ServerSession(self._engine, self._segments, self._mode)

@@ -24,12 +24,12 @@ from typing import Any, NamedTuple
 from verl.experimental.agent_loop.agent_loop import AgentLoopBase, AgentLoopOutput, register
 
 from ...assemble import AgentSpec, Resources, build_agent, open_engine, open_search
-from ...engine.base import Engine, Sampling
+from ...engine.interface import Engine, Sampling
 from ...judge.model import ModelJudge
 from ...record import Episode, Trajectory
 from ...retrieval.search import Search
+from ...rewards import Reward, RewardFunction
 from ...rewards import load as load_reward
-from ...rewards.base import Reward, RewardFunction
 from .data import LOOP, question_of
 from .engine import ServerEngine
 

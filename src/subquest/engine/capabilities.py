@@ -1,0 +1,161 @@
+"""What a model's endpoint can do, found with one tiny question for each way that Subquest talks to it.
+
+chat           a question and its answer
+usage          whether the server counts tokens
+reasoning      whether reasoning is returned separately, inside the text, or not at all
+stop strings   whether a turn ends at one
+prefill        whether an unfinished assistant message is continued (completion mode)
+completions    whether `/completions` answers, with or without token ids
+tool calls     whether a function is called
+"""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import NamedTuple
+
+from ..errors import EngineError, SubquestError, UsageError
+from .actions import Action
+from .interface import Engine, Generation, Message, Mode, Sampling
+from .openai import OpenAIEngine
+from .openai.endpoint import Endpoint
+from .openai.reply import read_reply
+
+FIRST_SECONDS, SECONDS = 120.0, 30.0
+"""Time limits: the first question may make the server load its model; the others are short."""
+ROOM = 256
+"""Tokens of a turn: enough for a short thought before the answer."""
+COUNT = "Count from 1 to 9. Write the numbers in one line, separated by commas, and nothing else."
+LOOK_UP = Action("look_up_town", "Look up the mayor of a town.", "town", "the name of the town")
+
+
+class Capability(NamedTuple):
+    """The result of one question."""
+
+    name: str
+    works: bool
+    detail: str
+
+
+async def probe(engine: Engine) -> AsyncIterator[Capability]:
+    """Results as they arrive; if the first question fails, the others are not asked."""
+    try:
+        async with asyncio.timeout(FIRST_SECONDS):
+            turn = await _turn(engine, "What colour is a clear sky at noon? Answer in one word.")
+    except TimeoutError:
+        yield Capability("chat", False, f"no answer within {FIRST_SECONDS:g} s")
+        return
+    except SubquestError as error:
+        yield Capability("chat", False, str(error))
+        return
+    yield _answered(turn)
+    yield _counted(turn)
+    yield _thought(turn)
+    questions: list[tuple[str, Callable[[], Awaitable[Capability]]]] = [
+        ("stop strings", lambda: _stops(engine)),
+        ("prefill", lambda: _continues(engine)),
+    ]
+    if isinstance(engine, OpenAIEngine):
+        questions.append(("tool calls", lambda: _calls(engine)))
+        if type(engine.endpoint) is Endpoint:
+            questions.append(("completions", lambda: _completes(engine)))
+    for name, question in questions:
+        yield await _asked(name, question)
+
+
+async def _asked(name: str, question: Callable[[], Awaitable[Capability]]) -> Capability:
+    try:
+        async with asyncio.timeout(SECONDS):
+            return await question()
+    except TimeoutError:
+        return Capability(name, False, f"no answer within {SECONDS:g} s")
+    except (EngineError, UsageError) as error:
+        return Capability(name, False, str(error))
+
+
+async def _turn(
+    engine: Engine, question: str, *begun: Message, mode: Mode = "chat", stop: tuple[str, ...] = ()
+) -> Generation:
+    session = await engine.open([Message("user", question), *begun], mode=mode)
+    try:
+        return await session.generate(Sampling(max_tokens=ROOM, stop=stop))
+    finally:
+        await session.close()
+
+
+def _answered(turn: Generation) -> Capability:
+    if turn.text.strip():
+        return Capability("chat", True, f"answered {_short(turn.text)}")
+    if turn.finish == "length":
+        return Capability("chat", False, f"{ROOM} tokens of hidden thought and no answer: set `max_tokens` far higher")
+    return Capability("chat", False, "the answer is empty")
+
+
+def _counted(turn: Generation) -> Capability:
+    usage = turn.usage
+    if usage.estimated_tokens:
+        return Capability("usage", False, "not reported: tokens are estimated at four characters each")
+    return Capability("usage", True, f"{usage.prompt_tokens} + {usage.completion_tokens} tokens")
+
+
+def _thought(turn: Generation) -> Capability:
+    if turn.reasoning:
+        return Capability("reasoning", True, f"comes apart: {_short(turn.reasoning)}")
+    if "<think>" in turn.text or "</think>" in turn.text:
+        return Capability("reasoning", True, "stands in the text, in <think>")
+    return Capability("reasoning", False, "none is shown")
+
+
+async def _stops(engine: Engine) -> Capability:
+    turn = await _turn(engine, COUNT, stop=("5",))
+    if isinstance(engine, OpenAIEngine) and "stop" in engine.left_out:
+        how = "ignored" if turn.problems else "refused"
+        return Capability("stop strings", False, f"{how}: they are watched for in the stream")
+    if turn.problems:
+        return Capability("stop strings", False, "; ".join(turn.problems))
+    if "4" not in turn.text:
+        return Capability("stop strings", False, f"not found out: it did not count but wrote {_short(turn.text)}")
+    return Capability("stop strings", True, f"the turn ended with {_short(turn.text)}")
+
+
+async def _continues(engine: Engine) -> Capability:
+    if isinstance(engine, OpenAIEngine) and engine.continuation == "turns":
+        return Capability("prefill", False, "not tried: this endpoint is spoken to in turns (`continuation`)")
+    turn = await _turn(engine, COUNT, Message("assistant", "1, 2, 3, 4,"), mode="completion")
+    if isinstance(engine, OpenAIEngine) and engine.continuation == "turns":
+        return Capability("prefill", False, "refused: completion mode goes on in turns")
+    if not turn.text.lstrip().startswith("5"):
+        wrote = f"taken, but it began anew with {_short(turn.text)}"
+        return Capability("prefill", False, f'{wrote}: set continuation = "turns" if it always does')
+    return Capability("prefill", True, f"continued with {_short(turn.text)}")
+
+
+async def _calls(engine: OpenAIEngine) -> Capability:
+    calling = copy.copy(engine.with_actions([LOOK_UP]))
+    calling.protocol = "tools"
+    turn = await _turn(calling, "Who is the mayor of Kestel? Call the function to find out.")
+    if turn.problems:
+        return Capability("tool calls", False, "; ".join(turn.problems))
+    if not turn.tool_calls:
+        return Capability("tool calls", False, f"taken, but none was made; it wrote {_short(turn.text)}")
+    call = turn.tool_calls[0]
+    return Capability("tool calls", True, f"called {call.name}({_short(call.arguments)})")
+
+
+async def _completes(engine: OpenAIEngine) -> Capability:
+    body = {"model": engine.name, "prompt": "1, 2, 3, 4,", "max_tokens": 8, "temperature": 0}
+    try:
+        data = await engine.endpoint.post("/completions", body | {"return_token_ids": True})
+    except EngineError:
+        data = await engine.endpoint.post("/completions", body)
+    reply = read_reply(data)
+    if reply.token_ids:
+        return Capability("completions", True, f"with token ids: continued with {_short(reply.text)}")
+    return Capability("completions", True, f"without token ids: continued with {_short(reply.text)}")
+
+
+def _short(text: str) -> str:
+    text = " ".join(text.split())
+    return repr(text if len(text) <= 60 else f"{text[:57]}...")

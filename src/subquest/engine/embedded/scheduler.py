@@ -1,0 +1,383 @@
+"""Continuous batching: one thread advances all running turns together and decides whose cache is kept.
+
+Each step is one pass of llama.cpp over the next token of every turn that is generating, plus some prompt tokens of
+every turn that is still reading, so concurrent sessions do not wait for each other's turns. The cache has a fixed
+number of cells. When they run out, the caches of closed and then of idle sessions are dropped, least recently used
+first; as a last resort the youngest running turn waits. What was dropped is read again when it is needed.
+
+Sequences share cells where their contexts begin alike: forks, k rollouts of one question, executors with one system
+prompt. A turn whose beginning another turn is reading waits for it and then shares it, instead of reading it twice.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from ...errors import EngineError, EngineRefused, EngineUnavailable
+from ..interface import FinishReason, Sampling
+from .model import Model, Stretch
+from .sampling import choose, log_sum
+
+WORTH_SHARING = 16
+"""Shorter common prefixes are read again instead of being waited for or copied."""
+
+KEPT = 4
+"""Prompts of closed sessions that stay in the cache: about one per role, because each used cell slows every pass."""
+
+Command = Callable[[], None]
+
+
+@dataclass(eq=False, slots=True)
+class CacheEntry:
+    """What the cache holds of one session. Only the scheduler's thread changes it."""
+
+    ids: list[int] = field(default_factory=list)
+    """Tokens in the cache, from the first on."""
+    slot: int | None = None
+    """Number of the llama.cpp sequence, None while nothing is cached."""
+    used: int = 0
+    """Step of the last use."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """A finished turn; for a job with choices, the choices and their log-probabilities."""
+
+    ids: tuple[int, ...]
+    logprobs: tuple[float, ...]
+    text: bytes
+    """Without the end-of-turn token."""
+    finish: FinishReason
+    stop: str
+    stop_end: int
+    """Where in `text` the stop string ends."""
+    cached: int
+    """Tokens of the context that were in the cache when the turn began."""
+
+
+@dataclass(eq=False, slots=True)
+class Job:
+    """A turn to be generated after `ids`; `done` is called in the scheduler's thread, once, unless it is cancelled."""
+
+    entry: CacheEntry
+    ids: list[int]
+    sampling: Sampling
+    limit: int
+    """Tokens the turn may have."""
+    done: Callable[[Outcome | EngineError], None]
+    choices: tuple[int, ...] = ()
+    """If given, only the log-probabilities of these tokens after `ids` are computed, and nothing is generated."""
+    sampled: int = 0
+    logprobs: list[float] = field(default_factory=list)
+    text: bytearray = field(default_factory=bytearray)
+    cached: int | None = None
+    random: np.random.Generator = field(init=False)
+
+    def __post_init__(self) -> None:
+        seed = self.sampling.seed
+        self.random = np.random.default_rng(None if seed is None else seed % (1 << 128))  # numpy refuses negative seeds
+
+    def unread(self) -> int:
+        return len(self.ids) - len(self.entry.ids)
+
+
+class Scheduler:
+    """Runs jobs on a model in a thread of its own."""
+
+    def __init__(self, model: Model) -> None:
+        self._model = model
+        self._commands: queue.SimpleQueue[Command] = queue.SimpleQueue()
+        self._waiting: list[Job] = []
+        self._running: list[Job] = []
+        self._idle: list[CacheEntry] = []
+        """Entries with a slot and no running job, of open or closed sessions."""
+        self._closed: set[CacheEntry] = set()
+        self._slots = list(range(model.sequences))
+        self._crowded = False
+        """A turn was sent back because there were too few cells: nothing new starts until one has finished."""
+        self._clock = 0
+        self._stopping = self._ended = False
+        self._ending = threading.Lock()
+        self._reason = "the embedded engine was closed during a turn"
+        self._thread = threading.Thread(target=self._run, name="subquest-embedded", daemon=True)
+        self._thread.start()
+
+    @property
+    def running(self) -> int:
+        """Turns being generated now."""
+        return len(self._running)
+
+    def submit(self, job: Job) -> None:
+        self._commands.put(lambda: self._waiting.append(job))
+        if self._ended:
+            with self._ending:
+                self._fail_all()
+
+    def cancel(self, job: Job) -> None:
+        """Stop a job; its `done` will not be called. A finished job is left as it is."""
+        self._commands.put(lambda: self._remove(job))
+
+    def fork(self, entry: CacheEntry) -> CacheEntry:
+        """A second entry with the same cells."""
+        child = CacheEntry()
+
+        def share() -> None:
+            if entry.slot is not None and self._slots:
+                self._take_slot(child)
+                self._share(entry, child, len(entry.ids))
+                self._idle.append(child)
+
+        self._commands.put(share)
+        return child
+
+    def release(self, entry: CacheEntry, keep: int) -> None:
+        """Close a session: the first `keep` tokens of its cache stay for others, as long as there is room."""
+
+        def close() -> None:
+            for job in (*self._running, *self._waiting):
+                if job.entry is entry:
+                    self._finish(job, EngineRefused("the session was closed during a turn"))
+            if entry.slot is None:
+                return
+            self._truncate(entry, keep)
+            others = [other for other in self._idle if other is not entry]
+            if len(entry.ids) < WORTH_SHARING or any(other.ids[: len(entry.ids)] == entry.ids for other in others):
+                self._evict(entry)
+            else:
+                self._closed.add(entry)
+                if len(self._closed) > KEPT:
+                    self._evict(min(self._closed, key=lambda kept: kept.used))
+            self._crowded = False
+
+        self._commands.put(close)
+
+    def stop(self) -> None:
+        """End the thread and free the model; jobs that run or wait fail."""
+
+        def end() -> None:
+            self._stopping = True
+
+        self._commands.put(end)
+        if threading.current_thread() is not self._thread:
+            self._thread.join()
+
+    def _run(self) -> None:
+        try:
+            while not self._stopping:
+                self._run_commands()
+                self._admit()
+                if self._running:
+                    self._step()
+        except Exception as error:
+            self._reason = f"the embedded engine has failed: {error!r}"
+            raise
+        finally:
+            with self._ending:
+                self._ended = True
+                self._fail_all()
+                self._model.free()
+
+    def _fail_all(self) -> None:
+        """Fail all jobs: the thread has ended."""
+        while not self._commands.empty():
+            self._commands.get()()
+        for job in (*self._running, *self._waiting):
+            job.done(EngineUnavailable(self._reason))
+        self._running, self._waiting = [], []
+
+    def _run_commands(self) -> None:
+        """Run the queued commands; wait for one when there is nothing to compute."""
+        if not self._running and not self._waiting:
+            self._commands.get()()
+        while not self._stopping:
+            try:
+                self._commands.get_nowait()()
+            except queue.Empty:
+                return
+
+    def _admit(self) -> None:
+        while self._waiting and not (self._crowded and self._running):
+            job = self._waiting[0]
+            if job.entry.slot is None and not self._slots and not self._evict_idle():
+                return
+            self._waiting.pop(0)
+            if job.entry.slot is None:
+                self._take_slot(job.entry)
+            else:
+                self._idle.remove(job.entry)
+            # The last token is always read again: the turn begins with its logits.
+            self._truncate(job.entry, min(self._common(job.entry.ids, job.ids), len(job.ids) - 1))
+            self._running.append(job)
+
+    def _step(self) -> None:
+        self._clock += 1
+        stretches: list[Stretch] = []
+        moved: list[Job] = []
+        room = self._model.batch
+        for job in sorted(self._running, key=Job.unread):
+            if job.cached is None and self._must_wait(job):
+                continue
+            if job.cached is None:
+                job.cached = len(job.entry.ids)
+            start = len(job.entry.ids)
+            tokens = job.ids[start : start + room]
+            if not tokens:
+                break
+            assert job.entry.slot is not None
+            stretches.append(Stretch(job.entry.slot, start, tokens, start + len(tokens) == len(job.ids)))
+            moved.append(job)
+            room -= len(tokens)
+        try:
+            rows = self._model.step(stretches)
+        except EngineError as error:
+            for job in list(self._running):
+                self._finish(job, error)
+                self._evict(job.entry)
+            return
+        if rows is None:
+            self._make_room()
+            return
+        logits = iter(rows)
+        for job, stretch in zip(moved, stretches, strict=True):
+            job.entry.ids += stretch.tokens
+            job.entry.used = self._clock
+            if stretch.wanted:
+                self._write(job, next(logits))
+
+    def _must_wait(self, job: Job) -> bool:
+        """Share the longest prefix that others have read. True: another turn is about to read a longer one."""
+        entry = job.entry
+        own = len(entry.ids)
+        best, length = None, own + WORTH_SHARING - 1
+        for other in (*(j.entry for j in self._running if j is not job), *self._idle):
+            common = min(self._common(other.ids, job.ids), len(job.ids) - 1)
+            if common > length:
+                best, length = other, common
+        for ahead in self._running:
+            if ahead is job:
+                break
+            if ahead.unread() > 1 and min(self._common(ahead.ids, job.ids), len(job.ids) - 1) > length + WORTH_SHARING:
+                return True
+        if best is not None:
+            self._share(best, entry, length)
+        return False
+
+    def _write(self, job: Job, logits: np.ndarray[tuple[int, ...], np.dtype[np.float32]]) -> None:
+        """Sample the next token, and finish the turn if that ends it."""
+        if job.choices:
+            total = log_sum(logits)
+            found = tuple(float(logits[token]) - total for token in job.choices)
+            self._finish(job, Outcome(job.choices, found, b"", "length", "", 0, job.cached or 0))
+            return
+        token, logprob = choose(logits, job.sampling, job.random)
+        job.ids.append(token)
+        job.sampled += 1
+        job.logprobs.append(logprob)
+        finish: FinishReason | None = None
+        stop, stop_end = "", 0
+        if self._model.vocabulary.ends(token):
+            finish = "end"
+        else:
+            before = len(job.text)
+            job.text += self._model.vocabulary.piece(token)
+            stop, stop_end = find_stop(job.text, before, job.sampling.stop)
+            if stop:
+                finish = "stop"
+            elif job.sampled >= job.limit:
+                finish = "length"
+        if finish:
+            ids = tuple(job.ids[len(job.ids) - job.sampled :])
+            cached = job.cached or 0
+            outcome = Outcome(ids, tuple(job.logprobs), bytes(job.text), finish, stop, stop_end, cached)
+            self._finish(job, outcome)
+
+    def _finish(self, job: Job, outcome: Outcome | EngineError) -> None:
+        self._remove(job)
+        job.done(outcome)
+
+    def _remove(self, job: Job) -> None:
+        if job in self._running:
+            self._running.remove(job)
+            self._idle.append(job.entry)
+            self._crowded = False
+        elif job in self._waiting:
+            self._waiting.remove(job)
+
+    def _make_room(self) -> None:
+        if self._evict_idle():
+            return
+        job = self._running[-1]
+        self._remove(job)
+        self._evict(job.entry)
+        if self._running:
+            self._crowded = True
+            job.cached = None
+            self._waiting.insert(0, job)
+        else:
+            job.done(EngineUnavailable("the embedded engine's cache has too few cells for this context"))
+
+    def _evict_idle(self) -> bool:
+        """Drop the cache that is least likely to be needed: closed sessions first, then the least recently used."""
+        if not self._idle:
+            return False
+        self._evict(min(self._idle, key=lambda entry: (entry not in self._closed, entry.used)))
+        return True
+
+    def _evict(self, entry: CacheEntry) -> None:
+        assert entry.slot is not None
+        self._model.drop(entry.slot)
+        self._slots.append(entry.slot)
+        entry.slot = None
+        entry.ids = []
+        self._idle.remove(entry)
+        self._closed.discard(entry)
+
+    def _take_slot(self, entry: CacheEntry) -> None:
+        entry.slot = self._slots.pop()
+        entry.ids = []
+
+    def _truncate(self, entry: CacheEntry, length: int) -> None:
+        if length < len(entry.ids):
+            assert entry.slot is not None
+            self._model.drop(entry.slot, length)
+            del entry.ids[length:]
+
+    def _share(self, source: CacheEntry, target: CacheEntry, length: int) -> None:
+        assert source.slot is not None
+        assert target.slot is not None
+        self._model.drop(target.slot)
+        self._model.copy(source.slot, target.slot, length)
+        target.ids = source.ids[:length]
+        source.used = target.used = self._clock
+
+    @staticmethod
+    def _common(a: Sequence[int], b: Sequence[int]) -> int:
+        """Length of the common prefix."""
+        n = min(len(a), len(b))
+        if a[:n] == b[:n]:
+            return n
+        low, high = 0, n  # a[:low] == b[:low], a[:high] != b[:high]
+        while high - low > 1:
+            middle = (low + high) // 2
+            if a[low:middle] == b[low:middle]:
+                low = middle
+            else:
+                high = middle
+        return low
+
+
+def find_stop(text: bytes | bytearray, before: int, stops: Iterable[str]) -> tuple[str, int]:
+    """The stop string that ends first in what was added to `text` after `before`, and where it ends; "" for none."""
+    found: list[tuple[int, int, str]] = []
+    for stop in stops:
+        raw = stop.encode()
+        at = text.find(raw, max(0, before - len(raw) + 1)) if raw else -1
+        if at >= 0:
+            found.append((at + len(raw), -len(raw), stop))
+    end, _, stop = min(found, default=(0, 0, ""))
+    return stop, end

@@ -1,0 +1,145 @@
+"""What the server replies: JSON, errors in OpenAI's format, and the types that the OpenAPI document shows."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Annotated, Any
+
+import msgspec
+import orjson
+from msgspec import Meta
+from starlette.responses import Response
+
+from ..errors import MissingDependency, OutsideError, UsageError
+
+Object = dict[str, Any]
+_CODES = {400: "bad_request", 404: "not_found", 405: "method_not_allowed", 413: "too_large"}
+
+
+class Problem(Exception):
+    """A request that cannot be served, with its HTTP status."""
+
+    def __init__(self, status: int, message: str, *, code: str = "", headers: dict[str, str] | None = None) -> None:
+        super().__init__(message)
+        self.status = status
+        self.code = code or _CODES.get(status, "error")
+        self.headers = headers or {}
+
+
+def json_bytes(content: Any) -> bytes:
+    """The value as JSON. Python's own encoder takes what orjson refuses: lone surrogates and huge numbers."""
+    try:
+        return orjson.dumps(content)
+    except TypeError:
+        return json.dumps(_finite(content)).encode()
+
+
+def _finite(value: Any) -> Any:
+    """The value with null for NaN and infinities, which JSON does not have."""
+    if isinstance(value, dict):
+        return {key: _finite(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(inner) for inner in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+class Json(Response):
+    """A JSON reply."""
+
+    media_type = "application/json"
+
+    def render(self, content: Any) -> bytes:
+        return json_bytes(content)
+
+
+def as_problem(error: Exception) -> Problem:
+    """The problem that a client is told about."""
+    if isinstance(error, Problem):
+        return error
+    if isinstance(error, MissingDependency):
+        return Problem(501, str(error), code="not_installed")
+    if isinstance(error, UsageError):
+        return Problem(400, str(error))
+    if isinstance(error, OutsideError):
+        return Problem(502, str(error), code="outside")
+    return Problem(500, "internal server error; see the server's log", code="defect")
+
+
+def problem_reply(problem: Problem) -> Json:
+    """The error in OpenAI's format, which clients of that protocol show to people."""
+    kind = "invalid_request_error" if problem.status < 500 else "server_error"
+    error = {"message": str(problem), "type": kind, "code": problem.code, "param": None}
+    return Json({"error": error}, problem.status, problem.headers)
+
+
+class ErrorDetail(msgspec.Struct):
+    message: str
+    type: str
+    code: str
+
+
+class Error(msgspec.Struct):
+    error: ErrorDetail
+
+
+class Health(msgspec.Struct):
+    status: str
+    version: str
+
+
+class ModelList(msgspec.Struct):
+    data: list[Object]
+
+
+class Accepted(msgspec.Struct):
+    id: Annotated[str, Meta(description="of the episode")]
+    status: str
+    events: Annotated[str, Meta(description="address of its event stream")] | None = None
+
+
+class EpisodePage(msgspec.Struct):
+    total: int
+    episodes: list[Object]
+    interrupted: list[Object] | None = None
+
+
+class Siblings(msgspec.Struct):
+    siblings: list[Object]
+
+
+class RunList(msgspec.Struct):
+    runs: list[Object]
+
+
+class IndexList(msgspec.Struct):
+    indexes: list[Object]
+
+
+class Span(msgspec.Struct):
+    start: int
+    end: int
+
+
+class IndexHit(msgspec.Struct):
+    id: str
+    title: str
+    text: str
+    score: float
+    highlight: Span
+    meta: Object
+
+
+class IndexHits(msgspec.Struct):
+    hits: list[IndexHit]
+
+
+class StoredDocument(msgspec.Struct):
+    id: str
+    title: str
+    text: str
+    meta: Object
+
+
+class Result(msgspec.Struct):
+    result: list[list[Object]]

@@ -1,0 +1,126 @@
+"""From a recipe to the parts of a run: weights, policy, rollout engine, system."""
+
+from __future__ import annotations
+
+import math
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from ..assemble import AgentSpec, Resources, build_agent, open_engine
+from ..engine import Engine, Sampling
+from ..engine.adapter import Shape, read_gguf, read_peft, write_peft
+from ..engine.torch.engine import TorchEngine
+from ..engine.torch.loader import Source, load
+from ..errors import ConfigError
+from ..limits import Limits
+from ..models import default_adapter, embedded_model
+from ..retrieval.search import Search
+from ..rewards import RewardFunction
+from ..rewards import load as load_reward
+from ..runtime.system import System
+from .lora import LoraSettings, load_adapter_into
+from .policy import Policy
+from .recipe import ModelPart, Recipe
+
+
+def load_source(path: str, texts: Sequence[str] = ()) -> Source:
+    """The base model a recipe names. `random:FAMILY` is a tiny untrained one whose tokenizer fits `texts`."""
+    if path.startswith("random:"):
+        from .random_model import tiny_source
+
+        return tiny_source(path.removeprefix("random:"), texts)
+    return load(embedded_model() if path == "smollm2" else Path(path))
+
+
+def make_policy(part: ModelPart, source: Source, *, device: torch.device, seed: int) -> Policy:
+    """The policy to train, from the base model or from an adapter."""
+    on_gpu = device.type == "cuda"
+    dtype = {"auto": torch.bfloat16 if on_gpu else torch.float32, "bfloat16": torch.bfloat16, "float32": torch.float32}
+    lora = LoraSettings(part.rank, part.alpha, part.targets) if part.rank else None
+    torch.manual_seed(seed)
+    policy = Policy(source, lora=lora, device=device, dtype=dtype[part.dtype], checkpointing=part.checkpointing)
+    if part.adapter:
+        if lora is None:
+            raise ConfigError("a recipe that trains all weights (rank = 0) cannot start from an adapter")
+        a = source.architecture
+        state, alpha = adapter_state(part.adapter, Shape(a.family, a.heads, a.kv_heads))
+        load_adapter_into(policy, state)
+        # W + (alpha / rank) B A: with another alpha it would be another adapter
+        if not math.isclose(alpha, part.alpha, rel_tol=1e-6):
+            raise ConfigError(f"the adapter {part.adapter} was made with alpha {alpha:g}: set model.alpha = {alpha:g}")
+    return policy
+
+
+def adapter_state(place: str, shape: Shape) -> tuple[dict[str, torch.Tensor], float]:
+    """An adapter's parameters by PEFT's names and its alpha, wherever it comes from; `shape` is the model's."""
+    from safetensors.torch import load_file
+
+    path = Path(place).expanduser()
+    if place == "shipped":
+        shipped = default_adapter()
+        if shipped is None:
+            raise ConfigError("this installation ships no adapter for the embedded model; name a folder or a file")
+        path = shipped
+    if path.suffix != ".gguf":
+        if not (path / "adapter_model.safetensors").is_file():
+            raise ConfigError(f"{path} holds no adapter_model.safetensors: train it first, or name another adapter")
+        lora = read_peft(path)  # which also says what is wrong with the files
+        return load_file(path / "adapter_model.safetensors"), lora.alpha
+    lora = read_gguf(path, shape)
+    with tempfile.TemporaryDirectory() as folder:
+        write_peft(lora, Path(folder))
+        return load_file(Path(folder) / "adapter_model.safetensors"), lora.alpha
+
+
+def make_reward(recipe: Recipe, verdicts: Path) -> tuple[RewardFunction, Engine | None]:
+    """The reward, and the judge's engine where it has one; verdicts are kept in a file, so none is paid for twice."""
+    name = recipe.reward or recipe.system
+    if not recipe.judge:
+        return load_reward(name, options=recipe.reward_options, terms=recipe.reward_terms), None
+    from ..judge.model import ModelJudge
+
+    engine = open_engine(recipe.judge, part="judge")
+    judge = ModelJudge(engine, instruction=recipe.judge_instruction, cache=verdicts)
+    return load_reward(name, options=recipe.reward_options, terms=recipe.reward_terms, judge=judge), engine
+
+
+def make_engine(recipe: Recipe, source: Source, *, device: torch.device) -> TorchEngine:
+    """The rollout engine, with a copy of the base weights."""
+    r = recipe.rollout
+    return TorchEngine(source, device=device, cache_tokens=r.cache_tokens or None, window=r.window or None)
+
+
+def make_frozen(recipe: Recipe, source: Source, engine: TorchEngine) -> Engine | None:
+    """The model that compresses DECOR's memory and is not trained (4.2); None where the engine has it within itself.
+
+    An adapter can be switched off. Where all weights are trained, the base model gets an engine of its own, with room
+    for one context at a time.
+    """
+    if recipe.compressor:
+        return open_engine(recipe.compressor, part="compressor")
+    if recipe.system != "decor" or recipe.model.rank:
+        return None
+    window = engine.context_window
+    return TorchEngine(source, device=engine.device, cache_tokens=window, window=window)
+
+
+def make_system(recipe: Recipe, engine: Any, search: Search | None, *, temperature: float) -> System[Any]:
+    """The system that rolls out; the same class that users run."""
+    engines = engine if isinstance(engine, Mapping) else {"": engine}
+    return build_agent(rollout_spec(recipe, temperature=temperature), Resources(engines, search))
+
+
+def rollout_spec(recipe: Recipe, *, temperature: float) -> AgentSpec:
+    """The agent that a recipe trains."""
+    return AgentSpec(
+        system=recipe.system,
+        settings=recipe.settings,
+        k=recipe.k,
+        sampling=Sampling(max_tokens=recipe.rollout.max_tokens, temperature=temperature, logprobs=True),
+        limits=Limits(thought=0),  # a turn is what one sampling gives
+        prompts=recipe.prompt_set,
+    )

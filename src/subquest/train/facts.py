@@ -1,0 +1,176 @@
+"""Reading like a teacher: the steps of a known plan, and where in the documents each of them is stated.
+
+A step is read only where the passage that supports it was really retrieved, and what is noted of it are sentences of
+that passage. A list is read only where every item of it can be seen, in the order of the passage: who learns from a
+list that the passage does not show learns to make things up.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from ..data.gold_plans import item_of, items_of, repeats, with_unknown_items
+from ..metrics import contains_answer
+from ..record import Question
+from ..runtime.statements import sentences
+from ..worlds.grammar import join
+
+_DOCUMENT = re.compile(r"^(?:<\w+>)?Doc \d+\(Title: (.*?)\) (.*)$", re.MULTILINE)
+_REFERENCE = re.compile(r"#(\d+)")
+_WORD = re.compile(r"\w+")
+_ENTITY = re.compile(r"[A-Z0-9][\w'’.-]*(?:[ –-](?:of|the|and|for|in|on|de|to|a)?\s?[A-Z0-9][\w'’.-]*)*")
+_POSSESSIVE = re.compile(r"['’]s?(?!\w)")
+_NUMBER = re.compile(r"\d[\d,]*")
+_HOW_MANY = re.compile(r"how many\b", re.IGNORECASE)
+_QUESTION_WORDS = frozenset(
+    {"who", "whom", "whose", "what", "which", "when", "where", "how", "in", "on", "at", "of", "by", "to", "is", "was"}
+    | {"did", "does", "the", "a", "an", "many"}
+)
+
+
+class Fact(NamedTuple):
+    """One step of the plan with its references filled in."""
+
+    task: str
+    answer: str
+    support: str
+    items: tuple[str, ...] = ()
+    """The names in the list that the step finds or counts, where it does and they are known."""
+    about: str = ""
+    """The item of an earlier list that the step asks about."""
+
+    @property
+    def note(self) -> str:
+        """Task and answer, as one who has found it may write it down."""
+        return f"{self.task} {self.answer}"
+
+
+class Found(NamedTuple):
+    note: str
+    """What the passage says, in its own sentences, after its title where they do not name it."""
+    result: str
+
+
+def facts_of(question: Question) -> list[Fact]:
+    """The plan's steps, `#n` replaced by the answer of step n.
+
+    A question without a plan is one step by itself: it can be learnt from where one search brings its answer. Not so
+    where the answer is yes or no, which no passage states.
+    """
+    if not question.decomposition and question.answers and question.supporting_titles:
+        answer = question.answers[0]
+        return [] if answer.lower() in ("yes", "no") else [Fact(question.question, answer, "")]
+    answers = [step.answer for step in question.decomposition]
+
+    def fill(match: re.Match[str]) -> str:
+        number = int(match[1])
+        return answers[number - 1] if 0 < number <= len(answers) else match[0]
+
+    return [
+        Fact(
+            _REFERENCE.sub(fill, step.question), step.answer, step.support, items_of(question, n), item_of(question, n)
+        )
+        for n, step in enumerate(question.decomposition, 1)
+    ]
+
+
+def plan_of(question: Question) -> list[str]:
+    """The plan as it can be known before anything was found: items of a list yet to come stand as its number."""
+    steps = enumerate(question.decomposition, 1)
+    return [with_unknown_items(question, n, step.question) for n, step in steps if not repeats(question, n)]
+
+
+def needs_lists(question: Question) -> bool:
+    """Whether steps of the plan ask about items that only an earlier step brings."""
+    return any(item_of(question, n) for n in range(1, len(question.decomposition) + 1))
+
+
+def read(question: Question, fact: Fact, text: str) -> Found | None:
+    """What the supporting passage says of the fact; None where it was not retrieved or does not show all of it.
+
+    Where a data set does not say which passage supports which step, any of the question's supporting passages will
+    do that states the answer word for word.
+    """
+    supports = {fact.support} if fact.support else set(question.supporting_titles)
+    for title, body in _DOCUMENT.findall(text):
+        if title.strip() not in supports:
+            continue
+        found = _read_list(fact, body) if fact.items else _read_plain(fact, title.strip(), body)
+        if found is not None:
+            # "he was born there" says nothing of whom, and of two namesakes only the title says which
+            return found if title.strip() in found.note else found._replace(note=f"{title.strip()}: {found.note}")
+    return None
+
+
+def _read_plain(fact: Fact, title: str, body: str) -> Found | None:
+    asked = {_stem(word) for word in _WORD.findall(fact.task) if word.lower() not in _QUESTION_WORDS}
+    names = [name for name in _names(fact.task) if name not in title]
+    best = (0.0, "")
+    for start, end in sentences(body):
+        sentence = body[start:end]
+        named = any(name in sentence or name.split()[-1] in sentence for name in names)
+        # an article about the answer names it everywhere: there the sentence must name whom the task asks about
+        if not named if fact.answer in title and names else not _states(sentence, fact.answer):
+            continue
+        words = {_stem(word) for word in _WORD.findall(sentence)}
+        score = 1 + named + contains_answer(sentence, fact.answer) + len(words & asked) / max(len(asked), 1)
+        best = max(best, (score, sentence))
+    return Found(best[1].strip(), fact.answer) if best[1] else None
+
+
+def _states(sentence: str, answer: str) -> bool:
+    """Whether a sentence says the answer: in its words (a nationality counts for the country) or in its numbers."""
+    if answer.casefold() in sentence.casefold():
+        return True
+    numbers = set(_NUMBER.findall(answer))
+    return bool(numbers) and numbers <= set(_NUMBER.findall(sentence))
+
+
+def _read_list(fact: Fact, body: str) -> Found | None:
+    spans = [(body[start:end].strip(), start) for start, end in sentences(body)]
+    whole = [s for s, _ in spans if all(item in s for item in fact.items)]
+    if whole:
+        note = whole[0]
+    else:
+        missing, parts = set(fact.items), []
+        for sentence, _ in spans:
+            seen = {item for item in missing if item in sentence}
+            if seen:
+                parts.append(sentence)
+                missing -= seen
+        if missing:
+            return None
+        note = " ".join(parts)
+    items = in_order(fact.items, note)
+    if _HOW_MANY.match(fact.task):
+        counted = ", ".join(f"{n} {item}" for n, item in enumerate(items, 1))
+        return Found(f"{note} Counted: {counted}.", fact.answer)
+    return Found(note, join(items))
+
+
+def in_order(items: tuple[str, ...], text: str) -> list[str]:
+    """Items in the order in which a text names them."""
+    return sorted(items, key=text.index)
+
+
+def query(fact: Fact, attempt: int) -> str:
+    """First the task as it stands, then its names, then its telling words."""
+    if attempt == 0:
+        return fact.task.rstrip("?")
+    names = " ".join(_names(fact.task))
+    words = [w for w in _WORD.findall(_POSSESSIVE.sub("", fact.task)) if w.lower() not in _QUESTION_WORDS]
+    return names if names and attempt == 1 else " ".join(words)
+
+
+def _names(task: str) -> list[str]:
+    """The names in a task, without the endings of possession."""
+    return [_POSSESSIVE.sub("", name) for name in _ENTITY.findall(task[1:])]
+
+
+def titles_in(text: str) -> set[str]:
+    return {title.strip() for title, _ in _DOCUMENT.findall(text)}
+
+
+def _stem(word: str) -> str:
+    return word.lower()[:5]

@@ -1,0 +1,153 @@
+"""APEX's pipeline of fine-tuning data: seed tasks, generation, filtering, validation, traces (seed 004, section 3.4).
+
+    seed tasks   the questions of a source whose answers are known
+    generation   a teacher words each question and its plan anew (and each turn of the traces, where asked for), or
+                 plays roles of the system itself
+    filtering    what became trivial, flawed or wrong is left out
+    validation   the teacher must find each gold sub-answer in its article when asked the new sub-question
+    traces       the system itself runs with the plan in the model's place, on a real search; what is trivial, flawed or
+                 wrong there is left out as well
+
+Whatever is left out is counted by its reason, and the reason begins with the stage. What remains is learnt with every
+token masked that the teacher did not write.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from ..assemble import open_engine
+from ..data.self_instruct import instruct
+from ..data.trace_rewriter import TraceRewriter
+from ..engine.chat_format import ChatFormat
+from ..engine.interface import Engine, Sampling
+from ..engine.torch.vocabulary import Vocabulary
+from ..errors import ConfigError
+from ..metrics import contains_answer
+from ..record import Document, Episode, Question
+from ..retrieval.search import Search
+from ..systems.registry import get
+from .conclusions import SEVERAL
+from .recipe import InstructPart
+from .teacher import Player, Traces, make_traces
+
+RULES = "rules"
+"""The teacher that needs no model."""
+TITLE_HITS = 5
+"""Passages looked at for an article of a title."""
+
+
+async def run_pipeline(
+    part: InstructPart,
+    system: str,
+    questions: Sequence[Question],
+    documents: Sequence[Document],
+    search: Search,
+    vocabulary: Vocabulary,
+    chat: ChatFormat,
+    **settings: Any,
+) -> Traces:
+    """Traces of one source, and how many questions each stage left out, by reason."""
+    left_out: Counter[str] = Counter()
+    seeds = [q for q in questions if q.answers]
+    left_out["seed: no gold answer"] += len(questions) - len(seeds)
+    _refuse_unknown_players(part, system)
+    teacher = _teacher(part, seeds)
+    player = Player(teacher, frozenset(part.plays), part.attempts) if part.plays else None
+    asked = {"concurrency": part.concurrency} if player else {}
+    try:
+        generated = await _generate(part, teacher, seeds, Articles(documents, search), left_out)
+        rewriter = TraceRewriter(teacher, Sampling(max_tokens=part.max_tokens)) if part.turns else None
+        made = await make_traces(
+            system, generated, search, vocabulary, chat, rewriter=rewriter, player=player, **asked, **settings
+        )
+    finally:
+        await teacher.close()
+    left_out.update({f"trace: {_class(reason)}": count for reason, count in made.rejected.items()})
+    if rewriter is not None:
+        left_out.update({f"turn kept as it was: {reason}": n for reason, n in rewriter.refused.items()})
+    kept: list[Episode] = []
+    for episode in made.episodes:
+        reason = trivial(episode)
+        if reason:
+            left_out[f"trace: {reason}"] += 1
+        else:
+            kept.append(episode)
+    return Traces(kept, +left_out)
+
+
+async def _generate(
+    part: InstructPart,
+    teacher: Engine,
+    seeds: Sequence[Question],
+    articles: Articles,
+    left_out: Counter[str],
+) -> list[Question]:
+    """Questions and plans in the teacher's words; seeds without a plan, and all where only turns are to be worded
+    anew, stay as they are."""
+    if not part.plans:
+        return list(seeds)
+    gate = asyncio.Semaphore(part.concurrency)
+    sampling = Sampling(max_tokens=part.max_tokens)
+
+    async def one(seed: Question) -> list[Question]:
+        if not seed.decomposition:
+            return [seed]
+        async with gate:
+            made = await instruct(teacher, [seed], await articles.of(seed), sampling)
+        left_out.update({f"generation: {reason}": count for reason, count in made.refused.items()})
+        return made.kept
+
+    return [question for found in await asyncio.gather(*map(one, seeds)) for question in found]
+
+
+class Articles:
+    """Supporting articles by title: those of the source, or what search finds under the title."""
+
+    def __init__(self, documents: Sequence[Document], search: Search) -> None:
+        self._texts = {d.title: d.text for d in documents}
+        self._search = search
+
+    async def of(self, question: Question) -> dict[str, str]:
+        titles = list(dict.fromkeys(step.support for step in question.decomposition if step.support))
+        missing = [title for title in titles if title not in self._texts]
+        if missing:
+            for title, hits in zip(missing, await self._search.retrieve(missing, TITLE_HITS), strict=True):
+                texts = [hit.document.text for hit in hits if hit.document.title == title]
+                self._texts[title] = "\n".join(texts)
+        return {title: self._texts[title] for title in titles if self._texts[title]}
+
+
+def _refuse_unknown_players(part: InstructPart, system: str) -> None:
+    """A misspelt role would quietly be played by the gold plan."""
+    known = get(system).roles
+    for role in part.plays:
+        if role not in known:
+            raise ConfigError(f"instruct.plays: no role {role!r} in {system}; there are {', '.join(known)}")
+
+
+def _teacher(part: InstructPart, seeds: Sequence[Question]) -> Engine:
+    if part.teacher == RULES:
+        from .rule_teacher import RuleTeacher
+
+        return RuleTeacher(seeds)
+    return open_engine(part.teacher, part="teacher")
+
+
+def trivial(episode: Episode) -> str:
+    """Why a trace teaches nothing about searching; empty where it does."""
+    question = episode.question
+    if not episode.usage.searches:
+        return "trivial: nothing was searched for"
+    longer = [a for a in question.answers if len(a) > 3]
+    if question.type not in SEVERAL and any(contains_answer(question.question, a) for a in longer):
+        return "trivial: the question holds its answer"
+    return ""
+
+
+def _class(reason: str) -> str:
+    """A rejected trace's reason with its class in front."""
+    return f"wrong: {reason}" if reason.startswith("wrong") else f"flawed: {reason}"

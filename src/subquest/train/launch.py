@@ -1,0 +1,199 @@
+"""From a recipe to a running trainer."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import AsyncExitStack
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+
+from .. import assemble
+from ..engine.torch.loader import Source
+from ..errors import UsageError
+from ..evaluate.fingerprint import of_adapter, of_index
+from ..record import Document
+from ..retrieval.index import Index
+from ..retrieval.store import exists
+from .components import load_source, make_engine, make_frozen, make_policy, make_reward, make_system
+from .data import Stream, draw_sample, load_material, merge_documents, note_digest, open_search, refuse_test, with_gold
+from .distributed import Ranks, shard
+from .recipe import Recipe
+from .rl import RLTrainer
+from .rollouts import MemoisedSearch
+from .run import TrainRun
+from .sft import SFTTrainer
+from .traces import TraceSet, gold_traces, opening_of
+from .world_sources import WORLD, WorldSources
+
+Watch = Callable[[int, Mapping[str, float]], None]
+
+
+async def train(
+    recipe: Recipe,
+    out: str | Path,
+    *,
+    minutes: float | None = None,
+    stop: Callable[[], bool] = lambda: False,
+    device: str = "",
+    say: Callable[[str], None] = lambda text: None,
+    watch: Watch | None = None,
+    progress: Callable[[str], None] | None = None,
+) -> TrainRun:
+    """Run a recipe, or go on with it where `out` already holds its run; stops in time where `minutes` are given,
+    and after the step it is at once `stop` says so, with a checkpoint either way.
+
+    Under torchrun every process calls this; the policy is sharded over them and each rolls out its share.
+    """
+    place = _device(device)
+    async with AsyncExitStack() as held:  # what fails on the way lets go of the folder, too
+        ranks = Ranks.from_environment(place)
+        held.callback(ranks.close)
+        run = TrainRun(out, recipe, minutes=minutes, stop=stop, ranks=ranks)
+        held.callback(run.close)
+        elsewhere = bool(recipe.index)
+        rl = recipe.kind == "rl"
+        parts = (*recipe.dev, *(recipe.data if rl else ()))
+        worlds = WorldSources(part.questions for part in parts)
+        tiny = recipe.model.path.startswith("random:")  # its vocabulary is made of the texts
+        source = None if tiny else load_source(recipe.model.path)
+        digests = _digests(recipe)
+        dev = load_material(recipe.dev, passages_elsewhere=elsewhere, worlds=worlds, digests=digests)
+        material = load_material(
+            recipe.data if rl else (), passages_elsewhere=elsewhere, worlds=worlds, digests=digests
+        )
+        run.keep_sources(digests)
+        source = source or load_source(recipe.model.path, [d.text for d in dev.documents[:200]])
+        refuse_test(
+            dev.questions, "the best weights are chosen on dev questions; evaluate on test ones with subquest eval"
+        )
+        refuse_test(material.questions, "nothing is learnt from it")
+        plans = (recipe.reward or recipe.system) == "apex-plan"
+        scored = with_gold(material.questions, plans=plans)
+        if missing := len(material.questions) - len(scored):
+            say(f"training questions without a gold {'plan' if plans else 'answer'} are left out: {missing}")
+        training = draw_sample(scored, recipe.sample, recipe.seed)
+        say((f"{len(training)} training and " if rl else "") + f"{len(dev.questions)} dev questions")
+        documents = merge_documents({d.id: d for d in material.documents}, dev.documents, "dev")
+        if elsewhere:
+            search = assemble.open_search(recipe.index)
+        else:
+            search = MemoisedSearch(held.enter_context(_built(documents.values(), run.folder / "index", ranks)))
+        if ranks.first:
+            _keep_vocabulary(source, run.folder)
+        policy = make_policy(recipe.model, source, device=place, seed=recipe.seed)
+        if recipe.model.shard:
+            shard(policy, policy.model.layers, ranks)
+        engine = make_engine(recipe, source, device=place)
+        held.push_async_callback(engine.close)
+        frozen = make_frozen(recipe, source, engine)
+        if frozen is not None:
+            held.push_async_callback(frozen.close)
+        models = engine if frozen is None else {"": engine, "compressor": frozen}
+        greedy = make_system(recipe, models, search, temperature=0.0)
+        trainer: SFTTrainer | RLTrainer
+        if recipe.kind == "sft":
+            traces = _taught(recipe, source, run)
+            say(f"gold traces: {dict(traces.made_by)}; questions without one: {dict(traces.rejected)}")
+            trainer = SFTTrainer(run, policy, engine, greedy, traces, dev.questions, watch=watch, ranks=ranks)
+        else:
+            system = make_system(recipe, models, search, temperature=recipe.rollout.temperature)
+            questions = Stream(training, recipe.seed)
+            reward, judge = make_reward(recipe, run.folder / "verdicts.sqlite")
+            if judge is not None:
+                held.push_async_callback(judge.close)
+            trainer = RLTrainer(
+                run, policy, engine, system, greedy, questions, dev.questions, reward,
+                watch=watch, progress=progress, ranks=ranks,
+            )  # fmt: skip
+        await trainer.train()
+    return run
+
+
+def _digests(recipe: Recipe) -> dict[str, str]:
+    """What stands in files that are not read as questions to ask: a local index, what gold traces come from, and the
+    adapter that a KL term holds on to."""
+    found: dict[str, str] = {}
+    start = recipe.model.adapter
+    if recipe.kind == "rl" and recipe.objective.kl and start != "shipped" and (digest := of_adapter(start)):
+        found[f"the weights of {start}"] = digest
+    place = Path(recipe.index).expanduser()
+    if recipe.index and "://" not in recipe.index and exists(place):
+        found[f"the documents of {recipe.index}"] = of_index(place)
+    if recipe.kind == "sft" and not recipe.traces:
+        files = [part for part in recipe.data if not part.questions.startswith(WORLD)]
+        load_material(files, passages_elsewhere=bool(recipe.index), digests=found)
+    for path in recipe.traces if recipe.kind == "sft" else ():
+        if (file := Path(path).expanduser()).is_file():
+            note_digest(found, f"the traces of {path}", [hashlib.sha256(file.read_bytes()).hexdigest()])
+    return found
+
+
+def _device(name: str) -> torch.device:
+    """The one asked for; of several GPUs, the one with this process's number."""
+    name = name or ("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(name)
+    except RuntimeError:
+        raise UsageError(f"there is no device {name!r}; say cuda or cpu") from None
+    if device.type == "cuda" and not torch.cuda.is_available():
+        raise UsageError(f"torch finds no GPU for --device {name}; leave it out to train on the CPU")
+    if name != "cuda":
+        return device
+    torch.cuda.set_device(Ranks.local())
+    return torch.device("cuda", Ranks.local())
+
+
+def _taught(recipe: Recipe, source: Source, run: TrainRun) -> TraceSet:
+    """The gold traces of a run. Those that a teacher words anew are kept in its folder, by what they come from: asked
+    again, in the next slice or by another process, it would say something else, and the place in the order of the
+    traces would mean other ones."""
+    if recipe.traces or not recipe.instruct.teacher:
+        return gold_traces(recipe, source, workers=os.cpu_count() or 1)
+    made_from = json.dumps([recipe.as_dict(), run.sources], sort_keys=True)
+    kept = run.folder / f"traces-{hashlib.sha256(made_from.encode()).hexdigest()[:8]}.xz"
+    if run.ranks.first and not kept.exists():
+        building = kept.with_suffix(".tmp")
+        gold_traces(recipe, source, workers=os.cpu_count() or 1).save(building)
+        os.replace(building, kept)
+    run.ranks.wait()
+    return TraceSet.load(kept)
+
+
+def _keep_vocabulary(source: Source, folder: Path) -> None:
+    """The tokenizer beside the run, so that the viewer can show its episodes' token ids as text without the model."""
+    place = folder / "tokenizer.json"
+    if not place.exists():
+        place.write_text(source.tokenizer.backend_tokenizer.to_str(), encoding="utf-8")
+
+
+def _built(documents: Iterable[Document], folder: Path, ranks: Ranks) -> Index:
+    """The first process builds the index, the others find it."""
+    if not ranks.first:
+        ranks.wait()
+    search = open_search(documents, folder)
+    if ranks.first:
+        ranks.wait()
+    return search
+
+
+def prepare(recipe: Recipe, file: Path) -> str:
+    """Write the gold traces of a recipe of supervised fine-tuning into a file; returns what was written."""
+    if recipe.kind != "sft":
+        raise UsageError(
+            f"only supervised fine-tuning has gold traces to prepare; {recipe.name} is a recipe of kind rl"
+        )
+    if file.is_dir():
+        raise UsageError(f"{file} is a folder; name a file for the traces")
+    source = load_source(recipe.model.path)
+    traces = gold_traces(replace(recipe, traces=()), source, workers=os.cpu_count() or 1)
+    replace(traces, opening=opening_of(traces, source)).save(file)
+    digest = hashlib.sha256(file.read_bytes()).hexdigest()
+    return (
+        f"{file}: {len(traces)} gold traces {dict(traces.made_by)}, {len(traces.ids)} tokens, {traces.actions.sum()} of"
+        f" them learnt; questions without a trace: {dict(traces.rejected)}; sha256 {digest}"
+    )

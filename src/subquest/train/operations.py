@@ -1,0 +1,102 @@
+"""The policy's operations between matrix products: attention, rotary positions, and the gate of the feed-forward block.
+
+Attention runs over trajectories laid end to end: causal inside each, blind to its neighbours. On CUDA torch's
+variable-length kernel reads the packed row directly. Elsewhere each trajectory goes through attention by itself, so
+there is no padding and no mask over the whole row. On CUDA the two pointwise operations are one Triton
+kernel in each direction (`kernels`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+
+@dataclass(frozen=True, slots=True)
+class Packing:
+    """Where trajectories begin and end in a packed row."""
+
+    cu_seqlens: Tensor
+    """[N + 1] int32, on the device"""
+    sizes: tuple[int, ...]
+    longest: int
+
+    @classmethod
+    def of(cls, lengths: Tensor, device: torch.device | str = "cpu") -> Packing:
+        """`lengths` must be on the CPU: reading them from the device would wait for it."""
+        starts = torch.cat([lengths.new_zeros(1), lengths.cumsum(0)]).to(torch.int32)
+        sizes = tuple(lengths.tolist())
+        return cls(to_device(starts, device), sizes, max(sizes))
+
+
+def to_device(tensor: Tensor, device: torch.device | str) -> Tensor:
+    """Copy a tensor to a device without waiting for the work under way there."""
+    if torch.device(device).type == "cuda" and not tensor.is_cuda:
+        tensor = tensor.pin_memory()
+    return tensor.to(device, non_blocking=True)
+
+
+def attend(q: Tensor, k: Tensor, v: Tensor, packing: Packing, scale: float) -> Tensor:
+    """q [T, heads, d], k and v [T, kv_heads, d] to [T, heads, d]."""
+    if q.is_cuda and q.dtype in (torch.bfloat16, torch.float16):
+        return _attend_packed(q, k, v, packing, scale)
+    return _attend_one_by_one(q, k, v, packing, scale)
+
+
+def _attend_one_by_one(q: Tensor, k: Tensor, v: Tensor, packing: Packing, scale: float) -> Tensor:
+    group = q.shape[1] // k.shape[1]
+    k, v = k.repeat_interleave(group, 1), v.repeat_interleave(group, 1)
+    # [1, heads, n, d]: torch's fast kernel for CPUs wants four dimensions
+    heads_first = (torch.split(x.transpose(0, 1)[None], list(packing.sizes), dim=2) for x in (q, k, v))
+    out = [
+        F.scaled_dot_product_attention(q, k, v, is_causal=True, scale=scale)
+        for q, k, v in zip(*heads_first, strict=True)
+    ]
+    return torch.cat(out, dim=2)[0].transpose(0, 1)
+
+
+def _attend_packed(q: Tensor, k: Tensor, v: Tensor, packing: Packing, scale: float) -> Tensor:
+    """Flash attention over the packed row, called in ATen: its Python wrapper changes from version to version."""
+    starts, longest = packing.cu_seqlens, packing.longest
+    forward = torch.ops.aten._flash_attention_forward
+    out: Tensor = forward(q, k, v, starts, starts, longest, longest, 0.0, True, False, scale=scale)[0]
+    return out
+
+
+def rotate_heads(rotary: tuple[Tensor, Tensor], counts: tuple[int, int, int], *parts: Tensor) -> tuple[Tensor, ...]:
+    """Rotate queries and keys by their positions; the values come back too where they were passed.
+
+    `parts` is (q, k), or one tensor that holds q, k and v; `counts` are their heads. Every tensor is [T, heads, size],
+    cosines and sines are [T, size / 2].
+    """
+    if parts[0].is_cuda:
+        from .kernels import Turned
+
+        found: tuple[Tensor, ...] = Turned.apply(*rotary, counts, *parts)  # type: ignore[no-untyped-call]
+        return found
+    if len(parts) == 2:
+        return rotate(parts[0], *rotary), rotate(parts[1], *rotary)
+    queries, keys, values = counts
+    both, v = torch.split(parts[0], [queries + keys, values], 1)
+    return *torch.split(rotate(both, *rotary), [queries, keys], 1), v
+
+
+def rotate(x: Tensor, cosines: Tensor, sines: Tensor) -> Tensor:
+    """Rotary position embedding; the two halves of a head are the two parts of each complex number."""
+    first, second = x.float().chunk(2, -1)
+    cosines, sines = cosines[:, None], sines[:, None]
+    return torch.cat([first * cosines - second * sines, second * cosines + first * sines], -1).to(x.dtype)
+
+
+def swiglu(*parts: Tensor) -> Tensor:
+    """silu(gate) * up; `parts` is (gate, up), or one tensor that holds both."""
+    if parts[0].is_cuda:
+        from .kernels import Gated
+
+        found: Tensor = Gated.apply(*parts)  # type: ignore[no-untyped-call]
+        return found
+    gate, up = parts[0].chunk(2, -1) if len(parts) == 1 else parts
+    return F.silu(gate) * up

@@ -1,0 +1,217 @@
+"""One optimiser step over a packed batch, in micro-batches that fit the memory."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Literal, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.autograd.graph import increment_version
+
+from .batch import Batch
+from .distributed import ALONE, Ranks, average_gradients, count_of, whole
+from .loss import Aggregation, Loss, LossSettings, policy_loss, sft_loss, summary
+from .policy import Policy
+from .recipe import OptimiserPart
+
+FILL = 256
+"""On a GPU fine-tuning sees tokens and rows in multiples of so many: torch keeps memory for every shape it has seen."""
+
+
+class Schedule:
+    """The learning rate of a step: a linear rise, then constant or a half cosine down to zero."""
+
+    def __init__(self, settings: OptimiserPart, steps: int) -> None:
+        self._settings = settings
+        self._steps = steps
+        self._rise = settings.warmup * steps
+
+    def rate(self, step: int) -> float:
+        """`step` counts from 0."""
+        s = self._settings
+        if step + 1 <= self._rise:
+            return s.learning_rate * (step + 1) / self._rise
+        if s.schedule == "constant":
+            return s.learning_rate
+        progress = (step - self._rise) / max(self._steps - self._rise, 1)
+        return s.learning_rate * 0.5 * (1 + math.cos(math.pi * min(progress, 1.0)))
+
+
+class StepResult(NamedTuple):
+    """What an optimiser step did."""
+
+    gradient_norm: float
+    figures: dict[str, float]
+    mismatch: float = 0.0
+    """Mean gap to the rollout engine's log-probs, where the batch was sampled by these very weights."""
+
+
+class Optimiser:
+    """AdamW over the policy's trained parameters."""
+
+    def __init__(self, policy: Policy, settings: OptimiserPart, steps: int, *, ranks: Ranks = ALONE) -> None:
+        self.policy = policy
+        self.settings = settings
+        self.ranks = ranks
+        self.schedule = Schedule(settings, steps)
+        decayed = [p for p in policy.trained().values() if p.ndim > 1]
+        plain = [p for p in policy.trained().values() if p.ndim <= 1]
+        groups = [{"params": decayed, "weight_decay": settings.weight_decay}, {"params": plain, "weight_decay": 0.0}]
+        self.adam = torch.optim.AdamW(
+            [g for g in groups if g["params"]], lr=settings.learning_rate, betas=settings.betas, fused=True
+        )
+        self.step_count = 0
+        on_gpu = next(policy.parameters()).is_cuda
+        self.fill = FILL if on_gpu and policy.architecture.window >= FILL else 0
+
+    def policy_step(
+        self,
+        batch: Batch,
+        loss: LossSettings,
+        *,
+        temperature: float,
+        old: Tensor | None,
+        reference: Tensor | None,
+        only: Sequence[int] | None = None,
+    ) -> StepResult:
+        """Improve the policy on a batch of rollouts. `old` and `reference` stand beside the batch's action tokens.
+
+        Without `old` the batch was sampled by these very weights, so the old log-probs are the new ones, detached.
+        With `only` the other trajectories are left out, and those that stay keep the weight they have in the whole
+        batch. The figures of KL and entropy are means, weighted as the loss weighs, over what went through the model.
+        """
+        losses: list[Loss] = []
+        packed, share = 0, 0.0
+        gaps: list[Tensor] = []
+        merged = self.policy.merge()
+        batch = self._for_all(batch, loss.aggregation)
+        for part, counts in self._parts(batch, micro_batch_unit(loss), only):
+            found = self.policy(part, temperature=temperature, entropy=True, merged=merged)
+            value = policy_loss(
+                found.logprobs,
+                found.logprobs.detach() if old is None else beside(part, old),
+                part.advantages,
+                part.weights,
+                loss,
+                units=part.layout.units(loss.level),
+                reference=None if reference is None else beside(part, reference),
+                entropy=found.entropy,
+            )
+            value.total.backward()  # type: ignore[no-untyped-call]
+            if counts:
+                losses.append(value)
+                packed += part.token_ids.numel()
+                share += float(batch.weights[part.places].sum())
+                if old is None and part.behaviour is not None:
+                    gaps.append((found.logprobs.detach() - part.behaviour).abs().sum())
+        if merged is not None:
+            merged.backward()
+        norm = self._step()
+        figures = summary(losses) | {"packed": float(packed)}
+        counted = sum(self.ranks.gather(share)) / self.ranks.size
+        if counted > 0:  # weights need not add up to 1: some losses sum over tokens or roles
+            figures |= {name: figures[name] / counted for name in ("kl", "entropy")}
+        return StepResult(norm, figures, math.fsum(map(float, gaps)) / max(figures["tokens"], 1.0))
+
+    def _for_all(self, batch: Batch, aggregation: Aggregation) -> Batch:
+        """Weights as if all processes' batches were one; FSDP takes the mean of their gradients."""
+        if self.ranks.size == 1:
+            return batch
+        rollouts = int(torch.unique(batch.layout.rollout).numel())
+        mine = count_of(aggregation, batch.lengths.numel(), rollouts, batch.rows.numel())
+        return replace(batch, weights=batch.weights * (self.ranks.size * mine / sum(self.ranks.gather(mine))))
+
+    def _parts(
+        self,
+        batch: Batch,
+        whole: Literal["trajectory", "rollout"],
+        only: Sequence[int] | None = None,
+        *,
+        fill: int = 0,
+    ) -> Iterator[tuple[Batch, bool]]:
+        """Micro-batches, as many on every process, and whether each counts (the last one is repeated to fill up).
+
+        Each is cut out when its turn comes, while the device still computes the one before.
+        """
+        device = next(self.policy.parameters()).device
+        bins = batch.bins(self.settings.micro_tokens, whole=whole, only=only)
+        missing = max(self.ranks.gather(len(bins))) - len(bins)
+        for chosen in bins:
+            part = batch.select(chosen)
+            yield (part.filled(fill, self.settings.micro_tokens) if fill else part).to(device), True
+        for _ in range(missing):
+            part = batch.select(bins[-1])
+            yield replace(part, weights=torch.zeros_like(part.weights)).to(device), False
+
+    def sft_step(self, batch: Batch) -> StepResult:
+        """Make the batch's action tokens more likely."""
+        losses: list[Tensor] = []  # read at the end: the device need not be waited for between micro-batches
+        batch = self._for_all(batch, "token-mean")
+        merged = self.policy.merge()
+        for part, _ in self._parts(batch, "trajectory", fill=self.fill):
+            loss = sft_loss(self.policy(part, merged=merged).logprobs, part.weights)
+            loss.backward()  # type: ignore[no-untyped-call]
+            losses.append(loss.detach())
+        if merged is not None:
+            merged.backward()
+        norm = self._step()
+        return StepResult(norm, {"total": sum(map(float, losses)), "tokens": float(batch.rows.numel())})
+
+    def _step(self) -> float:
+        parameters = [p for group in self.adam.param_groups for p in group["params"]]
+        average_gradients(parameters, self.ranks)
+        norm = whole(torch.nn.utils.clip_grad_norm_(parameters, self.settings.clip or math.inf))
+        if torch.isfinite(norm):  # a broken gradient never touches the weights; the guards see the norm
+            for group in self.adam.param_groups:
+                group["lr"] = self.schedule.rate(self.step_count)
+            self.adam.step()
+            for parameter in parameters:  # fused Adam writes past torch's count, by which `Merged` knows of changes
+                increment_version(parameter)
+        self.adam.zero_grad(set_to_none=True)
+        self.step_count += 1
+        return float(norm)
+
+
+def beside(part: Batch, vector: Tensor) -> Tensor:
+    """A part's slice of a vector that stands beside the action tokens of the batch it was cut from."""
+    assert part.places is not None
+    return vector[part.places].to(part.rows.device)
+
+
+def micro_batch_unit(loss: LossSettings) -> Literal["trajectory", "rollout"]:
+    """What a micro-batch must not cut in two."""
+    return "rollout" if loss.level == "role" else "trajectory"
+
+
+@torch.no_grad()
+def logprobs_of(
+    policy: Policy,
+    batch: Batch,
+    *,
+    temperature: float,
+    micro_tokens: int,
+    ranks: Ranks = ALONE,
+    only: Sequence[int] | None = None,
+) -> Tensor:
+    """Log-probs of the batch's action tokens under the policy as it is, in the batch's order, on the CPU.
+
+    With `only`, tokens of the other trajectories keep the rollout engine's log-probs (0 where it gave none).
+    """
+    device = next(policy.parameters()).device
+    out = torch.zeros(batch.rows.numel()) if batch.behaviour is None else batch.behaviour.clone()
+    bins = batch.bins(micro_tokens, only=only)
+    missing = max(ranks.gather(len(bins))) - len(bins)
+    found: list[tuple[Tensor, Tensor]] = []
+    merged = policy.merge()
+    for chosen in bins:
+        part = batch.select(chosen)
+        assert part.places is not None
+        found.append((part.places, policy(part.to(device), temperature=temperature, merged=merged).logprobs))
+    for _ in range(missing):  # a sharded policy computes on all processes at once
+        policy(batch.select(bins[-1]).to(device), temperature=temperature)
+    for places, logprobs in found:
+        out[places] = logprobs.cpu()
+    return out

@@ -1,0 +1,68 @@
+"""Torch engines by name: a folder, a GGUF file, and adapters in both forms."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from subquest.assemble import EngineOptions, open_engine
+from subquest.engine.adapter import Lora, Shape, write_gguf
+from subquest.engine.interface import Message, Sampling
+from subquest.engine.torch.engine import TorchEngine
+from subquest.engine.torch.loader import load_adapter
+from subquest.errors import UsageError
+from subquest.models import default_adapter, smollm2_path
+
+QUESTION = [Message("user", "Answer with one word: which colour has the sky?")]
+
+
+async def logprobs(engine: TorchEngine) -> list[float]:
+    session = await engine.open(QUESTION)
+    generation = await session.generate(Sampling(max_tokens=6, temperature=0.0, logprobs=True))
+    await engine.close()
+    assert generation.logprobs is not None
+    return list(generation.logprobs)
+
+
+@pytest.mark.parametrize("spec", ["torch:/nowhere", "torch:", "torch:/nowhere.gguf"])
+def test_a_model_that_is_not_there_is_named(spec: str) -> None:
+    with pytest.raises(UsageError, match=r"/nowhere|unknown model 'torch:'"):
+        open_engine(spec)
+
+
+def test_pairs_of_several_ranks_count_as_llama_cpp_counts_them(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    pairs = {
+        f"model.layers.0.mlp.{name}": tuple(rng.normal(size=s).astype(np.float32) for s in ((rank, 8), (6, rank)))
+        for name, rank in (("gate_proj", 2), ("up_proj", 4))
+    }
+    lora = Lora(pairs, 8.0)  # type: ignore[arg-type]
+    write_gguf(lora, tmp_path / "a.gguf", Shape("llama", 2, 1))
+    config = {"model_type": "llama", "num_attention_heads": 2, "num_key_value_heads": 1}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    adapter = load_adapter(tmp_path / "a.gguf", tmp_path)
+    for name, (a, b) in adapter.pairs.items():
+        np.testing.assert_allclose(adapter.scale * (b @ a).numpy(), lora.delta(name), rtol=1e-5)
+
+
+@pytest.mark.embedded
+@pytest.mark.slow
+async def test_both_forms_of_an_adapter_are_one(tmp_path: Path) -> None:
+    from subquest.cli import main
+
+    if not smollm2_path().is_file():
+        pytest.skip("the embedded model is not on this machine")
+    shipped = default_adapter()
+    assert shipped is not None
+    assert main(["model", "adapter", "convert", str(shipped), str(tmp_path / "peft")]) == 0
+    torch.set_num_threads(1)
+    results = {}
+    for adapter in ("default", str(tmp_path / "peft"), "none"):
+        engine = open_engine("torch:smollm2", EngineOptions(adapter=None if adapter == "default" else adapter))
+        assert isinstance(engine, TorchEngine)
+        results[adapter] = await logprobs(engine)
+        del engine  # before the next one is loaded
+    assert results["default"] == pytest.approx(results[str(tmp_path / "peft")], abs=2e-3)
+    assert results["default"][:3] != pytest.approx(results["none"][:3], abs=1e-2)
