@@ -383,7 +383,7 @@ class Engines:
         return self._embedder
 
     def rerank(self, search: Any) -> Any:
-        from ..retrieval.rerankers import Reranked, Similarity
+        from ..retrieval.rerank import Reranked, Similarity
 
         return Reranked(search, Similarity(self.embedder))
 
