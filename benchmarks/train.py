@@ -33,8 +33,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from subquest.engine import Sampling
 from subquest.record import Episode, Question
+from subquest.rewards import Reward, shared
 from subquest.rewards import load as load_reward
-from subquest.rewards.base import Reward, shared
 from subquest.systems.registry import get
 from subquest.train.advantage import trajectory_advantages
 from subquest.train.batch import Rollout

@@ -28,4 +28,4 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(autouse=True)
 def _searches_are_tried_again_soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """A search that fails is tried again as often as ever, after a shorter wait."""
-    monkeypatch.setattr("subquest.systems.runtime.SEARCH_WAIT", 0.01)
+    monkeypatch.setattr("subquest.runtime.run.SEARCH_WAIT", 0.01)

@@ -33,25 +33,26 @@ from subquest.retrieval.passages import Passages
 from subquest.retrieval.rerankers import parse_order
 from subquest.retrieval.splitter import unwrapped
 from subquest.retrieval.titles import title_words
-from subquest.rewards.format import tags_balance
-from subquest.systems import evidence
-from subquest.systems.barrier import Barrier
+from subquest.runtime import evidence
+from subquest.runtime.barrier import Barrier
+from subquest.runtime.code_session import bare_code
+from subquest.runtime.context import Context, Turn
+from subquest.runtime.evidence import Finding, sentences, support
+from subquest.runtime.rendering import cut_to_tokens, one_line
+from subquest.runtime.replies import answer_in, boxed, decides, declines, hedges, said
+from subquest.runtime.tool_loop import calls
+from subquest.runtime.toolkit import with_part
+from subquest.runtime.voting import normalize_answer
+from subquest.systems.apex.plan import lines_of, make_plan, numbered_lines
 from subquest.systems.baselines.dialect import DIALECTS
 from subquest.systems.baselines.react import REACT
 from subquest.systems.baselines.zerosearch import _documents
-from subquest.systems.context import Context, Turn
-from subquest.systems.evidence import Finding, sentences, support
+from subquest.systems.coda.reward import tags_balance
 from subquest.systems.hira.coordinator import named_in
-from subquest.systems.hira.deep import _information
+from subquest.systems.hira.deep_search import _information
 from subquest.systems.hira.experts import EXPERTS, look_at
+from subquest.systems.hira.loose_json import find_object
 from subquest.systems.hira.memory import Memory
-from subquest.systems.hira.tolerant import first_object
-from subquest.systems.plan import lines_of, make_plan, numbered_lines
-from subquest.systems.rendering import cut_to_tokens, one_line
-from subquest.systems.replies import answer_in, boxed, decides, declines, hedges, said
-from subquest.systems.toolloop import calls
-from subquest.systems.tooltext import bare_code, with_part
-from subquest.systems.voting import normal
 
 
 def between(unit: str, begin: str = "", end: str = "") -> Callable[[int], str]:
@@ -232,7 +233,7 @@ PARSERS: dict[str, Callable[[str], object]] = {
     "numbered_lines": numbered_lines,
     "make_plan": lambda text: make_plan(lines_of(text), "Who?", 5),
     "make_plan of one line": lambda text: make_plan([text], "Who?", 5).steps[0].resolve({0: text[:100]}, []),
-    "first_object": first_object,
+    "find_object": find_object,
     "calls to look": looked,
     "information": _information,
     "experts named": lambda text: named_in(text, EXPERTS),
@@ -246,7 +247,7 @@ PARSERS: dict[str, Callable[[str], object]] = {
     "barrier that lets pass": lambda text: Barrier("Who?").cut(text, {"d": document("no " * 60)}),
     "one_line": one_line,
     "cut_to_tokens": lambda text: cut_to_tokens(text, 100, ENGINE),
-    "voting": normal,
+    "voting": normalize_answer,
     "repeats": lambda text: Repeats().count(text),
     "normalize": normalize,
     "score_answer": lambda text: score_answer(text, [text, "Paris"]),

@@ -18,96 +18,125 @@ from ._version import __version__
 
 if TYPE_CHECKING:
     from .assemble import AgentSpec, open_agent
+    from .engine.actions import Action
     from .engine.embedded import EmbeddedEngine
     from .engine.interface import Engine, Generation, Message, Sampling, Session
     from .engine.openai import OpenAIEngine
     from .engine.scripted import ScriptedEngine
-    from .errors import OutsideError, SubquestError, UsageError
+    from .errors import EngineError, OutsideError, SearchError, SubquestError, UsageError
     from .events import Event
     from .limits import Limits
     from .record import Document, Episode, Evidence, Hit, Question, Segment, Step, Trajectory, Usage
     from .retrieval.index import Index
     from .retrieval.search import Search
+    from .rewards import Reward
     from .runs import RunStore
-    from .systems.apex import Apex
-    from .systems.base import System
+    from .runtime.answering import conclude
+    from .runtime.context import Context, LimitReached, Turn
+    from .runtime.evidence import Finding
+    from .runtime.run import Answer, Run
+    from .runtime.system import System
+    from .systems.apex import APEX
+    from .systems.apex import APEX as Apex
     from .systems.coda import CoDA
-    from .systems.decor import Decor
+    from .systems.decor import DECOR
+    from .systems.decor import DECOR as Decor
     from .systems.hira import HiRA
-    from .systems.runtime import Answer, Run
 
 _PLACES: dict[str, str] = {
+    "APEX": "systems.apex",
+    "Action": "engine.actions",
+    "Answer": "runtime.run",
     "AgentSpec": "assemble",
-    "Answer": "systems.runtime",
-    "Apex": "systems.apex",
     "CoDA": "systems.coda",
-    "Decor": "systems.decor",
+    "Context": "runtime.context",
+    "DECOR": "systems.decor",
     "Document": "record",
     "EmbeddedEngine": "engine.embedded",
     "Engine": "engine.interface",
+    "EngineError": "errors",
     "Episode": "record",
     "Event": "events",
     "Evidence": "record",
+    "Finding": "runtime.evidence",
     "Generation": "engine.interface",
     "HiRA": "systems.hira",
     "Hit": "record",
     "Index": "retrieval.index",
+    "LimitReached": "runtime.context",
     "Limits": "limits",
     "Message": "engine.interface",
     "OpenAIEngine": "engine.openai",
     "OutsideError": "errors",
     "Question": "record",
-    "Run": "systems.runtime",
+    "Reward": "rewards",
+    "Run": "runtime.run",
     "RunStore": "runs",
     "Sampling": "engine.interface",
     "ScriptedEngine": "engine.scripted",
+    "SearchError": "errors",
     "Search": "retrieval.search",
     "Segment": "record",
     "Session": "engine.interface",
     "Step": "record",
     "SubquestError": "errors",
-    "System": "systems.base",
+    "System": "runtime.system",
     "Trajectory": "record",
+    "Turn": "runtime.context",
     "Usage": "record",
     "UsageError": "errors",
+    "conclude": "runtime.answering",
     "open_agent": "assemble",
 }
+_EARLIER: dict[str, str] = {"Apex": "APEX", "Decor": "DECOR"}
+"""Names of 0.1, still importable: classes are now spelled as the papers spell their systems."""
 
 __all__ = [
+    "APEX",
+    "DECOR",
+    "Action",
     "AgentSpec",
     "Answer",
     "Apex",
     "CoDA",
+    "Context",
     "Decor",
     "Document",
     "EmbeddedEngine",
     "Engine",
+    "EngineError",
     "Episode",
     "Event",
     "Evidence",
+    "Finding",
     "Generation",
     "HiRA",
     "Hit",
     "Index",
+    "LimitReached",
     "Limits",
     "Message",
     "OpenAIEngine",
     "OutsideError",
     "Question",
+    "Reward",
     "Run",
     "RunStore",
     "Sampling",
     "ScriptedEngine",
     "Search",
+    "SearchError",
     "Segment",
     "Session",
     "Step",
     "SubquestError",
     "System",
     "Trajectory",
+    "Turn",
     "Usage",
     "UsageError",
     "__version__",
+    "conclude",
     "embedded",
     "open_agent",
     "openai",
@@ -137,9 +166,10 @@ def system(name: str) -> type[System[Any]]:
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _PLACES:
+    current = _EARLIER.get(name, name)
+    if current not in _PLACES:
         raise AttributeError(f"module 'subquest' has no attribute {name!r}")
-    value = getattr(importlib.import_module(f".{_PLACES[name]}", __name__), name)
+    value = getattr(importlib.import_module(f".{_PLACES[current]}", __name__), current)
     globals()[name] = value
     return value
 

@@ -10,7 +10,7 @@ from subquest.claims.book import Arm, Book, Training
 from subquest.claims.measure import Stamp, Stamps, measured, training_digest
 from subquest.claims.results import Results, questions_digest, unit_of
 from subquest.record import Question
-from subquest.systems.baselines.rag import RagSettings
+from subquest.systems.baselines.rag import RAGSettings
 from subquest.systems.coda import CoDA, CoDASettings
 
 ARM = Arm("coda@none", "coda", {"": "none"})
@@ -91,7 +91,7 @@ def test_a_changed_prompt_makes_a_row_stale(tmp_path: Path, monkeypatch: pytest.
     before = Stamp(measured(ARM), {"": "w"})
     folder = tmp_path / "prompts"
     folder.mkdir()
-    for file in CoDA.prompt_folder().glob("*.md"):
+    for file in (CoDA.prompt_folder() / "compact").glob("*.md"):
         (folder / file.name).write_text(file.read_text() + "!")
     monkeypatch.setattr(CoDA, "prompt_folder", classmethod(lambda cls: folder))
     assert Stamp(measured(ARM), {"": "w"}).differs(before).startswith("prompts was ")
@@ -101,7 +101,7 @@ def test_defaults_that_a_dialect_sets_are_filled_in() -> None:
     found = measured(Arm("s", "search-r1", {"": "none"}))
     assert (found["settings"]["turns"], found["settings"]["k"]) == (4, 3)  # Search-R1's own
     assert found["sampling"]["temperature"] == 0
-    assert measured(Arm("r", "rag", {"": "none"}))["settings"]["k"] == RagSettings().k
+    assert measured(Arm("r", "rag", {"": "none"}))["settings"]["k"] == RAGSettings().k
 
 
 def test_arms_that_are_the_same_measurement_have_the_same_key(tmp_path: Path) -> None:

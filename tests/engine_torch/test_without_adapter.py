@@ -13,7 +13,7 @@ import torch
 from subquest.engine.interface import Adapted, Generation, Message, Mode, Sampling
 from subquest.engine.torch import Adapter, TorchEngine
 from subquest.record import Trajectory
-from subquest.systems.decor import Decor
+from subquest.systems.decor import DECOR
 
 from ..systems.fakes import FakeSearch
 from .conftest import full_logprobs, tiny_model
@@ -118,7 +118,7 @@ async def test_decors_compressor_is_the_base_model_while_the_other_roles_have_th
         "answerer": ["<answer>Kestel</answer>"],
     }
     sampling = Sampling(max_tokens=12, temperature=1.0, logprobs=True, seed=1)
-    system = Decor(Directed(engine, script=script), FakeSearch(), memory_tokens=400, sampling=sampling)
+    system = DECOR(Directed(engine, script=script), FakeSearch(), memory_tokens=400, sampling=sampling)
     episode = await system.solve("Where was the designer of the Orvane Bridge born?")
     assert {t.role for t in episode.trajectories} == {"planner", "filter", "compressor", "answerer"}
     for trajectory in episode.trajectories:

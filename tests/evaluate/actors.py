@@ -9,7 +9,7 @@ from subquest.evaluate import evaluate, jobs_for
 from subquest.record import Question
 from subquest.retrieval import Index
 from subquest.runs import RunStore
-from subquest.systems.base import System
+from subquest.runtime.system import System
 from subquest.systems.registry import get
 from subquest.worlds import make_world
 

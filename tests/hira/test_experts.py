@@ -12,12 +12,12 @@ from subquest.engine.scripted import ScriptedEngine
 from subquest.errors import EngineUnavailable, UsageError
 from subquest.limits import Limits
 from subquest.record import Document, Hit, Question
-from subquest.systems.baselines.alone import CodeAct, WebThinker
+from subquest.runtime.code_session import plain_name
+from subquest.runtime.toolkit import Toolkit
 from subquest.systems.baselines.react_tools import ReActTools
+from subquest.systems.baselines.single_experts import CodeAct, WebThinker
 from subquest.systems.hira import HiRA
 from subquest.systems.hira.experts import look_at
-from subquest.systems.toolkit import Toolkit
-from subquest.systems.tooltext import plain_name
 from subquest.tools.sandbox import SandboxUnavailable, bubblewrap
 from subquest.tools.tool_options import ToolOptions
 from subquest.tools.websearch import SearXNG

@@ -2,8 +2,8 @@
 
 import pytest
 
+from subquest.systems.hira.loose_json import find_object
 from subquest.systems.hira.memory import Memory, rendered
-from subquest.systems.hira.tolerant import first_object
 
 
 def test_facts_keep_their_source_and_their_order():
@@ -135,4 +135,4 @@ def test_without_a_usable_reply_words_decide():
     ],
 )
 def test_json_is_read_tolerantly(text, expected):
-    assert first_object(text) == expected
+    assert find_object(text) == expected

@@ -5,7 +5,7 @@ import pytest
 from subquest.engine.openai import OpenAIEngine
 from subquest.limits import Limits
 from subquest.record import Question
-from subquest.systems.apex import Apex
+from subquest.systems.apex import APEX
 from subquest.systems.hira import HiRA
 
 from ..engine.loopback import Answer, Loopback, chat
@@ -127,7 +127,7 @@ async def test_other_systems_let_a_thought_go_on_too() -> None:
     ]
     async with Loopback(*parts, models=VLLM) as server:
         engine = OpenAIEngine("m", base_url=server.url, api_key="")
-        episode = await Apex(engine, Facts()).solve(Question("q", "Who is the mayor of Kelm?"))
+        episode = await APEX(engine, Facts()).solve(Question("q", "Who is the mayor of Kelm?"))
         plan = next(event for event in episode.events if event.kind == "plan")
         assert plan.data["steps"] == ["Who governs Kelm?"]
 

@@ -16,7 +16,7 @@ import torch
 
 from subquest.assemble import AgentSpec, preview_agent
 from subquest.record import Document, Episode, Hit, Question, Step
-from subquest.rewards.base import Reward
+from subquest.rewards import Reward
 from subquest.train.advantage import BASELINES, trajectory_advantages
 from subquest.train.random_model import tiny_source
 from subquest.train.verl import loop as loops

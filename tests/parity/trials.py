@@ -11,7 +11,7 @@ import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from subquest.record import Episode, Question, Trajectory
-from subquest.rewards.base import Reward
+from subquest.rewards import Reward
 from subquest.train.advantage import BASELINES, group_advantages, trajectory_advantages
 from subquest.train.batch import Batch
 from subquest.train.logprobs import token_logprobs

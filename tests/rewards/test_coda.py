@@ -6,7 +6,8 @@ import pytest
 
 from subquest.errors import ConfigError
 from subquest.record import Episode, Question, Segment, Trajectory
-from subquest.rewards import CodaReward, Reward, load
+from subquest.rewards import Reward, load
+from subquest.systems.coda.reward import CoDAReward
 
 PLAN = "Thinking. <task>Who directed Silver Harbour?</task>"
 ANSWER = "<think>Known now.</think><answer>Mara Quill</answer>"
@@ -29,7 +30,7 @@ GOOD = episode("Mara Quill", context("1", "planner", PLAN, ANSWER), context("1.1
 
 
 def reward(e: Episode, **options: object) -> Reward:
-    return CodaReward(**options).reward(e)  # type: ignore[arg-type]
+    return CoDAReward(**options).reward(e)  # type: ignore[arg-type]
 
 
 def test_a_perfect_episode_by_hand() -> None:
@@ -55,7 +56,7 @@ async def test_exact_match_pays_nothing_for_the_unit_of_a_wrong_number() -> None
     assert reward(replace(old, answer="46 years"), match="em").terms["answer"] == 3.0
     assert [r.terms["answer"] for r in await load("coda-em").score([old])] == [-3.0]
     with pytest.raises(ConfigError, match="unknown match 'cem': f1 or em"):
-        CodaReward(match="cem")  # type: ignore[arg-type]
+        CoDAReward(match="cem")  # type: ignore[arg-type]
 
 
 def with_executors(*executors: Trajectory, planner: Trajectory | None = None) -> Episode:
@@ -67,10 +68,10 @@ GOOD_EXECUTOR = context("1.1", "executor", SEARCH, RESULT)
 
 
 def test_executor_format_is_all_or_nothing() -> None:
-    assert CodaReward().formats(with_executors(GOOD_EXECUTOR, BAD_EXECUTOR)) == (1.0, 0.0)
-    assert CodaReward().formats(with_executors()) == (1.0, 0.0), "no executor earns nothing"
-    assert CodaReward(reading="code").formats(with_executors(GOOD_EXECUTOR, BAD_EXECUTOR)) == (1.0, 0.5)
-    assert CodaReward(reading="code").formats(with_executors()) == (1.0, 0.0)
+    assert CoDAReward().formats(with_executors(GOOD_EXECUTOR, BAD_EXECUTOR)) == (1.0, 0.0)
+    assert CoDAReward().formats(with_executors()) == (1.0, 0.0), "no executor earns nothing"
+    assert CoDAReward(reading="code").formats(with_executors(GOOD_EXECUTOR, BAD_EXECUTOR)) == (1.0, 0.5)
+    assert CoDAReward(reading="code").formats(with_executors()) == (1.0, 0.0)
 
 
 @pytest.mark.parametrize(
@@ -92,11 +93,11 @@ def test_executor_format_is_all_or_nothing() -> None:
     ],
 )
 def test_planner_format(turns: tuple[str, ...], good: bool) -> None:
-    assert CodaReward().formats(with_executors(planner=context("1", "planner", *turns)))[0] == float(good)
+    assert CoDAReward().formats(with_executors(planner=context("1", "planner", *turns)))[0] == float(good)
 
 
 def test_code_reading_counts_tags() -> None:
-    code = CodaReward(reading="code")
+    code = CoDAReward(reading="code")
     assert code.formats(with_executors(planner=context("1", "planner", ANSWER)))[0] == 0.0, "an answer without a task"
     backwards = context("1", "planner", ANSWER, PLAN)
     assert code.formats(with_executors(planner=backwards))[0] == 1.0, "order is not checked"
@@ -109,18 +110,18 @@ def test_refine_by_hand() -> None:
         context("1.1", "executor", SEARCH, "<refine>directed by Mara</refine><result>x</result>"),
         context("1.2", "executor", SEARCH, "<refine>Quill, it says</refine><result>x</result>"),
     )
-    assert CodaReward().refined(split) == 1.0
-    assert CodaReward(reading="code").refined(split) == 0.0, "the code looks at each executor alone"
+    assert CoDAReward().refined(split) == 1.0
+    assert CoDAReward(reading="code").refined(split) == 0.0, "the code looks at each executor alone"
     assert reward(split, delta=2.0).terms["refine"] == 2.0
     outside = with_executors(
         context("1.1", "executor", SEARCH, "Mara Quill <refine></refine><result>Mara Quill</result>")
     )
-    assert CodaReward().refined(outside) == 0.0
+    assert CoDAReward().refined(outside) == 0.0
     part = with_executors(context("1.1", "executor", "<refine>tomara quilly</refine><result>x</result>"))
-    assert CodaReward().refined(part) == 0.0
+    assert CoDAReward().refined(part) == 0.0
     yes = replace(part, question=Question("q", "Is it?", ("yes",)))
     yes = replace(yes, trajectories=(context("1.1", "executor", "<refine>yes it is</refine><result>yes</result>"),))
-    assert CodaReward().refined(yes) == 0.0
+    assert CoDAReward().refined(yes) == 0.0
 
 
 async def test_presets_switch_parts_off() -> None:

@@ -8,7 +8,8 @@ import pytest
 from subquest.errors import ConfigError
 from subquest.judge import AnswerCase, StepCase, Verdict
 from subquest.record import Episode
-from subquest.rewards import DecorReward, load
+from subquest.rewards import load
+from subquest.systems.decor.reward import DECORReward
 from subquest.train.advantage import BASELINES, trajectory_advantages
 from tests.judge.test_model import decor_episode
 
@@ -35,7 +36,7 @@ GOOD = decor_episode("e", "about 1931")  # F1 with "1931": 2 * 1 / (2 + 1) = 2/3
 
 async def test_mixture_by_hand() -> None:
     judge = Given(answer=True, steps={"2": False, "1.1": False})
-    reward = (await DecorReward(answer_judge=judge, step_judge=judge).score([GOOD]))[0]
+    reward = (await DECORReward(answer_judge=judge, step_judge=judge).score([GOOD]))[0]
     team = 0.5 * 2 / 3 + 0.5 * 1
     assert reward.terms["team"] == pytest.approx(team)
     # planner: one good and one bad step, mean 0; filter -1; answerer +1
@@ -57,7 +58,7 @@ def broken(role: str) -> Episode:
 async def test_format_comes_first() -> None:
     stopped = broken("planner")
     stopped = replace(stopped, trajectories=stopped.trajectories[:2])
-    reward = (await DecorReward().score([stopped]))[0]
+    reward = (await DECORReward().score([stopped]))[0]
     assert reward.roles == {"planner": -1.0, "filter": -1.0}, "the answerer never acted and stays out"
     assert set(reward.steps.values()) == {-1.0}
     assert (reward.total, reward.terms["format"]) == (-1.0, 0.0)
@@ -67,7 +68,7 @@ async def test_format_comes_first() -> None:
 
 async def test_undecided_judges_neither_reward_nor_punish() -> None:
     judge = Given(answer=None, steps=dict.fromkeys(("1", "2", "1.1", "3")))
-    reward = (await DecorReward(answer_judge=judge, step_judge=judge).score([GOOD]))[0]
+    reward = (await DECORReward(answer_judge=judge, step_judge=judge).score([GOOD]))[0]
     assert list(reward.roles.values()) == pytest.approx([0.6 * 0.5 * 2 / 3] * 3)
 
 
@@ -100,4 +101,4 @@ async def test_rules_by_default_and_advantages_by_role() -> None:
 
 def test_weights_are_checked() -> None:
     with pytest.raises(ConfigError, match=r"alpha is 1\.5"):
-        DecorReward(alpha=1.5)
+        DECORReward(alpha=1.5)

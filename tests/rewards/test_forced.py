@@ -9,11 +9,10 @@ from subquest.errors import EngineRefused
 from subquest.limits import Limits
 from subquest.record import Episode, Segment, Trajectory
 from subquest.rewards import Reward, load, written_answer
-from subquest.systems.apex import Apex
-from subquest.systems.baselines.autorefine import AutoRefine
-from subquest.systems.baselines.search_r1 import SearchR1
+from subquest.systems.apex import APEX
+from subquest.systems.baselines.search_agent import AutoRefine, SearchR1
 from subquest.systems.coda import CoDA
-from subquest.systems.decor import Decor
+from subquest.systems.decor import DECOR
 from tests.systems import test_decor as decor
 from tests.systems.fakes import FakeSearch
 
@@ -113,7 +112,7 @@ async def test_decor() -> None:
 
     async def asked(limits: Limits) -> Episode:
         script = {"planner": decor.PLANNER, "filter": decor.FILTER, "answerer": decor.ANSWERER}
-        return await Decor(ScriptedEngine(script), FakeSearch(), limits=limits).solve(QUESTION)
+        return await DECOR(ScriptedEngine(script), FakeSearch(), limits=limits).solve(QUESTION)
 
     forced = await asked(Limits(calls=5))
     assert (forced.answer, forced.forced) == ("Kestel", True)
@@ -133,7 +132,7 @@ async def test_apex_pays_the_plan_however_the_answer_came_about() -> None:
         "executor": ["answer", "<answer>Mila Torrun</answer>", "answer", "<answer>Kestel</answer>"],
         "synthesizer": [ANSWER],
     }
-    episode = await Apex(ScriptedEngine(script), FakeSearch(), limits=Limits(calls=5)).solve(QUESTION)
+    episode = await APEX(ScriptedEngine(script), FakeSearch(), limits=Limits(calls=5)).solve(QUESTION)
     assert (episode.answer, episode.forced, written_answer(episode)) == ("Kestel", True, "")
 
     def letters(texts: list[str]) -> list[list[int]]:

@@ -8,7 +8,7 @@ import pytest
 
 from subquest.errors import ConfigError, DataError, UsageError
 from subquest.record import Episode, Question, Segment, Step, Trajectory
-from subquest.rewards import PRESETS, find_term, load
+from subquest.rewards import find_term, load, names
 
 from .test_coda import GOOD
 
@@ -37,9 +37,9 @@ async def test_an_installed_package_adds_a_term(monkeypatch: pytest.MonkeyPatch,
 @pytest.mark.parametrize(
     ("source", "words"),
     [
-        ("x = 3\n", "has no function 'term'"),
+        ("x = 3\n", "defines no 'term'"),
         ("term = 3\n", "not a function"),
-        ("def term(\n", "cannot be loaded: SyntaxError"),
+        ("def term(\n", "does not load: SyntaxError"),
     ],
 )
 def test_bad_term_files_are_named(tmp_path: Path, source: str, words: str) -> None:
@@ -116,7 +116,7 @@ async def test_plan_reward() -> None:
 
 
 def test_every_preset_loads() -> None:
-    for name in PRESETS:
+    for name in names():
         assert load(name)
 
 

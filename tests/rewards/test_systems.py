@@ -9,9 +9,9 @@ from subquest.engine.scripted import ScriptedEngine
 from subquest.judge import steps_of
 from subquest.record import Episode, Question, Step
 from subquest.rewards import load
-from subquest.systems.apex import Apex
+from subquest.systems.apex import APEX
 from subquest.systems.coda import CoDA
-from subquest.systems.decor import Decor
+from subquest.systems.decor import DECOR
 from subquest.train.advantage import BASELINES, trajectory_advantages
 from subquest.train.batch import Rollout, pack
 from subquest.train.loss import LOSSES
@@ -35,7 +35,7 @@ async def coda_episode(planner: list[str], executor: list[str]) -> Episode:
 
 async def decor_episode(planner: list[str], filter: list[str], answerer: list[str], *, strict: bool = False) -> Episode:
     engine = ScriptedEngine({"planner": planner, "filter": filter, "answerer": answerer, "compressor": []})
-    return await Decor(engine, FakeSearch(), sampling=SAMPLING, strict=strict).solve(QUESTION)
+    return await DECOR(engine, FakeSearch(), sampling=SAMPLING, strict=strict).solve(QUESTION)
 
 
 async def test_coda() -> None:
@@ -94,7 +94,7 @@ async def test_apex() -> None:
             "synthesizer": ["<answer>Kestel</answer>"],
         }
     )
-    episode = await Apex(engine, FakeSearch(), sampling=SAMPLING).solve(QUESTION)
+    episode = await APEX(engine, FakeSearch(), sampling=SAMPLING).solve(QUESTION)
 
     def letters(texts: list[str]) -> list[list[int]]:
         return [[text.count(c) for c in "abcdefghijklmnopqrstuvwxyz#"] for text in texts]

@@ -23,8 +23,8 @@ from .test_episode_handlers import until
 
 SLOW = """
 import asyncio
-from subquest.systems.base import System
-from subquest.systems.runtime import Answer
+from subquest.runtime.system import System
+from subquest.runtime.run import Answer
 
 class Slow(System):
     name = "slow"

@@ -8,8 +8,8 @@ from subquest.engine.scripted import ScriptedEngine
 from subquest.errors import EngineRefused, EngineUnavailable, UsageError
 from subquest.limits import Limits
 from subquest.record import Document, Episode
-from subquest.systems.apex import Apex, Known, apex_confidence
-from subquest.systems.evidence import Finding
+from subquest.runtime.evidence import Finding
+from subquest.systems.apex import APEX, Known, apex_confidence
 
 from .fakes import DOCUMENTS, FakeSearch
 
@@ -30,7 +30,7 @@ SYNTHESIZER = ["<think>So.</think><answer>Kestel</answer>"]
 
 def run(plan: list, executor: list, synthesizer: list, search: FakeSearch | None = None, **options) -> Episode:
     script = {"planner": plan, "executor": executor, "synthesizer": synthesizer}
-    return Apex(ScriptedEngine(script), search or FakeSearch(), **options).ask(QUESTION)
+    return APEX(ScriptedEngine(script), search or FakeSearch(), **options).ask(QUESTION)
 
 
 def single(executor: list, search: FakeSearch | None = None, **options) -> Episode:
@@ -131,17 +131,17 @@ def test_presets_differ_in_what_counts_as_seen(preset: str, shown: int) -> None:
     if preset == "004":
         executor = [*executor[:4], "retrieve", "<search>Orvane Bridge</search>", "<answer>a</answer>"]
     script = {"planner": ["<plan>1. a\n2. b</plan>"], "executor": executor, "synthesizer": ["<answer>x</answer>"]}
-    episode = Apex(ScriptedEngine(script), FakeSearch(DOCUMENTS[:1]), preset=preset).ask(QUESTION)
+    episode = APEX(ScriptedEngine(script), FakeSearch(DOCUMENTS[:1]), preset=preset).ask(QUESTION)
     assert sum("MARKER-ONE" in t.text for t in episode.by_role("executor")) == shown
 
 
 def test_unknown_presets_and_contradictions_are_refused() -> None:
     with pytest.raises(UsageError, match="it has 003, 004"):
-        Apex(ScriptedEngine([]), preset="005")
+        APEX(ScriptedEngine([]), preset="005")
     with pytest.raises(UsageError, match="timing"):
-        Apex(ScriptedEngine([]), preset="004", parallel=True)
+        APEX(ScriptedEngine([]), preset="004", parallel=True)
     with pytest.raises(UsageError, match="one of episode, subquestion"):
-        Apex(ScriptedEngine([]), dedupe="never")
+        APEX(ScriptedEngine([]), dedupe="never")
 
 
 @pytest.mark.parametrize(
@@ -211,7 +211,7 @@ def test_a_failed_planner_falls_back_to_one_step() -> None:
 
 def test_a_spent_budget_forces_what_is_left() -> None:
     engine = ScriptedEngine(lambda c: PLAN if c.role == "planner" else "<answer>forced</answer>")
-    episode = Apex(engine, FakeSearch(), limits=Limits(calls=2)).ask(QUESTION)
+    episode = APEX(engine, FakeSearch(), limits=Limits(calls=2)).ask(QUESTION)
     assert (episode.answer, episode.forced, episode.stop_reason) == ("forced", True, "forced")
     assert all(t.forced for t in episode.by_role("executor"))
 
@@ -233,7 +233,7 @@ def test_independent_steps_run_at_the_same_time() -> None:
         await asyncio.wait_for(both.wait(), 120)
         return "answer" if context.turn == 0 else f"<answer>{task}!</answer>"
 
-    episode = Apex(ScriptedEngine(reply), FakeSearch(), parallel=True).ask(QUESTION)
+    episode = APEX(ScriptedEngine(reply), FakeSearch(), parallel=True).ask(QUESTION)
     assert [t.id for t in episode.by_role("executor")] == ["1.1", "1.2", "1.3"]
     assert [t.task for t in episode.by_role("executor")] == ["a", "b", "c of a! and b!"]
     assert "- a" not in episode.by_role("executor")[1].text  # independent of a, so it does not know a's answer
@@ -255,13 +255,13 @@ def test_four_branches_run_at_the_same_time_only_in_parallel(parallel: bool) -> 
         running.append(running[-1] - 1)
         return ["retrieve", "<search>Orvane</search>", "no", "<answer>y</answer>"][context.turn]
 
-    assert Apex(ScriptedEngine(reply), FakeSearch(), parallel=parallel).ask(QUESTION).answer == "x"
+    assert APEX(ScriptedEngine(reply), FakeSearch(), parallel=parallel).ask(QUESTION).answer == "x"
     assert max(running) == (4 if parallel else 1)
 
 
 def test_the_synthesizer_stands_in_for_the_executor() -> None:
     planner, executor = ScriptedEngine([PLAN], name="big"), ScriptedEngine([*EXECUTOR, *SYNTHESIZER], name="small")
-    episode = Apex({"planner": planner, "executor": executor}, FakeSearch()).ask(QUESTION)
+    episode = APEX({"planner": planner, "executor": executor}, FakeSearch()).ask(QUESTION)
     assert [t.model for t in episode.trajectories] == ["big", "small", "small", "small"]
 
 
@@ -293,7 +293,7 @@ def test_confidence(answer: str, subs: list[str], expected: float) -> None:
 
 
 def test_abstention_and_decoding() -> None:
-    assert Apex.sampling.temperature == 0
+    assert APEX.sampling.temperature == 0
     episode = run([PLAN], EXECUTOR, ["<answer>unknown</answer>"], abstain=True)
     assert (episode.answer, episode.stop_reason) == ("", "abstained")
 
@@ -301,7 +301,7 @@ def test_abstention_and_decoding() -> None:
 def test_without_a_plan_the_question_is_the_only_step() -> None:
     executor = ["retrieve", "<search>Orvane Bridge designed</search>", "no", "<answer>Kestel</answer>"]
     script = ScriptedEngine({"executor": executor, "synthesizer": SYNTHESIZER})
-    episode = Apex(script, FakeSearch(), plan=False).ask(QUESTION)
+    episode = APEX(script, FakeSearch(), plan=False).ask(QUESTION)
     assert episode.answer == "Kestel"
     assert [(t.id, t.role, t.task) for t in episode.trajectories] == [
         ("1", "executor", QUESTION),
@@ -315,7 +315,7 @@ def test_a_number_sign_in_the_question_is_no_reference(planned: str, with_plan: 
     """Where the question is its own only step there is nothing to refer to."""
     question = "Which album holds the #5 hit of 1985?"
     script = {"planner": [planned], "executor": EXECUTOR[:4], "synthesizer": SYNTHESIZER}
-    episode = Apex(ScriptedEngine(script), FakeSearch(), plan=with_plan).ask(question)
+    episode = APEX(ScriptedEngine(script), FakeSearch(), plan=with_plan).ask(question)
     assert [t.task for t in episode.by_role("executor")] == [question]
     assert episode.stop_reason == "answered"
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from subquest.engine.scripted import ScriptedEngine
 from subquest.record import Document, Hit
-from subquest.systems.barrier import RAW_RUN, Barrier, _remembered
+from subquest.runtime.barrier import VERBATIM_WORDS, Barrier, _cached_sequences
 from subquest.systems.coda import CoDA
 
 WORDS = [f"w{i}" for i in range(200)]
@@ -16,36 +16,36 @@ def cut(text: str, question: str = "q") -> str:
 
 
 def test_short_quotes_pass() -> None:
-    text = f"He said: {' '.join(WORDS[: RAW_RUN - 1])}, and more."
+    text = f"He said: {' '.join(WORDS[: VERBATIM_WORDS - 1])}, and more."
     assert cut(text) == text
     assert Barrier("q").cut(" ".join(WORDS), {}) == " ".join(WORDS)
 
 
 def test_a_long_stretch_is_cut_and_what_follows_is_kept() -> None:
     text = f"Before. {' '.join(WORDS[20:120])} After."
-    assert cut(text) == f"Before. {' '.join(WORDS[20 : 20 + RAW_RUN - 1])} … After."
+    assert cut(text) == f"Before. {' '.join(WORDS[20 : 20 + VERBATIM_WORDS - 1])} … After."
 
 
 def test_each_of_several_stretches_is_cut() -> None:
     text = f"{' '.join(WORDS[:60])} between {' '.join(WORDS[::-1][:60])} end"
-    first, second = " ".join(WORDS[: RAW_RUN - 1]), " ".join(WORDS[::-1][: RAW_RUN - 1])
+    first, second = " ".join(WORDS[: VERBATIM_WORDS - 1]), " ".join(WORDS[::-1][: VERBATIM_WORDS - 1])
     assert cut(text) == f"{first} … between {second} … end"
 
 
-def test_a_whole_file_is_cut_too_and_not_remembered() -> None:
+def test_a_whole_file_is_cut_too_and_not_cached_sequences() -> None:
     words = [f"v{i}" for i in range(2000)]
-    before = _remembered.cache_info().misses
+    before = _cached_sequences.cache_info().misses
     told = Barrier("q").cut(" ".join(words[500:600]), {"f": Document("f", "t", " ".join(words))})
-    assert told == " ".join(words[500 : 500 + RAW_RUN - 1]) + " …"
-    assert _remembered.cache_info().misses <= before + 1  # the question's
+    assert told == " ".join(words[500 : 500 + VERBATIM_WORDS - 1]) + " …"
+    assert _cached_sequences.cache_info().misses <= before + 1  # the question's
 
 
 def test_capitals_do_not_hide_a_stretch() -> None:
-    assert cut(" ".join(WORDS).upper()) == " ".join(WORDS[: RAW_RUN - 1]).upper() + " …"
+    assert cut(" ".join(WORDS).upper()) == " ".join(WORDS[: VERBATIM_WORDS - 1]).upper() + " …"
 
 
 def test_punctuation_and_spacing_do_not_hide_a_stretch() -> None:
-    assert " ".join(WORDS[:RAW_RUN]) not in " ".join(cut(",\n ".join(WORDS)).replace(",", "").split())
+    assert " ".join(WORDS[:VERBATIM_WORDS]) not in " ".join(cut(",\n ".join(WORDS)).replace(",", "").split())
 
 
 def test_what_the_question_quotes_may_pass() -> None:
@@ -60,7 +60,7 @@ def test_text_without_spaces_is_cut_as_well() -> None:
     text = "。".join("".join(signs[i : i + 20]) for i in range(0, 200, 20))
     document = Document("d", "t", text)
     passed = Barrier("？").cut(f"结果 {text}", {"d": document})
-    assert passed == f"结果 {text[: RAW_RUN - 1 + 2]}…"
+    assert passed == f"结果 {text[: VERBATIM_WORDS - 1 + 2]}…"
     assert Barrier("？").cut(text[:40], {"d": document}) == text[:40]
 
 

@@ -11,8 +11,8 @@ from subquest.errors import EngineRefused, EngineUnavailable
 from subquest.limits import Limits
 from subquest.protocol import TAGS
 from subquest.record import Document, Episode
+from subquest.runtime.system import System
 from subquest.systems import registry
-from subquest.systems.base import System
 from subquest.systems.baselines.dialect import Action
 from subquest.systems.baselines.react import REACT
 
@@ -455,7 +455,7 @@ def test_no_tag_of_a_document_reaches_any_context_alive(name: str) -> None:
 @pytest.mark.parametrize("name", ["coda", "decor", "apex", "rag", "search-r1", "autorefine", "direct", "cot", "react"])
 def test_prompts_of_systems_for_small_models_are_short(name: str) -> None:
     cls: type[System] = registry.get(name)
-    for file in cls.prompt_folder().glob("*.md"):
+    for file in (cls.prompt_folder() / "compact").glob("*.md"):
         system = file.read_text().split("--- user")[0]
         assert len(system) <= 560, f"{file} has {len(system)} characters"
 

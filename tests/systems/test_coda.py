@@ -10,8 +10,9 @@ from subquest.errors import EngineRefused, EngineUnavailable, UsageError
 from subquest.events import SCHEMA_VERSION
 from subquest.limits import Limits
 from subquest.record import Document, Episode, Question
+from subquest.runtime.barrier import VERBATIM_WORDS, BarrierError
+from subquest.runtime.run import Run
 from subquest.systems.coda import CoDA
-from subquest.systems.runtime import RAW_RUN, BarrierError, Run
 
 from .fakes import DOCUMENTS, FakeSearch
 
@@ -92,8 +93,8 @@ def test_a_copied_document_is_cut_before_the_planner_sees_it() -> None:
     executor = ["<search>w1 w2</search>", f"<result>{' '.join(words)}</result>"]
     episode = run(["<task>t</task>", "<answer>a</answer>"], executor, FakeSearch([long]))
     planner = episode.by_role("planner")[0].text
-    assert " ".join(words[: RAW_RUN - 1]) in planner
-    assert " ".join(words[:RAW_RUN]) not in planner
+    assert " ".join(words[: VERBATIM_WORDS - 1]) in planner
+    assert " ".join(words[:VERBATIM_WORDS]) not in planner
     assert any(e.kind == "limit" and e.data["what"] == "raw document text" for e in episode.events)
 
 

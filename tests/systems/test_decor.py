@@ -7,7 +7,7 @@ from subquest.errors import EngineRefused, EngineUnavailable
 from subquest.judge import steps_of
 from subquest.limits import Limits
 from subquest.record import Document, Episode
-from subquest.systems.decor import Decor
+from subquest.systems.decor import DECOR
 
 from .fakes import DOCUMENTS, FakeSearch
 
@@ -26,7 +26,7 @@ ANSWERER = ["<think>So.</think><answer>Kestel</answer>"]
 
 def run(planner: list, filter: list, answerer: list, *, search: FakeSearch | None = None, **options) -> Episode:
     script = {"planner": planner, "filter": filter, "answerer": answerer, "compressor": options.pop("compressor", [])}
-    return Decor(ScriptedEngine(script), search or FakeSearch(), **options).ask(QUESTION)
+    return DECOR(ScriptedEngine(script), search or FakeSearch(), **options).ask(QUESTION)
 
 
 def memory_events(episode: Episode) -> list[dict]:
@@ -215,7 +215,7 @@ def test_the_compressor_may_be_a_model_of_its_own() -> None:
     }
     frozen = ScriptedEngine(["facts"], name="frozen")
     models = {"": ScriptedEngine(script, name="policy"), "compressor": frozen}
-    episode = Decor(models, FakeSearch(), memory_tokens=60).ask(QUESTION)
+    episode = DECOR(models, FakeSearch(), memory_tokens=60).ask(QUESTION)
     assert [t.model for t in episode.by_role("compressor")] == ["frozen"]
     assert {t.model for t in episode.trajectories if t.role != "compressor"} == {"policy"}
 
@@ -236,7 +236,7 @@ def test_without_one_the_compressor_is_the_model_without_its_adapter() -> None:
         def for_role(self, role: str) -> Trained:
             return Trained(self, role)
 
-    episode = Decor(Engine(script, name="trained"), FakeSearch(), memory_tokens=60).ask(QUESTION)
+    episode = DECOR(Engine(script, name="trained"), FakeSearch(), memory_tokens=60).ask(QUESTION)
     assert [t.model for t in episode.by_role("compressor")] == ["base"]
     assert {t.model for t in episode.trajectories if t.role != "compressor"} == {"trained"}
 
@@ -320,7 +320,7 @@ def test_injected_tags_are_fenced() -> None:
 
 
 def test_decoding_is_greedy() -> None:
-    assert Decor.sampling.temperature == 0
+    assert DECOR.sampling.temperature == 0
 
 
 def test_abstention_is_an_option() -> None:
@@ -335,7 +335,7 @@ def test_abstention_is_an_option() -> None:
 
 def test_without_its_filter_memory_holds_the_documents() -> None:
     script = ScriptedEngine({"planner": PLANNER, "answerer": ANSWERER})
-    episode = Decor(script, FakeSearch(), filter=False).ask(QUESTION)
+    episode = DECOR(script, FakeSearch(), filter=False).ask(QUESTION)
     assert episode.answer == "Kestel"
     assert {t.role for t in episode.trajectories} == {"planner", "answerer"}
     planners = [t.text for t in episode.by_role("planner")]

@@ -9,8 +9,8 @@ from subquest.engine.scripted import ScriptedEngine
 from subquest.errors import EngineUnavailable, SearchError, UsageError
 from subquest.limits import Limits
 from subquest.record import Document
-from subquest.systems.baselines.agent import SearchAgent
 from subquest.systems.baselines.dialect import DIALECTS, find_dialect
+from subquest.systems.baselines.search_agent import SearchAgent
 from subquest.systems.baselines.zerosearch import SimulatedSearch, ZeroSearch
 
 from .fakes import FakeSearch
@@ -77,7 +77,7 @@ def test_an_unknown_dialect_is_refused_with_the_nearest() -> None:
 
 def test_every_dialect_of_ours_has_its_prompt() -> None:
     for dialect in DIALECTS.values():
-        assert (dialect.folder / "agent.md").is_file(), dialect.name
+        assert (dialect.folder / "compact" / "agent.md").is_file(), dialect.name
 
 
 async def test_simulated_search_turns_a_models_text_into_documents() -> None:

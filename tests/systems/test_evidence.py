@@ -6,8 +6,8 @@ from dataclasses import replace
 import pytest
 
 from subquest.record import Document
-from subquest.systems.evidence import Finding, is_stated, support, support_of
-from subquest.systems.statements import sentences
+from subquest.runtime.evidence import Finding, is_stated, support, support_of
+from subquest.runtime.statements import sentences
 
 BROTHER = Document("1", "Sugan Kond", "On his father's side Kond came from the family of Yube Kond, his father.")
 ASKED = Document("2", "Meza Kond", "Meza Kond made films. Yube Kond and Kanze Guhi were Kond's parents.")

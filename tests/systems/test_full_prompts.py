@@ -14,7 +14,11 @@ from subquest.engine import Generation, Message
 from subquest.engine.scripted import ScriptedEngine
 from subquest.protocol import parse
 from subquest.record import Segment, Trajectory
-from subquest.rewards.format import well_formed
+from subquest.runtime.context import Turn
+from subquest.runtime.prompts import Prompts
+from subquest.runtime.replies import boxed, decides
+from subquest.runtime.tool_loop import calls, inserted
+from subquest.systems.apex.plan import lines_of, make_plan
 from subquest.systems.baselines.dialect import DIALECTS, Dialect
 from subquest.systems.baselines.ircot import CONCLUSION
 from subquest.systems.baselines.o2_searcher import O2_SEARCHER
@@ -22,18 +26,15 @@ from subquest.systems.baselines.plan_and_solve import PLAN_AND_SOLVE
 from subquest.systems.baselines.react import REACT
 from subquest.systems.baselines.search_o1 import SEARCH_O1
 from subquest.systems.coda import CoDA
-from subquest.systems.context import Turn
-from subquest.systems.decor import Decor
+from subquest.systems.coda.reward import well_formed
+from subquest.systems.decor import DECOR
+from subquest.systems.hira.loose_json import find_object
 from subquest.systems.hira.memory import Memory
-from subquest.systems.hira.tolerant import first_object
-from subquest.systems.plan import lines_of, make_plan
-from subquest.systems.prompting import COMPACT, FULL, Prompts
-from subquest.systems.replies import boxed, decides
-from subquest.systems.toolloop import calls, inserted
 
 from . import test_coda as coda
 from . import test_decor as decor
 from .fakes import FakeSearch
+from .prompt_files import COMPACT, FULL
 
 ONLY_COMPACT = {"zerosearch"}
 """Systems whose prompts are for a model of their own."""
@@ -66,28 +67,22 @@ PLACEHOLDER = re.compile(
 )
 
 
-def names(folder: Path) -> list[str]:
-    found = (path.relative_to(folder).with_suffix("") for path in folder.rglob("*.md"))
-    return sorted(f"{path}" for path in found if path.parts[0] not in ONLY_COMPACT)
-
-
-def text(name: str, folder: Path = FULL) -> str:
-    return (folder / f"{name}.md").read_text(encoding="utf-8")
+def text(name: str, files: dict[str, Path] = FULL) -> str:
+    return files[name].read_text(encoding="utf-8")
 
 
 def fields(prompt: str) -> set[str]:
     return set(re.findall(r"\$([a-z_]+)", prompt))
 
 
-NAMES = names(FULL)
+NAMES = list(FULL)
 OPENINGS = [name for name in NAMES if "\n--- user\n" in text(name)]
 ASIDES = [name for name in NAMES if name not in OPENINGS]
 """Reminders, last words and what else is said in mid-conversation."""
 
 
 def messages(name: str) -> list[Message]:
-    path = FULL / f"{name}.md"
-    return Prompts(path.parent).messages(path.stem, **dict.fromkeys(fields(text(name)), "FIELD"))
+    return Prompts(FULL[name].parent).messages(FULL[name].stem, **dict.fromkeys(fields(text(name)), "FIELD"))
 
 
 def turns(name: str) -> list[str]:
@@ -109,7 +104,7 @@ def as_turn(written: str) -> Turn:
 
 
 def test_the_full_set_has_every_prompt_of_the_compact_one() -> None:
-    assert names(COMPACT) == NAMES
+    assert [name for name in COMPACT if name.partition("/")[0] not in ONLY_COMPACT] == NAMES
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -281,23 +276,23 @@ def test_reasoning_in_one_go(name: str) -> None:
 
 
 def test_hiras_json() -> None:
-    chosen = [first_object(turn)["selected_agent_name"] for turn in turns("hira/select")]
+    chosen = [find_object(turn)["selected_agent_name"] for turn in turns("hira/select")]
     assert chosen == ["search", "deep", "code"]
     assert all('"name": "deep"' in m.content for m in messages("hira/select")[1:-1] if m.role == "user")
-    assert [first_object(turn)["query_plan"] for turn in turns("hira/search")[::2]] == [
+    assert [find_object(turn)["query_plan"] for turn in turns("hira/search")[::2]] == [
         [],
         ["Velle harbour rebuilt year", "Arven harbour rebuilt year"],
         ["Arven lighthouse architect designer"],
     ]  # the last examples search: a model that saw an empty plan last searched for nothing
     assert [boxed(turn) for turn in turns("hira/search")[1::2]] == ["1871", "no", "Tor Vik"]
-    assert all(len(first_object(turn)["plan"]) >= 3 for turn in turns("plan-experts/planner"))
+    assert all(len(find_object(turn)["plan"]) >= 3 for turn in turns("plan-experts/planner"))
 
 
 @pytest.mark.parametrize("name", ["hira/distil", "hira/distil_no_memory"])
 def test_hiras_distillation_takes_from_the_reasoning_alone(name: str) -> None:
     _, *rest = messages(name)
     for user, reply in zip(rest[::2], rest[1::2], strict=False):
-        found = first_object(reply.content)
+        found = find_object(reply.content)
         assert found["conclusion"]["reasoning_process"]
         assert found["conclusion"]["final_conclusion"]
         assert ("memory" in found) is (name == "hira/distil")
@@ -335,7 +330,7 @@ def test_decor_runs_on_them() -> None:
         "answerer": decor.ANSWERER,
         "compressor": ["fact0"],
     }
-    episode = Decor(ScriptedEngine(script), FakeSearch(), prompts="full", memory_tokens=30).ask(decor.QUESTION)
+    episode = DECOR(ScriptedEngine(script), FakeSearch(), prompts="full", memory_tokens=30).ask(decor.QUESTION)
     assert episode.answer == "Kestel"
     first = episode.by_role("planner")[0]
     assert "That was no query." in first.text

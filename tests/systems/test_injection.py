@@ -20,10 +20,10 @@ from subquest.engine.openai import OpenAIEngine
 from subquest.protocol import TAGS, fence, wrap
 from subquest.record import Document
 from subquest.retrieval import Index
+from subquest.runtime.prompts import Prompts
+from subquest.runtime.tool_loop import inserted
 from subquest.systems import registry
 from subquest.systems.baselines.dialect import Dialect
-from subquest.systems.prompting import Prompts
-from subquest.systems.toolloop import inserted
 
 from ..engine.loopback import Loopback
 from .test_tool_protocol import QUESTION, Server

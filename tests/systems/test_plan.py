@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from subquest.systems.plan import PlanStep, lines_of, make_plan, numbered_lines
+from subquest.systems.apex.plan import PlanStep, lines_of, make_plan, numbered_lines
 
 QUESTIONS = ["Who designed it?", "Where was #1 born?", "When?"]
 STYLES = ("{}. {}", "{}) {}", "({}) {}", "Step {}: {}", "**{}.** {}", "**Step {}:** {}", "#{}: {}", "  {}. {}")

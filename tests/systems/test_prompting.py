@@ -10,9 +10,10 @@ from subquest import CoDA
 from subquest.engine.adapter import Lora, prompt_set_of, read_peft, write_peft
 from subquest.engine.scripted import ScriptedEngine
 from subquest.errors import UsageError
-from subquest.systems.prompting import COMPACT, FULL, Prompts
+from subquest.runtime.prompts import Prompts
 
 from .fakes import FakeSearch
+from .prompt_files import COMPACT, FULL
 
 
 class Endpoint(ScriptedEngine):
@@ -32,8 +33,8 @@ def script(kind: type[ScriptedEngine], *roles: str) -> ScriptedEngine:
     return kind({role: replies[role] for role in roles or replies})
 
 
-def text(folder: Path, name: str) -> str:
-    return (folder / "coda" / f"{name}.md").read_text(encoding="utf-8").split("--- ")[0].strip()
+def text(files: dict[str, Path], name: str) -> str:
+    return files[f"coda/{name}"].read_text(encoding="utf-8").split("--- ")[0].strip()
 
 
 def test_a_model_that_was_not_trained_on_ours_reads_the_full_prompts() -> None:
@@ -50,9 +51,9 @@ def test_each_role_reads_the_set_of_its_own_model() -> None:
 
 @pytest.mark.parametrize("name", ["full", "compact"])
 def test_a_set_can_be_named_and_is_recorded(name: str) -> None:
-    folder = {"full": FULL, "compact": COMPACT}[name]
+    files = {"full": FULL, "compact": COMPACT}[name]
     agent = CoDA(script(Endpoint), FakeSearch(), prompts=name)
-    assert opened(agent)["planner"] == text(folder, "planner")
+    assert opened(agent)["planner"] == text(files, "planner")
     assert CoDA(script(Endpoint), FakeSearch(), prompts=name).ask("Who?").settings["prompts"] == name
 
 
@@ -98,7 +99,7 @@ PLACEHOLDERS = frozenset(
 )
 
 
-@pytest.mark.parametrize("path", sorted(FULL.rglob("*.md")), ids=lambda path: str(path.relative_to(FULL)))
+@pytest.mark.parametrize("path", FULL.values(), ids=FULL)
 def test_nothing_stands_in_a_full_prompt_that_a_model_could_copy_for_an_action(path: Path) -> None:
     found = [m[2] or m[4] or m[5] or "" for m in ACTION.finditer(path.read_text(encoding="utf-8"))]
     assert [content for content in found if content.strip().casefold() in PLACEHOLDERS] == []
@@ -106,6 +107,5 @@ def test_nothing_stands_in_a_full_prompt_that_a_model_could_copy_for_an_action(p
 
 def test_both_sets_have_the_same_prompts() -> None:
     """All but those of the simulated search, which plays no role of a system."""
-    full, compact = ({path.relative_to(folder) for path in folder.rglob("*.md")} for folder in (FULL, COMPACT))
-    assert full <= compact
-    assert {str(path.parent) for path in compact - full} == {"zerosearch"}
+    assert FULL.keys() <= COMPACT.keys()
+    assert {name.partition("/")[0] for name in COMPACT.keys() - FULL.keys()} == {"zerosearch"}

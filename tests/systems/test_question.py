@@ -6,7 +6,7 @@ import pytest
 
 from subquest.errors import UsageError
 from subquest.record import Question
-from subquest.systems.base import checked_question
+from subquest.runtime.solver import checked_question
 
 
 @pytest.mark.parametrize(

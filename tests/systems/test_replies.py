@@ -4,9 +4,9 @@ import pytest
 
 from subquest.engine import Generation
 from subquest.protocol import parse
-from subquest.systems.replies import answer_in, boxed, decides, hedges
-from subquest.systems.runtime import Turn
-from subquest.systems.statements import declines
+from subquest.runtime.context import Turn
+from subquest.runtime.replies import answer_in, boxed, decides, hedges
+from subquest.runtime.statements import declines
 
 
 def turn(text: str) -> Turn:

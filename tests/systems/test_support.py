@@ -8,8 +8,8 @@ from subquest.engine.scripted import ScriptedEngine
 from subquest.evaluate.score import score
 from subquest.evaluate.table import Scored, cell
 from subquest.record import Document, Episode
+from subquest.runtime.evidence import Finding, support_of
 from subquest.systems import registry
-from subquest.systems.evidence import Finding, support_of
 
 from .fakes import FakeSearch
 

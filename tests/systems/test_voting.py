@@ -10,10 +10,11 @@ from subquest.engine.scripted import Reply, ScriptedEngine
 from subquest.errors import EngineRefused, SearchError, UsageError
 from subquest.limits import Limits
 from subquest.record import Episode
+from subquest.runtime.context import LimitReached
+from subquest.runtime.run import Answer, Run
+from subquest.runtime.system import NoSettings, System
+from subquest.runtime.voting import TEMPERATURE, is_decided, normalize_answer
 from subquest.systems import registry
-from subquest.systems.base import NoSettings, System
-from subquest.systems.runtime import Answer, LimitReached, Run
-from subquest.systems.voting import TEMPERATURE, decided, normal
 
 from .fakes import FakeSearch
 
@@ -42,12 +43,12 @@ def test_most_attempts_decide() -> None:
 def test_what_cannot_be_overtaken_ends_the_vote() -> None:
     episode = ask(said("Kestel", "Kestel"), votes=3)  # a third reply is not there to be asked for
     assert (episode.answer, len(episode.roots), episode.errors) == ("Kestel", 2, ())
-    assert not decided(["a"], 2)
-    assert not decided(["a", "b"], 1)
-    assert not decided(["a", "a", "b"], 1)
-    assert decided(["a", "a", "b"], 0)
-    assert decided(["a", "a", ""], 1)
-    assert not decided(["", ""], 3)
+    assert not is_decided(["a"], 2)
+    assert not is_decided(["a", "b"], 1)
+    assert not is_decided(["a", "a", "b"], 1)
+    assert is_decided(["a", "a", "b"], 0)
+    assert is_decided(["a", "a", ""], 1)
+    assert not is_decided(["", ""], 3)
 
 
 def test_evidence_of_a_later_attempt_names_its_query() -> None:
@@ -169,7 +170,7 @@ def test_every_system_can_vote(name: str) -> None:
 
 
 def test_answers_are_compared_without_case_punctuation_and_articles() -> None:
-    assert normal("The  Old Mill!") == normal("old mill")
-    assert normal("1,947") == normal("1947")
-    assert normal("東京") == "東京"
-    assert normal("!?") == "!?"
+    assert normalize_answer("The  Old Mill!") == normalize_answer("old mill")
+    assert normalize_answer("1,947") == normalize_answer("1947")
+    assert normalize_answer("東京") == "東京"
+    assert normalize_answer("!?") == "!?"

@@ -10,7 +10,7 @@ import pytest
 from subquest.engine.scripted import Context, ScriptedEngine
 from subquest.errors import ContextOverflow
 from subquest.record import Document, Episode, Hit, Trajectory
-from subquest.rewards.base import Reward
+from subquest.rewards import Reward
 from subquest.serve.episode_view import episode_view, token_view
 from subquest.systems import registry
 from subquest.train.advantage import trajectory_advantages
@@ -80,7 +80,7 @@ def limits_of(episode: Episode) -> list[str]:
 def test_a_single_context_goes_on_without_its_oldest_documents(name: str) -> None:
     episode = ask(name, AGENTS[name], k=10, turns=6)
     assert (episode.answer, episode.stop_reason, episode.forced) == ("x", "answered", False)
-    assert all("oldest leave" in message for message in limits_of(episode))
+    assert all("oldest are removed" in message for message in limits_of(episode))
     assert limits_of(episode)
     last = episode.trajectories[-1]
     assert "MARK-query0-10-END" not in last.text
@@ -307,7 +307,7 @@ def test_the_search_expert_reads_as_many_results_as_fit(name: str) -> None:
     *_, last = [t for t in episode.trajectories if t.role == "search"]
     assert 5 < len(re.findall(r"MARK-(\w)-\d+-END", last.text)) < 30
     assert {"MARK-a-1-END", "MARK-b-1-END", "MARK-c-1-END"} <= set(re.findall(r"MARK-\w-\d+-END", last.text))
-    assert all("oldest leave" in message for message in limits_of(episode))
+    assert all("oldest are removed" in message for message in limits_of(episode))
 
 
 def test_the_search_expert_is_forced_where_nothing_is_left_to_lose() -> None:
@@ -357,4 +357,4 @@ def test_truncation_whose_turns_fill_the_window_is_forced_to_answer() -> None:
 
     episode = ask("truncation", reply, window=700, turns=6)
     assert (episode.answer, episode.stop_reason, episode.forced, episode.errors) == ("x", "forced", True, ())
-    assert "the oldest leave the context: 2 turns" in limits_of(episode)
+    assert "the oldest are removed from the context: 2 turns" in limits_of(episode)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from subquest.systems.words import compared_words, folded_words
+from subquest.runtime.normalization import compared_words, folded_words
 
 
 @pytest.mark.parametrize(

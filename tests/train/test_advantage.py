@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from subquest.errors import UsageError
-from subquest.rewards.base import Reward
+from subquest.rewards import Reward
 from subquest.train.advantage import BASELINES, Baseline, group_advantages, trajectory_advantages, with_spread
 
 from .episodes import rollouts_of

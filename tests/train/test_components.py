@@ -17,7 +17,7 @@ from subquest.models import smollm2_path
 from subquest.record import Document
 from subquest.retrieval.index import Index
 from subquest.retrieval.remote import RemoteSearch
-from subquest.rewards.decor import DecorReward
+from subquest.systems.decor.reward import DECORReward
 from subquest.train.components import make_engine, make_frozen, make_policy, make_reward, make_system
 from subquest.train.lora import LoraSettings, save_adapter
 from subquest.train.policy import Policy
@@ -31,13 +31,13 @@ from .test_rl import RECIPE
 async def test_a_judge_is_a_model_or_rules(tmp_path: Path) -> None:
     decor = replace(RECIPE, system="decor", reward="decor")
     reward, engine = make_reward(decor, tmp_path / "verdicts.sqlite")
-    assert isinstance(reward, DecorReward)
+    assert isinstance(reward, DECORReward)
     assert isinstance(reward.step_judge, RuleJudge)
     assert engine is None
     script = tmp_path / "judge.jsonl"
     script.write_text('{"reply": "yes"}\n')
     reward, engine = make_reward(replace(decor, judge=f"scripted:{script}"), tmp_path / "verdicts.sqlite")
-    assert isinstance(reward, DecorReward)
+    assert isinstance(reward, DECORReward)
     assert isinstance(reward.answer_judge, ModelJudge)
     assert reward.answer_judge.instruction == "decor"  # appendix B.1
     assert engine is not None

@@ -10,12 +10,15 @@ from subquest.metrics import exact_match
 from subquest.process import run_sync
 from subquest.record import Question, Segment, Step
 from subquest.retrieval import Index
+from subquest.systems.apex.teacher import closing_step
+from subquest.systems.baselines.teacher import DirectTeacher
+from subquest.systems.coda.teacher import CoDATeacher
 from subquest.train.data import load_material, open_search
 from subquest.train.facts import Fact, facts_of, plan_of, query
-from subquest.train.gold import CodaTeacher, DirectTeacher, Reader, closing_step, teacher_for
+from subquest.train.gold import GoldTeacher, View, teacher_for
 from subquest.train.random_model import tiny_source
 from subquest.train.recipe import DataPart
-from subquest.train.teacher import Traces, View, make_traces
+from subquest.train.teacher import Traces, make_traces
 from subquest.worlds import World, make_world
 
 REAL = Path(__file__).resolve().parents[3] / "shared" / "data" / "train"
@@ -94,7 +97,7 @@ def test_a_question_without_a_plan_is_one_step() -> None:
 
 def test_a_passage_that_is_not_there_is_not_read() -> None:
     fact = Fact("Where was Mila Torrun born?", "Kestel", "Mila Torrun")
-    reader = Reader(Question("q", "?", ("Kestel",)), [fact])
+    reader = GoldTeacher(Question("q", "?", ("Kestel",)), [fact])
     passages = "Doc 1(Title: Else) Nothing.\nDoc 2(Title: Mila Torrun) She wrote. She was born in Kestel.\n"
     there = f"<documents>{passages}</documents>"
     assert reader.read(fact, there) == "Mila Torrun: She was born in Kestel."
@@ -202,7 +205,7 @@ def test_real_plans_teach_both_decisions(name: str, vocabulary: Vocabulary, tmp_
 
 def test_a_count_is_read_from_the_list_it_counts() -> None:
     fact = Fact("How many films did Ada Orn direct?", "3", "Ada Orn", ("B", "A", "C"))
-    reader = Reader(Question("q", "?", ("3",)), [fact])
+    reader = GoldTeacher(Question("q", "?", ("3",)), [fact])
     listed = 'Orn made "A" (1963), "B" (1970) and "C" (1984).'
     note = reader.read(fact, f"Doc 1(Title: Ada Orn) Ada Orn, who directed plays, lived in Ys. {listed}")
     assert note == f"Ada Orn: {listed} Counted: 1 A, 2 B, 3 C."
@@ -211,7 +214,7 @@ def test_a_count_is_read_from_the_list_it_counts() -> None:
 
 def test_a_list_is_read_whole_or_not_at_all() -> None:
     fact = Fact("Which ships did Orn build?", "MV A and MV B", "Orn", ("MV A", "MV B"))
-    reader = Reader(Question("q", "?", ("x",)), [fact])
+    reader = GoldTeacher(Question("q", "?", ("x",)), [fact])
     assert reader.read(fact, "Doc 1(Title: Orn) Orn built MV B. It also built ships such as MV A.") is not None
     assert reader.result(fact) == "MV B and MV A"
     assert reader.read(fact, "Doc 1(Title: Orn) Orn built MV B and MV …") is None
@@ -219,7 +222,7 @@ def test_a_list_is_read_whole_or_not_at_all() -> None:
 
 def test_the_sentence_that_names_whom_the_task_asks_about_is_read() -> None:
     fact = Fact("Which newspaper did Ada Orn found?", "Ys Gazette", "Ys Gazette")
-    reader = Reader(Question("q", "?", ("x",)), [fact])
+    reader = GoldTeacher(Question("q", "?", ("x",)), [fact])
     passage = "Doc 1(Title: Ys Gazette) The Ys Gazette is a newspaper of Ys. Orn set it up in 1901."
     assert reader.read(fact, passage) == "Ys Gazette: Orn set it up in 1901."
 
@@ -227,7 +230,7 @@ def test_the_sentence_that_names_whom_the_task_asks_about_is_read() -> None:
 def test_a_possessive_name_is_read_where_the_answer_has_the_article() -> None:
     fact = Fact("Who was Ada Orn's doctoral advisor?", "Bo Ruk", "Bo Ruk")
     passage = "Doc 1(Title: Bo Ruk) Bo Ruk liked tides. He supervised the doctorate of Ada Orn; he died in 1950."
-    reader = Reader(Question("q", "?", ("x",)), [fact])
+    reader = GoldTeacher(Question("q", "?", ("x",)), [fact])
     assert reader.read(fact, passage) == "Bo Ruk: He supervised the doctorate of Ada Orn; he died in 1950."
     assert query(fact, 1) == "Ada Orn"
     assert query(fact, 2) == "Ada Orn doctoral advisor"
@@ -269,7 +272,7 @@ def test_a_plan_names_nothing_that_is_yet_to_be_found() -> None:
 
 def test_items_of_a_list_are_asked_about_at_once_in_the_order_read() -> None:
     teacher = teacher_for("coda", LISTS)
-    assert isinstance(teacher, CodaTeacher)
+    assert isinstance(teacher, CoDATeacher)
     assert teacher.reply(View("planner", ())).endswith("<task>Which books did Ann write?</task>")
     assert teacher.read(teacher.facts[0], "Doc 1(Title: Ann) Ann wrote Bee (1901) and Ant (1902).")
     asked = teacher.reply(View("planner", (Segment("agent", "x"),)))

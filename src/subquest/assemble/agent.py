@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from ..engine import Engine
     from ..retrieval.index import Mode
     from ..retrieval.search import Search
-    from ..systems.base import System
+    from ..runtime.system import System
 
 
 class RoleSpec(Record, kw_only=True):

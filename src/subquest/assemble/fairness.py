@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from ..engine.interface import Sampling
 
 if TYPE_CHECKING:
-    from ..systems.base import System
+    from ..runtime.system import System
 
 SETTINGS = ("k", "turns", "document_tokens", "force")
 """Settings that mean the same in every system that has them."""

@@ -107,7 +107,7 @@ def measured(arm: Arm) -> dict[str, Any]:
     """The arm's system as it really runs: settings with every default filled in, prompts, decoding, search."""
     from ..engine.scripted import ScriptedEngine
     from ..evaluate.fingerprint import of_prompts
-    from ..systems.prompting import COMPACT
+    from ..runtime.prompts import SHARED, set_folder
     from ..systems.registry import get
 
     kind: Any = get(arm.system)
@@ -120,7 +120,10 @@ def measured(arm: Arm) -> dict[str, Any]:
     return {
         "system": arm.system,
         "settings": settings,
-        "prompts": digest(of_prompts(kind.prompt_folder(), without=LATER_PROMPTS), of_prompts(COMPACT)),
+        "prompts": digest(
+            of_prompts(set_folder(kind.prompt_folder(), "compact"), without=LATER_PROMPTS),
+            of_prompts(SHARED / "compact"),
+        ),
         "sampling": {name: list(v) if isinstance(v, tuple) else v for name, v in sampling.items()},
         "search": arm.search or SEARCH,
         "ranking": ranking(),

@@ -17,7 +17,7 @@ from typing import NamedTuple
 from ..engine.scripted import Context
 from ..metrics import contains_answer
 from ..record import Question
-from ..systems.prompting import COMPACT
+from ..systems.registry import get
 from ..train.facts import Fact, facts_of
 from .pictures import ASKED
 
@@ -30,8 +30,10 @@ CUT = 800
 _NUMBERED = re.compile(r"\[(\d+)\] ")
 _YEAR = re.compile(r"\b\d{4}\b")
 _NAME = re.compile(r"[A-Z][\w’'-]+")
-_FORCES = tuple((COMPACT / place).read_text(encoding="utf-8").strip()
-                for place in ("hira/planner_force.md", "hira/deep_force.md", "react-tools/force.md"))  # fmt: skip
+_FORCES = tuple(
+    (get(system).prompt_folder() / "compact" / prompt).read_text(encoding="utf-8").strip()
+    for system, prompt in (("hira", "planner_force.md"), ("hira", "deep_force.md"), ("react-tools", "force.md"))
+)
 
 
 class Known(NamedTuple):

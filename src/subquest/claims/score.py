@@ -11,7 +11,7 @@ from ..judge.base import AnswerCase
 from ..judge.rules import judge_answer
 from ..metrics.plans import score_plans
 from ..record import Episode, Question
-from ..rewards.plan import plan_of
+from ..systems.apex.plan import written_plan
 
 COSTS = (
     "forced", "failed", "no_answer", "prompt_tokens", "completion_tokens", "peak_context", "model_calls", "searches",
@@ -42,7 +42,7 @@ def scores_of(episode: Episode) -> tuple[dict[str, float], list[str]]:
     if written:
         tokens = sum(len(s.token_ids) for t in written for s in t.segments if s.kind == "agent")
         kept["written_planner"] = tokens / len(written)
-    return kept, plan_of(episode)
+    return kept, written_plan(episode)
 
 
 def plan_scores(questions: Sequence[Question], plans: Sequence[Sequence[str]], embedder: Any) -> list[float | None]:

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from ..evaluate.runner import Solver
     from ..record import Question
     from ..runs import RunStore
-    from ..systems.base import System
+    from ..runtime.system import System
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

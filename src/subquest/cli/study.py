@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from ..record import Question
     from ..retrieval.search import Search
     from ..runs import RunStore
+    from ..runtime.system import System
     from ..study import Source, Study, Variant
-    from ..systems.base import System
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

@@ -14,8 +14,8 @@ from ..judge import BY_SET, ModelJudge, RuleJudge, case_of
 from ..metrics.embed import Embedder, default_embedder
 from ..metrics.plans import score_plans
 from ..record import Episode
-from ..rewards.plan import plan_of
 from ..runs import RunStore
+from ..systems.apex.plan import written_plan
 from .score import score
 
 BATCH = 128
@@ -64,7 +64,7 @@ def judge_plans(store: RunStore, *, embedder: Embedder | None = None, told: Told
     done = 0
     for episodes in _batches(store, "sepr", lambda e: bool(e.question.decomposition)):
         golds = [gold_plan(e.question) for e in episodes]
-        plans = [plan_of(e) or _tasks(e) for e in episodes]
+        plans = [written_plan(e) or _tasks(e) for e in episodes]
         for episode, found in zip(episodes, score_plans(plans, golds, embedder or default_embedder()), strict=True):
             scores = {"sepr": found.f1, "sepr_precision": found.precision, "sepr_recall": found.recall}
             store.add_scores(episode.id, scores)

@@ -17,7 +17,7 @@ from typing import Any
 from ..errors import EngineUnavailable, MissingDependency
 from ..record import Episode, Question
 from ..retrieval.ray_encoders import join
-from ..systems.base import System
+from ..runtime.system import System
 
 Opened = Callable[[AsyncExitStack], Any]
 """Opens engines and search on a worker (they close with the stack); returns the systems by name, or a coroutine."""

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable
 from pathlib import Path
 
 from ..retrieval import store
-from ..systems.prompting import SETS
+from ..runtime.prompts import SETS
 
 SAMPLES = 1000
 """Documents of an index that are looked at; its size and settings always count."""

@@ -22,8 +22,8 @@ from ..data.registry import match_set
 from ..engine import Engine, Message, Sampling
 from ..errors import DataError, UsageError
 from ..record import Episode, Usage
-from ..systems.prompting import Prompts
-from ..systems.rendering import one_line
+from ..runtime.prompts import Prompts
+from ..runtime.rendering import one_line
 from .base import AnswerCase, StepCase, Verdict, read_verdict
 
 Instruction = Literal["equivalence", "core", "decor"]

@@ -16,7 +16,7 @@ from ..cache import Cache
 from ..engine import Engine
 from ..errors import suggest
 from ..retrieval.search import Search
-from ..systems.base import System
+from ..runtime.system import System
 from ..systems.registry import names as system_names
 from .episode_view import Piece
 from .indexes import Indexes

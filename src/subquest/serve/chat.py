@@ -19,7 +19,7 @@ from starlette.responses import Response
 from ..codec import to_dict
 from ..events import Event
 from ..record import Episode
-from ..systems.base import System
+from ..runtime.system import System
 from .jobs import Job
 from .replies import Json, Problem
 from .requests import Chat, Message, read_body

@@ -20,7 +20,8 @@ from ..errors import SubquestError
 from ..events import Event
 from ..record import Episode, Failure, Question, Usage
 from ..runs import RunStore
-from ..systems.base import System, checked_question
+from ..runtime.solver import checked_question
+from ..runtime.system import System
 from .counters import Counters
 from .replay import ReplayLog
 from .replies import Problem

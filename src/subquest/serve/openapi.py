@@ -47,7 +47,7 @@ def openapi_document(operations: Sequence[Operation]) -> dict[str, Any]:
     }
     paths: dict[str, dict[str, Any]] = {}
     for operation in operations:
-        parameters = queries.get(operation.query, {})
+        parameters = queries[operation.query] if operation.query else {}
         paths.setdefault(operation.path, {})[operation.method.lower()] = _described(operation, schemas, parameters)
     return {
         "openapi": "3.1.0",

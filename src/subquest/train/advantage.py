@@ -20,7 +20,8 @@ from typing import Literal
 
 from ..errors import UsageError
 from ..record import Episode, Question
-from ..rewards.base import Reward
+from ..rewards import Reward
+from ..systems.registry import declared
 
 Spread = Literal["sample", "population", "none"]
 By = Literal["rollout", "role", "step"]
@@ -44,13 +45,20 @@ class Baseline:
             raise UsageError(f"epsilon is {self.epsilon}, but cannot be negative")
 
 
-BASELINES: Mapping[str, Baseline] = {
-    "coda": Baseline("sample", 0.0),  # eq. 2 has no epsilon
-    "decor": Baseline("sample", 1e-6),  # eq. 6
+_PEERS: Mapping[str, Baseline] = {
     "dr-grpo": Baseline("none"),
     "trl": Baseline("sample", 1e-4),
     "verl": Baseline("sample", 1e-6),
 }
+
+
+def baselines_for(system: str = "") -> dict[str, Baseline]:
+    """Baselines by name: those that systems declare (`systems/NAME/reward.py`) and the peers'."""
+    found = declared("reward", "BASELINES", system)
+    return {**{name: Baseline(**options) for name, options in found.items()}, **_PEERS}
+
+
+BASELINES: Mapping[str, Baseline] = baselines_for()
 
 
 def group_advantages(

@@ -19,9 +19,9 @@ from ..errors import ConfigError
 from ..limits import Limits
 from ..models import default_adapter, embedded_model
 from ..retrieval.search import Search
+from ..rewards import RewardFunction
 from ..rewards import load as load_reward
-from ..rewards.base import RewardFunction
-from ..systems.base import System
+from ..runtime.system import System
 from .lora import LoraSettings, load_adapter_into
 from .policy import Policy
 from .recipe import ModelPart, Recipe

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from ..data.gold_plans import item_of, items_of, repeats, with_unknown_items
 from ..metrics import contains_answer
 from ..record import Question
-from ..systems.statements import sentences
+from ..runtime.statements import sentences
 from ..worlds.grammar import join
 
 _DOCUMENT = re.compile(r"^(?:<\w+>)?Doc \d+\(Title: (.*?)\) (.*)$", re.MULTILINE)

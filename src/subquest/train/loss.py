@@ -23,6 +23,7 @@ import torch
 from torch import Tensor
 
 from ..errors import ConfigError
+from ..systems.registry import declared
 
 Level = Literal["token", "trajectory", "role"]
 Aggregation = Literal["token-mean", "sequence-mean", "rollout-mean", "rollout-sum", "role-mean", "constant"]
@@ -126,12 +127,7 @@ class LossSettings:
             raise ConfigError("aggregation 'constant' needs `length`, the number of tokens to divide by")
 
 
-LOSSES: Mapping[str, LossSettings] = {
-    "coda": LossSettings(dual_clip=3.0, kl=1e-3, kl_limit=10.0, entropy=1e-3),
-    "coda-paper-sum": LossSettings(aggregation="rollout-sum", kl=1e-3),
-    "decor": LossSettings("role", "role-mean", clip_low=3e-4, clip_high=4e-4),
-    "apex": LossSettings(aggregation="sequence-mean", kl=0.01, entropy=0.01),
-    "search-r1": LossSettings(kl=1e-3),
+_PEERS: Mapping[str, LossSettings] = {
     "grpo": LossSettings(aggregation="sequence-mean"),
     "bnpo": LossSettings(),
     "dapo": LossSettings(clip_high=0.28),
@@ -139,6 +135,15 @@ LOSSES: Mapping[str, LossSettings] = {
     "gspo": LossSettings("trajectory", "sequence-mean", clip_low=3e-4, clip_high=4e-4),
     "verl": LossSettings(dual_clip=3.0, kl_limit=10.0),
 }
+
+
+def losses_for(system: str = "") -> dict[str, LossSettings]:
+    """Losses by name: those that systems declare (`systems/NAME/reward.py`), a user's `system` too, and the peers'."""
+    found = declared("reward", "LOSSES", system)
+    return {**{name: LossSettings(**options) for name, options in found.items()}, **_PEERS}
+
+
+LOSSES: Mapping[str, LossSettings] = losses_for()
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,9 +19,9 @@ from msgspec.structs import replace
 
 from ..codec import AboveZero, Count, NonNegative, Positive, Record, Share, changed, checked, without_defaults
 from ..errors import ConfigError, UsageError
-from .advantage import BASELINES, Baseline
+from .advantage import Baseline, baselines_for
 from .lora import TARGETS, LoraSettings
-from .loss import LOSSES, LossSettings
+from .loss import LossSettings, losses_for
 
 Beta = Annotated[float, Meta(ge=0, lt=1)]
 
@@ -215,13 +215,18 @@ class Recipe(Record):
     @property
     def objective(self) -> LossSettings:
         """The loss with its options."""
-        return changed(LOSSES[self.loss or self.system], self.loss_options, "loss_options", error=ConfigError)
+        return changed(
+            losses_for(self.system)[self.loss or self.system], self.loss_options, "loss_options", error=ConfigError
+        )
 
     @property
     def baseline(self) -> Baseline:
         """The baseline with its options."""
         return changed(
-            BASELINES[self.advantage or self.system], self.advantage_options, "advantage_options", error=ConfigError
+            baselines_for(self.system)[self.advantage or self.system],
+            self.advantage_options,
+            "advantage_options",
+            error=ConfigError,
         )
 
     def as_dict(self) -> dict[str, Any]:
@@ -278,8 +283,8 @@ def _check_together(recipe: Recipe) -> None:
 
 def _check_rl(recipe: Recipe) -> None:
     named: tuple[tuple[str, str, Collection[str]], ...] = (
-        ("loss", recipe.loss, LOSSES),
-        ("advantage", recipe.advantage, BASELINES),
+        ("loss", recipe.loss, losses_for(recipe.system)),
+        ("advantage", recipe.advantage, baselines_for(recipe.system)),
     )
     for key, name, known in named:
         if name and name not in known:

@@ -25,7 +25,7 @@ from ..metrics import contains_answer
 from ..record import Document, Episode, Question, Segment, Trajectory
 from ..retrieval.index import Index
 from ..retrieval.rerankers import NO, YES, judgement
-from ..systems.rendering import one_line
+from ..runtime.rendering import one_line
 from .facts import Fact, facts_of, query, read
 
 SYSTEM = "rerank"

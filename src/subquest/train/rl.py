@@ -18,8 +18,8 @@ import torch
 
 from ..errors import ConfigError
 from ..record import Episode, Question
-from ..rewards.base import RewardFunction
-from ..systems.base import System
+from ..rewards import RewardFunction
+from ..runtime.system import System
 from .advantage import By, trajectory_advantages
 from .batch import Batch, Rollout, minibatches, pack
 from .data import Stream

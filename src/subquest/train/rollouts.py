@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 from ..metrics import score_answer
 from ..record import Episode, Hit, Question
 from ..retrieval.search import Search
-from ..rewards.base import Reward
-from ..systems.base import System
+from ..rewards import Reward
+from ..runtime.system import System
 
 REMEMBERED = 50_000
 """Queries whose results are kept."""

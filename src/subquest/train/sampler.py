@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from ..record import Episode, Question
-from ..rewards.base import Reward, RewardFunction
-from ..systems.base import System
+from ..rewards import Reward, RewardFunction
+from ..runtime.system import System
 from .advantage import By, with_spread
 from .data import Stream
 from .distributed import ALONE, Ranks

@@ -13,7 +13,7 @@ from typing import Any
 
 from ..errors import ConfigError
 from ..record import Question
-from ..systems.base import System
+from ..runtime.system import System
 from .data import Stream, draw_sample
 from .distributed import ALONE, Ranks
 from .policy import Policy

@@ -10,65 +10,22 @@ import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from ..engine.chat_format import ChatFormat, environment_segment, prompt_segments
 from ..engine.interface import Engine, Generation, Message, Mode, RoleAware, Sampling, Session
 from ..engine.torch.vocabulary import Vocabulary
-from ..errors import EngineRefused
 from ..metrics import exact_match
 from ..record import Episode, Question, Segment, Usage
 from ..retrieval.search import Search
 from ..systems.registry import get
-
-
-class View(NamedTuple):
-    """What a teacher sees: exactly what the model in its place would see."""
-
-    role: str
-    segments: tuple[Segment, ...]
-
-    @property
-    def turn(self) -> int:
-        """Turns written so far in this context."""
-        return sum(1 for s in self.segments if s.kind == "agent")
-
-    @property
-    def last(self) -> str:
-        """The newest text that did not come from the model."""
-        return next((s.text for s in reversed(self.segments) if s.kind != "agent"), "")
-
-    @property
-    def prompt(self) -> str:
-        return "\n".join(s.text for s in self.segments if s.kind == "prompt")
-
-
-class Teacher(Protocol):
-    """Knows how one question is answered."""
-
-    @property
-    def untaught(self) -> frozenset[str]:
-        """Roles whose turns a trace needs but nobody should learn."""
-        ...
-
-    def reply(self, view: View) -> str:
-        """What a good model would write next. Raises GiveUp where it cannot know."""
-        ...
-
-    def objection(self, episode: Episode) -> str:
-        """What is wrong on the way to a right answer; empty where nothing is known to be."""
-        ...
-
-
-class GiveUp(EngineRefused):
-    """The teacher cannot go on: the fact was not found. The trace is then left out, and the reason counted."""
-
+from .gold import GiveUp, Teacher, Unaided, View, teacher_for
 
 TEMPERATURE = 0.8
 """Of a player's attempts after the first."""
 
 Rewriter = Callable[[str, str, str], Awaitable[str]]
-"""Writes a gold turn in other words, given what was seen and asked (`worlds.retell.TraceRewriter`)."""
+"""Writes a gold turn in other words, given what was seen and asked (`data.trace_rewriter.TraceRewriter`)."""
 
 
 class Player(NamedTuple):
@@ -214,8 +171,6 @@ async def make_traces(
     `rewriter` puts the turns into other words while the system runs. `player` plays some roles itself; of its attempts
     at a question the first is kept whose answer is right, and its sub-answers too where a gold plan tells them.
     """
-    from .gold import Unaided, teacher_for
-
     gate = asyncio.Semaphore(concurrency)
     kind = get(system)
     alone = player is not None and player.roles >= set(kind.roles)

@@ -11,8 +11,8 @@ from typing import Any
 from ..evaluate.score import score
 from ..metrics import score_answer
 from ..record import Episode, Question
-from ..rewards.base import RewardFunction, written_answer
-from ..systems.base import System
+from ..rewards import RewardFunction, written_answer
+from ..runtime.system import System
 from .data import Stream
 from .distributed import ALONE, Ranks
 from .guards import Guards

@@ -25,11 +25,10 @@ from ...engine.actions import Action as Tool
 from ...errors import UsageError, suggest
 from ...protocol import fence, parse, tags_of
 from ...record import Document
-from ..actions import ANSWER, BOXED, SEARCH
-from ..prompting import COMPACT
-from ..rendering import cut_to_tokens, one_line
-from ..replies import boxed
-from ..window import Groups, Shown, Text
+from ...runtime.actions import ANSWER, BOXED, SEARCH
+from ...runtime.rendering import cut_to_tokens, one_line
+from ...runtime.replies import boxed
+from ...runtime.window import Groups, Shown, Text
 
 
 class Action(NamedTuple):
@@ -61,7 +60,7 @@ class Dialect:
     @property
     def folder(self) -> Path:
         given = Path(self.prompts or self.name)
-        return given if given.is_absolute() else COMPACT / given
+        return given if given.is_absolute() else Path(__file__).parent / "prompts" / given
 
     @property
     def stops(self) -> tuple[str, ...]:

@@ -1,24 +1,24 @@
-"""Direct: the model answers at once, from what it has learnt.
+"""Answers from what the model has learned, without search.
 
-answerer  {question}  →  <answer>...</answer>
+direct  {question}  →  <answer>...</answer>                      at once
+cot     {question}  →  <think>...</think><answer>...</answer>    after thinking step by step
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import ClassVar
 
 from ...engine.actions import Action
-from ..actions import ANSWER
-from ..base import NoSettings, System
-from ..replies import conclude
-from ..runtime import Answer, Run
+from ...runtime.actions import ANSWER
+from ...runtime.answering import conclude
+from ...runtime.run import Answer, Run
+from ...runtime.system import NoSettings, System
 
 
 class Direct(System[NoSettings]):
-    name: ClassVar[str] = "direct"
-    roles: ClassVar[tuple[str, ...]] = ("answerer",)
-    reads: ClassVar[bool] = False
+    name = "direct"
+    roles = ("answerer",)
+    reads = False
 
     def actions(self) -> Mapping[str, Sequence[Action]]:
         return {"answerer": (ANSWER,)}
@@ -27,3 +27,9 @@ class Direct(System[NoSettings]):
         question = run.question.question
         messages = self.prompts.messages("answerer", question=question)
         return await conclude(await run.open("answerer", question, messages, stop=("</answer>",)))
+
+
+class ChainOfThought(Direct):
+    """`Direct` with a prompt that asks for the steps."""
+
+    name = "cot"

@@ -8,19 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
 
 from ...engine.actions import Action
 from ...errors import EngineError, SearchError
 from ...limits import Limits, Repeats
 from ...record import Hit
-from ..actions import ANSWER
-from ..base import System
-from ..evidence import Finding
-from ..replies import conclude, note_stop
-from ..runtime import Answer, LimitReached, Run
-from ..statements import sentences
-from ..window import Opening
+from ...runtime.actions import ANSWER
+from ...runtime.answering import conclude, note_stop
+from ...runtime.context import LimitReached
+from ...runtime.evidence import Finding
+from ...runtime.run import Answer, Run
+from ...runtime.statements import sentences
+from ...runtime.system import System
+from ...runtime.window import Opening
 
 CONCLUSION = "answer is"
 
@@ -37,10 +37,10 @@ class IRCoTSettings:
 
 
 class IRCoT(System[IRCoTSettings]):
-    name: ClassVar[str] = "ircot"
-    roles: ClassVar[tuple[str, ...]] = ("reasoner", "reader")
-    answering: ClassVar[str] = "reader"
-    Settings: ClassVar[type[IRCoTSettings]] = IRCoTSettings
+    name = "ircot"
+    roles = ("reasoner", "reader")
+    answering = "reader"
+    Settings = IRCoTSettings
 
     def actions(self) -> Mapping[str, Sequence[Action]]:
         return {"reader": (ANSWER,)}

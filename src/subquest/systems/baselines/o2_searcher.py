@@ -11,15 +11,14 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
 
 from ...engine import Engine
 from ...engine.actions import Action as Tool
 from ...protocol import tags_of
 from ...record import Document
-from ..window import Groups, Shown
-from .agent import SearchAgent
+from ...runtime.window import Groups, Shown
 from .dialect import Action, Dialect
+from .search_agent import SearchAgent
 
 _QUERY = re.compile(r"<query>(.*?)(?:</query>|(?=<query>)|$)", re.DOTALL | re.IGNORECASE)
 
@@ -55,5 +54,5 @@ O2_SEARCHER = O2Dialect(
 
 
 class O2Searcher(SearchAgent):
-    name: ClassVar[str] = "o2-searcher"
-    own_dialect: ClassVar[Dialect] = O2_SEARCHER
+    name = "o2-searcher"
+    own_dialect = O2_SEARCHER

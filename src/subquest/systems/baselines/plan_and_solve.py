@@ -9,18 +9,19 @@ A hierarchy in name only: the plan is never revised, and the context that holds 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import ClassVar
 
 from ...engine import Message
 from ...engine.actions import Action
 from ...errors import EngineError
 from ...limits import Limits
-from ..actions import PLAN
-from ..plan import lines_of, numbered_lines
-from ..replies import note_stop, said
-from ..runtime import LimitReached, Run
-from .agent import SearchAgent
+from ...runtime.actions import PLAN
+from ...runtime.answering import note_stop
+from ...runtime.context import LimitReached
+from ...runtime.replies import said
+from ...runtime.run import Run
+from ..apex.plan import lines_of, numbered_lines
 from .dialect import Dialect
+from .search_agent import SearchAgent
 
 PLAN_AND_SOLVE = Dialect(
     "plan-and-solve",
@@ -32,9 +33,9 @@ PLAN_AND_SOLVE = Dialect(
 
 
 class PlanAndSolve(SearchAgent):
-    name: ClassVar[str] = "plan-and-solve"
-    roles: ClassVar[tuple[str, ...]] = ("planner", "agent")
-    own_dialect: ClassVar[Dialect] = PLAN_AND_SOLVE
+    name = "plan-and-solve"
+    roles = ("planner", "agent")
+    own_dialect = PLAN_AND_SOLVE
 
     def actions(self) -> Mapping[str, Sequence[Action]]:
         return {"planner": (PLAN,), **super().actions()}

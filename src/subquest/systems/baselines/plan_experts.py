@@ -11,24 +11,25 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, ClassVar
 
 from ...engine import Engine
 from ...engine.actions import Action
 from ...errors import EngineError
 from ...retrieval.search import Search
-from ..actions import EXPERTS
-from ..evidence import Finding, newest
+from ...runtime.answering import force_answer
+from ...runtime.context import Context, LimitReached
+from ...runtime.evidence import Finding, newest
+from ...runtime.replies import said
+from ...runtime.run import Answer, Run
+from ...runtime.tool_system import ToolSettings, ToolSystem
+from ...runtime.toolkit import Toolkit
+from ..hira import HiRA
+from ..hira.actions import EXPERT_ACTIONS
 from ..hira.coordinator import Coordinator
-from ..hira.expert import Desk, carried_out
+from ..hira.expert import Desk, carry_out
 from ..hira.experts import ROLES, STAND_INS, find_experts
-from ..hira.tolerant import first_object
-from ..prompting import COMPACT
-from ..replies import forced, said
-from ..runtime import Answer, Context, LimitReached, Run
-from ..tooled import ToolSettings, ToolSystem
-from ..toolkit import Toolkit
+from ..hira.loose_json import find_object
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,36 +41,28 @@ class PlanExpertsSettings(ToolSettings):
 
 
 class PlanExperts(ToolSystem[PlanExpertsSettings]):
-    name: ClassVar[str] = "plan-experts"
-    roles: ClassVar[tuple[str, ...]] = ("planner", "coordinator", *ROLES)
-    stand_ins: ClassVar[Mapping[str, str]] = STAND_INS
+    name = "plan-experts"
+    roles = ("planner", "coordinator", *ROLES)
+    stand_ins = STAND_INS
     prompt_roles: ClassVar[Mapping[str, str]] = {"select": "coordinator"}
-    Settings: ClassVar[type[PlanExpertsSettings]] = PlanExpertsSettings
+    Settings = PlanExpertsSettings
 
-    def __init__(
-        self,
-        model: Engine | Mapping[str, Engine],
-        search: Search | None = None,
-        *,
-        prompts: str | Path | None = None,
-        **options: Any,
-    ) -> None:
-        super().__init__(model, search, prompts=prompts, **options)
+    def __init__(self, model: Engine | Mapping[str, Engine], search: Search | None = None, **options: Any) -> None:
+        super().__init__(model, search, **options)
         self.experts = find_experts(self.settings.experts, self)
-        self.expert_prompts = self.prompts_in(COMPACT / "hira")
+        self.expert_prompts = self.prompts_in(HiRA.prompt_folder())
 
     def actions(self) -> Mapping[str, Sequence[Action]]:
-        return EXPERTS
+        return EXPERT_ACTIONS
 
     async def work(self, run: Run, kit: Toolkit) -> Answer:
-        settings = self.settings
         question = run.question.question
         messages = self.prompts.messages("planner", question=question, files=kit.inventory())
         planner = await run.open("planner", question, messages, shielded=True)
         try:
             steps = self._steps(run, planner, said(await planner.write()))
         except LimitReached:
-            text = await forced(planner, self.prompts.text("force"))
+            text = await force_answer(planner, self.prompts.text("force"))
             await planner.close("forced", text)
             return Answer(text, forced=True, stop_reason="forced" if text else "no answer")
         except EngineError as error:
@@ -82,19 +75,9 @@ class PlanExperts(ToolSystem[PlanExpertsSettings]):
             if run.budget.exhausted():
                 break
             expert = await coordinator.select(planner, step, 10 * number + 1)
-            desk = Desk(
-                run=run,
-                planner=planner,
-                kit=kit,
-                prompts=self.expert_prompts,
-                task=step,
-                memory="\n".join(known) or "none",
-                actions=settings.actions,
-                k=settings.k,
-                tokens=settings.tool_tokens,
-                number=10 * number + 3,
-            )
-            report = await carried_out(expert, desk)
+            memory = "\n".join(known) or "none"
+            desk = Desk(run, planner, kit, self.expert_prompts, self.settings, step, memory, 10 * number + 3)
+            report = await carry_out(expert, desk)
             run.events.emit("result", report.trajectory, result=report.conclusion, expert=expert.name)
             known.append(f"{step} {report.conclusion or 'no result'}")
             findings.append(Finding(step, report.conclusion, "", report.documents, report.trajectory))
@@ -108,12 +91,10 @@ class PlanExperts(ToolSystem[PlanExpertsSettings]):
         return Answer(text, forced=bool(spent), findings=findings, stop_reason=stop_reason)
 
     def _steps(self, run: Run, planner: Context, text: str) -> list[str]:
-        plan = first_object(text).get("plan")
+        plan = find_object(text).get("plan")
         steps = [str(step).strip() for step in plan if str(step).strip()] if isinstance(plan, list) else []
         if not steps:
-            planner.format_errors.append("no plan")
-            message = "no plan; the question is its only step"
-            run.events.emit("error", planner.id, where="format", message=message, text=text)
+            planner.malformed("no plan", "no plan; the question is its only step", turn=planner.last_turn)
         steps = steps[: self.settings.steps] or [run.question.question]
         run.events.emit("plan", planner.id, steps=steps)
         return steps

@@ -8,28 +8,27 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar
 
 from ...engine.actions import Action
 from ...errors import SearchError
 from ...record import Hit
-from ..actions import ANSWER
-from ..base import System
-from ..evidence import Finding
-from ..replies import conclude
-from ..runtime import Answer, Run
+from ...runtime.actions import ANSWER
+from ...runtime.answering import conclude
+from ...runtime.evidence import Finding
+from ...runtime.run import Answer, Run
+from ...runtime.system import System
 
 
 @dataclass(frozen=True, slots=True)
-class RagSettings:
+class RAGSettings:
     k: int = 3
     document_tokens: int = 320
 
 
-class NaiveRag(System[RagSettings]):
-    name: ClassVar[str] = "rag"
-    roles: ClassVar[tuple[str, ...]] = ("answerer",)
-    Settings: ClassVar[type[RagSettings]] = RagSettings
+class NaiveRAG(System[RAGSettings]):
+    name = "rag"
+    roles = ("answerer",)
+    Settings = RAGSettings
 
     def actions(self) -> Mapping[str, Sequence[Action]]:
         return {"answerer": (ANSWER,)}

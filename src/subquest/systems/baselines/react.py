@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
-from typing import ClassVar
 
 from ...engine.actions import Action as Tool
 from ...protocol import fence
-from ..actions import ANSWER, SEARCH
-from .agent import SearchAgent
+from ...runtime.actions import ANSWER, SEARCH
 from .dialect import Action, Dialect
+from .search_agent import SearchAgent
 
 _ACTION = re.compile(
     r"^[^\S\n]*(?:Action(?:\s*\d+)?\s*:\s*)?(search|finish)\s*\[(.*?)\]\s*$", re.IGNORECASE | re.MULTILINE
@@ -45,5 +44,5 @@ REACT = ReActDialect("react", observation="\nObservation: $documents\n", stop=("
 
 
 class ReAct(SearchAgent):
-    name: ClassVar[str] = "react"
-    own_dialect: ClassVar[Dialect] = REACT
+    name = "react"
+    own_dialect = REACT

@@ -7,25 +7,25 @@ tool output in between.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import ClassVar
 
 from ...engine.actions import Action
-from ..actions import BOXED, CLICK, CODE, LOOK, READ, WEB_SEARCH
-from ..evidence import Finding
+from ...runtime.actions import BOXED
+from ...runtime.context import Context
+from ...runtime.rendering import today
+from ...runtime.run import Answer, Run
+from ...runtime.tool_loop import Tool, reason
+from ...runtime.tool_system import ToolSettings, ToolSystem
+from ...runtime.toolkit import Toolkit
+from ..hira.actions import CLICK, CODE, LOOK, READ, SEARCH
 from ..hira.experts import look_at
-from ..runtime import Answer, Context, Run, confidence
-from ..tooled import ToolSettings, ToolSystem
-from ..toolkit import Toolkit
-from ..toolloop import Tool, reason
-from ..tooltext import today
 
 
 class ReActTools(ToolSystem[ToolSettings]):
-    name: ClassVar[str] = "react-tools"
-    roles: ClassVar[tuple[str, ...]] = ("agent",)
+    name = "react-tools"
+    roles = ("agent",)
 
     def actions(self) -> Mapping[str, Sequence[Action]]:
-        return {"agent": (WEB_SEARCH, CLICK, CODE, READ, LOOK, BOXED)}
+        return {"agent": (SEARCH, CLICK, CODE, READ, LOOK, BOXED)}
 
     async def work(self, run: Run, kit: Toolkit) -> Answer:
         settings, question = self.settings, run.question.question
@@ -53,17 +53,9 @@ class ReActTools(ToolSystem[ToolSettings]):
             question,
             self.prompts.messages("agent", **fields),
             tools,
-            parent=None,
             turns=settings.actions,
             remind=self.prompts.text("remind"),
             force=self.prompts.text("force"),
             result_tokens=settings.tool_tokens,
         )
-        findings = [Finding(question, end.text, "", end.context.documents, end.context.id)]
-        return Answer(
-            end.text,
-            forced=end.context.forced,
-            confidence=confidence(end.turn),
-            findings=findings,
-            stop_reason=end.stop_reason,
-        )
+        return end.answer

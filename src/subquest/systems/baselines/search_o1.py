@@ -8,17 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import ClassVar
 
 from ...engine import Sampling
 from ...errors import EngineError, SearchError
 from ...limits import Limits
 from ...record import Hit
-from ..rendering import cut_to_tokens
-from ..runtime import Context, Run
-from ..window import Text
-from .agent import SearchAgent
-from .dialect import SIMPLE_DEEP_SEARCHER, Dialect
+from ...runtime.context import Context
+from ...runtime.rendering import cut_to_tokens
+from ...runtime.run import Run
+from ...runtime.window import Text
+from .dialect import SIMPLE_DEEP_SEARCHER
+from .search_agent import REPEATED, SearchAgent
 
 SEARCH_O1 = replace(SIMPLE_DEEP_SEARCHER, name="search-o1", k=10, turns=11)
 """The same tags; at most 10 searches of 10 documents."""
@@ -28,17 +28,17 @@ REASONING_TOKENS = 512
 
 
 class SearchO1(SearchAgent):
-    name: ClassVar[str] = "search-o1"
-    roles: ClassVar[tuple[str, ...]] = ("agent", "reader")
-    sampling: ClassVar[Sampling] = Sampling(temperature=0.7, top_p=0.8, top_k=20)
-    own_dialect: ClassVar[Dialect] = SEARCH_O1
-    shielded: ClassVar[bool] = True
-    queries: ClassVar[int] = 1
+    name = "search-o1"
+    roles = ("agent", "reader")
+    sampling = Sampling(temperature=0.7, top_p=0.8, top_k=20)
+    own_dialect = SEARCH_O1
+    shielded = True
+    queries = 1
 
     async def observe(self, run: Run, agent: Context, queries: Sequence[str], found: dict[str, Sequence[Hit]]) -> Text:
         query = queries[0]
-        if repeated := self._repeated(run, agent, [query]):
-            return repeated
+        if agent.repeats("query", query):
+            return self.dialect.frame(REPEATED)
         try:
             hits = (await run.search(agent, [query], self.k))[0]
         except SearchError as error:
@@ -61,4 +61,4 @@ class SearchO1(SearchAgent):
         text = turn.parsed.outside or "No helpful information was found."
         await reader.close("read", text)
         run.events.emit("refine", reader.id, text=text)
-        return run.without_raw_runs(text, agent.id)
+        return run.without_verbatim_text(text, agent.id)

@@ -7,22 +7,22 @@ saw in training (training-inference skew). Each turn is a context of its own, in
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar
 
 from ...engine import Message
 from ...errors import EngineError
 from ...limits import Limits, Repeats
 from ...record import Hit
-from ..runtime import Answer, Context, LimitReached, Run, confidence
-from ..window import Groups, Shown, Text, short_of
-from .agent import SearchAgent, findings
+from ...runtime.context import Context, LimitReached, confidence
+from ...runtime.run import Answer, Run
+from ...runtime.window import Groups, Shown, Text, missing_tokens
+from .search_agent import SearchAgent, findings
 
 REMOVED = "(removed)"
 
 
 class Truncation(SearchAgent):
-    name: ClassVar[str] = "truncation"
-    queries: ClassVar[int] = 1
+    name = "truncation"
+    queries = 1
 
     async def answer(self, run: Run) -> Answer:
         history: list[tuple[str, Text]] = []
@@ -60,11 +60,13 @@ class Truncation(SearchAgent):
         opening = "".join(message.content for message in await self.opening(run))
         while len(kept) > 1:
             turns = "".join(text for text, _ in kept)
-            if not short_of(setup.engine, 0, f"{opening}{turns}", setup.sampling.max_tokens):
+            if not missing_tokens(setup.engine, 0, f"{opening}{turns}", setup.sampling.max_tokens):
                 break
             kept = kept[1:]
         if left := len(history) - len(kept):
-            run.events.emit("limit", what="context window", message=f"the oldest leave the context: {left} turns")
+            run.events.emit(
+                "limit", what="context window", message=f"the oldest are removed from the context: {left} turns"
+            )
         return kept
 
     async def _open(self, run: Run, history: Sequence[tuple[str, Text]]) -> Context:

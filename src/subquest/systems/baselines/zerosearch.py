@@ -12,22 +12,21 @@ import hashlib
 import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import ClassVar
 
 from ...engine import Engine, Sampling
 from ...errors import EngineError, SearchError, UsageError
 from ...protocol import parse
 from ...record import Document, Hit, Usage
-from ..prompting import COMPACT, Prompts
-from .agent import SearchAgent
-from .dialect import ZEROSEARCH, Dialect
+from ...runtime.prompts import Prompts
+from .dialect import ZEROSEARCH
+from .search_agent import SearchAgent
 
 _START = re.compile(r"^[ \t\r*#]*(?:Doc(?:ument)?\s*\d+\s*[:.)]|\d+\s*[:.)])[\s*]*", re.IGNORECASE | re.MULTILINE)
 
 
 class ZeroSearch(SearchAgent):
-    name: ClassVar[str] = "zerosearch"
-    own_dialect: ClassVar[Dialect] = ZEROSEARCH
+    name = "zerosearch"
+    own_dialect = ZEROSEARCH
 
 
 class SimulatedHits(list[Hit]):
@@ -58,7 +57,7 @@ class SimulatedSearch:
         self._noise = noise
         self._seed = seed
         self._sampling = sampling or Sampling(max_tokens=512, temperature=0.8)
-        self._prompts = Prompts(COMPACT / "zerosearch", Path(prompts) if prompts else None)
+        self._prompts = Prompts(Path(__file__).parent / "prompts" / "zerosearch", Path(prompts) if prompts else None)
 
     async def retrieve(self, queries: Sequence[str], k: int) -> list[list[Hit]]:
         return list(await asyncio.gather(*(self._write(query, k) for query in queries)))

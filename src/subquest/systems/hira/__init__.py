@@ -12,6 +12,7 @@ call several sub-tasks in one turn: they run at the same time.
 from __future__ import annotations
 
 import asyncio
+import functools
 import re
 from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,16 +23,19 @@ from ...engine.actions import Action
 from ...errors import EngineError
 from ...limits import Limits
 from ...retrieval.search import Search
-from ..actions import BOXED, EXPERTS, SUBTASK
-from ..evidence import Finding, newest
-from ..rendering import cut_to_tokens
-from ..replies import box_in, forced
-from ..runtime import Answer, Context, LimitReached, Run, Turn, confidence
-from ..tooled import ToolSettings, ToolSystem
-from ..toolkit import Toolkit
-from ..toolloop import calls, inserted, same_call
+from ...runtime.actions import BOXED
+from ...runtime.answering import conclude_early, force_answer
+from ...runtime.context import Context, LimitReached, Turn, confidence
+from ...runtime.evidence import Finding
+from ...runtime.rendering import cut_to_tokens
+from ...runtime.replies import box_in
+from ...runtime.run import Answer, Run
+from ...runtime.tool_loop import calls, inserted, same_call
+from ...runtime.tool_system import ToolSettings, ToolSystem
+from ...runtime.toolkit import Toolkit
+from .actions import EXPERT_ACTIONS, SUBTASK
 from .coordinator import Coordinator, named_in
-from .expert import Desk, Expert, Report, SystemExpert, carried_out
+from .expert import Desk, Expert, Report, SystemExpert, carry_out
 from .experts import ROLES, STAND_INS, find_experts
 from .memory import Memory, rendered
 
@@ -63,10 +67,10 @@ class HiRASettings(ToolSettings):
 
 
 class HiRA(ToolSystem[HiRASettings]):
-    name: ClassVar[str] = "hira"
-    roles: ClassVar[tuple[str, ...]] = ("planner", "coordinator", *ROLES)
-    stand_ins: ClassVar[Mapping[str, str]] = STAND_INS
-    Settings: ClassVar[type[HiRASettings]] = HiRASettings
+    name = "hira"
+    roles = ("planner", "coordinator", *ROLES)
+    stand_ins = STAND_INS
+    Settings = HiRASettings
     prompt_roles: ClassVar[Mapping[str, str]] = dict.fromkeys(
         ("select", "recall", "distil", "distil_no_memory"), "coordinator"
     )
@@ -92,7 +96,7 @@ class HiRA(ToolSystem[HiRASettings]):
         self.experts = find_experts(self.settings.experts, self, plug_ins)
 
     def actions(self) -> Mapping[str, Sequence[Action]]:
-        return {"planner": (SUBTASK, BOXED), **EXPERTS}
+        return {"planner": (SUBTASK, BOXED), **EXPERT_ACTIONS}
 
     async def work(self, run: Run, kit: Toolkit) -> Answer:
         """The meta planner's reasoning, from the question to a box."""
@@ -126,9 +130,10 @@ class HiRA(ToolSystem[HiRASettings]):
                     raise LimitReached("the planner neither calls nor answers")
                 else:
                     silent += 1
-                    self._remind(planner, turn)
+                    planner.remind(turn, f"\n\n{self.prompts.text('planner_remind')}\n")
         except (LimitReached, EngineError) as stopped:
-            return await self._conclude(run, planner, stopped, findings)
+            force = functools.partial(force_answer, planner, f"\n\n{self.prompts.text('planner_force')}\n")
+            return await conclude_early(planner, stopped, findings, force)
 
     async def _open_planner(self, run: Run, kit: Toolkit, question: str) -> Context:
         settings = self.settings
@@ -190,19 +195,8 @@ class HiRA(ToolSystem[HiRASettings]):
         else:
             expert, task = self._named(run, planner, task)
         known = await coordinator.recall(planner, task, settings.memory_entries, place + 2)
-        desk = Desk(
-            run=run,
-            planner=planner,
-            kit=kit,
-            prompts=self.prompts,
-            task=task,
-            memory=rendered(known),
-            actions=settings.actions,
-            k=settings.k,
-            tokens=settings.tool_tokens,
-            number=place + 3,
-        )
-        report = await carried_out(expert, desk)
+        desk = Desk(run, planner, kit, self.prompts, settings, task, rendered(known), place + 3)
+        report = await carry_out(expert, desk)
         if settings.transfer or settings.memory:
             distilled = await coordinator.distil(planner, task, report, place + 9)
         text = distilled.text if settings.transfer else report.conclusion or "No result was found."
@@ -229,24 +223,6 @@ class HiRA(ToolSystem[HiRASettings]):
         cut = [cut_to_tokens(result, self.settings.result_tokens, planner.engine) for result in results]
         first, *rest = cut
         planner.tell(inserted(turn.text, first, RESULT) + "".join(inserted("", text, RESULT) for text in rest))
-
-    def _remind(self, planner: Context, turn: Turn) -> None:
-        planner.format_errors.append("no action")
-        planner.run.events.emit("error", planner.id, where="format", message="the turn holds no action", text=turn.text)
-        planner.interject(f"\n\n{self.prompts.text('planner_remind')}\n")
-
-    async def _conclude(self, run: Run, planner: Context, stopped: Exception, findings: list[Finding]) -> Answer:
-        """A forced answer where a limit was met; the newest result where the model has failed."""
-        text = ""
-        if isinstance(stopped, LimitReached):
-            text = await forced(planner, f"\n\n{self.prompts.text('planner_force')}\n")
-        else:
-            run.fail("engine", stopped, planner, fatal=True)
-        text = text or newest(findings)
-        failed = any(failure.where != "limit" for failure in run.errors)
-        stop_reason = "forced" if text else "failed" if failed else "no answer"
-        await planner.close(stop_reason, text)
-        return Answer(text, forced=True, findings=findings, stop_reason=stop_reason)
 
 
 __all__ = ["Desk", "Expert", "HiRA", "HiRASettings", "Memory", "Report", "SystemExpert"]

@@ -17,12 +17,14 @@ from typing import Any, NamedTuple
 
 from ...errors import EngineError
 from ...limits import Limits
-from ..prompting import Prompts
-from ..replies import note_stop, said
-from ..runtime import Context, LimitReached, Run
+from ...runtime.answering import note_stop
+from ...runtime.context import Context, LimitReached
+from ...runtime.prompts import Prompts
+from ...runtime.replies import said
+from ...runtime.run import Run
 from .expert import Expert, Report
+from .loose_json import find_object
 from .memory import Entry, Memory
-from .tolerant import first_object
 
 _WORD = re.compile(r"[^\W_]+")
 _ROOM = 0.75
@@ -62,7 +64,7 @@ class Coordinator:
             [{"name": e.name, "description": e.description, "cost": e.cost} for e in self._experts.values()], indent=1
         )
         reply = await self._ask(planner, "select", number, task=task, experts=info)
-        named = str(first_object(reply).get("selected_agent_name", "")).strip()
+        named = str(find_object(reply).get("selected_agent_name", "")).strip()
         chosen = self._experts.get(named) or named_in(named or reply, self._experts)
         if chosen is None:
             message = (
@@ -93,7 +95,7 @@ class Coordinator:
         known = "\n".join(entry.line for entry in self.memory.entries) if self.memory is not None else ""
         fields = {"task": task, "chain": chain} | ({"memory": known or "none"} if self.memory is not None else {})
         reply = await self._ask(planner, prompt, number, **fields)
-        found = first_object(reply)
+        found = find_object(reply)
         if self.memory is not None:
             self._remember(planner, found.get("memory"))
         conclusion = found.get("conclusion")

@@ -9,21 +9,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from ...errors import OutsideError
 from ...limits import Limits
 from ...record import Document, Question
-from ..runtime import Context, LimitReached, Run
-from ..tooled import ToolSystem
-from ..toolkit import Toolkit
-from ..toolloop import Tool, reason
-from ..tooltext import today
-from ..window import Opening
-
-if TYPE_CHECKING:
-    from ..base import System
-    from ..prompting import Prompts
+from ...runtime.context import Context, LimitReached
+from ...runtime.prompts import Prompts
+from ...runtime.rendering import today
+from ...runtime.run import Run
+from ...runtime.system import System
+from ...runtime.tool_loop import Tool, reason
+from ...runtime.tool_system import ToolSettings, ToolSystem
+from ...runtime.toolkit import Toolkit
+from ...runtime.window import Opening
 
 READERS = ("intent", "reader")
 """Roles of one turn that read for another (`deep`)."""
@@ -38,16 +37,27 @@ class Desk:
     """Who handed the task out; None where the expert works alone."""
     kit: Toolkit
     prompts: Prompts
+    settings: ToolSettings
     task: str
-    memory: str
+    memory: str = "none"
     """The entries of memory that were chosen for this task, as text."""
-    actions: int
-    """Tool calls the expert may make."""
-    k: int
-    tokens: int
-    """Length of a tool's result in the expert's context."""
-    number: int
-    """The sub-task's place among its siblings."""
+    number: int = 1
+    """The sub-task's position among its siblings."""
+
+    @property
+    def actions(self) -> int:
+        """Tool calls the expert may make."""
+        return self.settings.actions
+
+    @property
+    def k(self) -> int:
+        """Results of a search."""
+        return self.settings.k
+
+    @property
+    def tokens(self) -> int:
+        """Length of a tool's result in the expert's context."""
+        return self.settings.tool_tokens
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +85,7 @@ class Expert:
         raise NotImplementedError(f"{type(self).__name__} does not define run()")
 
 
-async def carried_out(expert: Expert, desk: Desk) -> Report:
+async def carry_out(expert: Expert, desk: Desk) -> Report:
     """What an expert reports; one whose model or limit gives out reports that it failed, and the others go on."""
     try:
         return await expert.run(desk)
@@ -85,7 +95,7 @@ async def carried_out(expert: Expert, desk: Desk) -> Report:
         return Report(f"The expert failed: {error}", "", failed=True)
 
 
-async def worked_out(desk: Desk, role: str, *tools: Tool) -> Report:
+async def work_out(desk: Desk, role: str, *tools: Tool) -> Report:
     """An expert's reasoning on the task of its desk, in the prompt of its role, with its tools."""
     fields = {"task": desk.task, "memory": desk.memory, "actions": str(desk.actions), "files": desk.kit.inventory()}
     fields["date"] = today()
@@ -158,7 +168,7 @@ class _Below(Run):
         search = desk.kit.guarded(system.search) if system.search is not None else None
         super().__init__(question, system.setup, search, outer.events, Limits(), seed=outer._seed)
         self.contexts, self.errors, self.documents = outer.contexts, outer.errors, outer.documents
-        self._begun = outer._begun
+        self._opened = outer._opened
         self.budget = desk.planner.budget if desk.planner is not None else outer.budget
         self.opened: list[Context] = []
         self._planner, self._number = desk.planner, desk.number

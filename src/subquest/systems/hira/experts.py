@@ -11,34 +11,34 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any
 
 from ...errors import EngineError, SearchError, UsageError
 from ...limits import Limits
-from ..replies import box_in, forced, note_stop, said
-from ..runtime import Context, LimitReached
-from ..toolloop import Tool
-from ..tooltext import interleaved, render, shown_results, today
-from ..window import Text
-from .deep import DeepSearch
-from .expert import Desk, Expert, Report, SystemExpert, chain_of, worked_out
-from .tolerant import first_object
-
-if TYPE_CHECKING:
-    from ..base import System
+from ...runtime.answering import force_answer, note_stop
+from ...runtime.context import Context, LimitReached
+from ...runtime.rendering import interleave, render_results, show_results, today
+from ...runtime.replies import box_in, said
+from ...runtime.system import System
+from ...runtime.tool_loop import Tool
+from ...runtime.window import Text
+from .. import registry
+from .deep_search import DeepSearch
+from .expert import Desk, Expert, Report, SystemExpert, chain_of, work_out
+from .loose_json import find_object
 
 QUERIES = 5
 """Queries of one plan that are sent."""
 
 
 class SimpleSearch(Expert):
-    name: ClassVar[str] = "search"
-    description: ClassVar[str] = (
+    name = "search"
+    description = (
         "Looks up facts: sends a few search queries at once and answers from the results. Fast and cheap; for single "
         "facts and checks that the first results will answer. Cannot open pages or follow links."
     )
-    cost: ClassVar[int] = 1
-    roles: ClassVar[tuple[str, ...]] = ("search",)
+    cost = 1
+    roles = ("search",)
 
     async def run(self, desk: Desk) -> Report:
         run = desk.run
@@ -60,16 +60,14 @@ class SimpleSearch(Expert):
     async def _stopped(self, desk: Desk, context: Context, stopped: EngineError | LimitReached) -> str:
         """One forced answer where the window is full; where a budget is spent, what is left of it is the planner's."""
         if isinstance(stopped, LimitReached) and not context.budget.exhausted():
-            return await forced(context, desk.prompts.text("deep_force"))
+            return await force_answer(context, desk.prompts.text("deep_force"))
         note_stop(desk.run, stopped, context)
         return ""
 
     def _plan(self, context: Context, text: str, desk: Desk) -> list[str]:
-        plan = first_object(text).get("query_plan")
+        plan = find_object(text).get("query_plan")
         if not isinstance(plan, list):
-            context.format_errors.append("no query plan")
-            message = "no query plan; the task itself is searched for"
-            desk.run.events.emit("error", context.id, where="format", message=message, text=text)
+            context.malformed("no query plan", "no query plan; the task itself is searched for", turn=context.last_turn)
             return [desk.task]
         asked = [item.get("query") if isinstance(item, dict) else item for item in plan]
         queries = list(dict.fromkeys(q for item in asked if item is not None and (q := str(item).strip())))
@@ -86,27 +84,27 @@ class SimpleSearch(Expert):
         if not queries:
             return worded("none were needed")
         try:
-            hits = interleaved(await desk.kit.search(context, queries, desk.k))
+            hits = interleave(await desk.kit.search(context, queries, desk.k))
         except SearchError as error:
             return worded(f"The search failed: {error}")
-        return shown_results(hits, desk.tokens, context.engine, worded) if hits else worded(render(hits))
+        return show_results(hits, desk.tokens, context.engine, worded) if hits else worded(render_results(hits))
 
 
 class Code(Expert):
-    name: ClassVar[str] = "code"
-    description: ClassVar[str] = (
+    name = "code"
+    description = (
         "Computes with Python: arithmetic, dates, statistics, tables; reads attached files (CSV, XLSX, JSON, text) and "
         "fetches data from given URLs by code. For calculations and files. Does not search the web."
     )
-    cost: ClassVar[int] = 2
-    roles: ClassVar[tuple[str, ...]] = ("code",)
+    cost = 2
+    roles = ("code",)
 
     async def run(self, desk: Desk) -> Report:
         async def execute(context: Context, source: str) -> str:
             return (await desk.kit.code(context, source)).text
 
         python = Tool("code_call", "code_call_result", execute, ("code_result",))
-        return await worked_out(desk, "code", python, Tool("read_file", "file_result", desk.kit.read))
+        return await work_out(desk, "code", python, Tool("read_file", "file_result", desk.kit.read))
 
 
 _DATA = re.compile(r"data\s*:[^\S\n]*(?=[^\n])", re.IGNORECASE)
@@ -114,24 +112,24 @@ _QUESTION = re.compile(r"\bquestion\s*:", re.IGNORECASE)
 
 
 class Multimodal(Expert):
-    name: ClassVar[str] = "multimodal"
-    description: ClassVar[str] = (
+    name = "multimodal"
+    description = (
         "Reads images, sound and video, attached or at a URL, and answers questions about them. For everything that is "
         "not text. Does not search the web."
     )
-    cost: ClassVar[int] = 3
-    roles: ClassVar[tuple[str, ...]] = ("multimodal",)
+    cost = 3
+    roles = ("multimodal",)
 
     async def run(self, desk: Desk) -> Report:
         async def look(context: Context, call: str) -> str:
             return await look_at(desk.kit.look, context, call)
 
-        return await worked_out(desk, "multimodal", Tool("multimodal_call", "multimodal_result", look))
+        return await work_out(desk, "multimodal", Tool("multimodal_call", "multimodal_result", look))
 
 
 async def look_at(look: Callable[[Context, str, str], Awaitable[str]], context: Context, call: str) -> str:
     """A call `data: … question: …`, or the same as JSON, carried out; the question may be missing."""
-    given = first_object(call)
+    given = find_object(call)
     if given.get("data"):
         call = f"data: {given['data']}\nquestion: {given.get('question') or 'What is this?'}"
     found = _DATA.search(call)
@@ -156,13 +154,15 @@ def find_experts(names: str, system: System[Any], plug_ins: Sequence[Expert] = (
     A whole system samples, is limited and reads the set of prompts as the roles of this one that were given nothing of
     their own.
     """
-    from .. import registry
-
     found: dict[str, Expert] = {}
     for name in (part.strip() for part in names.split(",")):
         if name in EXPERTS:
             found[name] = EXPERTS[name]()
-        elif ".py:" in name and isinstance(kind := registry.load_file(name), type) and issubclass(kind, Expert):
+        elif (
+            ".py:" in name
+            and isinstance(kind := registry.load_object(name, "expert"), type)
+            and issubclass(kind, Expert)
+        ):
             found[kind.name] = kind()
         elif name:
             engine = system.engines.get("", next(iter(system.engines.values())))

@@ -28,8 +28,8 @@ from ...engine.interface import Engine, Sampling
 from ...judge.model import ModelJudge
 from ...record import Episode, Trajectory
 from ...retrieval.search import Search
+from ...rewards import Reward, RewardFunction
 from ...rewards import load as load_reward
-from ...rewards.base import Reward, RewardFunction
 from .data import LOOP, question_of
 from .engine import ServerEngine
 

@@ -1,0 +1,219 @@
+"""Evidence: the sentences of documents that state what was found, and whether they support the answer.
+
+Quotes are chosen by code from the documents themselves, so a citation can never be invented by a model. A quote states
+a *sub-result* (what a role concluded, `Finding`) or the answer; what states neither is not shown. What stating means is
+in `statements`.
+
+An answer is *supported* where
+
+    a document that was read states it, or
+    it is yes, no or a number, and every sub-task came back with a sub-result that is quoted (for a number: one of
+    them with a number in it), or
+    it is a sentence whose names and numbers all stand in the quotes or in the question, some of them in the quotes
+
+One that only says that it does not know is not supported, whatever documents call unknown. The rules cannot check the
+reasoning between sub-results and answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from ..citation import place_of
+from ..record import Document, Evidence
+from .normalization import is_number
+from .statements import (
+    Claim,
+    Sentence,
+    analysed,
+    claim_of,
+    declines,
+    left_to_say,
+    restated,
+    sentences,
+    title_of,
+    words_of,
+    yes_or_no,
+)
+
+_SENTENCES = 50
+"""Sentences of a result that are looked for; one that is longer is never stated in full."""
+_ABOUT = 0.6
+"""Share of a task's words that a sentence has where only the title of its document states the result."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What a role concluded, and the documents it had read by then. Without task, result and notes: documents alone."""
+
+    task: str
+    result: str
+    notes: str
+    """What it wrote about the documents before it concluded (refine, filter)."""
+    documents: Sequence[Document]
+    trajectory: str = ""
+    query: str = ""
+    aside: bool = False
+    """Said on the way: quoted where a document states it, and no sub-result where none does."""
+
+    @property
+    def is_result(self) -> bool:
+        return not self.aside and bool(self.task or self.result or self.notes)
+
+
+class Support(NamedTuple):
+    evidence: tuple[Evidence, ...]
+    supported: bool | None
+    """None where there is no answer."""
+
+
+def newest(findings: Sequence[Finding]) -> str:
+    """The newest result that says something ("not found" does not); empty where none does."""
+    results = (finding.result for finding in reversed(findings))
+    return next((result for result in results if result and not declines(result)), "")
+
+
+def support(findings: Iterable[Finding]) -> tuple[Evidence, ...]:
+    """For each finding the sentences that state it, where there are some; no quote twice."""
+    return _unique(quote for finding in findings for quote in _quotes(finding).found)
+
+
+def is_stated(finding: Finding) -> bool:
+    """Whether documents state all of a finding."""
+    return _quotes(finding).complete
+
+
+def support_of(answer: str, question: str, findings: Sequence[Finding], given: Sequence[Evidence] = ()) -> Support:
+    """The quotes that support an answer, and whether there are any. `given` are quotes that a system chose itself."""
+    if not answer.strip():
+        return Support((), None)
+    if declines(answer):
+        return Support((), False)
+    quoted = [(finding, _quotes(finding)) for finding in findings]
+    evidence = _unique([*given, *(quote for _, quotes in quoted for quote in quotes.found)])
+    claim, (agrees, _) = claim_of(answer), yes_or_no(answer)
+    if claim.line and not agrees:
+        if any(claim.line in words_of(quote.quote).line for quote in evidence):
+            return Support(evidence, True)
+        if (found := _answered(question, answer, findings)) is not None:
+            return Support(_unique([*evidence, found]), True)
+    results = [(finding, quotes) for finding, quotes in quoted if finding.is_result]
+    rests = bool(evidence) and bool(results or given) and all(quotes.complete for _, quotes in results)
+    counts = rests and any(claim_of(f"{finding.result} {finding.notes}").numeric for finding, _ in results)
+    supported = rests if agrees else _follows(claim, question, evidence, counts)
+    return Support(evidence if supported else (), supported)
+
+
+def _follows(claim: Claim, question: str, evidence: Sequence[Evidence], counts: bool) -> bool:
+    """Whether an answer that no sentence states has no name and no number beyond the quotes and the question.
+
+    With `counts`, a number may be worked out of sub-results.
+    """
+    asked = words_of(question).words
+    quoted = frozenset(
+        word for quote in evidence for text in (quote.title, quote.quote) for word in words_of(text).words
+    )
+    missing = claim.needed - asked - quoted
+    if missing:
+        return counts and all(map(is_number, missing))
+    return bool(claim.needed & quoted - asked) and (claim.numeric or not claim.short)
+
+
+class _Quotes(NamedTuple):
+    found: tuple[Evidence, ...] = ()
+    complete: bool = False
+    """Whether they state all of the finding."""
+
+
+def _quotes(finding: Finding) -> _Quotes:
+    """What states a finding. A result that no document can state (yes, a value worked out) rests on its notes."""
+    word, reason = yes_or_no(finding.result)
+    if finding.result and not word:
+        claim = claim_of(finding.result)
+        if finding.aside and (claim.short or not claim.needed):
+            return _Quotes()
+        quotes = _stating(finding, finding.result)
+        if quotes.found or not claim.numeric:
+            return quotes
+    for text in (reason, finding.notes, finding.task if word in ("true", "yes") else ""):
+        if claim_of(text).line:
+            return _stating(finding, text)
+    return _Quotes()
+
+
+def _stating(finding: Finding, text: str) -> _Quotes:
+    """A quote for each sentence of a text, where there is one."""
+    spans = sentences(text)
+    claims = [claim for start, end in spans[:_SENTENCES] if (claim := claim_of(text[start:end])).line]
+    task = words_of(finding.task).words
+    about = task | words_of(finding.notes).words
+    best = [_best(finding, claim, task, about) for claim in claims]
+    found = tuple(_evidence(place) for place in best if place is not None)
+    return _Quotes(found, bool(found) and len(found) == len(best) and len(spans) <= _SENTENCES)
+
+
+def _answered(question: str, answer: str, findings: Sequence[Finding]) -> Evidence | None:
+    """The sentence of all documents that states the answer best."""
+    claim, asked = claim_of(answer), words_of(question).words
+    seen: set[int] = set()
+    places = []
+    for finding in findings:
+        if finding.aside:
+            continue
+        unseen = [document for document in finding.documents if id(document) not in seen]
+        seen.update(map(id, unseen))
+        places.append(_best(replace(finding, documents=unseen), claim, asked, asked))
+    best = max((place for place in places if place is not None), key=lambda place: place.score, default=None)
+    return _evidence(best) if best is not None else None
+
+
+class _Place(NamedTuple):
+    score: float
+    finding: Finding
+    document: Document
+    sentence: Sentence
+
+
+def _best(finding: Finding, claim: Claim, task: frozenset[str], about: frozenset[str]) -> _Place | None:
+    """The sentence that states a claim, of several the one that says most of the words of the task and about it."""
+    size = max(len(about), 1)
+    best: _Place | None = None
+    for document in finding.documents:
+        title, text = title_of(document.title), analysed(document.text)
+        verbatim = claim.line in text.lines
+        titled = bool(task) and claim.line == title.line
+        left = left_to_say(claim, text, title.words)
+        if not (verbatim or titled or left):
+            continue
+        named = 0.5 * (bool(title.words) and title.words <= task)  # the document about what was asked, no namesake
+        from_title = about & title.words
+        for sentence in text.sentences:
+            states = float(verbatim and claim.line in sentence.line)
+            if not states and left:
+                states = 0.5 * restated(claim, left, sentence)
+            if not states and not titled:
+                continue
+            overlap = len(about & sentence.words | from_title) / size
+            if not states and overlap < _ABOUT:
+                continue
+            if best is None or states + overlap + named > best.score:
+                best = _Place(states + overlap + named, finding, document, sentence)
+    return best
+
+
+def _evidence(place: _Place) -> Evidence:
+    finding, document = place.finding, place.document
+    start, end = place.sentence.start, place.sentence.end
+    where = place_of(document.meta)
+    return Evidence(
+        document.id, document.title, document.text[start:end], start, finding.trajectory, finding.query, where
+    )
+
+
+def _unique(quotes: Iterable[Evidence]) -> tuple[Evidence, ...]:
+    unique: dict[tuple[str, int], Evidence] = {}
+    for quote in quotes:
+        unique.setdefault((quote.id, quote.start), quote)
+    return tuple(unique.values())

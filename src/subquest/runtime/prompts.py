@@ -1,0 +1,101 @@
+"""Prompts are files in the folder of a system, one per role and moment; a user's folder overrides single files.
+
+A prompt file holds the system message, then a line `--- user` and the user message; an example conversation may come
+between them, with further lines `--- assistant` and `--- user`. `$name` is filled in, and the value is fenced, so a
+question that contains our tags, or those of the prompt itself, stays a question.
+
+There are two sets. *full* explains a role to a model that has never seen it, with a worked example; *compact* is what
+the adapters of small models were trained on. A set belongs to a model, so each role uses the set of its engine. The
+folder of a system holds a subfolder for each set; one without them serves every model.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Literal
+
+from ..engine import Engine, Message
+from ..errors import UsageError
+from ..protocol import fence, tags_of
+
+PromptSet = Literal["full", "compact"]
+SHARED = Path(__file__).parent / "shared_prompts"
+"""Prompts that all systems use: reminders, forced answers, abstaining, tool calls."""
+SETS: Mapping[str, PromptSet] = {"full": "full", "compact": "compact"}
+_SPLIT = re.compile(r"^--- (user|assistant)[ \t]*\n", re.MULTILINE)
+_FIELD = re.compile(r"\$([a-z_]+)")
+
+
+def prompt_set_of(engine: Engine) -> PromptSet:
+    """The set that a model was trained on; the full one if its engine does not say."""
+    return SETS.get(str(getattr(engine, "prompt_set", "")), "full")
+
+
+def set_folder(folder: Path, name: PromptSet) -> Path:
+    """Where the prompts of a set are: in its subfolder, or in the folder itself if it has no sets."""
+    return folder / name if (folder / name).is_dir() else folder
+
+
+class Prompts:
+    """The prompts of one system: `own` is its folder, `override` the user's. Shared prompts come last.
+
+    `chosen` names the set that a prompt is taken from. A prompt that only the compact set has is taken from there.
+    """
+
+    def __init__(
+        self, own: Path, override: Path | None = None, chosen: Callable[[str], PromptSet] = lambda name: "full"
+    ) -> None:
+        if override is not None and not override.is_dir():
+            raise UsageError(f"there is no prompt set and no folder {str(override)!r}: give full, compact or a folder")
+        self._own = own
+        self._override = override
+        self._chosen = chosen
+
+    def _folders(self, name: str) -> tuple[Path, ...]:
+        sets: tuple[PromptSet, ...] = ("full", "compact") if self._chosen(name) == "full" else ("compact",)
+        override = (self._override,) if self._override is not None else ()
+        return tuple(dict.fromkeys([*override, *(set_folder(f, s) for f in (self._own, SHARED) for s in sets)]))
+
+    def text(self, name: str, **fields: str) -> str:
+        """One prompt file as text, for messages in mid-conversation."""
+        return _fill(self._read(name).strip(), name, fields)
+
+    def messages(self, name: str, **fields: str) -> list[Message]:
+        """One prompt file as the messages that open a context."""
+        return [Message(role, _fill(text, name, fields)) for role, text in self._parts(name) if text]
+
+    @functools.lru_cache(maxsize=64)  # noqa: B019 - prompts live as long as the program
+    def _parts(self, name: str) -> list[tuple[Literal["system", "user", "assistant"], str]]:
+        system, *rest = _SPLIT.split(self._read(name))
+        turns = [("assistant" if role == "assistant" else "user", text.strip()) for role, text in _pairs(rest)]
+        if not turns or turns[-1][0] != "user":
+            raise UsageError(f"prompt {name!r} has no line '--- user' before the user message")
+        return [("system", system.strip()), *turns]  # type: ignore[list-item]
+
+    @functools.lru_cache(maxsize=64)  # noqa: B019
+    def _read(self, name: str) -> str:
+        for folder in self._folders(name):
+            path = folder / f"{name}.md"
+            if path.is_file():
+                try:
+                    return path.read_text(encoding="utf-8-sig")
+                except (OSError, UnicodeDecodeError) as error:
+                    raise UsageError(f"the prompt {path} cannot be read: {error}") from None
+        places = " or ".join(str(f) for f in self._folders(name))
+        raise UsageError(f"there is no prompt {name!r}.md in {places}")
+
+
+def _pairs(parts: list[str]) -> list[tuple[str, str]]:
+    return list(zip(parts[::2], parts[1::2], strict=True))
+
+
+def _fill(template: str, name: str, fields: Mapping[str, str]) -> str:
+    def value(match: re.Match[str]) -> str:
+        if match[1] not in fields:
+            raise UsageError(f"prompt {name!r} asks for ${match[1]}, which this place does not give")
+        return fence(fields[match[1]], tags_of(template))
+
+    return _FIELD.sub(value, template) if "$" in template else template

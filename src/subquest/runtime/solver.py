@@ -1,0 +1,105 @@
+"""Ways to ask: one question, a batch, a stream of events, from synchronous or asynchronous code."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable, Sequence
+from typing import Any
+
+from ..errors import UsageError
+from ..events import Event, Listener
+from ..process import run_sync
+from ..record import Episode, Question
+
+MAX_QUESTION = 32_768
+"""Characters; a longer question is a document and belongs in an index."""
+
+
+class Solver:
+    """Answers questions; a subclass says how one is solved."""
+
+    async def solve(
+        self,
+        question: str | Question,
+        *,
+        listener: Listener | None = None,
+        seed: int | None = None,
+        id: str | None = None,
+    ) -> Episode:
+        """One episode."""
+        raise NotImplementedError(f"{type(self).__name__} does not define solve()")
+
+    def ask(self, question: str | Question, *, seed: int | None = None) -> Episode:
+        """`solve`, for synchronous callers."""
+        return run_sync(self.solve(question, seed=seed))
+
+    async def solve_many(
+        self, questions: Iterable[str | Question], *, concurrency: int = 8, seed: int | None = None
+    ) -> AsyncIterator[Episode]:
+        """Episodes as they finish, at most `concurrency` at a time."""
+        if concurrency < 1:
+            raise UsageError(f"concurrency is {concurrency}: at least one question must be asked at a time")
+        waiting = iter(questions)
+        running: set[asyncio.Task[Episode]] = set()
+        try:
+            while True:
+                while len(running) < concurrency and (question := next(waiting, None)) is not None:
+                    running.add(asyncio.create_task(self.solve(question, seed=seed)))
+                if not running:
+                    return
+                done, running = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
+                for task in done:
+                    yield task.result()
+        finally:
+            for task in running:
+                task.cancel()
+            await asyncio.gather(*running, return_exceptions=True)
+
+    def ask_many(
+        self, questions: Sequence[str | Question], *, concurrency: int = 8, seed: int | None = None
+    ) -> list[Episode]:
+        """A batch, in the order of the questions."""
+        checked = [checked_question(q, number) for number, q in enumerate(questions)]
+
+        async def collect() -> list[Episode]:
+            places: dict[int, list[int]] = {}
+            for place, question in reversed(list(enumerate(checked))):  # one object may be asked several times
+                places.setdefault(id(question), []).append(place)
+            found: dict[int, Episode] = {}
+            async for episode in self.solve_many(checked, concurrency=concurrency, seed=seed):
+                found[places[id(episode.question)].pop()] = episode
+            return [found[place] for place in range(len(checked))]
+
+        return run_sync(collect())
+
+    async def stream(self, question: str | Question, *, seed: int | None = None) -> AsyncIterator[Event]:
+        """The events of one episode as they happen."""
+        queue: asyncio.Queue[Event | None] = asyncio.Queue()
+        task = asyncio.create_task(self.solve(question, listener=queue.put_nowait, seed=seed))
+        task.add_done_callback(lambda _: queue.put_nowait(None))
+        try:
+            while (event := await queue.get()) is not None:
+                yield event
+            await task
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+
+def checked_question(question: str | Question, number: int = 0) -> Question:
+    """The question as a record; refuses an empty or absurdly long one."""
+    record = question if isinstance(question, Question) else Question(f"q{number}", question)
+    given: Any = record.question
+    if not isinstance(given, str):
+        raise UsageError(f"a question is a text or a Question, not {given!r}")
+    text = given.strip()
+    if not text.isprintable() and any("\ud800" <= c <= "\udfff" for c in text):
+        raise UsageError("the question is not valid UTF-8 text")
+    if not text:
+        raise UsageError("the question is empty")
+    if len(text) > MAX_QUESTION:
+        raise UsageError(
+            f"the question has {len(text):,} characters, at most {MAX_QUESTION:,} are accepted; "
+            "put long texts into an index (subquest index build) and ask about them"
+        )
+    return record

@@ -1,0 +1,324 @@
+"""What all systems share: how a question becomes an episode.
+
+A system is a class with one async method, `answer(run)`, written in the vocabulary of its paper. Everything else is
+here: settings, engines by role, prompts, events and budgets.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import inspect
+import uuid
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, Generic, TypeVar
+
+from ..codec import checked, to_dict
+from ..engine import Engine, Message, RoleAware, Sampling
+from ..engine.actions import Acting, Action
+from ..errors import OutsideError, UsageError
+from ..events import SCHEMA_VERSION, EventLog, Listener
+from ..limits import Limits
+from ..record import Document, Episode, Question
+from ..retrieval.search import Search
+from .context import LimitReached, RoleSetup
+from .evidence import Finding, Support, support_of
+from .prompts import SETS, Prompts, PromptSet, prompt_set_of
+from .rendering import render_documents
+from .run import Answer, Run
+from .solver import Solver, checked_question
+from .statements import declines
+from .voting import most_frequent_answer
+from .window import Groups, Shown
+
+
+@dataclass(frozen=True, slots=True)
+class NoSettings:
+    """For systems without settings of their own."""
+
+
+S = TypeVar("S")
+T = TypeVar("T")
+
+
+class System(Solver, Generic[S]):
+    """A way of answering questions with one or more roles.
+
+    `model` is an engine, or a mapping from role to engine with `""` for all others. `sampling` and `limits` can be
+    given per role in the same way; `limits[""]` is the episode's own, and its turns apply to each context.
+    """
+
+    name: ClassVar[str] = ""
+    roles: ClassVar[tuple[str, ...]] = ()
+    Settings: ClassVar[type[Any]] = NoSettings
+    sampling: ClassVar[Sampling] = Sampling()
+    """How the paper decodes."""
+    thought: ClassVar[int] = 16_384
+    """Most tokens of a turn that goes on thinking, for models that read the full prompts. Other models were trained on
+    turns that end where they are cut."""
+    presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
+    """Named variants of the settings."""
+    removed: ClassVar[Mapping[str, str]] = {}
+    """Settings of earlier versions, and why they are gone."""
+    stand_ins: ClassVar[Mapping[str, str]] = {}
+    """Roles that run as another role does unless they are given something of their own."""
+    uses_tools: ClassVar[bool] = False
+    """Whether it takes `tools` and a `cache` for them (`tool_system.ToolSystem`)."""
+    prompt_roles: ClassVar[Mapping[str, str]] = {}
+    """The role that reads a prompt whose name does not begin with the role's."""
+    reads: ClassVar[bool] = True
+    """Whether it reads documents; if not, nothing is said about the support of its answers."""
+    answering: ClassVar[str] = ""
+    """The role that writes the final answer; the first of `roles` if empty."""
+
+    def __init__(
+        self,
+        model: Engine | Mapping[str, Engine],
+        search: Search | None = None,
+        *,
+        sampling: Sampling | Mapping[str, Sampling] | None = None,
+        limits: Limits | Mapping[str, Limits] | None = None,
+        prompts: str | Path | None = None,
+        preset: str = "",
+        abstain: bool = False,
+        votes: int = 1,
+        **settings: Any,
+    ) -> None:
+        """`prompts` is a prompt set, `full` or `compact` (instead of each model's own), or a folder with prompt files
+        that replace single ones. `abstain` allows the answer "unknown", which ends the episode as abstained and without
+        an answer. With `votes` above 1, a question is answered up to that many times and the majority decides.
+        """
+        if votes < 1:
+            raise UsageError(f"votes must be 1 or more, not {votes}")
+        self.engines: Mapping[str, Engine] = model if isinstance(model, Mapping) else {"": model}
+        self.search = search
+        self.abstain = abstain
+        self.votes = votes
+        self._refuse_names(search)
+        self.settings: S = self._checked_settings({**self._preset(preset), **settings})
+        self._samplings = sampling if isinstance(sampling, Mapping) else {"": sampling or type(self).sampling}
+        self._limits = limits if isinstance(limits, Mapping) else {"": limits or Limits()}
+        for what, given in (("model", self.engines), ("sampling", self._samplings), ("limits", self._limits)):
+            self._refuse_unknown_roles(what, given)
+        self._prompts_given = str(prompts or "")
+        self.prompts = self.prompts_in(self.prompt_folder())
+        self._setups: dict[str, RoleSetup] = {}
+
+    async def answer(self, run: Run) -> Answer:
+        """Answer `run.question`. The one method a system writes."""
+        raise NotImplementedError(f"{type(self).__name__} does not define answer()")
+
+    def actions(self) -> Mapping[str, Sequence[Action]]:
+        """What each role can do, for `--protocol tools`; a role without an entry acts by its text alone."""
+        return {}
+
+    # ---- prompts
+
+    def shown(self, role: str, documents: Sequence[Document], tokens: int, **fields: str) -> Shown[list[Message]]:
+        """The prompt of a role that reads documents, each cut to `tokens`; as many as fit into its window."""
+        engine = self.setup(role).engine
+
+        def opening(groups: Groups, nothing: str) -> list[Message]:
+            listed = render_documents(groups[0], tokens, engine) or nothing
+            return self.prompts.messages(role, documents=listed, **fields)
+
+        return Shown([list(documents)], opening, tokens)
+
+    def prompts_in(self, folder: Path) -> Prompts:
+        """The prompts of a folder, in the set of the model that reads them; the user's own come first."""
+        given = self._prompts_given
+        override = Path(given) if given and given not in SETS else None
+        return Prompts(folder, override, self._prompt_set)
+
+    def _prompt_set(self, prompt: str) -> PromptSet:
+        """The set that a prompt is taken from: that of the model of the role that reads it."""
+        if self._prompts_given in SETS:
+            return SETS[self._prompts_given]
+        role = self.prompt_roles.get(prompt) or max(
+            (role for role in self.roles if prompt == role or prompt.startswith(f"{role}_")), key=len, default=""
+        )
+        engine = _first(self.engines, (role, self.stand_ins.get(role, role), "", *self.engines))
+        return prompt_set_of(engine) if engine is not None else "full"
+
+    @property
+    def prompt_set(self) -> str:
+        """What is recorded about the prompts: the set, or one per role, and the user's folder."""
+        sets = {role: self._prompt_set(role) for role in self.roles or ("",)}
+        by_role = ",".join(f"{role}={name}" for role, name in sets.items())
+        named = by_role if len(set(sets.values())) > 1 else min(sets.values())
+        return named if self._prompts_given in ("", *SETS) else f"{self._prompts_given} over {named}"
+
+    @classmethod
+    def prompt_folder(cls) -> Path:
+        """Where its prompts are: in `prompts/NAME` or `prompts` beside the file of the class, or of one it extends."""
+        beside = [Path(inspect.getfile(kind)).parent / "prompts" for kind in cls.__mro__ if issubclass(kind, System)]
+        found = (folder for place in beside for folder in (place / cls.name, place) if folder.is_dir())
+        return next(found, beside[0])
+
+    # ---- roles
+
+    @property
+    def model_name(self) -> str:
+        if set(self.engines) == {""}:
+            return self.engines[""].name
+        return ",".join(f"{role}={e.name}" if role else e.name for role, e in sorted(self.engines.items()))
+
+    def for_all_roles(self) -> dict[str, Any]:
+        """The options of roles that were given nothing of their own, for a system that works inside this one."""
+        prompts = self._prompts_given if self._prompts_given in SETS else None
+        sampling = self._samplings.get("") or type(self).sampling
+        return {"sampling": sampling, "limits": self._limits.get("", Limits()), "prompts": prompts}
+
+    def setup(self, role: str) -> RoleSetup:
+        """The engine, sampling and limits of a role."""
+        if role not in self._setups:
+            self._setups[role] = self._new_setup(role)
+        return self._setups[role]
+
+    def _new_setup(self, role: str) -> RoleSetup:
+        names = (role, self.stand_ins.get(role, role), "")
+        engine = _first(self.engines, names)
+        if engine is None:
+            raise UsageError(f"no model is given for the role {role!r} of {self.name}")
+        addition = ""
+        if isinstance(engine, RoleAware):
+            engine = engine.for_role(role)
+        if isinstance(engine, Acting) and (actions := self.actions().get(role)):
+            addition = self.prompts.text("tools") if engine.calls_tools else ""
+            engine = engine.with_actions(actions)
+        sampling = _first(self._samplings, names) or type(self).sampling
+        limits = _first(self._limits, names[:2]) or Limits()
+        shared = self._limits.get("", limits)
+        if limits.turns is None:  # an episode has no turns of its own: those it is given apply to each context
+            limits = dataclasses.replace(limits, turns=shared.turns)
+        thought = limits.thought if limits.thought is not None else shared.thought
+        if thought is None:
+            thought = 0 if prompt_set_of(engine) == "compact" else self.thought
+        return RoleSetup(engine, sampling, limits, addition, thought)
+
+    # ---- episodes
+
+    async def solve(
+        self,
+        question: str | Question,
+        *,
+        listener: Listener | None = None,
+        seed: int | None = None,
+        id: str | None = None,
+    ) -> Episode:
+        """One episode. Failures of models and searches are recorded in it; only defects and wrong usage raise."""
+        question = checked_question(question)
+        identifier = id or uuid.uuid4().hex
+        events = EventLog(listener, episode=identifier)
+        answering = self.answering or (self.roles[0] if self.roles else "")
+        additions = {answering: self.prompts.text("abstain")} if self.abstain else {}
+        limits = self._limits.get("", Limits())
+        run = Run(question, self.setup, self.search, events, limits, seed, additions=additions)
+        settings = self.recorded_settings()
+        events.emit(
+            "start",
+            question=question.question,
+            system=self.name,
+            model=self.model_name,
+            settings=settings,
+            schema=SCHEMA_VERSION,
+        )
+        answer, details = await self._answer_or_failure(run)
+        answer = dataclasses.replace(answer, forced=answer.forced and bool(answer.text))
+        evidence, supported = self._support(run, answer)
+        details["supported"] = supported
+        events.emit("answer", answer=answer.text, forced=answer.forced, confidence=answer.confidence, **details)
+        trajectories, usage = await run.finish()
+        events.emit("end", stop_reason=answer.stop_reason, usage=to_dict(usage))
+        return Episode(
+            id=identifier,
+            question=question,
+            system=self.name,
+            model=self.model_name,
+            trajectories=trajectories,
+            answer=answer.text,
+            evidence=run.with_queries(evidence),
+            supported=supported,
+            confidence=answer.confidence,
+            stop_reason=answer.stop_reason,
+            forced=answer.forced,
+            usage=usage,
+            errors=tuple(run.errors),
+            events=tuple(events.events),
+            settings=settings,
+            seed=seed,
+        )
+
+    async def _answer_or_failure(self, run: Run) -> tuple[Answer, dict[str, Any]]:
+        """What `answer` gives, and the votes if there were any; a run that cannot go on is finished first."""
+        details: dict[str, Any] = {}
+        try:
+            if self.votes > 1:
+                answer, details["votes"] = await most_frequent_answer(self.answer, run, self.votes)
+            else:
+                answer = await self.answer(run)
+        except (OutsideError, LimitReached) as error:
+            run.fail("system", error, fatal=True)
+            return Answer("", stop_reason="failed"), details
+        except BaseException as error:
+            await run.finish()
+            cancelled = isinstance(error, asyncio.CancelledError)
+            run.events.emit("end", stop_reason="cancelled" if cancelled else "crashed", message=repr(error))
+            raise
+        given: Any = answer  # a user's system may return anything
+        if not isinstance(given, Answer):
+            await run.finish()
+            raise UsageError(f"{type(self).__name__}.answer gave {given!r}; a system returns Answer(text)")
+        if self.abstain and declines(answer.text):
+            answer = dataclasses.replace(answer, text="", stop_reason="abstained")
+        return answer, details
+
+    def recorded_settings(self) -> dict[str, Any]:
+        """What an episode records about how it was answered."""
+        settings = {**to_dict(self.settings), "prompts": self.prompt_set}
+        settings |= {"abstain": True} if self.abstain else {}
+        return settings | ({"votes": self.votes} if self.votes > 1 else {})
+
+    def _support(self, run: Run, answer: Answer) -> Support:
+        """What supports an answer; a system that names no findings rests on all documents that were read."""
+        if not self.reads:
+            return Support(answer.evidence, None)
+        everything = Finding("", "", "", list(run.documents.values()))
+        return support_of(answer.text, run.question.question, answer.findings or [everything], answer.evidence)
+
+    # ---- what the caller gave
+
+    def _preset(self, name: str) -> Mapping[str, Any]:
+        if name and name not in self.presets:
+            known = ", ".join(self.presets) or "none"
+            raise UsageError(f"system {self.name!r} has no preset {name!r}; it has {known}")
+        return self.presets[name] if name else {}
+
+    def _checked_settings(self, settings: Mapping[str, Any]) -> S:
+        for key, value in settings.items():
+            if key in self.removed:
+                raise UsageError(f"the setting {key!r} of system {self.name!r} was removed: {self.removed[key]}")
+            if isinstance(value, int | float) and not value >= 0:  # counts, lengths and shares
+                raise UsageError(f"system {self.name!r}: {key} must be a number from 0, not {value!r}")
+        return checked(self.Settings, settings, f"system {self.name!r}")  # type: ignore[no-any-return]
+
+    def _refuse_names(self, search: Any) -> None:
+        """A name in the place of what it names is a common first mistake."""
+        engine: Any
+        for engine in self.engines.values():
+            if isinstance(engine, str | Path):
+                raise UsageError(f"the model is {str(engine)!r}; give an engine: sq.embedded(), sq.openai(NAME), …")
+        if isinstance(search, str | Path):
+            raise UsageError(f"the search is {str(search)!r}; give an open index: sq.Index.open({str(search)!r})")
+
+    def _refuse_unknown_roles(self, what: str, given: Mapping[str, Any]) -> None:
+        for role in given:
+            if role and self.roles and role not in self.roles:
+                raise UsageError(f"{what}: system {self.name!r} has no role {role!r}; it has {', '.join(self.roles)}")
+
+
+def _first(given: Mapping[str, T], names: Iterable[str]) -> T | None:
+    """The value of the first name that has one."""
+    return next((given[name] for name in names if name in given), None)

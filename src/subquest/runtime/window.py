@@ -1,0 +1,144 @@
+"""What happens when a context window is full: its oldest documents are removed, in every system alike.
+
+The papers cut observations to a length and do not say what happens to a context that no longer fits. Here a context
+keeps a *transcript* of what it was told and wrote. If the next turn does not fit, documents are removed from the
+transcript (the oldest search first, the lowest ranked first) and a new session is opened with the rest. Once no
+documents are left, one answer is forced, for which the oldest turns are removed as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from ..engine import Engine, Message, Mode
+from ..record import Document
+
+NOTHING_FOUND = "No documents were found."
+LEFT_OUT = "(left out: the context was full)"
+LARGEST_TURN = 4
+"""Room is made for a turn of `max_tokens`, but for no more than one such part of the window."""
+_OVERHEAD = 8
+"""Most tokens that a chat template puts around a message."""
+
+T = TypeVar("T")
+Groups = Sequence[Sequence[Document]]
+
+
+@dataclass(slots=True)
+class Shown(Generic[T]):
+    """Documents that a context reads, by query and best first."""
+
+    groups: list[list[Document]]
+    render: Callable[[Groups, str], T]
+    """Renders the documents as text; the second argument replaces a group without documents."""
+    tokens: int
+    """Each document is cut to this."""
+    left_out: int = 0
+
+    @property
+    def content(self) -> T:
+        return self.render(self.groups, LEFT_OUT if self.left_out else NOTHING_FOUND)
+
+    def remove_last(self) -> Document | None:
+        """Remove the lowest ranked document; None if there is none left."""
+        longest = max(self.groups, key=len, default=[])
+        if not longest:
+            return None
+        self.left_out += 1
+        return longest.pop()
+
+
+Text = str | Shown[str]
+Opening = Sequence[Message] | Shown[list[Message]]
+"""What a context begins with; `Shown` if it holds documents."""
+
+
+class Transcript:
+    """What a context was told and wrote since its opening, so that it can be opened again with less."""
+
+    def __init__(
+        self, opening: Callable[[], list[Message]], mode: Mode, documents: Shown[list[Message]] | None
+    ) -> None:
+        self._opening = opening
+        self.mode = mode
+        self.documents = documents
+        self._entries: list[str | list[Text]] = []
+        """A turn of the model, or what it is told before the next one."""
+        self._sent = 0
+        """Entries that the session already holds."""
+
+    def tell(self, texts: Sequence[Text]) -> None:
+        if texts:
+            self._entries.append(list(texts))
+
+    def wrote(self, text: str) -> None:
+        self._entries.append(text)
+        self._sent = len(self._entries)
+
+    def sent(self) -> None:
+        """The session now holds everything."""
+        self._sent = len(self._entries)
+
+    @property
+    def unsent(self) -> str:
+        """What the session does not hold yet."""
+        return "\n".join(_text(entry) for entry in self._entries[self._sent :])
+
+    def shown(self) -> Iterator[Shown[list[Message]] | Shown[str]]:
+        """Everything with documents, the oldest first."""
+        if self.documents is not None:
+            yield self.documents
+        for entry in self._entries:
+            if not isinstance(entry, str):
+                yield from (text for text in entry if isinstance(text, Shown))
+
+    def forget_turn(self) -> int:
+        """Remove the oldest turn and what was told after it; returns their length, 0 if only the newest is left."""
+        if len(self._entries) < 3:
+            return 0
+        old, self._entries = self._entries[:2], self._entries[2:]
+        return sum(len(_text(entry)) for entry in old)
+
+    def messages(self, *, in_turns: bool = False) -> list[Message]:
+        """The whole context as messages; in completion mode, what follows the opening is one assistant message, unless
+        the endpoint cannot continue a message and works `in_turns`."""
+        messages = self._opening()
+        if self.mode == "completion" and not in_turns:
+            text = "".join(map(_text, self._entries))
+            return [*messages, Message("assistant", text)] if text else messages
+        for entry in self._entries:
+            messages.append(Message("assistant" if isinstance(entry, str) else "user", _text(entry)))
+        return messages
+
+
+def _text(entry: str | list[Text]) -> str:
+    if isinstance(entry, str):
+        return entry
+    return "\n".join(text.content if isinstance(text, Shown) else text for text in entry)
+
+
+def missing_tokens(engine: Engine, held: int, text: str, max_tokens: int) -> int:
+    """Tokens that the window lacks for a text and the turn after it, besides what the session holds; 0 if it fits."""
+    window = engine.context_window
+    if window is None:
+        return 0
+    held += min(max_tokens, window // LARGEST_TURN) + _OVERHEAD
+    if held + (len(text) if text.isascii() else 4 * len(text)) <= window:  # a token has at least one byte
+        return 0
+    return max(0, held + engine.count_tokens(text) - window)
+
+
+def remove_documents(
+    shown: Iterator[Shown[list[Message]] | Shown[str]], missing: int, engine: Engine
+) -> tuple[int, int]:
+    """Remove documents, the oldest first, until enough tokens are free: how many were removed, and about their size."""
+    removed = freed = 0
+    for texts in shown:
+        while freed < missing and (document := texts.remove_last()) is not None:
+            removed += 1
+            freed += _OVERHEAD + min(texts.tokens, engine.count_tokens(f"{document.title} {document.text}"))
+        if freed >= missing:
+            break
+    return removed, freed

@@ -1,0 +1,27 @@
+"""The systems of this folder: name to `module:Class`."""
+
+SYSTEMS = {
+    "direct": "direct:Direct",
+    "cot": "direct:ChainOfThought",
+    "rag": "rag:NaiveRAG",
+    "ircot": "ircot:IRCoT",
+    "react": "react:ReAct",
+    "plan-and-solve": "plan_and_solve:PlanAndSolve",
+    "search-o1": "search_o1:SearchO1",
+    "search-r1": "search_agent:SearchR1",
+    "autorefine": "search_agent:AutoRefine",
+    "research": "search_agent:ReSearch",
+    "recall": "search_agent:ReCall",
+    "r1-searcher": "search_agent:R1Searcher",
+    "zerosearch": "zerosearch:ZeroSearch",
+    "simpledeepsearcher": "search_agent:SimpleDeepSearcher",
+    "stepsearch": "search_agent:StepSearch",
+    "o2-searcher": "o2_searcher:O2Searcher",
+    "search-agent": "search_agent:SearchAgent",
+    "truncation": "truncation:Truncation",
+    "webthinker": "single_experts:WebThinker",
+    "codeact": "single_experts:CodeAct",
+    "multimodal": "single_experts:MultimodalEnhanced",
+    "react-tools": "react_tools:ReActTools",
+    "plan-experts": "plan_experts:PlanExperts",
+}

@@ -1,0 +1,188 @@
+"""CoDA: a planner with a short strategic context and executors in workspaces of their own (seed 000, 3.2 and 3.3.1).
+
+    planner   {question, (task, result)...}  →  <task>...</task>  or  <answer>...</answer>
+    executor  {task}  →  <search>...</search>, reads <documents>, <refine>s them, and returns a <result>
+
+Both roles are one shared model under different contexts. The planner never sees a document: its context is shielded.
+Beyond the paper: several tasks in one planner turn run at the same time, and with `depth` above 1 an executor may
+itself hand out sub-tasks.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from ...engine.actions import Action
+from ...errors import EngineError, OutsideError, SearchError
+from ...limits import Limits
+from ...protocol import fence
+from ...runtime.actions import ANSWER, SEARCH
+from ...runtime.answering import conclude_early
+from ...runtime.context import Context, LimitReached, Turn, confidence
+from ...runtime.evidence import Finding
+from ...runtime.run import Answer, Run
+from ...runtime.system import System
+
+TASK = Action("task", "Hand one self-contained sub-task to an executor; its result comes back.", "task")
+RESULT = Action("result", "Report the outcome of the task and end.", "result", "a short, self-contained finding")
+MAX_PARALLEL_TASKS = 8
+"""Tasks of one planner turn that are run; a turn with more is a runaway."""
+
+
+@dataclass(frozen=True, slots=True)
+class CoDASettings:
+    turns: int = 6
+    """Planner turns (the published code's limit)."""
+    executor_turns: int = 6
+    k: int = 3
+    """Documents per search (4.1.4)."""
+    depth: int = 1
+    """1: executors only search. N: executors down to level N - 1 may hand out sub-tasks of their own."""
+    refine: bool = True
+    """False is the paper's "Search-R1 with hierarchy" (table 2)."""
+    document_tokens: int = 320
+    """Each document is cut to this (4.4.1), so that observations grow with k."""
+    result_tokens: int = 512
+    """A result is cut to this before the planner sees it."""
+    force: bool = True
+    """Ask for a final answer when turns run out; the published code does not."""
+
+
+class CoDA(System[CoDASettings]):
+    name = "coda"
+    roles = ("planner", "executor")
+    Settings = CoDASettings
+    removed: ClassVar[Mapping[str, str]] = {
+        "check": "it changed answers and tasks by rule; what the planner writes is now what counts"
+    }
+
+    def actions(self) -> dict[str, tuple[Action, ...]]:
+        executor = (SEARCH, RESULT, TASK) if self.settings.depth > 1 else (SEARCH, RESULT)
+        return {"planner": (TASK, ANSWER), "executor": executor}
+
+    async def answer(self, run: Run) -> Answer:
+        question = run.question.question
+        planner = await run.open(
+            "planner",
+            question,
+            self.prompts.messages("planner", question=question),
+            stop=("<result>",),
+            limits=Limits(turns=self.settings.turns),
+            shielded=True,
+        )
+        findings: list[Finding] = []
+        try:
+            while True:
+                turn = await planner.write()
+                action = turn.parsed.first("task", "answer")
+                if action is None or not action.content:
+                    planner.remind(turn, self.prompts.text("planner_remind"))
+                elif action.tag == "answer":
+                    await planner.close("answered", action.content)
+                    return Answer(action.content, confidence=confidence(turn), findings=findings)
+                else:
+                    results = await self._delegate(run, planner, self._tasks(planner, turn), findings, level=1)
+                    planner.tell_results(results, tokens=self.settings.result_tokens)
+        except (LimitReached, EngineError) as stopped:
+            force = functools.partial(planner.force, self.prompts.text("planner_force"), "answer")
+            return await conclude_early(planner, stopped, findings, force if self.settings.force else None)
+
+    def _tasks(self, context: Context, turn: Turn) -> list[str]:
+        """The tasks of a turn, as they were written."""
+        tasks = [task.content for task in turn.parsed.all("task") if task.content]
+        if left_out := "; ".join(tasks[MAX_PARALLEL_TASKS:]):
+            context.run.events.emit("limit", context.id, what=f"{MAX_PARALLEL_TASKS} tasks in a turn", message=left_out)
+        return tasks[:MAX_PARALLEL_TASKS]
+
+    async def _delegate(
+        self, run: Run, context: Context, tasks: Sequence[str], findings: list[Finding], level: int
+    ) -> list[str]:
+        """Run the tasks of one turn at the same time; results come back in their order."""
+        run.events.emit("plan", context.id, steps=list(tasks))
+        if len(tasks) == 1:
+            return [await self._execute(run, context, tasks[0], findings, level)]
+        found: list[list[Finding]] = [[] for _ in tasks]
+        jobs = (self._execute(run, context, text, own, level) for text, own in zip(tasks, found, strict=True))
+        results = await asyncio.gather(*jobs)
+        findings += [finding for own in found for finding in own]  # in the order of the tasks, not of their ends
+        return results
+
+    async def _execute(self, run: Run, parent: Context, task: str, findings: list[Finding], level: int) -> str:
+        """The executor sub-loop: an ephemeral context that holds the task and nothing else."""
+        if parent.repeats("task", task):
+            return "This task was already given; use its result or ask something else."
+        nested = level < self.settings.depth
+        prompt = f"executor{'_nested' * nested}{'_no_refine' * (not self.settings.refine)}"
+        try:
+            executor = await run.open(
+                "executor",
+                task,
+                self.prompts.messages(prompt, task=task),
+                parent=parent,
+                stop=("<documents>",),
+                limits=Limits(turns=self.settings.executor_turns),
+            )
+        except OutsideError as error:
+            run.fail("engine", error, parent)
+            return f"The task failed: {error}"
+        run.events.emit("task", parent.id, task=task, child=executor.id)
+        try:
+            result, stop_reason = await self._work(run, executor, findings, level, nested)
+        except LimitReached:
+            result, stop_reason = await self._force_result(executor), "forced"
+        except EngineError as error:
+            run.fail("engine", error, executor)
+            result, stop_reason = "", "failed"
+        findings.append(Finding(task, result, _refined(executor), executor.documents, executor.id))
+        result = result or "No result was found."
+        await executor.close(stop_reason, result)
+        run.events.emit("result", executor.id, result=result, forced=executor.forced)
+        return result
+
+    async def _work(
+        self, run: Run, executor: Context, findings: list[Finding], level: int, nested: bool
+    ) -> tuple[str, str]:
+        actions = ("search", "task", "result", "answer") if nested else ("search", "result", "answer")
+        while True:
+            turn = await executor.write()
+            for refine in turn.parsed.all("refine"):
+                run.events.emit("refine", executor.id, text=refine.content)
+            action = turn.parsed.first(*actions)
+            if action is None or not action.content:
+                executor.remind(turn, self.prompts.text("executor_remind"))
+            elif action.tag == "search":
+                await self._search(run, executor, action.content)
+            elif action.tag == "task":
+                tasks = self._tasks(executor, turn)
+                results = await self._delegate(run, executor, tasks, findings, level + 1)
+                executor.tell_results(results, tokens=self.settings.result_tokens)
+            else:  # the paper's executor ends with <result>, the published code's with <answer>
+                return action.content, "answered"
+
+    async def _search(self, run: Run, executor: Context, query: str) -> None:
+        if executor.repeats("query", query):
+            executor.tell("This query was already sent; change it or conclude.")
+            return
+        try:
+            hits = (await run.search(executor, [query], self.settings.k))[0]
+        except SearchError as error:
+            executor.tell(fence(f"The search failed: {error}"))
+            return
+        if hits:
+            executor.show(hits, tokens=self.settings.document_tokens)
+        else:
+            executor.tell("<documents>No documents were found.</documents>")
+
+    async def _force_result(self, executor: Context) -> str:
+        if not self.settings.force:
+            return ""
+        return await executor.force(self.prompts.text("executor_force"), "result", "answer")
+
+
+def _refined(executor: Context) -> str:
+    """What the executor wrote about the documents it read."""
+    return executor.last_turn.parsed.text("refine") if executor.last_turn else ""
