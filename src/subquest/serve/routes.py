@@ -297,7 +297,7 @@ def document() -> dict[str, Any]:
     }
     paths: dict[str, dict[str, Any]] = {}
     for operation in OPERATIONS:
-        parameters = queries.get(operation.query, {})
+        parameters = queries[operation.query] if operation.query else {}
         paths.setdefault(operation.path, {})[operation.method.lower()] = _described(operation, schemas, parameters)
     return {
         "openapi": "3.1.0",
