@@ -30,7 +30,7 @@ from subquest.retrieval import titles
 from subquest.retrieval.analysis import Analysis
 from subquest.retrieval.highlight import highlight
 from subquest.retrieval.passages import Passages
-from subquest.retrieval.rerankers import parse_order
+from subquest.retrieval.rerank import parse_order
 from subquest.retrieval.splitter import unwrapped
 from subquest.retrieval.titles import title_words
 from subquest.runtime import evidence

@@ -97,7 +97,7 @@ class Engines:
         return self._embedder
 
     def reranked(self, search: Any) -> Any:
-        from ..retrieval.rerankers import Reranked, Similarity
+        from ..retrieval.rerank import Reranked, Similarity
 
         return Reranked(search, Similarity(self.embedder))
 

@@ -212,7 +212,7 @@ def _search(variant: Variant, resources: Resources) -> Search | None:
 
         return from_environment()
     if variant.search == "rerank" and resources.search is not None:
-        from ..retrieval.rerankers import Pointwise, Reranked
+        from ..retrieval.rerank import Pointwise, Reranked
 
         return Reranked(resources.search, Pointwise(next(iter(resources.engines.values()))))
     return resources.search

@@ -19,8 +19,7 @@ import time
 from collections.abc import Sequence
 from typing import Any, Protocol
 
-from ..engine.choosing import Choosing
-from ..engine.interface import Engine, Message, Sampling
+from ..engine.interface import Choosing, Engine, Message, Sampling
 from ..errors import EngineError, MissingDependency, SearchRefused, UsageError
 from ..record import Document, Hit
 from .analysis import Analysis
