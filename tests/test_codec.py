@@ -1,15 +1,16 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from subquest.codec import from_dict, to_dict
-from subquest.errors import DataError
+from subquest.codec import AboveZero, Record, Share, changed, checked, from_dict, to_dict, without_defaults
+from subquest.errors import ConfigError, DataError, UsageError
 from subquest.events import Event
 from subquest.record import Document, Episode, Evidence, Failure, Hit, Question, Segment, Step, Usage
 
@@ -141,3 +142,71 @@ def test_steps_and_evidence_read_from_published_forms() -> None:
     assert step == Step("Who wrote #1?", "A. Uthor")
     assert from_dict(Evidence, {"id": "d", "title": "t", "quote": "q"}).start == 0
     assert from_dict(Event, {"seq": 0, "kind": "start", "time": 0}).data == {}
+
+
+class Tool:
+    """A class of a user."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    k: int
+    mode: Literal["fast", "slow"] = "fast"
+    shares: tuple[float, ...] = ()
+    tool: Tool | None = None
+    hook: Callable[[str], str] | None = None
+
+
+def test_dataclasses_of_a_user_are_checked_field_by_field() -> None:
+    tool, hook = Tool(), str.upper
+    made = checked(Settings, {"k": 3, "shares": [1, 0.5], "tool": tool, "hook": hook}, "system 'mine'")
+    assert made == Settings(3, shares=(1.0, 0.5), tool=tool, hook=hook)
+    assert changed(made, {"mode": "slow"}, "system 'mine'").mode == "slow"
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"k": "3"}, "system 'mine': k must be a whole number, not '3'"),
+        ({"k": 3, "mode": "slwo"}, "system 'mine': mode must be one of fast, slow, not 'slwo'"),
+        ({"k": 3, "mdoe": "slow"}, "system 'mine': unknown key 'mdoe'; did you mean 'mode'?"),
+        ({"k": 3, "shares": [1, "x"]}, "system 'mine': shares[2] must be a number, not 'x'"),
+        ({}, "system 'mine': missing key 'k'"),
+    ],
+)
+def test_what_a_user_gets_wrong_is_named(values: dict[str, Any], message: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        checked(Settings, values, "system 'mine'")
+    assert str(caught.value) == message
+
+
+class Bounds(Record):
+    share: Share = 0.5
+    above: AboveZero = 1.0
+    names: Mapping[str, float] = {}
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"share": 1.5}, "x.toml: share must be a number from 0 to 1, not 1.5"),
+        ({"above": 0}, "x.toml: above must be a number above 0, not 0"),
+        ({"names": {"a": "b"}}, "x.toml: each value of names must be a number, not {'a': 'b'}"),
+        ({"names": {1: 2}}, "x.toml: names must be an object with text as keys, not {1: 2}"),
+        ([], "x.toml must be an object, not []"),
+    ],
+)
+def test_bounds_stand_in_the_message(values: Any, message: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        checked(Bounds, values, "x.toml", error=ConfigError)
+    assert str(caught.value) == message
+
+
+def test_text_is_read_as_numbers_where_it_may_be() -> None:
+    assert checked(Bounds, {"share": "0.25"}, "?", text=True) == Bounds(0.25)
+    with pytest.raises(UsageError):
+        checked(Bounds, {"share": "0.25"}, "?")
+
+
+def test_equal_defaults_are_left_out_where_it_matters() -> None:
+    assert without_defaults(Usage(1, seconds=float("0"))) == {"prompt_tokens": 1}

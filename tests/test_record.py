@@ -61,7 +61,7 @@ def test_alignment_by_hand() -> None:
 def test_logprobs_belong_to_sampled_tokens() -> None:
     with pytest.raises(DataError, match="'env' cannot have log-probs"):
         Segment("env", "x", (1,), (-0.1,))
-    with pytest.raises(DataError, match="2 log-probs beside 1 token ids"):
+    with pytest.raises(DataError, match="2 log-probs for 1 token ids"):
         Segment("agent", "x", (1,), (-0.1, -0.2))
 
 
@@ -107,7 +107,7 @@ def test_evidence_must_stand_in_its_document() -> None:
     found = Evidence.from_document(document, "rises in Varn", trajectory="1.1", query="source of the Lumo")
     assert (found.start, document.text[found.start : found.start + len(found.quote)]) == (15, "rises in Varn")
     for wrong in ("rises in Vern", ""):
-        with pytest.raises(DataError, match="does not stand in document 'd'"):
+        with pytest.raises(DataError, match="the quote is not in document 'd'"):
             Evidence.from_document(document, wrong)
 
 

@@ -1,7 +1,8 @@
 """What a record is, how it becomes plain values and back, and how given values are checked against a declaration.
 
 Records are frozen structs of msgspec: they are declared once, by their type hints, and created, compared, copied and
-converted in C. Settings and options may also be plain dataclasses, so that a user's own need no library.
+converted in C. Settings and options may also be plain dataclasses, so a user's own system needs no library; what is
+nested in one should be a record, because msgspec ignores unknown keys of nested dataclasses.
 
     class Usage(Record): ...                                        a declaration
     to_dict(usage), from_dict(Usage, data)                          a record to JSON values and back
@@ -63,7 +64,10 @@ def from_dict(cls: type[T], data: Any) -> T:
 
 
 def without_defaults(record: Any) -> dict[str, Any]:
-    """As `to_dict`, with every default left out that is equal: slower, for what digests and comparisons rest on."""
+    """Like `to_dict`, but leaves out every value that equals its default; slower, for digests and comparisons.
+
+    `to_dict` leaves out values that are the default object itself, so a float that was computed to be 0.0 stays in.
+    """
     out = {}
     for field in dataclasses.fields(record):
         value = getattr(record, field.name)
@@ -84,7 +88,11 @@ def checked(kind: type[T], values: Any, what: str, *, error: type[UsageError] = 
     """The values as a record or dataclass; where they do not fit, an error that begins with `what` and names the key,
     what it must be and what was given. With `text`, numbers and flags may be written as text."""
     if not issubclass(kind, msgspec.Struct) and isinstance(values, Mapping):
-        return kind(**_checked_fields(kind, values, what, error))
+        given = _checked_fields(kind, values, what, error)
+        for field in dataclasses.fields(typing.cast(Any, kind)):
+            if field.name not in given and field.default is field.default_factory is dataclasses.MISSING:
+                raise error(f"{what}: missing key {field.name!r}")
+        return kind(**given)
     return typing.cast(T, _convert(kind, values, what, "", error, strict=not text))
 
 
@@ -95,21 +103,28 @@ def changed(record: T, changes: Mapping[str, Any], what: str, *, error: type[Usa
 
 
 def _checked_fields(kind: Any, values: Mapping[str, Any], what: str, error: type[UsageError]) -> dict[str, Any]:
-    known = [field.name for field in dataclasses.fields(kind)]
     hints = _hints(kind)
     for key in values:
-        if key not in known:
-            raise error(f"{what}: unknown key {key!r}; {suggest(key, known)}")
-    return {key: _convert(hints.get(key, Any), value, what, key, error) for key, value in values.items()}
+        if key not in hints:
+            raise error(f"{what}: unknown key {key!r}; {suggest(key, hints)}")
+    return {key: _convert(hints[key], value, what, key, error) for key, value in values.items()}
 
 
 @functools.cache
 def _hints(kind: Any) -> dict[str, Any]:
-    """The types of a dataclass's fields; none where only a type checker can find them."""
+    """The types of a dataclass's fields; Any where msgspec cannot check them or only a type checker can find them."""
+    known = dict.fromkeys((field.name for field in dataclasses.fields(kind)), Any)
+    with contextlib.suppress(NameError):
+        hints = typing.get_type_hints(kind, include_extras=True)
+        known |= {name: hints[name] for name in known if _can_check(hints[name])}
+    return known
+
+
+def _can_check(hint: Any) -> bool:
     try:
-        return typing.get_type_hints(kind, include_extras=True)
-    except NameError:
-        return {}
+        return not isinstance(inspect.type_info(hint), inspect.CustomType)
+    except TypeError:
+        return False
 
 
 def _convert(kind: Any, values: Any, what: str, key: str, error: type[UsageError], *, strict: bool = True) -> Any:
@@ -126,7 +141,7 @@ _STEP = re.compile(r"\.(\w+)|\[(\d+)\]|\[\.\.\.\]")
 
 
 def _explain(failure: str, kind: Any, value: Any, what: str, key: str) -> str:
-    """What is wrong, from msgspec's message: the path to the value, what it must be, and what it is."""
+    """Our message for one of msgspec's: where the value is, what it must be, and what it is."""
     found = _FAILURE.fullmatch(failure)
     assert found is not None
     node = inspect.type_info(kind)

@@ -1,11 +1,11 @@
 """Every exception Subquest raises on purpose.
 
     SubquestError
-    ├── UsageError            the caller asked for something that cannot be: exit status 2, HTTP 4xx
+    ├── UsageError            the request is wrong: exit status 2, HTTP 4xx
     │   ├── ConfigError       a setting is unknown or has the wrong type
     │   └── DataError         a file's content is wrong; the message names the file and the line
     ├── MissingDependency     an extra is not installed; the message gives the command that installs it
-    └── OutsideError          the outside world failed; systems record it on the trace and go on
+    └── OutsideError          something outside failed; systems record it on the trace and continue
         ├── EngineError       a language model failed
         │   ├── EngineUnavailable   unreachable, timed out, overloaded: worth a retry
         │   ├── EngineRefused       401, 403, 404, bad request: a retry will not help
@@ -35,7 +35,7 @@ class ConfigError(UsageError):
 
 
 class DataError(UsageError):
-    """A file's content is wrong; the message names the file and, where it can, the line."""
+    """A file's content is wrong; the message names the file and, if possible, the line."""
 
 
 class MissingDependency(UsageError):
@@ -47,7 +47,7 @@ class MissingDependency(UsageError):
 
 
 class OutsideError(SubquestError):
-    """The outside world failed; `retryable` says whether the same call may succeed later."""
+    """Something outside the process failed; `retryable` says whether the same call may succeed later."""
 
     retryable = False
 
@@ -87,7 +87,7 @@ class ToolError(OutsideError):
 
 
 def closest(name: str, known: Iterable[str], *, cutoff: float = 0.6) -> str:
-    """The known name that is most like the one given; empty where none is similar (0 to 1) enough."""
+    """The known name most similar to the given one; empty if no similarity (0 to 1) reaches the cutoff."""
     from difflib import get_close_matches  # needed only once something is already wrong
 
     return next(iter(get_close_matches(name, list(known), 1, cutoff)), "")

@@ -13,7 +13,7 @@ from typing import Any, Literal, get_args
 from .codec import Record
 
 SCHEMA_VERSION = 1
-"""Raised when the meaning of a kind or of one of its data fields changes; every stream says it in its first event."""
+"""Increased when the meaning of a kind or of one of its data fields changes; a stream's first event contains it."""
 
 EventKind = Literal[
     "start",  # an episode begins: question, system, model, settings, schema (SCHEMA_VERSION)
@@ -57,7 +57,7 @@ Listener = Callable[[Event], None]
 
 
 FOLLOWERS: list[Callable[[str], Listener]] = []
-"""Each makes a listener for every episode of the process from its id; OpenTelemetry adds one where it is configured."""
+"""Factories of listeners, called with the id of every episode in the process; OpenTelemetry adds one if configured."""
 
 
 class EventLog:
@@ -65,7 +65,7 @@ class EventLog:
 
     def __init__(self, listener: Listener | None = None, *, episode: str = "") -> None:
         self.events: list[Event] = []
-        self._listener = _together([listener, *(make(episode) for make in FOLLOWERS)]) if FOLLOWERS else listener
+        self._listener = _combine([listener, *(make(episode) for make in FOLLOWERS)]) if FOLLOWERS else listener
         self._start = time.monotonic()
 
     def emit(self, kind: EventKind, trajectory: str = "", /, **data: Any) -> Event:
@@ -81,10 +81,10 @@ class EventLog:
         return time.monotonic() - self._start
 
 
-def _together(listeners: list[Listener | None]) -> Listener:
-    def tell(event: Event) -> None:
+def _combine(listeners: list[Listener | None]) -> Listener:
+    def notify(event: Event) -> None:
         for listener in listeners:
             if listener is not None:
                 listener(event)
 
-    return tell
+    return notify

@@ -1,8 +1,8 @@
-"""Limits: how much an episode, and each role below it, may spend.
+"""Limits: how much an episode and each of its roles may spend.
 
-Budgets form a tree. What a role spends counts for it and for everything above it; a role may go on only while none of
-its ancestors is exhausted. Turns are the exception: they are counted where they happen, because a planner's six turns
-and an executor's six turns are limits of their own (CoDA).
+Budgets form a tree. What a role spends counts for it and for all of its ancestors; a role may continue only while none
+of them is exhausted. Turns are the exception: each role has its own, because a planner's six turns and an executor's
+six turns are separate limits (CoDA).
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ class Limits:
     turns: Positive | None = None
     """Model turns in one context."""
     tokens: Positive | None = None
-    """Tokens read (cached ones not counted) and written."""
+    """Tokens read (without cached ones) and written."""
     calls: Positive | None = None
     """Model calls."""
     seconds: NonNegative | None = None
     cost: NonNegative | None = None
     thought: Count | None = None
-    """Tokens that one turn may take where its thought is cut by the tokens of a turn and goes on; None for the
-    system's own."""
+    """Tokens that one turn may use if its thought is cut off by the turn's token limit and continued; None for the
+    system's default."""
 
     def tightened(self, other: Limits) -> Limits:
         """The stricter of both, limit by limit."""
@@ -61,7 +61,7 @@ class Budget:
         return Budget(name, limits, self)
 
     def spend(self, usage: Usage, *, turns: int = 1) -> None:
-        """Count one finished model turn here and above; calls that are no turn of the role are spent with 0 turns."""
+        """Count one finished model turn here and above; for calls that are not a turn of the role, `turns` is 0."""
         self.turns += turns
         node: Budget | None = self
         while node is not None:
@@ -71,7 +71,7 @@ class Budget:
             node = node.parent
 
     def exhausted(self, *, turns: bool = True) -> str | None:
-        """What has run out, here or above, in words; None while all is well. Turns bind only where they are counted."""
+        """What has run out, here or above, in words; None if nothing has. Only this role's own turns count."""
         if turns and self.limits.turns is not None and self.turns >= self.limits.turns:
             return f"{self.limits.turns} turns of {self.name}"
         node: Budget | None = self
@@ -89,7 +89,7 @@ class Budget:
         return None
 
     def seconds_left(self) -> float | None:
-        """Seconds until the nearest time limit here or above; None without one."""
+        """Seconds until the nearest time limit here or above; None if there is none."""
         if not self._timed:
             return None
         left: list[float] = []
@@ -102,13 +102,13 @@ class Budget:
 
 
 class Repeats:
-    """Notices when a task or a query is asked again in other clothes: case, spacing and punctuation are ignored."""
+    """Counts how often a task or query is repeated, ignoring case, spacing and punctuation."""
 
     def __init__(self) -> None:
         self._counts: dict[str, int] = {}
 
     def count(self, text: str) -> int:
-        """How often this text has come up, this time included."""
+        """How often this text has occurred, including this time."""
         key = " ".join(_WORD.findall(text.casefold())) or text
         self._counts[key] = self._counts.get(key, 0) + 1
         return self._counts[key]

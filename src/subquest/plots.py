@@ -1,7 +1,7 @@
-"""Charts as SVG, written by hand: lines, points with intervals, and dots with whiskers.
+"""Charts as SVG without a plotting library: lines, points with intervals, and dots with whiskers.
 
-A series' colour is its class `c0` to `c7`; a page gives the classes their colours (light and dark), a `picture` that
-stands alone brings `STYLE`. Every mark has a title, so a pointer over it shows its numbers.
+A series' colour is its class `c0` to `c7`; a page defines the colours of the classes (light and dark); a stand-alone
+`picture` contains `STYLE`. Every mark has a title, so hovering over it shows its numbers.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Point(NamedTuple):
     high: float | None = None
     """Ends of the interval around y."""
     note: str = ""
-    """Shown by a pointer over the point."""
+    """Shown when hovering over the point."""
 
 
 class Series(NamedTuple):
@@ -71,7 +71,7 @@ def chart(
 
 
 def picture(title: str, panels: Mapping[str, Sequence[Series]], *, x_log: bool = False, y_log: bool = True) -> str:
-    """A file of its own: panels side by side, by what their x axis counts, one legend."""
+    """A stand-alone file: panels side by side, named by their x axis, with one legend."""
     names = dict.fromkeys(s.name for series in panels.values() for s in series)
     colours = palette(list(names))
     width, height = _PANEL[0] * len(panels), _PANEL[1] + 56
@@ -132,12 +132,12 @@ def _drawn(
 
 
 def _dash(colour: int) -> str:
-    """Lines differ by colour first; where these begin again, by their dashes."""
+    """Lines differ by colour; once the colours repeat, also by dashes."""
     return _DASHES[colour // len(COLOURS) % len(_DASHES)]
 
 
 def whiskers(rows: Sequence[Whisker], *, axis: str, size: int = 480, names: int = 150) -> str:
-    """Means with their intervals, one row each: what ablations and systems differ by, and how surely."""
+    """Means with their intervals, one row each, for comparing systems or ablations."""
     top = 8
     step = min(44, max(24, 230 // max(len(rows), 1)))
     height = top + step * len(rows) + 34
@@ -247,7 +247,7 @@ def _dot(name: str, a: float, b: float, point: Point, up: _Scale) -> str:
 
 
 def _names(marks: Sequence[tuple[float, float, str, int]], width: int) -> list[str]:
-    """Names beside their points, moved apart where they would run into each other."""
+    """Names beside their points, moved apart if they would overlap."""
     parts, taken = [], list[tuple[float, float, float]]()
     for x, y, name, colour in sorted(marks, key=lambda m: m[1]):
         length = 6.4 * len(name)

@@ -4,9 +4,8 @@
     Trajectory  one role's whole context, in order, never re-encoded
     Episode     one attempt at one question: the tree of trajectories, the answer and how it came about
 
-An episode is CoDA's trajectory group (seed 000, 3.3.1): agent segments carry action mask 1, prompt and env segments 0,
-as does a turn that was forced.
-Records are frozen, hold plain values only and know nothing of the rest of the package.
+An episode is CoDA's trajectory group (seed 000, 3.3.1): agent segments have action mask 1; prompt and env segments and
+forced turns have 0. Records are frozen, contain plain values only and know nothing about the rest of the package.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ class Document(Record):
     title: str
     text: str
     meta: Mapping[str, Any] = {}
-    """Where it came from: file, page, url, position, language, ... as far as known."""
+    """Where it came from, if known: file, page, url, position, language, ..."""
 
 
 class Hit(Record):
@@ -49,11 +48,11 @@ class Step(Record):
     question: str
     answer: str = ""
     support: str = ""
-    """Title or id of the document that answers it, where known."""
+    """Title or id of the document that answers it, if known."""
 
 
 PUBLIC_FILES = "public_files"
-"""In a question's `meta`: whether its files are published, as those of GAIA, and so no private documents."""
+"""Key in a question's `meta`: whether its files are published (as in GAIA), so not private documents."""
 
 
 class Question(Record):
@@ -82,23 +81,23 @@ class Usage(Record):
     prompt_tokens: int = 0
     """Tokens that models read, cached ones included."""
     cached_tokens: int = 0
-    """The part of `prompt_tokens` that did not have to be computed again."""
+    """The part of `prompt_tokens` that came from a cache."""
     completion_tokens: int = 0
     """Tokens that models wrote."""
     peak_context: int = 0
-    """Longest context, prompt and completion together, that any model call saw."""
+    """Longest context of any model call, prompt and completion together."""
     model_calls: int = 0
     searches: int = 0
     tool_calls: int = 0
-    """Pages, code, files and media; searches not included."""
+    """Pages, code, files and media, without searches."""
     seconds: float = _ZERO
-    """Wall-clock time; of the episode for an episode, of the context for a trajectory, of the call for a generation."""
+    """Wall-clock time of the episode, context (for a trajectory) or call (for a generation)."""
     cost: float = _ZERO
-    """In the currency of the price table, 0 where no price is known."""
+    """In the currency of the price table; 0 if no price is known."""
     estimated_tokens: int = 0
     """The part of prompt and completion tokens that is an estimate, because the server reported no usage."""
     cache_hits: int = 0
-    """Model calls and searches that were answered from the on-disk cache."""
+    """Model calls and searches answered from the on-disk cache."""
 
     def __add__(self, other: Usage) -> Usage:
         return Usage(
@@ -119,17 +118,17 @@ class Usage(Record):
 class Segment(Record):
     """A stretch of a context.
 
-    `token_ids` are the ids the model really saw or sampled; engines that do not show ids leave them empty.
-    `logprobs` belong to agent segments and stand one to one beside `token_ids`.
+    `token_ids` are the ids that the model saw or sampled; empty for engines that do not expose ids.
+    `logprobs` exist for agent segments only, one for each of the `token_ids`.
     """
 
     kind: SegmentKind
     text: str
     token_ids: tuple[int, ...] = ()
     logprobs: tuple[float, ...] | None = None
-    """Log-probability of each sampled token at the sampling temperature, where the engine gives them."""
+    """Log-probability of each sampled token at the sampling temperature, if the engine returns them."""
     role: str = ""
-    """Chat role of the message (system, user, assistant) where the engine speaks in messages."""
+    """Chat role of the message (system, user, assistant) for engines that use messages."""
     policy: int | None = None
     """Version of the weights that sampled the segment, counted by the trainer."""
 
@@ -138,7 +137,7 @@ class Segment(Record):
             if self.kind != "agent":
                 raise DataError(f"a segment of kind {self.kind!r} cannot have log-probs")
             if len(self.logprobs) != len(self.token_ids):
-                raise DataError(f"{len(self.logprobs)} log-probs beside {len(self.token_ids)} token ids")
+                raise DataError(f"{len(self.logprobs)} log-probs for {len(self.token_ids)} token ids")
 
 
 class Trajectory(Record):
@@ -152,7 +151,7 @@ class Trajectory(Record):
     segments: tuple[Segment, ...] = ()
     stop_reason: str = ""
     result: str = ""
-    """What it handed back to its parent (or, for a root, the answer it gave)."""
+    """What it returned to its parent; for a root, its answer."""
     forced: bool = False
     """Its last turn was forced by a limit."""
     usage: Usage = Usage()
@@ -160,7 +159,7 @@ class Trajectory(Record):
     format_errors: tuple[str, ...] = ()
     """What the tag parser found malformed in its agent turns, in order."""
     part_of: str = ""
-    """Id of the trajectory that goes on, with fewer documents, where this one's window was full."""
+    """Id of the trajectory that continues this one with fewer documents, because its window was full."""
 
     @property
     def text(self) -> str:
@@ -172,7 +171,7 @@ class Trajectory(Record):
 
     @property
     def actions(self) -> tuple[bool, ...]:
-        """Beside `segments`: whether each is a turn that it wrote of its own accord, which a forced last one is not."""
+        """For each of the `segments`, whether it is a turn that the agent wrote unforced."""
         wrote = [s.kind == "agent" for s in self.segments]
         if self.forced and True in wrote:
             wrote[len(wrote) - 1 - wrote[::-1].index(True)] = False
@@ -180,12 +179,12 @@ class Trajectory(Record):
 
     @property
     def written_turns(self) -> tuple[str, ...]:
-        """The turns that it wrote of its own accord. Rewards read these alone."""
+        """The turns that the agent wrote unforced. Rewards use only these."""
         return tuple(s.text for s, own in zip(self.segments, self.actions, strict=True) if own)
 
     @property
     def has_tokens(self) -> bool:
-        """Whether every non-empty segment carries its token ids, which training needs."""
+        """Whether every non-empty segment has its token ids, which training needs."""
         return bool(self.segments) and all(s.token_ids or not s.text for s in self.segments)
 
     @property
@@ -194,15 +193,15 @@ class Trajectory(Record):
 
     @property
     def action_mask(self) -> tuple[int, ...]:
-        """1 for tokens that the agent sampled of its own accord, 0 for prompt and environment tokens (CoDA 3.3.3) and
-        for those of a forced turn, which no reward is paid for."""
+        """1 for tokens that the agent sampled unforced; 0 for prompt and environment tokens (CoDA 3.3.3) and for a
+        forced turn, which is not rewarded."""
         return tuple(
             m for s, own in zip(self.segments, self.actions, strict=True) for m in (int(own),) * len(s.token_ids)
         )
 
     @property
     def logprobs(self) -> tuple[float, ...]:
-        """Behaviour log-probs beside `token_ids`; 0.0 where the mask is 0. Raises if an agent segment has none."""
+        """Behaviour log-probs of the `token_ids`, 0.0 where the mask is 0. Raises if an agent segment has none."""
         out: list[float] = []
         for s, own in zip(self.segments, self.actions, strict=True):
             if not own:
@@ -215,7 +214,7 @@ class Trajectory(Record):
 
 
 class Evidence(Record):
-    """A quoted span of a document; built by `from_document`, which checks that the span is there."""
+    """A quote from a document; `from_document` checks that the document contains it."""
 
     id: str
     title: str
@@ -232,12 +231,12 @@ class Evidence(Record):
     def from_document(cls, document: Document, quote: str, *, trajectory: str = "", query: str = "") -> Evidence:
         start = document.text.find(quote)
         if start < 0 or not quote:
-            raise DataError(f"the quote does not stand in document {document.id!r}: {quote[:80]!r}")
+            raise DataError(f"the quote is not in document {document.id!r}: {quote[:80]!r}")
         return cls(document.id, document.title, quote, start, trajectory, query, place_of(document.meta))
 
 
 class Failure(Record):
-    """Something that went wrong during an episode and was survived or ended it."""
+    """Something that went wrong during an episode; `fatal` if it ended the episode."""
 
     where: str
     """engine, search, page, code, system, ..."""
@@ -254,30 +253,29 @@ class Episode(Record):
     system: str
     model: str
     trajectories: tuple[Trajectory, ...] = ()
-    """What models saw and wrote, roots before their descendants, siblings in the order they began (see `contexts`)."""
+    """What models saw and wrote: roots before their descendants, siblings in the order they began (see `contexts`)."""
     answer: str = ""
     evidence: tuple[Evidence, ...] = ()
     confidence: float | None = None
     stop_reason: str = ""
     """answered, forced, abstained, failed, cancelled, ..."""
     forced: bool = False
-    """There is an answer, but not of the model's own accord: it was written in a forced last turn, or taken from a
-    result because the role that answers wrote none."""
+    """The answer was written in a forced last turn, or taken from a result because the answering role wrote none."""
     usage: Usage = Usage()
     errors: tuple[Failure, ...] = ()
     events: tuple[Event, ...] = ()
     rewards: Mapping[str, float] = {}
-    """Reward terms by name, where a reward function has scored the episode."""
+    """Reward terms by name, if a reward function has scored the episode."""
     settings: Mapping[str, Any] = {}
-    """The system's settings that were in force."""
+    """The system's settings."""
     seed: int | None = None
     supported: bool | None = None
-    """Whether documents that were read support the answer (`systems.evidence`); None where there is no answer, where
-    the system reads none by design, and in episodes of versions that did not tell."""
+    """Whether documents that were read support the answer; None if there is no answer, if the system reads no documents
+    by design, and in episodes stored before this was recorded."""
 
     @property
     def contexts(self) -> tuple[Trajectory, ...]:
-        """One trajectory a context: of one whose window was full, what its turns before and after that come to."""
+        """One trajectory per context; the parts of a context whose window was full are joined."""
         if not any(t.part_of for t in self.trajectories):
             return self.trajectories
         return tuple(self._whole(t) for t in self.trajectories if not t.part_of)
@@ -301,7 +299,7 @@ class Episode(Record):
         return tuple(t for t in self.contexts if t.role == role)
 
     def walk(self) -> Iterator[tuple[int, Trajectory]]:
-        """Depth and context, parents before children; one whose parent is not in the episode counts as a root."""
+        """Depth and context, parents before children; a context whose parent is not in the episode counts as a root."""
         known = {t.id for t in self.trajectories}
         children: dict[str | None, list[Trajectory]] = {}
         for t in self.contexts:

@@ -28,8 +28,8 @@ from .record import Episode
 from .systems import registry
 
 if TYPE_CHECKING:
-    from .judge.agree import BothJudges
-    from .metrics.embed import Embedder
+    from .judge.agreement import BothJudges
+    from .metrics.embeddings import Embedder
 
 GROUP = "subquest.rewards"
 """Entry-point group in which packages register terms of their own."""

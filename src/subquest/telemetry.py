@@ -1,4 +1,4 @@
-"""OpenTelemetry spans of episodes, by the GenAI semantic conventions, made from the event stream alone.
+"""OpenTelemetry spans of episodes, by the GenAI semantic conventions, created from the event stream alone.
 
     invoke_workflow coda            an episode
       invoke_agent planner          a context
@@ -6,9 +6,9 @@
         retrieval INDEX             a search
         execute_tool python         code, pages and files
 
-Nothing is imported and nothing is measured unless an address to send to is configured, in OpenTelemetry's own
-variables (`OTEL_EXPORTER_OTLP_ENDPOINT`, `OTEL_SERVICE_NAME`, ...). Questions, prompts and answers leave the machine
-only where `OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT` is true.
+Nothing is imported or measured unless an endpoint is configured in OpenTelemetry's own variables
+(`OTEL_EXPORTER_OTLP_ENDPOINT`, `OTEL_SERVICE_NAME`, ...). Questions, prompts and answers are exported only if
+`OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT` is true.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ if TYPE_CHECKING:
 ENDPOINTS = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
 CONTENT = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
 SCHEMA = "https://opentelemetry.io/schemas/1.41.0"
-_TROUBLES = ("error", "retry", "limit")
+_PROBLEMS = ("error", "retry", "limit")
 
 
 def configured(environment: Mapping[str, str] = os.environ) -> bool:
-    """Whether spans have somewhere to go."""
+    """Whether an endpoint for spans is configured."""
     return environment.get("OTEL_SDK_DISABLED", "").lower() != "true" and any(map(environment.get, ENDPOINTS))
 
 
 @contextmanager
 def exporting() -> Iterator[None]:
-    """Send spans of all episodes of this process while the block runs, where the environment says where to."""
+    """Export spans of all episodes of this process while the block runs, if an endpoint is configured."""
     if events.FOLLOWERS or not configured():  # a server opens engines for each of its models, but exports once
         yield
         return
@@ -64,7 +64,7 @@ def exporting() -> Iterator[None]:
 
 @contextmanager
 def recording(provider: Any) -> Iterator[None]:
-    """Spans of all episodes of this process through a tracer provider of one's own."""
+    """Record spans of all episodes of this process with the given tracer provider."""
     tracer: Tracer = provider.get_tracer("subquest", __version__, schema_url=SCHEMA)
     content = os.environ.get(CONTENT, "").lower() in ("true", "1", "span_only", "span_and_event")
     follow: Callable[[str], Listener] = lambda identifier: Spans(tracer, identifier, content).add  # noqa: E731
@@ -76,7 +76,7 @@ def recording(provider: Any) -> Iterator[None]:
 
 
 class Spans:
-    """The spans of one episode, opened and ended as its events tell."""
+    """The spans of one episode, opened and ended by its events."""
 
     def __init__(self, tracer: Tracer, identifier: str, content: bool = False) -> None:
         self._tracer, self._identifier, self._content = tracer, identifier, content
@@ -86,15 +86,15 @@ class Spans:
         self._models: dict[str, str] = {}
         self._prompts: dict[str, list[dict[str, str]]] = {}
         self._last: dict[str, float] = {}
-        """When each context was last heard of: a tool began then at the latest."""
+        """Time of each context's last event, which is when a tool began at the latest."""
         self._searches: dict[tuple[str, str], Span] = {}
 
     def add(self, event: Event) -> None:
         handler = getattr(self, f"_on_{event.kind}", None)
         if handler is not None:
             handler(event)
-        if event.kind in _TROUBLES:
-            self._trouble(event)
+        if event.kind in _PROBLEMS:
+            self._add_problem(event)
         self._last[event.trajectory] = event.time
 
     def _on_start(self, event: Event) -> None:
@@ -213,8 +213,8 @@ class Spans:
             _failed(self._workflow, reason)
         self._workflow.end(self._at(event.time))
 
-    def _trouble(self, event: Event) -> None:
-        """Errors, retries and limits are moments of the context's span; a search that failed ends with its error."""
+    def _add_problem(self, event: Event) -> None:
+        """Errors, retries and limits become events of the context's span; a failed search ends with its error."""
         data, place = event.data, event.trajectory
         where = str(data.get("where") or data.get("what") or event.kind)
         if event.kind == "error" and where == "search":
@@ -224,8 +224,8 @@ class Spans:
                 span.end(self._at(event.time))
         owner = self._agents.get(place) or self._workflow
         if owner is not None:
-            told = {"message": str(data.get("message", ""))} if self._content else {}
-            owner.add_event(f"subquest.{event.kind}", {"where": where, **told}, self._at(event.time))
+            message = {"message": str(data.get("message", ""))} if self._content else {}
+            owner.add_event(f"subquest.{event.kind}", {"where": where, **message}, self._at(event.time))
 
     def _tool(self, name: str, event: Event) -> Span:
         return self._open(
@@ -257,7 +257,7 @@ class Spans:
 
 
 def provider_of(model: str) -> str:
-    """The provider of an engine's name: the part before the colon where there is one."""
+    """The provider in an engine's name: the part before the colon, if there is one."""
     return model.partition(":")[0] if ":" in model else "subquest"
 
 

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from subquest.cli import COMMANDS, main
-from subquest.models import smollm2_path
 from subquest.record import Episode
 
 ASK = [
@@ -184,83 +183,6 @@ def test_help_lists_every_command(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--help"]) == 0
     out = capsys.readouterr().out
     assert all(name in out for name in COMMANDS)
-
-
-def test_doctor_opens_llama_cpp(
-    place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """A package that is installed need not work: a slim container has no OpenMP."""
-    library = pytest.importorskip("subquest.engine.embedded.llama_cpp")
-    pytest.importorskip("xllamacpp")
-
-    def missing(file: str) -> None:
-        raise OSError("libgomp.so.1: cannot open shared object file: No such file or directory")
-
-    monkeypatch.setattr(library, "library", library.library.__wrapped__)  # not one that was opened before
-    monkeypatch.setattr(library.c, "CDLL", missing)
-    main(["doctor", "--json"])
-    (found,) = (c for c in json.loads(capsys.readouterr().out)["checks"] if c["name"] == "llama.cpp")
-    assert (found["ok"], found["fix"]) == (False, "apt-get install libgomp1")
-    assert "libgomp.so.1" in found["detail"]
-
-
-def test_doctor(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["doctor", "--json"]) == 0
-    report = json.loads(capsys.readouterr().out)
-    checks = {c["name"]: c for c in report["checks"]}
-    assert checks["python"]["ok"]
-    assert not checks["embedded model"]["ok"]
-    assert checks["embedded model"]["fix"] == "subquest model get smollm2"
-    assert checks["sandbox"]["ok"] or "refused" in checks["sandbox"]["detail"]
-    assert {"web pages", "web search", "media"} <= checks.keys()
-
-
-def test_a_damaged_model_is_told_with_what_mends_it(
-    place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    pytest.importorskip("gguf", reason="needs the extra `embedded`")
-    monkeypatch.setenv("SUBQUEST_CACHE", str(place / "cache"))
-    monkeypatch.delenv("SUBQUEST_SMOLLM2", raising=False)
-    path = smollm2_path()
-    path.parent.mkdir(parents=True)
-    path.write_bytes(b"GGUF" + bytes(500))
-    assert main(["doctor", "--json"]) == 0
-    check = next(c for c in json.loads(capsys.readouterr().out)["checks"] if c["name"] == "embedded model")
-    assert (check["ok"], "damaged" in check["detail"]) == (False, True)
-    assert main(["ask", "Who?", "--system", "direct"]) != 0
-    assert "subquest model get smollm2" in capsys.readouterr().err
-
-
-def test_doctor_tells_settings_and_where_they_come_from(
-    place: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (place / "subquest.toml").write_text('system = "rag"\n[search]\nk = 7\n[tools]\nca = "no.pem"\n')
-    monkeypatch.setenv("SUBQUEST_LIMITS_TURNS", "4")
-    assert main(["doctor", "--json"]) == 0
-    checks = {c["name"]: c for c in json.loads(capsys.readouterr().out)["checks"]}
-    file = f'from {place / "subquest.toml"}: search.k = 7, system = "rag", tools.ca = '
-    assert file in checks["config"]["detail"]
-    assert "from SUBQUEST_LIMITS_TURNS: limits.turns = 4" in checks["config"]["detail"]
-    assert "no.pem" in checks["web search"]["detail"]
-    assert checks["web search"]["fix"] == "correct what is named above"
-
-
-def test_doctor_looks_at_the_endpoint_and_the_index_of_the_settings(
-    place: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
-    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
-    model = 'default = "embedded"\nplanner = "openai:qwen3@http://localhost:8000/v1"\n'
-    for index, opens in (("docs.sq", True), ("nope.sq", False)):
-        (place / "subquest.toml").write_text(f'index = "{index}"\n[model]\n{model}')
-        assert main(["doctor", "--json"]) == 0
-        checks = {c["name"]: c for c in json.loads(capsys.readouterr().out)["checks"]}
-        assert (checks["endpoint"]["ok"], checks["endpoint"]["detail"]) == (
-            True,
-            "http://localhost:8000/v1, without a key",
-        )
-        assert checks["index"]["ok"] is opens
-        assert str(place / index) in checks["index"]["detail"]
 
 
 def test_a_model_may_write_the_documents(place: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from subquest.engine.scripted import ScriptedEngine
+from subquest.evaluate.result_table import Scored, cell
 from subquest.evaluate.score import score
-from subquest.evaluate.table import Scored, cell
 from subquest.record import Document, Episode
 from subquest.runtime.evidence import Finding, support_of
 from subquest.systems import registry

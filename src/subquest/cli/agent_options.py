@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from ..config import Config
 
 
+TOP_LEVEL = ("model", "system", "index", "prompts", "protocol")
+"""Settings without a section that have an option; those with a section are recognised by the dot."""
+
+
 def add_agent_options(parser: argparse.ArgumentParser) -> None:
     add_resource_options(parser)
     agent = parser.add_argument_group("agent")
@@ -95,10 +99,11 @@ def add_resource_options(parser: argparse.ArgumentParser) -> None:
 
 
 def config_from(args: argparse.Namespace) -> Config:
-    """The settings in force. The destinations of the options are the keys of the settings that they override."""
-    from ..config import KEYS, load_config
+    """The settings in force. The destination of an option above is the key of the setting that it overrides."""
+    from ..config import load_config
 
-    return load_config(args.config, flags={key: value for key, value in vars(args).items() if key in KEYS})
+    flags = {key: value for key, value in vars(args).items() if "." in key or key in TOP_LEVEL}
+    return load_config(args.config, flags=flags)
 
 
 def spec_from(args: argparse.Namespace, config: Config | None = None) -> AgentSpec:

@@ -9,10 +9,16 @@ import os
 import platform
 import re
 import sys
-from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from operator import attrgetter
 from typing import Any
+
+from ..assemble import AgentSpec, check_search, open_engines
+from ..assemble.search import NO_WEB
+from ..config import Config, load_config
+from ..engine import Message, Sampling
+from ..errors import SubquestError, UsageError
+from ..process import run_sync
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,9 +46,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     if args.model is not None:
-        checks = _asked(args.model)
+        checks = _probe(args.model)
     else:
-        checks = [check() for check in CHECKS] + ([_writes()] if args.really else [])
+        checks = _all_checks() + ([_writes()] if args.really else [])
     if args.json:
         print(json.dumps({"ok": _well(checks), "checks": [asdict(c) for c in checks]}))
     else:
@@ -63,14 +69,31 @@ def _python() -> Check:
     )
 
 
-def _config() -> Check:
-    from ..config import load_config
-    from ..errors import UsageError
-
+def _all_checks() -> list[Check]:
     try:
         config = load_config()
+        settings = _settings(config)
     except UsageError as error:
-        return Check("config", False, str(error), "correct the setting named above", True)
+        config, settings = Config(), Check("config", False, str(error), "correct the setting named above", True)
+    return [
+        _python(),
+        settings,
+        _llama_cpp(),
+        _model_file(),
+        _endpoint(config),
+        _index(config),
+        _module("dense search", "onnxruntime", "dense", "embeds passages"),
+        _module("training", "torch", "train", "trains and rolls out"),
+        _module("server", "starlette", "serve", "serves the page and the API"),
+        _sandbox(),
+        _module("web pages", "ssrfguard", "web-tools", "fetches pages behind a guard"),
+        _web(config),
+        _module("media", "rapidocr", "media", "reads images, sound and video"),
+        _kernel(),
+    ]
+
+
+def _settings(config: Config) -> Check:
     by_source: dict[str, list[str]] = {}
     for key, source in sorted(config.sources.items()):
         value: Any = attrgetter(key)(config)
@@ -91,8 +114,6 @@ def _model_file() -> Check:
 
 def _llama_cpp() -> Check:
     """Opens the library, because an installed package may lack a system library."""
-    from ..errors import SubquestError
-
     fix = "pip install 'subquest[embedded]'"
     try:
         from ..engine.embedded.llama_cpp import open_library
@@ -104,13 +125,10 @@ def _llama_cpp() -> Check:
     return Check("llama.cpp", True, f"runs the embedded model: {build} works", fix)
 
 
-def _module(name: str, module: str, extra: str, use: str) -> Callable[[], Check]:
-    def check() -> Check:
-        found = importlib.util.find_spec(module) is not None
-        detail = f"{use}: {module} is installed" if found else f"{use}: {module} is not installed"
-        return Check(name, found, detail, f"pip install 'subquest[{extra}]'")
-
-    return check
+def _module(name: str, module: str, extra: str, use: str) -> Check:
+    found = importlib.util.find_spec(module) is not None
+    detail = f"{use}: {module} is {'installed' if found else 'not installed'}"
+    return Check(name, found, detail, f"pip install 'subquest[{extra}]'")
 
 
 def _sandbox() -> Check:
@@ -125,50 +143,28 @@ def _sandbox() -> Check:
     return Check("sandbox", True, f"runs model-written code: sandboxes start {way}")
 
 
-def _web() -> Check:
-    from ..assemble.search import NO_WEB
-    from ..config import load_config
-    from ..errors import SubquestError
-
+def _web(config: Config) -> Check:
     try:
-        search = load_config().tools.checked().search()
+        search = config.tools.checked().search()
     except SubquestError as error:
         return Check("web search", False, str(error), "correct what is named above")
     return Check("web search", search is not None, search.name if search is not None else "none configured", NO_WEB)
 
 
-def _endpoint() -> Check:
+def _endpoint(config: Config) -> Check:
     """The addresses of the configured models; without any, the address in the environment."""
-    from ..config import load_config
-    from ..errors import UsageError
-
     key = "with" if os.environ.get("OPENAI_API_KEY") else "without"
-    try:
-        addresses = re.findall(r"https?://[^,#]+", load_config().model or "")
-    except UsageError:  # reported by `config`
-        addresses = []
-    if addresses:
+    if addresses := re.findall(r"https?://[^,#]+", config.model or ""):
         return Check("endpoint", True, f"{', '.join(dict.fromkeys(addresses))}, {key} a key")
     url = os.environ.get("OPENAI_BASE_URL", "")
-    detail = f"OPENAI_BASE_URL={url}, {key} a key" if url else f"OPENAI_BASE_URL is not set, {key} a key"
-    return Check(
-        "endpoint",
-        bool(url or os.environ.get("OPENAI_API_KEY")),
-        detail,
-        "export OPENAI_BASE_URL=... OPENAI_API_KEY=...",
-    )
+    detail = f"OPENAI_BASE_URL{f'={url}' if url else ' is not set'}, {key} a key"
+    return Check("endpoint", bool(url) or key == "with", detail, "export OPENAI_BASE_URL=... OPENAI_API_KEY=...")
 
 
-def _index() -> Check:
+def _index(config: Config) -> Check:
     """Opens the configured index, because it may be gone or damaged."""
-    from ..assemble import AgentSpec, check_search
-    from ..config import load_config
-    from ..errors import SubquestError
-
     try:
-        config = load_config()
-        spec = AgentSpec.from_config(config)
-        check_search(spec.index, mode=spec.mode, tools=spec.tools)
+        check_search(config.index, mode=config.search.mode, tools=config.tools)
     except SubquestError as error:
         return Check("index", False, str(error), "correct what is named above")
     fix = "subquest index build FOLDER --out docs.sq, then --index docs.sq"
@@ -176,10 +172,6 @@ def _index() -> Check:
 
 
 def _writes() -> Check:
-    from ..engine import Message, Sampling
-    from ..errors import SubquestError
-    from ..process import run_sync
-
     async def write() -> str:
         from .. import embedded
 
@@ -196,17 +188,12 @@ def _writes() -> Check:
         return Check("embedded writes", False, str(error), "see the message above", True)
 
 
-def _asked(spec: str) -> list[Check]:
+def _probe(model: str) -> list[Check]:
     """What works at a model, or at each of several; a failure is reported at once, without retries."""
-    from dataclasses import replace
-
-    from ..assemble import AgentSpec, open_engines
-    from ..config import load_config
     from ..engine.capabilities import FIRST_SECONDS, probe
-    from ..process import run_sync
 
     options = replace(AgentSpec.from_config(load_config()).engine, protocol="tags", retries=0, timeout=FIRST_SECONDS)
-    engines = open_engines(spec, options)
+    engines = open_engines(model, options)
     distinct = {id(engine): (role, engine) for role, engine in engines.items()}
 
     async def ask() -> list[Check]:
@@ -228,21 +215,3 @@ def _kernel() -> Check:
 
     detail = status()
     return Check("search kernel", "plain Python" not in detail, detail, "apt-get install gcc, or install a wheel")
-
-
-CHECKS: tuple[Callable[[], Check], ...] = (
-    _python,
-    _config,
-    _llama_cpp,
-    _model_file,
-    _endpoint,
-    _index,
-    _module("dense search", "onnxruntime", "dense", "embeds passages"),
-    _module("training", "torch", "train", "trains and rolls out"),
-    _module("server", "starlette", "serve", "serves the page and the API"),
-    _sandbox,
-    _module("web pages", "ssrfguard", "web-tools", "fetches pages behind a guard"),
-    _web,
-    _module("media", "rapidocr", "media", "reads images, sound and video"),
-    _kernel,
-)

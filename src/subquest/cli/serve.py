@@ -131,7 +131,7 @@ def settings_from_args(args: argparse.Namespace) -> Settings:
 
 
 def runs_folder(args: argparse.Namespace) -> Path:
-    folder = Path(config_from(args).runs or "runs")
+    folder = Path(args.runs or config_from(args).runs or "runs")
     if folder.exists() and not folder.is_dir():
         raise UsageError(f"--runs {folder}: it is a file; name a folder (one run is shown by: subquest view {folder})")
     return folder

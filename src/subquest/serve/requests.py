@@ -159,7 +159,8 @@ async def read_body(request: Request, kind: type[T], limit: int) -> T:
 def read_query(request: Request, kind: type[T]) -> T:
     """The parameters in a request's query string."""
     given = request.query_params
-    return checked(kind, {name: given[name] for name in kind.__struct_fields__ if name in given}, "?", text=True)
+    values = {name: given[name] for name in kind.__struct_fields__ if name in given}
+    return checked(kind, values, "the query string", text=True)
 
 
 def _whole(value: Any) -> Any:

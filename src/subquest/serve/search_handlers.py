@@ -16,7 +16,7 @@ from ..record import Document, Hit
 from ..retrieval.corpus import from_object
 from ..retrieval.highlight import highlight
 from ..retrieval.ingest import Report
-from ..retrieval.rerankers import Pointwise
+from ..retrieval.rerank import Pointwise
 from ..retrieval.search import Search
 from ..retrieval.writer import Changes
 from .batching import BatchedIndex
@@ -96,7 +96,7 @@ async def search_index(request: Request) -> Response:
     body = await read_body(request, IndexSearch, state.settings.max_body)
     query = body.query
     batched = state.agents.indexes.local(name)
-    (hits,) = await batched.search([query], body.k, None if body.mode in ("", "auto") else body.mode)
+    (hits,) = await batched.search([query], body.k, None if body.mode == "auto" else body.mode or None)
     state.counters.add("subquest_queries_total", index=name)
     analysis = batched.index.analysis
     return Json({"hits": [_marked(hit, highlight(hit.document.text, query, analysis)) for hit in hits]})

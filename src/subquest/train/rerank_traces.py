@@ -1,7 +1,7 @@
 """Judgements to learn from: does this passage help with this question? The role of a reranker, for the one adapter.
 
 `systems = ["rerank"]` in a recipe's source makes, of every question, contexts in exactly the words of
-`retrieval.rerankers.judgement`, in which the model has said yes or no. Asked are the question itself and, where its
+`retrieval.rerank.judgement`, in which the model has said yes or no. Asked are the question itself and, where its
 plan is known, the queries of its steps, as a planner or an executor would search for them.
 
 Yes: the question's supporting passages; of a step those that state its answer. Only what search finds among its first
@@ -24,7 +24,7 @@ from ..errors import ConfigError
 from ..metrics import contains_answer
 from ..record import Document, Episode, Question, Segment, Trajectory
 from ..retrieval.index import Index
-from ..retrieval.rerankers import NO, YES, judgement
+from ..retrieval.rerank import NO, YES, judgement
 from ..runtime.rendering import one_line
 from .facts import Fact, facts_of, query, read
 

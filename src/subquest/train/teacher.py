@@ -25,7 +25,7 @@ TEMPERATURE = 0.8
 """Of a player's attempts after the first."""
 
 Rewriter = Callable[[str, str, str], Awaitable[str]]
-"""Writes a gold turn in other words, given what was seen and asked (`worlds.retell.TraceRewriter`)."""
+"""Writes a gold turn in other words, given what was seen and asked (`data.trace_rewriter.TraceRewriter`)."""
 
 
 class Player(NamedTuple):

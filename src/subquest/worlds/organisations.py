@@ -56,6 +56,16 @@ def _set_founder(region: Region, s: RandomStream, entity: Entity, earliest: int,
     return None
 
 
+def _appoint(
+    s: RandomStream, entity: Entity, office: str, inverse: str, candidates: list[Entity], chance: float = 1.0
+) -> None:
+    """Gives the office to one of the candidates who does not hold one like it."""
+    free = [p for p in candidates if inverse not in p.facts]
+    if free and (chance == 1.0 or s.chance(chance)):
+        holder = s.pick(free)
+        entity.facts[office], holder.facts[inverse] = holder, [entity]
+
+
 def _name(s: RandomStream, patterns: tuple[str, ...], stems: list[str], taken: set[str]) -> str:
     """A name that nothing else in the region has."""
     for _ in range(40):
@@ -83,13 +93,9 @@ def _make_company(region: Region, s: RandomStream, industry: str, taken: set[str
         parent = s.pick(older)
         company.facts["parent"] = parent
         parent.append("subsidiaries", company)
-    bosses = [p for p in people_for(region, NOW, oldest=72) if "chief_of" not in p.facts]
-    bosses = [
-        p for p in bosses if p.noun in ("entrepreneur", "engineer", "economist", "lawyer", "chemist", "journalist")
-    ]
-    if bosses and s.chance(0.8):
-        boss = s.pick(bosses)
-        company.facts["chief_executive"], boss.facts["chief_of"] = boss, [company]
+    occupations = ("entrepreneur", "engineer", "economist", "lawyer", "chemist", "journalist")
+    bosses = people_for(region, NOW, *occupations, oldest=72)
+    _appoint(s, company, "chief_executive", "chief_of", bosses, chance=0.8)
     words = company.name.replace("&", "").split()
     if len(words) > 2 and s.chance(0.6):
         short = "".join(w[0] for w in words if w[0].isupper()) + str(company.year("founded"))[2:]
@@ -102,10 +108,7 @@ def _make_newspaper(region: Region, s: RandomStream, taken: set[str]) -> None:
     paper.name = paper.title = _name(s, NAMES["newspaper"], [city.name], taken)
     paper.facts["city"] = city
     _set_founder(region, s, paper, 1800, "journalist", "politician", "poet")
-    editors = [p for p in people_for(region, NOW, "journalist", "novelist", "historian") if "edits" not in p.facts]
-    if editors:
-        editor = s.pick(editors)
-        paper.facts["editor"], editor.facts["edits"] = editor, [paper]
+    _appoint(s, paper, "editor", "edits", people_for(region, NOW, "journalist", "novelist", "historian"))
 
 
 def _make_party(region: Region, s: RandomStream, taken: set[str]) -> None:
@@ -116,10 +119,7 @@ def _make_party(region: Region, s: RandomStream, taken: set[str]) -> None:
     party.name = party.title = _name(s, (pattern, *others), [stem], taken)
     _set_founder(region, s, party, 1860, "politician", "lawyer", "journalist")
     party.facts["headquarters"] = s.pick(region.kinds["city"][:6])
-    leaders = [p for p in people_for(region, NOW, "politician", "lawyer", "economist") if "leads_party" not in p.facts]
-    if leaders:
-        leader = s.pick(leaders)
-        party.facts["leader"], leader.facts["leads_party"] = leader, [party]
+    _appoint(s, party, "leader", "leads_party", people_for(region, NOW, "politician", "lawyer", "economist"))
 
 
 def _make_award(region: Region, s: RandomStream, taken: set[str]) -> None:
@@ -157,13 +157,8 @@ def _make_sports(region: Region, s: RandomStream, wanted: dict[str, int], taken:
         team = region.add("team", _name(s, NAMES["team"], [city.name], taken), "football club")
         team.facts |= {"city": city, "stadium": stadium, "founded": s.between(1875, 1962), "league": s.pick(leagues)}
         team.facts["nickname"] = f"the {s.pick(NICKNAMES)}"
-        coaches = [
-            p for p in people_for(region, NOW, "football manager", "footballer", oldest=70) if "coaches" not in p.facts
-        ]
-        coaches = [p for p in coaches if p.year("birth_date") < 1988]
-        if coaches:
-            coach = s.pick(coaches)
-            team.facts["coach"], coach.facts["coaches"] = coach, [team]
+        coaches = people_for(region, NOW, "football manager", "footballer", oldest=70)
+        _appoint(s, team, "coach", "coaches", [p for p in coaches if p.year("birth_date") < 1988])
 
 
 def _set_designer(
@@ -202,12 +197,8 @@ def make_careers(region: Region) -> None:
     for (place, relation, inverse), person in zip(offices, politicians, strict=False):
         place.facts[relation], person.facts[inverse] = person, [place]
     for university in region.kinds["university"]:
-        able = [
-            p for p in people_for(region, NOW, *SCIENTISTS, "physician", oldest=74) if "chancellor_of" not in p.facts
-        ]
-        if able:
-            chancellor = s.pick(able)
-            university.facts["chancellor"], chancellor.facts["chancellor_of"] = chancellor, [university]
+        scholars = people_for(region, NOW, *SCIENTISTS, "physician", oldest=74)
+        _appoint(s, university, "chancellor", "chancellor_of", scholars)
     climbers = [p for p in region.kinds["person"] if p.noun in ("mountaineer", "botanist", "physician")]
     for mountain in region.kinds["mountain"]:
         if climbers:

@@ -249,7 +249,7 @@ class TorchEngine:
         return turn
 
     async def choose(self, prompts: Sequence[Sequence[Message]], words: Sequence[str]) -> list[tuple[float, ...]]:
-        """For each prompt the log-probability of each word as the reply's first token (`engine/choosing.py`)."""
+        """For each prompt the log-probability of each word as the reply's first token (`engine.interface.Choosing`)."""
 
         def submit(call: Call) -> None:
             self._send(lambda: self._scorer.submit(call))

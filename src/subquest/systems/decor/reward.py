@@ -16,7 +16,7 @@ from functools import partial
 from typing import Any, Literal
 
 from ...errors import ConfigError
-from ...judge.base import AnswerCase, AnswerJudge, StepCase, StepJudge
+from ...judge.cases import AnswerCase, AnswerJudge, StepCase, StepJudge
 from ...judge.rules import RuleJudge
 from ...judge.steps import JUDGED_ROLES, steps_of
 from ...metrics import score_answer

@@ -1,0 +1,194 @@
+"""`subquest doctor`: what is installed and configured; with `--model`, what works at an endpoint."""
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from subquest.cli import main
+from subquest.engine import capabilities
+from subquest.models import smollm2_path
+
+from ..engine.loopback import Answer, Loopback, Request, chat
+
+MODES = ["chat", "usage", "reasoning", "stop strings", "prefill", "tool calls", "completions"]
+
+
+def capable(request: Request) -> Answer:
+    """A server that can do everything, as vLLM with a reasoning parser."""
+    body = request.body
+    if request.path.endswith("/completions") and "prompt" in body:
+        choice: dict[str, Any] = {"text": " 5, 6", "finish_reason": "length", "token_ids": [5, 6]}
+        return Answer({"choices": [choice]})
+    if "tools" in body:
+        function = {"name": "look_up_town", "arguments": '{"town": "Kestel"}'}
+        call = {"id": "c", "type": "function", "function": function}
+        return Answer(chat(None, "tool_calls", message={"tool_calls": [call]}))
+    if body["messages"][-1]["role"] == "assistant":
+        return Answer(chat(" 5, 6, 7, 8, 9"))
+    if "stop" in body:
+        return Answer(chat("1, 2, 3, 4, ", stop_reason="5"))
+    return Answer(chat("Blue.", message={"reasoning_content": "The sky is blue."}))
+
+
+def poor(request: Request) -> Answer:
+    """A server that can do nothing but chat."""
+    body = request.body
+    if "prompt" in body:
+        return Answer({"detail": "Not Found"}, 404)
+    if body["messages"][-1]["role"] == "assistant":
+        return Answer({"error": {"message": "The last message must be a user message."}}, 400)
+    if "Count" in body["messages"][0]["content"]:
+        return Answer(chat("1, 2, 3, 4, 5, 6, 7, 8, 9", usage=False))
+    return Answer(chat("Blue.", usage=False))
+
+
+async def doctor(spec: str, capsys: pytest.CaptureFixture[str]) -> tuple[int, dict[str, Any]]:
+    status = await asyncio.to_thread(main, ["doctor", "--json", "--model", spec])
+    return status, {c["name"]: c for c in json.loads(capsys.readouterr().out)["checks"]}
+
+
+async def test_everything_works(capsys: pytest.CaptureFixture[str]) -> None:
+    async with Loopback(capable, models=[{"id": "m", "owned_by": "vllm"}]) as server:
+        status, checks = await doctor(server.url, capsys)
+        assert (status, sorted(checks)) == (0, sorted(MODES))
+        assert [name for name, check in checks.items() if not check["ok"]] == []
+        assert "with token ids" in checks["completions"]["detail"]
+        assert "The sky is blue" in checks["reasoning"]["detail"]
+        assert await asyncio.to_thread(main, ["doctor", "--model", server.url]) == 0
+        lines = capsys.readouterr().out.splitlines()
+        assert len(lines) == len(MODES)
+        assert lines[0].split() == ["ok", "chat", "answered", "'Blue.'"]
+
+
+async def test_what_does_not_work_is_told_and_what_happens_instead(capsys: pytest.CaptureFixture[str]) -> None:
+    async with Loopback(poor) as server:
+        status, checks = await doctor(f"openai:m@{server.url}", capsys)
+    assert (status, [name for name, check in checks.items() if check["ok"]]) == (0, ["chat"])
+    assert "estimated" in checks["usage"]["detail"]
+    assert "watched for in the stream" in checks["stop strings"]["detail"]
+    assert "goes on in turns" in checks["prefill"]["detail"]
+    assert "none was made" in checks["tool calls"]["detail"]
+    assert "404" in checks["completions"]["detail"]
+
+
+async def test_an_endpoint_that_begins_anew_instead_of_continuing(capsys: pytest.CaptureFixture[str]) -> None:
+    async with Loopback(chat("1, 2, 3, 4")) as server:
+        _, checks = await doctor(f"openai:m@{server.url}", capsys)
+    assert 'set continuation = "turns"' in checks["prefill"]["detail"]
+
+
+@pytest.mark.parametrize(
+    ("answer", "says"),
+    [
+        (Answer({"error": {"message": "who are you"}}, 401), "OPENAI_API_KEY"),
+        (Answer(b"<html></html>"), "base URL"),
+        (Answer({"error": {"message": "overloaded"}}, 503), "overloaded"),
+        (Answer(chat("", "length")), "max_tokens"),
+    ],
+    ids=["key", "page", "overload", "hidden thought"],
+)
+async def test_a_failure_is_one_line_at_once(answer: Answer, says: str, capsys: pytest.CaptureFixture[str]) -> None:
+    async with Loopback(answer) as server:
+        status, checks = await doctor(f"openai:m@{server.url}", capsys)
+    assert (status, checks["chat"]["ok"]) == (1, False)
+    assert says in checks["chat"]["detail"]
+
+
+async def test_a_server_that_never_answers(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(capabilities, "FIRST_SECONDS", 0.2)
+    async with Loopback(Answer(chat("late"), delay=60.0)) as server:
+        status, checks = await doctor(f"openai:m@{server.url}", capsys)
+    assert (status, list(checks)) == (1, ["chat"])
+    assert "0.2 s" in checks["chat"]["detail"]
+
+
+async def test_a_model_for_each_role(capsys: pytest.CaptureFixture[str]) -> None:
+    async with Loopback(capable, models=[{"id": "m", "owned_by": "vllm"}]) as one, Loopback(poor) as other:
+        _, checks = await doctor(f"planner={one.url},executor=openai:m@{other.url}", capsys)
+    assert checks["planner: prefill"]["ok"]
+    assert not checks["executor: prefill"]["ok"]
+
+
+def test_an_unknown_model_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["doctor", "--model", "opnai:x"]) == 2
+    assert "did you mean openai:" in capsys.readouterr().err
+
+
+def test_doctor_opens_llama_cpp(
+    place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A package that is installed need not work: a slim container has no OpenMP."""
+    library = pytest.importorskip("subquest.engine.embedded.llama_cpp")
+    pytest.importorskip("xllamacpp")
+
+    def missing(file: str) -> None:
+        raise OSError("libgomp.so.1: cannot open shared object file: No such file or directory")
+
+    monkeypatch.setattr(library, "open_library", library.open_library.__wrapped__)  # not one that was opened before
+    monkeypatch.setattr(library.c, "CDLL", missing)
+    main(["doctor", "--json"])
+    (found,) = (c for c in json.loads(capsys.readouterr().out)["checks"] if c["name"] == "llama.cpp")
+    assert (found["ok"], found["fix"]) == (False, "apt-get install libgomp1")
+    assert "libgomp.so.1" in found["detail"]
+
+
+def test_doctor(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["doctor", "--json"]) == 0
+    report = json.loads(capsys.readouterr().out)
+    checks = {c["name"]: c for c in report["checks"]}
+    assert checks["python"]["ok"]
+    assert not checks["embedded model"]["ok"]
+    assert checks["embedded model"]["fix"] == "subquest model get smollm2"
+    assert checks["sandbox"]["ok"] or "refused" in checks["sandbox"]["detail"]
+    assert {"web pages", "web search", "media"} <= checks.keys()
+
+
+def test_a_damaged_model_is_told_with_what_mends_it(
+    place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("gguf", reason="needs the extra `embedded`")
+    monkeypatch.setenv("SUBQUEST_CACHE", str(place / "cache"))
+    monkeypatch.delenv("SUBQUEST_SMOLLM2", raising=False)
+    path = smollm2_path()
+    path.parent.mkdir(parents=True)
+    path.write_bytes(b"GGUF" + bytes(500))
+    assert main(["doctor", "--json"]) == 0
+    check = next(c for c in json.loads(capsys.readouterr().out)["checks"] if c["name"] == "embedded model")
+    assert (check["ok"], "damaged" in check["detail"]) == (False, True)
+    assert main(["ask", "Who?", "--system", "direct"]) != 0
+    assert "subquest model get smollm2" in capsys.readouterr().err
+
+
+def test_doctor_tells_settings_and_where_they_come_from(
+    place: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (place / "subquest.toml").write_text('system = "rag"\n[search]\nk = 7\n[tools]\nca = "no.pem"\n')
+    monkeypatch.setenv("SUBQUEST_LIMITS_TURNS", "4")
+    assert main(["doctor", "--json"]) == 0
+    checks = {c["name"]: c for c in json.loads(capsys.readouterr().out)["checks"]}
+    file = f'from {place / "subquest.toml"}: search.k = 7, system = "rag", tools.ca = '
+    assert file in checks["config"]["detail"]
+    assert "from SUBQUEST_LIMITS_TURNS: limits.turns = 4" in checks["config"]["detail"]
+    assert "no.pem" in checks["web search"]["detail"]
+    assert checks["web search"]["fix"] == "correct what is named above"
+
+
+def test_doctor_looks_at_the_endpoint_and_the_index_of_the_settings(
+    place: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    model = 'default = "embedded"\nplanner = "openai:qwen3@http://localhost:8000/v1"\n'
+    for index, opens in (("docs.sq", True), ("nope.sq", False)):
+        (place / "subquest.toml").write_text(f'index = "{index}"\n[model]\n{model}')
+        assert main(["doctor", "--json"]) == 0
+        checks = {c["name"]: c for c in json.loads(capsys.readouterr().out)["checks"]}
+        assert (checks["endpoint"]["ok"], checks["endpoint"]["detail"]) == (
+            True,
+            "http://localhost:8000/v1, without a key",
+        )
+        assert checks["index"]["ok"] is opens
+        assert str(place / index) in checks["index"]["detail"]
