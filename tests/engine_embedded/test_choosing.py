@@ -1,8 +1,7 @@
 """Words after prompts: as likely as when the model writes them, and nothing is left behind but what prompts share."""
 
-from subquest.engine.choosing import Choosing
 from subquest.engine.embedded import EmbeddedEngine
-from subquest.engine.interface import Message, Sampling
+from subquest.engine.interface import Choosing, Message, Sampling
 
 PROMPTS = [
     [Message("system", "Say what the animal in the passage does. Use one word."), Message("user", f"Passage: {text}")]

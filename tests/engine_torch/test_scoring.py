@@ -10,8 +10,7 @@ from collections.abc import Callable, Sequence
 import pytest
 import torch
 
-from subquest.engine.choosing import Choosing, shared_beginning
-from subquest.engine.interface import Message
+from subquest.engine.interface import Choosing, Message, shared_prefix
 from subquest.engine.torch import TorchEngine, scoring
 from subquest.engine.torch.model import Model
 from subquest.engine.torch.scoring import Share
@@ -247,7 +246,7 @@ async def test_closing_wakes_who_waits(make_engine: Make, monkeypatch: pytest.Mo
 
 
 def test_what_prompts_share() -> None:
-    assert shared_beginning([[1, 2, 3, 4], [1, 2, 5], [1, 2, 3, 9]]) == 2
-    assert shared_beginning([[1, 2], [1, 2]]) == 1  # the last token is always left over
-    assert shared_beginning([[1, 2, 3]]) == 0
-    assert shared_beginning([[4, 5], [6]]) == 0
+    assert shared_prefix([[1, 2, 3, 4], [1, 2, 5], [1, 2, 3, 9]]) == 2
+    assert shared_prefix([[1, 2], [1, 2]]) == 1  # the last token is always left over
+    assert shared_prefix([[1, 2, 3]]) == 0
+    assert shared_prefix([[4, 5], [6]]) == 0

@@ -44,7 +44,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _check_free(port: int) -> None:
-    """A port that is taken is told before a model is loaded."""
+    """Refuse a port that is in use before a model is loaded."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:

@@ -154,6 +154,30 @@ class RoleAware(Protocol):
 
 
 @runtime_checkable
+class Choosing(Protocol):
+    """An engine that tells how likely a reply begins with each of some words, without writing one.
+
+    A judge that says yes or no is read off the logits after its prompt. That takes one pass over the prompts, which
+    share their beginning, and no generation. Unlike the log-probability of the word that was written, the odds of the
+    two words are exact even where the model would have written a third one.
+    """
+
+    async def choose(self, prompts: Sequence[Sequence[Message]], words: Sequence[str]) -> list[tuple[float, ...]]:
+        """For each prompt the log-probability of each word (of its first token) as the reply's first."""
+        ...
+
+
+def shared_prefix(prompts: Sequence[Sequence[int]]) -> int:
+    """Tokens that all prompts begin with; at least one token of each is left over."""
+    if len(prompts) < 2:
+        return 0
+    ordered = sorted(map(tuple, prompts))  # the first and the last then differ earliest
+    first, last = ordered[0], ordered[-1]
+    longest = min(map(len, prompts)) - 1
+    return next((i for i in range(longest) if first[i] != last[i]), max(longest, 0))
+
+
+@runtime_checkable
 class Adapted(Protocol):
     """An engine that may have an adapter and can also run without it."""
 

@@ -16,8 +16,7 @@ from ...models import default_adapter, embedded_model
 from ...record import Segment, Usage
 from ..adapter import prompt_set_of
 from ..chat_format import ChatFormat, Piece, chat_format, encode_pieces, text_of
-from ..choosing import shared_beginning
-from ..interface import FinishReason, Generation, Message, Mode, Sampling
+from ..interface import FinishReason, Generation, Message, Mode, Sampling, shared_prefix
 from .llama_cpp import Build, open_library
 from .model import Model
 from .quantised import embedded_files
@@ -139,14 +138,14 @@ class EmbeddedEngine:
         return session
 
     async def choose(self, prompts: Sequence[Sequence[Message]], words: Sequence[str]) -> list[tuple[float, ...]]:
-        """For each prompt the log-probability of each word as the reply's first token (`engine/choosing.py`).
+        """For each prompt the log-probability of each word as the reply's first token (`engine.interface.Choosing`).
 
         All prompts are read in parallel. Only the cache of their common prefix is kept, for the next call.
         """
         choices = tuple(self.vocabulary.encode(word)[0] for word in words)
         sessions = [await self.open(prompt) for prompt in prompts]
         ids = [[i for segment in session.segments for i in segment.token_ids] for session in sessions]
-        shared = shared_beginning(ids)
+        shared = shared_prefix(ids)
         scheduler, nothing = self.scheduler, Sampling(max_tokens=1)
 
         async def odds(prompt: list[int]) -> tuple[float, ...]:

@@ -21,7 +21,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from ...errors import EngineError
-from ..choosing import shared_beginning
+from ..interface import shared_prefix
 from .cuda_graphs import bucket
 from .model import Cache, Model
 from .running_batch import Array
@@ -61,7 +61,7 @@ async def score_choices(
         if not loop.is_closed():
             loop.call_soon_threadsafe(_deliver, future, found)
 
-    shared = shared_beginning(prompts) // BLOCK * BLOCK
+    shared = shared_prefix(prompts) // BLOCK * BLOCK
     wanted = np.asarray(choices, np.int64)
     submit(Call([np.asarray(p, np.int32) for p in prompts], wanted, done, future.done, shared))
     return await future
