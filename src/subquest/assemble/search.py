@@ -18,7 +18,7 @@ from ..tools.tool_options import ToolOptions
 from .engines import open_engine
 
 if TYPE_CHECKING:
-    from ..retrieval.index import Mode
+    from ..retrieval.search import Mode
     from ..retrieval.search import Search
 
 SIMULATED = "simulated:"
