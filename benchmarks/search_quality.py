@@ -192,7 +192,7 @@ def judged(
     index: Any, args: argparse.Namespace, texts: Sequence[str], gold: Sequence[Sequence[str]]
 ) -> dict[str, dict[str, float]]:
     """Hybrid and linked search put in order by a language model; every passage is judged once for both."""
-    from subquest.retrieval.rerankers import TRUST, in_order, mixed
+    from subquest.retrieval.rerank import TRUST, in_order, mixed
 
     modes = args.reranked.split(",") if args.reranked else ["bm25" if args.encoder == "none" else "hybrid", "linked"]
     first = {mode: index.search_many(texts, args.depth, mode=mode) for mode in modes}
@@ -220,8 +220,8 @@ def judged(
 
 def adapter_digest(name: str | None) -> str:
     """The judge's adapter by its content, the shipped one where none is named: new weights may judge otherwise."""
-    from subquest.claims.measure import file_digest
     from subquest.models import default_adapter
+    from subquest.study.stamps import file_digest
 
     place = Path(name) if name else default_adapter()
     return file_digest(str(place)) if place is not None and place.exists() else name or ""
@@ -230,7 +230,7 @@ def adapter_digest(name: str | None) -> str:
 async def ask(args: argparse.Namespace, corpus: str, todo: Sequence[tuple[str, Any]], verdicts: Verdicts) -> None:
     """Have the judge read the passages of questions, as many questions at once as fill its batches."""
     from subquest.assemble import EngineOptions, open_engine
-    from subquest.retrieval.rerankers import Pointwise
+    from subquest.retrieval.rerank import Pointwise
 
     engine: Any = open_engine(args.judge, EngineOptions(adapter=args.adapter))
     judge = Pointwise(engine, seconds=3600, at_once=64)

@@ -22,7 +22,7 @@ from subquest.retrieval.analysis import Analysis
 from subquest.retrieval.collection import distinct
 from subquest.retrieval.corpus import from_object, read
 from subquest.retrieval.highlight import highlight
-from subquest.retrieval.rerankers import Listwise, Pointwise, Reranked, parse_order, probability_of_yes
+from subquest.retrieval.rerank import Listwise, Pointwise, Reranked, parse_order, probability_of_yes
 from subquest.retrieval.splitter import split
 
 from .servers import retrieval_server

@@ -44,9 +44,9 @@ def test_plain_python_gives_the_same_index_and_hits(tmp_path: Path, monkeypatch:
 
 
 def test_no_compiler_is_said_and_survived(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compile, "compilers", list)
+    monkeypatch.setattr(kernel_build, "compilers", list)
     assert "no C compiler" in kernel_build.compile_to(tmp_path / "k.so", native=True)
-    monkeypatch.setattr(compile, "compilers", lambda: [["/bin/false"], ["/nonexistent/cc"]])
+    monkeypatch.setattr(kernel_build, "compilers", lambda: [["/bin/false"], ["/nonexistent/cc"]])
     reason = kernel_build.compile_to(tmp_path / "k.so", native=True)
     assert "/bin/false" in reason
     assert "/nonexistent/cc" in reason

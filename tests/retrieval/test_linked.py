@@ -9,7 +9,7 @@ import pytest
 from subquest.record import Document, Hit
 from subquest.retrieval import Index
 from subquest.retrieval.analysis import Analysis
-from subquest.retrieval.rerankers import Linked, Reranked
+from subquest.retrieval.rerank import Linked, Reranked
 from subquest.retrieval.titles import linked_first
 
 QUESTION = "Where was the designer of the Orvane Bridge born?"

@@ -10,7 +10,7 @@ import pytest
 from subquest.engine.interface import Message
 from subquest.errors import EngineUnavailable, SearchRefused, UsageError
 from subquest.record import Document
-from subquest.retrieval.rerankers import LONGEST, Pointwise, Reranked, judgement, odds_of_yes
+from subquest.retrieval.rerank import LONGEST, Pointwise, Reranked, judgement, odds_of_yes
 
 from .test_around import Fixed
 

@@ -60,7 +60,7 @@ def test_any_model_encodes(tmp_path: Path) -> None:
 
 
 async def test_cross_encoder_orders_by_its_scores(tmp_path: Path) -> None:
-    from subquest.retrieval.rerankers import CrossEncoder
+    from subquest.retrieval.rerank import CrossEncoder
 
     reranker = CrossEncoder(str(tiny_bert(tmp_path / "cross", 1)))
     hits = [Hit(Document(letter, "", letter), 1.0) for letter in "abcdefghij"]

@@ -414,7 +414,7 @@ time.sleep(60)
 async def test_shared_memory_that_was_let_go_of_is_bounded(groups, monkeypatch):
     """Pages of a shared mapping outlive their place in any process, so that no process shows them."""
     if not groups:
-        monkeypatch.setattr("subquest.tools.sandbox.cgroup._places", lambda wanted: [])
+        monkeypatch.setattr("subquest.tools.sandbox.cgroup._parents", lambda wanted: [])
     async with Sandbox(SMALL) as box:
         assert (await takes_less_than(1200 << 20, box, SHARED)).stopped == "memory"
         assert alive(box) == []

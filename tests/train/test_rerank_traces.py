@@ -18,7 +18,7 @@ from subquest.errors import ConfigError
 from subquest.metrics import contains_answer
 from subquest.record import Document, Hit, Question, Step
 from subquest.retrieval.index import Index
-from subquest.retrieval.rerankers import Pointwise, judgement
+from subquest.retrieval.rerank import Pointwise, judgement
 from subquest.train import rerank_traces as judging
 from subquest.train.components import make_policy
 from subquest.train.data import Material, load_material, open_search

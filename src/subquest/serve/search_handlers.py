@@ -16,7 +16,7 @@ from ..record import Document, Hit
 from ..retrieval.corpus import from_object
 from ..retrieval.highlight import highlight
 from ..retrieval.ingest import Report
-from ..retrieval.rerankers import Pointwise
+from ..retrieval.rerank import Pointwise
 from ..retrieval.search import Search
 from ..retrieval.writer import Changes
 from .batching import BatchedIndex
