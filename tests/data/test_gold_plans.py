@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from subquest.data import read_questions
-from subquest.data.gold_plans import Refused, alike, describe, gold_plan, polish, rewrite_file, rewrite_plan
+from subquest.data.gold_plans import Refused, describe, gold_plan, name_similarity, polish, rewrite_file, rewrite_plan
 from subquest.errors import DataError
 from subquest.record import Question, Step
 from subquest.train.facts import plan_of
@@ -136,9 +136,9 @@ def test_descriptors() -> None:
 
 
 def test_likeness() -> None:
-    assert alike("Adlai Stevenson I", "Adlai E. Stevenson I") > 0.5
-    assert alike("Thomas Carr (director)", "Thomas Carr") == 1.0
-    assert alike("Thomas Carr", "James Clayden") == 0.0
+    assert name_similarity("Adlai Stevenson I", "Adlai E. Stevenson I") > 0.5
+    assert name_similarity("Thomas Carr (director)", "Thomas Carr") == 1.0
+    assert name_similarity("Thomas Carr", "James Clayden") == 0.0
 
 
 def test_relations_without_a_question_of_their_own_become_one_by_rule() -> None:

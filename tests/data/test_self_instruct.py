@@ -2,7 +2,7 @@
 
 import pytest
 
-from subquest.data.self_instruct import flaw, instruct, parse
+from subquest.data.self_instruct import find_flaw, instruct, parse
 from subquest.engine.scripted import Context, ScriptedEngine
 from subquest.record import Question, Step
 
@@ -72,4 +72,4 @@ def test_an_unchanged_plan_teaches_nothing() -> None:
     steps = "\n".join(f"{n}. {s.question}" for n, s in enumerate(GOLD.decomposition, 1))
     same = parse(f"<question>{GOLD.question}</question><plan>{steps}</plan>", GOLD)
     assert same is not None
-    assert flaw(same, GOLD) == "unchanged"
+    assert find_flaw(same, GOLD) == "unchanged"

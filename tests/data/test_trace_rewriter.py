@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from subquest.data import trace_rewriter
-from subquest.data.trace_rewriter import TraceRewriter, flaw
+from subquest.data.trace_rewriter import TraceRewriter, find_flaw
 from subquest.engine.scripted import Context, ScriptedEngine
 from subquest.process import run_sync
 from subquest.worlds import make_world
@@ -35,7 +35,7 @@ QUERY = "<search>Who directed Salt Shore</search>"
     ],
 )
 def test_the_filter_names_its_reason(gold: str, made: str, reason: str) -> None:
-    assert flaw(made, gold, SEEN) == reason
+    assert find_flaw(made, gold, SEEN) == reason
 
 
 def teacher(retold: str, answer: str = "Ann Vik") -> ScriptedEngine:

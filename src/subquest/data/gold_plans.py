@@ -181,7 +181,7 @@ def _link(subject: str, question: Question, earlier: list[Step]) -> int:
     starts = {step.question.partition(">>")[0].strip() for step in question.decomposition[: len(earlier)]}
     best, score = 0, 0.0
     for n, step in enumerate(earlier, 1):
-        likeness = alike(subject, step.answer)
+        likeness = name_similarity(subject, step.answer)
         if likeness > score:
             best, score = n, likeness
     if score >= 0.5:
@@ -217,7 +217,7 @@ def _tokens(text: str) -> list[str]:
     return re.findall(r"[a-z0-9]+", plain)
 
 
-def alike(a: str, b: str) -> float:
+def name_similarity(a: str, b: str) -> float:
     """How much two names are the same person's: 1 equal, above 0.5 where one adds initials, titles or brackets."""
     one, two = _tokens(_bare(a)), _tokens(_bare(b))
     if not one or not two:

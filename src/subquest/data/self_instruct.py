@@ -58,7 +58,7 @@ async def instruct(
         plan = "\n".join(f"{n}. {s.question}" for n, s in enumerate(question.decomposition, 1))
         text = await ask(teacher, REWRITE, f"Question: {question.question}\nPlan:\n{plan}", how)
         made = parse(text, question)
-        reason = MALFORMED if made is None else flaw(made, question)
+        reason = MALFORMED if made is None else find_flaw(made, question)
         if made is not None and not reason:
             reason = await _validate(teacher, made, articles, how)
         if made is None or reason:
@@ -91,7 +91,7 @@ def parse(text: str, question: Question) -> Question | None:
     return replace(question, question=" ".join(asked.group(1).split()), decomposition=steps, meta=meta)
 
 
-def flaw(made: Question, gold: Question) -> str:
+def find_flaw(made: Question, gold: Question) -> str:
     """Why a rewritten question is not as good as the gold one; empty where it is."""
     if len(made.decomposition) != len(gold.decomposition):
         return LENGTH
@@ -108,7 +108,7 @@ def flaw(made: Question, gold: Question) -> str:
     for new, old in zip(
         (made.question, *steps), (gold.question, *(s.question for s in gold.decomposition)), strict=True
     ):
-        if any(holds(new, a) and not holds(old, a) for a in answers):
+        if any(mentions(new, a) and not mentions(old, a) for a in answers):
             return LEAK
         if any(name not in new for name in names_in(old)):
             return NAMES
@@ -125,7 +125,7 @@ async def _validate(teacher: Engine, made: Question, articles: Mapping[str, str]
         asked = re.sub(r"#(\d+)", lambda m: answers[int(m.group(1)) - 1], step.question)
         reply = await ask(teacher, ANSWER, f"Article: {step.support}\n{article}\nQuestion: {asked}", sampling)
         found = re.search(r"<answer>(.*?)(?:</answer>|$)", reply, re.DOTALL)
-        if not found or not answers_alike(found.group(1), step.answer):
+        if not found or not same_answer(found.group(1), step.answer):
             return INVALID
     return ""
 
@@ -139,10 +139,10 @@ def names_in(text: str) -> list[str]:
     return re.findall(r"(?<=\s)[A-Z0-9][\w'’.-]*\w(?: [A-Z0-9][\w'’.-]*\w)*", text.replace("'s ", " "))
 
 
-def holds(text: str, answer: str) -> bool:
+def mentions(text: str, answer: str) -> bool:
     return re.search(rf"\b{re.escape(answer.casefold())}\b", text.casefold()) is not None
 
 
-def answers_alike(given: str, gold: str) -> bool:
+def same_answer(given: str, gold: str) -> bool:
     plain = [re.sub(r"[^\w ]", "", re.sub(r"\b(the|an?)\b", "", t.casefold())).split() for t in (given, gold)]
     return plain[0] == plain[1]

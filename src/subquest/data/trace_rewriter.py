@@ -20,7 +20,7 @@ from collections import Counter
 
 from ..engine.interface import Engine, Sampling
 from ..protocol import Parsed, parse
-from .self_instruct import ANSWER, answers_alike, ask, holds, names_in
+from .self_instruct import ANSWER, ask, mentions, names_in, same_answer
 
 REWRITE_TURN = """You rewrite one turn of a search agent in other words. Keep every tag and the order of the tags. \
 Keep what stands in <task>, <plan>, <result> and <answer> exactly as it is. Write thoughts, notes and \
@@ -58,7 +58,7 @@ class TraceRewriter:
             return gold
         user = f"What the agent saw:\n{seen[-SEEN_CHARACTERS:]}\nThe turn:\n{gold}"
         made = (await ask(self._teacher, REWRITE_TURN, user, self._sampling)).strip()
-        reason = flaw(made, gold, seen) or await self._invalid(parse(made), task)
+        reason = find_flaw(made, gold, seen) or await self._invalid(parse(made), task)
         if reason:
             self.refused[reason] += 1
             return gold
@@ -72,10 +72,10 @@ class TraceRewriter:
         if not notes or result is None:
             return ""
         reply = await ask(self._teacher, ANSWER, f"Article: notes\n{notes}\nQuestion: {task}", self._sampling)
-        return "" if answers_alike(parse(reply).text("answer"), result.content) else INVALID
+        return "" if same_answer(parse(reply).text("answer"), result.content) else INVALID
 
 
-def flaw(made: str, gold: str, seen: str) -> str:
+def find_flaw(made: str, gold: str, seen: str) -> str:
     """Why a rewritten turn is not as good as the gold one; empty where it is."""
     new, old = parse(made), parse(gold)
     if new.problems or [b.tag for b in new.blocks] != [b.tag for b in old.blocks] or (new.outside and not old.outside):
@@ -95,7 +95,7 @@ def flaw(made: str, gold: str, seen: str) -> str:
             return LEAK if o.tag == "search" else INVENTED
     result = old.first("result", "answer")
     notes = [(n.content, o.content) for n, o in pairs if o.tag in ("refine", "filter")]
-    if result is not None and any(holds(o, result.content) and not holds(n, result.content) for n, o in notes):
+    if result is not None and any(mentions(o, result.content) and not mentions(n, result.content) for n, o in notes):
         return UNFOUNDED
     return ""
 

@@ -46,18 +46,18 @@ class Agents:
         self._engines = models
         self._cache = cache
         self.indexes = indexes
-        self.journal: ReplayLog | None = None
+        self.replay_log: ReplayLog | None = None
         """Where episodes record the replies they got; without it they cannot be resumed."""
         self._built: dict[tuple[str, str, str], System[Any]] = {}
 
-    def get(self, system: str = "", model: str = "", index: str = "", *, journal: str = "") -> System[Any]:
-        """An agent by the names of its parts; `journal` is the name under which it records replies and repeats them."""
+    def get(self, system: str = "", model: str = "", index: str = "", *, replay: str = "") -> System[Any]:
+        """An agent by the names of its parts; `replay` is the name under which it records replies and repeats them."""
         system = self._known("system", system, self.systems)
         model = self._known("model", model, self.models)
         search = self.indexes.get(index)
-        if journal and self.journal is not None:
-            engines = self.journal.engines(journal, self._engines[model])
-            return self._build(system, engines, self.journal.search(journal, search))
+        if replay and self.replay_log is not None:
+            engines = self.replay_log.engines(replay, self._engines[model])
+            return self._build(system, engines, self.replay_log.search(replay, search))
         key = (system, model, index)
         if key not in self._built or self._built[key].search is not search:
             self._built[key] = self._build(system, self._engines[model], search)

@@ -48,9 +48,9 @@ async def serving(settings: Settings, agents: Agents) -> AsyncIterator[Starlette
             settings.runs.mkdir(parents=True, exist_ok=True)
             store = RunStore.resume(settings.runs / f"{ASKED}.sqlite", settings={"kind": "server"})
             stack.enter_context(store)
-            agents.journal = ReplayLog(settings.runs / f"{ASKED}.journal")
-            stack.callback(agents.journal.close)
-        jobs = JobQueue(store, counters, agents.journal, running=settings.running, queued=settings.queued)
+            agents.replay_log = ReplayLog(settings.runs / f"{ASKED}.journal")
+            stack.callback(agents.replay_log.close)
+        jobs = JobQueue(store, counters, agents.replay_log, running=settings.running, queued=settings.queued)
         app = Starlette(
             routes=[*routes(), *_page_routes()],
             middleware=[Middleware(AccessControl, settings=settings)],

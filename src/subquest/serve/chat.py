@@ -53,7 +53,7 @@ async def completions(request: Request) -> Response:
     question = question_of(body.messages)
 
     def make(replay: str) -> System[Any]:
-        return state.agents.get(system, engine, index, journal=replay)
+        return state.agents.get(system, engine, index, replay=replay)
 
     job = state.jobs.submit(question, make, seed=body.seed, system=system, model=engine, index=index)
     if body.stream:

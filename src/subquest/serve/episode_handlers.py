@@ -49,7 +49,7 @@ async def ask(request: Request) -> Response:
         question = await asyncio.to_thread(_with_earlier, state, body.follows, question)
     job = state.jobs.submit(
         question,
-        lambda replay: state.agents.get(body.system, body.model, body.index, journal=replay),
+        lambda replay: state.agents.get(body.system, body.model, body.index, replay=replay),
         seed=body.seed,
         system=body.system or next(iter(state.agents.systems), ""),
         model=body.model,
@@ -111,7 +111,7 @@ def _ask_again(state: State, question: Question, *, replay: str = "", **meta: st
     seed = question.meta.get("seed") if replay else None
     return state.jobs.submit(
         question.question,
-        lambda name: state.agents.get(known, old["model"], old["index"], journal=name),
+        lambda name: state.agents.get(known, old["model"], old["index"], replay=name),
         seed=seed if isinstance(seed, int) else None,
         replay=replay,
         **old,

@@ -2,57 +2,26 @@
 
 from __future__ import annotations
 
-import re
 import time
-from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
-import msgspec
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
 from .._version import __version__
-from . import chat, episode_handlers, replies, search_handlers
+from . import chat, replies, requests
+from . import episode_handlers as episodes
+from . import search_handlers as searches
+from .openapi import Handler, Operation, openapi_document
 from .replies import Json, Object, as_problem
-from .requests import (
-    AddDocuments,
-    AfterEvent,
-    AfterStep,
-    Ask,
-    BatchSearch,
-    Chat,
-    DocumentId,
-    IndexSearch,
-    Paging,
-    Rerank,
-    Retrieve,
-    RunNames,
-    Search,
-)
 from .state import state_of
 
-Handler = Callable[[Request], Awaitable[Response]]
-EVENTS = "text/event-stream"
-_COMPONENTS = "#/components/schemas/"
-
-
-@dataclass(frozen=True, slots=True)
-class Operation:
-    """One method of one path."""
-
-    method: str
-    path: str
-    handler: Handler
-    summary: str
-    body: type[msgspec.Struct] | None = None
-    reply: Any = None
-    status: int = 200
-    kind: str = "application/json"
-    query: type[msgspec.Struct] | None = None
-    refuses: tuple[int, ...] = ()
-    """Error statuses that a well-formed request may get."""
+_get, _post = partial(Operation, "GET"), partial(Operation, "POST")
+_MISSING = (404,)
+_SEARCH = (404, 409, 413)
+_ASK = (404, 409, 429, 503)
 
 
 async def health(request: Request) -> Response:
@@ -68,195 +37,120 @@ async def metrics(request: Request) -> Response:
 
 
 async def openapi(request: Request) -> Response:
-    return Json(document())
-
-
-_SEARCH_REFUSALS = (404, 409, 413)
-_ASK_REFUSALS = (404, 409, 429, 503)
+    return Json(openapi_document(OPERATIONS))
 
 
 def _episode_operations(base: str) -> tuple[Operation, ...]:
     """What can be read of an episode, here or in a stored run."""
-    of, one = episode_handlers, f"{base}/{{id}}"
+    one, events = f"{base}/{{id}}", requests.AfterEvent
     return (
-        Operation("GET", one, of.episode, "An episode", reply=Object, refuses=(404,)),
-        Operation("GET", f"{one}/events", of.events, "Its events", kind=EVENTS, query=AfterEvent, refuses=(404,)),
-        Operation("GET", f"{one}/tokens", of.tokens, "Every token of it", reply=Object, refuses=(404,)),
-        Operation("GET", f"{one}/html", of.html, "It as one HTML file", kind="text/html", refuses=(404,)),
-        Operation(
-            "GET",
-            f"{one}/siblings",
-            of.siblings,
-            "All attempts at its question",
-            reply=replies.Siblings,
-            refuses=(404,),
+        _get(one, episodes.episode, "An episode", Object, refuses=_MISSING),
+        _get(
+            f"{one}/events",
+            episodes.events,
+            "Its events, live",
+            query=events,
+            refuses=_MISSING,
+            media_type="text/event-stream",
         ),
+        _get(f"{one}/tokens", episodes.tokens, "Every token of it", Object, refuses=_MISSING),
+        _get(f"{one}/html", episodes.html, "It as one HTML file", refuses=_MISSING, media_type="text/html"),
+        _get(f"{one}/siblings", episodes.siblings, "All attempts at its question", replies.Siblings, refuses=_MISSING),
     )
 
 
 OPERATIONS = (
-    Operation("GET", "/health", health, "Is the server up?", reply=replies.Health),
-    Operation("GET", "/metrics", metrics, "Counters for Prometheus", kind="text/plain"),
-    Operation("GET", "/openapi.json", openapi, "This document", reply=Object),
-    Operation("GET", "/v1/models", chat.models, "OpenAI: the agents as models", reply=replies.ModelList),
-    Operation("GET", "/v1/models/{name}", chat.model, "OpenAI: one agent", reply=Object, refuses=(404,)),
-    Operation(
-        "POST",
+    _get("/health", health, "Is the server up?", replies.Health),
+    _get("/metrics", metrics, "Counters for Prometheus", media_type="text/plain"),
+    _get("/openapi.json", openapi, "This document", Object),
+    _get("/v1/models", chat.models, "OpenAI: the agents as models", replies.ModelList),
+    _get("/v1/models/{name}", chat.model, "OpenAI: one agent", Object, refuses=_MISSING),
+    _post(
         "/v1/chat/completions",
         chat.completions,
         "OpenAI: answer the last message",
-        Chat,
         Object,
-        refuses=(*_ASK_REFUSALS, 413, 502),
+        requests.Chat,
+        refuses=(*_ASK, 413, 502),
     ),
-    Operation("GET", "/api/about", episode_handlers.about, "What this server offers", reply=Object),
-    Operation(
-        "POST",
-        "/api/ask",
-        episode_handlers.ask,
-        "Ask a question",
-        Ask,
-        replies.Accepted,
-        202,
-        refuses=(*_ASK_REFUSALS, 413),
-    ),
-    Operation(
-        "GET",
-        "/api/episodes",
-        episode_handlers.episodes,
-        "Questions asked here",
-        reply=replies.EpisodePage,
-        query=Paging,
-    ),
+    _get("/api/about", episodes.about, "What this server offers", Object),
+    _post("/api/ask", episodes.ask, "Ask a question", replies.Accepted, requests.Ask, refuses=(*_ASK, 413), status=202),
+    _get("/api/episodes", episodes.episodes, "Questions asked here", replies.EpisodePage, query=requests.Paging),
     *_episode_operations("/api/episodes"),
-    Operation(
-        "POST",
-        "/api/episodes/{id}/cancel",
-        episode_handlers.cancel,
-        "Stop an episode",
-        reply=replies.Accepted,
-        refuses=(404,),
-    ),
-    Operation(
-        "POST",
+    _post("/api/episodes/{id}/cancel", episodes.cancel, "Stop an episode", replies.Accepted, refuses=_MISSING),
+    _post(
         "/api/episodes/{id}/again",
-        episode_handlers.again,
+        episodes.again,
         "Ask its question again",
-        reply=replies.Accepted,
+        replies.Accepted,
+        refuses=_ASK,
         status=202,
-        refuses=_ASK_REFUSALS,
     ),
-    Operation(
-        "POST",
+    _post(
         "/api/episodes/{id}/resume",
-        episode_handlers.resume,
+        episodes.resume,
         "Resume an interrupted episode",
-        reply=replies.Accepted,
+        replies.Accepted,
+        refuses=_ASK,
         status=202,
-        refuses=_ASK_REFUSALS,
     ),
-    Operation(
-        "GET",
+    _get(
         "/api/compare",
-        episode_handlers.compare,
+        episodes.compare,
         "Compare runs, with paired tests",
-        reply=Object,
-        query=RunNames,
-        refuses=(404,),
+        Object,
+        query=requests.RunNames,
+        refuses=_MISSING,
     ),
-    Operation("GET", "/api/runs", episode_handlers.runs, "Stored runs", reply=replies.RunList),
-    Operation(
-        "GET",
-        "/api/runs/{run}",
-        episode_handlers.run,
-        "A run: result table and curves",
-        reply=Object,
-        refuses=(404,),
-    ),
-    Operation(
-        "GET",
+    _get("/api/runs", episodes.runs, "Stored runs", replies.RunList),
+    _get("/api/runs/{run}", episodes.run, "A run: result table and curves", Object, refuses=_MISSING),
+    _get(
         "/api/runs/{run}/curves",
-        episode_handlers.curves,
+        episodes.curves,
         "New points of its curves",
-        reply=Object,
-        query=AfterStep,
-        refuses=(404,),
+        Object,
+        query=requests.AfterStep,
+        refuses=_MISSING,
     ),
-    Operation(
-        "GET",
+    _get(
         "/api/runs/{run}/episodes",
-        episode_handlers.run_episodes,
+        episodes.run_episodes,
         "Its episodes",
-        reply=replies.EpisodePage,
-        query=Paging,
-        refuses=(404,),
+        replies.EpisodePage,
+        query=requests.Paging,
+        refuses=_MISSING,
     ),
     *_episode_operations("/api/runs/{run}/episodes"),
-    Operation("GET", "/api/indexes", search_handlers.indexes, "Indexes", reply=replies.IndexList),
-    Operation(
-        "POST",
+    _get("/api/indexes", searches.indexes, "Indexes", replies.IndexList),
+    _post(
         "/api/indexes/{index}/search",
-        search_handlers.search_index,
+        searches.search_index,
         "Search an index",
-        IndexSearch,
         replies.IndexHits,
-        refuses=_SEARCH_REFUSALS,
+        requests.IndexSearch,
+        refuses=_SEARCH,
     ),
-    Operation(
-        "GET",
+    _get(
         "/api/indexes/{index}/document",
-        search_handlers.document,
+        searches.document,
         "A document",
-        reply=replies.StoredDocument,
-        query=DocumentId,
+        replies.StoredDocument,
+        query=requests.DocumentId,
         refuses=(404, 409),
     ),
-    Operation(
-        "POST",
+    _post(
         "/api/indexes/{index}/documents",
-        search_handlers.add_documents,
+        searches.add_documents,
         "Add documents to an index, which is created if there is none",
-        AddDocuments,
         Object,
-        201,
+        requests.AddDocuments,
         refuses=(403, 409, 413),
+        status=201,
     ),
-    Operation(
-        "POST",
-        "/retrieve",
-        search_handlers.retrieve,
-        "Search-R1: search",
-        Retrieve,
-        replies.Result,
-        refuses=_SEARCH_REFUSALS,
-    ),
-    Operation(
-        "POST",
-        "/rerank",
-        search_handlers.rerank,
-        "Search-R1: rerank",
-        Rerank,
-        replies.Result,
-        refuses=(413, 502),
-    ),
-    Operation(
-        "POST",
-        "/search",
-        search_handlers.search,
-        "ReCall: search",
-        Search,
-        list[Any],
-        refuses=_SEARCH_REFUSALS,
-    ),
-    Operation(
-        "POST",
-        "/batch_search",
-        search_handlers.batch_search,
-        "ReCall: many searches",
-        BatchSearch,
-        list[Any],
-        refuses=_SEARCH_REFUSALS,
-    ),
+    _post("/retrieve", searches.retrieve, "Search-R1: search", replies.Result, requests.Retrieve, refuses=_SEARCH),
+    _post("/rerank", searches.rerank, "Search-R1: rerank", replies.Result, requests.Rerank, refuses=(413, 502)),
+    _post("/search", searches.search, "ReCall: search", list[Any], requests.Search, refuses=_SEARCH),
+    _post("/batch_search", searches.batch_search, "ReCall: searches", list[Any], requests.BatchSearch, refuses=_SEARCH),
 )
 
 
@@ -283,69 +177,3 @@ def _counted(operation: Operation) -> Handler:
             counters.add("subquest_request_seconds_total", time.monotonic() - begun, route=operation.path)
 
     return handle
-
-
-def document() -> dict[str, Any]:
-    """The OpenAPI document."""
-    kinds = [kind for o in OPERATIONS for kind in (o.body, o.reply, o.query) if kind is not None]
-    shown, components = msgspec.json.schema_components([*kinds, replies.Error], ref_template=f"{_COMPONENTS}{{name}}")
-    schemas = dict(zip(map(str, kinds), shown, strict=False))
-    for body in {o.body for o in OPERATIONS if o.body is not None}:
-        _allow_null(components[body.__name__])
-    queries = {
-        o.query: components.pop(o.query.__name__) for o in OPERATIONS if o.query and o.query.__name__ in components
-    }
-    paths: dict[str, dict[str, Any]] = {}
-    for operation in OPERATIONS:
-        parameters = queries[operation.query] if operation.query else {}
-        paths.setdefault(operation.path, {})[operation.method.lower()] = _described(operation, schemas, parameters)
-    return {
-        "openapi": "3.1.0",
-        "info": {"title": "Subquest", "version": __version__, "description": "Ask, watch, search, look back."},
-        "paths": paths,
-        "components": {
-            "schemas": components,
-            "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
-        },
-        "security": [{}, {"token": []}],
-    }
-
-
-def _allow_null(schema: dict[str, Any]) -> None:
-    """Null means the same as leaving a field out."""
-    for name, field in schema["properties"].items():
-        if name not in schema.get("required", ()):
-            if "enum" in field:
-                field["enum"].append(None)
-            elif "type" in field:
-                field["type"] = [field["type"], "null"]
-
-
-def _described(operation: Operation, schemas: Mapping[str, Any], query: Mapping[str, Any]) -> dict[str, Any]:
-    error = {"application/json": {"schema": {"$ref": f"{_COMPONENTS}Error"}}}
-    taken = operation.body is not None or query
-    refuses = sorted({*operation.refuses, 401, 403, *((400,) if taken else ())})
-    reply = {"schema": schemas[str(operation.reply)]} if operation.reply is not None else {}
-    out: dict[str, Any] = {
-        "summary": operation.summary,
-        "operationId": operation.handler.__name__ + ("_of_run" if "{run}/episodes/{id}" in operation.path else ""),
-        "responses": {
-            str(operation.status): {"description": "done", "content": {operation.kind: reply}},
-            **{str(status): {"description": "refused", "content": error} for status in refuses},
-        },
-    }
-    named = {"type": "string", "minLength": 1, "pattern": "^[^/]+$"}
-    parameters = [
-        {"name": name, "in": "path", "required": True, "schema": named}
-        for name in re.findall(r"{(\w+)}", operation.path)
-    ]
-    parameters += [
-        {"name": name, "in": "query", "required": name in query.get("required", ()), "schema": schema}
-        for name, schema in query.get("properties", {}).items()
-    ]
-    if parameters:
-        out["parameters"] = parameters
-    if operation.body is not None:
-        content = {"application/json": {"schema": schemas[str(operation.body)]}}
-        out["requestBody"] = {"required": True, "content": content}
-    return out
