@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import multiprocessing
 import os
 import random
 import resource
+import shutil
 import sqlite3
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -379,3 +382,18 @@ def test_a_forked_process_searches_through_connections_of_its_own(tmp_path: Path
 def _search_and_check(index: Index) -> None:
     assert _ids(index) == ["1"]
     index.close()
+
+
+def test_an_index_of_version_0_1_opens_and_ranks_as_it_did(tmp_path: Path) -> None:
+    """`index-0.1.sq` was written by version 0.1, `index-0.1.json` holds what that version found in it."""
+    here = Path(__file__).parent
+    shutil.copytree(here / "index-0.1.sq", tmp_path / "old.sq")
+    recorded = json.loads((here / "index-0.1.json").read_text())
+    with Index.open(tmp_path / "old.sq") as index:
+        assert index.verify() == []
+        for name, expected in recorded["found"].items():
+            options: dict[str, Any] = {"where": {"year": 2001}} if name == "where" else {"mode": name}
+            found = index.search_many(recorded["queries"], 5, **options)
+            assert [[[hit.document.id, hit.score] for hit in row] for row in found] == expected
+        assert index.add([Document("new", "Quay", "A quay of stone.")]).added == 1
+        assert index.search("quay", 1)[0].document.id == "new"
