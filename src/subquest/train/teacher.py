@@ -1,4 +1,4 @@
-"""The teacher: an engine that writes what an oracle says, in the student's own tokens.
+"""The teacher engine: it writes what a gold teacher says, in the student's own tokens.
 
 Gold traces are made by running the very systems that users run, with a teacher in place of the model and a real search.
 What is learned is therefore exactly what is served: the same prompts, the same observations, the same token ids.
