@@ -11,7 +11,6 @@ is a folder with `agent.md` and a `dialect.toml`:
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import re
 import tomllib
@@ -20,6 +19,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from ...codec import checked
 from ...engine import Engine, Mode
 from ...engine.actions import Action as Tool
 from ...errors import UsageError, suggest
@@ -44,7 +44,7 @@ class Dialect:
     search: str = "search"
     """Tag of a query."""
     answer: str = "answer"
-    r"""Tag of the answer; "boxed" where it stands in `\boxed{}`."""
+    r"""Tag of the answer; "boxed" if it is in `\boxed{}`."""
     observation: str = "\n\n<information>$documents</information>\n\n"
     document: str = "Doc $number(Title: $title) $text\n"
     mode: Mode = "completion"
@@ -55,7 +55,7 @@ class Dialect:
     turns: int = 4
     k: int = 3
     prompts: str = ""
-    """Folder of its prompts, ours by name or the user's by path; that of its own name where empty."""
+    """Folder of its prompts, ours by name or the user's by path; if empty, the one with its own name."""
 
     @property
     def folder(self) -> Path:
@@ -85,13 +85,13 @@ class Dialect:
         return search, replace(ANSWER, opening=opening, closing=closing)
 
     def _written(self, tag: str) -> tuple[str, str]:
-        """A tag's two ends; it is HiRA's form that a stop string of that form belongs to."""
+        """The two ends of a tag; in HiRA's form if there is a stop string of that form."""
         if f"<|end_{tag}|>" in self.stop:
             return f"<|begin_{tag}|>", f"<|end_{tag}|>"
         return f"<{tag}>", f"</{tag}>"
 
     def action(self, text: str) -> Action | None:
-        """The first query or answer of a turn; None where it holds neither."""
+        """The first query or answer of a turn; None if it holds neither."""
         search, answer = self.search.lower(), self.answer.lower()  # as the parser calls them
         parsed = parse(text, map(str.lower, self.tags))
         block = parsed.first(search, answer)
@@ -112,11 +112,11 @@ class Dialect:
         return Shown([list(documents) for documents in found], render, tokens)
 
     def frame(self, text: str) -> str:
-        """A text in the place of documents."""
+        """A text in place of documents."""
         return self.observation.replace("$documents", fence(text, self.tags))
 
     def after(self, turn: str, told: Text) -> Text:
-        """What an agent is told after a turn: where its stop string has begun it in the same message, the rest."""
+        """What an agent is told after a turn; without the part that the stop string already wrote."""
         if isinstance(told, Shown):
             render = told.render
             return replace(told, render=lambda groups, nothing: self._after(turn, render(groups, nothing)))
@@ -139,7 +139,7 @@ class Dialect:
 
 
 def _called(content: str) -> tuple[str, ...]:
-    """Queries of a JSON tool call; empty where it is none."""
+    """The queries of a JSON tool call; empty if it is not one."""
     try:
         arguments = json.loads(content)["arguments"]
         if isinstance(arguments, str):
@@ -215,15 +215,10 @@ def _read(file: Path) -> Dialect:
         given: dict[str, Any] = tomllib.loads(file.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise UsageError(f"{file}: {error}") from None
-    known = {f.name: f.default for f in dataclasses.fields(Dialect) if f.name not in ("name", "prompts")}
-    for key, value in given.items():
-        if key not in known:
-            raise UsageError(f"{file}: a dialect has no {key!r}; it has {', '.join(known)}")
-        wanted = list if isinstance(known[key], tuple) else type(known[key])
-        if type(value) is not wanted:
-            raise UsageError(f"{file}: {key} must be a {wanted.__name__}, not {value!r}")
-    if "$documents" not in given.get("observation", "$documents"):
-        raise UsageError(f"{file}: observation needs $documents, the place where they stand")
-    if "stop" in given:
-        given["stop"] = tuple(map(str, given["stop"]))
-    return Dialect(file.parent.name, **given, prompts=str(file.parent.resolve()))
+    own = {"name": file.parent.name, "prompts": str(file.parent.resolve())}
+    if fixed := sorted(own.keys() & given.keys()):
+        raise UsageError(f"{file}: remove {fixed[0]!r}: it is given by the folder")
+    dialect = checked(Dialect, given | own, str(file))
+    if "$documents" not in dialect.observation:
+        raise UsageError(f"{file}: observation needs $documents, where the documents are inserted")
+    return dialect

@@ -12,8 +12,8 @@ from subquest.engine.scripted import ScriptedEngine
 from subquest.errors import UsageError
 from subquest.runtime.prompts import Prompts
 
-from .fakes import FakeSearch
-from .prompt_files import COMPACT, FULL
+from ..systems.fakes import FakeSearch
+from ..systems.prompt_files import COMPACT, FULL
 
 
 class Endpoint(ScriptedEngine):

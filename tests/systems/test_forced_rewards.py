@@ -16,7 +16,7 @@ from subquest.systems.decor import DECOR
 from tests.systems import test_decor as decor
 from tests.systems.fakes import FakeSearch
 
-from .test_systems import QUESTION
+from .test_rewards import QUESTION
 
 TASK = "<task>Where was Mila Torrun born?</task>"
 SEARCH = "<search>Mila Torrun born</search>"

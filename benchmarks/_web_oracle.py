@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import parse_qs, urlsplit
 
-from _oracle import RELATIONS
+from _chain_oracle import RELATIONS
 
 from subquest.engine.scripted import Context
 from subquest.record import Document

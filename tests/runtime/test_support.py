@@ -11,7 +11,7 @@ from subquest.record import Document, Episode
 from subquest.runtime.evidence import Finding, support_of
 from subquest.systems import registry
 
-from .fakes import FakeSearch
+from ..systems.fakes import FakeSearch
 
 QUESTION = "Was the designer of the Orvane Bridge born in Kestel?"
 NOTE = "The Orvane Bridge was designed by Mila Torrun."

@@ -10,7 +10,7 @@ from subquest.errors import ConfigError, DataError, UsageError
 from subquest.record import Episode, Question, Segment, Step, Trajectory
 from subquest.rewards import find_term, load, names
 
-from .test_coda import GOOD
+from .systems.test_coda_reward import GOOD
 
 
 async def test_a_users_file_adds_a_term(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from subquest.runtime.system import NoSettings, System
 from subquest.runtime.voting import TEMPERATURE, is_decided, normalize_answer
 from subquest.systems import registry
 
-from .fakes import FakeSearch
+from ..systems.fakes import FakeSearch
 
 QUESTION = "Where was the designer of the Orvane Bridge born?"
 
