@@ -220,8 +220,8 @@ def judged(
 
 def adapter_digest(name: str | None) -> str:
     """The judge's adapter by its content, the shipped one where none is named: new weights may judge otherwise."""
-    from subquest.claims.measure import file_digest
     from subquest.models import default_adapter
+    from subquest.study.stamps import file_digest
 
     place = Path(name) if name else default_adapter()
     return file_digest(str(place)) if place is not None and place.exists() else name or ""

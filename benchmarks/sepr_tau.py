@@ -24,7 +24,7 @@ from typing import Any
 
 import numpy as np
 
-from subquest.metrics.embed import Embedder, default_embedder
+from subquest.metrics.embeddings import Embedder, default_embedder
 from subquest.worlds import World, make_world
 
 Pair = tuple[str, str]

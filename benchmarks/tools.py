@@ -3,7 +3,7 @@
     subquest bench tools
 
 Part one starts sandboxes. Part two answers 50 generated web questions of two to four hops on a loopback site, with the
-same search and pages for all systems and one oracle in every seat (`_tool_oracle.py`); tokens are the scripted engine's
+same search and pages for all systems and one oracle in every seat (`_web_oracle.py`); tokens are the scripted engine's
 words. It measures what seed 001 shows in figure 5: the length of the reasoning and the interactions with the world.
 """
 
@@ -18,8 +18,8 @@ import sys
 import time
 from typing import Any
 
-from _oracle import question, world
-from _tool_oracle import oracle, serve
+from _chain_oracle import question, world
+from _web_oracle import oracle, serve
 
 from subquest.engine.scripted import ScriptedEngine
 from subquest.record import Episode

@@ -18,10 +18,9 @@ from subquest.engine.actions import Action
 from subquest.engine.interface import Generation
 from subquest.engine.openai.reply import Assembler, Reply, ending
 from subquest.engine.scripted import ScriptedEngine
-from subquest.judge.base import AnswerCase, StepCase, read_verdict
+from subquest.judge.cases import AnswerCase, StepCase, read_verdict
 from subquest.judge.rules import judge_answer, judge_step
-from subquest.judge.spoken import in_digits
-from subquest.judge.text import dates, is_date_only, names, numbers, quantities
+from subquest.judge.text_facts import dates, in_digits, is_date_only, names, numbers, quantities
 from subquest.limits import Repeats
 from subquest.metrics import contains_answer, normalize, score_answer
 from subquest.protocol import fence, parse, tags_of, wrap

@@ -28,8 +28,8 @@ from .record import Episode
 from .systems import registry
 
 if TYPE_CHECKING:
-    from .judge.agree import BothJudges
-    from .metrics.embed import Embedder
+    from .judge.agreement import BothJudges
+    from .metrics.embeddings import Embedder
 
 GROUP = "subquest.rewards"
 """Entry-point group in which packages register terms of their own."""
@@ -45,11 +45,11 @@ class Reward:
     total: float
     """The reward of the episode as a whole."""
     terms: Mapping[str, float] = field(default_factory=dict)
-    """The named parts it is made of, weights included where they add up; logged as they are."""
+    """The named parts it is made of, including their weights if they add up; logged as they are."""
     roles: Mapping[str, float] = field(default_factory=dict)
-    """The reward of each role that acted; where a system rewards all alike, each is the total."""
+    """The reward of each role that acted; if a system rewards all alike, each is the total."""
     steps: Mapping[str, float] = field(default_factory=dict)
-    """The reward of single trajectories by id, where the reward function tells a role's steps apart."""
+    """The reward of single trajectories by id, if the reward function distinguishes the steps of a role."""
 
     def __post_init__(self) -> None:
         for name, value in (("total", self.total), *self.terms.items(), *self.roles.items(), *self.steps.items()):
@@ -57,7 +57,7 @@ class Reward:
                 raise UsageError(f"the reward {name!r} is {value}: rewards must be finite numbers")
 
     def plus(self, name: str, value: float, weight: float) -> Reward:
-        """With one more term, which counts for the episode and alike for every role and step."""
+        """With one more term, which counts for the episode and for every role and step."""
         extra = weight * value
         return Reward(
             self.total + extra,
@@ -74,7 +74,7 @@ class RewardFunction(Protocol):
 
 
 def written_answer(episode: Episode) -> str:
-    """The answer that the policy gave by itself; empty where it was forced or taken from a result.
+    """The answer that the policy gave by itself; empty if it was forced or taken from a result.
 
     Users get such answers. A reward that paid for them would teach to run out of turns.
     """

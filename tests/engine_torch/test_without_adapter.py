@@ -118,7 +118,9 @@ async def test_decors_compressor_is_the_base_model_while_the_other_roles_have_th
         "answerer": ["<answer>Kestel</answer>"],
     }
     sampling = Sampling(max_tokens=12, temperature=1.0, logprobs=True, seed=1)
-    system = DECOR(Directed(engine, script=script), FakeSearch(), memory_tokens=400, sampling=sampling)
+    system = DECOR(
+        Directed(engine, script=script), FakeSearch(), memory_tokens=400, sampling=sampling, prompts="compact"
+    )
     episode = await system.solve("Where was the designer of the Orvane Bridge born?")
     assert {t.role for t in episode.trajectories} == {"planner", "filter", "compressor", "answerer"}
     for trajectory in episode.trajectories:

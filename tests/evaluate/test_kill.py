@@ -19,7 +19,7 @@ WORKER = textwrap.dedent("""
     from dataclasses import replace
     from subquest.engine.scripted import ScriptedEngine
     from subquest.evaluate import evaluate, jobs_for, table
-    from subquest.evaluate.table import scored
+    from subquest.evaluate.result_table import scored
     from subquest.record import Question
     from subquest.runs import RunStore
     from subquest.systems.coda import CoDA

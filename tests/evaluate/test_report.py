@@ -14,8 +14,8 @@ from subquest.errors import UsageError
 from subquest.evaluate import score
 from subquest.evaluate.report import latex, load, markdown, page
 from subquest.evaluate.report.content import holm, outcome_of, run_names, traced
-from subquest.evaluate.stats import mcnemar
-from subquest.evaluate.table import Scored, cell
+from subquest.evaluate.result_table import Scored, cell
+from subquest.evaluate.statistics import mcnemar
 from subquest.record import Episode, Failure, Question, Usage
 from subquest.runs import RunStore
 from subquest.serve.compare import compare_runs

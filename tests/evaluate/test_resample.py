@@ -3,14 +3,12 @@
 import importlib
 import math
 import random
-import statistics
+from statistics import fmean, pstdev, pvariance
 from typing import Any
 
 import pytest
 
-from subquest.evaluate import resample
-from subquest.evaluate.resample import RESAMPLES, binomial, resampled_means
-from subquest.evaluate.stats import compare, interval
+from subquest.evaluate.statistics import RESAMPLES, binomial, compare, interval, resampled_means
 
 
 @pytest.fixture
@@ -40,7 +38,7 @@ def test_chunks_make_no_difference(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("numpy")
     values = [i / 97 for i in range(60)]
     whole = resampled_means(values, 1)
-    monkeypatch.setattr(resample, "_DRAWS", 700)
+    monkeypatch.setattr("subquest.evaluate.statistics._DRAWS", 700)
     assert resampled_means(values, 1) == whole
 
 
@@ -48,10 +46,10 @@ def test_resamples_have_the_mean_and_the_spread_of_the_theory() -> None:
     rng = random.Random(1)
     for values in ([rng.random() for _ in range(200)], [rng.choice([0.0, 0.5, 1.0]) for _ in range(200)]):
         means = resampled_means(values, 3)
-        error = statistics.pstdev(values) / math.sqrt(len(values))
+        error = pstdev(values) / math.sqrt(len(values))
         assert len(means) == RESAMPLES
-        assert statistics.fmean(means) == pytest.approx(statistics.fmean(values), abs=5 * error / math.sqrt(RESAMPLES))
-        assert statistics.pstdev(means) == pytest.approx(error, rel=0.08)  # its own standard error is 1.6 %
+        assert fmean(means) == pytest.approx(fmean(values), abs=5 * error / math.sqrt(RESAMPLES))
+        assert pstdev(means) == pytest.approx(error, rel=0.08)  # its own standard error is 1.6 %
 
 
 @pytest.mark.parametrize(("n", "p"), [(1, 0.3), (9, 0.5), (40, 0.02), (40, 0.98), (3000, 0.4)])
@@ -64,8 +62,8 @@ def test_the_binomial_takes_each_outcome_as_often_as_it_is_likely(n: int, p: flo
         expected = math.comb(n, outcome) * p**outcome * (1 - p) ** (n - outcome) if n < 1000 else None
         if expected is not None:
             assert drawn.count(outcome) / grid == pytest.approx(expected, abs=2 / grid)
-    assert statistics.fmean(drawn) == pytest.approx(n * p, rel=0.002)
-    assert statistics.pvariance(drawn) == pytest.approx(n * p * (1 - p), rel=0.02)
+    assert fmean(drawn) == pytest.approx(n * p, rel=0.002)
+    assert pvariance(drawn) == pytest.approx(n * p * (1 - p), rel=0.02)
 
 
 def test_the_binomial_ends_at_its_ends() -> None:

@@ -10,7 +10,7 @@ import pytest
 from subquest.engine.scripted import ScriptedEngine
 from subquest.errors import EngineRefused, UsageError
 from subquest.evaluate import evaluate, jobs_for, table
-from subquest.evaluate.table import broken_down, scored
+from subquest.evaluate.result_table import broken_down, scored
 from subquest.record import Episode, Question
 from subquest.runs import RunStore
 from subquest.systems.coda import CoDA

@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 
 from subquest.judge import AnswerCase, StepCase, rules
 from subquest.judge.rules import judge_answer, judge_step
-from subquest.judge.spoken import in_digits
-from subquest.judge.text import Date, dates, names, numbers, quantities
+from subquest.judge.text_facts import Date, dates, in_digits, names, numbers, quantities
 
 PLANNER = StepCase(
     role="planner",

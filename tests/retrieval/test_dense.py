@@ -238,7 +238,7 @@ def test_minilm_knows_what_is_alike() -> None:
 def test_minilm_in_8_bits_stays_near_the_original() -> None:
     pytest.importorskip("onnxruntime", reason="needs the extra `dense`")
     pytest.importorskip("transformers", reason="needs the extra `train`")
-    from subquest.metrics.embed import MiniLM
+    from subquest.metrics.embeddings import MiniLM
 
     texts = [
         "Mira Tolland was an engineer from Kelso who designed the Orvane Bridge in 1904.",

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from subquest.cli import main
-from subquest.evaluate.stats import compare
+from subquest.evaluate.statistics import compare
 from subquest.record import Episode, Question, Segment, Trajectory
 from subquest.runs import RunStore
 from subquest.serve.episode_view import byte_alphabet, pieces_of_run, token_texts

@@ -8,15 +8,16 @@ import pytest
 from subquest.assemble import AgentSpec, preview_agent
 from subquest.assemble.fairness import effective_settings, find_differences
 from subquest.cli import main
-from subquest.cli.study import unnamed_differences, variant_spec
+from subquest.cli.study import unnamed_differences
 from subquest.engine.scripted import ScriptedEngine
 from subquest.runs import RunStore
 from subquest.study import Study, find_study, read_study, studies
+from subquest.study.stamps import spec_of
 from subquest.systems import registry
 
 
 def built(study: Study) -> dict[str, Any]:
-    return {v.name: preview_agent(variant_spec(v, AgentSpec())) for v in study.variants}
+    return {name: preview_agent(spec_of(v, AgentSpec())) for name, v in study.variants.items()}
 
 
 @pytest.mark.parametrize("name", sorted(studies()))

@@ -11,7 +11,7 @@ from subquest.cli import main
 from subquest.errors import ConfigError, UsageError
 from subquest.record import Document
 from subquest.study import find_study, read_study, rows, studies
-from subquest.study.result import text
+from subquest.study.table import text
 from subquest.systems.registry import get
 from subquest.worlds import Recipe, write_world
 
@@ -27,7 +27,7 @@ def test_every_study_of_the_papers_is_there() -> None:
 
 @pytest.mark.parametrize("name", sorted(NAMES))
 def test_each_recipe_fits_its_systems(name: str) -> None:
-    for variant in find_study(name).variants:
+    for variant in find_study(name).variants.values():
         system = get(variant.system)
         assert not variant.preset or variant.preset in system.presets
         assert set(variant.settings) <= {f.name for f in fields(system.Settings)}
@@ -39,17 +39,17 @@ def test_averages_of_the_papers_are_the_means_of_their_rows() -> None:
     for name in ("coda-hierarchy", "coda-hops", "hira-ablation"):
         study = find_study(name)
         for variant in study.variants:
-            for metric, printed in study.number(variant.name, "average").items():
-                values = [study.number(variant.name, s.name)[metric] for s in study.sources]
-                wanted = odd.get((name, variant.name), printed)
-                assert sum(values) / len(values) == pytest.approx(wanted, abs=0.0006), (name, variant.name, metric)
-                assert wanted == printed or f"{wanted:.3f}" in study.note
+            for metric, printed in study.number(variant, "average").items():
+                values = [study.number(variant, source)[metric] for source in study.sources]
+                wanted = odd.get((name, variant), printed)
+                assert sum(values) / len(values) == pytest.approx(wanted, abs=0.0006), (name, variant, metric)
+                assert wanted == printed or f"{wanted:.3f}" in study.table.note
 
 
 def test_grids_make_variants() -> None:
     study = find_study("coda-topk")
-    assert [v.name for v in study.variants][:2] == ["CoDA, k=3", "CoDA, k=5"]
-    assert [v.settings["k"] for v in study.variants] == [3, 5, 10, 20, 30] * 2
+    assert list(study.variants)[:2] == ["CoDA, k=3", "CoDA, k=5"]
+    assert [v.settings["k"] for v in study.variants.values()] == [3, 5, 10, 20, 30] * 2
 
 
 def test_rows_put_the_paper_beside_ours() -> None:
@@ -169,7 +169,7 @@ def test_a_world_brings_its_own_corpus(toy: Path, capsys: pytest.CaptureFixture[
     [
         (["coda-hop"], "did you mean 'coda-hop"),
         (["coda-hops", "--only", "x"], "no variant 'x'"),
-        (["coda-hops", "--out", "x"], "none of the study's questions are at hand"),
+        (["coda-hops", "--out", "x"], "none of the study's questions are available"),
     ],
 )
 def test_wrong_usage(toy: Path, arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -187,19 +187,19 @@ PARTS = '[[source]]\nname="nq"\n[[variant]]\nname="a"\nsystem="coda"\n'
         ("title=", "Invalid value"),
         (HEAD + "metric=1\n" + PARTS, "unknown key 'metric'"),
         (HEAD + '[[source]]\nname="nq"\n', "'variant' is missing"),
-        (HEAD + PARTS + "preset_=1\n", "unexpected keyword argument 'preset_'"),
-        (HEAD + PARTS + '[[variant]]\nname="a"\nsystem="rag"\n', "two variants are called 'a'"),
+        (HEAD + PARTS + "preset_=1\n", "unknown key 'preset_'; did you mean 'preset'"),
+        (HEAD + PARTS + '[[variant]]\nname="a"\nsystem="rag"\n', "a variant cannot be called 'a'"),
         (HEAD + PARTS + '[[number]]\nvariant="b"\nsource="nq"\nem=1\n', "variant 'b', which is not"),
         (HEAD + PARTS + '[[number]]\nvariant="a"\nsource="x"\nem=1\n', "source 'x', which is not"),
         (HEAD + PARTS + '[[number]]\nvariant="a"\nsource="nq"\nf1=1\n', "numbers of f1"),
         (HEAD + PARTS + '[[number]]\nvariant="a"\nsource="nq"\nem="high"\n', "em is 'high'"),
-        (HEAD.replace('["em"]', '"em"') + PARTS, "metrics must be a list of texts, not 'em'"),
+        (HEAD.replace('["em"]', '"em"') + PARTS, "metrics must be a list, not 'em'"),
         (HEAD.replace('"em"', '"emm"') + PARTS, "no metric 'emm'; did you mean 'em'"),
-        (HEAD.replace('"t"', "3") + PARTS, "title must be a text, not 3"),
-        ('filter="hops>=2"\n' + HEAD + PARTS, "filter must be a list of texts"),
-        (HEAD + PARTS.replace('"nq"', '"nq"\nsample=-3'), "source 'nq': sample must be a whole number from 1, not -3"),
+        (HEAD.replace('"t"', "3") + PARTS, "title must be text, not 3"),
+        ('filter="hops>=2"\n' + HEAD + PARTS, "filter must be a list"),
+        (HEAD + PARTS.replace('"nq"', '"nq"\nsample=-3'), r"source\[1\].sample must be a whole number from 1, not -3"),
         (HEAD + PARTS.replace('"nq"', '"nq"\nsample="x"'), "sample must be a whole number from 1, not 'x'"),
-        (HEAD + PARTS + "grid={k=3}\n", "variant 'a': grid must be a table of lists"),
+        (HEAD + PARTS + "grid={k=3}\n", r"each value of variant\[1\].grid must be a list"),
         (HEAD + PARTS + '[[source]]\nname="nq"\ndataset="b.jsonl"\n', "a source cannot be called 'nq'"),
         (HEAD + PARTS.replace('"nq"', '"average"'), "a source cannot be called 'average'"),
     ],

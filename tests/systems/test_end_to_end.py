@@ -25,7 +25,7 @@ from subquest.systems import registry
 from ..engine.loopback import Answer, Loopback, Request, chat
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))
-from _oracle import oracle, question, world
+from _chain_oracle import oracle, question, world
 
 ENDS = {"answered", "forced", "no answer", "failed"}
 

@@ -18,7 +18,7 @@ from subquest.retrieval import Index
 from subquest.systems import registry
 
 from ..engine.loopback import Answer, Loopback, Request, chat
-from .test_window import Library
+from ..runtime.test_window import Library
 
 QUESTION = "Which river flows through Kestel?"
 NO_ACTION = {"no action", "no query", "no <plan>", "no <filter>", "no <answer>"}

@@ -13,7 +13,7 @@ from subquest.train.loss import LOSSES, LossSettings, policy_loss, sft_loss
 from subquest.train.policy import Policy
 from subquest.train.random_model import tiny_source
 
-from ..systems.test_window import AGENTS, ask
+from ..runtime.test_window import AGENTS, ask
 from .episodes import episode, rollouts_of, trajectory
 
 

@@ -1,6 +1,7 @@
 """Checkpoints: small files, never half written, enough by themselves for a bare machine."""
 
 import asyncio
+import json
 import os
 import shutil
 from dataclasses import replace
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 import torch
 
+from subquest.cli import main
 from subquest.errors import DataError
 from subquest.train.checkpoints import Checkpoints, restore
 
@@ -209,3 +211,17 @@ def test_a_kill_leaves_the_best_weights_whole(tmp_path: Path, monkeypatch: pytes
     assert not (tmp_path / "best.tmp").exists()
     asyncio.run(t.engine.close())
     t.run.close()
+
+
+OLD_RUN = Path(__file__).parent / "run-0.1"
+OLD_LOSSES = {2: (7.610809, 4438), 3: (7.566320, 3205)}
+"""Loss and learned tokens of the steps that version 0.1 took after the checkpoint in `OLD_RUN`."""
+
+
+@pytest.mark.slow
+def test_a_run_of_version_0_1_goes_on_as_it_did(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    shutil.copytree(OLD_RUN, tmp_path / "run")
+    assert main(["train", str(OLD_RUN / "recipe.toml"), "--out", str(tmp_path / "run"), "--json"]) == 0
+    steps = {row["step"]: row for row in map(json.loads, capsys.readouterr().out.splitlines())}
+    found = {step: (row["loss"], row["learned_tokens"]) for step, row in steps.items()}
+    assert found == {step: pytest.approx(expected, rel=1e-3) for step, expected in OLD_LOSSES.items()}

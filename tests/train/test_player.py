@@ -160,5 +160,5 @@ async def test_roles_that_are_none_are_refused(tmp_path: Path, monkeypatch: pyte
         slip = {"instruct.plays": ["executor"], "instruct.teacher": teacher}
         with pytest.raises(ConfigError, match="roles are played by a model"):
             load_recipe(RECIPES / "apex-exec-smoke.toml", slip)
-    with pytest.raises(ConfigError, match=r"instruct\.attempts = 0"):
+    with pytest.raises(ConfigError, match=r"instruct\.attempts must be a whole number from 1"):
         load_recipe(RECIPES / "apex-exec-smoke.toml", {"instruct.attempts": 0})

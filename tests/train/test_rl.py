@@ -369,8 +369,8 @@ def test_plans_are_compared_by_their_reward_not_as_answers(tmp_path: Path) -> No
     policy = make_policy(recipe.model, source, device=torch.device("cpu"), seed=0)
     engine = TorchEngine(source, device="cpu", cache_tokens=65_536)
     sampling = Sampling(max_tokens=8, temperature=1.0, logprobs=True)
-    system = APEX(engine, None, sampling=sampling, plan_only=True)
-    greedy = APEX(engine, None, sampling=replace(sampling, temperature=0.0), plan_only=True)
+    system = APEX(engine, None, sampling=sampling, prompts="compact", plan_only=True)
+    greedy = APEX(engine, None, sampling=replace(sampling, temperature=0.0), prompts="compact", plan_only=True)
     planned = [replace(q, decomposition=(Step(q.question, q.answers[0]),), hops=1) for q in QUESTIONS[:2]]
     t = RLTrainer(
         TrainRun(tmp_path, recipe),

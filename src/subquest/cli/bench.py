@@ -1,4 +1,4 @@
-"""`subquest bench NAME`: the benchmarks behind the speed claims, ours and the peers in the same run."""
+"""`subquest bench NAME`: the benchmarks behind the speed claims, with ours and the peers in the same run."""
 
 from __future__ import annotations
 

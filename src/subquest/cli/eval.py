@@ -30,7 +30,7 @@ from .judge import judge_run, report_count
 if TYPE_CHECKING:
     from ..assemble import AgentSpec
     from ..config import Config
-    from ..evaluate.cluster import Remote
+    from ..evaluate.ray_workers import Remote
     from ..evaluate.runner import Solver
     from ..record import Question
     from ..runs import RunStore
@@ -62,7 +62,7 @@ def run(args: argparse.Namespace) -> int:
     check_run_options(args)
     from ..assemble import check_search, preview_agent
     from ..data.question_sets import name_sources
-    from ..evaluate.table import scored, table
+    from ..evaluate.result_table import scored, table
 
     datasets = {name: _questions(name, source, args) for name, source in name_sources(args.datasets).items()}
     config = with_world_index(config_from(args), args.datasets)
@@ -79,7 +79,7 @@ def run(args: argparse.Namespace) -> int:
     if not args.ray:  # otherwise the index is where the workers are
         check_search(spec.index, mode=spec.mode, tools=spec.tools)
     if args.plan_score:
-        from ..metrics.embed import check_embedder
+        from ..metrics.embeddings import check_embedder
 
         check_embedder()
     specs = {name: each.replace(shared=shared) for name, each in specs.items()}
@@ -146,9 +146,9 @@ async def _evaluate(
         systems = await (_on_cluster(stack, specs, args) if args.ray else _here(stack, specs))
         await answer_all(store, systems, datasets, args)
     if args.plan_score:
-        from ..evaluate.afterwards import judge_plans
+        from ..evaluate.model_scores import judge_plans
 
-        judge_plans(store, told=report_count("plan score"))
+        judge_plans(store, report=report_count("plan score"))
     await judge_run(store, args.judge, args.judge_instruction, concurrency=args.concurrency)
 
 
@@ -205,7 +205,7 @@ async def _on_cluster(
     stack: AsyncExitStack, specs: Mapping[str, AgentSpec], args: argparse.Namespace
 ) -> dict[str, Remote]:
     """The systems on a Ray cluster; each worker opens its own engines and index, at the same paths."""
-    from ..evaluate.cluster import Cluster
+    from ..evaluate.ray_workers import Cluster
 
     cluster = Cluster(args.ray, partial(_here, specs=specs), at_once=args.concurrency)
     stack.push_async_callback(cluster.close)

@@ -65,7 +65,7 @@ def _sample_size(text: str) -> int | str:
 
 def check_questions(source: str, questions: Sequence[Question]) -> None:
     """Refuse questions that no system accepts before anything is asked: one of them would end the run halfway."""
-    from ..runtime.system import checked_question
+    from ..record import checked_question
 
     for question in questions:
         try:
@@ -83,8 +83,8 @@ def with_world_index(config: Config, sources: Sequence[str]) -> Config:
     if place.exists():
         _check_world_index(place, corpus)
     else:
-        from ..evaluate.indexing import build_whole
         from ..retrieval.corpus import read
+        from ..retrieval.index import build_whole
 
         print(f"indexing {corpus} in {place}", file=sys.stderr)
         build_whole(place, read([corpus]))
@@ -212,7 +212,7 @@ async def answer_all(
     args: argparse.Namespace,
 ) -> None:
     """Have every system answer what it has not answered yet, and show the progress."""
-    from ..evaluate.afterwards import score_unscored
+    from ..evaluate.model_scores import score_unscored
     from ..evaluate.runner import evaluate, jobs_for
 
     if unscored := score_unscored(store):

@@ -71,7 +71,7 @@ def check_judge(model: str | None) -> None:
 
 async def judge_run(store: RunStore, model: str | None, instruction: str | None, *, concurrency: int) -> None:
     """A verdict for every answer of a run that has none yet; nothing where no judge is named."""
-    from ..evaluate.afterwards import judge_answers
+    from ..evaluate.model_scores import judge_answers
     from ..judge import BY_SET
 
     if not model:
@@ -79,7 +79,7 @@ async def judge_run(store: RunStore, model: str | None, instruction: str | None,
     judge = open_judge(model, store.path, concurrency=concurrency)
     instruction = store.settings.get("judge", {}).get("instruction", instruction or BY_SET)
     try:
-        undecided = await judge_answers(store, judge, instruction=instruction, told=report_count("judged"))
+        undecided = await judge_answers(store, judge, instruction=instruction, report=report_count("judged"))
     finally:
         await _close(judge)
     if undecided:

@@ -1,4 +1,4 @@
-"""`subquest train RECIPE.toml --out RUN`: train, or go on training."""
+"""`subquest train RECIPE.toml --out RUN`: start or resume a training run."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from typing import Any, Self
 from ..errors import UsageError
 
 ALLOCATOR = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_HIP_ALLOC_CONF")
-"""What torch reads how it keeps GPU memory from: the first since 2.9, the others before, and still."""
+"""Environment variables for torch's GPU allocator: the first since torch 2.9, the others before (and still)."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -49,7 +49,7 @@ def run(args: argparse.Namespace) -> int:
     from ..train.recipe import load_recipe
 
     recipe = load_recipe(args.recipe, dict(_override(pair) for pair in args.set))
-    first = os.environ.get("RANK", "0") == "0"  # of several processes under torchrun, one talks
+    first = os.environ.get("RANK", "0") == "0"  # of several processes under torchrun, only one prints
 
     def say(text: str) -> None:
         if first:
@@ -90,16 +90,17 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _grow_in_place() -> None:
-    """Have torch grow its blocks of GPU memory where they are: batches of fine-tuning have ever other shapes, and it
-    would keep blocks for each. It is read when CUDA is first used; what the user has set there stays."""
+    """Let torch grow its blocks of GPU memory in place: the batch shapes of fine-tuning keep changing, and it would
+    keep blocks for each. Torch reads this when CUDA is first used; the user's own setting is kept."""
     if not any(name in os.environ for name in ALLOCATOR):
         os.environ.update(dict.fromkeys(ALLOCATOR[:2], "expandable_segments:True"))
 
 
 class Stop:
-    """Whether to stop: Ctrl-C, or a scheduler's SIGTERM, asks for a checkpoint after this step; once more ends it.
+    """Whether to stop: Ctrl-C, or a scheduler's SIGTERM, asks for a checkpoint after this step; a second one ends the
+    run.
 
-    Before the first step there is nothing to keep: then it ends at once.
+    Before the first step there is nothing to keep: then the run ends at once.
     """
 
     def __init__(self, say: Callable[[str], None]) -> None:
@@ -109,19 +110,19 @@ class Stop:
         self._begun = False
 
     def __call__(self) -> bool:
-        self._begun = True  # asked for before every step
+        self._begun = True  # called before every step
         return self.signal > 0
 
     def __enter__(self) -> Self:
-        if threading.current_thread() is threading.main_thread():  # no other may listen
-            self._before = {number: signal.signal(number, self._told) for number in (signal.SIGINT, signal.SIGTERM)}
+        if threading.current_thread() is threading.main_thread():  # other threads cannot set handlers
+            self._before = {number: signal.signal(number, self._handle) for number in (signal.SIGINT, signal.SIGTERM)}
         return self
 
     def __exit__(self, *error: object) -> None:
         for number, before in self._before.items():
             signal.signal(number, before)
 
-    def _told(self, number: int, frame: object) -> None:
+    def _handle(self, number: int, frame: object) -> None:
         if self.signal or not self._begun:
             raise KeyboardInterrupt
         self.signal = number

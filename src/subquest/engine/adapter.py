@@ -11,6 +11,8 @@ from __future__ import annotations
 import json
 import math
 import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -32,7 +34,8 @@ _MODULES = {
     "mlp.up_proj": "ffn_up",
     "mlp.down_proj": "ffn_down",
 }
-_PREFIX = "base_model.model."
+PEFT_PREFIX = "base_model.model."
+"""What PEFT writes before the names of the base model's modules."""
 _REORDERED = {"llama": True, "qwen2": False, "qwen3": False}
 """Architectures (GGUF's names) that we convert, and whether query and key rows are reordered."""
 
@@ -148,7 +151,7 @@ def read_peft(folder: Path) -> Lora:
     tensors = read_safetensors(folder / "adapter_model.safetensors")
     halves: dict[str, dict[str, Array]] = {}
     for name, tensor in tensors.items():
-        module, _, part = name.removeprefix(_PREFIX).removesuffix(".weight").rpartition(".")
+        module, _, part = name.removeprefix(PEFT_PREFIX).removesuffix(".weight").rpartition(".")
         if part not in ("lora_A", "lora_B"):
             raise DataError(f"{folder}: {name} is not part of a plain LoRA adapter")
         halves.setdefault(module, {})[part] = tensor
@@ -169,30 +172,34 @@ def write_peft(lora: Lora, folder: Path, *, base: str = "") -> None:
     tensors = {}
     for module, pair in lora.pairs.items():
         for part, tensor in zip(("lora_A", "lora_B"), pair, strict=True):
-            tensors[f"{_PREFIX}{module}.{part}.weight"] = tensor
+            tensors[f"{PEFT_PREFIX}{module}.{part}.weight"] = tensor
     write_safetensors(folder / "adapter_model.safetensors", tensors)
+    targets = sorted({module.rpartition(".")[2] for module in lora.pairs})
+    write_peft_config(folder, rank=lora.rank, alpha=lora.alpha, targets=targets, base=base, prompts=lora.prompts)
+
+
+def write_peft_config(
+    folder: Path, *, rank: int, alpha: float, targets: Sequence[str], base: str, prompts: str
+) -> None:
+    """Write `adapter_config.json` as PEFT does, with the set of prompts that the adapter was trained on."""
     config = {
         "peft_type": "LORA",
         "task_type": "CAUSAL_LM",
         "base_model_name_or_path": base,
-        "r": lora.rank,
-        "lora_alpha": lora.alpha,
+        "r": rank,
+        "lora_alpha": alpha,
         "lora_dropout": 0.0,
         "bias": "none",
-        "target_modules": sorted({module.rpartition(".")[2] for module in lora.pairs}),
+        "target_modules": list(targets),
         "inference_mode": True,
-        PROMPTS: lora.prompts,
+        PROMPTS: prompts,
     }
     (folder / "adapter_config.json").write_text(json.dumps(config, indent=2), encoding="utf-8")
 
 
 def write_gguf(lora: Lora, path: Path, shape: Shape, *, name: str = "", reordered: bool = True) -> None:
     """Write an adapter for llama.cpp. `reordered=False` leaves the rows alone, for tests that show why it matters."""
-    gguf = _gguf()
-    path.parent.mkdir(parents=True, exist_ok=True)
-    scratch = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        writer = gguf.GGUFWriter(scratch, shape.architecture)
+    with gguf_writer(path, shape.architecture) as writer:
         writer.add_type("adapter")
         writer.add_string("adapter.type", "lora")
         writer.add_float32("adapter.lora.alpha", float(lora.alpha))
@@ -204,32 +211,30 @@ def write_gguf(lora: Lora, path: Path, shape: Shape, *, name: str = "", reordere
             heads = _row_heads(target, shape) if reordered else None
             writer.add_tensor(f"{target}.weight.lora_a", np.ascontiguousarray(a))
             writer.add_tensor(f"{target}.weight.lora_b", np.ascontiguousarray(reorder(b, heads) if heads else b))
-        writer.write_header_to_file()
-        writer.write_kv_data_to_file()
-        writer.write_tensors_to_file()
-        writer.close()
-        os.replace(scratch, path)
-    finally:
-        scratch.unlink(missing_ok=True)
 
 
 def read_gguf(path: Path, shape: Shape) -> Lora:
     """An adapter from llama.cpp's form."""
+    found, alpha = read_gguf_pairs(path)
+    pairs: dict[str, tuple[Array, Array]] = {}
+    for weight, (a, b) in found.items():
+        target = weight.removesuffix(".weight")
+        heads = _row_heads(target, shape)
+        pairs[module_name(target)] = (a.copy(), (restore(b, heads) if heads else b).copy())
+    return Lora(pairs, alpha, prompt_set_of(path))
+
+
+def read_gguf_pairs(path: Path) -> tuple[dict[str, tuple[Array, Array]], float]:
+    """A and B of each adapted weight, by llama.cpp's names and in its row order, and alpha."""
     reader = open_gguf(path)
-    field = reader.fields.get("adapter.lora.alpha")
-    if field is None:
-        raise DataError(f"{path} is not a LoRA adapter in GGUF form")
+    alpha = reader.fields.get("adapter.lora.alpha")
     halves: dict[str, dict[str, Array]] = {}
     for tensor in reader.tensors:
-        stem, _, part = str(tensor.name).rpartition(".")
-        values = np.asarray(tensor.data)
-        target = stem.removesuffix(".weight")
-        heads = _row_heads(target, shape)
-        halves.setdefault(module_name(target), {})[part] = (
-            restore(values, heads) if heads and part == "lora_b" else values
-        )
-    pairs = {m: (half["lora_a"].copy(), half["lora_b"].copy()) for m, half in halves.items()}
-    return Lora(pairs, float(field.contents()), prompt_set_of(path))
+        weight, _, part = str(tensor.name).rpartition(".")
+        halves.setdefault(weight, {})[part] = np.asarray(tensor.data)
+    if alpha is None or any(half.keys() != {"lora_a", "lora_b"} for half in halves.values()):
+        raise DataError(f"{path} is not a LoRA adapter in GGUF form; make one with `subquest model adapter convert`")
+    return {weight: (half["lora_a"], half["lora_b"]) for weight, half in halves.items()}, float(alpha.contents())
 
 
 def prompt_set_of(place: Path) -> str:
@@ -272,6 +277,23 @@ def _gguf() -> Any:
     except ImportError:
         raise MissingDependency("gguf", "embedded") from None
     return gguf
+
+
+@contextmanager
+def gguf_writer(path: Path, architecture: str) -> Iterator[Any]:
+    """A writer of a GGUF file, which gets its name only once it is complete."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    scratch = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        writer = _gguf().GGUFWriter(scratch, architecture)
+        yield writer
+        writer.write_header_to_file()
+        writer.write_kv_data_to_file()
+        writer.write_tensors_to_file()
+        writer.close()
+        os.replace(scratch, path)
+    finally:
+        scratch.unlink(missing_ok=True)
 
 
 def open_gguf(path: Path) -> Any:

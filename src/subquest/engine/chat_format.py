@@ -139,6 +139,11 @@ def chat_format(template: str, *, bos: str = "", eos: str = "") -> ChatFormat:
     return ChatFormat(system_open, system_to_user, user_open, generation, assistant_to_user, end)
 
 
+def chat_format_of(tokenizer: Any) -> ChatFormat:
+    """The format of a transformers tokenizer."""
+    return chat_format(tokenizer.chat_template or "", bos=tokenizer.bos_token or "", eos=tokenizer.eos_token or "")
+
+
 def encode_pieces(pieces: Sequence[Piece], encode: Encode) -> list[int]:
     """Token ids of the pieces, one after the other."""
     return [i for piece in pieces if piece.text for i in encode(piece.text, piece.control)]

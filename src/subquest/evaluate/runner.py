@@ -78,7 +78,7 @@ def jobs_for(store: RunStore, datasets: Mapping[str, Sequence[Question]], system
 async def evaluate(
     jobs: Iterable[Job],
     systems: Mapping[str, Solver],
-    store: RunStore,
+    store: RunStore | None,
     *,
     concurrency: int = 8,
     seconds: float | None = None,
@@ -87,37 +87,38 @@ async def evaluate(
 ) -> None:
     """Run jobs, at most `concurrency` at a time; a worker goes on while its last episode is being written, no further.
 
-    A job that takes longer than `seconds` is recorded as failed. `finished` is told what is handed over to be written.
+    A job that takes longer than `seconds` is recorded as failed. `finished` is called with each episode as it is handed
+    to the store; without a store it is the only one that gets them.
     """
     waiting = iter(jobs)
-    desk: asyncio.Queue[tuple[Job, Episode, asyncio.Future[Receipt]]] = asyncio.Queue()
+    answered: asyncio.Queue[tuple[Job, Episode, asyncio.Future[Receipt | None]]] = asyncio.Queue()
 
-    def keep(job: Job, episode: Episode) -> Receipt:
+    def keep(job: Job, episode: Episode) -> Receipt | None:
         scores = score(episode)
-        receipt = store.add_episode(episode, attempt=job.attempt, scores=scores)
+        receipt = store.add_episode(episode, attempt=job.attempt, scores=scores) if store is not None else None
         if finished is not None:
             finished(job, episode, scores)
         return receipt
 
     async def work() -> None:
-        handed_over: asyncio.Future[Receipt] | None = None
+        handed_over: asyncio.Future[Receipt | None] | None = None
         try:
             for job in waiting:
                 episode = await _solve(job, systems[job.system], seconds, seed)
                 before, handed_over = handed_over, asyncio.get_running_loop().create_future()
-                desk.put_nowait((job, episode, handed_over))
+                answered.put_nowait((job, episode, handed_over))
                 await _written(before)
         finally:
             await _written(handed_over)
 
-    async def clerk() -> None:
-        """Scores and stores one episode, then lets every turn go first that a model has finished meanwhile."""
+    async def write() -> None:
+        """Score and store one episode, then let every turn go first that a model has finished in the meantime."""
         while True:
-            job, episode, handed_over = await desk.get()
+            job, episode, handed_over = await answered.get()
             try:
                 receipt = keep(job, episode)
             except Exception as error:
-                if not handed_over.cancelled():  # else its worker has been told to stop
+                if not handed_over.cancelled():  # else its worker was cancelled
                     handed_over.set_exception(error)
             else:
                 if not handed_over.cancelled():
@@ -125,7 +126,7 @@ async def evaluate(
             await asyncio.sleep(0)
 
     with collect_rarely():
-        storing = asyncio.create_task(clerk())
+        storing = asyncio.create_task(write())
         workers = [asyncio.create_task(work()) for _ in range(max(concurrency, 1))]
         try:
             await asyncio.gather(*workers)
@@ -134,14 +135,13 @@ async def evaluate(
                 worker.cancel()
             await asyncio.gather(*workers, return_exceptions=True)
             storing.cancel()
-            while not desk.empty():
-                keep(*desk.get_nowait()[:2])
+            while not answered.empty():
+                keep(*answered.get_nowait()[:2])
 
 
-async def _written(handed_over: asyncio.Future[Receipt] | None) -> None:
-    if handed_over is not None:
-        receipt = await handed_over
-        with contextlib.suppress(EpisodeExists):  # another process was quicker with the same job: its episode stays
+async def _written(handed_over: asyncio.Future[Receipt | None] | None) -> None:
+    if handed_over is not None and (receipt := await handed_over) is not None:
+        with contextlib.suppress(EpisodeExists):  # another process finished the same job first: its episode stays
             await receipt
 
 

@@ -1,7 +1,7 @@
 """Judges: yes or no about an answer or about one role's step, by a model or by rule."""
 
-from .agree import Agreement, agreement, compare
-from .base import AnswerCase, AnswerJudge, StepCase, StepJudge, Verdict, read_verdict
+from .agreement import Agreement, agreement, compare
+from .cases import AnswerCase, AnswerJudge, StepCase, StepJudge, Verdict, read_verdict
 from .model import BY_SET, INSTRUCTIONS, Instruction, ModelJudge, case_of
 from .rules import RuleJudge
 from .steps import steps_of

@@ -4,7 +4,7 @@ The instructions are files in `prompts/`: three for answers (`equivalence`; `cor
 `decor`, strict about dates, numbers and units) and one for each of DECOR's roles. A reply that is neither yes nor no
 is asked for once more and then left undecided. Undecided replies and failed calls are never cached.
 
-What is judged stands on one line: an answer cannot begin a line that looks like another field of the instruction, such
+What is judged is put on one line: an answer cannot begin a line that looks like another field of the instruction, such
 as a reference answer of its own making.
 """
 
@@ -24,7 +24,7 @@ from ..errors import DataError, UsageError
 from ..record import Episode, Usage
 from ..runtime.prompts import Prompts
 from ..runtime.rendering import one_line
-from .base import AnswerCase, StepCase, Verdict, read_verdict
+from .cases import AnswerCase, StepCase, Verdict, read_verdict
 
 Instruction = Literal["equivalence", "core", "decor"]
 INSTRUCTIONS: tuple[Instruction, ...] = ("equivalence", "core", "decor")

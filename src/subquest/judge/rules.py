@@ -12,9 +12,8 @@ import re
 from collections.abc import Callable, Sequence
 
 from ..metrics import answer_tokens, contains_answer, is_yes_no, normalize
-from .base import AnswerCase, StepCase, Verdict
-from .spoken import in_digits
-from .text import content_words, dates, is_date_only, names, numbers, one_spelling, quantities
+from .cases import AnswerCase, StepCase, Verdict
+from .text_facts import content_words, dates, in_digits, is_date_only, names, numbers, one_spelling, quantities
 
 Rule = Callable[[StepCase], str]
 """Names what is wrong with a step; empty where nothing is."""
@@ -127,7 +126,7 @@ def keeps_noise(case: StepCase) -> str:
 
 
 def invents_facts(case: StepCase) -> str:
-    """Every number and name must stand in what was read."""
+    """Every number and name must be in what was read."""
     source = f"{case.documents} {case.query}"
     made_up = numbers(case.content) - numbers(source)
     if made_up:
@@ -157,7 +156,7 @@ def answers_wrongly_with_evidence(case: StepCase) -> str:
 
 
 def makes_things_up(case: StepCase) -> str:
-    """A wrong answer that stands neither in memory nor in the question was invented."""
+    """A wrong answer that is neither in memory nor in the question was invented."""
     if _right(case) or not case.content or normalize(case.content) in {"yes", "no"}:
         return ""
     known = " ".join((case.question, *case.memory))

@@ -1,7 +1,7 @@
 """DECOR's steps as cases for the role judges.
 
 Each step of each role is a context of its own, in the order they were opened: planner, filter, planner, filter, ...,
-answerer. What memory held when a step began stands in the events, under the planner whose search changed it last:
+answerer. What memory held when a step began is in the events, under the planner whose search changed it last:
 compressed, cut and dropped as the role saw it, not as filters once wrote it. Episodes that came without events are
 judged by what their filters wrote.
 """
@@ -13,7 +13,7 @@ from typing import Any
 
 from ..protocol import parse
 from ..record import Episode, Trajectory
-from .base import StepCase
+from .cases import StepCase
 
 JUDGED_ROLES = ("planner", "filter", "answerer")
 TAG_OF_ROLE = {"planner": "search", "filter": "filter", "answerer": "answer"}

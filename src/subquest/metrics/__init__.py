@@ -12,7 +12,7 @@ from .answers import (
     normalize,
     score_answer,
 )
-from .confidence import Calibration, auroc, calibration, calibration_error
+from .calibration import Calibration, auroc, calibration, calibration_error
 from .plans import MINILM_TAU, PAPER_TAU, PlanScore, score_plans
 
 __all__ = [

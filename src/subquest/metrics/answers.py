@@ -1,7 +1,7 @@
 """Answer metrics: exact match (EM), token F1 and cover exact match (CEM) after SQuAD's normalisation.
 
 Normalisation lower-cases, drops ASCII punctuation and the articles a, an, the, and squeezes white space. EM asks
-whether two normalised answers are the same, F1 weighs the tokens they share, CEM asks whether the gold answer stands
+whether two normalised answers are the same, F1 weighs the tokens they share, CEM asks whether the gold answer is
 anywhere in the prediction. With several gold answers the best one counts.
 
 Chinese and Japanese are written without spaces, so the standard tokens would make a whole sentence one token and F1 an
@@ -70,7 +70,7 @@ def f1(prediction: str, answers: str | Iterable[str]) -> float:
 
 
 def cover_exact_match(prediction: str, answers: str | Iterable[str]) -> float:
-    """1 if a gold answer's normal form stands in the prediction's, else 0. Long predictions are not punished."""
+    """1 if a gold answer's normal form is in the prediction's, else 0. Long predictions are not punished."""
     return _best(lambda p, g: float(_covers(p, g)), prediction, answers)
 
 
@@ -95,7 +95,7 @@ def score_answer(prediction: str, answers: str | Iterable[str]) -> AnswerScores:
 
 
 def contains_answer(text: str, answers: str | Iterable[str]) -> bool:
-    """Whether a gold answer stands in the text as a contiguous run of whole tokens ("us" is not in "status")."""
+    """Whether a gold answer occurs in the text as a contiguous run of whole tokens ("us" is not in "status")."""
     words = f" {normalize(text)} "
     golds = [answers] if isinstance(answers, str) else answers
     return any((gold := normalize(g)) and f" {gold} " in words for g in golds)
@@ -114,7 +114,7 @@ def _best(metric: Callable[[str, str], float], prediction: str, answers: str | I
 
 
 def _covers(predicted: str, gold: str) -> bool:
-    """Whether gold stands in the prediction; where normalisation leaves nothing of it ("A"), in no other text."""
+    """Whether gold is in the prediction; where normalisation leaves nothing of it ("A"), in no other text."""
     return gold in predicted if gold else not predicted
 
 

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..errors import MissingDependency
-from .embed import Embedder
+from .embeddings import Embedder
 
 if TYPE_CHECKING:
     import numpy as np
@@ -41,7 +41,7 @@ def score_plans(
 ) -> list[PlanScore]:
     """SEPR of many plans at once; every distinct sub-question is embedded once. An empty plan scores 0."""
     if len(plans) != len(golds):
-        raise ValueError(f"{len(plans)} plans beside {len(golds)} gold plans")
+        raise ValueError(f"{len(plans)} plans and {len(golds)} gold plans cannot be paired")
     texts = {s.strip(): None for plan in (*plans, *golds) for s in plan if s.strip()}
     place = {text: at for at, text in enumerate(texts)}
     vectors = _unit(embedder(list(texts))) if texts else None

@@ -2,9 +2,9 @@
 
 A document may contain our tags, HiRA's tokens, chat templates' control tokens or the tags by which prompts mark who
 speaks. All of them lose their brackets: `<answer>` becomes `‹answer›`, so a reader still sees what stood there, and
-neither our parser nor a server's tokenizer takes it for anything. What only looks like a tag counts as one: letters of
-full width or of another alphabet, invisible characters, `&lt;` for a bracket, because tokenizers normalise and models
-read with the mind's eye.
+neither our parser nor a server's tokenizer mistakes it for a tag. What only looks like a tag counts as one: full-width
+letters, letters of another alphabet, invisible characters, `&lt;` for a bracket, because tokenizers normalise text and
+models understand lookalikes.
 
 Fencing is no cure for persuasion. That a text says "ignore your instructions" a prompt can only answer by saying that
 documents are data, as ours do, and a system by keeping documents out of the contexts that decide.
@@ -36,7 +36,7 @@ _BRACKETED = re.compile(r"\[\s?/?\s?[A-Za-z]")
 _SOFT = str.maketrans("<>[]", "‹›⟦⟧")
 _BRACKETS = "＜﹤［"
 _DISGUISED = (re.compile(r"&(?:amp;){0,20}(?:[lL][tTsSbB]|#)"), re.compile(r"\[[^\]\s]{3,24}\]"))
-"""What a tag in disguise can begin with, beside brackets."""
+"""What a tag in disguise can begin with, besides brackets."""
 _ENTITY = re.compile(
     r"&(?:amp;){0,20}(?:(lt|gt|lsqb|rsqb|lbrack|rbrack|vert|verbar|sol)|#0{0,30}(\d{2,6})|#x0{0,30}([\da-f]{2,5}));?",
     re.IGNORECASE,
@@ -48,9 +48,9 @@ _ALIKE = dict(
 )
 """Letters of other alphabets, and signs, that look like Latin letters, slashes and bars."""
 _NAME = re.compile(r"LATIN (?:CAPITAL |SMALL )?LETTER (?:SMALL CAPITAL )?([A-Z])(?: WITH .*)?")
-"""How Unicode names what is a Latin letter with something to it, small capitals too."""
+"""How Unicode names Latin letters with additions, and small capitals."""
 _BLANK = "\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0"
-"""Letters and signs without ink that Unicode does not call invisible."""
+"""Blank letters and signs that Unicode does not classify as invisible."""
 _UNPRINTED = re.compile(r"[\x00-\x08\x0e-\x1b\x7f]")
 
 

@@ -79,7 +79,7 @@ class Parsed:
         return next((b for b in reversed(self.blocks) if b.tag in tags), None)
 
     def text(self, tag: str) -> str:
-        """Content of the first block of that tag, empty where there is none."""
+        """Content of the first block of that tag, empty if there is none."""
         block = self.first(tag)
         return block.content if block else ""
 

@@ -12,6 +12,8 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import os
+import shutil
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
@@ -324,3 +326,17 @@ def _folder(path: str | Path) -> Path:
             f"{path} is not a folder; build the index in a folder, then copy it: subquest index copy docs.sq {path}"
         )
     return Path(path)
+
+
+def build_whole(path: Path, documents: Iterable[Document]) -> None:
+    """Build an index that is at its path complete or not at all: half of one would be searched as if it were whole."""
+    building = path.with_name(f".{path.name}.{os.getpid()}.new")
+    try:
+        Index.build(building, documents).close()
+        try:
+            os.rename(building, path)
+        except OSError:
+            if not path.exists():  # else another process was faster
+                raise
+    finally:
+        shutil.rmtree(building, ignore_errors=True)

@@ -240,7 +240,7 @@ class Similarity:
     """Passages by the cosine of their vectors to the query's; a passage is embedded once and remembered."""
 
     def __init__(self, embedder: Any) -> None:
-        """`embedder` makes unit vectors of a list of texts (`metrics.embed.MiniLM`)."""
+        """`embedder` makes unit vectors of a list of texts (`metrics.embeddings.MiniLM`)."""
         self._embedder = embedder
         self._known: dict[str, Any] = {}
 

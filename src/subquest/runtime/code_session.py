@@ -1,4 +1,4 @@
-"""Python for one question: one interpreter, whose variables and files stay from call to call and from task to task.
+"""Python for one question: one interpreter, whose variables and files persist across calls and tasks.
 
 A resource that the coordinator remembers may be a variable of an earlier task (HiRA's resource memory), so code of a
 later task must find it. No question sees another's: each run has an interpreter and a folder of its own.
@@ -14,14 +14,14 @@ from ..errors import ToolError
 from ..tools.sandbox import CodeResult, Interpreter, Sandbox, WorkFile
 
 COLLECTED = 200
-"""Files of one run at most."""
+"""Most files of one run."""
 
 
 class CodeSession:
     """The interpreter of a run, and the files that its code has written."""
 
     def __init__(self, start: Callable[[], Interpreter], files: dict[str, Path], folder: Path, disk: int) -> None:
-        """`files` are those of the run by name: the code gets copies, and what it writes is added from `folder`."""
+        """`files` are those of the run by name: code gets copies, and files that it writes are added."""
         self._start = start
         self._files = files
         self._folder = folder
@@ -66,7 +66,7 @@ class CodeSession:
 
 
 def plain_name(name: str) -> str:
-    """The name of a file that code chose, as one that is safe to write and to print."""
+    """A file name chosen by code, made safe to write and print."""
     text = name.encode("utf-8", "surrogateescape").decode("utf-8", "replace").replace("/", "_")
     return "".join(c if c.isprintable() else "_" for c in text)[-60:]
 

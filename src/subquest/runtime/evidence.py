@@ -39,9 +39,9 @@ from .statements import (
 )
 
 _SENTENCES = 50
-"""Sentences of a result that are looked for; one that is longer is never stated in full."""
+"""Sentences of a result that are searched for; a longer result is never stated in full."""
 _ABOUT = 0.6
-"""Share of a task's words that a sentence has where only the title of its document states the result."""
+"""Share of the task's words that a sentence needs if only the title of its document states the result."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ class Finding:
     trajectory: str = ""
     query: str = ""
     aside: bool = False
-    """Said on the way: quoted where a document states it, and no sub-result where none does."""
+    """Said along the way: quoted if a document states it, and otherwise not counted as a sub-result."""
 
     @property
     def is_result(self) -> bool:
@@ -66,17 +66,17 @@ class Finding:
 class Support(NamedTuple):
     evidence: tuple[Evidence, ...]
     supported: bool | None
-    """None where there is no answer."""
+    """None if there is no answer."""
 
 
 def newest(findings: Sequence[Finding]) -> str:
-    """The newest result that says something ("not found" does not); empty where none does."""
+    """The newest result that says something ("not found" does not); empty if none does."""
     results = (finding.result for finding in reversed(findings))
     return next((result for result in results if result and not declines(result)), "")
 
 
 def support(findings: Iterable[Finding]) -> tuple[Evidence, ...]:
-    """For each finding the sentences that state it, where there are some; no quote twice."""
+    """For each finding, the sentences that state it, if any; no quote twice."""
     return _unique(quote for finding in findings for quote in _quotes(finding).found)
 
 
@@ -128,7 +128,7 @@ class _Quotes(NamedTuple):
 
 
 def _quotes(finding: Finding) -> _Quotes:
-    """What states a finding. A result that no document can state (yes, a value worked out) rests on its notes."""
+    """Quotes that state a finding. A result that no document can state (yes, a computed value) rests on its notes."""
     word, reason = yes_or_no(finding.result)
     if finding.result and not word:
         claim = claim_of(finding.result)
@@ -144,7 +144,7 @@ def _quotes(finding: Finding) -> _Quotes:
 
 
 def _stating(finding: Finding, text: str) -> _Quotes:
-    """A quote for each sentence of a text, where there is one."""
+    """A quote for each sentence of a text, if there is one."""
     spans = sentences(text)
     claims = [claim for start, end in spans[:_SENTENCES] if (claim := claim_of(text[start:end])).line]
     task = words_of(finding.task).words
@@ -155,7 +155,7 @@ def _stating(finding: Finding, text: str) -> _Quotes:
 
 
 def _answered(question: str, answer: str, findings: Sequence[Finding]) -> Evidence | None:
-    """The sentence of all documents that states the answer best."""
+    """The sentence among all documents that states the answer best."""
     claim, asked = claim_of(answer), words_of(question).words
     seen: set[int] = set()
     places = []
@@ -177,7 +177,7 @@ class _Place(NamedTuple):
 
 
 def _best(finding: Finding, claim: Claim, task: frozenset[str], about: frozenset[str]) -> _Place | None:
-    """The sentence that states a claim, of several the one that says most of the words of the task and about it."""
+    """The sentence that states a claim; of several, the one with the most words of the task and the notes."""
     size = max(len(about), 1)
     best: _Place | None = None
     for document in finding.documents:

@@ -1,4 +1,4 @@
-"""Words as code compares them: runs of letters and digits, and each character where a language puts no spaces.
+"""Words in the form in which they are compared: letters and digits; single characters in languages without spaces.
 
 `folded_words` is for runs of words (`barrier`). `compared_words` is for what a text states (`evidence`): there a number
 is one word, the same however it is written.
@@ -14,7 +14,7 @@ _ANY = re.compile(rf"[{_UNSPACED}]|[^\W{_UNSPACED}]+")
 """In Chinese and Japanese each character counts as a word."""
 
 _GAPS = "\u00a0\u2009\u202f"
-"""Spaces that do not break a line: 3 200 with one of them is one number."""
+"""Non-breaking spaces: 3 200 with one of them is one number."""
 _SIGN = r"(?:(?<![^\s(\[])[-\u2212](?=\d))?"
 _INSIDE = rf"(?<=\d)[.,'\u2019{_GAPS}](?=\d)"
 _SPACED_WITH_NUMBERS = rf"{_SIGN}\w+(?:{_INSIDE}\w+)*|%"
@@ -32,12 +32,12 @@ _GROUPING = re.compile(rf"[,'\u2019{_GAPS}]")
 
 
 def word_pattern(text: str) -> re.Pattern[str]:
-    """What a word of this text is."""
+    """The pattern of a word in this text."""
     return _SPACED if text.isascii() else _ANY
 
 
 def folded_words(text: str) -> list[str]:
-    """The words of a text in small letters."""
+    """The words of a text in lower case."""
     folded = text.casefold()
     return word_pattern(folded).findall(folded)
 
@@ -48,7 +48,7 @@ def raw_words(text: str) -> list[str]:
 
 
 def compared_words(text: str) -> list[str]:
-    """The words of a text in small letters, each number in one form: 3,200 is `3200`, 2.50 is `2.5`, 10% `10 percent`.
+    """The words of a text in lower case, each number in one form: 3,200 is `3200`, 2.50 is `2.5`, 10% `10 percent`.
 
     A date in digits is its year, month and day, of which only the year is found by itself: `2024 -05 -17`.
     """
@@ -64,7 +64,7 @@ def compared_words(text: str) -> list[str]:
 
 
 def is_number(word: str) -> bool:
-    """Whether one of `compared_words` begins as a number does: 3200, -5, 10km."""
+    """Whether one of `compared_words` begins like a number: 3200, -5, 10km."""
     return word[0].isdigit() or (word[0] == "-" and len(word) > 1)
 
 
@@ -88,7 +88,7 @@ def _in_one_form(word: str) -> list[str]:
 
 
 def _decimal(number: str) -> str:
-    """A number without zeros at its end. Three decimals stay as they are: they may be thousands, as in 3.200."""
+    """A number without trailing zeros. Three decimals are kept: they may be thousands, as in 3.200."""
     whole, _, decimals = number.partition(".")
     kept = decimals if len(decimals) == 3 else decimals.rstrip("0")
     return f"{whole}.{kept}" if kept else whole

@@ -13,13 +13,13 @@ from ..record import Document, Hit
 from .window import Groups, Shown
 
 RESULT_TOKENS = 256
-"""About what one result of a list takes."""
+"""About the size of one result in a list."""
 
 T = TypeVar("T")
 
 
 def render_documents(documents: Sequence[Document], tokens: int, engine: Engine) -> str:
-    """Documents as Search-R1's checkpoints know them, one a line."""
+    """Documents as Search-R1's checkpoints know them, one per line."""
     return "".join(
         f"Doc {number}(Title: {one_line(document.title)}) {cut_to_tokens(one_line(document.text), tokens, engine)}\n"
         for number, document in enumerate(documents, 1)
@@ -28,13 +28,13 @@ def render_documents(documents: Sequence[Document], tokens: int, engine: Engine)
 
 def one_line(text: str) -> str:
     """The text without line breaks, so that no document can begin a line that looks like another document."""
-    if text.isprintable() and "  " not in text:  # of all white space, only single blanks
+    if text.isprintable() and "  " not in text:  # single spaces only
         return text.strip()
     return " ".join(text.split())
 
 
 def cut_to_tokens(text: str, tokens: int, engine: Engine) -> str:
-    """The text, cut at a word boundary to about `tokens`; counted only where it could be too long."""
+    """The text, cut at a word boundary to about `tokens`; tokens are counted only if it could be too long."""
     if len(text) <= tokens:
         return text
     count = engine.count_tokens(text)
@@ -46,14 +46,14 @@ def cut_to_tokens(text: str, tokens: int, engine: Engine) -> str:
 
 
 def hit_data(hit: Hit) -> dict[str, Any]:
-    """A hit as events tell it; with the page and the words to cite it by where it comes from a file."""
+    """A hit as data for an event; with the page and a citation if it comes from a file."""
     document = hit.document
-    told = {"id": document.id, "title": document.title, "text": document.text, "score": round(hit.score, 6)}
+    data = {"id": document.id, "title": document.title, "text": document.text, "score": round(hit.score, 6)}
     if document.meta and (place := place_of(document.meta)):
-        told["source"] = cite(place)
+        data["source"] = cite(place)
         if "page" in place:
-            told["page"] = place["page"]
-    return told
+            data["page"] = place["page"]
+    return data
 
 
 def render_results(hits: Sequence[Hit]) -> str:
@@ -86,7 +86,7 @@ def show_results(hits: Sequence[Hit], tokens: int, engine: Engine, wording: Call
 
 
 def interleave(found: Sequence[Sequence[Hit]]) -> list[Hit]:
-    """Results of several searches, the first of each, then the second of each; no document twice.
+    """The results of several searches in turns: the first of each, then the second of each; no document twice.
 
     A list that is cut at a length then holds something of every search.
     """

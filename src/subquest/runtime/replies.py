@@ -37,7 +37,7 @@ def _is_name(text: str, found: re.Match[str], title: bool) -> bool:
 
 
 def _is_title(text: str) -> bool:
-    """Whether every word but small ones has a capital and there are no numbers: "The Likely Lads"."""
+    """Whether all words but small ones are capitalised and there are no numbers: "The Likely Lads"."""
     words = _WORD.findall(text)
     return all(word[0].isupper() or word in _SMALL for word in words)
 
@@ -69,7 +69,7 @@ def answer_in(turn: Turn, tag: str = "answer") -> str:
 
 
 def said(turn: Turn) -> str:
-    """What a turn says, exactly as written, without closed thinking: a draft of JSON in a thought is no reply."""
+    """What a turn says, exactly as written, without closed thinking: JSON drafted in a thought is not the reply."""
     text, kept = turn.text, 0
     parts = []
     for block in turn.parsed.blocks:

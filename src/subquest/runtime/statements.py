@@ -19,13 +19,13 @@ from .normalization import compared_words, folded_words, is_number, raw_words
 LONGEST_QUOTE = 1000
 """Characters of a quote."""
 _WORD = 50
-"""A quote is cut at a blank where there is one so near."""
+"""A quote is cut at a space if there is one this near."""
 SHORT = 5
-"""Words from which on a result is read as a sentence."""
+"""A result with this many words or more is read as a sentence."""
 MOST = 0.6
-"""Share of its words that stand where a sentence is stated, beside all its names and numbers."""
+"""Share of a sentence's words that must occur where it is stated, besides all its names and numbers."""
 NEARLY_ALL = 0.8
-"""The same where it has no names and no numbers to go by."""
+"""The same for a sentence without names and numbers."""
 _FUNCTION_WORDS = frozenset(word.decode() for word in STOP_WORDS["english"])
 _NEGATIONS = frozenset(("cannot", "neither", "never", "no", "none", "nor", "not", "without"))
 _ARTICLES = frozenset(("a", "an", "the"))
@@ -45,7 +45,7 @@ class Claim(NamedTuple):
     """What a document may state: a result, or a sentence that a role wrote."""
 
     line: str
-    """Its words, each with a blank on both sides; empty where it has none."""
+    """Its words, each with a space on both sides; empty if it has none."""
     words: frozenset[str]
     """Without function words."""
     needed: frozenset[str]
@@ -56,7 +56,7 @@ class Claim(NamedTuple):
 
 
 class Left(NamedTuple):
-    """What of a claim the title of a document does not say."""
+    """The part of a claim that the title of a document does not say."""
 
     needed: frozenset[str]
     words: frozenset[str]
@@ -104,18 +104,18 @@ def claim_of(text: str) -> Claim:
 
 
 def declines(text: str) -> bool:
-    """Whether a result says that it is not known, and nothing else."""
+    """Whether a result only says that the answer is not known."""
     return " ".join(folded_words(text)) in _DECLINES
 
 
 def yes_or_no(text: str) -> tuple[str, str]:
-    """The yes or no that a result begins with, which no document says for it, and what is said after it."""
+    """The yes or no that a result begins with, and the text after it."""
     match = _YES_NO.match(text)
     return (match[1].casefold(), text[match.end() :]) if match else ("", "")
 
 
 def restated(claim: Claim, left: Left, sentence: Sentence) -> bool:
-    """Whether a sentence says the same as a claim in other words or order, with the title of its document."""
+    """Whether a sentence, with the title of its document, says the same as a claim in other words or order."""
     if not left.needed <= sentence.words:
         return False
     missing = len(left.words - sentence.words)
@@ -127,7 +127,7 @@ def restated(claim: Claim, left: Left, sentence: Sentence) -> bool:
 
 
 def left_to_say(claim: Claim, text: Text, title: frozenset[str]) -> Left | None:
-    """What a sentence has to say that says the same in other words; None where none can.
+    """What a sentence has to say that says the same in other words; None if none can.
 
     A name of a few words has no other words.
     """
@@ -149,7 +149,7 @@ def words_of(text: str) -> Words:
 
 @functools.lru_cache(maxsize=4096)
 def title_of(text: str) -> Words:
-    """A title; what stands in brackets at its end tells it from its namesakes and is no part of the name."""
+    """A title; a note in brackets at its end distinguishes namesakes and is not part of the name."""
     name = text.rpartition("(")[0] if text.endswith(")") else text
     return Words(words_of(name).line, words_of(text).words)
 
@@ -167,7 +167,7 @@ def analysed(text: str) -> Text:
 
 
 def _stretches(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
-    """A sentence; one beyond all measure (a text without full stops) as stretches that overlap by half."""
+    """A sentence; an extremely long one (a text without full stops) as parts that overlap by half."""
     if end - start <= LONGEST_QUOTE:
         yield start, end
         return

@@ -21,14 +21,14 @@ from ..engine.actions import Acting, Action
 from ..errors import OutsideError, UsageError
 from ..events import SCHEMA_VERSION, EventLog, Listener
 from ..limits import Limits
-from ..record import Document, Episode, Question
+from ..record import Document, Episode, Question, checked_question
 from ..retrieval.search import Search
 from .context import LimitReached, RoleSetup
 from .evidence import Finding, Support, support_of
 from .prompts import SETS, Prompts, PromptSet, prompt_set_of
 from .rendering import render_documents
 from .run import Answer, Run
-from .solver import Solver, checked_question
+from .solver import Solver
 from .statements import declines
 from .voting import most_frequent_answer
 from .window import Groups, Shown
@@ -96,12 +96,10 @@ class System(Solver, Generic[S]):
         self.search = search
         self.abstain = abstain
         self.votes = votes
-        self._refuse_names(search)
-        self.settings: S = self._checked_settings({**self._preset(preset), **settings})
+        self.settings: S = self._read_settings(preset, settings)
         self._samplings = sampling if isinstance(sampling, Mapping) else {"": sampling or type(self).sampling}
         self._limits = limits if isinstance(limits, Mapping) else {"": limits or Limits()}
-        for what, given in (("model", self.engines), ("sampling", self._samplings), ("limits", self._limits)):
-            self._refuse_unknown_roles(what, given)
+        self._refuse_mistakes(search)
         self._prompts_given = str(prompts or "")
         self.prompts = self.prompts_in(self.prompt_folder())
         self._setups: dict[str, RoleSetup] = {}
@@ -113,8 +111,6 @@ class System(Solver, Generic[S]):
     def actions(self) -> Mapping[str, Sequence[Action]]:
         """What each role can do, for `--protocol tools`; a role without an entry acts by its text alone."""
         return {}
-
-    # ---- prompts
 
     def shown(self, role: str, documents: Sequence[Document], tokens: int, **fields: str) -> Shown[list[Message]]:
         """The prompt of a role that reads documents, each cut to `tokens`; as many as fit into its window."""
@@ -157,8 +153,6 @@ class System(Solver, Generic[S]):
         found = (folder for place in beside for folder in (place / cls.name, place) if folder.is_dir())
         return next(found, beside[0])
 
-    # ---- roles
-
     @property
     def model_name(self) -> str:
         if set(self.engines) == {""}:
@@ -197,8 +191,6 @@ class System(Solver, Generic[S]):
         if thought is None:
             thought = 0 if prompt_set_of(engine) == "compact" else self.thought
         return RoleSetup(engine, sampling, limits, addition, thought)
-
-    # ---- episodes
 
     async def solve(
         self,
@@ -288,15 +280,11 @@ class System(Solver, Generic[S]):
         everything = Finding("", "", "", list(run.documents.values()))
         return support_of(answer.text, run.question.question, answer.findings or [everything], answer.evidence)
 
-    # ---- what the caller gave
-
-    def _preset(self, name: str) -> Mapping[str, Any]:
-        if name and name not in self.presets:
+    def _read_settings(self, preset: str, settings: Mapping[str, Any]) -> S:
+        if preset and preset not in self.presets:
             known = ", ".join(self.presets) or "none"
-            raise UsageError(f"system {self.name!r} has no preset {name!r}; it has {known}")
-        return self.presets[name] if name else {}
-
-    def _checked_settings(self, settings: Mapping[str, Any]) -> S:
+            raise UsageError(f"system {self.name!r} has no preset {preset!r}; it has {known}")
+        settings = {**self.presets.get(preset, {}), **settings}
         for key, value in settings.items():
             if key in self.removed:
                 raise UsageError(f"the setting {key!r} of system {self.name!r} was removed: {self.removed[key]}")
@@ -304,19 +292,17 @@ class System(Solver, Generic[S]):
                 raise UsageError(f"system {self.name!r}: {key} must be a number from 0, not {value!r}")
         return checked(self.Settings, settings, f"system {self.name!r}")  # type: ignore[no-any-return]
 
-    def _refuse_names(self, search: Any) -> None:
-        """A name in the place of what it names is a common first mistake."""
-        engine: Any
-        for engine in self.engines.values():
-            if isinstance(engine, str | Path):
-                raise UsageError(f"the model is {str(engine)!r}; give an engine: sq.embedded(), sq.openai(NAME), …")
+    def _refuse_mistakes(self, search: Any) -> None:
+        """Refuse names in place of what they name, and roles that do not exist."""
+        engines: Mapping[str, Any] = self.engines
+        if name := next((str(engine) for engine in engines.values() if isinstance(engine, str | Path)), ""):
+            raise UsageError(f"the model is {name!r}; give an engine: sq.embedded(), sq.openai(NAME), …")
         if isinstance(search, str | Path):
             raise UsageError(f"the search is {str(search)!r}; give an open index: sq.Index.open({str(search)!r})")
-
-    def _refuse_unknown_roles(self, what: str, given: Mapping[str, Any]) -> None:
-        for role in given:
-            if role and self.roles and role not in self.roles:
-                raise UsageError(f"{what}: system {self.name!r} has no role {role!r}; it has {', '.join(self.roles)}")
+        for what, given in (("model", self.engines), ("sampling", self._samplings), ("limits", self._limits)):
+            if unknown := next((role for role in given if role and self.roles and role not in self.roles), ""):
+                known = ", ".join(self.roles)
+                raise UsageError(f"{what}: system {self.name!r} has no role {unknown!r}; it has {known}")
 
 
 def _first(given: Mapping[str, T], names: Iterable[str]) -> T | None:

@@ -27,11 +27,11 @@ from .window import Groups, Opening, Shown
 
 _TOKEN = re.compile(r"<\|\s*(?:begin|end)_")
 _REMINDERS = 2
-"""Turns in a row without an action that are reminded; then the loop ends with what was written."""
+"""Reminders after turns without an action; then the loop ends with what was written."""
 _REPEATED = "This was already sent; its result stands above. Change it or conclude."
 Handler = Callable[[Context, str], Awaitable[str]]
 Made = dict[tuple[str, str], list[Document]]
-"""What each call of a context brought, by tag and content; empty once it has left a full context."""
+"""The result of each call in a context, by tag and content; empty once it was removed from a full context."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,17 +44,17 @@ class Tool:
     """Tag in which the result comes back."""
     handle: Handler
     also: tuple[str, ...] = ()
-    """Other tags that models know for the result."""
+    """Other result tags that models know."""
     once: bool = False
-    """Whether the same call, made again in the same context, is refused: its result stands above."""
+    """Whether the same call is refused the second time, because its result is already in the context."""
 
 
 @dataclass(frozen=True, slots=True)
 class LoopEnd:
-    """How a role came to its end."""
+    """How a role finished."""
 
     text: str
-    """Its answer in a box, or its last words."""
+    """Its answer in a box, or its last text."""
     context: Context
     stop_reason: str
     """answered, forced, failed or no answer."""
@@ -87,26 +87,26 @@ def calls(turn: Turn, *tags: str) -> list[tuple[str, str]]:
 
 
 def same_call(content: str) -> str:
-    """A call's content without what two wordings of the same call differ in: case and blanks."""
+    """The content of a call without differences in case and spacing."""
     return " ".join(content.casefold().split())
 
 
 @functools.cache
 def _call(tags: tuple[str, ...]) -> re.Pattern[str]:
-    """A call by one of the tags, from its last opening token; tokens that mean nothing here are text."""
+    """Matches a call by one of the tags, from its last opening token; other tokens are text."""
     begin = rf"<\|\s*begin_({'|'.join(map(re.escape, tags))})\s*\|>"
     content = r"((?:(?!<\|\s*begin_\1\s*\|>).)*?)"
     return re.compile(rf"{begin}{content}(<\|\s*end_\1\s*\|>|\Z)", re.DOTALL | re.IGNORECASE | re.ASCII)
 
 
 def inserted(before: str, text: str, *tags: str) -> str:
-    """A result in its tokens, fenced; where the model's own text has already begun it in one of the tags, the rest."""
+    """A result in its tokens, fenced; if the model has already written the opening token, without it."""
     begun = next((tag for tag in tags if before.rstrip().endswith(f"<|begin_{tag}|>")), "")
     return f"{'' if begun else f'<|begin_{tags[0]}|>'}{fence(text)}<|end_{begun or tags[0]}|>\n\n"
 
 
 def _results(turn: str, tools: Sequence[Tool], results: list[list[Document]], tokens: int) -> Shown[str]:
-    """The results of a turn's calls, each of which leaves the context as a whole where it is full."""
+    """The results of the calls of a turn; from a full context, each is removed as a whole."""
 
     def render(groups: Groups, nothing: str) -> str:
         texts = [group[0].text if group else nothing for group in groups]
@@ -118,10 +118,10 @@ def _results(turn: str, tools: Sequence[Tool], results: list[list[Document]], to
     return Shown(results, render, tokens)
 
 
-async def _carried_out(
+async def _carry_out(
     context: Context, tools: Sequence[Tool], contents: Sequence[str], made: Made, tokens: int
 ) -> list[list[Document]]:
-    """What the calls of a turn bring. One that was made before is refused while its result stands in the context."""
+    """Carry out the calls of a turn. A repeated one is refused while its result is still in the context."""
     results: list[list[Document]] = []
     for tool, content in zip(tools, contents, strict=True):
         call = (tool.tag, same_call(content))
@@ -174,7 +174,7 @@ async def reason(
                 found = found[: turns - actions]
                 silent, actions = 0, actions + len(found)
                 called = [known[tag] for tag, _ in found]
-                results = await _carried_out(context, called, [text for _, text in found], made, result_tokens)
+                results = await _carry_out(context, called, [text for _, text in found], made, result_tokens)
                 context.tell(_results(turn.text, called, results, result_tokens))
             elif answer := box_in(turn) if ends == "box" else turn.text.strip():
                 return await _end(context, answer, "answered", turn)

@@ -29,18 +29,18 @@ class ToolSettings:
     egress: str = "adaptive"
     """private, public or adaptive: what may leave the machine."""
     files: str = ""
-    """Attached files, with commas."""
+    """Attached files, separated by commas."""
     robots: bool = True
     """Respect robots.txt."""
     code_seconds: float = 60.0
-    """Wall-clock time of one call of code; the other limits of code belong to `[tools]`."""
+    """Wall-clock time of one code call; the other limits are set in `[tools]`."""
 
 
 T = TypeVar("T", bound=ToolSettings)
 
 
 class ToolSystem(System[T]):
-    """A system with tools. `search` is an index of private documents, `web` a web search (either place will do).
+    """A system with tools. `search` is an index of private documents, `web` a web search (which `search` may also be).
 
     Without `web`, the web search is the one that the options or the environment name (`subquest.tools.tool_options`).
     """
@@ -61,7 +61,7 @@ class ToolSystem(System[T]):
         cache: Cache | None = None,
         **options: Any,
     ) -> None:
-        """`tools` is what `[tools]` in subquest.toml says, `cache` keeps pages and searches of the web."""
+        """`tools` is the section `[tools]` of subquest.toml; `cache` keeps web pages and web searches."""
         if search is not None and websearch.is_web(search):
             web, search = web or search, None
         super().__init__(model, search, **options)

@@ -1,4 +1,4 @@
-"""The tools of one run: searches, pages, code, files and media, under one egress scope, every call on the trace.
+"""The tools of one run: search, pages, code, files and media, under one egress scope, with every call on the trace.
 
 A system that acts by tools opens one toolkit a run and closes it at the end. Failures of a tool come back as text for
 the model and are recorded as errors of the episode; nothing is lost and nothing raises but defects.
@@ -38,7 +38,7 @@ T = TypeVar("T")
 QUOTES = " \t\n<>[]\"'`"
 """What models put around the name of a file."""
 LINKS = 40
-"""Links that are listed behind one part of a page."""
+"""Links that are listed after one part of a page."""
 
 
 class Opened(NamedTuple):
@@ -80,7 +80,7 @@ class Toolkit:
         for place in run.question.files:
             try:
                 self._attach([place])
-            except UsageError as error:  # of one question among many: told, not raised
+            except UsageError as error:  # one question among many: recorded, not raised
                 run.fail("file", error)
         private = private or (bool(self.files) and not run.question.meta.get(PUBLIC_FILES))
         self.egress = Egress(scope, run.question.question, private_documents=private)
@@ -96,12 +96,12 @@ class Toolkit:
         """URLs by the number under which a context last saw them."""
 
     def _attach(self, places: Sequence[str]) -> None:
-        """Files by name; of two that are called the same, the second goes by its folder's name as well."""
+        """Files by name; if two have the same name, the folder is added to the second."""
         for place in places:
             path = Path(place).expanduser()
             try:
                 there = path.is_file()
-            except OSError:  # no file can have such a name
+            except OSError:  # no file can have this name
                 there = False
             if not there:
                 raise UsageError(f"the attached file {place:.200} does not exist")
@@ -117,7 +117,7 @@ class Toolkit:
     # ---- search and pages
 
     async def search(self, context: Context, queries: Sequence[str], k: int) -> list[list[Hit]]:
-        """The index and the web, as far as they are there and may be asked. Raises SearchError."""
+        """Search the index and the web, as far as they are configured and allowed. Raises SearchError."""
         found: list[list[Hit]] = [[] for _ in queries]
         if self._index is not None:
             self._check_reach(self._index, context)
@@ -126,7 +126,7 @@ class Toolkit:
             self._check_reach(self._web, context)
             try:
                 fresh = await self.run.search(context, queries, k, using=self._web)
-            except SearchError:  # recorded by the runtime; what the index has found is not lost
+            except SearchError:  # recorded by the runtime; the hits of the index are kept
                 if not any(found):
                     raise
                 fresh = [[] for _ in queries]
@@ -144,11 +144,11 @@ class Toolkit:
         return found
 
     def guarded(self, search: Search) -> Search:
-        """A search of a system that works inside this run: under the same scope, and what it finds is offered."""
+        """The search of a system that works inside this run, under the same egress scope."""
         return _Guarded(search, self)
 
     def check_reach(self, search: Search) -> None:
-        """Raise EgressRefused where a search would leave a run that may not be left."""
+        """Raise EgressRefused if a search would send something outside against the scope."""
         if is_web(search):
             self.egress.check_search()
         elif self.egress.scope == "private" and elsewhere(search.name):
@@ -174,15 +174,15 @@ class Toolkit:
         return render_results(hits)
 
     def announce(self, context_id: str, hits: Sequence[Hit]) -> None:
-        """What the numbers of a list of results mean to a context."""
+        """Record which documents the numbers of a result list stand for in a context."""
         self._shown[context_id] = {n: hit.document.id for n, hit in enumerate(hits, 1)}
 
     async def open(self, context: Context, reference: str) -> str:
-        """A page by URL, or by the number of a link; `URL part 2` for a later part. What the model is told."""
+        """A page by URL or by the number of a link, as text for the model; `URL part 2` opens a later part."""
         return (await self.page(context, reference)).whole
 
     async def page(self, context: Context, reference: str) -> Opened:
-        """The same in parts, for a reader that reports about the page."""
+        """The same with text and links separate, for a role that reports on the page."""
         reference, part = with_part(reference)
         url = self._resolve(context, reference)
         document = self.run.documents.get(url)
@@ -207,7 +207,7 @@ class Toolkit:
         return Opened(f"The page could not be opened: {error}", failed=True)
 
     def _may_leave_for(self, url: str) -> bool:
-        """Whether a result is a page that may be fetched; documents of an index may be called by their URLs as well."""
+        """Whether a result is a page that may be fetched; documents of an index may also have URLs as ids."""
         try:
             self.egress.check_url(url)
         except EgressRefused:
@@ -268,7 +268,7 @@ class Toolkit:
         return answer
 
     async def _guarded_fetch(self, url: str) -> Fetched:
-        """What stands at a URL, within the scope; one that does not open is noted."""
+        """Fetch a URL within the scope; one that does not open is remembered."""
         self.failed_urls.add(url)
         self.egress.check_url(url)
         answer = await self._fetcher.fetch(url)
@@ -301,7 +301,7 @@ class Toolkit:
         return self.file(reference)
 
     def file(self, name: str) -> Path:
-        """A file of the run by name; no other file of the machine can be had."""
+        """A file of the run by name; no other file of the machine can be read."""
         path = self.files.get(Path(name).name) or self.files.get(Path(name.strip(QUOTES)).name)
         if path is None:
             known = ", ".join(self.files) or "none"
@@ -333,7 +333,7 @@ class Toolkit:
         return f"{name}, part {part} of {page.parts}\n{text}"
 
     def inventory(self) -> str:
-        """The run's files in words, for prompts."""
+        """The files of the run as text, for prompts."""
         return ", ".join(f"{name} ({path.stat().st_size:,} bytes)" for name, path in self.files.items()) or "none"
 
     async def close(self) -> None:
@@ -350,7 +350,7 @@ def with_part(reference: str) -> tuple[str, int]:
 
 
 async def _in_time(context: Context, work: Awaitable[T]) -> T:
-    """What a tool comes to, as long as the time limits above the context leave time for it; else a ToolError."""
+    """The result of a tool within the time limits of the context; raises ToolError when they run out."""
     clock = asyncio.timeout(context.budget.seconds_left())
     try:
         async with clock:
@@ -362,7 +362,7 @@ async def _in_time(context: Context, work: Awaitable[T]) -> T:
 
 
 class _Guarded:
-    """A search under the scope of a run."""
+    """A search under the egress scope of a run."""
 
     def __init__(self, inner: Search, kit: Toolkit) -> None:
         self.name = inner.name

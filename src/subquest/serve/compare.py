@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
-from ..evaluate.stats import compare
-from ..evaluate.table import WITH_INTERVALS, Scored, cell, scored
+from ..evaluate.result_table import WITH_INTERVALS, Scored, cell, scored
+from ..evaluate.statistics import compare
 from .run_library import RunLibrary
 
 MAX_COMPARED = 8

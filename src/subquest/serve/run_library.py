@@ -10,7 +10,7 @@ from typing import Any
 
 from ..codec import to_dict
 from ..errors import UsageError
-from ..evaluate.table import scored, table
+from ..evaluate.result_table import scored, table
 from ..events import Event
 from ..record import Episode, Question
 from ..runs import RunStore, Summary, runs_in

@@ -1,25 +1,60 @@
-"""The recipe of a study: which variants run on which questions, and what the paper measured.
+"""The recipe of a study: which variants answer which questions, and what a paper measured.
 
-title = "CoDA, table 2: hierarchy"
-paper = "Qwen2.5-3B-Base trained by each method, ..."     the setting of the paper's numbers
-metrics = ["em"]
-k = 3                                                     documents a search, of all variants
-settings = { turns = 6 }                                  more that all variants share, where they know it
-differs = ["turns"]                                       what they share and may differ in; the note says why
+A recipe is a TOML file, or a folder whose TOML files are read as one.
 
-[[source]]
-name = "hotpotqa"                                         with filter, sample, from where they differ
+    title = "CoDA, table 2: hierarchy"
+    paper = "Qwen2.5-3B-Base trained by each method, ..."     the setting of the paper's numbers
+    metrics = ["em"]
+    k = 3                                                     documents per search, for all variants
+    settings = { turns = 6 }                                  more settings that all variants share
+    differs = ["turns"]                                       shared settings that may differ; the note says why
 
-[[variant]]
-name = "CoDA"
-system = "coda"
-settings = { refine = true }
-grid = { k = [3, 5] }                                     one variant for each value: "CoDA, k=3", "CoDA, k=5"
+    [[source]]                                                questions
+    name = "hotpotqa"                                         dataset, filter, sample where they are not the name's
+    dataset = "world:seeds=2001-2010,questions=500"           a generated world per seed, as in training recipes
 
-[[number]]
-variant = "CoDA"
-source = "hotpotqa"                                       or "average": the unweighted mean over the sources
-em = 0.407
+    [[variant]]                                               one way of answering: a row of a table
+    name = "CoDA"
+    system = "coda"
+    settings = { refine = true }
+    grid = { k = [3, 5] }                                     one variant per value: "CoDA, k=3", "CoDA, k=5"
+
+    [[number]]                                                what the paper measured
+    variant = "CoDA"
+    source = "hotpotqa"                                       or "average": the unweighted mean over the sources
+    em = 0.407
+
+A study may also bring its own models: variants name the *adapters* that answer, and *trainings* make them.
+
+    [[variant]]
+    name = "coda"
+    system = "coda"
+    grid = { k = [3, 5] }
+    adapters = ["none", "peco"]                               "coda,k=3@none", "coda,k=3@peco", "coda,k=5@none", ...
+    roles = { planner = "peco", "" = "none" }                 or one adapter for each role; "" is for all others
+
+    [[training]]
+    name = "peco"                                             the adapter that it makes has its name
+    recipe = "rl.toml"                                        for `subquest train`
+    set = { reward = "coda" }                                 changes to the recipe; `grid` makes one training per value
+    start = "cold"                                            the training it starts from, where it is not the study's
+
+    start = "cold"                                            the training that all others start from
+    shipped = "a1690c270a7d741b"                              digest of the adapter that ships with the model
+
+    [[claim]]                                                 a table of a paper: rows of variants, what they must show
+    id = "coda-hierarchy"
+    paper = "CoDA"
+    place = "Table 2"
+    says = "The hierarchy beats one context that does everything."
+    expect = [["CoDA", "CoDA without hierarchy"]]
+    [[claim.row]]
+    name = "CoDA"
+    variant = "coda@peco"
+    paper = { hotpotqa = 0.407 }
+
+Once all is read, everything is checked against everything else. `arm` and `questions`, the names of `variant` and
+`dataset` in recipes of version 0.1, are still read.
 """
 
 from __future__ import annotations
@@ -27,76 +62,71 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import tomllib
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, TypeVar
 
+from ..codec import Positive, Record, checked
 from ..errors import ConfigError, UsageError, suggest
 from ..evaluate.score import score
 from ..record import Episode, Question
 from ..systems.registry import get
+from .design import AVERAGE, BARE, ORACLE, SHIPPED, Claim, Row, Source, Study, Training, Variant
 
-AVERAGE = "average"
-SEARCHES = ("", "rerank", "web")
+PAPERS = ("CoDA", "DECOR", "APEX-Searcher", "HiRA")
+"""In this order on a page; others follow."""
+CLAIMS = "claims"
+"""The study of all claims of the papers; its recipe is a folder of the checkout."""
 
-
-@dataclass(frozen=True, slots=True)
-class Source:
-    """Questions of a study."""
-
-    name: str
-    dataset: str
-    """What `eval` would call it."""
-    filter: tuple[str, ...] = ()
-    sample: int | None = None
-    """How many questions the paper took, where it took a part; which ones is not known."""
+T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
-class Variant:
-    """One bar or line of a figure, one row of a table."""
-
+class _VariantEntry(Record):
     name: str
     system: str
     preset: str = ""
-    settings: Mapping[str, Any] = field(default_factory=dict)
-    named: tuple[str, ...] = ()
-    """Settings that the recipe gives to this variant for itself."""
-    search: str = ""
-    """`rerank`: the run's model reorders what the index finds; `web`: the web instead of the index."""
+    settings: Mapping[str, Any] = {}
+    grid: Mapping[str, list[Any]] = {}
+    search: Literal["", "rerank", "web"] = ""
+    adapters: tuple[str, ...] = ()
+    roles: Mapping[str, str] = {}
+    sources: tuple[str, ...] = ()
+    plans: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Number:
-    """What the paper measured."""
-
-    variant: str
-    source: str
-    values: Mapping[str, float]
-
-
-@dataclass(frozen=True, slots=True)
-class Study:
+class _TrainingEntry(Record):
     name: str
-    title: str
-    paper: str
-    metrics: tuple[str, ...]
-    sources: tuple[Source, ...]
-    variants: tuple[Variant, ...]
-    numbers: tuple[Number, ...] = ()
-    note: str = ""
-    filter: tuple[str, ...] = ()
-    """Holds for every source, also for those a user puts in their place."""
-    differs: tuple[str, ...] = ()
-    """Settings that variants share and in which they may differ (`evaluate.fairness`)."""
+    recipe: str
+    set: Mapping[str, Any] = {}
+    grid: Mapping[str, list[Any]] = {}
+    start: str = ""
 
-    def number(self, variant: str, source: str) -> Mapping[str, float]:
-        return next((n.values for n in self.numbers if (n.variant, n.source) == (variant, source)), {})
+
+class _Recipe(Record):
+    """What a file may hold."""
+
+    title: str = ""
+    paper: str = ""
+    note: str = ""
+    metrics: tuple[str, ...] = ()
+    filter: tuple[str, ...] = ()
+    differs: tuple[str, ...] = ()
+    k: Positive | None = None
+    settings: Mapping[str, Any] = {}
+    source: tuple[Source, ...] = ()
+    variant: tuple[_VariantEntry, ...] = ()
+    number: tuple[dict[str, str | float], ...] = ()
+    training: tuple[_TrainingEntry, ...] = ()
+    shared: Mapping[str, Any] = {}
+    """Keys that all claims of the file share."""
+    claim: tuple[dict[str, Any], ...] = ()
+    start: str = ""
+    shipped: str = ""
 
 
 def studies() -> dict[str, Path]:
-    """The studies that come with the package, by name."""
+    """The studies that come with the package, by name; and the papers' claims in a checkout."""
     package = Path(__file__).resolve().parents[1]
     for folder in (package.parents[1] / "recipes" / "studies", package / "_studies"):
         if folder.is_dir():
@@ -104,141 +134,204 @@ def studies() -> dict[str, Path]:
     return {}
 
 
+def claims_folder() -> Path:
+    """The recipes of the papers' claims, in the checkout."""
+    return Path(__file__).resolve().parents[3] / "recipes" / CLAIMS
+
+
 def find_study(name: str) -> Study:
     """A study by name, or the recipe in a file."""
     if name.endswith(".toml"):
         return read_study(Path(name))
     known = studies()
+    if name == CLAIMS:
+        return read_study(claims_folder())
     if name not in known:
-        raise UsageError(f"there is no study {name!r}; {suggest(name, [*known, 'claims'])}")
+        raise UsageError(f"there is no study {name!r}; {suggest(name, [*known, CLAIMS])}")
     return read_study(known[name])
 
 
 def read_study(path: Path) -> Study:
     """A recipe, checked; raises ConfigError that names the file and what is wrong in it."""
-    try:
-        data = tomllib.loads(path.read_text(encoding="utf-8-sig"))
-    except OSError as error:
-        raise UsageError(f"cannot read the study {path}: {error.strerror}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path}: {error}") from None
-    known = {"title", "paper", "note", "metrics", "filter", "differs", "k", "settings", "source", "variant", "number"}
-    for key in data:
-        if key not in known:
-            raise ConfigError(f"{path}: unknown key {key!r}; there are {', '.join(sorted(known))}")
-    _check_kinds(data, f"{path}: ")
-    try:
-        study = Study(
-            name=path.stem,
-            title=data["title"],
-            paper=data["paper"],
-            metrics=tuple(data["metrics"]),
-            sources=tuple(_source(row) for row in data["source"]),
-            variants=tuple(v for row in data["variant"] for v in _variants(row, _shared(data))),
-            numbers=tuple(_number(row) for row in data.get("number", ())),
-            note=data.get("note", ""),
-            filter=tuple(data.get("filter", ())),
-            differs=tuple(data.get("differs", ())),
-        )
-    except KeyError as error:
-        raise ConfigError(f"{path}: {error.args[0]!r} is missing") from None
-    except TypeError as error:
-        raise ConfigError(f"{path}: {error}") from None
+    files = sorted(path.glob("*.toml")) if path.is_dir() else [path]
+    found = {file: table for file in files if (table := _load(file)) and not _is_training_recipe(table)}
+    if path.is_dir() and not found:
+        raise UsageError(f"{path} holds no recipes of a study; run this in the project's checkout, or name the folder")
+    study = Study(path.stem, {}, {}, folder=path if path.is_dir() else path.parent)
+    for file, table in found.items():
+        recipe = checked(_Recipe, table, str(file), error=ConfigError)
+        study = _add(study, recipe, file, single=not path.is_dir())
+    order = sorted(study.claims, key=lambda c: PAPERS.index(c.paper) if c.paper in PAPERS else len(PAPERS))
+    study = replace(study, claims=tuple(order))
     _check(study, path)
     return study
 
 
-_KINDS: Mapping[str, tuple[type, str]] = {
-    **dict.fromkeys(("title", "paper", "note", "name", "dataset", "system", "preset", "search"), (str, "a text")),
-    **dict.fromkeys(("metrics", "filter", "differs"), (list, "a list of texts")),
-    **dict.fromkeys(("source", "variant", "number"), (list, "given as [[...]]")),
-    **dict.fromkeys(("settings", "grid"), (dict, "a table")),
-    **dict.fromkeys(("k", "sample"), (int, "a whole number from 1")),
-}
+def _load(file: Path) -> dict[str, Any]:
+    try:
+        table = tomllib.loads(file.read_text(encoding="utf-8-sig"))
+    except OSError as error:
+        raise UsageError(f"cannot read the study {file}: {error.strerror}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{file}: {error}") from None
+    if "arm" in table:  # recipes of 0.1
+        table["variant"] = [*table.get("variant", ()), *table.pop("arm")]
+    for row in _tables(table, "source"):
+        row.setdefault("dataset", row.pop("questions", row.get("name", "")))
+    for row in (row for claim in _tables(table, "claim") for row in _tables(claim, "row")):
+        row |= {new: row.pop(old) for old, new in (("arm", "variant"), ("arms", "variants")) if old in row}
+    return table
 
 
-def _check_kinds(table: Mapping[str, Any], place: str) -> None:
-    """Refuse values of another kind than their key needs: some would be taken apart letter by letter."""
-    for key, value in table.items():
-        kind, words = _KINDS.get(key, (object, ""))
-        fits = isinstance(value, kind) and not isinstance(value, bool)
-        if key in ("metrics", "filter", "differs"):
-            fits = fits and all(isinstance(text, str) for text in value)
-        elif key == "sample":
-            fits = fits and value >= 1
-        elif key == "grid":
-            fits, words = fits and all(isinstance(v, list) for v in value.values()), "a table of lists"
-        if not fits:
-            raise ConfigError(f"{place}{key} must be {words}, not {value!r}")
-        for row in value if key in ("source", "variant", "number") else ():
-            if not isinstance(row, dict):
-                raise ConfigError(f"{place}{key} must be {words}, not {value!r}")
-            if key != "number":
-                _check_kinds(row, f"{place}{key} {row.get('name', '')!r}: ")
+def _tables(table: Mapping[str, Any], key: str) -> list[dict[str, Any]]:
+    found = table.get(key)
+    return [row for row in found if isinstance(row, dict)] if isinstance(found, list) else []
 
 
-def _source(row: Mapping[str, Any]) -> Source:
-    given = {**row, "dataset": row.get("dataset", row["name"]), "filter": tuple(row.get("filter", ()))}
-    return Source(**given)
+def _is_training_recipe(table: Mapping[str, Any]) -> bool:
+    return "model" in table or "optimiser" in table
 
 
-def _shared(data: Mapping[str, Any]) -> dict[str, Any]:
-    return {**data.get("settings", {}), **({"k": data["k"]} if "k" in data else {})}
+def _add(study: Study, recipe: _Recipe, file: Path, *, single: bool) -> Study:
+    """The study with what another file holds."""
+    shared = {**recipe.settings, **({"k": recipe.k} if recipe.k is not None else {})}
+    variants = [v for entry in recipe.variant for v in _expand_variant(entry, shared)]
+    claims = tuple(_claim({**recipe.shared, **row}, file) for row in recipe.claim)
+    if single and not claims:
+        for key in ("title", "metrics", "source", "variant"):
+            if not getattr(recipe, key):
+                raise ConfigError(f"{file}: {key!r} is missing")
+        claims = (_own_table(recipe, variants, file),)
+    return replace(
+        study,
+        sources={**study.sources, **_unique(recipe.source, file, "source")},
+        variants={**study.variants, **_unique(variants, file, "variant")},
+        claims=(*study.claims, *claims),
+        trainings={**study.trainings, **{t.name: t for e in recipe.training for t in _expand_training(e, file.parent)}},
+        filter=(*study.filter, *recipe.filter),
+        differs=(*study.differs, *recipe.differs),
+        shipped=recipe.shipped or study.shipped,
+        start=recipe.start or study.start,
+    )
 
 
-def _variants(row: Mapping[str, Any], shared: Mapping[str, Any]) -> list[Variant]:
-    given = {key: value for key, value in row.items() if key != "grid"}
-    grid = row.get("grid", {})
-    known = {field.name for field in dataclasses.fields(get(row["system"]).Settings)}
-    own = given.get("settings", {})
-    given["settings"] = {**{key: value for key, value in shared.items() if key in known}, **own}
-    given["named"] = tuple(dict.fromkeys([*own, *grid]))
-    out = []
-    for values in itertools.product(*grid.values()):
-        chosen = dict(zip(grid, values, strict=True))
-        name = ", ".join([row["name"], *(f"{key}={value}" for key, value in chosen.items())])
-        out.append(Variant(**{**given, "name": name, "settings": {**given["settings"], **chosen}}))
+def _unique(found: Iterable[T], file: Path, what: str) -> dict[str, T]:
+    out: dict[str, T] = {}
+    for record in found:
+        name = str(getattr(record, "name", ""))
+        if name in out or (what == "source" and name == AVERAGE):
+            raise ConfigError(f"{file}: a {what} cannot be called {name!r}: another row of the table is called that")
+        out[name] = record
     return out
 
 
-def _number(row: Mapping[str, Any]) -> Number:
-    values = {key: value for key, value in row.items() if key not in ("variant", "source")}
-    for key, value in values.items():
-        if not isinstance(value, int | float):
-            raise TypeError(f"a number of {row['variant']!r}: {key} is {value!r}")
-    values = {key: float(value) for key, value in values.items()}
-    return Number(row["variant"], row["source"], values)
+def _own_table(recipe: _Recipe, variants: Iterable[Variant], file: Path) -> Claim:
+    """The table of a recipe without claims: all its variants, with the paper's numbers."""
+    names = [v.name for v in variants]
+    sources = [*(s.name for s in recipe.source), AVERAGE]
+    numbers: dict[str, dict[str, float]] = {}
+    for given in recipe.number:
+        values = dict(given)
+        variant, source = str(values.pop("variant", "")), str(values.pop("source", ""))
+        if variant not in names:
+            raise ConfigError(f"{file}: a number is for the variant {variant!r}, which is not in the study")
+        if source not in sources:
+            raise ConfigError(f"{file}: a number is for the source {source!r}, which is not in the study")
+        if unknown := set(values) - set(recipe.metrics):
+            raise ConfigError(f"{file}: numbers of {', '.join(sorted(unknown))}, which the study does not measure")
+        for metric, value in values.items():
+            if isinstance(value, str):
+                raise ConfigError(f"{file}: a number of {variant!r}: {metric} is {value!r}")
+            numbers.setdefault(variant, {})[f"{source}.{metric}"] = value
+    rows = tuple(Row(name, name, paper=numbers.get(name, {})) for name in names)
+    return Claim(
+        file.stem, "", "", recipe.title, setting=recipe.paper, note=recipe.note, metrics=recipe.metrics, row=rows
+    )
+
+
+def _grid(grid: Mapping[str, list[Any]]) -> list[dict[str, Any]]:
+    """Every combination of the values."""
+    return [dict(zip(grid, values, strict=True)) for values in itertools.product(*grid.values())]
+
+
+def _name(name: str, chosen: Mapping[str, Any], separator: str = ",") -> str:
+    return separator.join([name, *(f"{key.rpartition('.')[2]}={value}" for key, value in chosen.items())])
+
+
+def _expand_variant(entry: _VariantEntry, shared: Mapping[str, Any]) -> list[Variant]:
+    """The variants of one entry: one for each combination of its grid and each of its adapters."""
+    known = {field.name for field in dataclasses.fields(get(entry.system).Settings)}
+    out = []
+    for chosen in _grid(entry.grid):
+        own = {**entry.settings, **chosen}
+        given: dict[str, Any] = {
+            "system": entry.system,
+            "settings": {**{key: value for key, value in shared.items() if key in known}, **own},
+            "preset": entry.preset,
+            "sources": entry.sources,
+            "search": entry.search,
+            "plans": entry.plans,
+            "named": tuple(own),
+        }
+        if not entry.adapters and not entry.roles:
+            out.append(Variant(_name(entry.name, chosen, ", "), **given))
+        name = _name(entry.name, chosen)
+        if entry.roles:
+            out.append(Variant(name, adapters=entry.roles, **given))
+        out += [Variant(f"{name}@{a}", adapters={"": a}, **given) for a in entry.adapters]
+    return out
+
+
+def _expand_training(entry: _TrainingEntry, folder: Path) -> list[Training]:
+    return [
+        Training(_name(entry.name, chosen), folder / entry.recipe, {**entry.set, **chosen}, entry.start)
+        for chosen in _grid(entry.grid)
+    ]
+
+
+def _claim(table: Mapping[str, Any], file: Path) -> Claim:
+    """A claim; a row with `each` stands for one row per value, with `{}` in its names replaced by it."""
+    claim = checked(Claim, dict(table), f"{file}: claim {table.get('id', '')!r}", error=ConfigError)
+    rows = []
+    for row in claim.row:
+        for value in row.each or ("",):
+            variants = tuple(name.format(value) for name in row.variants)
+            rows.append(
+                replace(row, name=row.name.format(value), variant=row.variant.format(value), variants=variants, each=())
+            )
+    return replace(claim, row=tuple(rows))
 
 
 _METRICS = sorted(
     {*score(Episode("", Question("", "", ("",)), "", "")), "support_recall", "confidence", "ece", "auroc"}
-    | {"judge", "judge_undecided", "interactions", "supported", "em_supported", "em_unsupported"}
+    | {"judge", "judge_undecided", "interactions", "supported", "em_supported", "em_unsupported", "sepr"}
 )
-"""What a study can measure, beside tokens and contexts of a role."""
-
-
-def _is_metric(name: str) -> bool:
-    return name in _METRICS or name.startswith(("tokens_", "peak_"))
+"""What a study can measure, besides tokens and contexts of a role."""
 
 
 def _check(study: Study, path: Path) -> None:
-    names = [v.name for v in study.variants]
-    if twice := next((n for n in names if names.count(n) > 1), None):
-        raise ConfigError(f"{path}: two variants are called {twice!r}")
-    for v in study.variants:
-        if v.search not in SEARCHES:
-            raise ConfigError(f"{path}: variant {v.name!r}: unknown search {v.search!r}")
-    given = [s.name for s in study.sources]
-    if wrong := next((n for n in given if given.count(n) > 1 or n == AVERAGE), None):
-        raise ConfigError(f"{path}: a source cannot be called {wrong!r}: another row of the table is called that")
-    for metric in study.metrics:
-        if not _is_metric(metric):
-            raise ConfigError(f"{path}: there is no metric {metric!r}; {suggest(metric, _METRICS)}")
-    sources = {*given, AVERAGE}
-    for n in study.numbers:
-        if n.variant not in names:
-            raise ConfigError(f"{path}: a number is for the variant {n.variant!r}, which is not in the study")
-        if n.source not in sources:
-            raise ConfigError(f"{path}: a number is for the source {n.source!r}, which is not in the study")
-        if unknown := set(n.values) - set(study.metrics):
-            raise ConfigError(f"{path}: numbers of {', '.join(sorted(unknown))}, which the study does not measure")
+    for start in study.starts:
+        if start not in study.trainings:
+            raise ConfigError(f"{path}: start: there is no training {start!r}")
+    for variant in study.variants.values():
+        for name in variant.adapters.values():
+            if name not in (BARE, SHIPPED, ORACLE, *study.trainings):
+                raise ConfigError(f"{path}: variant {variant.name!r}: no training makes the adapter {name!r}")
+        for source in variant.sources:
+            if source not in study.sources:
+                raise ConfigError(f"{path}: variant {variant.name!r}: there is no source {source!r}")
+    for claim in study.claims:
+        for metric in claim.metrics:
+            if metric not in _METRICS and not metric.startswith(("tokens_", "peak_")):
+                raise ConfigError(f"{path}: there is no metric {metric!r}; {suggest(metric, _METRICS)}")
+        for name in (name for row in claim.row for name in row.answered_by):
+            if name not in study.variants:
+                raise ConfigError(f"{path}: claim {claim.id!r}: there is no variant {name!r}")
+        known = [row.name for row in claim.row]
+        pairs = [*claim.expect, *(rows[:2] for rows in claim.cheaper), *((v.row, v.base) for v in claim.level)]
+        for name in (n for pair in pairs for n in pair):
+            if name not in known:
+                raise ConfigError(f"{path}: claim {claim.id!r}: there is no row {name!r}")
+        for curve in claim.curve:
+            if curve.training not in study.trainings:
+                raise ConfigError(f"{path}: claim {claim.id!r}: there is no training {curve.training!r}")

@@ -1,7 +1,7 @@
 """Advantages: how much better a rollout did than the other rollouts of its question.
 
 Baselines are over rollouts, never over rows. A rollout has one planner and any number of executors; counting each of
-its trajectories would let talkative rollouts pull the mean towards themselves. Three rollouts with rewards 1, 0 and
+its trajectories would let rollouts with many of them dominate the mean. Three rollouts with rewards 1, 0 and
 0.5 get +1, -1 and 0, however many trajectories each has.
 
     by = "rollout"   one reward a rollout, one baseline a question; all its trajectories share it (CoDA eq. 2)
@@ -27,7 +27,7 @@ Spread = Literal["sample", "population", "none"]
 By = Literal["rollout", "role", "step"]
 
 _NOISE = 1e-9
-"""Spread that rounding alone makes, relative to the size of the rewards."""
+"""Spread caused by rounding alone, relative to the size of the rewards."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,8 +90,8 @@ def trajectory_advantages(
 ) -> list[dict[str, float]]:
     """For each episode, the advantage of each of its trajectories, by trajectory id.
 
-    A trajectory whose role the reward says nothing about (DECOR's frozen compressor, APEX's executor while the plan is
-    rewarded) gets none and stays out of the loss; a reward that names no role is everyone's.
+    A trajectory whose role has no reward (DECOR's frozen compressor, APEX's executor while the plan is rewarded) gets
+    none and stays out of the loss; a reward without roles applies to all.
     """
     if len(episodes) != len(rewards):
         raise UsageError(f"{len(episodes)} episodes beside {len(rewards)} rewards")
@@ -120,7 +120,7 @@ def trajectory_advantages(
 
 
 def with_spread(episodes: Sequence[Episode], rewards: Sequence[Reward], *, by: By = "rollout") -> list[bool]:
-    """Whether each episode's group can teach anything: its rewards (or those of some role) differ.
+    """Whether each episode's group can be learnt from: its rewards (or those of some role) differ.
 
     Dynamic sampling drops whole groups without spread and asks new questions in their place, never single rollouts.
     """
@@ -139,12 +139,12 @@ def with_spread(episodes: Sequence[Episode], rewards: Sequence[Reward], *, by: B
 
 
 def question_key(question: Question) -> tuple[str, str, str]:
-    """What makes two rollouts rollouts of one question. Ids alone do not: data sets restart them from 0."""
+    """The key by which rollouts belong to one question. Ids alone are not enough: data sets restart them from 0."""
     return question.dataset, question.id, question.question
 
 
 def _statistics(values: Sequence[float], kind: Spread) -> tuple[float, float | None]:
-    """Mean and standard deviation (1 for "none"); no deviation where nothing but rounding tells the values apart."""
+    """Mean and standard deviation (1 for "none"); no deviation if the values differ by rounding alone."""
     mean = math.fsum(values) / len(values) if values else 0.0
     if len(values) < 2 or max(values) - min(values) <= _NOISE * max(1.0, *map(abs, values)):
         return mean, None

@@ -1,9 +1,9 @@
 """Batches of trajectories laid end to end, without padding.
 
 A batch holds whole trajectories as one long row of tokens. The positions that predict an action token are listed in
-`rows`; everything the loss needs stands beside them, one entry an action token. An optimiser step takes a mini-batch
-of whole rollouts (`minibatches`), so the number of steps depends on how many rollouts there are and not on how many
-executors ran; a mini-batch goes through the model in micro-batches that fit the memory (`Batch.split`).
+`rows`; everything the loss needs is stored alongside, one entry per action token. An optimiser step takes a mini-batch
+of whole rollouts (`minibatches`), so the number of steps depends on the number of rollouts and not of executors; a
+mini-batch goes through the model in micro-batches that fit the memory (`Batch.split`).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Rollout:
-    """An episode with what its trajectories are worth: the unit that mini-batches are cut by."""
+    """An episode with the advantages of its trajectories: mini-batches consist of whole rollouts."""
 
     episode: Episode
     advantages: Mapping[str, float] = field(default_factory=dict)
@@ -41,7 +41,7 @@ class Batch:
     token_ids: Tensor
     """[T]"""
     lengths: Tensor
-    """[N] tokens of each trajectory; always on the CPU, which lays out the work of a device from them"""
+    """[N] tokens of each trajectory; always on the CPU, which plans the device's work with them"""
     rows: Tensor
     """[A] positions whose next token is an action"""
     layout: Layout
@@ -55,7 +55,7 @@ class Batch:
     roles: tuple[str, ...] = ()
     """Names of the role indices in `layout`."""
     places: Tensor | None = None
-    """[A] where each action token stood in the batch that this one was selected from"""
+    """[A] index of each action token in the batch that this one was selected from"""
 
     @property
     def targets(self) -> Tensor:
@@ -103,8 +103,8 @@ class Batch:
     def filled(self, step: int, most: int) -> Batch:
         """The batch with tokens and rows in multiples of `step` (tokens up to `most` where that is less): few shapes.
 
-        It is filled up with a trajectory that nothing is read from and with rows of no weight, so losses and gradients
-        stay what they were.
+        It is padded with a trajectory that nothing is read from and with rows of weight zero, so losses and gradients
+        do not change.
         """
         tokens, rows = self.token_ids.numel(), self.rows.numel()
         end = -(-tokens // step) * step
@@ -127,7 +127,7 @@ class Batch:
         )
 
     def teaching(self, *, whole: Literal["trajectory", "rollout"] = "trajectory") -> list[int]:
-        """The trajectories that pull the policy anywhere: those whose advantage is not zero.
+        """The trajectories that contribute to the policy gradient: those whose advantage is not zero.
 
         A ratio pooled per role needs whole rollouts: there one such trajectory keeps its rollout. Where nothing pulls,
         the shortest unit stands for all, so that an optimiser step (momentum, schedule) is taken as ever.
@@ -166,7 +166,7 @@ class Batch:
         return [chosen for _, chosen in bins]
 
     def _units(self, whole: Literal["trajectory", "rollout"], only: Collection[int] | None) -> list[list[int]]:
-        """Trajectories that must stay together."""
+        """Groups of trajectories that must not be separated."""
         wanted = None if only is None else set(only)
         units: dict[int, list[int]] = {}
         for at, rollout in enumerate(_first(self.layout.rollout, self.layout.trajectory, self.lengths.numel())):
@@ -182,8 +182,8 @@ class Batch:
 def pack(rollouts: Sequence[Rollout], *, aggregation: Aggregation = "token-mean", length: float | None = None) -> Batch:
     """One optimiser step's batch: every trajectory that has an advantage and wrote at least one token by itself.
 
-    What follows a trajectory's last action teaches nothing and is left out, a forced turn included. It may also be what
-    made the context longer than the window, where there are no positions.
+    What follows a trajectory's last action is left out, including a forced turn: there is nothing to learn from it, and
+    it may exceed the window, beyond which there are no positions.
     """
     roles = tuple(sorted({t.role for r in rollouts for t in r.episode.trajectories}))
     chosen: list[tuple[int, str, Sequence[Segment], float]] = []
@@ -219,12 +219,12 @@ def pack(rollouts: Sequence[Rollout], *, aggregation: Aggregation = "token-mean"
 
 
 def _flat(parts: Iterable[Sequence[Any]], dtype: Any) -> np.ndarray[Any, Any]:
-    """Sequences end to end: a step has about a million tokens, and the device waits for them."""
+    """Sequences end to end; fast, because a step has about a million tokens and the device waits for them."""
     return np.fromiter(itertools.chain.from_iterable(parts), dtype)
 
 
 def minibatches(rollouts: Sequence[T], count: int) -> list[list[T]]:
-    """`count` mini-batches of whole rollouts, sizes as equal as they can be."""
+    """`count` mini-batches of whole rollouts, of sizes as equal as possible."""
     if not 1 <= count <= len(rollouts):
         raise UsageError(f"{len(rollouts)} rollouts cannot make {count} mini-batches")
     cuts = [len(rollouts) * i // count for i in range(count + 1)]
@@ -232,7 +232,7 @@ def minibatches(rollouts: Sequence[T], count: int) -> list[list[T]]:
 
 
 def _obstacle(episode: Episode) -> str:
-    """What kept an episode from going on; empty where nothing did."""
+    """What stopped an episode; empty if nothing did."""
     for error in episode.errors:
         return f"an episode failed: {error.message}"
     met = next((event.data for event in episode.events if event.kind == "limit"), None)
@@ -247,13 +247,13 @@ def _check(name: str, segments: Sequence[Segment]) -> None:
 
 
 def _up_to_last_action(trajectory: Trajectory) -> Sequence[Segment]:
-    """Empty where it has none; a forced turn comes last, so no segment of the result is one."""
+    """The segments up to the last action; empty if there is none. A forced turn comes last and is never included."""
     ends = (at for at, own in enumerate(trajectory.actions, 1) if own and trajectory.segments[at - 1].token_ids)
     return trajectory.segments[: max(ends, default=0)]
 
 
 def _first(values: Tensor, index: Tensor, n: int) -> list[int]:
-    """The value that stands beside each index (all values of one index are the same)."""
+    """The value of each index (all values of one index are the same)."""
     out = values.new_zeros(n)
     out[index] = values
     return [int(v) for v in out.tolist()]

@@ -1,7 +1,7 @@
 """Gold thoughts: how an answer is worked out of several results, written out step by step.
 
-A small model that must jump from the results to the answer guesses. So the thought before it says which number is the
-smaller with as many digits in both, counts years up decade by decade, and looks items up in the other list.
+A small model that must jump from the results to the answer guesses. So the thought before the answer compares numbers
+with the same number of digits, counts years decade by decade, and looks items up in the other list.
 """
 
 from __future__ import annotations

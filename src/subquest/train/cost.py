@@ -1,8 +1,8 @@
-"""What a step costs before it is run: tokens, memory of each GPU, seconds.
+"""An estimate of what a step costs: tokens, memory of each GPU, seconds.
 
 The formulas count what the code does; three efficiencies turn counts into seconds. They were measured on one H200 with
-SmolLM2-135M (`subquest bench train`, `subquest bench rollout`; docs/scale.md has the runs) and are used as they are for
-larger models, where matrix products are at least as efficient. Search is not counted: it runs beside the generation.
+SmolLM2-135M (`subquest bench train`, `subquest bench rollout`; docs/scale.md has the runs) and are also used for
+larger models, where matrix products are at least as efficient. Search is not counted: it runs during generation.
 """
 
 from __future__ import annotations

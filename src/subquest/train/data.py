@@ -14,10 +14,9 @@ from ..data import questions_from
 from ..data.gold_plans import Refused, rewrite_plan
 from ..data.registry import measured_only
 from ..errors import ConfigError, DataError, UsageError
-from ..evaluate.indexing import build_whole
 from ..record import Document, Question
 from ..retrieval.corpus import read
-from ..retrieval.index import Index
+from ..retrieval.index import Index, build_whole
 from .recipe import DataPart
 from .world_sources import WORLD, WorldSources
 

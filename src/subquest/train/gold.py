@@ -49,16 +49,16 @@ class Teacher(Protocol):
         ...
 
     def reply(self, view: View) -> str:
-        """What a good model would write next. Raises GiveUp where it cannot know."""
+        """What a good model would write next. Raises GiveUp if it cannot know."""
         ...
 
     def objection(self, episode: Episode) -> str:
-        """What is wrong on the way to a right answer; empty where nothing is known to be."""
+        """What is wrong on the way to a right answer; empty if nothing is."""
         ...
 
 
 class GiveUp(EngineRefused):
-    """The teacher cannot go on: the fact was not found. The trace is then left out, and the reason counted."""
+    """The teacher cannot go on: the fact was not found. The trace is left out, and the reason counted."""
 
 
 def teacher_for(system: str, question: Question) -> Teacher | str:
@@ -117,7 +117,7 @@ class GoldTeacher:
         return ""
 
     def read(self, fact: Fact, text: str) -> str | None:
-        """The note to take of the fact; None where the documents do not show it."""
+        """The note to take of the fact; None if the documents do not show it."""
         found = read(self.question, fact, text)
         if found is None:
             return None

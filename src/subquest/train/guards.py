@@ -1,7 +1,7 @@
-"""Guards: numbers that say a run has gone wrong, watched at every step.
+"""Guards: bounds on a step's figures that stop a run when it has gone wrong.
 
-A run that collapses wastes hours and overwrites good weights. Each guard names the number, its value and its bound; the
-run then stops, and its last checkpoint is from before.
+A run that collapses wastes hours and overwrites good weights. The message of a guard names the figure, its value and
+its bound; the run stops, and its last checkpoint is from before.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ class Guards:
         self._rewards: list[float] = []
 
     def check(self, step: int, figures: Mapping[str, float], episodes: Sequence[Episode] = ()) -> None:
-        """Raise Collapsed where a number is out of bounds. Figures that are absent are not judged. Of failed searches
-        the `episodes` say the reason."""
+        """Raise Collapsed if a figure is out of bounds. Missing figures are not checked. The reason of failed searches
+        is taken from the `episodes`."""
         broken = [name for name, value in figures.items() if not math.isfinite(value)]
         if broken:
             raise Collapsed(f"step {step}: {broken[0]} is {figures[broken[0]]}")

@@ -1,15 +1,15 @@
 """APEX's pipeline of fine-tuning data: seed tasks, generation, filtering, validation, traces (seed 004, section 3.4).
 
     seed tasks   the questions of a source whose answers are known
-    generation   a teacher words each question and its plan anew (and each turn of the traces, where asked for), or
-                 plays roles of the system itself
-    filtering    what became trivial, flawed or wrong is left out
+    generation   a teacher rewords each question and its plan (and each turn of the traces, if asked for), or plays
+                 roles of the system itself
+    filtering    what became trivial, flawed or wrong is dropped
     validation   the teacher must find each gold sub-answer in its article when asked the new sub-question
-    traces       the system itself runs with the plan in the model's place, on a real search; what is trivial, flawed or
-                 wrong there is left out as well
+    traces       the system runs with the plan in the model's place, on a real search; what is trivial, flawed or wrong
+                 there is dropped as well
 
-Whatever is left out is counted by its reason, and the reason begins with the stage. What remains is learnt with every
-token masked that the teacher did not write.
+Whatever is dropped is counted by its reason, which begins with the stage. What remains is learnt with every token
+masked that the teacher did not write.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from .teacher import Player, Traces, make_traces
 RULES = "rules"
 """The teacher that needs no model."""
 TITLE_HITS = 5
-"""Passages looked at for an article of a title."""
+"""Passages searched for an article by its title."""
 
 
 async def run_pipeline(
@@ -50,7 +50,7 @@ async def run_pipeline(
     chat: ChatFormat,
     **settings: Any,
 ) -> Traces:
-    """Traces of one source, and how many questions each stage left out, by reason."""
+    """Traces of one source, and the number of questions that each stage dropped, by reason."""
     left_out: Counter[str] = Counter()
     seeds = [q for q in questions if q.answers]
     left_out["seed: no gold answer"] += len(questions) - len(seeds)
@@ -86,8 +86,8 @@ async def _generate(
     articles: Articles,
     left_out: Counter[str],
 ) -> list[Question]:
-    """Questions and plans in the teacher's words; seeds without a plan, and all where only turns are to be worded
-    anew, stay as they are."""
+    """Questions and plans in the teacher's words; seeds without a plan do not change, nor do any if only turns are
+    reworded."""
     if not part.plans:
         return list(seeds)
     gate = asyncio.Semaphore(part.concurrency)
@@ -122,7 +122,7 @@ class Articles:
 
 
 def _refuse_unknown_players(part: InstructPart, system: str) -> None:
-    """A misspelt role would quietly be played by the gold plan."""
+    """Refuse misspelt roles: the gold plan would silently play them."""
     known = get(system).roles
     for role in part.plays:
         if role not in known:
@@ -138,7 +138,7 @@ def _teacher(part: InstructPart, seeds: Sequence[Question]) -> Engine:
 
 
 def trivial(episode: Episode) -> str:
-    """Why a trace teaches nothing about searching; empty where it does."""
+    """Why nothing about searching can be learnt from a trace; empty if something can."""
     question = episode.question
     if not episode.usage.searches:
         return "trivial: nothing was searched for"
@@ -149,5 +149,5 @@ def trivial(episode: Episode) -> str:
 
 
 def _class(reason: str) -> str:
-    """A rejected trace's reason with its class in front."""
+    """The reason of a rejected trace, preceded by its class."""
     return f"wrong: {reason}" if reason.startswith("wrong") else f"flawed: {reason}"

@@ -44,13 +44,13 @@ async def train(
     watch: Watch | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> TrainRun:
-    """Run a recipe, or go on with it where `out` already holds its run; stops in time where `minutes` are given,
-    and after the step it is at once `stop` says so, with a checkpoint either way.
+    """Run a recipe, or resume it if `out` contains its run. Ends within `minutes` if given, and after the current step
+    once `stop` returns True; with a checkpoint either way.
 
     Under torchrun every process calls this; the policy is sharded over them and each rolls out its share.
     """
     place = _device(device)
-    async with AsyncExitStack() as held:  # what fails on the way lets go of the folder, too
+    async with AsyncExitStack() as held:  # a failure must release the folder too
         ranks = Ranks.from_environment(place)
         held.callback(ranks.close)
         run = TrainRun(out, recipe, minutes=minutes, stop=stop, ranks=ranks)
@@ -59,7 +59,7 @@ async def train(
         rl = recipe.kind == "rl"
         parts = (*recipe.dev, *(recipe.data if rl else ()))
         worlds = WorldSources(part.questions for part in parts)
-        tiny = recipe.model.path.startswith("random:")  # its vocabulary is made of the texts
+        tiny = recipe.model.path.startswith("random:")  # its vocabulary is built from the texts
         source = None if tiny else load_source(recipe.model.path)
         digests = _digests(recipe)
         dev = load_material(recipe.dev, passages_elsewhere=elsewhere, worlds=worlds, digests=digests)
@@ -115,8 +115,8 @@ async def train(
 
 
 def _digests(recipe: Recipe) -> dict[str, str]:
-    """What stands in files that are not read as questions to ask: a local index, what gold traces come from, and the
-    adapter that a KL term holds on to."""
+    """Digests of files that are not read as questions: a local index, the sources of gold traces, and the adapter that
+    a KL term refers to."""
     found: dict[str, str] = {}
     start = recipe.model.adapter
     if recipe.kind == "rl" and recipe.objective.kl and start != "shipped" and (digest := of_adapter(start)):
@@ -134,7 +134,7 @@ def _digests(recipe: Recipe) -> dict[str, str]:
 
 
 def _device(name: str) -> torch.device:
-    """The one asked for; of several GPUs, the one with this process's number."""
+    """The device by name; of several GPUs, the one with this process's number."""
     name = name or ("cuda" if torch.cuda.is_available() else "cpu")
     try:
         device = torch.device(name)
@@ -149,9 +149,8 @@ def _device(name: str) -> torch.device:
 
 
 def _taught(recipe: Recipe, source: Source, run: TrainRun) -> TraceSet:
-    """The gold traces of a run. Those that a teacher words anew are kept in its folder, by what they come from: asked
-    again, in the next slice or by another process, it would say something else, and the place in the order of the
-    traces would mean other ones."""
+    """The gold traces of a run. Traces reworded by a teacher are kept in its folder, named by what they were made from:
+    asked again, the teacher would write something else, and a position in the order of traces would mean other ones."""
     if recipe.traces or not recipe.instruct.teacher:
         return gold_traces(recipe, source, workers=os.cpu_count() or 1)
     made_from = json.dumps([recipe.as_dict(), run.sources], sort_keys=True)
@@ -165,14 +164,14 @@ def _taught(recipe: Recipe, source: Source, run: TrainRun) -> TraceSet:
 
 
 def _keep_vocabulary(source: Source, folder: Path) -> None:
-    """The tokenizer beside the run, so that the viewer can show its episodes' token ids as text without the model."""
+    """Store the tokenizer with the run, so that the viewer can show token ids as text without the model."""
     place = folder / "tokenizer.json"
     if not place.exists():
         place.write_text(source.tokenizer.backend_tokenizer.to_str(), encoding="utf-8")
 
 
 def _built(documents: Iterable[Document], folder: Path, ranks: Ranks) -> Index:
-    """The first process builds the index, the others find it."""
+    """Let the first process build the index; the others open it."""
     if not ranks.first:
         ranks.wait()
     search = open_search(documents, folder)
@@ -182,7 +181,7 @@ def _built(documents: Iterable[Document], folder: Path, ranks: Ranks) -> Index:
 
 
 def prepare(recipe: Recipe, file: Path) -> str:
-    """Write the gold traces of a recipe of supervised fine-tuning into a file; returns what was written."""
+    """Write the gold traces of a fine-tuning recipe to a file; returns a summary."""
     if recipe.kind != "sft":
         raise UsageError(
             f"only supervised fine-tuning has gold traces to prepare; {recipe.name} is a recipe of kind rl"

@@ -1,8 +1,8 @@
 """LoRA: a frozen matrix W plus a trained product of two thin ones, W + (alpha / rank) B A.
 
-B starts at zero, so training starts from the base model exactly, and the base model is always at hand as the reference
-policy: the adapter is switched off. Files are PEFT's format (`adapter_model.safetensors`, `adapter_config.json`), which
-every other tool reads; PEFT itself is not needed.
+B starts at zero, so training starts exactly from the base model, which also serves as the reference policy with the
+adapter switched off. Files are in PEFT's format (`adapter_model.safetensors`, `adapter_config.json`); PEFT itself is
+not needed.
 """
 
 from __future__ import annotations
@@ -17,13 +17,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from ..engine.adapter import PROMPTS, UNSAID
+from ..engine.adapter import PEFT_PREFIX, UNSAID, write_peft_config
 from ..engine.torch.weights import Adapter
 from ..errors import DataError
 from .distributed import whole
 
 TARGETS = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
-_PEFT_PREFIX = "base_model.model."
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,17 +47,17 @@ class LoraSettings:
 
 
 MERGED_UP_TO = 1024
-"""Matrices whose shorter side is at most this are multiplied merged, larger ones beside their thin matrices.
+"""Matrices whose shorter side is at most this are merged before multiplying; larger ones are not.
 
-Thin products are bound by memory, so narrow layers gain by merging; wide ones lose, because the gradient of the whole
-matrix is one more large product.
+Thin products are limited by memory bandwidth, so narrow layers gain from merging; wide ones lose, because the gradient
+of the whole matrix is one more large product.
 """
 
 
 class LoraLinear(nn.Module):
     """A frozen linear layer with a trained low-rank update. The thin matrices are kept in float32.
 
-    A merged product uses W + scale B A, summed in float32 and then rounded: the very weights that the rollout engine
+    A merged product uses W + scale B A, summed in float32 and then rounded: the same weights that the rollout engine
     samples with.
     """
 
@@ -84,14 +83,14 @@ class LoraLinear(nn.Module):
 
 
 def lora_layers(model: nn.Module) -> Iterator[tuple[str, LoraLinear]]:
-    """Adapted matrices by the name they have in the base model."""
+    """Adapted layers by their name in the base model."""
     for name, module in model.named_modules():
         if isinstance(module, LoraLinear):
             yield name, module
 
 
 def adapter_of(model: nn.Module) -> Adapter:
-    """The adapter as the rollout engine takes it."""
+    """The adapter in the rollout engine's form."""
     layers = dict(lora_layers(model))
     pairs = {name: (whole(layer.lora_A.detach()), whole(layer.lora_B.detach())) for name, layer in layers.items()}
     return Adapter(pairs, next(iter(layers.values())).scale)
@@ -107,9 +106,9 @@ def save_adapter(
     write: bool = True,
     prompts: str = UNSAID,
 ) -> None:
-    """Write the adapter in PEFT's format; `half` stores bfloat16, which is all the rollouts see.
+    """Write the adapter in PEFT's format; `half` stores bfloat16, the precision of rollouts.
 
-    Where the model is sharded every process takes part, and one of them writes.
+    Every process of a sharded model must call this; only one should `write`.
     """
     from safetensors.torch import save_file
 
@@ -117,24 +116,14 @@ def save_adapter(
     for name, layer in lora_layers(model):
         for part in ("lora_A", "lora_B"):
             tensor = whole(getattr(layer, part).detach()).cpu()
-            state[f"{_PEFT_PREFIX}{name}.{part}.weight"] = tensor.to(torch.bfloat16) if half else tensor.clone()
+            state[f"{PEFT_PREFIX}{name}.{part}.weight"] = tensor.to(torch.bfloat16) if half else tensor.clone()
     if not write:
         return
     folder.mkdir(parents=True, exist_ok=True)
     save_file(state, folder / "adapter_model.safetensors")
-    config = {
-        "peft_type": "LORA",
-        "task_type": "CAUSAL_LM",
-        "base_model_name_or_path": base,
-        "r": settings.rank,
-        "lora_alpha": settings.alpha,
-        "lora_dropout": 0.0,
-        "bias": "none",
-        "target_modules": list(settings.targets),
-        "inference_mode": True,
-        PROMPTS: prompts,
-    }
-    (folder / "adapter_config.json").write_text(json.dumps(config, indent=2), encoding="utf-8")
+    write_peft_config(
+        folder, rank=settings.rank, alpha=settings.alpha, targets=settings.targets, base=base, prompts=prompts
+    )
 
 
 def settings_of(folder: Path) -> LoraSettings:
@@ -150,12 +139,12 @@ def settings_of(folder: Path) -> LoraSettings:
 def load_adapter_into(model: nn.Module, state: Mapping[str, Tensor]) -> None:
     """Copy an adapter's parameters (PEFT's names) into the model's thin matrices."""
     layers = dict(lora_layers(model))
-    expected = {f"{_PEFT_PREFIX}{name}.{part}.weight" for name in layers for part in ("lora_A", "lora_B")}
+    expected = {f"{PEFT_PREFIX}{name}.{part}.weight" for name in layers for part in ("lora_A", "lora_B")}
     if difference := expected ^ state.keys():
-        raise DataError(f"the adapter does not fit the model: {sorted(difference)[0]} stands on one side only")
+        raise DataError(f"the adapter does not fit the model: {sorted(difference)[0]} is in only one of them")
     for name, layer in layers.items():
         for part in ("lora_A", "lora_B"):
-            target, source = getattr(layer, part), state[f"{_PEFT_PREFIX}{name}.{part}.weight"]
+            target, source = getattr(layer, part), state[f"{PEFT_PREFIX}{name}.{part}.weight"]
             if target.shape != source.shape:
                 raise DataError(f"{name}.{part} has shape {tuple(source.shape)}, the model's is {tuple(target.shape)}")
             target.copy_(source)

@@ -1,4 +1,4 @@
-"""Effective weights, merged once for all micro-batches of an optimiser step or of a pass.
+"""Effective weights of LoRA layers, merged once for all micro-batches of an optimiser step or of a pass.
 
 An adapter changes when the optimiser steps, not between micro-batches, so W + scale B A is computed once for all of
 them; and since every layer has the same shapes, one product merges a kind of matrix in all layers at once. Queries,
@@ -9,8 +9,8 @@ micro-batches in float32, and `Merged.backward` turns the sum into the thin matr
 
     dL/dA = scale Bᵀ dL/dW        dL/dB = scale dL/dW Aᵀ
 
-which is exact, because both are linear in dL/dW. What was merged is never used stale: it belongs to whoever asked for
-it, and refuses to compute once a weight has changed.
+which is exact, because both are linear in dL/dW. Merged weights are never stale: they refuse to compute once a weight
+has changed.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from .lora import LoraLinear
 
 
 class Product(NamedTuple):
-    """A linear layer whose weight is at hand."""
+    """A linear layer with a given weight."""
 
     weight: Tensor
     bias: Tensor | None
@@ -37,7 +37,7 @@ class Product(NamedTuple):
 
 
 class Products(NamedTuple):
-    """What one layer multiplies by; None where its own modules do it, one matrix at a time."""
+    """The merged matrices of one layer; None where the layer's own modules multiply, one matrix at a time."""
 
     qkv: Product | None = None
     o: Product | None = None
@@ -56,7 +56,7 @@ _GROUPS = (
 
 
 class Merged:
-    """The effective weights of a policy as it is now. With gradients on, they are leaves that collect gradients."""
+    """The current effective weights of a policy. With gradients enabled, they are leaves that collect gradients."""
 
     def __init__(self, layers: Sequence[nn.Module], dtype: torch.dtype) -> None:
         self._layers = len(layers)
@@ -68,13 +68,13 @@ class Merged:
         self._made_of = self._state()
 
     def __bool__(self) -> bool:
-        """Whether there is anything that can be merged."""
+        """Whether anything could be merged."""
         return bool(self._owners)
 
     def _state(self) -> list[int | bool]:
-        """Where every weight lies, how often it was written to (torch counts that), and the adapter's switches.
+        """The address of every weight, how often it was written (torch counts that), and the adapter's switches.
 
-        Asked for at every micro-batch, so it goes past the modules' slow attributes.
+        Called for every micro-batch, so it avoids the modules' slow attribute access.
         """
         found: list[int | bool] = [layer["enabled"] for layer in self._switches]
         for owner in self._owners:
@@ -88,7 +88,7 @@ class Merged:
             raise UsageError("the policy's weights have changed since they were merged; merge them again")
 
     def products(self) -> list[Products]:
-        """What each layer multiplies by, for one micro-batch."""
+        """The merged matrices of each layer, for one micro-batch."""
         self._check()
         if torch.is_grad_enabled() and not self._collects:
             raise UsageError("these weights were merged without gradients and cannot be trained; merge them again")
@@ -96,7 +96,7 @@ class Merged:
         return [Products(*of_layer) for of_layer in zip(*made, strict=True)]
 
     def backward(self) -> None:
-        """Hand the gradients collected so far on to the thin matrices."""
+        """Turn the collected gradients into gradients of the thin matrices."""
         self._check()
         for stack in self._stacks:
             if stack is not None:
@@ -104,7 +104,7 @@ class Merged:
 
 
 class _Kind(NamedTuple):
-    """One matrix of every layer, with the thin matrices of all layers in two tensors."""
+    """One kind of matrix in every layer, with the thin matrices of all layers in two tensors."""
 
     layers: Sequence[LoraLinear]
     a: Tensor
@@ -138,7 +138,7 @@ class _Kind(NamedTuple):
 
 
 class _Stack:
-    """The matrices that one product of a layer is made of, of all layers: [layers, out of all, in]."""
+    """The matrices that one fused product consists of, for all layers: [layers, out of all, in]."""
 
     @torch.no_grad()
     def __init__(self, kinds: Sequence[_Kind], dtype: torch.dtype, *, collects: bool) -> None:
@@ -168,7 +168,7 @@ class _Stack:
 
 
 def _stack(layers: Sequence[nn.Module], block: str, names: Sequence[str], dtype: torch.dtype) -> _Stack | None:
-    """None where a matrix has no adapter or is multiplied beside its thin matrices."""
+    """None if a matrix has no adapter, or is not merged with its thin matrices."""
     kinds = [[getattr(getattr(layer, block), name) for layer in layers] for name in names]
     if not all(isinstance(x, LoraLinear) and x.merged for kind in kinds for x in kind):
         return None

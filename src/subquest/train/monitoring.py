@@ -36,7 +36,7 @@ COLUMNS: Mapping[str, Sequence[tuple[str, str]]] = {
         ("learning_rate", "rate"), ("epoch", "epoch"), ("tokens_per_second", "tok/s"), ("seconds", "s"),
     ),
 }  # fmt: skip
-"""Figures in the table and their headings, by kind of recipe; `plan` is reinforcement learning of plans alone."""
+"""Figures in the table and their headings, by kind of recipe; `plan` is reinforcement learning of plans only."""
 HEADING_EVERY = 20
 
 

@@ -18,7 +18,7 @@ from .policy import Policy
 from .recipe import OptimiserPart
 
 FILL = 256
-"""On a GPU fine-tuning sees tokens and rows in multiples of so many: torch keeps memory for every shape it has seen."""
+"""On a GPU fine-tuning pads tokens and rows to multiples of this: torch keeps memory for every shape it has seen."""
 
 
 class Schedule:
@@ -41,7 +41,7 @@ class Schedule:
 
 
 class StepResult(NamedTuple):
-    """What an optimiser step did."""
+    """The result of an optimiser step."""
 
     gradient_norm: float
     figures: dict[str, float]
@@ -77,11 +77,12 @@ class Optimiser:
         reference: Tensor | None,
         only: Sequence[int] | None = None,
     ) -> StepResult:
-        """Improve the policy on a batch of rollouts. `old` and `reference` stand beside the batch's action tokens.
+        """Improve the policy on a batch of rollouts. `old` and `reference` have one entry per action token of the
+        batch.
 
-        Without `old` the batch was sampled by these very weights, so the old log-probs are the new ones, detached.
-        With `only` the other trajectories are left out, and those that stay keep the weight they have in the whole
-        batch. The figures of KL and entropy are means, weighted as the loss weighs, over what went through the model.
+        Without `old` the batch was sampled by these weights, so the old log-probs are the new ones, detached. With
+        `only` the other trajectories are left out, and the rest keep the weight they have in the whole batch. KL and
+        entropy are reported as means over what went through the model, weighted as in the loss.
         """
         losses: list[Loss] = []
         packed, share = 0, 0.0
@@ -92,12 +93,12 @@ class Optimiser:
             found = self.policy(part, temperature=temperature, entropy=True, merged=merged)
             value = policy_loss(
                 found.logprobs,
-                found.logprobs.detach() if old is None else beside(part, old),
+                found.logprobs.detach() if old is None else select_for(part, old),
                 part.advantages,
                 part.weights,
                 loss,
                 units=part.layout.units(loss.level),
-                reference=None if reference is None else beside(part, reference),
+                reference=None if reference is None else select_for(part, reference),
                 entropy=found.entropy,
             )
             value.total.backward()  # type: ignore[no-untyped-call]
@@ -132,9 +133,10 @@ class Optimiser:
         *,
         fill: int = 0,
     ) -> Iterator[tuple[Batch, bool]]:
-        """Micro-batches, as many on every process, and whether each counts (the last one is repeated to fill up).
+        """Micro-batches, the same number on every process, and whether each counts (the last one is repeated as
+        padding).
 
-        Each is cut out when its turn comes, while the device still computes the one before.
+        Each is prepared while the device still computes the one before.
         """
         device = next(self.policy.parameters()).device
         bins = batch.bins(self.settings.micro_tokens, whole=whole, only=only)
@@ -148,7 +150,7 @@ class Optimiser:
 
     def sft_step(self, batch: Batch) -> StepResult:
         """Make the batch's action tokens more likely."""
-        losses: list[Tensor] = []  # read at the end: the device need not be waited for between micro-batches
+        losses: list[Tensor] = []  # read at the end, to avoid waiting for the device between micro-batches
         batch = self._for_all(batch, "token-mean")
         merged = self.policy.merge()
         for part, _ in self._parts(batch, "trajectory", fill=self.fill):
@@ -164,25 +166,27 @@ class Optimiser:
         parameters = [p for group in self.adam.param_groups for p in group["params"]]
         average_gradients(parameters, self.ranks)
         norm = whole(torch.nn.utils.clip_grad_norm_(parameters, self.settings.clip or math.inf))
-        if torch.isfinite(norm):  # a broken gradient never touches the weights; the guards see the norm
+        if torch.isfinite(norm):  # otherwise the weights stay as they are; the guards see the norm
             for group in self.adam.param_groups:
                 group["lr"] = self.schedule.rate(self.step_count)
             self.adam.step()
-            for parameter in parameters:  # fused Adam writes past torch's count, by which `Merged` knows of changes
+            for (
+                parameter
+            ) in parameters:  # fused Adam does not update torch's counter, from which `Merged` detects changes
                 increment_version(parameter)
         self.adam.zero_grad(set_to_none=True)
         self.step_count += 1
         return float(norm)
 
 
-def beside(part: Batch, vector: Tensor) -> Tensor:
-    """A part's slice of a vector that stands beside the action tokens of the batch it was cut from."""
+def select_for(part: Batch, vector: Tensor) -> Tensor:
+    """The entries of a vector over the whole batch's action tokens that belong to one part."""
     assert part.places is not None
     return vector[part.places].to(part.rows.device)
 
 
 def micro_batch_unit(loss: LossSettings) -> Literal["trajectory", "rollout"]:
-    """What a micro-batch must not cut in two."""
+    """What a micro-batch must not split."""
     return "rollout" if loss.level == "role" else "trajectory"
 
 
@@ -196,9 +200,9 @@ def logprobs_of(
     ranks: Ranks = ALONE,
     only: Sequence[int] | None = None,
 ) -> Tensor:
-    """Log-probs of the batch's action tokens under the policy as it is, in the batch's order, on the CPU.
+    """Log-probs of the batch's action tokens under the current policy, in the batch's order, on the CPU.
 
-    With `only`, tokens of the other trajectories keep the rollout engine's log-probs (0 where it gave none).
+    With `only`, tokens of the other trajectories keep the rollout engine's log-probs (0 if it gave none).
     """
     device = next(policy.parameters()).device
     out = torch.zeros(batch.rows.numel()) if batch.behaviour is None else batch.behaviour.clone()

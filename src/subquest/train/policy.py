@@ -31,8 +31,8 @@ from .operations import Packing, attend, rotate_heads, swiglu
 class RMSNorm(nn.Module):
     """Root-mean-square normalisation; the kernel accumulates in float32.
 
-    On CUDA autocast also makes it give float32. What comes out is as half as what went in: else attention would leave
-    its packed kernel wherever heads are normalised, and the output layer would multiply in float32.
+    On CUDA autocast makes it return float32, so the result is cast back: otherwise attention could not use its packed
+    kernel where heads are normalised, and the output layer would multiply in float32.
     """
 
     def __init__(self, size: int, epsilon: float) -> None:
@@ -128,7 +128,7 @@ class Policy(nn.Module):
         checkpointing: bool = False,
     ) -> None:
         """With `lora` the base weights are frozen in `dtype`; without, all weights are trained in float32 and used in
-        `dtype`. `checkpointing` trades a second forward pass for the memory of activations."""
+        `dtype`. `checkpointing` saves the memory of activations at the price of a second forward pass."""
         super().__init__()
         a = self.architecture = source.architecture
         self.config: Any = source.config
@@ -152,7 +152,7 @@ class Policy(nn.Module):
 
     @torch.no_grad()
     def load_base(self, state: Mapping[str, Tensor]) -> None:
-        """Copy base weights in; the adapter stays as it is."""
+        """Copy the base weights; the adapter does not change."""
         for name, parameter in self.named_parameters():
             if "lora_" not in name:
                 name = name.replace(".base.", ".")
@@ -170,13 +170,13 @@ class Policy(nn.Module):
                         setattr(block, target, LoraLinear(getattr(block, target), settings))
 
     def keep_reference(self) -> None:
-        """Remember what is trained as it is now, so that `reference` can go back to it: an adapter that reinforcement
-        learning starts from, or all weights."""
+        """Keep a copy of the trained parameters for `reference`: the adapter that reinforcement learning starts from,
+        or all weights."""
         self._kept = {name: p.detach().clone() for name, p in self.trained().items()}
 
     @contextmanager
     def reference(self) -> Iterator[None]:
-        """The policy that training started from: what was kept, else the base model (the adapter off)."""
+        """The policy that training started from: the copy that was kept, or else the base model (adapter off)."""
         layers = [] if self._kept else [layer for _, layer in lora_layers(self)]
         for layer in layers:
             layer.enabled = False
@@ -192,17 +192,19 @@ class Policy(nn.Module):
     def _swap_kept(self) -> None:
         for name, parameter in self.trained().items() if self._kept else ():
             now = parameter.detach().clone()
-            parameter.copy_(self._kept[name])  # in its storage, from which a sharded parameter is gathered; and counted
+            parameter.copy_(
+                self._kept[name]
+            )  # in place: a sharded parameter is gathered from its storage, and torch counts the change
             self._kept[name] = now
 
     def merge(self) -> Merged | None:
-        """The effective weights as they are now, for several calls; None where each call must compute its own."""
+        """The effective weights for several calls; None if each call must compute them."""
         if self.lora is None or is_sharded(self):
             return None
         return Merged(list(self.model.layers), self.dtype) or None
 
     def hidden(self, batch: Batch, merged: Merged | None = None) -> Tensor:
-        """States of the last layer, one a token of the packed batch."""
+        """States of the last layer, one per token of the packed batch."""
         device = batch.token_ids.device
         packing = Packing.of(batch.lengths, device)
         positions = batch.position_ids
@@ -221,7 +223,7 @@ class Policy(nn.Module):
     def forward(
         self, batch: Batch, *, temperature: float = 1.0, entropy: bool = False, merged: Merged | None = None
     ) -> TokenLogprobs:
-        """Log-probs of the batch's action tokens; with the effective weights that `merge` gave, where there are any."""
+        """Log-probs of the batch's action tokens, with the effective weights from `merge` if given."""
         states = self.hidden(batch, merged).index_select(0, batch.rows)
         return token_logprobs(states, self.lm_head.weight, batch.targets, temperature=temperature, entropy=entropy)
 

@@ -1,6 +1,6 @@
-"""A tiny untrained model with a tokenizer of its own, for recipes of size `smoke` and for tests.
+"""A tiny random model with its own tokenizer, for `smoke` recipes and tests.
 
-It knows nothing and learns little, but it is a real Llama, Qwen2 or Qwen3: every line of the trainer runs on it in
+It knows nothing and learns little, but it is a real Llama, Qwen2 or Qwen3: every line of the trainer runs on it within
 seconds on a CPU.
 """
 
@@ -29,7 +29,7 @@ SHAPE = {
 
 
 def tiny_source(family: str = "llama", texts: Sequence[str] = (), *, seed: int = 0, vocabulary: int = 800) -> Source:
-    """A random model of a family; its tokenizer is trained on `texts`, or is one of bare bytes without any."""
+    """A random model of a family; its tokenizer is trained on `texts`, or has only bytes if there are none."""
     import transformers
 
     kinds: dict[str, tuple[Any, Any]] = {

@@ -1,6 +1,6 @@
-"""Judgements to learn from: does this passage help with this question? The role of a reranker, for the one adapter.
+"""Traces of a reranker: does this passage help with this question? So one adapter can answer and rerank.
 
-`systems = ["rerank"]` in a recipe's source makes, of every question, contexts in exactly the words of
+`systems = ["rerank"]` in a recipe's source turns every question into contexts with exactly the prompt of
 `retrieval.rerank.judgement`, in which the model has said yes or no. Asked are the question itself and, where its
 plan is known, the queries of its steps, as a planner or an executor would search for them.
 
@@ -30,17 +30,17 @@ from .facts import Fact, facts_of, query, read
 
 SYSTEM = "rerank"
 REACH = 100
-"""Results of a search among which a supporting passage must be, as deep as links are followed."""
+"""A supporting passage must be among this many results of a search; links are followed as deep."""
 NEAR = 20
-"""Results from which the passages to refuse are drawn: as many as are reranked."""
+"""Passages to refuse are drawn from this many results: as many as are reranked."""
 COUNTS = 8.0
-"""How much a token of a judgement counts against one of other roles. A judgement is one word, the others write hundreds
+"""Weight of a token of a judgement compared with one of other roles: a judgement is one word, others write hundreds
 that they mostly copy."""
 HELD_OUT = ("dev", "test", "eval", "validation")
 
 
 class Query(NamedTuple):
-    """Something searched for, and the passages that help."""
+    """A search query and the passages that help with it."""
 
     text: str
     helpful: tuple[Document, ...]

@@ -1,7 +1,7 @@
-"""A teacher without a model: words questions and notes differently by rule, and answers from articles.
+"""A teacher without a model: it rewords questions and notes by rules, and answers from articles.
 
-It stands in for the large model of APEX's pipeline where there is none: on a laptop, in tests, on a machine without a
-network. What it writes goes through the same filters and the same validation as anyone's.
+It replaces the large model of APEX's pipeline where there is none: on a laptop, in tests, on a machine without a
+network. Its output goes through the same filters and the same validation as a model's.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ NOTED = ("the documents state: {}", "found: {}", "from what was found: {}")
 
 
 class RuleTeacher:
-    """An engine that answers the pipeline's three requests: rewrite a plan, answer from an article, retell a turn."""
+    """An engine for the pipeline's three requests: rewrite a plan, answer from an article, reword a turn."""
 
     def __init__(self, questions: Iterable[Question]) -> None:
         self.name = "rules"
@@ -48,7 +48,7 @@ class RuleTeacher:
         return len(text.split())
 
     async def close(self) -> None:
-        """Nothing is held."""
+        """Nothing to close."""
 
     def reply(self, system: str, user: str) -> str:
         if system == REWRITE:
@@ -59,7 +59,7 @@ class RuleTeacher:
         return re.sub(r"<(refine|search)>(.*?)</\1>", _retold, turn, flags=re.DOTALL)
 
     def _answer(self, user: str) -> str:
-        """The gold answer of a step, where the article holds it; a result that notes conclude in."""
+        """The gold answer of a step, if the article contains it."""
         head, _, asked = user.rpartition("\nQuestion: ")
         title, _, text = head.removeprefix("Article: ").partition("\n")
         gold = self._answers.get((title, _stripped(asked)), "")
@@ -84,7 +84,7 @@ class RuleSession:
         return RuleSession(self._teacher, self._system, self._user)
 
     async def close(self) -> None:
-        """Nothing is held."""
+        """Nothing to close."""
 
 
 def _rewritten(user: str) -> str:
@@ -110,7 +110,7 @@ def _stripped(text: str) -> str:
 
 
 def _retold(match: re.Match[str]) -> str:
-    """A note with another beginning, a query in keywords."""
+    """A note with another opening, or a query as keywords."""
     tag, text = match[1], match[2]
     if tag == "search":
         kept = [word for word in text.rstrip("?").split() if word.casefold() not in QUESTION_WORDS]
@@ -120,5 +120,5 @@ def _retold(match: re.Match[str]) -> str:
 
 
 def _chosen(forms: Sequence[str], text: str) -> str:
-    """Always the same form for a text."""
+    """One of the forms; always the same one for a text."""
     return forms[hashlib.blake2b(text.encode(), digest_size=2).digest()[0] % len(forms)]

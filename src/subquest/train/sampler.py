@@ -1,4 +1,4 @@
-"""A step's rollouts with their rewards: k episodes of each question, groups without spread replaced where asked for."""
+"""The rollouts of a step with their rewards: k episodes per question; groups without spread may be replaced."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .recipe import Recipe
 from .rollouts import Clock, PlannedEpisode, derive_seed, roll_out
 
 REFILLS = 4
-"""Rounds of new questions that dynamic sampling asks for before it takes what it has."""
+"""Rounds of new questions that dynamic sampling tries before it takes what it has."""
 
 
 class Sampled(NamedTuple):
@@ -24,14 +24,14 @@ class Sampled(NamedTuple):
     episodes: list[Episode]
     rewards: list[Reward]
     drawn: int
-    """Rollouts made, those of dropped groups included."""
+    """All rollouts, including those of dropped groups."""
     version: int
-    """The weights that sampled them, by the number of steps taken."""
+    """The version of the weights that sampled them: the number of steps taken."""
     seconds: dict[str, float]
 
 
 class Sampler:
-    """Draws questions from the stream, the same on every process, and rolls out this process's share of them."""
+    """Takes questions from the stream, the same on every process, and rolls out this process's share of them."""
 
     def __init__(
         self,
@@ -56,13 +56,15 @@ class Sampler:
         drawn, wanted = 0, r.questions
         last: tuple[list[Episode], list[Reward]] = ([], [])
         for refill in range(REFILLS if r.dynamic else 1):
-            asked = self._places(step, refill, self.questions.take(wanted))
-            found = await roll_out(self.system, asked, concurrency=r.concurrency, progress=self._told(len(asked)))
+            asked = self._planned(step, refill, self.questions.take(wanted))
+            found = await roll_out(
+                self.system, asked, concurrency=r.concurrency, progress=self._progress_of(len(asked))
+            )
             clock.lap("rollout")
             scored = await self.reward.score(found)
             clock.lap("reward")
             drawn += len(found)
-            if found:  # with more processes than new questions, some ask none
+            if found:  # with more processes than new questions, some have none
                 last = found, scored
             alive = with_spread(found, scored, by=self.by) if r.dynamic else [True] * len(found)
             episodes += [e for e, kept in zip(found, alive, strict=True) if kept]
@@ -70,12 +72,12 @@ class Sampler:
             wanted = r.questions - sum(self.ranks.gather(len(episodes))) // r.group
             if not wanted:
                 break
-        if not episodes:  # nothing to learn here, but every process takes part in the update
+        if not episodes:  # nothing to learn from, but every process takes part in the update
             episodes, rewards = last[0][-r.group :], last[1][-r.group :]
         return Sampled(episodes, rewards, drawn, version, clock.laps)
 
-    def _places(self, step: int, refill: int, questions: Sequence[Question]) -> list[PlannedEpisode]:
-        """What this process rolls out. Seeds and names depend on the place alone, never on timing or processes."""
+    def _planned(self, step: int, refill: int, questions: Sequence[Question]) -> list[PlannedEpisode]:
+        """The episodes of this process. Seeds and names depend on the position alone, never on timing or processes."""
         seed = derive_seed(self.recipe.seed, step, refill)
         name = f"step-{step + 1:05d}" + (f"-refill-{refill}" if refill else "")
         return [
@@ -84,8 +86,8 @@ class Sampler:
             for member in range(self.recipe.rollout.group)
         ]
 
-    def _told(self, total: int) -> Callable[[int], None] | None:
+    def _progress_of(self, total: int) -> Callable[[int], None] | None:
         if self._progress is None:
             return None
-        tell = self._progress
-        return lambda done: tell(f"rolling out: {done} of {total} episodes")
+        show = self._progress
+        return lambda done: show(f"rolling out: {done} of {total} episodes")

@@ -1,7 +1,7 @@
-"""The teacher: an engine that writes what an oracle says, in the student's own tokens.
+"""The teacher engine: it writes what a gold teacher says, in the student's own tokens.
 
 Gold traces are made by running the very systems that users run, with a teacher in place of the model and a real search.
-What is learnt is therefore exactly what is served: the same prompts, the same observations, the same token ids.
+What is learned is therefore exactly what is served: the same prompts, the same observations, the same token ids.
 """
 
 from __future__ import annotations
@@ -207,7 +207,7 @@ def _without(episode: Episode, roles: frozenset[str]) -> Episode:
 
 
 def _rejection(episode: Episode) -> str:
-    """Why a trace must not be learnt from; empty where it may be."""
+    """Why a trace must not be learned from; empty if it may be."""
     if episode.errors:
         return episode.errors[0].message
     if episode.forced or episode.stop_reason == "no answer":

@@ -1,8 +1,8 @@
-"""Curves as TensorBoard reads them, written without TensorBoard.
+"""Curves in TensorBoard's format, written without TensorBoard.
 
-An event file is a row of records: the length, a checksum of it, the bytes of a protocol-buffer `Event`, a checksum of
-those. An event has a time, a step and a summary of (tag, number) pairs; that is all that curves need, and it saves a
-dependency that brings a web server along.
+An event file is a sequence of records: the length, a checksum of it, the bytes of a protocol-buffer `Event`, a checksum
+of those. An event has a time, a step and a summary of (tag, number) pairs. That is all that curves need, and it avoids
+a dependency that includes a web server.
 """
 
 from __future__ import annotations

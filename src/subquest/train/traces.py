@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .. import assemble
-from ..engine.chat_format import chat_format
+from ..engine.chat_format import chat_format_of
 from ..engine.torch.loader import Source
 from ..engine.torch.vocabulary import Vocabulary
 from ..errors import ConfigError, DataError
@@ -308,7 +308,7 @@ def _make(part: DataPart, system: str, recipe: Recipe, tokenizer: Any, size: int
     material = load_material([part], passages_elsewhere=bool(recipe.index) and not judges)
     refuse_test(material.questions, "nothing is learnt from it")
     vocabulary = Vocabulary(tokenizer, size)
-    chat = chat_format(tokenizer.chat_template or "", bos=tokenizer.bos_token or "", eos=tokenizer.eos_token or "")
+    chat = chat_format_of(tokenizer)
     if judges:
         with tempfile.TemporaryDirectory() as place, open_search(material.documents, Path(place)) as index:
             found = list(judging.judgements(*material, index, seed=recipe.seed))

@@ -1,7 +1,7 @@
-"""Worlds that a recipe names as `world:seed=1,articles=500,questions=1000`, made side by side.
+"""Worlds that a recipe names as `world:seed=1,articles=500,questions=1000`, generated in parallel.
 
-A world takes a second or two of one core, a recipe names several, and a GPU waits. Each is made in a process of its own
-while this one loads the model. The processes import what worlds need and no torch, so they start quickly.
+A world takes a second or two of one core, a recipe names several, and a GPU waits. Each is generated in its own process
+while this one loads the model. The processes import only what worlds need, without torch, so they start quickly.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from ..record import Document, Question
 
 WORLD = "world:"
 WORTHWHILE = 1000
-"""Articles and questions, together, that take longer to make than another process takes to start."""
+"""Articles plus questions from which on generating takes longer than starting a process."""
 
 _READ: Mapping[str, Callable[[str], Any]] = {
     "int": int,
@@ -36,10 +36,10 @@ Found = tuple[list[Question], list[Document]]
 
 
 class WorldSources:
-    """Worlds that are being made."""
+    """Worlds that are being generated."""
 
     def __init__(self, sources: Iterable[str] = (), *, workers: int | None = None) -> None:
-        """`sources` as in recipes; those that are no worlds are none of ours."""
+        """`sources` as in recipes; those that are not worlds are ignored."""
         wanted = dict.fromkeys(s for s in sources if s.startswith(WORLD) and _size(s) >= WORTHWHILE)
         workers = min(workers or os.cpu_count() or 1, len(wanted))
         self._making: dict[str, Future[Found | None]] = {}
@@ -49,13 +49,13 @@ class WorldSources:
             pool.shutdown(wait=False)
 
     def get(self, source: str) -> Found:
-        """The questions and passages of a world; made here where no process was asked for it or it could not."""
+        """The questions and passages of a world; generated here if no process does it, or if that failed."""
         making = self._making.get(source)
         return (making.result() if making else None) or make_source(source)
 
 
 def _made_elsewhere(source: str) -> Found | None:
-    """A world from another process. A plain command: multiprocessing would run the caller's script once more."""
+    """A world from another process, started as a command: multiprocessing would run the caller's script again."""
     command = [sys.executable, "-m", __name__, source]
     done = subprocess.run(command, capture_output=True, stdin=subprocess.DEVNULL, check=False)
     found: Found | None = pickle.loads(done.stdout) if done.returncode == 0 else None
@@ -81,7 +81,7 @@ def make_source(source: str) -> Found:
             raise ConfigError(f"world:{spec}: {key}={value} is not of the kind {kinds[key]}") from None
     world = make_world(**options)
     name = f"world-{options.get('seed', 0)}"
-    # ids of different worlds must not meet in one index
+    # ids of different worlds must differ within one index
     documents = [replace(d, id=f"{name}/{d.id}") for d in world.documents]
     return [replace(q, dataset=name) for q in world.questions], documents
 

@@ -17,7 +17,7 @@ import numpy as np
 
 from ...errors import DataError, MissingDependency, UsageError
 from ...models import cache_folder, embedded_model
-from ..adapter import open_gguf
+from ..adapter import gguf_writer, open_gguf, read_gguf_pairs
 
 Array = np.ndarray[Any, Any]
 KEPT = 4
@@ -41,7 +41,6 @@ def quantised_copy(base: Path, adapter: Path | None) -> Path | None:
     try:
         target = _path(base, adapter)
         if not target.is_file():
-            target.parent.mkdir(parents=True, exist_ok=True)
             quantise(base, adapter, target)
             made = sorted(target.parent.glob("*.gguf"), key=lambda file: file.stat().st_mtime_ns, reverse=True)
             for old in made[KEPT:]:
@@ -54,16 +53,14 @@ def quantised_copy(base: Path, adapter: Path | None) -> Path | None:
 def quantise(base: Path, adapter: Path | None, target: Path) -> None:
     """Write the base model in Q8_0 with the adapter merged."""
     reader = open_gguf(base)
-    additions = _additions(adapter) if adapter is not None else {}
+    pairs, alpha = read_gguf_pairs(adapter) if adapter is not None else ({}, 0.0)
     import gguf
     from gguf.quants import dequantize, quantize
 
-    if missing := additions.keys() - {str(tensor.name) for tensor in reader.tensors}:
+    if missing := pairs.keys() - {str(tensor.name) for tensor in reader.tensors}:
         raise DataError(f"the adapter {adapter} does not fit {base.name}: the model has no {sorted(missing)[0]}")
-    scratch = target.with_name(f".{target.name}.{os.getpid()}")
     q8 = gguf.GGMLQuantizationType.Q8_0
-    try:
-        writer = gguf.GGUFWriter(scratch, reader.fields["general.architecture"].contents())
+    with gguf_writer(target, reader.fields["general.architecture"].contents()) as writer:
         for name, field in reader.fields.items():
             if name.startswith("GGUF.") or name == "general.architecture":
                 continue
@@ -75,33 +72,12 @@ def quantise(base: Path, adapter: Path | None, target: Path) -> None:
                 writer.add_tensor(tensor.name, tensor.data, raw_dtype=tensor.tensor_type)
                 continue
             weight = dequantize(tensor.data, tensor.tensor_type)
-            if (addition := additions.get(str(tensor.name))) is not None:
-                a, b, scale = addition
+            if (pair := pairs.get(str(tensor.name))) is not None:
+                a, b = (half.astype(np.float32) for half in pair)
                 if (b.shape[0], a.shape[1]) != weight.shape:
                     raise DataError(f"the adapter {adapter} does not fit {base.name}: {tensor.name} has another shape")
-                weight = weight + scale * (b @ a)
+                weight = weight + alpha / len(a) * (b @ a)
             writer.add_tensor(tensor.name, quantize(weight, q8), raw_dtype=q8)
-        writer.write_header_to_file()
-        writer.write_kv_data_to_file()
-        writer.write_tensors_to_file()
-        writer.close()
-        os.replace(scratch, target)
-    finally:
-        scratch.unlink(missing_ok=True)
-
-
-def _additions(adapter: Path) -> dict[str, tuple[Array, Array, float]]:
-    """A, B and their scale for each adapted weight, in llama.cpp's own row order."""
-    reader = open_gguf(adapter)
-    alpha = reader.fields.get("adapter.lora.alpha")
-    halves: dict[str, dict[str, Array]] = {}
-    for tensor in reader.tensors:
-        name, _, part = str(tensor.name).rpartition(".")
-        halves.setdefault(name, {})[part] = np.asarray(tensor.data, np.float32)
-    if alpha is None or any(half.keys() != {"lora_a", "lora_b"} for half in halves.values()):
-        raise DataError(f"{adapter} is not a LoRA adapter in GGUF form; make one with `subquest model adapter convert`")
-    scale = float(alpha.contents())
-    return {name: (half["lora_a"], half["lora_b"], scale / len(half["lora_a"])) for name, half in halves.items()}
 
 
 def _path(base: Path, adapter: Path | None) -> Path:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from ...errors import MissingDependency, UsageError
-from ..chat_format import ChatFormat, chat_format
+from ..chat_format import ChatFormat, chat_format_of
 
 
 class Tokenizer(Protocol):
@@ -33,9 +33,7 @@ class HuggingFaceTokenizer:
             self._inner: Any = transformers.AutoTokenizer.from_pretrained(str(source))
         except (OSError, ValueError) as error:
             raise UsageError(f"cannot load a tokenizer from {str(source)!r}: {str(error).splitlines()[0]}") from None
-        self.form = chat_format(
-            self._inner.chat_template or "", bos=self._inner.bos_token or "", eos=self._inner.eos_token or ""
-        )
+        self.form = chat_format_of(self._inner)
 
     def encode(self, text: str, control: bool, /) -> Sequence[int]:
         ids = self._inner(text, add_special_tokens=False, split_special_tokens=not control)["input_ids"]

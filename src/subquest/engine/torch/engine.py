@@ -28,7 +28,7 @@ from ...errors import ContextOverflow, EngineError, UsageError
 from ...models import default_adapter, embedded_model
 from ...process import collect_rarely, switch_often
 from ..adapter import prompt_set_of
-from ..chat_format import ChatFormat, chat_format, encode_pieces, prompt_segments
+from ..chat_format import ChatFormat, chat_format_of, encode_pieces, prompt_segments
 from ..interface import Message, Mode, Sampling
 from .block_pool import BlockPool
 from .gpu_memory import allocate, wanted_share
@@ -89,11 +89,7 @@ class TorchEngine:
         self.weights = Weights(a, dtype=dtype, device=self.device)
         self.weights.load(source.state)
         self.vocabulary = Vocabulary(source.tokenizer, a.vocabulary)
-        self.chat: ChatFormat = chat_format(
-            source.tokenizer.chat_template or "",
-            bos=source.tokenizer.bos_token or "",
-            eos=source.tokenizer.eos_token or "",
-        )
+        self.chat: ChatFormat = chat_format_of(source.tokenizer)
         ends = (*source.end_ids, *self.vocabulary.encode(self.chat.end, True)[:1])
         max_batch = max_batch or (1024 if on_gpu else 64)
         prefill_tokens = prefill_tokens or (8192 if on_gpu else 1024)

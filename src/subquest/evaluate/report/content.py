@@ -15,13 +15,13 @@ from ...errors import UsageError
 from ...metrics import Calibration
 from ...record import Episode
 from ...runs import RunStore, run_path
-from ..stats import Comparison, compare
-from ..table import Scored, calibration_of, field_of, less_is_better, scored, table, values_of
+from ..result_table import Scored, calibration_of, field_of, less_is_better, scored, table, values_of
+from ..statistics import Comparison, compare
 
 OUTCOMES = ("right", "nearly", "misread", "not found", "wrong", "no answer", "failed")
 OUTCOME_NOTES = {
     "right": "exact match",
-    "nearly": "a gold answer stands in it, with more around it",
+    "nearly": "it contains a gold answer, with more around it",
     "misread": "wrong, although every gold passage was found",
     "not found": "wrong, and a gold passage was never found",
     "wrong": "wrong; the gold passages are not known",

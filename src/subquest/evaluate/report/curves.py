@@ -65,7 +65,7 @@ class Curves:
 
 
 def averaged(points: Sequence[tuple[int, float]], most: int = MOST) -> list[Point]:
-    """A curve with at most so many points: each the mean of as many neighbouring steps."""
+    """A curve with a limited number of points, each the mean of equally many neighbouring steps."""
     width = -(-len(points) // most)
     out = []
     for at in range(0, len(points), width):

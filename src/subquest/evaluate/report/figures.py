@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from html import escape
 
 from ...plots import Point, Series, Whisker, chart, whiskers
-from ..stats import interval, mean
+from ..statistics import interval, mean
 from .content import Content, Entry
 
 

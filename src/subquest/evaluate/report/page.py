@@ -9,10 +9,10 @@ from importlib.resources import files
 from typing import Any
 
 from ...plots import COLOURS, DARK_COLOURS, palette
-from ..table import less_is_better
+from ...record import Episode, Trajectory
+from ..result_table import less_is_better
 from .content import OUTCOME_NOTES, OUTCOMES, Content, Entry, number, shown, traced
 from .figures import by_field, by_k, calibration, cost, intervals
-from .trace import trace
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"
 SHOWN = (("em", "EM"), ("f1", "F1"), ("cem", "CEM"), ("judge", "judge"), ("sepr", "plan score"))
@@ -21,6 +21,9 @@ COSTS = (
     ("model_calls", "model calls", 1), ("searches", "searches", 1), ("tool_calls", "other tools", 1),
     ("seconds", "seconds", 1), ("cost", "cost", 4),
 )  # fmt: skip
+_TURN = 900
+"""Characters of a turn in a trace."""
+_ENVIRONMENT = 400
 
 
 def page(content: Content, *, title: str = "", traces: int = 8) -> str:
@@ -34,7 +37,7 @@ def page(content: Content, *, title: str = "", traces: int = 8) -> str:
     links += [("traces", "Traces")] if chosen else []
     links.append(("settings", "Settings"))
     numbered = "".join(f'<section id="set-{at}">{text}</section>' for at, text in enumerate(sections))
-    shown = "".join(trace(e, episode, anchors[e.run, e.row.episode]) for e, episode in chosen)
+    shown = "".join(_trace(e, episode, anchors[e.run, e.row.episode]) for e, episode in chosen)
     return f"""<!doctype html>
 <html lang="en">
 <head>
@@ -256,6 +259,43 @@ def _rows(content: Content, anchors: Mapping[tuple[Any, str], str]) -> str:
         for e in content.entries
     ]
     return json.dumps(rows, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")
+
+
+def _trace(entry: Entry, episode: Episode, anchor: str) -> str:
+    """Every context of an episode, its turns and what the environment said, cut to a readable length."""
+    question = episode.question
+    notes = (", forced" if episode.forced else "") + (
+        ", not supported by a document" if episode.supported is False else ""
+    )
+    summary = (
+        f'<span class="pill"><i class="o-{entry.outcome.replace(" ", "-")}"></i></span>{escape(question.question)}'
+        f"<small>{escape(entry.row.system)}, {escape(entry.row.dataset)}, {entry.outcome}{notes}</small>"
+    )
+    answer = (
+        f"<p>Answer: <b>{escape(episode.answer or '–')}</b><br>Gold: {escape(' | '.join(question.answers[:8]))}</p>"
+    )
+    errors = "".join(f'<div class="turn error">{escape(f"{e.where}: {e.message}")}</div>' for e in episode.errors)
+    contexts = "".join(_context(depth, t) for depth, t in episode.walk())
+    return f'<details id="{anchor}"><summary>{summary}</summary>{answer}{errors}{contexts}</details>'
+
+
+def _context(depth: int, trajectory: Trajectory) -> str:
+    turns = []
+    for segment in trajectory.segments:
+        if segment.kind == "prompt" or not segment.text.strip():
+            continue
+        kind, length = ("env", _ENVIRONMENT) if segment.kind == "env" else ("agent", _TURN)
+        turns.append(f'<div class="turn {kind}">{escape(_cut(segment.text.strip(), length))}</div>')
+    usage = trajectory.usage
+    return (
+        f'<div class="context" style="--depth:{min(depth, 6)}"><h4>{escape(trajectory.role)} '
+        f"<small>{escape(_cut(trajectory.task, 200))} · {usage.model_calls} calls, longest context "
+        f"{usage.peak_context:,}, {escape(trajectory.stop_reason)}</small></h4>{''.join(turns)}</div>"
+    )
+
+
+def _cut(text: str, length: int) -> str:
+    return text if len(text) <= length else f"{text[: length * 2 // 3]} […] {text[-length // 3 :]}"
 
 
 def _settings(content: Content) -> str:

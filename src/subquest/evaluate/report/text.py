@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..table import less_is_better
+from ..result_table import less_is_better
 from .content import Content, number, shown
 
 COLUMNS = (

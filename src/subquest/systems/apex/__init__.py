@@ -32,7 +32,7 @@ from .plan import Plan, PlanStep, lines_of, make_plan, numbered_lines
 
 DECIDE = Action("decide", "Reply to a question that asks for one word.", "word", "the word", "", "")
 LONG_ANSWER = 40
-"""Words from which on an answer counts as not specific at all."""
+"""An answer of this many words or more is not specific at all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,10 +46,10 @@ class APEXSettings:
     dedupe: Literal["subquestion", "episode"] = "subquestion"
     """Which documents count as seen: those of the sub-question (Algorithm 2), or of the episode (004, 3.2.2)."""
     parallel: bool = False
-    """Sub-questions that do not rest on each other run at the same time, each knowing only what it rests on."""
+    """Run independent sub-questions concurrently, each knowing only the answers it refers to."""
     document_tokens: int = 320
     plan: bool = True
-    """False is the executor alone: the question is its own only step (table 2)."""
+    """False is the executor alone: the question is the only step (table 2)."""
     plan_only: bool = False
     """Stop after the plan, which is then the answer: what plan training rolls out (004, 3.3)."""
 
@@ -65,7 +65,7 @@ class Known:
     question: str
     answer: str
     finding: Finding | None = None
-    """What it rests on; None where it was answered from other entries."""
+    """What it rests on; None if it was answered from other entries."""
 
     @property
     def complete(self) -> bool:
@@ -244,7 +244,7 @@ class APEX(System[APEXSettings]):
 
 
 def _listed(known: Sequence[Known]) -> str:
-    """Known answers, one a line: no answer can begin a line that looks like another."""
+    """Known answers, one per line: no answer can begin a line that looks like another."""
     return "".join(f"\n- {one_line(k.question)} {one_line(k.answer) or 'not found'}" for k in known) or " nothing yet"
 
 

@@ -17,7 +17,7 @@ _REFERENCE = re.compile(r"#(\d{1,4})")
 _MARK = r"(?:step\s*)?[(#]?(\d{1,2})\s*[.):](?!\d)"
 _FIRST = re.compile(rf"[\s*>]*{_MARK}", re.IGNORECASE)
 _NEXT = re.compile(rf"(?:(?<=[?!;:])|(?<=\w{{4}}\.)|(?<=#\d\.))\s+{_MARK}\s", re.IGNORECASE)
-"""A number inside a line: after the end of a sentence, and not after a short word with a full stop, as in "Vol. 2."."""
+"""A step number inside a line: after the end of a sentence, but not after an abbreviation, as in "Vol. 2."."""
 _BULLET = re.compile(r"\s*[-*•–]")
 
 
@@ -29,7 +29,7 @@ class PlanStep:
     """Positions, from 0, of the steps it refers to; all earlier than its own."""
 
     def resolve(self, answers: Mapping[int, str], steps: Sequence[PlanStep]) -> str:
-        """The question with answers for references; an answer that is missing is described by its sub-question.
+        """The question with its references replaced by answers; a missing answer is described by its sub-question.
 
         Only what the step needs is a reference: the `#1` of a question that fell back to itself is its own text.
         """
@@ -47,10 +47,10 @@ class PlanStep:
 class Plan:
     steps: tuple[PlanStep, ...]
     repairs: tuple[str, ...] = ()
-    """What had to be changed about the plan as it was written."""
+    """What had to be changed in the plan as written."""
 
     def ancestors(self, at: int) -> list[int]:
-        """Positions of all steps that a step rests on, in order."""
+        """Positions of all steps that a step depends on, in order."""
         found: set[int] = set()
         waiting = [at]
         while waiting:
@@ -66,7 +66,7 @@ def lines_of(text: str) -> list[str]:
 
 
 def numbered_lines(text: str) -> list[str]:
-    """The numbered lines alone, whatever stands around them; where there are none, those with a bullet.
+    """The numbered lines, whatever surrounds them; if there are none, those with a bullet.
 
     Bullets below a number are remarks: were they steps, `#n` would no longer mean the step with the number n.
     """
@@ -76,7 +76,7 @@ def numbered_lines(text: str) -> list[str]:
 
 
 def _numbered(line: str) -> list[str]:
-    """The steps of a line: none without a number, several where the numbers go on in it ("1. Who? 2. Where?")."""
+    """The steps of a line: none without a number, several if it is numbered on ("1. Who? 2. Where?")."""
     first = _FIRST.match(line)
     number, begin = (int(first[1]), first.end()) if first else (0, -1)
     steps = []
@@ -136,7 +136,7 @@ def make_plan(lines: Sequence[str], question: str, limit: int) -> Plan:
 
 
 def _in_order(needs: Sequence[Sequence[int]]) -> list[int] | None:
-    """The steps so that each comes after those it needs, otherwise as written; None where they go in a circle."""
+    """The steps in an order in which each follows those it needs; None if they refer to each other in a circle."""
     order: list[int] = []
     while len(order) < len(needs):
         ready = (at for at in range(len(needs)) if at not in order and all(n in order for n in needs[at]))

@@ -8,7 +8,7 @@ from typing import Any
 
 from ...data.gold_plans import gold_plan
 from ...errors import DataError
-from ...metrics.embed import Embedder, default_embedder
+from ...metrics.embeddings import Embedder, default_embedder
 from ...metrics.plans import MINILM_TAU, score_plans
 from ...record import Episode
 from ...rewards import Reward, RewardFunction

@@ -44,7 +44,7 @@ class Dialect:
     search: str = "search"
     """Tag of a query."""
     answer: str = "answer"
-    r"""Tag of the answer; "boxed" where it stands in `\boxed{}`."""
+    r"""Tag of the answer; "boxed" if it is in `\boxed{}`."""
     observation: str = "\n\n<information>$documents</information>\n\n"
     document: str = "Doc $number(Title: $title) $text\n"
     mode: Mode = "completion"
@@ -55,7 +55,7 @@ class Dialect:
     turns: int = 4
     k: int = 3
     prompts: str = ""
-    """Folder of its prompts, ours by name or the user's by path; that of its own name where empty."""
+    """Folder of its prompts, ours by name or the user's by path; if empty, the one with its own name."""
 
     @property
     def folder(self) -> Path:
@@ -85,13 +85,13 @@ class Dialect:
         return search, replace(ANSWER, opening=opening, closing=closing)
 
     def _written(self, tag: str) -> tuple[str, str]:
-        """A tag's two ends; it is HiRA's form that a stop string of that form belongs to."""
+        """The two ends of a tag; in HiRA's form if there is a stop string of that form."""
         if f"<|end_{tag}|>" in self.stop:
             return f"<|begin_{tag}|>", f"<|end_{tag}|>"
         return f"<{tag}>", f"</{tag}>"
 
     def action(self, text: str) -> Action | None:
-        """The first query or answer of a turn; None where it holds neither."""
+        """The first query or answer of a turn; None if it holds neither."""
         search, answer = self.search.lower(), self.answer.lower()  # as the parser calls them
         parsed = parse(text, map(str.lower, self.tags))
         block = parsed.first(search, answer)
@@ -112,11 +112,11 @@ class Dialect:
         return Shown([list(documents) for documents in found], render, tokens)
 
     def frame(self, text: str) -> str:
-        """A text in the place of documents."""
+        """A text in place of documents."""
         return self.observation.replace("$documents", fence(text, self.tags))
 
     def after(self, turn: str, told: Text) -> Text:
-        """What an agent is told after a turn: where its stop string has begun it in the same message, the rest."""
+        """What an agent is told after a turn; without the part that the stop string already wrote."""
         if isinstance(told, Shown):
             render = told.render
             return replace(told, render=lambda groups, nothing: self._after(turn, render(groups, nothing)))
@@ -139,7 +139,7 @@ class Dialect:
 
 
 def _called(content: str) -> tuple[str, ...]:
-    """Queries of a JSON tool call; empty where it is none."""
+    """The queries of a JSON tool call; empty if it is not one."""
     try:
         arguments = json.loads(content)["arguments"]
         if isinstance(arguments, str):

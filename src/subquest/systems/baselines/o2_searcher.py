@@ -1,6 +1,6 @@
-"""O2-Searcher: one search asks several things at once, and what is learnt from them comes back together.
+"""O2-Searcher: one search asks several things at once, and what is learned from them comes back together.
 
-agent  {question, its turns, what was learnt}  →  <search><query>...</query><query>...</query></search>, <answer>
+agent  {question, its turns, what was learned}  →  <search><query>...</query><query>...</query></search>, <answer>
 
 Its published environment has a second model condense what was found into learnings; here documents stand in their
 place, as for the other agents.

@@ -46,7 +46,7 @@ from .dialect import (
 
 REPEATED = "This query was already sent; change it or answer."
 MAX_ASIDES = 100
-"""Sentences of an agent's reasoning that are looked for in the documents."""
+"""Sentences of an agent's reasoning that are searched for in the documents."""
 _TAG = re.compile(r"<[^<>]*>")
 
 
@@ -144,20 +144,20 @@ class SearchAgent(System[AgentSettings]):
         return self.dialect.observe(documents, self.settings.document_tokens, agent.engine)
 
     def _first(self, agent: Context, queries: Sequence[str]) -> Sequence[str]:
-        """As many queries of a turn as are allowed; that others are left out is an event."""
+        """As many queries of a turn as are allowed; an event names the others."""
         if left_out := "; ".join(queries[self.queries :]):
             agent.run.events.emit("limit", agent.id, what=f"{self.queries} queries in a turn", message=left_out)
         return queries[: self.queries]
 
     def aside(self, name: str) -> str:
-        """A prompt in mid-conversation; inside the model's own turn it begins a paragraph."""
+        """A prompt in mid-conversation; inside the model's own turn it starts a paragraph."""
         text = self.prompts.text(name)
         return f"\n\n{text}" if self.dialect.mode == "completion" else text
 
     async def _conclude(
         self, run: Run, agent: Context, stopped: Exception, found: Mapping[str, Sequence[Hit]]
     ) -> Answer:
-        """One forced turn where a limit was met; nothing where the model has failed."""
+        """One forced turn if a limit was reached; nothing if the model failed."""
         text = ""
         if isinstance(stopped, EngineError):
             run.fail("engine", stopped, agent, fatal=True)
@@ -179,7 +179,7 @@ def note_refinements(agent: Context, turn: Turn) -> None:
 
 
 def findings(found: Mapping[str, Sequence[Hit]], trajectory: str, text: str) -> list[Finding]:
-    """What each query brought; what the agent distilled are sub-results, what else it wrote was said aside."""
+    """What each query found; what the agent refined are sub-results, what else it wrote are asides."""
     read = {query: [hit.document for hit in hits] for query, hits in found.items()}
     documents = [document for few in read.values() for document in few]
     refined = parse(text).all("refine")

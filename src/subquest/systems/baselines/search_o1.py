@@ -1,4 +1,4 @@
-"""Search-o1: one long reasoning that searches, and a second look that reads for it (Reason-in-Documents).
+"""Search-o1: one long reasoning that searches, and a reader of the documents (Reason-in-Documents).
 
 agent   {question, its reasoning, what readers reported}  →  <|begin_search_query|>, final \\boxed{}
 reader  {reasoning so far, query, documents}              →  the information that helps the reasoning on

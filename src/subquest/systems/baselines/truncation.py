@@ -55,7 +55,7 @@ class Truncation(SearchAgent):
         return await self._conclude(run, agent, LimitReached(f"{self.turns} turns of agent"), found)
 
     async def _fitting(self, run: Run, history: Sequence[tuple[str, Text]]) -> Sequence[tuple[str, Text]]:
-        """For a forced answer: the newest turns, as many as there is room for. Here earlier ones are prompt."""
+        """For a forced answer: as many of the newest turns as fit; here earlier turns are part of the prompt."""
         setup, kept = self.setup("agent"), history
         opening = "".join(message.content for message in await self.opening(run))
         while len(kept) > 1:

@@ -30,7 +30,7 @@ class ZeroSearch(SearchAgent):
 
 
 class SimulatedHits(list[Hit]):
-    """Documents that a model wrote, and what that took; the runtime adds it to the episode's usage and budget."""
+    """Documents that a model wrote, and their cost, which the runtime adds to the usage and budget of the episode."""
 
     def __init__(self, hits: Iterable[Hit], usage: Usage) -> None:
         super().__init__(hits)
@@ -82,7 +82,7 @@ class SimulatedSearch:
 
 
 def _documents(text: str) -> list[str]:
-    """The numbered documents of a reply, without what is thought or said before them; all of it without numbers."""
+    """The numbered documents of a reply, without what comes before them; the whole reply if nothing is numbered."""
     thoughts = [block for block in parse(text, ("think",)).blocks if block.closed]
     before, *numbered = _START.split(text[thoughts[-1].end if thoughts else 0 :])
     return [document.strip() for document in numbered or [before] if document.strip()]

@@ -30,7 +30,7 @@ from ...runtime.system import System
 TASK = Action("task", "Hand one self-contained sub-task to an executor; its result comes back.", "task")
 RESULT = Action("result", "Report the outcome of the task and end.", "result", "a short, self-contained finding")
 MAX_PARALLEL_TASKS = 8
-"""Tasks of one planner turn that are run; a turn with more is a runaway."""
+"""Most tasks of one planner turn; more are a sign that the model has lost control."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class CoDASettings:
     k: int = 3
     """Documents per search (4.1.4)."""
     depth: int = 1
-    """1: executors only search. N: executors down to level N - 1 may hand out sub-tasks of their own."""
+    """1: executors only search. N: executors down to level N - 1 can delegate sub-tasks themselves."""
     refine: bool = True
     """False is the paper's "Search-R1 with hierarchy" (table 2)."""
     document_tokens: int = 320
@@ -101,14 +101,16 @@ class CoDA(System[CoDASettings]):
     async def _delegate(
         self, run: Run, context: Context, tasks: Sequence[str], findings: list[Finding], level: int
     ) -> list[str]:
-        """Run the tasks of one turn at the same time; results come back in their order."""
+        """Run the tasks of one turn concurrently; results come back in their order."""
         run.events.emit("plan", context.id, steps=list(tasks))
         if len(tasks) == 1:
             return [await self._execute(run, context, tasks[0], findings, level)]
         found: list[list[Finding]] = [[] for _ in tasks]
         jobs = (self._execute(run, context, text, own, level) for text, own in zip(tasks, found, strict=True))
         results = await asyncio.gather(*jobs)
-        findings += [finding for own in found for finding in own]  # in the order of the tasks, not of their ends
+        findings += [
+            finding for own in found for finding in own
+        ]  # in the order of the tasks, not in which they finished
         return results
 
     async def _execute(self, run: Run, parent: Context, task: str, findings: list[Finding], level: int) -> str:

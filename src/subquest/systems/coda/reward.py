@@ -63,7 +63,7 @@ class CoDAReward:
         return shared(episode, terms)
 
     def formats(self, episode: Episode) -> tuple[float, float]:
-        """I_P and I_E. No executor ran: 0, or else skipping them would pay."""
+        """I_P and I_E. Without executors, I_E is 0: skipping them must not pay."""
         check = well_formed if self.reading == "paper" else tags_balance
         planners = [float(check(t)) for t in episode.by_role("planner")]
         executors = [float(check(t)) for t in episode.by_role("executor")]
@@ -72,7 +72,7 @@ class CoDAReward:
         return _mean(planners), _mean(executors)
 
     def refined(self, episode: Episode) -> float:
-        """1 if the refine texts hold a gold answer. Yes and no stand in any text, so they earn nothing."""
+        """1 if the refine texts contain a gold answer. Yes and no occur in any text, so they earn nothing."""
         golds = episode.question.answers
         if is_yes_no(golds):
             return 0.0
@@ -83,7 +83,7 @@ class CoDAReward:
 
 
 def well_formed(trajectory: Trajectory) -> bool:
-    """Every turn is parsed without complaint, acts exactly one way, and the last one, and only it, ends.
+    """Every turn parses without problems and takes exactly one kind of action, and only the last one ends.
 
     Several tasks in one turn are one way to act: they are sent together. A forced turn is not the trajectory's own, so
     one that had to be forced has not ended.
@@ -124,7 +124,7 @@ def tags_balance(trajectory: Trajectory) -> bool:
 
 
 def refine_text(trajectory: Trajectory) -> str:
-    """Contents of all `<refine>` blocks that it wrote by itself, one a line."""
+    """Contents of all `<refine>` blocks that it wrote by itself, one per line."""
     blocks = (block for turn in trajectory.written_turns for block in parse(turn).all("refine"))
     return "\n".join(block.content for block in blocks if block.content)
 

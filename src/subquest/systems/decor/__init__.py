@@ -31,15 +31,15 @@ from ...runtime.system import System
 NEXT_QUERY = Action("search", "Search for the missing fact, or stop.", "query", "one precise query, or None to stop")
 FILTER = Action("filter", "Hand over what helps with the query.", "evidence", "one paragraph, or None")
 NONE = ("none", "stop", "")
-"""What a planner writes to stop, and a filter where nothing helps."""
+"""What a planner writes to stop, and a filter if nothing helps."""
 COMPRESSIONS = 3
-"""Calls of the compressor for one piece of evidence; what is still too long then is dropped, oldest first."""
+"""Compressor calls for one piece of evidence; if memory is still too long, the oldest entries are dropped."""
 
 
 @dataclass(frozen=True, slots=True)
 class DECORSettings:
     turns: int = 4
-    """T_max, searches at most (5.1.4)."""
+    """T_max, the most searches (5.1.4)."""
     k: int = 5
     """Documents per search (5.1.4)."""
     memory_tokens: int = 4096
@@ -135,7 +135,7 @@ class DECOR(System[DECORSettings]):
             return []
 
     async def _filter(self, run: Run, planner: Context, query: str, hits: list[Hit], findings: list[Finding]) -> str:
-        """The filter's paragraph about the documents; empty where nothing helped."""
+        """The filter's paragraph about the documents; empty if nothing helped."""
         documents = [hit.document for hit in hits]
         opening = self.shown("filter", documents, self.settings.document_tokens, query=query)
         filter_ = await run.open("filter", query, opening, parent=planner, stop=("</filter>",), limits=Limits(turns=1))
@@ -162,7 +162,7 @@ class DECOR(System[DECORSettings]):
         return evidence
 
     async def _keep(self, run: Run, planner: Context, query: str, hits: list[Hit], findings: list[Finding]) -> str:
-        """The documents unread, as evidence: the ablation of the filter. Planner and answerer read them in memory."""
+        """The documents themselves as evidence: the ablation of the filter, in which all roles read them."""
         documents = [hit.document for hit in hits]
         findings.append(Finding("", "", "", documents, planner.id, query))
         return one_line(render_documents(documents, self.settings.document_tokens, self._engine))
@@ -180,12 +180,12 @@ class DECOR(System[DECORSettings]):
         self._check(context)
 
     def _check(self, context: Context) -> None:
-        """Stop at what the tag parser or the protocol has found malformed, where the settings are strict."""
+        """With strict settings, stop at what the parser or the protocol found malformed."""
         if self.settings.strict and context.format_errors:
             raise Malformed(context.role)
 
     def setup(self, role: str) -> RoleSetup:
-        """The compressor is a frozen model (4.2): one of its own, or the others' without their adapter."""
+        """The compressor is a frozen model (4.2): its own, or that of the other roles without their adapter."""
         setup = super().setup(role)
         if role == "compressor" and role not in self.engines and isinstance(setup.engine, Adapted):
             return replace(setup, engine=setup.engine.without_adapter())
@@ -238,7 +238,7 @@ class Memory:
         self._emit("add", planner, query=entry.query, evidence=entry.evidence)
 
     def _cut(self, entry: Entry, planner: Context) -> Entry:
-        """Evidence fills at most half of memory, so that earlier entries have a place beside it."""
+        """Evidence fills at most half of memory, so that earlier entries still fit."""
         engine = self._system.setup("planner").engine
         kept = cut_to_tokens(entry.evidence, self._limit // 2, engine)
         if kept != entry.evidence:
@@ -250,7 +250,7 @@ class Memory:
         self._emit("drop", planner, before=before, replaced=[str(old)])
 
     async def _compress(self, planner: Context) -> None:
-        """Condense the earliest entries into atomic facts; what a model cannot shorten is dropped, visibly."""
+        """Condense the earliest entries into atomic facts; what the model cannot shorten is dropped, with an event."""
         before = self.tokens()
         early = max(1, (len(self.entries) + 1) // 2)
         old, kept = self.entries[:early], self.entries[early:]
@@ -262,13 +262,13 @@ class Memory:
         self._emit(action, planner, before=before, replaced=[str(entry) for entry in old])
 
     async def _condense(self, notes: str, planner: Context) -> str:
-        """Facts in the place of notes; empty where the model fails or the budget does not allow it."""
+        """Facts in place of notes; empty if the model fails or the budget does not allow it."""
         messages = self._system.prompts.messages("compressor", notes=notes)
         compressor = None
         try:
             compressor = await self._run.open("compressor", "memory", messages, parent=planner, limits=Limits(turns=1))
             turn = await compressor.write()
-        except (EngineError, LimitReached) as error:  # what was just found must not be lost with it
+        except (EngineError, LimitReached) as error:  # the new evidence must not be lost with it
             note_stop(self._run, error, compressor)
             if compressor is not None:
                 await compressor.close("failed")

@@ -16,7 +16,7 @@ from functools import partial
 from typing import Any, Literal
 
 from ...errors import ConfigError
-from ...judge.base import AnswerCase, AnswerJudge, StepCase, StepJudge
+from ...judge.cases import AnswerCase, AnswerJudge, StepCase, StepJudge
 from ...judge.rules import RuleJudge
 from ...judge.steps import JUDGED_ROLES, steps_of
 from ...metrics import score_answer
@@ -57,7 +57,7 @@ class DECORReward:
         ]
 
     async def _judge_answers(self, episodes: Sequence[Episode]) -> list[tuple[float, float]]:
-        """Lexical match and judge's verdict for each answer; what has no weight is not asked for."""
+        """Lexical match and judge's verdict for each answer; what has no weight is not requested."""
         answers = [written_answer(e) for e in episodes]
         golds = [e.question.answers for e in episodes]
         matches = [getattr(score_answer(a, g), self.match) for a, g in zip(answers, golds, strict=True)]

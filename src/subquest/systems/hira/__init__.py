@@ -42,7 +42,7 @@ from .memory import Memory, rendered
 CALL, RESULT = "call_subtask", "subtask_result"
 _REMINDERS = 2
 _REPEATS = 3
-"""Turns that only repeat sub-tasks before an answer is forced (the published code)."""
+"""Turns with nothing but repeated sub-tasks before an answer is forced (the published code)."""
 _REPEATED = "This sub-task was already carried out; its result stands above. I use it, or hand out another one."
 
 
@@ -51,7 +51,7 @@ class HiRASettings(ToolSettings):
     subtasks: int = 10
     """Sub-tasks of one question (figure 3)."""
     experts: str = "search,code,multimodal,deep"
-    """Names of experts or systems, or `path.py:Class`, with commas; leaving one out is an ablation of table 2."""
+    """Experts, systems or `path.py:Class`, separated by commas; leaving one out is an ablation of table 2."""
     expert_info: bool = True
     """Whether the planner is told what the experts can do (figure 3)."""
     transfer: bool = True
@@ -91,7 +91,7 @@ class HiRA(ToolSystem[HiRASettings]):
         plug_ins: Sequence[Expert] = (),
         **options: Any,
     ) -> None:
-        """`plug_ins` are experts beside those of the settings."""
+        """`plug_ins` are experts in addition to those of the settings."""
         super().__init__(model, search, **options)
         self.experts = find_experts(self.settings.experts, self, plug_ins)
 
@@ -159,7 +159,7 @@ class HiRA(ToolSystem[HiRASettings]):
         tasks: Sequence[str],
         given: set[str],
     ) -> list[Awaitable[tuple[str, Finding | None]]]:
-        """What each sub-task of a turn comes to, as far as sub-tasks are left; one that was given before is refused."""
+        """The work on each sub-task of a turn, up to the limit of sub-tasks; repeated ones are refused."""
         jobs: list[Awaitable[tuple[str, Finding | None]]] = []
         fresh: list[str] = []
         for task in tasks:
@@ -188,7 +188,7 @@ class HiRA(ToolSystem[HiRASettings]):
         task: str,
         number: int,
     ) -> tuple[str, Finding]:
-        """Delegation, execution and distillation of one sub-task, which owns ten names below the planner."""
+        """Delegation, execution and distillation of one sub-task, which has ten context ids below the planner."""
         settings, place = self.settings, 10 * number
         if settings.transfer:
             expert = await coordinator.select(planner, task, place + 1)

@@ -44,7 +44,7 @@ class Distilled(NamedTuple):
 
 
 class Coordinator:
-    """The coordinator of one run; `memory` is None where memory is switched off."""
+    """The coordinator of one run; `memory` is None if memory is switched off."""
 
     def __init__(
         self, run: Run, prompts: Prompts, experts: Mapping[str, Expert], memory: Memory | None, chain_tokens: int
@@ -138,7 +138,7 @@ class Coordinator:
             self._run.events.emit("memory", planner.id, action="add", entries=entries)
 
     async def _ask(self, planner: Context, prompt: str, number: int, **fields: str) -> str:
-        """One call of the coordinator; empty where its model fails."""
+        """One call of the coordinator; empty if its model fails."""
         try:
             messages = self._prompts.messages(prompt, **fields)
             what = f"{prompt}: {fields['task']}"
@@ -176,7 +176,7 @@ def _resources(entry: Any) -> list[tuple[str, str]]:
 
 
 def named_in(text: str, experts: Mapping[str, Expert]) -> Expert | None:
-    """The one expert that a text names; None where it names none or several. `search-r1` does not name `search`."""
+    """The one expert that a text names; None if it names none or several. `search-r1` does not name `search`."""
     words = _in_words(text)
     found = []
     for name in sorted(experts, key=len, reverse=True):
@@ -187,5 +187,5 @@ def named_in(text: str, experts: Mapping[str, Expert]) -> Expert | None:
 
 
 def _in_words(text: str) -> str:
-    """A text's words in small letters, each with a blank on both sides."""
+    """A text's words in lower case, each with a space on both sides."""
     return f" {'  '.join(_WORD.findall(text.casefold()))} "

@@ -22,7 +22,7 @@ from ...runtime.tool_loop import Tool, reason
 from .expert import READERS, Desk, Expert, Report, work_out
 
 _REASONING = 1500
-"""Characters of the deep searcher's newest reasoning from which its intent is told."""
+"""Characters of the deep searcher's latest reasoning from which its intent is stated."""
 
 
 class DeepSearch(Expert):
@@ -41,7 +41,7 @@ class DeepSearch(Expert):
         return await work_out(desk, "deep", Tool("search_query", "search_result", search, once=True))
 
     async def _explore(self, desk: Desk, deep: Context, query: str) -> str:
-        """Search, and let the explorer read the results, click and search further; what it reports comes back."""
+        """Search, and let the explorer read the results, click and search further; returns its report."""
         run, kit = desk.run, desk.kit
         try:
             hits = (await kit.search(deep, [query], desk.k))[0]
@@ -107,7 +107,7 @@ class DeepSearch(Expert):
 
 
 async def _one_turn(desk: Desk, role: str, parent: Context, about: str, /, **fields: str) -> str:
-    """What a role says in a context of its own; empty where its model fails or a limit is met."""
+    """What a role says in a context of its own; empty if its model fails or a limit is reached."""
     try:
         context = await desk.run.open(
             role,
@@ -132,6 +132,6 @@ def _next_number(parent: Context) -> int:
 
 
 def _information(text: str) -> str:
-    """What an explorer reports: the part behind "Final Information" where it marks one."""
+    """What an explorer reports: the part after "Final Information" if it marks one."""
     _, mark, rest = text.rpartition("Final Information")
     return fence((rest if mark else text).strip(" *:\n"))

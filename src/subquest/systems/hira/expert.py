@@ -34,7 +34,7 @@ class Desk:
 
     run: Run
     planner: Context | None
-    """Who handed the task out; None where the expert works alone."""
+    """Who handed the task out; None if the expert works alone."""
     kit: Toolkit
     prompts: Prompts
     settings: ToolSettings
@@ -78,7 +78,7 @@ class Expert:
     description: ClassVar[str] = ""
     """What it can do and what it is for, as the coordinator reads it."""
     cost: ClassVar[int] = 1
-    """Its place among the experts: the coordinator prefers the cheapest that can do the task."""
+    """Its rank among the experts: the coordinator prefers the cheapest that can do the task."""
     roles: ClassVar[tuple[str, ...]] = ()
 
     async def run(self, desk: Desk) -> Report:
@@ -86,7 +86,7 @@ class Expert:
 
 
 async def carry_out(expert: Expert, desk: Desk) -> Report:
-    """What an expert reports; one whose model or limit gives out reports that it failed, and the others go on."""
+    """The report of an expert; if its model fails or a limit is reached, it says so, and the others continue."""
     try:
         return await expert.run(desk)
     except (OutsideError, LimitReached) as error:
@@ -118,7 +118,7 @@ async def work_out(desk: Desk, role: str, *tools: Tool) -> Report:
 
 
 def chain_of(run: Run, root: Context) -> str:
-    """All that a context and those below it wrote and were told, prompts left out, in the order of their names.
+    """Everything that a context and those below it wrote and were told, without prompts, in the order of their ids.
 
     What readers write is told to someone else in the chain, and would stand there twice.
     """
@@ -145,7 +145,7 @@ class SystemExpert(Expert):
         self.cost = 3  # type: ignore[misc]
 
     async def run(self, desk: Desk) -> Report:
-        """A system with tools of its own uses those of the run; one that only searches does so under its scope."""
+        """A system with tools uses those of the run; one that only searches does so under its egress scope."""
         system = self._system
         known = f"\nWhat is already known:\n{desk.memory}" if desk.memory != "none" else ""
         inner = _Below(desk, Question(desk.run.question.id, f"{desk.task}{known}"), system)
@@ -161,7 +161,7 @@ class SystemExpert(Expert):
 
 
 class _Below(Run):
-    """A run inside a run: its contexts hang below the planner and spend from its budget."""
+    """A run inside a run: its contexts are children of the planner and spend its budget."""
 
     def __init__(self, desk: Desk, question: Question, system: System[Any]) -> None:
         outer = desk.run
@@ -183,6 +183,6 @@ class _Below(Run):
         return context
 
     def _next_number(self) -> int:
-        """Six names of the sub-task's own, then as many as are wanted."""
+        """Six numbers reserved for the sub-task, then as many as needed."""
         place = sum(1 for c in self.opened if c.parent is self._planner)
         return self._number + place if place < 6 else 1000 * self._number + place

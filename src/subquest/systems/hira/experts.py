@@ -58,7 +58,7 @@ class SimpleSearch(Expert):
         return Report(chain_of(run, context), answer, context.documents, context.id, failed=not answer)
 
     async def _stopped(self, desk: Desk, context: Context, stopped: EngineError | LimitReached) -> str:
-        """One forced answer where the window is full; where a budget is spent, what is left of it is the planner's."""
+        """One forced answer if the window is full; if a budget is spent, the rest belongs to the planner."""
         if isinstance(stopped, LimitReached) and not context.budget.exhausted():
             return await force_answer(context, desk.prompts.text("deep_force"))
         note_stop(desk.run, stopped, context)
@@ -76,7 +76,7 @@ class SimpleSearch(Expert):
         return queries[:QUERIES]
 
     async def _retrieve(self, desk: Desk, context: Context, queries: list[str]) -> Text:
-        """What the searches brought, with the request to answer from it."""
+        """What the searches found, with the request to answer from it."""
 
         def worded(documents: str) -> str:
             return desk.prompts.text("search_answer", documents=documents)
@@ -128,7 +128,7 @@ class Multimodal(Expert):
 
 
 async def look_at(look: Callable[[Context, str, str], Awaitable[str]], context: Context, call: str) -> str:
-    """A call `data: … question: …`, or the same as JSON, carried out; the question may be missing."""
+    """Carry out a call `data: … question: …`, or the same as JSON; the question may be missing."""
     given = find_object(call)
     if given.get("data"):
         call = f"data: {given['data']}\nquestion: {given.get('question') or 'What is this?'}"

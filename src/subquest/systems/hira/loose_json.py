@@ -11,11 +11,11 @@ _FENCE = re.compile(r"```(?:json)?\s*(.*?)(?:```|$)", re.DOTALL | re.IGNORECASE)
 _TRAILING = re.compile(r",\s*([}\]])")
 _COMMENT = re.compile(r"(?<![:\"'])#|(?<!:)//")
 _STARTS = 20
-"""Places in a text at which an object is looked for."""
+"""Positions in a text at which an object is searched for."""
 
 
 def find_object(text: str) -> dict[str, Any]:
-    """The first JSON object that can be made out in a text; empty where there is none."""
+    """The first JSON object that can be recognised in a text; empty if there is none."""
     for candidate in (*(m[1] for m in _FENCE.finditer(text)), text):
         for start in [m.start() for m in re.finditer("{", candidate)][:_STARTS]:
             found = _read(candidate[start:])
@@ -48,7 +48,7 @@ def _uncommented(line: str) -> str:
 
 
 def _balanced(text: str) -> str:
-    """The text up to the end of the object it begins with; what a cut has left open is closed."""
+    """The text up to the end of the object it begins with; what was cut off is closed."""
     open_, quoted, escaped = [], False, False
     for at, char in enumerate(text):
         if escaped:

@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 _WORD = re.compile(r"\w+")
 _SOURCE = re.compile(r"\s?\[\s?sources?\s?:", re.IGNORECASE)
 SAME = 0.7
-"""Share of words from which a line of a reply is taken for an entry of memory."""
+"""Share of common words from which on a line of a reply counts as an entry of memory."""
 _LITTLE = frozenset(
     _WORD.findall(
         "a an the is are was were be been being has have had do does did of in on at to by for from with as and or "
@@ -51,7 +51,7 @@ class Memory:
         self._url_is_bad = url_is_bad
 
     def add_fact(self, statement: str) -> Entry | None:
-        """Remember `statement [Source: …]`; None where it is kept out."""
+        """Remember `statement [Source: …]`; None if it is kept out."""
         text, source = _with_source(" ".join(statement.split()))
         return self._add(Entry(text, source or "Not Specified", "fact"))
 
@@ -76,7 +76,7 @@ class Memory:
         return looks_like_url and (not _valid(place) or self._url_is_bad(place))
 
     def relevant(self, task: str, limit: int) -> list[Entry]:
-        """The entries that share most words with a task, in the order of memory; the rule behind a model's choice."""
+        """The entries that share most words with a task, in the order of memory: the fallback for a model's choice."""
         wanted = set(_words(task))
         good = [entry for entry in self.entries if not self.is_poor(entry)]
         shared = {id(e): len(wanted & set(_words(e.line))) / max(len(wanted), 1) for e in good}
@@ -84,7 +84,7 @@ class Memory:
         return [entry for entry in good if entry in best]
 
     def chosen(self, reply: str, limit: int) -> list[Entry] | None:
-        """The entries that a model's reply names, by `Memory Fact N` or by their words; None where it names none.
+        """The entries that a model's reply names, by `Memory Fact N` or by their words; None if it names none.
 
         An entry comes from memory or not at all: a reply cannot put anything into it.
         """
@@ -141,7 +141,7 @@ def _overlap(first: set[str], second: set[str]) -> float:
 
 
 def _numbers(text: str) -> set[str]:
-    """Numbers, and words that turn a statement round."""
+    """Numbers, and words that negate a statement."""
     return set(re.findall(r"\d+|\b(?:not?|never|nor|neither|without)\b|n't\b", text.casefold()))
 
 

@@ -13,7 +13,7 @@ import uuid
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
-from ...engine.chat_format import ChatFormat, chat_format, environment_segment, prompt_segments
+from ...engine.chat_format import ChatFormat, chat_format_of, environment_segment, prompt_segments
 from ...engine.interface import Generation, Message, Mode, Sampling
 from ...engine.torch.session import text_up_to
 from ...engine.torch.stop_strings import Stops
@@ -46,9 +46,7 @@ class ServerEngine:
         self.context_window: int | None = window
         self.servers, self.sampling = servers, dict(sampling)
         self.vocabulary = _vocabulary(tokenizer)
-        self.chat: ChatFormat = chat_format(
-            tokenizer.chat_template or "", bos=tokenizer.bos_token or "", eos=tokenizer.eos_token or ""
-        )
+        self.chat: ChatFormat = chat_format_of(tokenizer)
         self.ends = frozenset((tokenizer.eos_token_id, *self.vocabulary.encode(self.chat.end, True)[:1]))
         self.stops = Stops(self.vocabulary, ())
 

@@ -1,0 +1,392 @@
+"""Answering: variants with adapters over every part of their sources, through engines that stay loaded.
+
+A *unit* is one measurement on one part. Variants that are the same measurement (the same settings, weights and
+questions) share it, whatever claims they are in. Units with the same weights overlap; before other weights are loaded,
+the questions in flight are answered. When the time is up the answers so far are kept, question by question.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import math
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ..assemble import Resources, build_agent
+from ..data.gold_plans import gold_plan
+from ..errors import EngineError, SubquestError
+from ..evaluate.runner import Job
+from ..evaluate.runner import evaluate as run_jobs
+from ..judge import AnswerCase
+from ..judge.rules import judge_answer
+from ..metrics.plans import score_plans
+from ..record import Episode, Question
+from ..retrieval.minilm import weights
+from ..systems.apex.plan import written_plan
+from ..tools.sandbox import bubblewrap
+from .design import BARE, Variant
+from .pictures import picture_reader
+from .questions import Part, Prepared, parts_of, prepare_all
+from .results import Progress, Scores, partial_key, unit_of
+from .stamps import spec_of
+
+SAVE_SECONDS = 15.0
+"""Between writes of what is not complete."""
+BATCH = 64
+"""Answers whose plans are scored, and which are kept, together."""
+SECOND_ENGINE = 0.25
+"""Share of the memory for the second engine of a variant with two adapters: it is the planner's, whose contexts are
+short."""
+COSTS = (
+    "forced", "failed", "no_answer", "prompt_tokens", "completion_tokens", "peak_context", "model_calls", "searches",
+    "tool_calls", "trajectories", "support_recall",
+)  # fmt: skip
+HELPERS = ("coordinator", "explorer", "intent", "reader")
+"""Roles that help with a sub-task which another context carries out."""
+
+
+class Setup(NamedTuple):
+    """With what questions are answered."""
+
+    model: str
+    adapters: Mapping[str, str]
+    """Where adapters are, by name."""
+    cache: Path
+    """For questions and indexes."""
+    concurrency: int = 8
+    memory: float = 0.7
+    """Share of the GPU's memory for contexts."""
+    until: float = math.inf
+    """Unix time at which to stop."""
+    device: str = ""
+
+
+@dataclass(slots=True)
+class Unit:
+    """A measurement that is not complete."""
+
+    variants: list[Variant]
+    """All that it counts for; the first one stands for them."""
+    part: Part
+    ready: Prepared
+    key: str
+    scores: dict[int, Mapping[str, float]] = field(default_factory=dict)
+
+    @property
+    def left(self) -> tuple[int, ...]:
+        """Questions without an answer, by their place."""
+        return tuple(n for n in range(len(self.ready.questions)) if n not in self.scores)
+
+    @property
+    def weights(self) -> str:
+        return repr(sorted(self.variants[0].adapters.items()))
+
+
+def answer_study(
+    progress: Progress,
+    variants: Sequence[Variant],
+    setup: Setup,
+    *,
+    data: Path,
+    report: Callable[[str], None] = lambda text: None,
+) -> int:
+    """Answer what is not answered yet, as far as there is time; returns how many units are left."""
+    parts = {s: parts_of(progress.study.sources[s], data) for v in variants for s in progress.study.sources_of(v)}
+    ready = prepare_all([p for found in parts.values() for p in found], setup.cache, report)
+    units = open_units(progress, variants, parts, ready)
+    report(f"{len(units)} units to answer, {sum(len(unit.left) for unit in units)} questions")
+    recorder = Recorder(progress, units, report)
+    order = {weights: n for n, weights in enumerate(dict.fromkeys(unit.weights for unit in units))}
+    try:
+        if units:
+            asyncio.run(answer(sorted(units, key=lambda unit: order[unit.weights]), setup, recorder.keep))
+    finally:
+        recorder.save()
+    return sum(1 for unit in units if unit.left)
+
+
+def missing_adapter(variant: Variant, adapters: Mapping[str, str]) -> str:
+    """The first adapter of a variant that is not available; empty where all are."""
+    if variant.oracle:
+        return ""
+    return next((name for name in variant.adapters.values() if name != BARE and name not in adapters), "")
+
+
+def missing_for(variant: Variant, adapters: Mapping[str, str]) -> str:
+    """What a variant needs and this machine does not have; empty where nothing is missing."""
+    if name := missing_adapter(variant, adapters):
+        return f"the adapter {name} is not available (--train, or --use {name}=PLACE)"
+    try:
+        if variant.needs_minilm:
+            weights()
+        if variant.oracle:
+            bubblewrap.way()
+    except SubquestError as error:
+        return str(error)
+    return ""
+
+
+def open_units(
+    progress: Progress,
+    variants: Sequence[Variant],
+    parts: Mapping[str, Sequence[Part]],
+    ready: Mapping[str, Prepared],
+) -> list[Unit]:
+    """What is left. What one variant has is given to those that are the same measurement."""
+    study, results = progress.study, progress.results
+    partial = results.partial()
+    asked = []
+    for variant in variants:
+        stamp = progress.stamps.of(variant)
+        for part in (p for name in study.sources_of(variant) for p in parts[name]):
+            if part.name in ready and study.asks(variant, part.name):
+                found = results.unit(variant.name, stamp, part.name, ready[part.name].digest)
+                asked.append((variant, stamp, part, partial_key(stamp, part.name, ready[part.name].digest), found))
+    known = {key: found for *_, key, found in asked if found is not None}
+    units: dict[str, Unit] = {}
+    for variant, stamp, part, key, found in asked:
+        if found is None and key in known:
+            results.add(variant.name, stamp, part.name, known[key])
+        elif found is None and key in units:
+            units[key].variants.append(variant)
+        elif found is None:
+            units[key] = Unit([variant], part, ready[part.name], key, dict(partial.get(key, {})))
+    return list(units.values())
+
+
+class Recorder:
+    """Puts answers into the results: units when they are complete, the rest as partial ones."""
+
+    def __init__(self, progress: Progress, units: list[Unit], report: Callable[[str], None]) -> None:
+        self.progress, self.units, self._report = progress, units, report
+        self._saved = time.monotonic()
+
+    def keep(self, unit: Unit, scores: Mapping[int, Scores]) -> None:
+        unit.scores.update(scores)
+        if not unit.left:
+            self._finish(unit)
+        if time.monotonic() - self._saved > SAVE_SECONDS:
+            self.save()
+
+    def _finish(self, unit: Unit) -> None:
+        questions, source = unit.ready.questions, unit.part.source
+        scores = [unit.scores[n] for n in range(len(questions))]
+        made = unit_of(source.name, source.description, unit.ready.digest, [q.hops or 0 for q in questions], scores)
+        for variant in unit.variants:
+            self.progress.results.add(variant.name, self.progress.stamps.of(variant), unit.part.name, made)
+        name, values = ("plan score", made.metric("sepr")) if unit.variants[0].plans else ("EM", made.metric("em"))
+        names = ", ".join(v.name for v in unit.variants)
+        left = sum(1 for other in self.units if other.left)
+        mean = sum(values) / len(values) if values else 0.0
+        self._report(f"{names} on {unit.part.name}: {name} {mean:.3f} of {len(values)}; {left} left")
+
+    def save(self) -> None:
+        self._saved = time.monotonic()
+        results = self.progress.results
+        results.keep_partial({**results.partial(), **{u.key: u.scores if u.left else {} for u in self.units}})
+
+
+async def answer(
+    units: Iterable[Unit],
+    setup: Setup,
+    keep: Callable[[Unit, Mapping[int, Scores]], None],
+    engines: Engines | None = None,
+) -> None:
+    """Answer units in their order, which may be generated as they are needed; `keep` gets answers as they come. The
+    caller closes the engines that it gives."""
+    async with contextlib.AsyncExitStack() as stack:
+        if engines is None:
+            engines = Engines(setup)
+            stack.push_async_callback(engines.close)
+        agents = _Agents(engines, stack)
+        for _, group in itertools.groupby(units, key=lambda unit: unit.weights):
+            batch = _Batch(engines, keep)
+            left = None if math.isinf(setup.until) else setup.until - time.time()
+            try:
+                async with asyncio.timeout(left):
+                    jobs = _jobs(group, agents, batch)
+                    await run_jobs(jobs, agents.systems, None, concurrency=setup.concurrency, finished=batch.add)
+            except TimeoutError:
+                return
+            finally:
+                batch.flush()
+
+
+def _jobs(units: Iterable[Unit], agents: _Agents, batch: _Batch) -> Iterator[Job]:
+    for unit in units:
+        name = agents.open(unit)
+        for n in unit.left:
+            job = Job(f"{unit.key}/{n}", unit.ready.questions[n], name)
+            batch.asked[job.id] = unit, n
+            yield job
+
+
+class _Agents:
+    """The agents of units, on indexes that stay open."""
+
+    def __init__(self, engines: Engines, stack: contextlib.AsyncExitStack) -> None:
+        self.systems: dict[str, Any] = {}
+        self._engines, self._stack = engines, stack
+        self._indexes: dict[Path, tuple[Any, Any]] = {}
+        self._reading_pictures = False
+
+    def open(self, unit: Unit) -> str:
+        """Build a unit's agent; returns its name."""
+        from ..retrieval.index import Index
+        from ..train.rollouts import MemoisedSearch
+
+        variant, place = unit.variants[0], unit.ready.place
+        if unit.part.source.pictures and not self._reading_pictures:
+            self._stack.enter_context(picture_reader())
+            self._reading_pictures = True
+        if place not in self._indexes:
+            index = Index.open(place)
+            self._stack.callback(index.close)
+            self._indexes[place] = index, MemoisedSearch(index)
+        index, remembered = self._indexes[place]
+        # variants ask much the same of a part; the oracle's systems read more of an index than its search
+        search: Any = index if variant.oracle else remembered
+        if variant.search == "rerank":
+            search = self._engines.rerank(search)
+        engines = self._engines.of(variant, unit.ready.questions)
+        name = f"{variant.name}/{unit.part.name}"
+        self.systems[name] = build_agent(spec_of(variant), Resources(engines, search))
+        return name
+
+
+class _Batch:
+    """Answers that are not kept yet."""
+
+    def __init__(self, engines: Engines, keep: Callable[[Unit, Mapping[int, Scores]], None]) -> None:
+        self.asked: dict[str, tuple[Unit, int]] = {}
+        """By job, its unit and the place of its question."""
+        self._engines, self._keep = engines, keep
+        self._found: list[tuple[Unit, int, dict[str, float], list[str]]] = []
+
+    def add(self, job: Job, episode: Episode, scores: Mapping[str, float]) -> None:
+        if self._engines.broken:
+            raise EngineError(f"{self._engines.broken}; what was not answered before is left for the next run")
+        self._found.append((*self.asked.pop(job.id), *scores_of(episode, scores)))
+        if len(self._found) >= BATCH:
+            self.flush()
+
+    def flush(self) -> None:
+        found, self._found = self._found, []
+        for unit in {id(entry[0]): entry[0] for entry in found}.values():
+            own = [entry[1:] for entry in found if entry[0] is unit]
+            if unit.variants[0].plans:
+                questions = [unit.ready.questions[n] for n, _, _ in own]
+                plans = plan_scores(questions, [plan for _, _, plan in own], self._engines.embedder)
+                for (_, scores, _), value in zip(own, plans, strict=True):
+                    scores |= {} if value is None else {"sepr": value}
+            self._keep(unit, {n: scores for n, scores, _ in own})
+
+
+def scores_of(episode: Episode, scores: Mapping[str, float]) -> tuple[dict[str, float], list[str]]:
+    """What is kept of an episode's scores, with more of our own, and its plan. `judge` is DECOR's judgement of answers,
+    by rule."""
+    question = episode.question
+    kept = {m: v for m, v in scores.items() if m in (*COSTS, "em", "f1", "cem") or m.startswith(("peak_", "tokens_"))}
+    verdict = judge_answer(AnswerCase(question.question, question.answers, episode.answer))
+    tasks = sum(1 for t in episode.contexts if t.parent is not None and t.role not in HELPERS)
+    kept |= {
+        "judge": float(bool(verdict.yes)),
+        "tasks": float(tasks),
+        "idle": float(tasks == 0),
+        "overflow": float(any(e.kind == "limit" and e.data.get("what") == "context window" for e in episode.events)),
+        "interactions": scores["searches"] + scores["tool_calls"],
+    }
+    if planners := episode.by_role("planner"):
+        tokens = sum(len(s.token_ids) for t in planners for s in t.segments if s.kind == "agent")
+        kept["written_planner"] = tokens / len(planners)
+    return kept, written_plan(episode)
+
+
+def plan_scores(questions: Sequence[Question], plans: Sequence[Sequence[str]], embedder: Any) -> list[float | None]:
+    """SEPR of each plan; None for questions without a gold plan."""
+    known = [n for n, q in enumerate(questions) if q.decomposition]
+    found = score_plans([plans[n] for n in known], [gold_plan(questions[n]) for n in known], embedder)
+    scores = dict(zip(known, (s.f1 for s in found), strict=True))
+    return [scores.get(n) for n in range(len(questions))]
+
+
+class Engines:
+    """One engine for each adapter that is needed at the same time; adapters are swapped in when they are asked for."""
+
+    def __init__(self, setup: Setup) -> None:
+        self._setup = setup
+        self._source: Any = None
+        self._engines: list[Any] = []
+        self._loaded: list[str] = []
+        self._embedder: Any = None
+
+    def of(self, variant: Variant, questions: Sequence[Question]) -> dict[str, Any]:
+        """Engines by role. Not while questions of other weights are in flight."""
+        if variant.oracle:
+            from ..engine.scripted import ScriptedEngine
+            from .oracle import HiraOracle
+
+            return {"": ScriptedEngine(HiraOracle(questions))}
+        # the adapter of all roles without one of their own comes first: it gets the larger engine
+        wanted = list(dict.fromkeys(name for _, name in sorted(variant.adapters.items())))
+        for place, name in enumerate(wanted):
+            if place == len(self._engines):
+                self._engines.append(self._open())
+                self._loaded.append(BARE)
+            if self._loaded[place] != name:
+                self._swap(place, name)
+        return {role: self._engines[wanted.index(name)] for role, name in variant.adapters.items()}
+
+    def _open(self) -> Any:
+        import torch
+
+        from ..engine.torch.engine import TorchEngine
+        from ..train.components import load_source
+
+        if self._source is None:
+            self._source = load_source(self._setup.model, [])
+        device = self._setup.device or ("cuda" if torch.cuda.is_available() else "cpu")
+        room = None
+        if device == "cuda":
+            share = self._setup.memory * (SECOND_ENGINE if self._engines else 1 - SECOND_ENGINE)
+            room = int(share * torch.cuda.mem_get_info()[1] / (2 * self._source.architecture.cache_values()))
+        return TorchEngine(self._source, device=device, cache_tokens=room)
+
+    def _swap(self, place: int, name: str) -> None:
+        from ..engine.torch.loader import load_adapter
+        from ..models import embedded_model
+
+        if name == BARE:
+            self._engines[place].refresh(state=self._source.state)
+        else:
+            model = self._setup.model
+            base = embedded_model() if model == "smollm2" else Path(model)
+            self._engines[place].refresh(adapter=load_adapter(Path(self._setup.adapters[name]), base))
+        self._loaded[place] = name
+
+    @property
+    def broken(self) -> str:
+        """Why an engine has failed for good (out of GPU memory, say); what it answers then is no answer."""
+        return next((str(e.failure) for e in self._engines if e.failure is not None), "")
+
+    @property
+    def embedder(self) -> Any:
+        if self._embedder is None:
+            from ..metrics.embeddings import default_embedder
+
+            self._embedder = default_embedder()
+        return self._embedder
+
+    def rerank(self, search: Any) -> Any:
+        from ..retrieval.rerank import Reranked, Similarity
+
+        return Reranked(search, Similarity(self.embedder))
+
+    async def close(self) -> None:
+        for engine in self._engines:
+            await engine.close()

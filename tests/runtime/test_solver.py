@@ -1,0 +1,30 @@
+"""What may be asked."""
+
+from typing import Any
+
+import pytest
+
+from subquest.errors import UsageError
+from subquest.record import Question, checked_question
+
+
+@pytest.mark.parametrize(
+    ("asked", "message"),
+    [
+        ("", "is empty"),
+        ("  \n", "is empty"),
+        ("\ud800?", "not valid UTF-8"),
+        (None, "a text or a Question, not None"),
+        (b"Who?", "a text or a Question"),
+        ({"question": "Who?"}, "a text or a Question"),
+    ],
+)
+def test_what_is_no_question_is_refused(asked: Any, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        checked_question(asked)
+
+
+def test_a_text_becomes_a_record_and_a_record_stays_itself() -> None:
+    assert checked_question("Who?", 3) == Question("q3", "Who?")
+    record = Question("a", "Who?", ("Ann",))
+    assert checked_question(record) is record

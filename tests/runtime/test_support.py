@@ -1,0 +1,80 @@
+"""Whether an episode's answer is supported, system by system."""
+
+from typing import Any
+
+import pytest
+
+from subquest.engine.scripted import ScriptedEngine
+from subquest.evaluate.result_table import Scored, cell
+from subquest.evaluate.score import score
+from subquest.record import Document, Episode
+from subquest.runtime.evidence import Finding, support_of
+from subquest.systems import registry
+
+from ..systems.fakes import FakeSearch
+
+QUESTION = "Was the designer of the Orvane Bridge born in Kestel?"
+NOTE = "The Orvane Bridge was designed by Mila Torrun."
+DECOR = {
+    "planner": ["<search>Orvane Bridge</search>", "<search>None</search>"],
+    "filter": [f"<filter>{NOTE}</filter>"],
+}
+
+
+def ask(system: str, script: dict[str, list[str]]) -> Episode:
+    made: Any = registry.get(system)(ScriptedEngine(script), FakeSearch())
+    episode: Episode = made.ask(QUESTION)
+    told = next(event for event in episode.events if event.kind == "answer")
+    assert told.data["supported"] is episode.supported
+    return episode
+
+
+def test_a_system_that_reads_nothing_by_design_has_nothing_to_say() -> None:
+    for system in ("direct", "cot"):
+        assert ask(system, {"answerer": ["<answer>Kestel</answer>"]}).supported is None
+
+
+@pytest.mark.parametrize(
+    ("note", "answer", "supported"),
+    [
+        (NOTE, "Mila Torrun", True),
+        (NOTE, "yes", True),
+        (NOTE, "Varn", False),
+        ("The Orvane Bridge was designed by Ada Lind.", "yes", False),
+    ],
+)
+def test_decor_rests_on_what_its_filter_wrote(note: str, answer: str, supported: bool) -> None:
+    script = DECOR | {"filter": [f"<filter>{note}</filter>"], "answerer": [f"<answer>{answer}</answer>"]}
+    assert ask("decor", script).supported is supported
+
+
+def test_what_a_single_agent_says_on_the_way_is_quoted_but_is_no_sub_result() -> None:
+    turns = ["<search>Orvane Bridge</search>", f"<think>{NOTE} I know nothing else.</think><answer>1931</answer>"]
+    episode = ask("search-r1", {"agent": turns})
+    assert [e.quote for e in episode.evidence] == [NOTE, "It opened in 1931."]
+    assert ask("search-r1", {"agent": [turns[0], turns[1].replace("1931", "yes")]}).supported is False
+
+
+def test_what_autorefine_distils_is_a_sub_result() -> None:
+    turns = ["<search>Orvane Bridge</search>", f"<refine>{NOTE}</refine><answer>yes</answer>"]
+    assert ask("autorefine", {"agent": turns}).supported is True
+    assert ask("autorefine", {"agent": [turns[0], turns[1].replace("Mila", "Ada")]}).supported is False
+
+
+def test_the_share_supported_and_the_accuracy_of_both_kinds() -> None:
+    episodes = [ask("decor", DECOR | {"answerer": [f"<answer>{text}</answer>"]}) for text in ("Mila Torrun", "Varn")]
+    rows = [Scored(e.id, "d", "decor", e.question, {**score(e), "em": e.answer == "Varn"}) for e in episodes]
+    found = cell(rows)
+    assert (found["supported"], found["em_supported"], found["em_unsupported"]) == (0.5, 0.0, 1.0)
+
+
+def test_episodes_of_earlier_versions_do_not_tell() -> None:
+    episode = ask("direct", {"answerer": ["<answer>Kestel</answer>"]})
+    assert '"supported"' not in episode.without_events().to_json()
+    assert Episode.from_json(episode.to_json()).supported is None
+
+
+@pytest.mark.parametrize("answer", ["unknown", "Not found."])
+def test_an_answer_that_does_not_know_is_not_supported(answer: str) -> None:
+    document = Document("d", "Song", "Its author is unknown and its score was not found.")
+    assert support_of(answer, "Who wrote the song?", [Finding("", "", "", [document])]) == ((), False)
