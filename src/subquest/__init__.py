@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from .systems.decor import DECOR as Decor
     from .systems.hira import HiRA
 
-_PLACES: dict[str, str] = {
+_MODULES: dict[str, str] = {
     "APEX": "systems.apex",
     "Action": "engine.actions",
     "Answer": "runtime.run",
@@ -167,9 +167,9 @@ def system(name: str) -> type[System[Any]]:
 
 def __getattr__(name: str) -> Any:
     current = _EARLIER.get(name, name)
-    if current not in _PLACES:
+    if current not in _MODULES:
         raise AttributeError(f"module 'subquest' has no attribute {name!r}")
-    value = getattr(importlib.import_module(f".{_PLACES[current]}", __name__), current)
+    value = getattr(importlib.import_module(f".{_MODULES[current]}", __name__), current)
     globals()[name] = value
     return value
 

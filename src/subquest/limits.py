@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import re
 import time
-from dataclasses import dataclass, fields
 
-from .codec import Count, NonNegative, Positive
+from msgspec.structs import astuple
+
+from .codec import Count, NonNegative, Positive, Record
 from .record import Usage
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
+class Limits(Record):
     """None means no limit."""
 
     turns: Positive | None = None
@@ -35,8 +35,8 @@ class Limits:
         """The stricter of both, limit by limit."""
         if self == _NONE:
             return other
-        pairs = {f.name: (getattr(self, f.name), getattr(other, f.name)) for f in fields(self)}
-        return Limits(**{k: min((v for v in pair if v is not None), default=None) for k, pair in pairs.items()})
+        pairs = zip(astuple(self), astuple(other), strict=True)
+        return Limits(*(min((v for v in pair if v is not None), default=None) for pair in pairs))
 
 
 _NONE = Limits()

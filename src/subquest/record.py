@@ -18,10 +18,12 @@ from msgspec.structs import replace
 
 from .citation import place_of
 from .codec import Record, from_dict, to_dict
-from .errors import DataError
+from .errors import DataError, UsageError
 from .events import Event
 
 SegmentKind = Literal["prompt", "agent", "env"]
+MAX_QUESTION = 32_768
+"""Characters; a longer question is a document and belongs in an index."""
 _ZERO = 0.0  # one object, by which JSON leaves it out
 
 
@@ -73,6 +75,25 @@ class Question(Record):
     files: tuple[str, ...] = ()
     """Paths of attached files (GAIA)."""
     meta: Mapping[str, Any] = {}
+
+
+def checked_question(question: str | Question, number: int = 0) -> Question:
+    """The question as a record; refuses an empty or absurdly long one."""
+    record = question if isinstance(question, Question) else Question(f"q{number}", question)
+    given: Any = record.question
+    if not isinstance(given, str):
+        raise UsageError(f"a question is a text or a Question, not {given!r}")
+    text = given.strip()
+    if not text.isprintable() and any("\ud800" <= c <= "\udfff" for c in text):
+        raise UsageError("the question is not valid UTF-8 text")
+    if not text:
+        raise UsageError("the question is empty")
+    if len(text) > MAX_QUESTION:
+        raise UsageError(
+            f"the question has {len(text):,} characters, at most {MAX_QUESTION:,} are accepted; "
+            "put long texts into an index (subquest index build) and ask about them"
+        )
+    return record
 
 
 class Usage(Record):

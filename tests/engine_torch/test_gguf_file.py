@@ -129,10 +129,15 @@ def with_vocabulary(path: Path, cut: str) -> Path:
 TEXTS = ("the 12345 cat's  the\n\n the", "I'M <|im_end|> <think> 日本 é", "  12 \t x_y--\r\n  ", "")
 
 
+EMPTY = {"type": "Sequence", "normalizers": []}
+"""How some versions of transformers write that there is no normalizer."""
+
+
 def same_tokenizer(found: Any, wanted: Any) -> None:
     mine, theirs = (json.loads(t.backend_tokenizer.to_str()) for t in (found, wanted))
     for part in theirs:
-        assert mine[part] == theirs[part], part
+        found_part, wanted_part = (None if p == EMPTY else p for p in (mine[part], theirs[part]))
+        assert found_part == wanted_part, part
     for name in ("bos_token", "eos_token", "unk_token", "pad_token", "chat_template", "all_special_ids"):
         assert getattr(found, name) == getattr(wanted, name), name
     for text in TEXTS:

@@ -111,7 +111,7 @@ async def test_model_folders(family: str, tmp_path: Path) -> None:
     byte_tokenizer().save_pretrained(tmp_path)
     source = load(tmp_path)
     assert set(source.end_ids) == {257, 3}
-    engine = TorchEngine(source, cache_tokens=512, dtype=torch.float32)
+    engine = TorchEngine(source, cache_tokens=512, dtype=torch.float32, device=torch.device("cpu"))
     session = await engine.open([Message("user", "hello")])
     turn = await session.generate(Sampling(max_tokens=8))
     await engine.close()

@@ -5,8 +5,7 @@ from typing import Any
 import pytest
 
 from subquest.errors import UsageError
-from subquest.record import Question
-from subquest.runtime.solver import checked_question
+from subquest.record import Question, checked_question
 
 
 @pytest.mark.parametrize(

@@ -26,8 +26,7 @@ from .search import close_search, open_search
 if TYPE_CHECKING:
     from ..cache import Cache
     from ..engine import Engine
-    from ..retrieval.index import Mode
-    from ..retrieval.search import Search
+    from ..retrieval.search import Mode, Search
     from ..runtime.system import System
 
 

@@ -18,8 +18,7 @@ from ..tools.tool_options import ToolOptions
 from .engines import open_engine
 
 if TYPE_CHECKING:
-    from ..retrieval.index import Mode
-    from ..retrieval.search import Search
+    from ..retrieval.search import Mode, Search
 
 SIMULATED = "simulated:"
 WEB = "web://"

@@ -31,7 +31,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     from ..assemble import open_agent
     from ..codec import to_dict
-    from ..runtime.solver import checked_question
+    from ..record import checked_question
     from .terminal import printable
     from .tree import display
 

@@ -65,7 +65,7 @@ def _sample_size(text: str) -> int | str:
 
 def check_questions(source: str, questions: Sequence[Question]) -> None:
     """Refuse questions that no system accepts before anything is asked: one of them would end the run halfway."""
-    from ..runtime.system import checked_question
+    from ..record import checked_question
 
     for question in questions:
         try:

@@ -34,14 +34,12 @@ FinishReason = Literal["end", "stop", "length", "tool"]
 """end-of-turn token, stop string, token limit, native tool call."""
 
 
-@dataclass(frozen=True, slots=True)
-class Message:
+class Message(Record):
     role: Literal["system", "user", "assistant"]
     content: str
 
 
-@dataclass(frozen=True, slots=True)
-class Sampling:
+class Sampling(Record):
     """Settings for sampling one turn."""
 
     max_tokens: int = 512

@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterable, Sequence
-from typing import Any
 
 from ..errors import UsageError
 from ..events import Event, Listener
 from ..process import run_sync
-from ..record import Episode, Question
-
-MAX_QUESTION = 32_768
-"""Characters; a longer question is a document and belongs in an index."""
+from ..record import Episode, Question, checked_question
 
 
 class Solver:
@@ -84,22 +80,3 @@ class Solver:
         finally:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
-
-
-def checked_question(question: str | Question, number: int = 0) -> Question:
-    """The question as a record; refuses an empty or absurdly long one."""
-    record = question if isinstance(question, Question) else Question(f"q{number}", question)
-    given: Any = record.question
-    if not isinstance(given, str):
-        raise UsageError(f"a question is a text or a Question, not {given!r}")
-    text = given.strip()
-    if not text.isprintable() and any("\ud800" <= c <= "\udfff" for c in text):
-        raise UsageError("the question is not valid UTF-8 text")
-    if not text:
-        raise UsageError("the question is empty")
-    if len(text) > MAX_QUESTION:
-        raise UsageError(
-            f"the question has {len(text):,} characters, at most {MAX_QUESTION:,} are accepted; "
-            "put long texts into an index (subquest index build) and ask about them"
-        )
-    return record

@@ -21,14 +21,14 @@ from ..engine.actions import Action, CallsTools
 from ..errors import OutsideError, UsageError
 from ..events import SCHEMA_VERSION, EventLog, Listener
 from ..limits import Limits
-from ..record import Document, Episode, Question
+from ..record import Document, Episode, Question, checked_question
 from ..retrieval.search import Search
 from .context import LimitReached, RoleSetup
 from .evidence import Finding, Support, support_of
 from .prompts import SETS, Prompts, PromptSet, prompt_set_of
 from .rendering import render_documents
 from .run import Answer, Run
-from .solver import Solver, checked_question
+from .solver import Solver
 from .statements import declines
 from .voting import most_frequent_answer
 from .window import Groups, Shown

@@ -15,7 +15,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 from ..record import Hit
 from ..retrieval import Index
-from ..retrieval.index import Mode
+from ..retrieval.search import Mode
 from .search_worker import Worker, WorkerEnded, hits_json
 
 MAX_BATCH = 64

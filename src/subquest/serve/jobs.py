@@ -18,9 +18,8 @@ from typing import Any, Literal
 from ..codec import from_dict
 from ..errors import SubquestError
 from ..events import Event
-from ..record import Episode, Failure, Question, Usage
+from ..record import Episode, Failure, Question, Usage, checked_question
 from ..runs import RunStore
-from ..runtime.solver import checked_question
 from ..runtime.system import System
 from .counters import Counters
 from .replay import ReplayLog

@@ -19,7 +19,7 @@ import orjson
 from ..errors import SearchError
 from ..record import Document, Hit
 from ..retrieval import Index
-from ..retrieval.index import Mode
+from ..retrieval.search import Mode
 
 
 def contents(document: Document) -> dict[str, str]:
