@@ -26,9 +26,9 @@ def test_a_file_overrides_and_its_mistakes_are_named(tmp_path: Path) -> None:
     assert table["own"] == Price(0.1, 0.2)
     assert "gpt-5" in table
     for text, says in (
-        ("[x]\nprompt = 1\n", "needs `prompt` and `completion`"),
+        ("[x]\nprompt = 1\n", "missing key 'completion'"),
         ("[x]\nprompt = 1\ncompletion = 2\noutput = 3\n", "unknown key 'output'"),
-        ("[x]\nprompt = -1\ncompletion = 2\n", "at least 0"),
+        ("[x]\nprompt = -1\ncompletion = 2\n", "prompt must be a number from 0, not -1"),
         ("[x\n", "prices.toml"),
     ):
         path.write_text(text)

@@ -56,8 +56,9 @@ def test_prompts_may_be_overridden_apart_from_the_dialect(tmp_path) -> None:  # 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("serch = 'x'", "no 'serch'"),
-        ("turns = 'many'", "turns must be a int"),
+        ("serch = 'x'", "unknown key 'serch'; did you mean 'search'"),
+        ("name = 'x'", "remove 'name'"),
+        ("turns = 'many'", "turns must be a whole number, not 'many'"),
         ("observation = 'no place'", r"observation needs \$documents"),
         ("= broken", "dialect.toml"),
     ],

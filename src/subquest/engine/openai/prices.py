@@ -5,23 +5,20 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
+from ...codec import NonNegative, Record, checked
 from ...errors import DataError, UsageError
 
-_FIELDS = ("prompt", "cached", "completion")
 
-
-@dataclass(frozen=True, slots=True)
-class Price:
+class Price(Record):
     """Cost of a million tokens; `cached` is for the part of the prompt the server had already read."""
 
-    prompt: float
-    completion: float
-    cached: float | None = None
+    prompt: NonNegative
+    completion: NonNegative
+    cached: NonNegative | None = None
 
     def cost(self, prompt_tokens: int, cached_tokens: int, completion_tokens: int) -> float:
         cached = self.prompt if self.cached is None else self.cached
@@ -53,14 +50,4 @@ def price_of(model: str, table: Mapping[str, Price]) -> Price | None:
 
 
 def _read(data: Mapping[str, Any], source: str) -> dict[str, Price]:
-    table = {}
-    for model, entry in data.items():
-        if not isinstance(entry, dict) or not {"prompt", "completion"} <= entry.keys():
-            raise DataError(f'{source}: ["{model}"] needs `prompt` and `completion`, the cost of a million tokens')
-        for key, value in entry.items():
-            if key not in _FIELDS:
-                raise DataError(f'{source}: ["{model}"] has an unknown key {key!r}; known are {", ".join(_FIELDS)}')
-            if isinstance(value, bool) or not isinstance(value, int | float) or value < 0:
-                raise DataError(f'{source}: ["{model}"] {key} must be a number of at least 0')
-        table[model] = Price(**{key: float(value) for key, value in entry.items()})
-    return table
+    return {model: checked(Price, entry, f'{source}: ["{model}"]', error=DataError) for model, entry in data.items()}

@@ -11,7 +11,6 @@ is a folder with `agent.md` and a `dialect.toml`:
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import re
 import tomllib
@@ -20,6 +19,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from ...codec import checked
 from ...engine import Engine, Mode
 from ...engine.actions import Action as Tool
 from ...errors import UsageError, suggest
@@ -115,19 +115,19 @@ class Dialect:
         """A text in place of documents."""
         return self.observation.replace("$documents", fence(text, self.tags))
 
-    def after(self, turn: str, told: Text) -> Text:
+    def after(self, turn: str, observed: Text) -> Text:
         """What an agent is told after a turn; without the part that the stop string already wrote."""
-        if isinstance(told, Shown):
-            render = told.render
-            return replace(told, render=lambda groups, nothing: self._after(turn, render(groups, nothing)))
-        return self._after(turn, told)
+        if isinstance(observed, Shown):
+            render = observed.render
+            return replace(observed, render=lambda groups, nothing: self._after(turn, render(groups, nothing)))
+        return self._after(turn, observed)
 
-    def _after(self, turn: str, told: str) -> str:
+    def _after(self, turn: str, observed: str) -> str:
         if self.mode == "chat":
-            return told
-        rest = told.lstrip()
+            return observed
+        rest = observed.lstrip()
         begun = (stop.lstrip() for stop in self.stops if turn.endswith(stop))
-        return next((rest.removeprefix(stop) for stop in begun if rest.startswith(stop)), told)
+        return next((rest.removeprefix(stop) for stop in begun if rest.startswith(stop)), observed)
 
     def _listed(self, documents: Sequence[Document], tokens: int, engine: Engine) -> str:
         lines = []
@@ -215,15 +215,10 @@ def _read(file: Path) -> Dialect:
         given: dict[str, Any] = tomllib.loads(file.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise UsageError(f"{file}: {error}") from None
-    known = {f.name: f.default for f in dataclasses.fields(Dialect) if f.name not in ("name", "prompts")}
-    for key, value in given.items():
-        if key not in known:
-            raise UsageError(f"{file}: a dialect has no {key!r}; it has {', '.join(known)}")
-        wanted = list if isinstance(known[key], tuple) else type(known[key])
-        if type(value) is not wanted:
-            raise UsageError(f"{file}: {key} must be a {wanted.__name__}, not {value!r}")
-    if "$documents" not in given.get("observation", "$documents"):
-        raise UsageError(f"{file}: observation needs $documents, the place where they stand")
-    if "stop" in given:
-        given["stop"] = tuple(map(str, given["stop"]))
-    return Dialect(file.parent.name, **given, prompts=str(file.parent.resolve()))
+    own = {"name": file.parent.name, "prompts": str(file.parent.resolve())}
+    if fixed := sorted(own.keys() & given.keys()):
+        raise UsageError(f"{file}: remove {fixed[0]!r}: it is given by the folder")
+    dialect = checked(Dialect, given | own, str(file))
+    if "$documents" not in dialect.observation:
+        raise UsageError(f"{file}: observation needs $documents, where the documents are inserted")
+    return dialect
