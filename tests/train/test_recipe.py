@@ -260,8 +260,8 @@ def test_a_system_without_a_loss_of_its_own_needs_one() -> None:
     [
         (["--device", "nope"], "there is no device 'nope'; say cuda or cpu"),
         (["--device", "cuda:99"], "torch finds no GPU"),
-        (["--minutes", "-1"], "--minutes -1: give the length of the slice"),
-        (["--minutes", "nan"], "--minutes nan: give the length of the slice"),
+        (["--minutes", "-1"], "--minutes -1: give a number of minutes"),
+        (["--minutes", "nan"], "--minutes nan: give a number of minutes"),
     ],
 )
 def test_options_that_cannot_be(

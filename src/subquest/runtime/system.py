@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 
 from ..codec import checked, to_dict
 from ..engine import Engine, Message, RoleAware, Sampling
-from ..engine.actions import Acting, Action
+from ..engine.actions import Action, CallsTools
 from ..errors import OutsideError, UsageError
 from ..events import SCHEMA_VERSION, EventLog, Listener
 from ..limits import Limits
@@ -169,7 +169,7 @@ class System(Solver, Generic[S]):
         addition = ""
         if isinstance(engine, RoleAware):
             engine = engine.for_role(role)
-        if isinstance(engine, Acting) and (actions := self.actions().get(role)):
+        if isinstance(engine, CallsTools) and (actions := self.actions().get(role)):
             addition = self.prompts.text("tools") if engine.calls_tools else ""
             engine = engine.with_actions(actions)
         sampling = _first(self._samplings, names) or type(self).sampling
