@@ -121,7 +121,7 @@ def instructions(role: str) -> str:
 
 
 def text(length: int, seed: int) -> str:
-    """A task or result as it stands in another role's context."""
+    """A task or result as it appears in another role's context."""
     return "".join(word((seed * 7919 + n * 31) % 20_000) for n in range(min(length, 40)))
 
 

@@ -108,8 +108,8 @@ def oracle(context: Context) -> str:
         conclusion = f"The {relations[0]} of {found[-1][2]} is {entity}." if not missing else "It was not found."
         page = re.search(rf"http://\S+/wiki/{found[-1][2]}\b", text)
         memory = [f"{conclusion} [Source: {page[0]}]"] if page and not missing else []
-        told = {"reasoning_process": "Searched and read.", "final_conclusion": conclusion}
-        return json.dumps({"conclusion": told, "memory": {"fact_memory": memory, "resource_memory": {}}})
+        summary = {"reasoning_process": "Searched and read.", "final_conclusion": conclusion}
+        return json.dumps({"conclusion": summary, "memory": {"fact_memory": memory, "resource_memory": {}}})
     if "query_plan" in rules:
         if context.turn == 0:
             return json.dumps({"query_plan": [f"{missing} of {entity}"] if missing else []})
@@ -132,6 +132,6 @@ def _explore(text: str, asked: str, facts: dict[tuple[str, str], str]) -> str:
 
 
 def _unread(text: str, entity: str) -> str:
-    """The address of an entity's page that stands among the results and has not been opened."""
+    """The address of an entity's page that is among the results and has not been opened."""
     urls = [m[3] for m in _RESULT.finditer(text) if m[4] == entity]
     return urls[0] if urls and f"<|begin_click_link|>{urls[0]}" not in text else ""

@@ -2,7 +2,7 @@
 
 The oracle knows the gold plan of every question, and nothing of the episode but the visible context: it reads from the
 instructions which actions are offered, from the text which question is asked and which facts stand there, and takes the
-next step. A fact stands in a text if the article that states it is shown with the answer in it, or if someone has
+next step. A fact is stated in a text if the article that states it is shown with the answer in it, or if someone has
 noted it (`question answer`). Every system is driven by this same function, so that contexts differ by what the systems
 show their roles and by nothing else.
 """
@@ -28,7 +28,7 @@ _PASSAGE = re.compile(r"(?:Doc \d+\(Title: |\[\d+\] )")
 
 
 def world(seed: int, articles: int, questions: int, hops: Sequence[int]) -> tuple[list[Document], list[Question]]:
-    """Articles, and chain questions over them; behind each article stands text of a world that shares no entity."""
+    """Articles, and chain questions over them; each article is followed by text of a world that shares no entity."""
     types = ("single", "compositional")
     made = make_world(seed, articles, questions, hops=tuple(hops), types=types)
     other = make_world(seed, articles, 0, split="dev")
@@ -71,7 +71,7 @@ class Oracle:
         offers = set(_OFFER.findall(newest)) or set(_OFFER.findall(rules))
         text = context.text
         plan = self._asked(asked)
-        known = [fact for fact in plan if _stands(fact, text)]
+        known = [fact for fact in plan if _is_stated(fact, text)]
         missing = next((fact for fact in plan if fact not in known), None)
         note = known[-1].note if known else ""
         if "plan" in offers:
@@ -103,7 +103,7 @@ class Oracle:
         return [self._facts[max(placed)[2]]] if placed else []
 
 
-def _stands(fact: Fact, text: str) -> bool:
+def _is_stated(fact: Fact, text: str) -> bool:
     if fact.note in text:
         return True
     return any(
@@ -121,9 +121,9 @@ def _hira(rules: str, turn: int, known: Sequence[Fact], missing: Fact | None) ->
         return "none"
     note = known[-1].note if known else "It was not found."
     if "final_conclusion" in rules:
-        told = {"reasoning_process": "Searched and read.", "final_conclusion": note}
+        summary = {"reasoning_process": "Searched and read.", "final_conclusion": note}
         return json.dumps(
-            {"conclusion": told, "memory": {"fact_memory": [], "resource_memory": {}}}, ensure_ascii=False
+            {"conclusion": summary, "memory": {"fact_memory": [], "resource_memory": {}}}, ensure_ascii=False
         )
     if "query_plan" in rules and turn == 0:
         return json.dumps({"query_plan": [missing.task] if missing else []}, ensure_ascii=False)

@@ -42,7 +42,7 @@ def lexical_size(passages: int, world: Path, folder: Path) -> dict[str, Any]:
     """One index of so many passages, from text to answers; then changed and compacted."""
     figures: dict[str, Any] = {"passages": passages}
     for phase in ("build", "search", "change"):
-        figures.update(apart(phase, str(passages), str(world), str(folder)))
+        figures.update(in_own_process(phase, str(passages), str(world), str(folder)))
     return figures
 
 
@@ -110,7 +110,7 @@ def phase_search(passages: int, world: Path, folder: Path) -> dict[str, Any]:
 
 
 def phase_change(passages: int, world: Path, folder: Path) -> dict[str, Any]:
-    """A thousand more passages in, the same out again, and everything written anew."""
+    """A thousand more passages in, the same out again, and everything rewritten."""
     from dataclasses import replace
 
     from subquest.retrieval import Index
@@ -280,7 +280,7 @@ def encoding(index: Path) -> dict[str, float]:
     }
 
 
-def apart(phase: str, *values: str) -> dict[str, Any]:
+def in_own_process(phase: str, *values: str) -> dict[str, Any]:
     """One measurement in a process of its own."""
     done = subprocess.run([sys.executable, __file__, "--phase", phase, *values], stdout=subprocess.PIPE, text=True)
     if done.returncode:
@@ -338,7 +338,7 @@ def main(argv: list[str]) -> dict[str, Any]:
         if args.index:
             figures["encoding"] = show("encoding", encoding(args.index[0]))
         for count in filter(None, args.vectors.split(",")):
-            found = apart("dense", count, str(args.questions or ""), scratch, *map(str, args.index))
+            found = in_own_process("dense", count, str(args.questions or ""), scratch, *map(str, args.index))
             figures[f"dense {count}"] = show(f"dense {count}", found)
     sizes = [value for name, value in figures.items() if name.startswith("lexical")]
     ratios = {}

@@ -12,7 +12,7 @@ Three ways to the same BM25 index and the same queries:
 Each way is measured in rounds that take turns, and the median round counts, because a machine is not the same from one
 minute to the next. The peer runs in an environment of its own: pip install fastapi uvicorn, and this package.
 
-Then many followers of one running episode, each of which must be told every event, in order.
+Then many followers of one running episode, each of which must receive every event, in order.
 """
 
 from __future__ import annotations
@@ -218,18 +218,18 @@ def cpu_seconds(pid: int) -> dict[str, float]:
 
 
 async def streams(url: str, count: int) -> dict[str, Any]:
-    """So many followers of one episode; each must be told every event, in order."""
+    """Many followers of one episode; each must receive every event, in order."""
     import httpx2
 
     limits = httpx2.Limits(max_connections=count)
     async with httpx2.AsyncClient(base_url=url, timeout=60, limits=limits) as client:
         identifier = (await client.post("/api/ask", json={"question": "Who?"})).json()["id"]
         began = time.monotonic()
-        told = await asyncio.gather(*(client.get(f"/api/episodes/{identifier}/events") for _ in range(count)))
+        replies = await asyncio.gather(*(client.get(f"/api/episodes/{identifier}/events") for _ in range(count)))
         seconds = time.monotonic() - began
-    texts = {reply.text for reply in told}
+    texts = {reply.text for reply in replies}
     if len(texts) != 1 or "event: done" not in texts.pop():
-        raise RuntimeError("followers were told different things")
+        raise RuntimeError("followers received different events")
     whole = (await_episode(url, identifier))["events"]
     return {"followers": count, "seconds": seconds, "events": len(whole), "episode_seconds": whole[-1]["time"]}
 

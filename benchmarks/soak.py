@@ -126,8 +126,8 @@ async def work(url: str, pid: int, seconds: float, clients: int) -> tuple[dict[s
 
 async def ask(client: Any, generator: random.Random) -> None:
     job = (await client.post("/api/ask", json={"question": f"Question {generator.randrange(500)}?"})).json()
-    told = (await client.get(job["events"])).text
-    assert "event: done" in told, told[-200:]
+    events = (await client.get(job["events"])).text
+    assert "event: done" in events, events[-200:]
 
 
 async def cancel(client: Any, generator: random.Random) -> None:

@@ -99,7 +99,7 @@ class Bench:
         )
 
     def step(self) -> None:
-        """Whole steps of PECO; the first one, which captures graphs, is reported apart."""
+        """Whole steps of PECO; the first one, which captures graphs, is reported separately."""
         recipe = self.recipe
         with tempfile.TemporaryDirectory() as folder:
             material = load_material(recipe.data)

@@ -9,7 +9,7 @@ import subquest
 def test_every_public_name_resolves() -> None:
     for name in subquest.__all__:
         assert getattr(subquest, name) is not None
-    assert {*subquest._PLACES, *subquest._EARLIER} < set(subquest.__all__)
+    assert {*subquest._MODULES, *subquest._EARLIER} < set(subquest.__all__)
 
 
 def test_import_pulls_in_nothing_heavy() -> None:

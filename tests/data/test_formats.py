@@ -55,7 +55,7 @@ def test_gaia_is_split_as_hira_splits_it(tmp_path: Path) -> None:
 def test_gaia_b_of_the_studies_is_every_question_without_a_file(name: str) -> None:
     """Table 1 and 2 of HiRA: 127 of 165 questions, text and multimodal ones."""
     questions = [to_question(row) for row in GAIA_ROWS]
-    chosen = {source.name: source.filter for source in find_study(name).sources if source.dataset == "gaia"}
+    chosen = {source.name: source.filter for source in find_study(name).sources.values() if source.dataset == "gaia"}
     found = {
         source: [q.id for q in questions if all(filter_questions([q], f) for f in chosen[source])] for source in chosen
     }

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-from subquest.engine.interface import Adapted, Generation, Message, Mode, Sampling
+from subquest.engine.interface import Generation, HasAdapter, Message, Mode, Sampling
 from subquest.engine.torch import Adapter, TorchEngine
 from subquest.record import Trajectory
 from subquest.systems.decor import DECOR
@@ -38,7 +38,7 @@ async def test_one_batch_holds_contexts_of_both_kinds(merged: bool, make_engine:
     engine = make_engine(base)
     assert engine.without_adapter() is engine
     engine.refresh(adapter=adapter, merged=merged, policy=7)
-    assert isinstance(engine, Adapted)
+    assert isinstance(engine, HasAdapter)
     bare = engine.without_adapter()
     engines = [bare if n % 3 == 0 else engine for n in range(16)]
     sessions = [await one.open(QUESTION) for one in engines]

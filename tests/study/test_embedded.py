@@ -64,17 +64,17 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 @pytest.mark.parametrize("name", sorted(studies()))
 def test_a_study_on_the_embedded_model(name: str, place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     study = find_study(name)
-    first = {v.system: v.name for v in reversed(study.variants) if v.search != "web"}
-    chosen = [v.name for v in study.variants if v.name in first.values()][:2]
+    first = {v.system: v.name for v in reversed(study.variants.values()) if v.search != "web"}
+    chosen = [v for v in study.variants if v in first.values()][:2]
     only = [f"--only={variant}" for variant in chosen]
     arguments = ["study", name, "--on", "world", "--index", "docs.sq", "--sample", "1", "--judge", "rules", *only]
     assert main(arguments) == 0
     out = capsys.readouterr().out
-    assert out.startswith(f"{study.title}\nours:  embedded, index docs.sq, seed 0\npaper: {study.paper}")
+    assert out.startswith(f"{study.title}\nours:  embedded, index docs.sq, seed 0\npaper: {study.table.setting}")
     assert main([*arguments, "--json"]) == 0
     rows = json.loads(capsys.readouterr().out)["rows"]
     assert [(row["variant"], row["n"]) for row in rows] == [(variant, 1) for variant in chosen]
-    assert all(set(row["ours"]) == set(study.metrics) for row in rows)
+    assert all(set(row["ours"]) == set(study.table.metrics) for row in rows)
     with RunStore.open(place / f"{name}.sqlite") as run:
         for episode in run.episodes():
             assert episode.stop_reason != "failed", episode.errors

@@ -9,21 +9,21 @@ from dataclasses import asdict, replace
 from typing import Any, Protocol, runtime_checkable
 
 from ..codec import from_dict, to_dict
-from ..engine.actions import Acting, Actions
+from ..engine.actions import Actions, CallsTools
 from ..engine.interface import (
-    Adapted,
     Engine,
     Generation,
-    Hiding,
-    InTurns,
+    HasAdapter,
+    HasPromptSet,
+    HidesReasoning,
     Message,
     Mode,
     OnRetry,
-    Prompted,
-    Retrying,
+    ReportsRetries,
     RoleAware,
     Sampling,
     Session,
+    TakesTurns,
 )
 from ..record import Segment
 from .cache_file import Cache, Identified, digest
@@ -59,7 +59,7 @@ class CachedEngine:
 
     @property
     def prompt_set(self) -> str:
-        return self.engine.prompt_set if isinstance(self.engine, Prompted) else ""
+        return self.engine.prompt_set if isinstance(self.engine, HasPromptSet) else ""
 
     @property
     def context_window(self) -> int | None:
@@ -71,17 +71,17 @@ class CachedEngine:
         return CachedEngine(self.engine.for_role(role), self.cache, sampled=self.sampled)
 
     def without_adapter(self) -> CachedEngine:
-        if not isinstance(self.engine, Adapted):
+        if not isinstance(self.engine, HasAdapter):
             return self
         return CachedEngine(self.engine.without_adapter(), self.cache, sampled=self.sampled)
 
     @property
     def calls_tools(self) -> bool:
-        return isinstance(self.engine, Acting) and self.engine.calls_tools
+        return isinstance(self.engine, CallsTools) and self.engine.calls_tools
 
     def with_actions(self, actions: Actions) -> CachedEngine:
         """The same engine, told what the roles of a system can do; see `engine.actions`."""
-        if not isinstance(self.engine, Acting):
+        if not isinstance(self.engine, CallsTools):
             return self
         return CachedEngine(self.engine.with_actions(actions), self.cache, sampled=self.sampled)
 
@@ -121,19 +121,19 @@ class CachedSession:
 
     @property
     def in_turns(self) -> bool:
-        return isinstance(self._inner, InTurns) and self._inner.in_turns
+        return isinstance(self._inner, TakesTurns) and self._inner.in_turns
 
     @property
     def goes_on(self) -> bool:
-        return not isinstance(self._inner, Hiding) or self._inner.goes_on
+        return not isinstance(self._inner, HidesReasoning) or self._inner.goes_on
 
     @property
     def on_retry(self) -> OnRetry | None:
-        return self._inner.on_retry if isinstance(self._inner, Retrying) else None
+        return self._inner.on_retry if isinstance(self._inner, ReportsRetries) else None
 
     @on_retry.setter
     def on_retry(self, hook: OnRetry | None) -> None:
-        if isinstance(self._inner, Retrying):
+        if isinstance(self._inner, ReportsRetries):
             self._inner.on_retry = hook
 
     async def generate(self, sampling: Sampling) -> Generation:

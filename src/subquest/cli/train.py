@@ -66,7 +66,7 @@ def run(args: argparse.Namespace) -> int:
         print(table(estimate(recipe, Machine(args.estimate)), args.estimate))
         return 0
     if args.minutes is not None and not args.minutes >= 0:
-        raise UsageError(f"--minutes {args.minutes:g}: give the length of the slice, 0 or more")
+        raise UsageError(f"--minutes {args.minutes:g}: give a number of minutes, 0 or more")
     if recipe.kind == "sft":
         _grow_in_place()
     monitors = Monitors(())

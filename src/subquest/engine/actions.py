@@ -1,11 +1,11 @@
 """The actions of a system's roles, as a table that engines can offer to the model as native tools.
 
 Systems act by tags. A system that declares them (`System.actions`) can also be driven by an endpoint's tool calls: the
-table goes to every engine that is `Acting`, and the engine writes each call as the tag the system parses.
+table goes to every engine that is a `CallsTools`, and the engine writes each call as the tag the system parses.
 
     engine = engine.with_actions([Action("search", "Search the corpus.", "query"), …])
 
-Engines without tool calls ignore the table, and so does an `Acting` engine whose protocol is tags.
+Engines without tool calls ignore the table, and so does a `CallsTools` engine whose protocol is tags.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ Actions = Sequence[Action] | Mapping[str, Sequence[Action]]
 
 
 @runtime_checkable
-class Acting(Protocol):
+class CallsTools(Protocol):
     """An engine that accepts the actions of a system's roles."""
 
     @property

@@ -102,9 +102,9 @@ def _counted(turn: Generation) -> Capability:
 
 def _thought(turn: Generation) -> Capability:
     if turn.reasoning:
-        return Capability("reasoning", True, f"comes apart: {_short(turn.reasoning)}")
+        return Capability("reasoning", True, f"returned separately: {_short(turn.reasoning)}")
     if "<think>" in turn.text or "</think>" in turn.text:
-        return Capability("reasoning", True, "stands in the text, in <think>")
+        return Capability("reasoning", True, "inside the text, in <think>")
     return Capability("reasoning", False, "none is shown")
 
 
@@ -127,7 +127,7 @@ async def _continues(engine: Engine) -> Capability:
     if isinstance(engine, OpenAIEngine) and engine.continuation == "turns":
         return Capability("prefill", False, "refused: completion mode goes on in turns")
     if not turn.text.lstrip().startswith("5"):
-        wrote = f"taken, but it began anew with {_short(turn.text)}"
+        wrote = f"accepted, but it started again with {_short(turn.text)}"
         return Capability("prefill", False, f'{wrote}: set continuation = "turns" if it always does')
     return Capability("prefill", True, f"continued with {_short(turn.text)}")
 

@@ -178,7 +178,7 @@ def shared_prefix(prompts: Sequence[Sequence[int]]) -> int:
 
 
 @runtime_checkable
-class Adapted(Protocol):
+class HasAdapter(Protocol):
     """An engine that may have an adapter and can also run without it."""
 
     def without_adapter(self) -> Engine:
@@ -187,14 +187,14 @@ class Adapted(Protocol):
 
 
 @runtime_checkable
-class Prompted(Protocol):
+class HasPromptSet(Protocol):
     """An engine whose model was trained on one of the sets of prompts (`systems.prompting`)."""
 
     prompt_set: str
 
 
 @runtime_checkable
-class InTurns(Protocol):
+class TakesTurns(Protocol):
     """A session that knows whether environment text becomes the next user turn, whatever its mode."""
 
     @property
@@ -202,7 +202,7 @@ class InTurns(Protocol):
 
 
 @runtime_checkable
-class Hiding(Protocol):
+class HidesReasoning(Protocol):
     """A session whose endpoint may hide reasoning and cannot always continue it where it was cut off."""
 
     @property
@@ -227,7 +227,7 @@ OnRetry = Callable[[Retry], None]
 
 
 @runtime_checkable
-class Retrying(Protocol):
+class ReportsRetries(Protocol):
     """A session that reports its retries, so that the runtime can turn them into events."""
 
     on_retry: OnRetry | None

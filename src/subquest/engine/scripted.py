@@ -48,7 +48,7 @@ class Context:
     """What a scripted reply may depend on: exactly what a model in its place would have read."""
 
     messages: tuple[Message, ...]
-    """In completion mode environment text stands inside the last assistant message, where the model saw it."""
+    """In completion mode environment text is inside the last assistant message, where the model saw it."""
     role: str
     """The role the session was opened for, where the runtime said so (`ScriptedEngine.for_role`)."""
     turn: int
@@ -73,7 +73,7 @@ Script = Sequence[Reply] | Mapping[str, Sequence[Reply]] | ReplyFunction
 class ScriptedEngine:
     """An engine whose turns are written in advance.
 
-    With a mapping, a session takes its role from `for_role`; one opened without takes the first key that stands in
+    With a mapping, a session takes its role from `for_role`; one opened without takes the first key that occurs in
     the text of its opening messages.
     """
 

@@ -15,7 +15,7 @@ from typing import Literal, Protocol
 
 from ..codec import to_dict
 from ..engine import Engine, Generation, Message, Mode, Sampling, Session
-from ..engine.interface import Hiding, InTurns
+from ..engine.interface import HidesReasoning, TakesTurns
 from ..errors import ContextOverflow, EngineError, EngineRefused
 from ..events import EventLog
 from ..limits import Budget, Limits, Repeats
@@ -140,11 +140,11 @@ class Context:
 
     @property
     def _in_turns(self) -> bool:
-        return isinstance(self.session, InTurns) and self.session.in_turns
+        return isinstance(self.session, TakesTurns) and self.session.in_turns
 
     @property
     def _goes_on(self) -> bool:
-        return not isinstance(self.session, Hiding) or self.session.goes_on
+        return not isinstance(self.session, HidesReasoning) or self.session.goes_on
 
     def _segments(self) -> Iterator[Segment]:
         """The segments of all its sessions."""

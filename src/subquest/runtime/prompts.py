@@ -12,14 +12,18 @@ folder of a system holds a subfolder for each set; one without them serves every
 from __future__ import annotations
 
 import functools
+import inspect
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
 from ..engine import Engine, Message
 from ..errors import UsageError
 from ..protocol import fence, tags_of
+from ..record import Document
+from .rendering import render_documents
+from .window import Groups, Shown
 
 PromptSet = Literal["full", "compact"]
 SHARED = Path(__file__).parent / "shared_prompts"
@@ -37,6 +41,13 @@ def prompt_set_of(engine: Engine) -> PromptSet:
 def set_folder(folder: Path, name: PromptSet) -> Path:
     """Where the prompts of a set are: in its subfolder, or in the folder itself if it has no sets."""
     return folder / name if (folder / name).is_dir() else folder
+
+
+def folder_beside(kinds: Sequence[type], name: str) -> Path:
+    """The folder `prompts/NAME` or `prompts` beside the file of the first of the classes that has one."""
+    beside = [Path(inspect.getfile(kind)).parent / "prompts" for kind in kinds]
+    found = (folder for place in beside for folder in (place / name, place) if folder.is_dir())
+    return next(found, beside[0])
 
 
 class Prompts:
@@ -66,6 +77,16 @@ class Prompts:
     def messages(self, name: str, **fields: str) -> list[Message]:
         """One prompt file as the messages that open a context."""
         return [Message(role, _fill(text, name, fields)) for role, text in self._parts(name) if text]
+
+    def with_documents(
+        self, name: str, documents: Sequence[Document], tokens: int, engine: Engine, **fields: str
+    ) -> Shown[list[Message]]:
+        """The messages of a prompt with `$documents`, each cut to `tokens`; as many as fit into the window."""
+
+        def opening(groups: Groups, nothing: str) -> list[Message]:
+            return self.messages(name, documents=render_documents(groups[0], tokens, engine) or nothing, **fields)
+
+        return Shown([list(documents)], opening, tokens)
 
     @functools.lru_cache(maxsize=64)  # noqa: B019 - prompts live as long as the program
     def _parts(self, name: str) -> list[tuple[Literal["system", "user", "assistant"], str]]:

@@ -153,7 +153,7 @@ class Run:
     async def session(self, engine: Engine, place: str, messages: Sequence[Message], mode: Mode) -> Session:
         """A session of an engine for the context with this id."""
         session = await engine.open(messages, mode=mode)
-        if hasattr(session, "on_retry"):  # the protocol `Retrying`; isinstance() would cost twenty times as much
+        if hasattr(session, "on_retry"):  # the protocol `ReportsRetries`; isinstance() would cost twenty times as much
             session.on_retry = lambda retry: self._note_retry(place, retry)
         return session
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-import inspect
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,7 +16,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 
 from ..codec import checked, to_dict
 from ..engine import Engine, Message, RoleAware, Sampling
-from ..engine.actions import Acting, Action
+from ..engine.actions import Action, CallsTools
 from ..errors import OutsideError, UsageError
 from ..events import SCHEMA_VERSION, EventLog, Listener
 from ..limits import Limits
@@ -25,13 +24,12 @@ from ..record import Document, Episode, Question, checked_question
 from ..retrieval.search import Search
 from .context import LimitReached, RoleSetup
 from .evidence import Finding, Support, support_of
-from .prompts import SETS, Prompts, PromptSet, prompt_set_of
-from .rendering import render_documents
+from .prompts import SETS, Prompts, PromptSet, folder_beside, prompt_set_of
 from .run import Answer, Run
 from .solver import Solver
 from .statements import declines
 from .voting import most_frequent_answer
-from .window import Groups, Shown
+from .window import Shown
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,13 +112,7 @@ class System(Solver, Generic[S]):
 
     def shown(self, role: str, documents: Sequence[Document], tokens: int, **fields: str) -> Shown[list[Message]]:
         """The prompt of a role that reads documents, each cut to `tokens`; as many as fit into its window."""
-        engine = self.setup(role).engine
-
-        def opening(groups: Groups, nothing: str) -> list[Message]:
-            listed = render_documents(groups[0], tokens, engine) or nothing
-            return self.prompts.messages(role, documents=listed, **fields)
-
-        return Shown([list(documents)], opening, tokens)
+        return self.prompts.with_documents(role, documents, tokens, self.setup(role).engine, **fields)
 
     def prompts_in(self, folder: Path) -> Prompts:
         """The prompts of a folder, in the set of the model that reads them; the user's own come first."""
@@ -149,9 +141,7 @@ class System(Solver, Generic[S]):
     @classmethod
     def prompt_folder(cls) -> Path:
         """Where its prompts are: in `prompts/NAME` or `prompts` beside the file of the class, or of one it extends."""
-        beside = [Path(inspect.getfile(kind)).parent / "prompts" for kind in cls.__mro__ if issubclass(kind, System)]
-        found = (folder for place in beside for folder in (place / cls.name, place) if folder.is_dir())
-        return next(found, beside[0])
+        return folder_beside([kind for kind in cls.__mro__ if issubclass(kind, System)], cls.name)
 
     @property
     def model_name(self) -> str:
@@ -179,7 +169,7 @@ class System(Solver, Generic[S]):
         addition = ""
         if isinstance(engine, RoleAware):
             engine = engine.for_role(role)
-        if isinstance(engine, Acting) and (actions := self.actions().get(role)):
+        if isinstance(engine, CallsTools) and (actions := self.actions().get(role)):
             addition = self.prompts.text("tools") if engine.calls_tools else ""
             engine = engine.with_actions(actions)
         sampling = _first(self._samplings, names) or type(self).sampling

@@ -130,7 +130,7 @@ class Batch:
         """The trajectories that contribute to the policy gradient: those whose advantage is not zero.
 
         A ratio pooled per role needs whole rollouts: there one such trajectory keeps its rollout. Where nothing pulls,
-        the shortest unit stands for all, so that an optimiser step (momentum, schedule) is taken as ever.
+        the shortest unit is kept, so that the optimiser still takes a step (momentum, schedule).
         """
         pulling = torch.zeros(self.lengths.numel(), dtype=torch.bool)
         pulling[self.layout.trajectory[self.advantages != 0]] = True

@@ -37,8 +37,8 @@ def conclusion(question: Question, facts: Sequence[Fact], results: Sequence[str]
     """The thought before the final answer; empty where the answer is simply the last result."""
     if question.type.replace("_", "-") not in SEVERAL:
         return ""
-    told = [f"{fact.task.rstrip('?')}: {result}" for fact, result in zip(facts, results, strict=True)]
-    return "; ".join(filter(None, [*told, _worked_out(question, facts, results)]))
+    stated = [f"{fact.task.rstrip('?')}: {result}" for fact, result in zip(facts, results, strict=True)]
+    return "; ".join(filter(None, [*stated, _worked_out(question, facts, results)]))
 
 
 def _worked_out(question: Question, facts: Sequence[Fact], results: Sequence[str]) -> str:
@@ -115,8 +115,8 @@ def _extreme(found: Sequence[Measure | None], which: str, answer: str) -> str:
         "max": (("later", "latest"), ("larger", "largest")),
     }
     word = words[which][0 if dated else 1][0 if two else 1]
-    told = f"{', '.join(v.shown for v in values[:-1])} and {values[-1].shown}"
-    return f"the {word} of {told} is {best.shown}: {answer}"
+    listed = f"{', '.join(v.shown for v in values[:-1])} and {values[-1].shown}"
+    return f"the {word} of {listed} is {best.shown}: {answer}"
 
 
 def _ordered(found: Sequence[Measure | None]) -> str:
@@ -135,12 +135,12 @@ def _passed(found: Sequence[Measure | None], birthdays: bool) -> str:
         return ""
     start, end = (first, second) if birthdays else sorted((first, second), key=lambda m: m.key[0])
     gap = int(end.key[0] - start.key[0])
-    told = count_up(int(start.key[0]), int(end.key[0]))
+    counted = count_up(int(start.key[0]), int(end.key[0]))
     if not birthdays or len(start.key) < 3 or len(end.key) < 3:
-        return told
+        return counted
     early = end.key[1:] < start.key[1:]
     reached = f"{end.shown[5:]} is {'before' if early else 'not before'} {start.shown[5:]}"
-    return f"{told}; {reached}: {f'{gap} - 1 = {gap - 1}' if early else gap}"
+    return f"{counted}; {reached}: {f'{gap} - 1 = {gap - 1}' if early else gap}"
 
 
 def measure(text: str) -> Measure | None:
@@ -164,6 +164,6 @@ def count_up(start: int, end: int) -> str:
 
 
 def in_both(items: Sequence[str], shared: str) -> str:
-    """Which item of a list stands in another list too, looked up one after the other."""
+    """Look up the items of a list in another list, up to the one that is in both."""
     looked_up = [*items[: items.index(shared)], shared]
     return ", ".join(f"{item} {'yes' if item == shared else 'no'}" for item in looked_up) + f"; in both: {shared}"

@@ -155,7 +155,7 @@ def in_order(items: tuple[str, ...], text: str) -> list[str]:
 
 
 def query(fact: Fact, attempt: int) -> str:
-    """First the task as it stands, then its names, then its telling words."""
+    """The search query for a fact: first the task itself, then its names, then its content words."""
     if attempt == 0:
         return fact.task.rstrip("?")
     names = " ".join(_names(fact.task))

@@ -1,6 +1,6 @@
 """Policy losses over action tokens.
 
-Everything here is flat: one entry an action token, whatever trajectory it stands in. Prompt and environment tokens do
+Everything here is flat: one entry per action token, of whatever trajectory. Prompt and environment tokens do
 not appear at all, so they cannot get a gradient (CoDA 3.3.3). How tokens add up to one number is a weight a token,
 
     loss = sum over tokens of weight * (surrogate + kl_coefficient * kl - entropy_coefficient * entropy)
@@ -148,7 +148,7 @@ LOSSES: Mapping[str, LossSettings] = losses_for()
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """A loss and what it is made of. Every field of one optimiser step's micro-batches adds up (`ratio_max` apart)."""
+    """A loss and what it is made of. Every field of one optimiser step's micro-batches adds up (except `ratio_max`)."""
 
     total: Tensor
     """What to call `backward` on."""

@@ -8,7 +8,7 @@ Yes: the question's supporting passages; of a step those that state its answer. 
 `REACH` counts: no reranker ever sees the others. No: passages that search puts next to them (by rank, and by links),
 the distractors that a data set names and, for a step, what supports other steps; as many as there are of yes. A passage
 that supports the question is never a no to it, nor is one with the title or text of such a passage; to a question that
-one passage answers, and to a step, no passage is a no in which the answer stands.
+one passage answers, and to a step, no passage that contains the answer is a no.
 """
 
 from __future__ import annotations

@@ -56,7 +56,7 @@ class RuleTeacher:
         if system == ANSWER:
             return f"<answer>{self._answer(user)}</answer>"
         turn = user.rpartition("The turn:\n")[2]
-        return re.sub(r"<(refine|search)>(.*?)</\1>", _retold, turn, flags=re.DOTALL)
+        return re.sub(r"<(refine|search)>(.*?)</\1>", _reword, turn, flags=re.DOTALL)
 
     def _answer(self, user: str) -> str:
         """The gold answer of a step, if the article contains it."""
@@ -109,7 +109,7 @@ def _stripped(text: str) -> str:
     return text
 
 
-def _retold(match: re.Match[str]) -> str:
+def _reword(match: re.Match[str]) -> str:
     """A note with another opening, or a query as keywords."""
     tag, text = match[1], match[2]
     if tag == "search":

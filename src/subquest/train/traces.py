@@ -108,7 +108,7 @@ class TraceSet:
         if len(self.ids) and int(self.ids.max()) >= vocabulary:
             raise DataError(
                 f"the traces have the token {int(self.ids.max())}, the model knows {vocabulary} tokens: "
-                "they were prepared for another model; prepare them anew"
+                "they were prepared for another model; prepare them again"
             )
         fits = self.lengths <= window
         of = np.repeat(np.arange(len(self.counts)), self.counts)  # each trajectory's episode
@@ -159,13 +159,13 @@ class TraceSet:
                 head = json.loads(file.readline())
                 body = file.read()
         except (OSError, lzma.LZMAError, EOFError, ValueError) as error:
-            raise DataError(f"{path} holds no prepared traces: {error}") from None
+            raise DataError(f"{path} does not contain prepared traces: {error}") from None
         if not isinstance(head, dict) or head.get("format") != FORMAT:
-            raise DataError(f"{path} holds no prepared traces of the form {FORMAT}; prepare them anew")
+            raise DataError(f"{path} does not contain prepared traces of the form {FORMAT}; prepare them again")
         tokens, masks = head["tokens"], -(-head["tokens"] // 8)
         width = (len(body) - masks) // max(tokens, 1)
         if width not in (2, 4) or len(body) != tokens * width + masks:
-            raise DataError(f"{path} is cut short; prepare the traces anew")
+            raise DataError(f"{path} is cut short; prepare the traces again")
         return cls(
             np.frombuffer(body, f"<u{width}", tokens).astype(np.uint32),
             np.unpackbits(np.frombuffer(body, np.uint8, masks, tokens * width), count=tokens).astype(np.bool_),
@@ -250,8 +250,8 @@ def _prepared(path: Path, recipe: Recipe, source: Source) -> TraceSet:
     tiny = recipe.model.path.startswith("random:")  # makes itself a vocabulary each time
     if traces.opening and not tiny and opening_of(traces, source) != traces.opening:
         raise DataError(
-            f"{path} was prepared for another model: {opening_of(traces, source)[:40]!r} stands where it had "
-            f"{traces.opening[:40]!r}; prepare the traces anew"
+            f"{path} was prepared for another model: {opening_of(traces, source)[:40]!r} is where it had "
+            f"{traces.opening[:40]!r}; prepare the traces again"
         )
     return traces
 

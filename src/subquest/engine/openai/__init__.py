@@ -7,7 +7,7 @@ contexts, `tool_calls` turns native tool calls into tags, `tokenizer` and `price
 public class.
 """
 
-from ..actions import Acting, Action
+from ..actions import Action, CallsTools
 from ..interface import Retry
 from .endpoint import Endpoint
 from .engine import OpenAIEngine
@@ -16,8 +16,8 @@ from .rate_limits import Limits
 from .tokenizer import HuggingFaceTokenizer, Tokenizer
 
 __all__ = [
-    "Acting",
     "Action",
+    "CallsTools",
     "Endpoint",
     "HuggingFaceTokenizer",
     "Limits",

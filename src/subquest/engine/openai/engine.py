@@ -69,7 +69,7 @@ class OpenAIEngine:
 
     - `template`: `/completions` with the chat format applied here, where a `tokenizer` or a `chat_format` is given;
     - `prefill`: `/chat/completions` ending in an unfinished assistant message, which the server continues (vLLM and
-      SGLang are told so by `continue_final_message`, llama.cpp, Ollama and several hosted APIs do it by themselves);
+      SGLang need `continue_final_message`, llama.cpp, Ollama and several hosted APIs do it by themselves);
     - `turns`: environment text becomes a user turn as in chat mode, for endpoints that can do neither (OpenAI).
 
     `auto` takes the first that fits, and goes on in turns where an endpoint refuses to continue a message. With a

@@ -61,7 +61,7 @@ class CannotContinue(EngineRefused):
 
 
 def failure(status: int, body: str, *, url: str, model: str, sent: Mapping[str, Any] | None = None) -> EngineError:
-    """The exception that an error answer stands for. `sent` is the request, to find a parameter it complains about."""
+    """The exception for an error response. `sent` is the request, to find a parameter it complains about."""
     error = _error_object(body)
     message = str(error.get("message") or error.get("detail") or body.strip() or "no message")[:1000]
     kind = f"{error.get('code', '')} {error.get('type', '')}"[:200]

@@ -146,7 +146,7 @@ def ending(reply: Reply, stops: Sequence[str], *, server_tells: bool) -> tuple[s
     if reply.tool_calls:
         return text, "tool", ""
     if reply.matched in stops:
-        if reply.reasoning and not text:  # it stands in the thought
+        if reply.reasoning and not text:  # it is inside the reasoning
             return text, "stop", reply.matched
         return text + reply.matched, "stop", reply.matched
     if server_tells:
@@ -173,7 +173,7 @@ _CLOSING = re.compile(r"\s*(?:</\s*(?P<tag>[^<>\s/]+)\s*>|<\|end_(?P<hira>\w+)\|
 
 
 def _left_open(text: str, stop: str) -> int:
-    """Where the opening tag that belongs to `stop` stands unclosed, or -1."""
+    """Position of the unclosed opening tag that belongs to `stop`, or -1."""
     parts = _CLOSING.fullmatch(stop)
     if parts is None:
         return -1

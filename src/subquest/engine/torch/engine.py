@@ -372,7 +372,7 @@ class TorchEngine:
 
 
 class BareEngine:
-    """A torch engine without its adapter; see `engine.interface.Adapted`."""
+    """A torch engine without its adapter; see `engine.interface.HasAdapter`."""
 
     def __init__(self, engine: TorchEngine) -> None:
         self._engine = engine

@@ -157,7 +157,8 @@ def _model_of(file: GgufFile) -> tuple[Any, dict[str, Tensor]]:
 
 
 def _unpermute(tensor: Tensor, heads: int) -> Tensor:
-    """GGUF stores Llama's rotary channels interleaved in pairs; transformers keeps the two halves apart."""
+    """GGUF stores Llama's rotary channels interleaved in pairs; transformers stores the two halves one after the
+    other."""
     rows = tensor.shape[0]
     return tensor.reshape(heads, rows // heads // 2, 2, *tensor.shape[1:]).transpose(1, 2).reshape(tensor.shape)
 

@@ -115,19 +115,19 @@ class Dialect:
         """A text in place of documents."""
         return self.observation.replace("$documents", fence(text, self.tags))
 
-    def after(self, turn: str, told: Text) -> Text:
+    def after(self, turn: str, observed: Text) -> Text:
         """What an agent is told after a turn; without the part that the stop string already wrote."""
-        if isinstance(told, Shown):
-            render = told.render
-            return replace(told, render=lambda groups, nothing: self._after(turn, render(groups, nothing)))
-        return self._after(turn, told)
+        if isinstance(observed, Shown):
+            render = observed.render
+            return replace(observed, render=lambda groups, nothing: self._after(turn, render(groups, nothing)))
+        return self._after(turn, observed)
 
-    def _after(self, turn: str, told: str) -> str:
+    def _after(self, turn: str, observed: str) -> str:
         if self.mode == "chat":
-            return told
-        rest = told.lstrip()
+            return observed
+        rest = observed.lstrip()
         begun = (stop.lstrip() for stop in self.stops if turn.endswith(stop))
-        return next((rest.removeprefix(stop) for stop in begun if rest.startswith(stop)), told)
+        return next((rest.removeprefix(stop) for stop in begun if rest.startswith(stop)), observed)
 
     def _listed(self, documents: Sequence[Document], tokens: int, engine: Engine) -> str:
         lines = []

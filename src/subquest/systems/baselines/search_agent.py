@@ -124,8 +124,8 @@ class SearchAgent(System[AgentSettings]):
                     rests_on = findings(found, agent.id, agent.written)
                     return Answer(action.answer, confidence=confidence(turn), findings=rests_on)
                 else:
-                    told = await self.observe(run, agent, self._first(agent, action.queries), found)
-                    agent.tell(self.dialect.after(turn.text, told))
+                    observed = await self.observe(run, agent, self._first(agent, action.queries), found)
+                    agent.tell(self.dialect.after(turn.text, observed))
         except (LimitReached, EngineError) as stopped:
             return await self._conclude(run, agent, stopped, found)
 

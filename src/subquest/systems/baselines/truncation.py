@@ -46,10 +46,10 @@ class Truncation(SearchAgent):
                 return Answer(action.answer, confidence=confidence(turn), findings=findings(found, agent.id, said))
             if action is None:
                 agent.format_errors.append("no action")
-                told: Text = self.aside("remind") + "\n"
+                observed: Text = self.aside("remind") + "\n"
             else:
-                told = await self.observe(run, agent, self._first(agent, action.queries), found)
-            history.append((turn.text, told))
+                observed = await self.observe(run, agent, self._first(agent, action.queries), found)
+            history.append((turn.text, observed))
             await agent.close("turn", turn.text)
         agent = await self._open(run, await self._fitting(run, history))
         return await self._conclude(run, agent, LimitReached(f"{self.turns} turns of agent"), found)
@@ -75,12 +75,15 @@ class Truncation(SearchAgent):
         newest = history[-1][1] if history else ""
         removed = self.dialect.frame(REMOVED)
 
-        def messages(told: str) -> list[Message]:
-            texts = [(text, removed) for text, _ in history[:-1]] + [(text, told) for text, _ in history[-1:]]
-            pairs = [(text, str(self.dialect.after(text, told))) for text, told in texts]
+        def messages(observed: str) -> list[Message]:
+            texts = [(text, removed) for text, _ in history[:-1]] + [(text, observed) for text, _ in history[-1:]]
+            pairs = [(text, str(self.dialect.after(text, observed))) for text, observed in texts]
             if self.dialect.mode == "completion" and pairs:
-                return [*opening, Message("assistant", "".join(text + told for text, told in pairs))]
-            return [*opening, *(m for text, told in pairs for m in (Message("assistant", text), Message("user", told)))]
+                return [*opening, Message("assistant", "".join(text + observed for text, observed in pairs))]
+            return [
+                *opening,
+                *(m for text, observed in pairs for m in (Message("assistant", text), Message("user", observed))),
+            ]
 
         def shown(groups: Groups, nothing: str) -> list[Message]:
             assert isinstance(newest, Shown)

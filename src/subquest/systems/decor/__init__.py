@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 
 from ...engine import Engine
 from ...engine.actions import Action
-from ...engine.interface import Adapted
+from ...engine.interface import HasAdapter
 from ...errors import EngineError, SearchError
 from ...limits import Limits
 from ...record import Hit
@@ -187,7 +187,7 @@ class DECOR(System[DECORSettings]):
     def setup(self, role: str) -> RoleSetup:
         """The compressor is a frozen model (4.2): its own, or that of the other roles without their adapter."""
         setup = super().setup(role)
-        if role == "compressor" and role not in self.engines and isinstance(setup.engine, Adapted):
+        if role == "compressor" and role not in self.engines and isinstance(setup.engine, HasAdapter):
             return replace(setup, engine=setup.engine.without_adapter())
         return setup
 

@@ -89,8 +89,8 @@ class DeepSearch(Expert):
         The explorer's prompt knows it as `$reasoning`, in whose place it stands.
         """
         reasoning = deep.reasoning[-_REASONING:]
-        told = await _one_turn(desk, "intent", deep, query, task=desk.task, reasoning=reasoning, query=query)
-        return told or reasoning
+        reply = await _one_turn(desk, "intent", deep, query, task=desk.task, reasoning=reasoning, query=query)
+        return reply or reasoning
 
     async def _read(self, desk: Desk, explorer: Context, reference: str, query: str, intent: str) -> str:
         """What a page says about the intent, with its links; the page itself where the reader says nothing."""
@@ -98,12 +98,12 @@ class DeepSearch(Expert):
         if page.failed:
             return page.whole
         text = cut_to_tokens(page.text, desk.tokens, explorer.engine)
-        told = await _one_turn(desk, "reader", explorer, reference, intent=intent, query=query, page=text)
-        if not told:
+        reply = await _one_turn(desk, "reader", explorer, reference, intent=intent, query=query, page=text)
+        if not reply:
             return page.whole
-        desk.run.events.emit("refine", explorer.id, text=told)
+        desk.run.events.emit("refine", explorer.id, text=reply)
         head = page.text.partition("\n")[0]
-        return page._replace(text=f"{head}\n{told}").whole
+        return page._replace(text=f"{head}\n{reply}").whole
 
 
 async def _one_turn(desk: Desk, role: str, parent: Context, about: str, /, **fields: str) -> str:
@@ -117,14 +117,14 @@ async def _one_turn(desk: Desk, role: str, parent: Context, about: str, /, **fie
             limits=Limits(turns=1),
             number=_next_number(parent),
         )
-        told = said(await context.write()).strip()
+        reply = said(await context.write()).strip()
     except (EngineError, LimitReached) as error:
         note_stop(desk.run, error, parent)
         return ""
-    if not told:
+    if not reply:
         desk.run.events.emit("error", context.id, where="format", message=f"the {role} wrote nothing")
-    await context.close("answered" if told else "no answer", told)
-    return told
+    await context.close("answered" if reply else "no answer", reply)
+    return reply
 
 
 def _next_number(parent: Context) -> int:

@@ -120,7 +120,7 @@ async def work_out(desk: Desk, role: str, *tools: Tool) -> Report:
 def chain_of(run: Run, root: Context) -> str:
     """Everything that a context and those below it wrote and were told, without prompts, in the order of their ids.
 
-    What readers write is told to someone else in the chain, and would stand there twice.
+    What readers write is part of what another context in the chain was told, and would appear twice.
     """
     below = [c for c in run.contexts if c is root or (c.id.startswith(f"{root.id}.") and c.role not in READERS)]
     parts = []
