@@ -188,7 +188,7 @@ class HasAdapter(Protocol):
 
 @runtime_checkable
 class HasPromptSet(Protocol):
-    """An engine whose model was trained on one of the sets of prompts (`systems.prompting`)."""
+    """An engine whose model was trained on one of the sets of prompts (`runtime.prompts`)."""
 
     prompt_set: str
 
