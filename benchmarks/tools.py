@@ -4,7 +4,7 @@
 
 Part one starts sandboxes. Part two answers 50 generated web questions of two to four hops on a loopback site, with the
 same search and pages for all systems and one oracle in every seat (`_web_oracle.py`); tokens are the scripted engine's
-words. It measures what seed 001 shows in figure 5: the length of the reasoning and the interactions with the world.
+words. It measures what HiRA's paper shows in figure 5: the length of the reasoning and the interactions with the world.
 """
 
 from __future__ import annotations

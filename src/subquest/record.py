@@ -4,7 +4,7 @@
     Trajectory  one role's whole context, in order, never re-encoded
     Episode     one attempt at one question: the tree of trajectories, the answer and how it came about
 
-An episode is CoDA's trajectory group (seed 000, 3.3.1): agent segments have action mask 1; prompt and env segments and
+An episode is CoDA's trajectory group (section 3.3.1): agent segments have action mask 1; prompt and env segments and
 forced turns have 0. Records are frozen, contain plain values only and know nothing about the rest of the package.
 """
 

@@ -226,7 +226,7 @@ def _bamboogle(row: Row) -> Question:
 def _gaia(row: Row) -> Question:
     """GAIA's release, and HiRA's copies of it, which have the answer as `answer`.
 
-    `type` is HiRA's split of the set (seed 001, appendix): *file* where a file comes with the question, *multimodal*
+    `type` is the split of HiRA's appendix: *file* where a file comes with the question, *multimodal*
     where none does and the tools that the annotator used look or listen, *text* otherwise.
     """
     files = _file(row, "file_name")

@@ -3,7 +3,7 @@
 Sub-questions are embedded, each predicted one is matched with at most one gold one so that the total cosine similarity
 is largest (the Hungarian algorithm), and pairs strictly above a threshold tau count as found. The score is the F1 of
 found pairs over the sizes of the two plans: |M| pairs, n predicted and m gold steps give 2|M| / (n + m). Order and
-wording do not matter; a missing, doubled or invented step costs (seed 003, 2.2.1; seed 004, 3.3.3).
+wording do not matter; a missing, doubled or invented step costs (APEX-Searcher, version 1, 2.2.1; version 2, 3.3.3).
 """
 
 from __future__ import annotations

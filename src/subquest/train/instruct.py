@@ -1,4 +1,4 @@
-"""APEX's pipeline of fine-tuning data: seed tasks, generation, filtering, validation, traces (seed 004, section 3.4).
+"""APEX's pipeline of fine-tuning data: seed tasks, generation, filtering, validation, traces (version 2, 3.4).
 
     seed tasks   the questions of a source whose answers are known
     generation   a teacher rewords each question and its plan (and each turn of the traces, if asked for), or plays

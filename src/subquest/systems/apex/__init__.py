@@ -1,4 +1,4 @@
-"""APEX-Searcher: a plan first, then adaptive retrieval for each of its sub-questions (seeds 003 and 004).
+"""APEX-Searcher: a plan first, then adaptive retrieval for each of its sub-questions (both versions of the paper).
 
     planner      {question}                                →  <plan>sub-questions with #n references</plan>
     executor     {known answers, sub-question, documents}  →  decisions, <search>queries</search>, <answer>...</answer>

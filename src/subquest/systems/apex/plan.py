@@ -1,4 +1,4 @@
-"""Plans: ordered sub-questions in which `#n` stands for the answer of step n (APEX-Searcher, seeds 003 and 004).
+"""Plans: ordered sub-questions in which `#n` stands for the answer of step n (APEX-Searcher).
 
 References make a plan a graph without cycles. What a model writes is not always one: steps that refer forward are put
 into order; a plan that refers in a circle, or to a step it does not have, falls back to the question as its only step.

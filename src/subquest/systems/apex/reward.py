@@ -1,4 +1,4 @@
-"""APEX-Searcher's plan reward: SEPR between the planner's plan and the gold decomposition (seeds 003, 004)."""
+"""APEX-Searcher's plan reward: SEPR between the planner's plan and the gold decomposition."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The naive-truncation agent: documents are removed from the history once they have been read (seed 000, 3.1.1).
+"""The naive-truncation agent: documents are removed from the history once they have been read (CoDA's paper, 3.1.1).
 
 It keeps the context short without any redesign, and shows why that fails: the model continues histories that it never
 saw in training (training-inference skew). Each turn is a context of its own, in which the earlier turns are prompt.

@@ -1,4 +1,4 @@
-"""CoDA: a planner with a short strategic context and executors in workspaces of their own (seed 000, 3.2 and 3.3.1).
+"""CoDA: a planner with a short strategic context and executors in workspaces of their own (sections 3.2 and 3.3.1).
 
     planner   {question, (task, result)...}  →  <task>...</task>  or  <answer>...</answer>
     executor  {task}  →  <search>...</search>, reads <documents>, <refine>s them, and returns a <result>

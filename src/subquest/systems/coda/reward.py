@@ -1,4 +1,4 @@
-"""CoDA's composite reward, R = R_ans + R_format + R_refine (seed 000, eq. 4 to 9), shared by planner and executors.
+"""CoDA's composite reward, R = R_ans + R_format + R_refine (CoDA's paper, eq. 4 to 9), shared by planner and executors.
 
 Two readings. `paper`: executors' format is all or nothing over the episode (eq. 6), refine texts are joined before the
 gold answer is looked for (eq. 7 and 8). `code`: executors' format is a mean, tags are only counted, and one executor's

@@ -1,4 +1,4 @@
-"""DECOR: a planner that navigates, a filter that reads and an answerer that concludes (seed 002, Algorithm 1).
+"""DECOR: a planner that navigates, a filter that reads and an answerer that concludes (DECOR's paper, Algorithm 1).
 
     planner   {question, memory, past queries}  →  <search>query</search>  or  <search>None</search>, which is STOP
     filter    {query, documents}                →  <filter>one paragraph of evidence</filter>

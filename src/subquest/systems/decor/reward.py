@@ -1,4 +1,4 @@
-"""DECOR's hybrid reward (seed 002, eq. 2 and 3): format first, then the team's answer and each role's own work.
+"""DECOR's hybrid reward (DECOR's paper, eq. 2 and 3): format first, then the team's answer and each role's own work.
 
     R_u = -1                              if the format is broken (the episode was stopped there)
         = alpha R_team + beta R_role_u    otherwise, beta = 1 - alpha

@@ -1,4 +1,4 @@
-"""HiRA: a meta planner that reasons in one go, a coordinator, and experts with tools (seed 001).
+"""HiRA: a meta planner that reasons in one go, a coordinator, and experts with tools.
 
     planner      {question, its reasoning, distilled results}  →  <|begin_call_subtask|>…<|end_call_subtask|>, \\boxed{}
     coordinator  picks an expert for each sub-task, hands it the memory that helps, distils what it did

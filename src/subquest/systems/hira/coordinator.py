@@ -1,4 +1,4 @@
-"""The adaptive reasoning coordinator (seed 001): between the planner and the experts, in both directions.
+"""The adaptive reasoning coordinator: between the planner and the experts, in both directions.
 
     transfer      {task, experts}         →  the cheapest expert that can do the task
     recall        {task, memory}          →  the entries of memory that help, at most five

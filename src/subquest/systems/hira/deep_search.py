@@ -1,4 +1,4 @@
-"""The deep search expert: WebThinker (seed 001 adopts it as it is), in four roles.
+"""The deep search expert: WebThinker (HiRA's paper adopts it as it is), in four roles.
 
     deep      {task, memory}                    reasons, and searches inside its reasoning
     intent    {task, newest reasoning, query}   says what a search is meant to find out

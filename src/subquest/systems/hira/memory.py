@@ -1,4 +1,4 @@
-"""The dual-channel memory: what experts have found, and where (seed 001, "Dual-Channel Memory Mechanism").
+"""The dual-channel memory: what experts have found, and where (HiRA's paper, "Dual-Channel Memory Mechanism").
 
     fact memory       statements with their source; statements that say the same and have the same source are merged
     resource memory   what can be read or used again: a description and a path (URL, file or variable)
