@@ -9,8 +9,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from ..output_file import check_output, complete_file
 from .agent_options import add_agent_options, spec_from, warn_of_no_index, warn_of_untrained
-from .output import check_output
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -37,7 +37,7 @@ def run(args: argparse.Namespace) -> int:
 
     question = checked_question(sys.stdin.read().strip() if args.question == "-" else args.question)
     if args.trace:
-        check_output(args.trace)
+        check_output(args.trace, "json")
 
     spec = spec_from(args)
     warn_of_no_index([spec.system], spec.index)
@@ -69,7 +69,8 @@ def run(args: argparse.Namespace) -> int:
 def _write_trace(episode: Any, path: Path) -> str:
     """Write the whole episode to a file. Returns what went wrong: the answer is printed all the same."""
     try:
-        path.write_text(episode.to_json(), encoding="utf-8")
+        with complete_file(path) as scratch:
+            scratch.write_text(episode.to_json(), encoding="utf-8")
     except OSError as error:
         return f"cannot write {path}: {error.strerror}"
     return ""

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from ..errors import UsageError
-from .output import check_output
+from ..output_file import check_output
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -82,7 +82,7 @@ def _convert(args: argparse.Namespace) -> int:
     if args.sample is not None and args.sample < 1:
         raise UsageError("--sample must be at least 1")
     source = Path(args.source)
-    check_output(args.out, source=source / "questions.jsonl" if source.is_dir() else source)
+    check_output(args.out, "json", source=source / "questions.jsonl" if source.is_dir() else source)
     bad: list[str] = []
     if args.skip_bad:
         if not Path(args.source).is_file():

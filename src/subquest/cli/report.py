@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 from ..errors import UsageError
-from .output import check_output, complete_file
+from ..output_file import Kind, check_output, complete_file
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -39,7 +39,7 @@ def run(args: argparse.Namespace) -> int:
     if args.traces < 0:
         raise UsageError("--traces cannot be negative")
     if args.out:
-        check_output(args.out)
+        check_output(args.out, _kind(args))
     trainings = [run for run in args.runs if is_training(run)]
     if trainings and len(trainings) < len(args.runs):
         raise UsageError(f"{trainings[0]} is a training run and others are evaluations: report them apart")
@@ -53,6 +53,14 @@ def run(args: argparse.Namespace) -> int:
     if args.latex:
         return _put(latex(content), args.out)
     return _put(page(content, title=args.title, traces=args.traces), args.out or Path("report.html"))
+
+
+def _kind(args: argparse.Namespace) -> Kind:
+    if args.json:
+        return "json"
+    if args.markdown or args.latex:
+        return "markdown" if args.markdown else "latex"
+    return "svg" if args.out.suffix == ".svg" else "html"
 
 
 def _curves(args: argparse.Namespace) -> int:

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from .output import check_output, complete_file
+from ..output_file import check_output, complete_file
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -94,7 +94,7 @@ def _export(args: argparse.Namespace) -> int:
             path = Path(args.out)
             if path.exists():
                 raise UsageError(f"{path} already exists; choose another name")
-            check_output(path)
+            check_output(path, "json")
             # half a run would look like a complete one
             with complete_file(path, replace=False) as scratch, scratch.open("w", encoding="utf-8") as file:
                 episodes = export_run(store, file)

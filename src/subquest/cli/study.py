@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import UsageError
+from ..output_file import check_output, complete_file
 from .agent_options import add_resource_options, config_from, warn_of_no_index
 from .evaluation import (
     add_run_options,
@@ -252,6 +253,8 @@ def _run_trained(args: argparse.Namespace, study: Study) -> int:
     from ..study.training import open_progress
 
     results = Results(args.out or study.folder / "results")
+    if args.write:
+        check_output(args.write, "markdown")
     until = math.inf if args.minutes is None else time.time() + 60 * args.minutes
 
     def opened() -> Progress:
@@ -266,7 +269,8 @@ def _run_trained(args: argparse.Namespace, study: Study) -> int:
     if args.write:
         from ..study.page import Page
 
-        args.write.write_text(Page(progress).text(), encoding="utf-8")
+        with complete_file(args.write) as scratch:
+            scratch.write_text(Page(progress).text(), encoding="utf-8")
     if args.types:
         _show_types(args, progress)
     elif not (args.train or args.run or args.write):

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, cast
 
 from ..errors import UsageError
-from .output import check_output, complete_file
+from ..output_file import check_output, complete_file
 from .progress import Counter
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ def _standard_output() -> Iterator[IO[str]]:
 @contextlib.contextmanager
 def _whole(path: Path) -> Iterator[IO[str]]:
     """A file that gets its name when it is complete."""
-    check_output(path)
+    check_output(path, "json")
     with (
         complete_file(path) as scratch,
         open(scratch, "wb") as raw,

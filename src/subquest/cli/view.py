@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from ..errors import MissingDependency, UsageError
-from .output import check_output
+from ..output_file import check_output, complete_file
 
 if TYPE_CHECKING:
     from ..serve.agents import Agents
@@ -32,7 +32,7 @@ def run(args: argparse.Namespace) -> int:
     if not args.what.exists():
         raise UsageError(f"there is no {args.what}")
     if args.html:
-        check_output(args.html, source=args.what)
+        check_output(args.html, "html", source=args.what)
     if args.what.suffix == ".json":
         try:
             episode = Episode.from_json(args.what.read_text(encoding="utf-8"))
@@ -43,7 +43,8 @@ def run(args: argparse.Namespace) -> int:
                 from ..serve.episode_view import as_html
             except ImportError as error:
                 raise MissingDependency(f"the page ({error.name})", "serve") from None
-            args.html.write_text(as_html(episode), encoding="utf-8")
+            with complete_file(args.html) as scratch:
+                scratch.write_text(as_html(episode), encoding="utf-8")
             return 0
         with tempfile.TemporaryDirectory() as folder:
             from ..runs import RunStore

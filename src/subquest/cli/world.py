@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import UsageError
-from .output import check_output
+from ..output_file import check_output
 
 if TYPE_CHECKING:
     from ..engine import Engine
@@ -190,7 +190,7 @@ def _plans(args: argparse.Namespace) -> int:
     from ..data.gold_plans import rewrite_file
 
     if args.out is not None:
-        check_output(args.out, source=args.source)
+        check_output(args.out, "json", source=args.source)
     report = rewrite_file(args.source, args.out)
     if args.json:
         print(json.dumps(report.as_dict()))
@@ -230,7 +230,7 @@ def _instruct(args: argparse.Namespace) -> int:
             await teacher.close()
 
     args.out.mkdir(parents=True, exist_ok=True)
-    check_output(args.out / "questions.jsonl", source=args.folder / "questions.jsonl")
+    check_output(args.out / "questions.jsonl", "json", source=args.folder / "questions.jsonl")
     report = asyncio.run(work())
     if args.json:
         print(json.dumps(report))

@@ -21,15 +21,16 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from msgspec.structs import replace
 
 from ..codec import to_dict
 from ..errors import DataError
+from ..output_file import complete_file
 from ..record import Question, Step
 from .question_files import iterate_questions
 
@@ -133,7 +134,10 @@ def rewrite_file(source: Path, out: Path | None) -> PlanReport:
     report = PlanReport()
     if not source.is_file():
         raise DataError(f"{source} does not exist")
-    with out.open("w", encoding="utf-8") if out is not None else io.StringIO() as target:
+    with ExitStack() as stack:
+        target: IO[str] = io.StringIO()
+        if out is not None:
+            target = stack.enter_context(stack.enter_context(complete_file(out)).open("w", encoding="utf-8"))
         for question in iterate_questions(source):
             if not question.decomposition:
                 report.refused["no plan"] += 1

@@ -10,13 +10,13 @@ import gzip
 import importlib.util
 import io
 import json
-import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from ..codec import to_dict
 from ..errors import MissingDependency, UsageError, suggest
+from ..output_file import complete_file
 from ..record import Question
 from .question_files import iterate_questions
 
@@ -73,15 +73,11 @@ def write_questions(questions: Iterable[Question], path: str | Path, format: str
     if not path.parent.is_dir():
         raise UsageError(f"cannot write {path}: there is no folder {path.parent}")
     rows = (FORMATS[format](question, index) for index, question in enumerate(questions))
-    scratch = path.with_name(f".{path.name}.{os.getpid()}.new")
-    try:
+    with complete_file(path) as scratch:
         if path.suffix == ".parquet":
             _parquet(rows, scratch)
         else:
             _lines(rows, scratch, packed=path.suffix == ".gz")
-        os.replace(scratch, path)
-    finally:
-        scratch.unlink(missing_ok=True)
 
 
 WORLD_FORMATS = ("flashrag", "verl")

@@ -1,6 +1,10 @@
 """What a command writes never replaces a run, its own source or somebody's documents."""
 
+import errno
 import json
+import os
+import socket
+import stat
 import subprocess
 import sys
 from pathlib import Path
@@ -64,11 +68,89 @@ def test_a_trace_is_not_replaced_by_its_page(place: Path, capsys: pytest.Capture
     assert json.loads((place / "t.json").read_text())["answer"] == "Kestel"
 
 
-def test_an_answer_is_told_where_its_trace_cannot_be_written(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main([*ASK, "--trace", "/dev/full"]) == 1
+def test_an_answer_is_printed_where_its_trace_cannot_be_written(
+    place: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(path: Path, text: str, **options: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_text", full)
+    assert main([*ASK, "--trace", "t.json"]) == 1
     out, err = capsys.readouterr()
     assert out.startswith("Kestel")
-    assert "cannot write /dev/full: No space left" in err
+    assert "cannot write t.json: No space left" in err
+
+
+def special_files(folder: Path) -> dict[str, str]:
+    """Names of things that are no files, and what a command says of them."""
+    os.mkfifo(folder / "pipe")
+    (folder / "folder").mkdir()
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind("socket")
+    (folder / "link").symlink_to("pipe")
+    (folder / "circle").symlink_to("circle")
+    found = {"pipe": "a pipe", "folder": "a folder", "socket": "a socket", "link": "a pipe", "circle": "symbolic links"}
+    try:
+        os.mknod(folder / "device", stat.S_IFCHR | 0o666, os.makedev(1, 3))
+    except OSError:  # only root may make one, and not in every container
+        return found
+    return {**found, "device": "a device"}
+
+
+WRITERS = (
+    [*ASK, "--trace"],
+    ["report", "run.sqlite", "--out"],
+    ["report", "run.sqlite", "--json", "--out"],
+    ["index", "export", "docs.sq", "--out"],
+    ["data", "convert", "toy.jsonl"],
+    ["world", "plans", "toy.jsonl", "--out"],
+)
+
+
+def test_only_files_are_written(toy: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name, reason in special_files(toy).items():
+        before = (toy / name).lstat()
+        for command in WRITERS:
+            assert main([*command, name]) == 2, (command, name)
+            assert reason in capsys.readouterr().err, (command, name)
+        after = (toy / name).lstat()
+        assert (after.st_ino, after.st_mode) == (before.st_ino, before.st_mode)
+
+
+@pytest.mark.parametrize("out", ["pipe", "device", "socket"])
+@pytest.mark.parametrize(
+    "command",
+    [EVAL[:-1], ["index", "build", "toy.jsonl", "--out"], ["world", "make", "--out"], ["demo", "--out"]],
+    ids=lambda command: command[0],
+)
+def test_runs_indexes_and_worlds_are_not_made_of_what_is_no_folder(command: list[str], out: str, toy: Path) -> None:
+    if out not in special_files(toy):
+        pytest.skip("no device can be made here")
+    before = (toy / out).lstat()
+    assert main([*command, out]) in (1, 2)
+    after = (toy / out).lstat()
+    assert (after.st_ino, after.st_mode) == (before.st_ino, before.st_mode)
+
+
+def test_a_file_of_another_kind_is_not_replaced(toy: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for command, name in zip(WRITERS, ("a.json", "a.html", "b.json", "a.jsonl", "b.jsonl", "c.jsonl"), strict=True):
+        mine = toy / name
+        mine.write_text("My notes, kept for years.")
+        assert main([*command, name]) == 2, command
+        assert "it is a file of another kind" in capsys.readouterr().err
+        assert mine.read_text() == "My notes, kept for years."
+        mine.write_text("")
+        assert main([*command, name]) == 0, command
+        assert main([*command, name]) == 0, command
+
+
+def test_a_link_is_followed_and_stays(toy: Path) -> None:
+    (toy / "pages").mkdir()
+    (toy / "latest.html").symlink_to("pages/today.html")
+    for _ in range(2):
+        assert main(["report", "run.sqlite", "--out", "latest.html"]) == 0
+        assert (toy / "latest.html").is_symlink()
+        assert (toy / "pages" / "today.html").read_text().lower().startswith("<!doctype html")
 
 
 @pytest.mark.parametrize("command", [["demo", "--out", "."], ["world", "make", "--out", "."]])
