@@ -1,12 +1,14 @@
 from __future__ import annotations
 
+import os
 import re
+import stat
 from pathlib import Path
 
 import pytest
 
 from subquest.assemble import AgentSpec
-from subquest.config import KEYS, Config, find_file, load_config
+from subquest.config import KEYS, Config, find_file, load_config, untrusted
 from subquest.errors import ConfigError
 from subquest.limits import Limits
 
@@ -131,7 +133,7 @@ def test_paths_of_models_systems_and_lance_tables_are_relative_to_the_file_too(
     deep = tmp_path / "a"
     deep.mkdir()
     monkeypatch.chdir(deep)
-    config = load_config(env={})
+    config = load_config(tmp_path / "subquest.toml", env={})
     assert config.index == f"lance:{tmp_path}/docs"
     assert config.system == f"rag,{tmp_path}/notes.py:Notes"
     models = f"gguf:{tmp_path}/m.gguf,planner=torch:smollm2,executor=torch:{tmp_path}/models/big,filter=openai:x"
@@ -219,3 +221,59 @@ def test_the_examples_in_the_documentation_are_read() -> None:
     first, second = (load_config(write(example), env={}) for example in examples)
     assert {key.partition(".")[0] for key in first.sources} == {key.partition(".")[0] for key in KEYS}
     assert second.model == "embedded,planner=openai:qwen3-32b@http://localhost:8000/v1"
+
+
+def test_a_file_of_somebody_else_is_named_and_ignored(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = write('system = "decor"\n')
+    assert load_config(env={}).system == "decor"
+    for shared in (file, tmp_path):
+        before = shared.stat().st_mode
+        shared.chmod(before | stat.S_IWOTH)
+        caplog.clear()
+        assert load_config(env={}).system is None
+        assert f"{file} is ignored: others can write" in caplog.text
+        assert load_config(file, env={}).system == "decor"  # the user has named it
+        shared.chmod(before)
+    tmp_path.chmod(0o1777)  # as /tmp: nobody can replace the files of others
+    assert load_config(env={}).system == "decor"
+    tmp_path.chmod(0o700)
+    uid = os.geteuid()
+    if uid == 0:
+        os.chown(file, 54321, -1)
+    else:
+        monkeypatch.setattr(os, "geteuid", lambda: uid + 54321)
+    assert untrusted(file).startswith("it belongs to the user")
+
+
+def test_a_link_to_a_file_of_somebody_else_is_not_followed(tmp_path: Path) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    write('system = "decor"\n', elsewhere).chmod(0o666)
+    Path("subquest.toml").symlink_to(elsewhere / "subquest.toml")
+    assert load_config(env={}).system is None
+    (elsewhere / "subquest.toml").chmod(0o644)
+    assert load_config(env={}).system == "decor"
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ('system = "coda,mine.py:Mine"', "runs code"),
+        ('model = "openai:gpt@https://elsewhere.example/v1"', "where your key is sent"),
+        ('[model]\ndefault = "embedded"\nplanner = "http://elsewhere.example/v1#m"', "where your key is sent"),
+    ],
+)
+def test_a_file_in_a_parent_folder_names_no_code_and_no_address_for_keys(
+    text: str, reason: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = write(text)
+    load_config(env={})
+    (tmp_path / "deep").mkdir()
+    monkeypatch.chdir(tmp_path / "deep")
+    with pytest.raises(ConfigError, match=reason):
+        load_config(env={})
+    assert load_config(file, env={}).sources
+    write('model = "http://localhost:8000/v1#m"\n', tmp_path)
+    assert load_config(env={}).model == "http://localhost:8000/v1#m"

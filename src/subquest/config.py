@@ -10,15 +10,18 @@
     [limits]
     seconds = 120
 
-The file is looked for in the working directory and then in its parents; paths in it are relative to it. Each key also
+The file is looked for in the working directory and then in its parents; paths in it are relative to it. It is ignored,
+with a warning, if somebody else can have written it (`untrusted`), unless it is named with `--config`. Each key also
 has an environment variable (`search.k` is `SUBQUEST_SEARCH_K`). What is not set stays None, and the system or paper
 decides. A key that does not exist is an error that suggests the one that was meant.
 """
 
 from __future__ import annotations
 
+import logging
 import os
 import re
+import stat
 import tomllib
 import typing
 from collections.abc import Iterator, Mapping
@@ -28,6 +31,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 import msgspec
 
+from .address import is_loopback
 from .codec import Count, NonNegative, Positive, Record, checked
 from .errors import ConfigError, closest, suggest
 from .limits import Limits
@@ -118,9 +122,8 @@ def load_config(
     flags: Mapping[str, Any] | None = None,
 ) -> Config:
     """The settings in force. `flags` has dotted keys (`search.k`); a flag that is None was not given."""
-    file = Path(path) if path is not None else find_file()
     layers = [
-        _from_file(file) if file is not None else {},
+        _from_file(Path(path)) if path is not None else _from_nearest_file(),
         _from_environment(os.environ if env is None else env),
         {key: _Given(value, "a flag") for key, value in (flags or {}).items() if value is not None},
     ]
@@ -143,6 +146,81 @@ def check_setting(key: str, value: Any, source: str) -> Any:
     section, _, name = key.rpartition(".")
     found: Any = checked(Config, {section: {name: value}} if section else {name: value}, source, error=ConfigError)
     return getattr(getattr(found, section) if section else found, name)
+
+
+def _from_nearest_file() -> dict[str, _Given]:
+    """The settings of the file that is found, if it is ours to obey; one that is not is named in a warning."""
+    file = find_file()
+    if file is None:
+        return {}
+    if reason := untrusted(file):
+        logging.getLogger("subquest").warning("%s is ignored: %s; name it with --config to use it", file, reason)
+        return {}
+    found = _from_file(file)
+    if file.parent != Path.cwd().resolve():
+        _refuse_reach(file, found)
+    return found
+
+
+def untrusted(file: Path) -> str:
+    """Why a settings file may have been written by somebody else; empty if only the user or root can have.
+
+    Its owner and who can write it and its folder count. A folder such as /tmp, in which nobody can replace the files
+    of others, does not have to be the user's own.
+    """
+    if not hasattr(os, "geteuid"):
+        return ""
+    for place in (file, *(() if not file.is_symlink() else (file.resolve(),))):
+        found, folder = place.lstat(), place.parent.stat()
+        if found.st_uid not in (0, os.geteuid()):
+            return f"it belongs to {_user_name(found.st_uid)}"
+        if not stat.S_ISLNK(found.st_mode) and _others_write(found):
+            return "others can write it (chmod go-w)"
+        if _others_write(folder) and not folder.st_mode & stat.S_ISVTX:
+            return "others can write its folder (chmod go-w)"
+        if folder.st_uid not in (0, os.geteuid()) and not folder.st_mode & stat.S_ISVTX:
+            return f"its folder belongs to {_user_name(folder.st_uid)}"
+    return ""
+
+
+def _others_write(found: os.stat_result) -> bool:
+    if found.st_mode & stat.S_IWOTH:
+        return True
+    return bool(found.st_mode & stat.S_IWGRP) and not _is_private_group(found.st_gid)
+
+
+def _is_private_group(group: int) -> bool:
+    """Whether a group is the user's own, as many systems make one for each user, or root's."""
+    import grp
+    import pwd
+
+    try:
+        user = pwd.getpwuid(os.geteuid())
+        members = set(grp.getgrgid(group).gr_mem)
+    except KeyError:
+        return False
+    return group in (0, user.pw_gid) and members <= {user.pw_name, "root"}
+
+
+def _user_name(number: int) -> str:
+    import pwd
+
+    try:
+        return f"the user {pwd.getpwuid(number).pw_name}"
+    except KeyError:
+        return f"the user {number}"
+
+
+def _refuse_reach(file: Path, found: Mapping[str, _Given]) -> None:
+    """A file above the working directory is easily overlooked: it may not load code, or say where keys are sent."""
+    system, model = (str(found[key].value) if key in found else "" for key in ("system", "model"))
+    fix = f"use --config {file} if you trust it"
+    if ".py:" in system:
+        raise ConfigError(f"{file}: system = {system!r} runs code, which a file in a parent folder may not name; {fix}")
+    for address in re.findall(r"https?://[^\s,#]+", model):
+        if not is_loopback(address):
+            raise ConfigError(f"{file}: model = {model!r} says where your key is sent, which a file in a parent folder "
+                              f"may not; {fix}")  # fmt: skip
 
 
 def find_file(start: Path | None = None) -> Path | None:
