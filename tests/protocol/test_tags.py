@@ -134,6 +134,21 @@ def test_linear_time_on_hostile_text() -> None:
         "[INST]",
         "[/inst]",
         "<<SYS>>",
+        "[|assistant|]",  # EXAONE
+        "[|endofturn|]",
+        "]~b]",  # MiniMax
+        "]~!b[",
+        "[e~[",
+        "<beginning_of_sentence>",
+        "</minimax:tool_call>",
+        "<seed:bos>",  # Seed-OSS
+        "</seed:think>",
+        "<SPECIAL_10>",  # Nemotron
+        "<extra_id_1>",
+        "</TOOLCALL>",
+        "<|turn>",  # newer Gemma
+        "<turn|>",
+        "<start_of_image>",
     ],
 )
 def test_control_tokens_of_common_chat_formats_are_fenced(token: str) -> None:
@@ -141,7 +156,8 @@ def test_control_tokens_of_common_chat_formats_are_fenced(token: str) -> None:
     assert token not in fenced
     assert fenced.startswith("before ")
     assert fenced.endswith(" after")
-    assert fence("plain [1] text < 3 > 2 <sub>x</sub>") == "plain [1] text < 3 > 2 <sub>x</sub>"
+    for plain in ("plain [1] text < 3 > 2 <sub>x</sub>", "| a | b |", "f(x)[x] ~ [b]", "a[i] | b[j]", "x<y||y>z"):
+        assert fence(plain) == plain
 
 
 @given(

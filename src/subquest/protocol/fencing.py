@@ -26,15 +26,19 @@ _SPEAKERS = (
 )
 """Tags by which prompts mark who speaks or calls; no system acts by them."""
 _CONTROL = re.compile(
-    r"<\s?[|｜][^<>|｜]{1,64}[|｜]\s?>|<\s?(?:start|end)_of_\w{1,16}\s?>|<\s?/?s\s?>|<<\s?/?SYS\s?>>"
-    r"|<\s?(?:bos|eos|pad|unk|mask|sop|eop|extra_id_\d{1,4}|unused\d{1,4}|reserved_\w{1,40})\s?>"
+    r"<\s?[|｜][^<>|｜]{1,64}[|｜]\s?>|<\s?(?:start|begin|beginning|end)_of_\w{1,16}\s?>|<\s?/?s\s?>|<<\s?/?SYS\s?>>"
+    r"|<\s?(?:bos|eos|pad|unk|mask|sop|eop|(?:extra_id|special)_\d{1,4}|unused\d{1,4}|reserved_\w{1,40})\s?>"
+    r"|<\s?[|｜]\w{1,32}\s?>|<\s?\w{1,32}[|｜]\s?>|<\s?/?\s?(?:seed|minimax):\w{1,32}\s?>|\[\s?[|｜]\w{1,32}[|｜]\s?\]"
+    r"|\]~!?b[\]\[]|\[e~\[|<\s?/?\s?(?:toolcall|available_tools|tool_response)\s?>"
     r"|\[\s?/?\s?(?:INST|SYSTEM_PROMPT|TOOL_\w{1,16}|AVAILABLE_TOOLS|IMG|THINK|g?MASK|sMASK|CLS|SEP)\s?\]",
     re.IGNORECASE,
 )
 """Control tokens of common chat formats; some servers read them even inside a message's content."""
-_BRACKETED = re.compile(r"\[\s?/?\s?[A-Za-z]")
+_BRACKETED = re.compile(r"\[\s?/?\s?[A-Za-z|｜]|\]~")
 _SOFT = str.maketrans("<>[]", "‹›⟦⟧")
 _BRACKETS = "＜﹤［"
+_SIGNS = ("<", "[", "]~", "&", *_BRACKETS)
+"""What tags and control tokens begin with; a text without them is left as it is."""
 _DISGUISED = (re.compile(r"&(?:amp;){0,20}(?:[lL][tTsSbB]|#)"), re.compile(r"\[[^\]\s]{3,24}\]"))
 """What a tag in disguise can begin with, besides brackets."""
 _ENTITY = re.compile(
@@ -56,7 +60,7 @@ _UNPRINTED = re.compile(r"[\x00-\x08\x0e-\x1b\x7f]")
 
 def fence(text: str, tags: Iterable[str] = TAGS) -> str:
     """The text without anything that could pass for a tag of `tags`, a control token or a change of speaker."""
-    if "<" not in text and "[" not in text and "&" not in text and not any(map(text.__contains__, _BRACKETS)):
+    if not any(map(text.__contains__, _SIGNS)):
         return text
     pattern = _pattern(tuple(tags))
     if (not text.isascii() or "&" in text or _UNPRINTED.search(text)) and _may_hide(text):
