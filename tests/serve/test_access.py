@@ -162,3 +162,22 @@ def test_a_wrong_address_or_method_is_told_the_right_one(server: Running) -> Non
         assert wrong.status_code == 405
         assert wrong.json()["error"]["message"] == "/api/ask does not support DELETE, only POST"
         assert wrong.json()["error"]["code"] == "method_not_allowed"
+
+
+@pytest.mark.parametrize(("proxies", "counted"), [((), False), (("127.0.0.1",), True)])
+def test_who_the_client_is_only_a_named_proxy_says(start: Start, proxies: tuple[str, ...], counted: bool) -> None:
+    with start(asks_per_minute=1, proxies=proxies) as server, server.client() as client:
+        asked = [
+            client.post(
+                "/api/ask",
+                json={"question": "Where?", "system": "direct"},
+                headers={"X-Forwarded-For": f"203.0.113.{n}"},
+            ).status_code
+            for n in range(2)
+        ]
+    assert asked == [202, 202 if counted else 429]
+
+
+def test_a_proxy_is_an_address() -> None:
+    with pytest.raises(UsageError, match="write an address or a network"):
+        Settings(Path("runs"), Path("indexes"), proxies=("proxy.example",))

@@ -134,3 +134,26 @@ def test_clients_that_say_more_are_waited_for(server: Running, monkeypatch: pyte
         time.sleep(1.5)  # between two requests nothing is owed
         connection.sendall(request())
         assert reply(connection)[0] == 200
+
+
+def test_a_head_in_one_segment_has_an_end_too(server: Running) -> None:
+    head = b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Long: " + b"a" * limits.MAX_HEAD + b"\r\n\r\n"
+    with connected(server) as connection:
+        connection.sendall(head)
+        with contextlib.suppress(ConnectionError):  # a client that is still writing may find it closed
+            assert connection.recv(100).startswith(b"HTTP/1.1 431")
+
+
+def test_a_body_that_trickles_ends(server: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "PATIENCE", 1.2)
+    monkeypatch.setattr(limits, "BODY_TIME", 1.0)
+    with connected(server) as connection:
+        connection.sendall(request(b"", b"X: slow", size=1_000_000))
+
+        def trickle() -> None:
+            while True:  # until the server closes the connection; otherwise until the test's time is up
+                connection.sendall(b" ")
+                time.sleep(0.1)
+
+        with pytest.raises(ConnectionError):
+            trickle()

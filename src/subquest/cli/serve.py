@@ -47,6 +47,13 @@ def add_server_options(parser: argparse.ArgumentParser) -> None:
     server.add_argument(
         "--allow-host", action="append", default=[], metavar="NAME", help="a name by which the server is reached"
     )
+    server.add_argument(
+        "--proxy",
+        action="append",
+        default=[],
+        metavar="ADDRESS",
+        help="a reverse proxy whose X-Forwarded-For is believed; repeatable (default: none)",
+    )
 
 
 def add_library_options(parser: argparse.ArgumentParser) -> None:
@@ -122,6 +129,7 @@ def settings_from_args(args: argparse.Namespace) -> Settings:
         port=args.port,
         token=token,
         allowed_hosts=tuple(args.allow_host),
+        proxies=tuple(args.proxy),
         running=args.running,
         queued=args.queued,
         asks_per_minute=args.asks_per_minute,

@@ -98,6 +98,8 @@ class Server(uvicorn.Server):
                 log_level="warning" if quiet else "info",
                 access_log=False,
                 server_header=False,
+                proxy_headers=bool(state.settings.proxies),
+                forwarded_allow_ips=list(state.settings.proxies),
                 timeout_graceful_shutdown=int(self._grace) + 5,
                 timeout_keep_alive=30,
                 lifespan="off",

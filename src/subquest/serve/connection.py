@@ -15,6 +15,8 @@ MAX_HEAD = 1 << 16
 """Bytes of a request head; the parser itself has no limit."""
 PATIENCE = 30.0
 """Seconds for a request head to arrive, and seconds without a byte of a body, before a client is disconnected."""
+BODY_TIME = 300.0
+"""Seconds for a whole body to arrive: one that trickles would hold its connection for as long as it likes."""
 
 _TOO_LONG = (
     b"HTTP/1.1 431 Request Header Fields Too Large\r\nconnection: close\r\ncontent-type: text/plain\r\n"
@@ -31,6 +33,9 @@ class Connection(HttpToolsProtocol):
         """The client has not finished the request that it started, or has not started its first one."""
         self._head_size: int | None = None
         """Bytes of the request head so far; None between heads."""
+        self._in_body = False
+        self._began = 0.0
+        """When the client started the request."""
         self._heard = 0.0
         """When the client started the head, or last sent a part of the body."""
         self._timer: asyncio.TimerHandle | None = None
@@ -48,33 +53,46 @@ class Connection(HttpToolsProtocol):
     def data_received(self, data: bytes) -> None:
         if self._head_size is None:
             self._heard = time.monotonic()
+        if not self._in_body and (self._head_size or 0) + _head_length(data) > MAX_HEAD:
+            self._refuse_head()
+            return
         super().data_received(data)
         if self._awaited and self._timer is None:
             self._check_client()
         if self._head_size is not None:
             self._head_size += len(data)
-            if self._head_size > MAX_HEAD and not self.transport.is_closing():
-                self.transport.write(_TOO_LONG)
-                self.transport.close()
 
     def on_message_begin(self) -> None:
-        self._awaited, self._head_size = True, 0
+        self._awaited, self._head_size, self._began = True, 0, time.monotonic()
         super().on_message_begin()
 
     def on_headers_complete(self) -> None:
-        self._head_size = None
+        self._head_size, self._in_body = None, True
         super().on_headers_complete()
 
     def on_message_complete(self) -> None:
-        self._awaited = False
+        self._awaited = self._in_body = False
         super().on_message_complete()
+
+    def _refuse_head(self) -> None:
+        if not self.transport.is_closing():
+            self.transport.write(_TOO_LONG)
+            self.transport.close()
 
     def _check_client(self) -> None:
         """Disconnect a client that has been silent for too long; look again while it owes us a request."""
         self._timer = None
         if not self._awaited or self.transport.is_closing():
             return
-        if time.monotonic() - self._heard > PATIENCE and not self.flow.read_paused:
+        now = time.monotonic()
+        late = now - self._heard > PATIENCE or (self._in_body and now - self._began > BODY_TIME)
+        if late and not self.flow.read_paused:
             self.transport.close()
         else:
             self._timer = self.loop.call_later(PATIENCE / 6, self._check_client)
+
+
+def _head_length(data: bytes) -> int:
+    """How many of these bytes belong to a request head that they start or continue."""
+    end = data.find(b"\r\n\r\n")
+    return len(data) if end < 0 else end

@@ -27,6 +27,8 @@ class Settings:
     """What a client must send (`Authorization: Bearer …`); required unless `host` is a loopback address."""
     allowed_hosts: tuple[str, ...] = ()
     """Host names of the server, in addition to the loopback ones and `host`."""
+    proxies: tuple[str, ...] = ()
+    """Addresses or networks of reverse proxies. Only they can say who the client is (X-Forwarded-For)."""
     running: int = 4
     """Episodes that run at the same time."""
     queued: int = 32
@@ -48,6 +50,13 @@ class Settings:
         for name in self.allowed_hosts:
             if not _NAME.fullmatch(name):
                 raise UsageError(f"--allow-host {name!r}: write a host name alone, without a scheme, a path or a port")
+        for proxy in self.proxies:
+            try:
+                ipaddress.ip_network(proxy, strict=False)
+            except ValueError:
+                raise UsageError(
+                    f"--proxy {proxy!r}: write an address or a network, as 10.0.0.7 or 10.0.0.0/24"
+                ) from None
         if not is_loopback(self.host) and not self.token:
             raise UsageError(
                 f"{self.host} can be reached from other machines: give a token (--token-file, or the variable "
