@@ -55,7 +55,7 @@ def test_the_index_to_add_to_stands_first_or_after_out(index: Path, capsys: pyte
     with Index.open(index) as opened:
         assert len(opened) == 5
     status, _, error = told(capsys, "index", "add", index)
-    assert (status, "nothing is named" in error) == (2, True)
+    assert (status, "name what to add" in error) == (2, True)
 
 
 @pytest.mark.parametrize("place", ["", "x" * 300, "file.txt/docs.sq"])
