@@ -35,12 +35,13 @@ from subquest.retrieval.titles import title_words
 from subquest.runtime import evidence
 from subquest.runtime.barrier import Barrier
 from subquest.runtime.code_session import bare_code
-from subquest.runtime.context import Context, Turn
+from subquest.runtime.context import Context
 from subquest.runtime.evidence import Finding, sentences, support
 from subquest.runtime.rendering import cut_to_tokens, one_line
 from subquest.runtime.replies import answer_in, boxed, decides, declines, hedges, said
 from subquest.runtime.tool_loop import calls
 from subquest.runtime.toolkit import with_part
+from subquest.runtime.turn import Turn
 from subquest.runtime.voting import normalize_answer
 from subquest.systems.apex.plan import lines_of, make_plan, numbered_lines
 from subquest.systems.baselines.dialect import DIALECTS

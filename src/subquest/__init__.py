@@ -32,10 +32,11 @@ if TYPE_CHECKING:
     from .rewards import Reward
     from .runs import RunStore
     from .runtime.answering import conclude
-    from .runtime.context import Context, LimitReached, Turn
+    from .runtime.context import Context, LimitReached
     from .runtime.evidence import Finding
     from .runtime.run import Answer, Run
     from .runtime.system import System
+    from .runtime.turn import Turn
     from .systems.apex import APEX
     from .systems.apex import APEX as Apex
     from .systems.coda import CoDA
@@ -82,7 +83,7 @@ _MODULES: dict[str, str] = {
     "SubquestError": "errors",
     "System": "runtime.system",
     "Trajectory": "record",
-    "Turn": "runtime.context",
+    "Turn": "runtime.turn",
     "Usage": "record",
     "UsageError": "errors",
     "conclude": "runtime.answering",

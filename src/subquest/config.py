@@ -170,7 +170,7 @@ def untrusted(file: Path) -> str:
     """
     if not hasattr(os, "geteuid"):
         return ""
-    for place in (file, *(() if not file.is_symlink() else (file.resolve(),))):
+    for place in (file, file.resolve()) if file.is_symlink() else (file,):
         found, folder = place.lstat(), place.parent.stat()
         if found.st_uid not in (0, os.geteuid()):
             return f"it belongs to {_user_name(found.st_uid)}"

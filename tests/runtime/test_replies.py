@@ -4,9 +4,9 @@ import pytest
 
 from subquest.engine import Generation
 from subquest.protocol import parse
-from subquest.runtime.context import Turn
 from subquest.runtime.replies import answer_in, boxed, decides, hedges
 from subquest.runtime.statements import declines
+from subquest.runtime.turn import Turn
 
 
 def turn(text: str) -> Turn:

@@ -14,10 +14,10 @@ from subquest.engine import Generation, Message
 from subquest.engine.scripted import ScriptedEngine
 from subquest.protocol import parse
 from subquest.record import Segment, Trajectory
-from subquest.runtime.context import Turn
 from subquest.runtime.prompts import Prompts
 from subquest.runtime.replies import boxed, decides
 from subquest.runtime.tool_loop import calls, inserted
+from subquest.runtime.turn import Turn
 from subquest.systems.apex.plan import lines_of, make_plan
 from subquest.systems.baselines.dialect import DIALECTS, Dialect
 from subquest.systems.baselines.ircot import CONCLUSION

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 
 from ..errors import EngineError
-from .context import Context, LimitReached, Owner, confidence
+from .context import Context, LimitReached, Owner
 from .evidence import Finding, newest
 from .replies import answer_in, box_in, boxed
 from .run import Answer
+from .turn import confidence
 
 
 def note_stop(run: Owner, stopped: EngineError | LimitReached, context: Context | None = None) -> None:

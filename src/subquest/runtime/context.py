@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import functools
-import math
-import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal, Protocol
@@ -19,11 +17,12 @@ from ..engine.interface import HidesReasoning, TakesTurns
 from ..errors import ContextOverflow, EngineError, EngineRefused
 from ..events import EventLog
 from ..limits import Budget, Limits, Repeats
-from ..protocol import Parsed, in_thought, parse, wrap
+from ..protocol import in_thought, parse, wrap
 from ..record import Document, Failure, Hit, Segment, Trajectory, Usage
 from .barrier import BarrierError
 from .rendering import cut_to_tokens, render_documents
 from .thought import HIDDEN_THOUGHT, LEAST_THOUGHT, explain_unfinished, join_turns, replace_turn
+from .turn import Turn, explain_cut
 from .window import Shown, Text, Transcript, missing_tokens, remove_documents
 
 FORCED_SECONDS = 30.0
@@ -34,15 +33,6 @@ REPEATS_ALLOWED = 2
 
 class LimitReached(Exception):
     """A budget ran out; systems respond with one forced final answer."""
-
-
-@dataclass(frozen=True, slots=True)
-class Turn:
-    """What the model wrote in one turn."""
-
-    text: str
-    parsed: Parsed
-    generation: Generation
 
 
 @dataclass(slots=True)
@@ -287,7 +277,7 @@ class Context:
         if generation.finish == "length":
             self.format_errors.append(f"cut at {sampling.max_tokens} tokens")
             what = f"{sampling.max_tokens} tokens in a turn"
-            self.run.events.emit("limit", self.id, what=what, message=_why_cut(generation.text))
+            self.run.events.emit("limit", self.id, what=what, message=explain_cut(generation.text))
         if generation.problems:
             self._note_problems(generation)
         self.run.events.emit(
@@ -419,17 +409,3 @@ class Context:
 @functools.lru_cache(maxsize=256)
 def _stopping(sampling: Sampling, stop: tuple[str, ...]) -> Sampling:
     return replace(sampling, stop=stop)
-
-
-def _why_cut(text: str) -> str:
-    """What to change if a turn was cut by its length. Text that compresses twentyfold repeats itself."""
-    data = text.encode("utf-8", "replace")
-    if len(data) > 20 * len(zlib.compress(data, 1)):
-        return "the turn was cut while it repeated itself: raise `temperature`"
-    return "the turn was cut: raise `max_tokens`"
-
-
-def confidence(turn: Turn | None) -> float | None:
-    """Geometric mean probability of the tokens of a turn, if the engine gives log-probs."""
-    logprobs = turn.generation.logprobs if turn else None
-    return round(math.exp(sum(logprobs) / len(logprobs)), 4) if logprobs else None

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from .context import Turn
 from .statements import declines
+from .turn import Turn
 
 _WORD = re.compile(r"\w+")
 _HEDGE = re.compile(

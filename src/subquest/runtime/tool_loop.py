@@ -18,11 +18,12 @@ from ..limits import Limits
 from ..protocol import fence
 from ..record import Document
 from .answering import force_answer
-from .context import Context, LimitReached, Turn, confidence
+from .context import Context, LimitReached
 from .evidence import Finding
 from .rendering import cut_to_tokens
 from .replies import box_in
 from .run import Answer, Run
+from .turn import Turn, confidence
 from .window import Groups, Opening, Shown
 
 _TOKEN = re.compile(r"<\|\s*(?:begin|end)_")

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urljoin
 
-from ..errors import DataError, SearchError, UsageError
+from ..errors import DataError, SearchError, SearchRefused, UsageError
 from ..record import Document, Hit
 from ..retrieval.search import Search
 from ..retrieval.store import utf8
@@ -31,12 +31,6 @@ from ..retrieval.store import utf8
 ATTEMPTS = 4
 PAGE = 10
 """Results of one page of SearXNG."""
-
-
-class SearchRefused(SearchError):
-    """The search server does not accept our key or our request: a retry will not help."""
-
-    retryable = False
 
 
 class SearchGivenUp(SearchError):

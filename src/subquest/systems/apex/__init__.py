@@ -22,12 +22,13 @@ from ...limits import Limits
 from ...protocol import fence
 from ...runtime.actions import ANSWER, PLAN, SEARCH
 from ...runtime.answering import conclude, note_stop
-from ...runtime.context import Context, LimitReached, Turn
+from ...runtime.context import Context, LimitReached
 from ...runtime.evidence import Finding, is_stated
 from ...runtime.rendering import one_line
 from ...runtime.replies import answer_in, decides, hedges, said
 from ...runtime.run import Answer, Run
 from ...runtime.system import System
+from ...runtime.turn import Turn
 from .plan import Plan, PlanStep, lines_of, make_plan, numbered_lines
 
 DECIDE = Action("decide", "Reply to a question that asks for one word.", "word", "the word", "", "")

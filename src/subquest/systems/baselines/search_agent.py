@@ -26,11 +26,12 @@ from ...limits import Limits
 from ...protocol import parse
 from ...record import Hit
 from ...retrieval.search import Search
-from ...runtime.context import Context, LimitReached, Turn, confidence
+from ...runtime.context import Context, LimitReached
 from ...runtime.evidence import Finding
 from ...runtime.run import Answer, Run
 from ...runtime.statements import sentences
 from ...runtime.system import System
+from ...runtime.turn import Turn, confidence
 from ...runtime.window import Text
 from .dialect import (
     AUTOREFINE,

@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import ClassVar
 
 from ...engine.actions import Action
-from ...runtime.context import confidence
 from ...runtime.evidence import Finding
 from ...runtime.run import Answer, Run
 from ...runtime.tool_system import ToolSettings, ToolSystem
 from ...runtime.toolkit import Toolkit
+from ...runtime.turn import confidence
 from ..hira import HiRA
 from ..hira.actions import EXPERT_ACTIONS
 from ..hira.deep_search import DeepSearch

@@ -12,8 +12,9 @@ from ...engine import Message
 from ...errors import EngineError
 from ...limits import Limits, Repeats
 from ...record import Hit
-from ...runtime.context import Context, LimitReached, confidence
+from ...runtime.context import Context, LimitReached
 from ...runtime.run import Answer, Run
+from ...runtime.turn import confidence
 from ...runtime.window import Groups, Shown, Text, missing_tokens
 from .search_agent import SearchAgent, findings
 

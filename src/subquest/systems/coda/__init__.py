@@ -22,10 +22,11 @@ from ...limits import Limits
 from ...protocol import fence
 from ...runtime.actions import ANSWER, SEARCH
 from ...runtime.answering import conclude_early
-from ...runtime.context import Context, LimitReached, Turn, confidence
+from ...runtime.context import Context, LimitReached
 from ...runtime.evidence import Finding
 from ...runtime.run import Answer, Run
 from ...runtime.system import System
+from ...runtime.turn import Turn, confidence
 
 TASK = Action("task", "Hand one self-contained sub-task to an executor; its result comes back.", "task")
 RESULT = Action("result", "Report the outcome of the task and end.", "result", "a short, self-contained finding")

@@ -25,7 +25,7 @@ from ...limits import Limits
 from ...retrieval.search import Search
 from ...runtime.actions import BOXED
 from ...runtime.answering import conclude_early, force_answer
-from ...runtime.context import Context, LimitReached, Turn, confidence
+from ...runtime.context import Context, LimitReached
 from ...runtime.evidence import Finding
 from ...runtime.rendering import cut_to_tokens
 from ...runtime.replies import box_in
@@ -33,6 +33,7 @@ from ...runtime.run import Answer, Run
 from ...runtime.tool_loop import calls, inserted, same_call
 from ...runtime.tool_system import ToolSettings, ToolSystem
 from ...runtime.toolkit import Toolkit
+from ...runtime.turn import Turn, confidence
 from .actions import EXPERT_ACTIONS, SUBTASK
 from .coordinator import Coordinator, named_in
 from .expert import Desk, Expert, Report, SystemExpert, carry_out
