@@ -1,0 +1,1 @@
+"""Answers as files: Markdown, HTML, DOCX and PDF."""
