@@ -47,7 +47,7 @@ async def serving(settings: Settings, agents: Agents) -> AsyncIterator[Starlette
         if settings.asks:
             settings.runs.mkdir(parents=True, exist_ok=True)
             store = RunStore.resume(settings.runs / f"{ASKED}.sqlite", settings={"kind": "server"})
-            stack.enter_context(store)
+            stack.callback(_close, store)
             agents.replay_log = ReplayLog(settings.runs / f"{ASKED}.journal")
             stack.callback(agents.replay_log.close)
         jobs = JobQueue(store, counters, agents.replay_log, running=settings.running, queued=settings.queued)
@@ -68,6 +68,13 @@ async def serving(settings: Settings, agents: Agents) -> AsyncIterator[Starlette
         finally:
             await jobs.close(settings.grace)
             await agents.indexes.close()
+
+
+def _close(store: RunStore) -> None:
+    try:
+        store.close()
+    except OutsideError as error:  # live events: they were written with their episode, or it can be resumed
+        log.warning("not all events were stored as they happened: %s", error)
 
 
 def _page_routes() -> list[Route | Mount]:
