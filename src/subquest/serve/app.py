@@ -22,6 +22,7 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from ..errors import OutsideError, UsageError
+from ..masking import LOG_FILTER
 from ..runs import RunStore
 from .access import AccessControl
 from .agents import Agents
@@ -105,6 +106,8 @@ class Server(uvicorn.Server):
                 lifespan="off",
             )
         )
+        for handler in logging.getLogger("uvicorn").handlers:
+            handler.addFilter(LOG_FILTER)
 
     def handle_exit(self, sig: int, frame: object) -> None:
         """The first signal stops gracefully, the second at once. Not raised again: our caller has files to close."""
