@@ -18,6 +18,7 @@ from ..config import Config
 from ..engine.interface import Sampling
 from ..errors import UsageError
 from ..limits import Limits
+from ..record import Style
 from ..tools.tool_options import DAY, ToolOptions
 from .engines import EngineOptions, open_engines
 from .fairness import split_shared
@@ -65,6 +66,8 @@ class AgentSpec(Record, kw_only=True):
     """A set of prompts, `full` or `compact` (default: the model's), or a folder of prompt files."""
     votes: int = 1
     abstain: bool = False
+    style: Style = "short"
+    """How answers are written: `short`, `sentence` or `report`."""
     files: tuple[str, ...] = ()
     """Files attached to every question (systems with tools)."""
     tools: ToolOptions = ToolOptions()
@@ -175,6 +178,7 @@ def build_agent(spec: AgentSpec, resources: Resources) -> System[Any]:
         preset=spec.preset,
         abstain=spec.abstain,
         votes=spec.votes,
+        style=spec.style,
         **more,
         **settings,
     )
