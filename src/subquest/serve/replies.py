@@ -104,6 +104,8 @@ class Health(msgspec.Struct):
     version: str
     storage: Annotated[str, Meta(description="why questions cannot be stored; empty while they can")]
     unstored: Annotated[int, Meta(description="answers in memory that could not be written yet")]
+    stalls: Annotated[int, Meta(description="how often the event loop stood still since the start")]
+    longest_stall: Annotated[float, Meta(description="seconds of the longest stall")]
 
 
 class ModelList(msgspec.Struct):

@@ -27,13 +27,15 @@ _ASK = (404, 409, 429, 503, 507)
 
 async def health(request: Request) -> Response:
     """Status 200 even if the disk is full: whoever restarts the server then would lose the answers it still holds."""
-    jobs = state_of(request).jobs
+    jobs, watch = state_of(request).jobs, state_of(request).watch
     return Json(
         {
             "status": "storage" if jobs.storage_problem else "ok",
             "version": __version__,
             "storage": jobs.storage_problem,
             "unstored": jobs.unstored,
+            "stalls": watch.stalls,
+            "longest_stall": round(watch.longest, 1),
         }
     )
 
