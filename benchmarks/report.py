@@ -75,7 +75,7 @@ async def measure(args: argparse.Namespace) -> dict[str, Any]:
         spec = AgentSpec(
             system=args.system,
             model=args.model,
-            engine=EngineOptions(adapter=args.adapter, context=args.context),
+            engine=EngineOptions(adapter=args.adapter, context=args.context, threads=args.threads),
             index=str(place),
             prompts=args.prompts,
             style="report",
@@ -127,6 +127,7 @@ def main(argv: Sequence[str]) -> dict[str, Any]:
     parser.add_argument("--prompts", help="full, compact or a folder")
     parser.add_argument("--judge", help="a model that judges support as well")
     parser.add_argument("--context", type=int, help="the longest context")
+    parser.add_argument("--threads", type=int, help="of an embedded model")
     parser.add_argument("--max-tokens", type=int, default=512)
     parser.add_argument("--limit", type=int, default=10, help="questions")
     parser.add_argument("--show", action="store_true", help="print the reports")
