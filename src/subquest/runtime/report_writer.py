@@ -30,7 +30,7 @@ from .prompts import Prompts
 from .rendering import cut_to_tokens, one_line
 from .run import Answer, Run
 from .sentence_check import Check, Checked, check_text
-from .statements import analysed, claim_of, declines, title_of
+from .statements import analysed, claim_of, declines, sentences, title_of
 from .turn import Turn
 
 OUTLINER, REPORTER = "outliner", "reporter"
@@ -176,15 +176,15 @@ class ReportWriter:
     async def _section(self, outline: Context, number: int, section: Planned, found: Found) -> Section:
         """Write a section from what was found."""
         before = self._dropped
-        sentences: tuple[Sentence, ...] = ()
+        kept: tuple[Sentence, ...] = ()
         if found.quotes:
             result = "" if declines(found.result) else found.result
             title = section.title or section.task
             check = await self._write(REPORTER, outline, title, section.task, result, found.quotes, most=SENTENCES)
-            usable = max(found.stating, 1) if section.title else len(found.quotes)
-            kept = check.sentences or tuple(_verbatim(found.quotes, at) for at in range(usable))
-            sentences = self._numbered(kept, found.quotes)
-        written = Section(section.title, section.task, sentences, "" if sentences else found.missing)
+            most = max(found.stating, 1) if section.title else len(found.quotes)
+            checked = check.sentences or tuple(_verbatim(found.quotes, at) for at in range(most))
+            kept = self._numbered(checked, found.quotes)
+        written = Section(section.title, section.task, kept, "" if kept else found.missing)
         self._run.events.emit(
             "section",
             outline.id,
@@ -261,7 +261,8 @@ def _relevant(task: str, documents: Iterable[Document], known: Sequence[Evidence
 
     A task without names needs half of its words.
     """
-    claim = claim_of(task[:1].lower() + task[1:])
+    spans = [task[start:end] for start, end in sentences(task)]  # a capital that begins a sentence makes no name
+    claim = claim_of(" ".join(span[:1].lower() + span[1:] for span in spans))
     enough = enough if claim.needed else RELEVANT
     taken = {(quote.id, quote.start) for quote in known}
     found: list[tuple[float, Evidence]] = []
