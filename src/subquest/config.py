@@ -36,6 +36,7 @@ from .codec import Count, NonNegative, Positive, Record, checked
 from .errors import ConfigError, closest, suggest
 from .limits import Limits
 from .models import MODELS
+from .record import Style
 from .tools.tool_options import ToolOptions
 
 FILE_NAME = "subquest.toml"
@@ -98,6 +99,8 @@ class Config(Record):
     prompts: str | None = None
     """A set of prompts, `full` or `compact`, or a folder whose files replace prompts of the same name."""
     protocol: Literal["tags", "tools"] | None = None
+    style: Style | None = None
+    """How `ask` writes answers; evaluation and training always use short ones."""
     runs: str | None = None
     """Folder of the runs that `serve` and `mcp` show, and of the questions that the server is asked."""
     prices: str | None = None

@@ -19,6 +19,7 @@ from ..assemble.search import NO_WEB
 from ..config import Config, load_config
 from ..engine import Message, Sampling
 from ..errors import SubquestError, UsageError
+from ..masking import public
 from ..process import run_sync
 
 
@@ -50,6 +51,7 @@ def run(args: argparse.Namespace) -> int:
         checks = _probe(args.model)
     else:
         checks = _all_checks() + ([_writes()] if args.really else [])
+    checks = [replace(c, detail=public(c.detail)) for c in checks]
     if args.json:
         print(json.dumps({"ok": _well(checks), "checks": [asdict(c) for c in checks]}))
     else:

@@ -47,7 +47,7 @@ async def ask(request: Request) -> Response:
     question = body.question
     if body.follows:
         question = await asyncio.to_thread(_with_earlier, state, body.follows, question)
-    job = state.jobs.submit(
+    job = await state.jobs.submit(
         question,
         lambda replay: state.agents.get(body.system, body.model, body.index, replay=replay),
         seed=body.seed,
@@ -78,7 +78,7 @@ def _with_earlier(state: State, follows: str, asked: str) -> str:
 async def again(request: Request) -> Response:
     """Ask the question of an episode again, from the start."""
     state, question = await _asked(request)
-    return _accepted(_ask_again(state, question, again=question.id))
+    return _accepted(await _ask_again(state, question, again=question.id))
 
 
 async def resume(request: Request) -> Response:
@@ -92,7 +92,7 @@ async def resume(request: Request) -> Response:
         if other.question.meta.get("resumes") == question.id:
             return _accepted(other)  # a second request resumes nothing new
     replay = str(question.meta.get("journal") or question.id)
-    return _accepted(_ask_again(state, question, replay=replay, resumes=question.id))
+    return _accepted(await _ask_again(state, question, replay=replay, resumes=question.id))
 
 
 async def _asked(request: Request) -> tuple[State, Question]:
@@ -105,11 +105,11 @@ async def _asked(request: Request) -> tuple[State, Question]:
     return state, question
 
 
-def _ask_again(state: State, question: Question, *, replay: str = "", **meta: str) -> Job:
+async def _ask_again(state: State, question: Question, *, replay: str = "", **meta: str) -> Job:
     old = {name: str(question.meta.get(name, "")) for name in ("system", "model", "index", "asked", "follows")}
     known = old["system"] if old["system"] in state.agents.systems else ""
     seed = question.meta.get("seed") if replay else None
-    return state.jobs.submit(
+    return await state.jobs.submit(
         question.question,
         lambda name: state.agents.get(known, old["model"], old["index"], replay=name),
         seed=seed if isinstance(seed, int) else None,

@@ -21,11 +21,22 @@ from .state import state_of
 _get, _post = partial(Operation, "GET"), partial(Operation, "POST")
 _MISSING = (404,)
 _SEARCH = (404, 409, 413)
-_ASK = (404, 409, 429, 503)
+_ASK = (404, 409, 429, 503, 507)
 
 
 async def health(request: Request) -> Response:
-    return Json({"status": "ok", "version": __version__})
+    """Status 200 even if the disk is full: whoever restarts the server then would lose the answers it still holds."""
+    jobs, watch = state_of(request).jobs, state_of(request).watch
+    return Json(
+        {
+            "status": "storage" if jobs.storage_problem else "ok",
+            "version": __version__,
+            "storage": jobs.storage_problem,
+            "unstored": jobs.unstored,
+            "stalls": watch.stalls,
+            "longest_stall": round(watch.longest, 1),
+        }
+    )
 
 
 async def metrics(request: Request) -> Response:
@@ -144,7 +155,7 @@ OPERATIONS = (
         "Add documents to an index, which is created if there is none",
         Object,
         requests.AddDocuments,
-        refuses=(403, 409, 413),
+        refuses=(403, 409, 413, 507),
         status=201,
     ),
     _post("/retrieve", searches.retrieve, "Search-R1: search", replies.Result, requests.Retrieve, refuses=_SEARCH),
@@ -169,7 +180,10 @@ def _counted(operation: Operation) -> Handler:
             status = str(response.status_code)
             return response
         except Exception as error:
-            status = str(as_problem(error).status)
+            problem = as_problem(error)
+            status = str(problem.status)
+            if problem.status == 507:
+                raise problem from error
             raise
         finally:
             counters = state_of(request).counters
