@@ -20,7 +20,7 @@ from ..record import PUBLIC_FILES, Document, Hit, Usage
 from ..retrieval.search import Search
 from ..tools import files as file_tools
 from ..tools import media
-from ..tools.egress import Egress, EgressRefused, elsewhere, urls_in
+from ..tools.egress import Egress, EgressRefused, outside, urls_in
 from ..tools.pages import Page, PageReader
 from ..tools.sandbox import CodeResult, Fetched, Interpreter, RemoteSandbox, Sandbox
 from ..tools.tool_options import ToolOptions
@@ -151,8 +151,8 @@ class Toolkit:
         """Raise EgressRefused if a search would send something outside against the scope."""
         if is_web(search):
             self.egress.check_search()
-        elif self.egress.scope == "private" and elsewhere(search.name):
-            raise EgressRefused(f"{search.name} is not on this machine, and the run's egress scope is private")
+        elif self.egress.scope == "private" and (place := outside(search)):
+            raise EgressRefused(f"{place} is not on this machine, and the run's egress scope is private")
 
     def _check_reach(self, search: Search, context: Context) -> None:
         try:

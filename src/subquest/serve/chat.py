@@ -20,6 +20,7 @@ from ..codec import to_dict
 from ..events import Event
 from ..record import Episode
 from ..runtime.system import System
+from .episode_view import status_of
 from .jobs import Job
 from .replies import Json, Problem
 from .requests import Chat, Message, read_body
@@ -55,7 +56,7 @@ async def completions(request: Request) -> Response:
     def make(replay: str) -> System[Any]:
         return state.agents.get(system, engine, index, replay=replay)
 
-    job = state.jobs.submit(question, make, seed=body.seed, system=system, model=engine, index=index)
+    job = await state.jobs.submit(question, make, seed=body.seed, system=system, model=engine, index=index)
     if body.stream:
         options = body.stream_options
         with_usage = isinstance(options, dict) and options.get("include_usage") is True
@@ -184,10 +185,11 @@ def details(episode: Episode) -> dict[str, Any]:
 
 def answered(job: Job) -> Episode:
     episode = job.episode
-    if episode is None or job.status != "finished":
+    status = status_of(episode) if episode and job.status == "unstored" else job.status
+    if episode is None or status != "finished":
         met = episode.errors if episode else ()
         reasons = [f"{f.where}: {f.message}" for f in ([f for f in met if f.fatal] or met[-1:])]
-        raise Problem(502, "; ".join(reasons) or f"the episode was {job.status}", code=job.status)
+        raise Problem(502, "; ".join(reasons) or f"the episode was {status}", code=status)
     return episode
 
 
