@@ -1,7 +1,7 @@
 """A control group around one sandbox, where the host allows one: the kernel then counts what no process shows.
 
-Version 1 and version 2 are tried below our own group, so the host's limits stay in force. Where neither works, the
-watchdog alone limits the tree.
+Version 1 and version 2 are tried below our own group, so the host's limits stay in force. Where neither works, code
+has a single process, which the kernel limits without a group.
 """
 
 from __future__ import annotations
@@ -16,8 +16,11 @@ from .interface import SandboxLimits
 from .watchdog import tree
 
 ROOT = Path("/sys/fs/cgroup")
-SLACK = 128 << 20
-"""Beyond the memory limit: the sandbox's temporary files, which are bounded by their own sizes."""
+_WITHOUT_SWAP = {
+    "memory.limit_in_bytes": ("memory.memsw.limit_in_bytes", None),  # memory and swap together: the same limit
+    "memory.max": ("memory.swap.max", "0"),
+}
+"""For each file with the memory limit, the file that keeps swap from being used, where the kernel has it."""
 
 
 class Cgroup:
@@ -26,7 +29,8 @@ class Cgroup:
     def __init__(self, limits: SandboxLimits) -> None:
         self.folders: list[Path] = []
         name = f"subquest-{os.getpid()}-{secrets.token_hex(4)}"
-        wanted = {"memory": str(limits.memory + SLACK), "pids": str(limits.processes + 8)}
+        wanted = {"memory": str(limits.memory), "pids": str(limits.processes + 8)}
+        self.limits_memory = False
         for parent, values in _parents(wanted):
             folder = parent / name
             _sweep(parent)
@@ -35,11 +39,16 @@ class Cgroup:
                 self.folders.append(folder)
                 for file, value in values.items():
                     (folder / file).write_text(value)
+                    if file in _WITHOUT_SWAP:
+                        self.limits_memory = True
+                        swap, none = _WITHOUT_SWAP[file]
+                        with suppress(OSError):
+                            (folder / swap).write_text(none or value)
             except OSError:
                 self._drop(folder)
 
     def take(self, init: int) -> None:
-        """Move a sandbox in; called before any of its code has run.
+        """Move a sandbox in; called before any of its code has run. Raises OSError if that fails.
 
         What a process inside forks is inside too, so init goes first, then the processes it had already forked; a
         second look finds those that were forked during the first.
@@ -49,23 +58,21 @@ class Cgroup:
         while waiting:
             for pid in waiting:
                 for folder in self.folders:
-                    with suppress(OSError):
+                    with suppress(ProcessLookupError):
                         (folder / "cgroup.procs").write_text(str(pid))
             moved.update(waiting)
             waiting = [pid for pid in tree(init) if pid not in moved]
 
     @property
-    def out_of_memory(self) -> bool:
-        """Whether the kernel has killed for memory here."""
+    def memory_kills(self) -> int:
+        """How many processes the kernel has killed here because memory ran out."""
         for folder in self.folders:
             for file in ("memory.oom_control", "memory.events"):
                 with suppress(OSError):
-                    if any(
-                        line.startswith("oom_kill ") and not line.endswith(" 0")
-                        for line in (folder / file).read_text().splitlines()
-                    ):
-                        return True
-        return False
+                    for line in (folder / file).read_text().splitlines():
+                        if line.startswith("oom_kill "):
+                            return int(line.split()[1])
+        return 0
 
     def close(self) -> None:
         for folder in list(self.folders):
@@ -96,8 +103,7 @@ def _parents(wanted: dict[str, str]) -> list[tuple[Path, dict[str, str]]]:
                     file = {"memory": "memory.limit_in_bytes", "pids": "pids.max"}[name]
                     found.append((place, {file: value}))
             if not controllers and wanted.keys() <= set(_controllers(place)):
-                values = {f"{name}.max": value for name, value in wanted.items()}
-                found.append((place, {**values, "memory.oom.group": "1"}))
+                found.append((place, {f"{name}.max": value for name, value in wanted.items()}))
     return [(place, values) for place, values in found if os.access(place, os.W_OK)]
 
 
