@@ -69,7 +69,7 @@ class Toolkit:
         scope: str = "adaptive",
         files: Sequence[str] = (),
         robots: bool = True,
-        code_seconds: float = 60.0,
+        code_seconds: float | None = None,
     ) -> None:
         self._tools = tools or ToolOptions()
         self.run = run
@@ -89,7 +89,9 @@ class Toolkit:
         self._web = web
         self._fetcher = self._tools.fetcher(robots=robots, cache=cache)
         self._reader = PageReader(self._fetcher)
-        self._limits = replace(self._tools.code_limits, seconds=code_seconds)
+        self._limits = self._tools.code_limits
+        if code_seconds is not None:
+            self._limits = replace(self._limits, seconds=code_seconds)
         self._folder = Path(tempfile.mkdtemp(prefix="subquest-files-"))
         self._python = CodeSession(self._new_sandbox, self.files, self._folder, self._limits.disk)
         self._shown: dict[str, dict[int, str]] = {}

@@ -6,9 +6,12 @@ has a single process, which the kernel limits without a group.
 
 from __future__ import annotations
 
+import functools
 import os
 import secrets
+import subprocess
 import time
+from collections.abc import Set
 from contextlib import suppress
 from pathlib import Path
 
@@ -16,6 +19,7 @@ from .interface import SandboxLimits
 from .watchdog import tree
 
 ROOT = Path("/sys/fs/cgroup")
+OURS = Path("/proc/self/cgroup")
 _WITHOUT_SWAP = {
     "memory.limit_in_bytes": ("memory.memsw.limit_in_bytes", None),  # memory and swap together: the same limit
     "memory.max": ("memory.swap.max", "0"),
@@ -23,14 +27,31 @@ _WITHOUT_SWAP = {
 """For each file with the memory limit, the file that keeps swap from being used, where the kernel has it."""
 
 
-class Cgroup:
-    """The groups of one sandbox; empty where none could be made."""
+@functools.cache
+def available() -> bool:
+    """Whether the memory of several processes can be limited here; tried once, with a process that does nothing."""
+    group = Cgroup(SandboxLimits())
+    try:
+        with subprocess.Popen(["cat"], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL) as process:
+            group.take(process.pid)
+            process.kill()
+        return group.limits_memory
+    except OSError:
+        return False
+    finally:
+        group.close()
 
-    def __init__(self, limits: SandboxLimits) -> None:
+
+class Cgroup:
+    """The groups of one sandbox; none without limits."""
+
+    def __init__(self, limits: SandboxLimits | None) -> None:
         self.folders: list[Path] = []
         name = f"subquest-{os.getpid()}-{secrets.token_hex(4)}"
-        wanted = {"memory": str(limits.memory), "pids": str(limits.processes + 8)}
         self.limits_memory = False
+        if limits is None:
+            return
+        wanted = {"memory": str(limits.memory), "pids": str(limits.processes + 8)}
         for parent, values in _parents(wanted):
             folder = parent / name
             _sweep(parent)
@@ -39,13 +60,14 @@ class Cgroup:
                 self.folders.append(folder)
                 for file, value in values.items():
                     (folder / file).write_text(value)
-                    if file in _WITHOUT_SWAP:
-                        self.limits_memory = True
-                        swap, none = _WITHOUT_SWAP[file]
-                        with suppress(OSError):
-                            (folder / swap).write_text(none or value)
             except OSError:
                 self._drop(folder)
+                continue
+            for file in values.keys() & _WITHOUT_SWAP.keys():
+                self.limits_memory = True
+                swap, none = _WITHOUT_SWAP[file]
+                with suppress(OSError):
+                    (folder / swap).write_text(none or values[file])
 
     def take(self, init: int) -> None:
         """Move a sandbox in; called before any of its code has run. Raises OSError if that fails.
@@ -95,15 +117,15 @@ def _parents(wanted: dict[str, str]) -> list[tuple[Path, dict[str, str]]]:
     """Folders in which groups may be made, and what is written into a new one."""
     found: list[tuple[Path, dict[str, str]]] = []
     with suppress(OSError):
-        for line in Path("/proc/self/cgroup").read_text().splitlines():
+        for line in OURS.read_text().splitlines():
             _, controllers, path = line.split(":", 2)
             place = ROOT / controllers / path.lstrip("/")
             for name, value in wanted.items():
                 if name in controllers.split(",") and (place / "cgroup.procs").exists():
                     file = {"memory": "memory.limit_in_bytes", "pids": "pids.max"}[name]
                     found.append((place, {file: value}))
-            if not controllers and wanted.keys() <= set(_controllers(place)):
-                found.append((place, {f"{name}.max": value for name, value in wanted.items()}))
+            if not controllers and (parent := _passing_on(place, wanted.keys())) is not None:
+                found.append((parent, {f"{name}.max": value for name, value in wanted.items()}))
     return [(place, values) for place, values in found if os.access(place, os.W_OK)]
 
 
@@ -115,9 +137,23 @@ def _sweep(parent: Path) -> None:
                 folder.rmdir()
 
 
-def _controllers(place: Path) -> list[str]:
-    """The controllers that a version 2 group passes to groups below it."""
+def _passing_on(place: Path, controllers: Set[str]) -> Path | None:
+    """The version 2 group in which a group with these controllers can be made: ours, or one above it.
+
+    A group that has processes, as ours does, passes on no controllers, so under systemd the group is made beside ours.
+    A group with a memory limit is never left.
+    """
+    while place.is_relative_to(ROOT):
+        if controllers <= set(_read(place / "cgroup.subtree_control").split()):
+            return place
+        if any(_read(place / file).strip() not in ("", "max") for file in ("memory.max", "memory.high")):
+            return None
+        place = place.parent
+    return None
+
+
+def _read(file: Path) -> str:
     try:
-        return (place / "cgroup.subtree_control").read_text().split()
+        return file.read_text()
     except OSError:
-        return []
+        return ""

@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ...errors import SubquestError
-from . import bubblewrap, seccomp
-from .cgroup import Cgroup
+from . import bubblewrap, cgroup, seccomp
 from .interface import CodeResult, Fetch, SandboxLimits
 from .running import START_SECONDS, RunningSandbox
 from .watchdog import Watchdog
@@ -20,6 +19,8 @@ from .work_folder import WorkFile, WorkFolder
 
 _REFUSAL = 2000
 """Most characters of an error that code is told."""
+_LOCKS = 5000
+"""Locks on files where there is no control group."""
 _TEMPORARY_FILES = 20_000
 """Entries of /tmp and of /dev/shm: their bytes are limited, but every entry also takes kernel memory."""
 _WHY = {
@@ -100,7 +101,7 @@ class Sandbox:
         def judge() -> str:
             if live.output.flooded:
                 return "output"
-            if live.group.memory_kills > kills:
+            if live.group.memory_kills > kills or (not live.group.limits_memory and live.locks() > _LOCKS):
                 return "memory"
             if live.entries() > limits.files or live.temporary_entries() > _TEMPORARY_FILES:
                 return "files"
@@ -198,7 +199,7 @@ class Sandbox:
         commands_out, commands = os.pipe()
         output, output_in = os.pipe()
         broker, broker_in = socket.socketpair(type=socket.SOCK_SEQPACKET)
-        group = await asyncio.to_thread(Cgroup, self.limits)
+        group = await asyncio.to_thread(lambda: cgroup.Cgroup(self.limits if cgroup.available() else None))
         earlier = os.open(os.devnull, os.O_RDONLY) if self.folder.descriptor < 0 else os.dup(self.folder.descriptor)
         channels = bubblewrap.Channels(
             seccomp.as_descriptor(group.limits_memory), info_in, commands_out, replies_in, broker_in.detach(), earlier

@@ -11,6 +11,7 @@ import signal
 import socket
 import subprocess
 import time
+from pathlib import Path
 from typing import Any
 
 from ...retrieval.store import utf8
@@ -126,6 +127,13 @@ class RunningSandbox:
     def temporary_entries(self) -> int:
         """Of the fuller one of /tmp and /dev/shm."""
         return max(map(_entries, self._folders[1:]))
+
+    def locks(self) -> int:
+        """Locks on files: kernel memory that only a control group limits."""
+        try:
+            return Path(f"/proc/{self._init}/root/proc/locks").read_bytes().count(b"\n")
+        except OSError:
+            return 0
 
     def wake(self) -> None:
         self._signal(signal.SIGCONT)
