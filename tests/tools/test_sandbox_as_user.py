@@ -37,6 +37,7 @@ def opened(closed: dict[Path, list[Path]], scratch: Path) -> list[str]:
     return lines
 
 
+@pytest.mark.slow
 def test_the_sandbox_as_an_ordinary_user():
     if os.geteuid() != 0:
         pytest.skip("the other tests already run as an ordinary user")
@@ -52,7 +53,7 @@ def test_the_sandbox_as_an_ordinary_user():
         *("setpriv", "--reuid", str(USER), "--regid", str(USER), "--clear-groups", "--inh-caps=-all"),
         *("env", "-i", f"HOME={home}", f"TMPDIR={home}", f"PATH={os.environ['PATH']}", "LANG=C.UTF-8"),
         *(f"PYTHONPATH={':'.join(filter(None, sys.path))}", "PYTHONDONTWRITEBYTECODE=1"),
-        *(sys.executable, "-m", "pytest", "-q", "-n0", "-p", "no:cacheprovider", "-W", "ignore::pytest.PytestWarning"),
+        *(sys.executable, "-m", "pytest", "-v", "-n0", "-p", "no:cacheprovider", "-W", "ignore::pytest.PytestWarning"),
         *(str(HERE / name) for name in ("test_sandbox.py", "test_sandbox_attacks.py")),
     ]
     mounts = opened(closed_folders(), scratch)
@@ -62,5 +63,4 @@ def test_the_sandbox_as_an_ordinary_user():
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
     assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
-    assert " passed" in done.stdout, done.stdout
-    assert "no sandbox here" not in done.stdout, done.stdout
+    assert done.stdout.count(" PASSED") > 50, done.stdout  # and not skipped as a whole

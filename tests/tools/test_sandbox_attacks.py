@@ -250,16 +250,13 @@ async def test_disk_cannot_be_taken_in_a_burst(box, name):
     assert (used.f_blocks - used.f_bfree) * used.f_frsize <= LIMITS.disk
 
 
-async def test_record_locks_are_bounded(monkeypatch):
-    """The kernel keeps each in memory of its own, without any limit but that of a control group."""
+async def test_record_locks_are_bounded_without_groups(monkeypatch):
+    """The kernel keeps each in memory of its own, which no limit of a process covers; a database needs a few."""
     monkeypatch.setattr(cgroup, "available", lambda: False)
     async with Sandbox(replace(LIMITS, seconds=30)) as box:
-        assert "more than 400 MB of memory" in (await box.run(MEMORY["record locks"])).error
-        assert int(await output(box, "n")) * 100 < 200_000
-        count = (
-            "for fd in fds: os.close(fd)\nimport sqlite3\nc = sqlite3.connect('x.db')\nc.execute('create table t (a)')"
-        )
-        assert await output(box, f"{count}\nc.commit(), kept if 'kept' in globals() else 41") == "(None, 41)"
+        assert (await box.run(MEMORY["record locks"])).stopped == "locks"
+        code = "import sqlite3\nc = sqlite3.connect('x.db')\nc.execute('create table t (a)')\nc.commit()\n'stored'"
+        assert (await output(box, code)).endswith("stored")
 
 
 async def test_many_small_files(box):
@@ -378,7 +375,8 @@ for folder, _, names in os.walk('/proc'):
     if folder.count('/') > 4 or '/task' in folder: continue
     for name in names:
         try:
-            with open(os.open(f'{folder}/{name}', os.O_RDONLY | os.O_NONBLOCK), 'rb') as f: text = f.read(1 << 16)
+            fd = os.open(f'{folder}/{name}', os.O_RDONLY | os.O_NONBLOCK)
+            with open(fd, 'rb') as f: text = f.read(1 << 16) or b''
         except (OSError, ValueError): continue
         if b'canary' in text and b'canary-in-the-' + b'environment' in text: found.append(f'{folder}/{name}')
 found

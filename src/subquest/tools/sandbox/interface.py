@@ -58,7 +58,7 @@ class CodeResult:
     error: str = ""
     """Traceback of the code, or why it was stopped."""
     stopped: str = ""
-    """time, memory, files, output, strays, exit: why the sandbox was ended; its variables are then lost."""
+    """time, memory, files, locks, output, strays, exit: why the sandbox was ended; its variables are then lost."""
 
     @property
     def ok(self) -> bool:

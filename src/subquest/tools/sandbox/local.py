@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from ...errors import SubquestError
+from ...errors import SubquestError, ToolError
 from . import bubblewrap, cgroup, seccomp
 from .interface import CodeResult, Fetch, SandboxLimits
 from .running import START_SECONDS, RunningSandbox
@@ -19,14 +19,15 @@ from .work_folder import WorkFile, WorkFolder
 
 _REFUSAL = 2000
 """Most characters of an error that code is told."""
-_LOCKS = 5000
-"""Locks on files where there is no control group."""
+_LOCKS = 500
+"""Locks on files are too many where there is no control group."""
 _TEMPORARY_FILES = 20_000
 """Entries of /tmp and of /dev/shm: their bytes are limited, but every entry also takes kernel memory."""
 _WHY = {
     "time": "The code was stopped after {seconds:g} seconds.",
     "memory": "The code was stopped: it used more than {memory} MB of memory.",
     "files": "The code was stopped: it wrote too many files (at most {files}). What it wrote was removed.",
+    "locks": "The code was stopped: it locked too many parts of files.",
     "strays": "The code was stopped: it left processes running that start others faster than they can be ended.",
     "output": "The code was stopped: it wrote too much output.",
     "exit": "The Python process ended (exit status {status}).",
@@ -99,13 +100,17 @@ class Sandbox:
         kills = live.group.memory_kills
 
         def judge() -> str:
+            if time.monotonic() > deadline:
+                return "time"
             if live.output.flooded:
                 return "output"
-            if live.group.memory_kills > kills or (not live.group.limits_memory and live.locks() > _LOCKS):
+            if live.group.memory_kills > kills:
                 return "memory"
+            if not live.group.limits_memory and live.has_locks(_LOCKS):
+                return "locks"
             if live.entries() > limits.files or live.temporary_entries() > _TEMPORARY_FILES:
                 return "files"
-            return "time" if time.monotonic() > deadline else ""
+            return ""
 
         live.wake()
         live.output.reset()
@@ -126,8 +131,8 @@ class Sandbox:
         if reply is None:
             status = await live.ended()
             ended = verdict or ("memory" if live.group.memory_kills > kills else "exit")
-        elif verdict == "files" and rests and not await self._make_room(live, before):
-            ended = "files"
+        elif verdict == "locks" or (verdict == "files" and rests and not await self._make_room(live, before)):
+            ended = verdict
         verdict = ended or verdict
         if not verdict:
             return CodeResult(output, reply or "")
@@ -169,14 +174,15 @@ class Sandbox:
         """A new sandbox, with the files of the one before it."""
         live = await self._spawn()
         try:
-            problem: str | None = ""
-            if self.folder.descriptor >= 0:
-                problem = await self._ask(live, do="restore", names=self._kept)
-                if problem is None:  # they took too long, or too much: a sandbox without them
-                    await live.close()
-                    self.folder.forget()
-                    live = await self._spawn()
-                    problem = "files of earlier calls are gone"
+            problem = await self._ask(live, do="restore", names=self._kept)
+            if problem is None and self.folder.descriptor >= 0:  # they took too long: a sandbox without them
+                self._note += "(files of earlier calls are gone)\n"
+                await live.close()
+                self.folder.forget()
+                live = await self._spawn()
+                problem = await self._ask(live, do="restore", names=None)
+            if problem is None:
+                raise ToolError(f"the sandbox did not start: {live.output.text()[-300:]}")
             if problem:
                 self._note += f"({problem})\n"
             folder = live.open_folder()
