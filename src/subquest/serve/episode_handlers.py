@@ -11,13 +11,14 @@ from starlette.responses import Response
 
 from .._version import __version__
 from ..codec import to_dict
+from ..exports import MEDIA_TYPES, export
 from ..record import Question
 from .chat import FollowUp
 from .compare import MAX_COMPARED, compare_runs
 from .episode_view import as_html, episode_view
 from .jobs import Job
 from .replies import Json, Problem
-from .requests import AfterEvent, AfterStep, Ask, Paging, RunNames, read_body, read_query
+from .requests import AfterEvent, AfterStep, Ask, Paging, ReportFormat, RunNames, read_body, read_query
 from .run_library import ASKED
 from .sse import event_stream, live_events, stored_events
 from .state import State, state_of
@@ -54,6 +55,7 @@ async def ask(request: Request) -> Response:
         system=body.system or next(iter(state.agents.systems), ""),
         model=body.model,
         index=body.index,
+        style=body.style,
         follows=body.follows,
         **question.meta,
     )
@@ -105,8 +107,12 @@ async def _asked(request: Request) -> tuple[State, Question]:
     return state, question
 
 
+_KEPT = ("system", "model", "index", "style", "asked", "links", "follows")
+"""What a question that is asked again takes over from the first time."""
+
+
 async def _ask_again(state: State, question: Question, *, replay: str = "", **meta: str) -> Job:
-    old = {name: str(question.meta.get(name, "")) for name in ("system", "model", "index", "asked", "links", "follows")}
+    old = {name: str(question.meta.get(name, "")) for name in _KEPT}
     known = old["system"] if old["system"] in state.agents.systems else ""
     seed = question.meta.get("seed") if replay else None
     return await state.jobs.submit(
@@ -167,6 +173,16 @@ async def html(request: Request) -> Response:
     text = await asyncio.to_thread(lambda: as_html(state.library.finished(run, identifier)))
     headers = {"Content-Disposition": "attachment"}  # our security policy forbids its inline script
     return Response(text, media_type="text/html", headers=headers)
+
+
+async def report(request: Request) -> Response:
+    """The answer of a finished episode and its sources as a document to download."""
+    state = state_of(request)
+    run, identifier = request.path_params.get("run", ASKED), request.path_params["id"]
+    form = read_query(request, ReportFormat).format
+    data = await asyncio.to_thread(lambda: export(state.library.finished(run, identifier), form))
+    headers = {"Content-Disposition": f'attachment; filename="report.{form}"'}
+    return Response(data, media_type=MEDIA_TYPES[form], headers=headers)
 
 
 async def cancel(request: Request) -> Response:

@@ -230,10 +230,10 @@ def file_digest(place: str) -> str:
 @functools.cache
 def _model_digest(model: str) -> str:
     """The base model: the embedded one by its known checksum, a file by its content, others by name."""
-    from ..models import PACKAGES
+    from ..models import MODELS
 
-    if model in PACKAGES:
-        return f"{model}-{PACKAGES[model].sha256[:16]}"
+    if model in MODELS:
+        return f"{model}-{MODELS[model].files[0].sha256[:16]}"
     path = Path(model)
     if not path.is_file():
         return model

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 from ...errors import ContextOverflow, EngineError, EngineRefused, UsageError
-from ...models import default_adapter, embedded_model
+from ...models import default_adapter, is_language_model, resolve
 from ...record import Segment, Usage
-from ..adapter import prompt_set_of
+from ..adapter import check_base, prompt_set_of
 from ..chat_format import ChatFormat, Piece, chat_format, encode_pieces, text_of
 from ..interface import FinishReason, Generation, Message, Mode, Sampling, shared_prefix
 from .llama_cpp import Build, open_library
@@ -41,14 +41,20 @@ def usable_cores() -> int:
     return min(cores, 8)
 
 
+def _shown(path: str | os.PathLike[str] | None, file: Path) -> str:
+    if path is None:
+        return "embedded"
+    return path if isinstance(path, str) and is_language_model(path) else f"gguf:{file.name}"
+
+
 class EmbeddedEngine:
     """A GGUF model run by llama.cpp in this process: no key, no network, no server.
 
-    `path` is any GGUF file of a decoder model with a chat template; by default it is SmolLM2-135M-Instruct from the
-    user's cache, in the faster form that `quantised` writes. `adapter` is a LoRA in GGUF form, or "default" for the
-    one that ships with Subquest (none if none does). `context` is the longest context of one session; `cells` (by
-    default twice that for the embedded model, just that for other files) is the size of the cache that all sessions
-    share. `build` chooses where llama.cpp comes from.
+    `path` is any GGUF file of a decoder model with a chat template, or the name of a known model (`qwen-1.5b`); by
+    default it is SmolLM2-135M-Instruct from the user's cache, in the faster form that `quantised` writes. `adapter` is
+    a LoRA in GGUF form, or "default" for the one that ships with Subquest (none if none does). `context` is the longest
+    context of one session; `cells` (by default twice that for the embedded model, just that for other files) is the
+    size of the cache that all sessions share. `build` chooses where llama.cpp comes from.
     """
 
     def __init__(
@@ -65,12 +71,14 @@ class EmbeddedEngine:
             raise UsageError(f"a context of {context} tokens in {cells} cells: use at least 64, and no fewer cells")
         if threads is not None and threads < 1:
             raise UsageError(f"{threads} threads: use at least 1")
-        file = Path(path) if path is not None else embedded_model()
+        file = resolve(path if path is not None else "smollm2")
         lora = default_adapter() if adapter == "default" else Path(adapter) if adapter is not None else None
         if lora is not None and lora.is_dir():
             raise UsageError(
                 f"{lora} is a folder; make a GGUF of it: subquest model adapter convert {lora} adapter.gguf"
             )
+        if lora is not None:
+            check_base(lora, file)
         weights, attached = (file, lora) if path is not None else embedded_files(lora)
         room = cells or (context if path is not None else 2 * context)
         model = Model(
@@ -86,7 +94,7 @@ class EmbeddedEngine:
         self.adapter = lora
         self.prompt_set = prompt_set_of(lora) if lora is not None else "compact" if path is None else "full"
         self._window = min(context, model.trained_context)
-        self._name = f"{'embedded' if path is None else 'gguf:' + file.name}{'+' + lora.stem if lora else ''}"
+        self._name = f"{_shown(path, file)}{'+' + lora.stem if lora else ''}"
         self.vocabulary = model.vocabulary
         bos, eos = (self.vocabulary.decode([i]) if i >= 0 else "" for i in (self.vocabulary.bos, self.vocabulary.end))
         self.format: ChatFormat = chat_format(model.template, bos=bos, eos=eos)

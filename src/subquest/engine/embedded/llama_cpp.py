@@ -85,6 +85,7 @@ _FUNCTIONS: dict[str, tuple[Any, Sequence[Any]]] = {
     "llama_model_free": (None, (_pointer,)),
     "llama_model_get_vocab": (_pointer, (_pointer,)),
     "llama_model_n_ctx_train": (_int, (_pointer,)),
+    **{f"llama_model_n_{what}": (_int, (_pointer,)) for what in ("layer", "embd", "head", "head_kv")},
     "llama_model_chat_template": (_text, (_pointer, _text)),
     "llama_model_meta_val_str": (_int, (_pointer, _text, c.POINTER(c.c_char), c.c_size_t)),
     "llama_model_has_encoder": (_bool, (_pointer,)),
