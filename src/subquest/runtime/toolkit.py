@@ -83,7 +83,9 @@ class Toolkit:
             except UsageError as error:  # one question among many: recorded, not raised
                 run.fail("file", error)
         private = private or (bool(self.files) and not run.question.meta.get(PUBLIC_FILES))
-        self.egress = Egress(scope, run.question.question, private_documents=private)
+        meta = run.question.meta
+        asked = f"{meta['asked']} {meta.get('links', '')}" if meta.get("asked") else run.question.question
+        self.egress = Egress(scope, asked, private_documents=private)
         self.failed_urls: set[str] = set()
         self._index = index
         self._web = web
