@@ -198,3 +198,44 @@ def test_a_role_may_have_limits_of_its_own(place: Path, capsys: pytest.CaptureFi
     assert main([*ASK, "--role", "executor.turns=1", "--role", "planner.temperature=0.5", "--trace", "t.json"]) == 0
     executors = Episode.from_json((place / "t.json").read_text()).by_role("executor")
     assert all(e.forced for e in executors)
+
+
+REPORT = [
+    ("outliner", "Design: Who designed the Orvane Bridge?"),
+    ("planner", "<task>Who designed the Orvane Bridge?</task>"),
+    ("planner", "<answer>Mila Torrun</answer>"),
+    ("executor", "<search>Orvane Bridge designer</search>"),
+    ("executor", "<refine>It was Mila Torrun.</refine><result>Mila Torrun</result>"),
+    ("reporter", "The Orvane Bridge was designed by Mila Torrun [1]. It cost 9 crowns [1]."),
+]
+
+
+@pytest.mark.parametrize("option", [["--quiet"], []])
+def test_a_report_is_printed_and_written(place: Path, capsys: pytest.CaptureFixture[str], option: list[str]) -> None:
+    (place / "script.jsonl").write_text("\n".join(json.dumps({"role": r, "reply": t}) for r, t in REPORT))
+    files = [f"r.{form}" for form in ("md", "html", "docx", "pdf")]
+    out = [part for name in files for part in ("--out", name)]
+    assert main([*ASK, "--style", "report", *option, *out, "--trace", "t.json"]) == 0
+    shown, told = capsys.readouterr()
+    assert "## Design\n\nThe Orvane Bridge was designed by Mila Torrun [1].\n\n## Sources\n\n[1] Orvane Bridge" in shown
+    assert shown.count("## Design") == 1
+    assert "1 written sentences were dropped" in shown
+    assert ("section" in told) == (not option)
+    assert all((place / name).stat().st_size for name in files)
+    episode = Episode.from_json((place / "t.json").read_text())
+    assert episode.report is not None
+    assert episode.report.dropped == 1
+
+
+def test_the_style_of_the_settings_file_counts_and_bad_ones_are_refused(
+    place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (place / "subquest.toml").write_text('style = "sentence"')
+    assert main([*ASK, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["report"]["short"] == "Kestel"
+    (place / "subquest.toml").write_text('style = "essay"')
+    assert main([*ASK, "--json"]) == 2
+    assert "style" in capsys.readouterr().err
+    (place / "subquest.toml").unlink()
+    assert main([*ASK, "--out", "answer.txt"]) == 2
+    assert "answer.txt: the name decides the format; end it with .md" in capsys.readouterr().err

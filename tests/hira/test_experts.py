@@ -14,6 +14,7 @@ from subquest.limits import Limits
 from subquest.record import Document, Hit, Question
 from subquest.runtime.code_session import plain_name
 from subquest.runtime.toolkit import Toolkit
+from subquest.serve.chat import FollowUp
 from subquest.systems.baselines.react_tools import ReActTools
 from subquest.systems.baselines.single_experts import CodeAct, WebThinker
 from subquest.systems.hira import HiRA
@@ -276,6 +277,22 @@ async def test_public_over_private_documents_opens_only_offered_urls(site):
     replies = ["<|begin_search_query|>brunn<|end_search_query|>", "\\boxed{blue}"]
     system = HiRA(engine("deep", replies, explorer), Index(), web=web(site), egress="public")
     episode = await system.solve("What is the plan?")
+    assert [p for p in site.asked if not p.startswith(("/search", "/robots"))] == ["/brunn"]
+    assert "was not offered" in episode.by_role("explorer")[0].text
+
+
+async def test_a_url_in_an_earlier_answer_was_not_offered_by_the_user(site):
+    """A model could write a URL that carries what it has read into its answer, and open it at the next question."""
+    explorer = [
+        f"<|begin_click_link|>{site.url}/ostel?leak=blue<|end_click_link|>",
+        f"<|begin_click_link|>{site.url}/brunn<|end_click_link|>",
+        "Final Information: none",
+    ]
+    replies = ["<|begin_search_query|>brunn<|end_search_query|>", "\\boxed{blue}"]
+    before = [("user", f"What does {site.url}/brunn say?"), ("assistant", f"See {site.url}/ostel?leak=blue")]
+    follow_up = FollowUp(before, "And the plan?")
+    system = HiRA(engine("deep", replies, explorer), Index(), egress="public")
+    episode = await system.solve(Question("1", follow_up.text, meta=follow_up.meta))
     assert [p for p in site.asked if not p.startswith(("/search", "/robots"))] == ["/brunn"]
     assert "was not offered" in episode.by_role("explorer")[0].text
 

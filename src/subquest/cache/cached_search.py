@@ -38,6 +38,10 @@ class CachedSearch:
     def name(self) -> str:
         return self.search.name
 
+    @property
+    def encoder_url(self) -> str:
+        return str(getattr(self.search, "encoder_url", ""))
+
     async def retrieve(self, queries: Sequence[str], k: int) -> list[list[Hit]]:
         if not isinstance(self.search, Identified):
             return await self.search.retrieve(queries, k)

@@ -29,7 +29,7 @@ from .bm25 import BM25, Scored
 from .collection import Collection
 from .dense import Dense
 from .embedding import Encode, complete, embed, embed_with, pending, publish_vectors, record_encoder, recorded_encoder
-from .encoder import Encoder, EncoderSpec, open_encoder, parse
+from .encoder import Encoder, EncoderSpec, open_named, parse
 from .filters import Filter, allowed_numbers, conditions_of, hidden_bits
 from .fusion import Fusion
 from .generation import RETRIES, Generation, open_newest
@@ -283,7 +283,7 @@ class Index(Collection):
             spec = parse(encoder) if isinstance(encoder, str) else encoder.spec
             with Writer.open(self.path) as writer:
                 return embed_with(writer, spec, through, progress)
-        chosen = open_encoder(parse(encoder)) if isinstance(encoder, str) else encoder
+        chosen = open_named(encoder) if isinstance(encoder, str) else encoder
         with Writer.open(self.path) as writer:
             done = embed(writer, chosen, progress)
         self._encoder = chosen

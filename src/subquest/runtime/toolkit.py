@@ -20,7 +20,7 @@ from ..record import PUBLIC_FILES, Document, Hit, Usage
 from ..retrieval.search import Search
 from ..tools import files as file_tools
 from ..tools import media
-from ..tools.egress import Egress, EgressRefused, elsewhere, urls_in
+from ..tools.egress import Egress, EgressRefused, outside, urls_in
 from ..tools.pages import Page, PageReader
 from ..tools.sandbox import CodeResult, Fetched, Interpreter, RemoteSandbox, Sandbox
 from ..tools.tool_options import ToolOptions
@@ -83,7 +83,9 @@ class Toolkit:
             except UsageError as error:  # one question among many: recorded, not raised
                 run.fail("file", error)
         private = private or (bool(self.files) and not run.question.meta.get(PUBLIC_FILES))
-        self.egress = Egress(scope, run.question.question, private_documents=private)
+        meta = run.question.meta
+        asked = f"{meta['asked']} {meta.get('links', '')}" if meta.get("asked") else run.question.question
+        self.egress = Egress(scope, asked, private_documents=private)
         self.failed_urls: set[str] = set()
         self._index = index
         self._web = web
@@ -153,8 +155,8 @@ class Toolkit:
         """Raise EgressRefused if a search would send something outside against the scope."""
         if is_web(search):
             self.egress.check_search()
-        elif self.egress.scope == "private" and elsewhere(search.name):
-            raise EgressRefused(f"{search.name} is not on this machine, and the run's egress scope is private")
+        elif self.egress.scope == "private" and (place := outside(search)):
+            raise EgressRefused(f"{place} is not on this machine, and the run's egress scope is private")
 
     def _check_reach(self, search: Search, context: Context) -> None:
         try:

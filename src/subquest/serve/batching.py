@@ -137,6 +137,10 @@ class BatchedIndex:
         return self.index.name
 
     @property
+    def encoder_url(self) -> str:
+        return self.index.encoder_url
+
+    @property
     def identity(self) -> Mapping[str, Any]:
         """Identifies a search when an episode is replayed: an episode that is resumed gets the hits it had."""
         return {"index": self.name}

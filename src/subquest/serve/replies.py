@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import math
+import sqlite3
 from typing import Annotated, Any
 
 import msgspec
@@ -57,6 +59,9 @@ def as_problem(error: Exception) -> Problem:
     """The problem that a client is told about."""
     if isinstance(error, Problem):
         return error
+    if is_disk_full(error):
+        message = str(error) if isinstance(error, OutsideError) else f"the disk of the server is full: {error}"
+        return Problem(507, message, code="storage")
     if isinstance(error, MissingDependency):
         return Problem(501, str(error), code="not_installed")
     if isinstance(error, UsageError):
@@ -64,6 +69,17 @@ def as_problem(error: Exception) -> Problem:
     if isinstance(error, OutsideError):
         return Problem(502, str(error), code="outside")
     return Problem(500, "internal server error; see the server's log", code="defect")
+
+
+def is_disk_full(error: BaseException | None) -> bool:
+    """Whether an error, or the one behind it, says that there is no room."""
+    while error is not None:
+        if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+            return True
+        if isinstance(error, sqlite3.Error) and getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_FULL:
+            return True
+        error = error.__cause__
+    return False
 
 
 def problem_reply(problem: Problem) -> Json:
@@ -84,8 +100,12 @@ class Error(msgspec.Struct):
 
 
 class Health(msgspec.Struct):
-    status: str
+    status: Annotated[str, Meta(description="ok, or storage: the disk is full or fails")]
     version: str
+    storage: Annotated[str, Meta(description="why questions cannot be stored; empty while they can")]
+    unstored: Annotated[int, Meta(description="answers in memory that could not be written yet")]
+    stalls: Annotated[int, Meta(description="how often the event loop stood still since the start")]
+    longest_stall: Annotated[float, Meta(description="seconds of the longest stall")]
 
 
 class ModelList(msgspec.Struct):

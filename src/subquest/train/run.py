@@ -13,6 +13,7 @@ from time import monotonic
 from typing import Any, Literal
 
 from ..errors import DataError, UsageError
+from ..masking import public_values
 from ..metrics import score_answer
 from ..record import Episode
 from ..runs import RunStore
@@ -113,7 +114,9 @@ class TrainRun:
             raise UsageError(refusal)
         if self.ranks.first:
             half = path.with_suffix(".tmp")
-            half.write_text(json.dumps(self.recipe.as_dict(), indent=2, sort_keys=True), encoding="utf-8")
+            half.write_text(
+                json.dumps(public_values(self.recipe.as_dict()), indent=2, sort_keys=True), encoding="utf-8"
+            )
             os.replace(half, path)
 
     def _refusal(self, path: Path) -> str:
@@ -227,7 +230,7 @@ def _difference(path: Path, recipe: Recipe) -> str:
         kept = _settings(json.loads(path.read_text(encoding="utf-8")))
     except ValueError as error:
         raise DataError(f"{path} is not a recipe: {error}") from None
-    new = _settings(json.loads(json.dumps(recipe.as_dict())))
+    new = _settings(json.loads(json.dumps(public_values(recipe.as_dict()))))
     changed = [name for name in sorted(kept.keys() | new.keys()) if kept.get(name) != new.get(name)]
     return ", ".join(
         f"{name} was {kept.get(name, 'the default')}, is {new.get(name, 'the default')}" for name in changed

@@ -27,6 +27,7 @@ ISOLATED = frozenset({"pdf", "docx", "pptx", "xlsx", "html"})
 _STREAMED = frozenset({"jsonl", "ndjson", "tsv", "csv", "txt", "text", "md", "markdown", "rst", "log"})
 _DEPTH = 3
 """Archives inside archives."""
+MARKDOWN = ("md", "markdown")
 _PLAIN = frozenset({"log", "csv", "tsv", "yaml", "yml"})
 _OLE = "an old Office file or an encrypted one; save it as DOCX, XLSX, PPTX or PDF without a password"
 
@@ -126,7 +127,7 @@ class FileReader:
             else:
                 yield from passages.of_parts(read_csv(file))
         else:
-            yield from passages.of_lines(lines(file), markdown=suffix not in _PLAIN)
+            yield from passages.of_lines(lines(file), markdown=suffix not in _PLAIN, marks=suffix in MARKDOWN)
 
     def _wrong(self, name: str, contents: Contents) -> Wrong:
         def record(error: DataError) -> None:

@@ -23,7 +23,7 @@ from .documents import Contents, FileReader, Stopped
 from .ledger import Account, Known, Ledger
 from .sources import Found, Walk, digest, open_regular
 
-READERS = 3
+READERS = 4
 """Raised when readers give other text for the same files, so that these are read again."""
 
 _RECOGNISED = " ocr"
