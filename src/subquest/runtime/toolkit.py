@@ -72,7 +72,7 @@ class Toolkit:
         scope: str = "adaptive",
         files: Sequence[str] = (),
         robots: bool = True,
-        code_seconds: float = 60.0,
+        code_seconds: float | None = None,
     ) -> None:
         self._tools = tools or ToolOptions()
         self.run = run
@@ -86,13 +86,17 @@ class Toolkit:
             except UsageError as error:  # one question among many: recorded, not raised
                 run.fail("file", error)
         private = private or (bool(self.files) and not run.question.meta.get(PUBLIC_FILES))
-        self.egress = Egress(scope, run.question.question, private_documents=private)
+        meta = run.question.meta
+        asked = f"{meta['asked']} {meta.get('links', '')}" if meta.get("asked") else run.question.question
+        self.egress = Egress(scope, asked, private_documents=private)
         self.failed_urls: set[str] = set()
         self._index = index
         self._web = web
         self._fetcher = self._tools.fetcher(robots=robots, cache=cache)
         self._reader = PageReader(self._fetcher)
-        self._limits = replace(self._tools.code_limits, seconds=code_seconds)
+        self._limits = self._tools.code_limits
+        if code_seconds is not None:
+            self._limits = replace(self._limits, seconds=code_seconds)
         self._folder = Path(tempfile.mkdtemp(prefix="subquest-files-"))
         self._python = CodeSession(self._new_sandbox, self.files, self._folder, self._limits.disk)
         self._shown: dict[str, dict[int, str]] = {}
