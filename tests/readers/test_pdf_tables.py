@@ -50,7 +50,7 @@ def test_rows_of_a_table_stay_together() -> None:
 
 
 def test_a_cell_of_two_lines_and_numbers_on_the_right() -> None:
-    words = grid(700, TABLE[:2], [60, 220, 380]) + [(220, 674, "by bleep"), *grid(650, TABLE[2:], [60, 220, 395])]
+    words = [*grid(700, TABLE[:2], [60, 220, 380]), (220, 674, "by bleep"), *grid(650, TABLE[2:], [60, 220, 395])]
     assert [part.cells for part in read(*words) if part.row][1] == ("Kelm", "Outreach nurse by bleep", "30 min")
     assert [part.cells for part in read(*words) if part.row][2] == ("Brunn", "Ambulance", "10 min")
 
