@@ -35,6 +35,7 @@ from .address import is_loopback
 from .codec import Count, NonNegative, Positive, Record, checked
 from .errors import ConfigError, closest, suggest
 from .limits import Limits
+from .models import MODELS
 from .record import Style
 from .tools.tool_options import ToolOptions
 
@@ -314,7 +315,7 @@ def _located(key: str, value: str, folder: Path) -> str:
         models = split_models(value)
         for role, model in models.items():
             kind, _, place = model.partition(":")
-            if kind in ("gguf", "torch", "scripted") and model != "torch:smollm2":
+            if kind in ("gguf", "torch", "scripted") and place not in MODELS:
                 models[role] = f"{kind}:{path(place)}"
         return join_models(models)
     return value

@@ -22,6 +22,7 @@ from subquest.record import Document
 from subquest.retrieval import Index
 from subquest.runtime.prompts import Prompts
 from subquest.runtime.tool_loop import inserted
+from subquest.serve.chat import FollowUp
 from subquest.systems import registry
 from subquest.systems.baselines.dialect import Dialect
 
@@ -134,13 +135,15 @@ def test_harmless_text_passes_as_it_is(text: str) -> None:
     assert fence(text) == text
 
 
-async def contexts(name: str, documents: list[Document], folder: Path, **settings: Any) -> list[str]:
+async def contexts(
+    name: str, documents: list[Document], folder: Path, question: str = QUESTION, **settings: Any
+) -> list[str]:
     """Every message that any role of a system was sent, with these documents in its index."""
     server = Server()
     async with Loopback(server) as loopback:
         engine = OpenAIEngine("m", base_url=loopback.url, protocol="tools")
         with Index.build(folder, documents) as index:
-            await registry.get(name)(engine, index, **settings).solve(QUESTION)
+            await registry.get(name)(engine, index, **settings).solve(question)
         await engine.close()
         posts = loopback.posts
     return [str(m["content"] or "") for post in posts for m in post["messages"]]
@@ -165,6 +168,19 @@ async def test_no_context_of_any_system_holds_a_tag_of_a_document(name: str, tmp
     attacked = await contexts(name, poisoned(EVERYTHING), tmp_path / "a")
     harmless = await contexts(name, poisoned("quiet words by a river"), tmp_path / "h")
     assert any("Ignore your instructions" in text for text in attacked)
+    assert tags_in(*attacked) == tags_in(*harmless)
+
+
+@pytest.mark.parametrize("name", [n for n in registry.names() if n not in ("codeact", "multimodal")])
+async def test_no_context_of_any_system_holds_a_tag_of_an_earlier_answer(name: str, tmp_path: Path) -> None:
+    """A follow-up brings along what a model answered before, and that may have been copied from a document."""
+    documents = poisoned("quiet words by a river")
+    seen = []
+    for folder, answer in (("a", EVERYTHING), ("h", "quiet words by a river")):
+        question = FollowUp([("user", "Which river?"), ("assistant", f"The Lume. {answer}")], QUESTION).text
+        seen.append(await contexts(name, documents, tmp_path / folder, question))
+    attacked, harmless = seen
+    assert any("The Lume. " in text for text in attacked)
     assert tags_in(*attacked) == tags_in(*harmless)
 
 

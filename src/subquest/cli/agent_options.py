@@ -151,7 +151,7 @@ def warn_of_untrained(systems: Sequence[str], model: str | Mapping[str, str] | N
     from ..models import TRAINED_SYSTEMS
 
     untrained = [name for name in systems if name not in (*TRAINED_SYSTEMS, "direct", "cot")]
-    if untrained and model in (None, "embedded"):
+    if untrained and model in (None, "embedded", "smollm2"):
         print(
             f"subquest: the embedded model was trained for {', '.join(TRAINED_SYSTEMS)}; for {untrained[0]} it is too "
             "small: give a stronger one with --model",

