@@ -64,5 +64,4 @@ def test_the_sandbox_as_an_ordinary_user():
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
     assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
-    passed = re.search(r"(\d+) passed", done.stdout)
-    assert passed is not None and int(passed[1]) > 50, done.stdout  # not skipped as a whole
+    assert sum(map(int, re.findall(r"(\d+) passed", done.stdout))) > 50, done.stdout  # not skipped as a whole
