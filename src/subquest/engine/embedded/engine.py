@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from ...errors import ContextOverflow, EngineError, EngineRefused, UsageError
-from ...models import default_adapter, is_language_model, resolve
+from ...models import default_adapter, file_digest, is_language_model, resolve
 from ...record import Segment, Usage
 from ..adapter import check_base, prompt_set_of
 from ..chat_format import ChatFormat, Piece, chat_format, encode_pieces, text_of
@@ -20,6 +20,7 @@ from ..interface import FinishReason, Generation, Message, Mode, Sampling, share
 from .llama_cpp import Build, open_library
 from .model import Model
 from .quantised import embedded_files
+from .saved_prompts import SavedPrompts
 from .scheduler import CacheEntry, Job, Outcome, Scheduler
 
 SEQUENCES = 64
@@ -54,7 +55,8 @@ class EmbeddedEngine:
     default it is SmolLM2-135M-Instruct from the user's cache, in the faster form that `quantised` writes. `adapter` is
     a LoRA in GGUF form, or "default" for the one that ships with Subquest (none if none does). `context` is the longest
     context of one session; `cells` (by default twice that for the embedded model, just that for other files) is the
-    size of the cache that all sessions share. `build` chooses where llama.cpp comes from.
+    size of the cache that all sessions share. `build` chooses where llama.cpp comes from. `save_prompts` keeps what the
+    model has read of roles' prompts on disk for later processes.
     """
 
     def __init__(
@@ -66,6 +68,7 @@ class EmbeddedEngine:
         context: int = 8192,
         cells: int | None = None,
         build: Build = "auto",
+        save_prompts: bool = True,
     ) -> None:
         if context < 64 or (cells is not None and cells < context):
             raise UsageError(f"a context of {context} tokens in {cells} cells: use at least 64, and no fewer cells")
@@ -81,8 +84,9 @@ class EmbeddedEngine:
             check_base(lora, file)
         weights, attached = (file, lora) if path is not None else embedded_files(lora)
         room = cells or (context if path is not None else 2 * context)
+        library = open_library(build)
         model = Model(
-            open_library(build),
+            library,
             weights,
             adapter=attached,
             cells=room,
@@ -100,9 +104,14 @@ class EmbeddedEngine:
         self.format: ChatFormat = chat_format(model.template, bos=bos, eos=eos)
         self._base: EmbeddedEngine | None = None
         self._make_base: Callable[[], EmbeddedEngine] = partial(
-            EmbeddedEngine, path, threads=threads, context=context, cells=cells, build=build
+            EmbeddedEngine, path, threads=threads, context=context, cells=cells, build=build, save_prompts=save_prompts
         )
-        self._scheduler: Scheduler | None = Scheduler(model)
+
+        def identity() -> str:
+            files = [file_digest(file) for file in (weights, attached) if file is not None]
+            return " ".join([library.version, *files])
+
+        self._scheduler: Scheduler | None = Scheduler(model, SavedPrompts(identity) if save_prompts else None)
         self._exit = weakref.finalize(self, Scheduler.stop, self._scheduler)
 
     @property
@@ -159,7 +168,7 @@ class EmbeddedEngine:
         async def odds(prompt: list[int]) -> tuple[float, ...]:
             entry = CacheEntry()
             try:
-                outcome = await perform(scheduler, lambda done: Job(entry, prompt, nothing, 1, done, choices))
+                outcome = await perform(scheduler, lambda done: Job(entry, prompt, nothing, 1, done, choices=choices))
             finally:
                 scheduler.release(entry, shared)
             return outcome.logprobs
@@ -225,6 +234,9 @@ class EmbeddedSession:
         self._segments = segments
         self._ids = [i for segment in segments for i in segment.token_ids]
         self._entry = entry
+        opening = [len(s.token_ids) for s in segments if s.kind == "prompt"]
+        self._prompt = sum(opening[:-1])
+        """Tokens before the last message, which holds the question."""
         self._closed = False
         self._busy = False
         self._ended = False
@@ -250,7 +262,8 @@ class EmbeddedSession:
         self._busy = True
         try:
             outcome = await perform(
-                self._engine.scheduler, lambda done: Job(self._entry, list(self._ids), sampling, limit, done)
+                self._engine.scheduler,
+                lambda done: Job(self._entry, list(self._ids), sampling, limit, done, self._prompt),
             )
         finally:
             self._busy = False

@@ -97,6 +97,9 @@ _FUNCTIONS: dict[str, tuple[Any, Sequence[Any]]] = {
     "llama_get_logits_ith": (c.POINTER(c.c_float), (_pointer, _int)),
     "llama_memory_seq_rm": (_bool, (_pointer, _int, _int, _int)),
     "llama_memory_seq_cp": (None, (_pointer, _int, _int, _int, _int)),
+    "llama_state_seq_get_size": (c.c_size_t, (_pointer, _int)),
+    "llama_state_seq_get_data": (c.c_size_t, (_pointer, _pointer, c.c_size_t, _int)),
+    "llama_state_seq_set_data": (c.c_size_t, (_pointer, _text, c.c_size_t, _int)),
     "llama_vocab_n_tokens": (_int, (_pointer,)),
     "llama_vocab_bos": (_int, (_pointer,)),
     "llama_vocab_eos": (_int, (_pointer,)),
@@ -118,6 +121,11 @@ class Library:
     calls: Any
     model_params: type[c.Structure]
     context_params: type[c.Structure]
+
+    @property
+    def version(self) -> str:
+        """The package and its version."""
+        return f"{self.build} {importlib.metadata.version(self.build)}"
 
     @property
     def cpu_features(self) -> str:

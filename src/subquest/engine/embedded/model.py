@@ -211,6 +211,17 @@ class Model:
         if self._context:
             self._calls.llama_memory_seq_rm(self._memory, sequence, start, -1)
 
+    def state(self, sequence: int) -> bytes:
+        """A sequence's cache as bytes; empty where llama.cpp does not give it."""
+        size = int(self._calls.llama_state_seq_get_size(self._context, sequence))
+        out = c.create_string_buffer(size)
+        written = int(self._calls.llama_state_seq_get_data(self._context, out, size, sequence))
+        return out.raw[:written]
+
+    def restore(self, sequence: int, state: bytes) -> bool:
+        """Give an empty sequence the cache that `state` returned, from this or another process."""
+        return bool(self._calls.llama_state_seq_set_data(self._context, state, len(state), sequence) == len(state))
+
     def free(self) -> None:
         self.vocabulary.close()
         if self._context:
