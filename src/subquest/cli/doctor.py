@@ -157,14 +157,15 @@ def _module(name: str, module: str, extra: str, use: str) -> Check:
 
 def _sandbox() -> Check:
     """Starts one, because an installed bubblewrap may lack the permission."""
-    from ..tools.sandbox import SandboxUnavailable, bubblewrap
+    from ..tools.sandbox import SandboxUnavailable, bubblewrap, cgroup
 
     fix = "apt-get install bubblewrap libseccomp2 && pip install 'subquest[web-tools]'"
     try:
         way = "as root, each under its own uid" if bubblewrap.way() else "in user namespaces"
     except SandboxUnavailable as error:
         return Check("sandbox", False, f"model-written code is refused: {error}", fix)
-    return Check("sandbox", True, f"runs model-written code: sandboxes start {way}")
+    processes = "" if cgroup.available() else "; no control group, so code has a single process (docs/tools.md)"
+    return Check("sandbox", True, f"runs model-written code: sandboxes start {way}{processes}")
 
 
 def _web(config: Config) -> Check:
