@@ -5,16 +5,21 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..errors import UsageError
 from ..events import Event
 from ..output_file import check_output, complete_file
 from ..record import STYLES
-from .agent_options import add_agent_options, config_from, spec_from, warn_of_no_index, warn_of_untrained
+from .agent_options import add_agent_options, config_from, refuse_no_index, spec_from, warn_of_untrained
+
+if TYPE_CHECKING:
+    from ..assemble import AgentSpec
+    from ..record import Episode
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -61,7 +66,7 @@ def run(args: argparse.Namespace) -> int:
 
     config = config_from(args)
     spec = spec_from(args, config).replace(style=config.style or "short")
-    warn_of_no_index([spec.system], spec.index)
+    refuse_no_index(spec.system, spec.index)
     warn_of_untrained([spec.system], spec.model)
 
     async def solve(listener: Any) -> Any:
@@ -88,7 +93,24 @@ def run(args: argparse.Namespace) -> int:
         print(f"subquest: {failure.where}: {printable(failure.message)}", file=sys.stderr)
     for problem in unwritten:
         print(f"subquest: {problem}", file=sys.stderr)
-    return 0 if episode.answer and not unwritten else 1
+    if hint := prose_hint(episode, spec):
+        print(f"subquest: {hint}", file=sys.stderr)
+    return 0 if (episode.answer or episode.stop_reason == "abstained") and not unwritten else 1
+
+
+def prose_hint(episode: Episode, spec: AgentSpec) -> str:
+    """What to try if a model keeps writing prose instead of actions; empty if it does not."""
+    prose = sum(error in ("no action", "no <answer>") for t in episode.trajectories for error in t.format_errors)
+    turns = episode.usage.model_calls
+    if prose < 2 or 3 * prose < turns:
+        return ""
+    used = str(episode.settings.get("prompts", ""))
+    tries = [f"--prompts {name}" for name in ("full", "compact") if name not in used]
+    models = spec.model.values() if isinstance(spec.model, Mapping) else [spec.model]
+    if spec.engine.protocol != "tools" and any(re.search(r"\b(openai:|litellm:|https?://)", name) for name in models):
+        tries.insert(0, "--protocol tools (if the endpoint has tool calls)")
+    options = " or ".join([*tries, "a larger --model"])
+    return f"the model wrote prose in place of an action in {prose} of {turns} turns: try {options}"
 
 
 def _write(path: Path, write: Callable[[Path], None]) -> str:
@@ -158,7 +180,9 @@ def _print_answer(episode: Any, *, streamed: bool) -> None:
             print(f"  {report.dropped} written sentences were dropped: no quote supports them")
         _print_usage(episode.usage)
         return
-    print(printable(episode.answer) or f"no answer ({episode.stop_reason})")
+    unknown = "unknown: the documents that were read do not say"
+    nothing = unknown if episode.stop_reason == "abstained" else f"no answer ({episode.stop_reason})"
+    print(printable(episode.answer) or nothing)
     if episode.supported is False:
         print("  not supported by a document")
     for evidence in episode.evidence:

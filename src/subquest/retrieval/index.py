@@ -38,6 +38,7 @@ from .search import Mode, check_ids
 from .settings import Entry, Settings
 from .store import utf8
 from .store_reader import StoreReader
+from .tables import Tables
 from .writer import Changes, Placed, Progress, Writer
 
 
@@ -216,6 +217,11 @@ class Index(Collection):
         check_ids([identifier])
         with store.reading(self.path):
             return self._reader.get(utf8(identifier), self._current().published)
+
+    @property
+    def tables(self) -> Tables:
+        """The whole tables of the files in the index, for SQL queries."""
+        return Tables(self.path, lambda: self._reader.db)
 
     def documents(self) -> Iterator[Document]:
         """All documents in the order they were added, read in bounded memory."""

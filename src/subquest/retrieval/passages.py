@@ -97,7 +97,7 @@ class Passages:
         where: tuple[Any, ...] = ()
         for part in _without_headings(_until_failure(parts, failures)):
             self._title = part.title or self._title
-            if "page" in part.place and not part.row:
+            if "page" in part.place:
                 self._count_page(part)
             place = {field: value for field, value in part.place.items() if field not in _COUNTED}
             fresh = part.row and part.place.get("row", 0) == 1

@@ -25,13 +25,16 @@ from ..tools.pages import Page, PageReader
 from ..tools.sandbox import CodeResult, Fetched, Interpreter, RemoteSandbox, Sandbox
 from ..tools.tool_options import ToolOptions
 from ..tools.websearch import is_web
+from . import table_queries
 from .code_session import CodeSession, plain_name
 from .context import Context
 from .rendering import interleave, render_results
 from .run import Run
+from .table_queries import tables_of
 
 if TYPE_CHECKING:
     from ..cache import Cache
+    from ..retrieval.tables import Tables
 
 T = TypeVar("T")
 
@@ -243,7 +246,16 @@ class Toolkit:
         )
         return Opened(f"{head}\n{text}", links)
 
-    # ---- code
+    # ---- tables and code
+
+    @property
+    def index(self) -> Search | None:
+        """The search whose tables can be queried."""
+        return self._index
+
+    async def sql(self, context: Context, query: str) -> str:
+        """What a query over the tables of the index gives, as text for the model."""
+        return await table_queries.query(context, self._index, query)
 
     async def code(self, context: Context, source: str) -> CodeResult:
         """Run Python for a context; variables and files stay for the whole run."""
@@ -372,6 +384,10 @@ class _Guarded:
         self.name = inner.name
         self._inner = inner
         self._kit = kit
+
+    @property
+    def tables(self) -> Tables | None:
+        return tables_of(self._inner)
 
     async def retrieve(self, queries: Sequence[str], k: int) -> list[list[Hit]]:
         try:
