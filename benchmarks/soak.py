@@ -91,7 +91,16 @@ class Server:
 
     def start(self) -> None:
         log = self._folder / "server.log"
-        command = [sys.executable, "-X", "faulthandler", "-c", SERVER, str(self._folder), str(self._port), *self._options]
+        command = [
+            sys.executable,
+            "-X",
+            "faulthandler",
+            "-c",
+            SERVER,
+            str(self._folder),
+            str(self._port),
+            *self._options,
+        ]
         environment = {**os.environ, "TMPDIR": str(self._folder / "tmp")}
         with log.open("w") as said:
             self.process = subprocess.Popen(command, cwd=self._folder, stderr=said, env=environment)
