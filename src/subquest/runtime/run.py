@@ -80,6 +80,11 @@ class Run:
         self._opened: dict[str, int] = {}
         """How many contexts were opened below each, by its id."""
 
+    @property
+    def searched(self) -> Search | None:
+        """What `search` searches."""
+        return self._search
+
     async def open(
         self,
         role: str,

@@ -23,6 +23,7 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from ..errors import OutsideError, UsageError
+from ..masking import LOG_FILTER
 from ..runs import RunStore
 from .access import AccessControl
 from .agents import Agents
@@ -116,6 +117,8 @@ class Server(uvicorn.Server):
                 lifespan="off",
             )
         )
+        for handler in logging.getLogger("uvicorn").handlers:
+            handler.addFilter(LOG_FILTER)
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:

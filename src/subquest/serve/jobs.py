@@ -215,7 +215,9 @@ class JobQueue:
 
             status: Status = "finished"
             try:
-                episode = await job.system.solve(job.question, listener=listen, seed=job.seed, id=job.id)
+                episode = await job.system.solve(
+                    job.question, listener=listen, seed=job.seed, id=job.id, style=job.question.meta.get("style")
+                )
                 if episode.stop_reason == "failed":
                     status = "failed"
             except asyncio.CancelledError:

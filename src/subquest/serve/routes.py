@@ -11,6 +11,7 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
 from .._version import __version__
+from ..exports import MEDIA_TYPES
 from . import chat, replies, requests
 from . import episode_handlers as episodes
 from . import search_handlers as searches
@@ -66,6 +67,14 @@ def _episode_operations(base: str) -> tuple[Operation, ...]:
         ),
         _get(f"{one}/tokens", episodes.tokens, "Every token of it", Object, refuses=_MISSING),
         _get(f"{one}/html", episodes.html, "It as one HTML file", refuses=_MISSING, media_type="text/html"),
+        _get(
+            f"{one}/report",
+            episodes.report,
+            "Its answer and sources as a document",
+            query=requests.ReportFormat,
+            refuses=_MISSING,
+            media_type=",".join(kind.partition(";")[0] for kind in MEDIA_TYPES.values()),
+        ),
         _get(f"{one}/siblings", episodes.siblings, "All attempts at its question", replies.Siblings, refuses=_MISSING),
     )
 
