@@ -83,7 +83,7 @@ def embed_with(writer: Writer, spec: EncoderSpec, encode: Encode, progress: Prog
             )
         rows = [(n, v.tobytes()) for n, v in zip(run.numbers, vectors.astype(np.float16), strict=True)]
         with store.transaction(writer.db):
-            writer.db.executemany("INSERT OR IGNORE INTO vectors VALUES (?, ?)", rows)
+            writer.store_vectors(rows)
         done += len(rows)
         if progress:
             progress(len(rows))

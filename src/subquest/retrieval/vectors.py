@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..errors import DataError, MissingDependency
+from ..errors import DamagedIndex, DataError, MissingDependency
 from . import kernel
 from .segment import append_check
 
@@ -45,11 +45,11 @@ class VectorFile:
         with open(path, "rb") as file:
             header = file.read(VECTOR_HEADER.size)
         if len(header) < VECTOR_HEADER.size:
-            raise DataError(f"{path}: not a vector file, or cut short; run `subquest index compact`")
+            raise DamagedIndex(f"{path}: not a vector file, or cut short; run `subquest index compact`")
         magic, self.rows, self.width, start, check = VECTOR_HEADER.unpack(header)
         fits = VECTOR_HEADER.size + 4 * self.rows <= start and start + 2 * self.width * self.rows == check
         if magic != MAGIC or path.stat().st_size != check + 4 or not fits:
-            raise DataError(f"{path}: not a vector file, or cut short; run `subquest index compact`")
+            raise DamagedIndex(f"{path}: not a vector file, or cut short; run `subquest index compact`")
         self.numbers: npt.NDArray[np.uint32] = np.memmap(path, np.uint32, "r", VECTOR_HEADER.size, (self.rows,))
         self.vectors: npt.NDArray[np.float16] = np.memmap(path, np.float16, "r", start, (self.rows, self.width))
 
