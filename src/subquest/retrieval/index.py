@@ -38,6 +38,7 @@ from .search import Mode, check_ids
 from .settings import Entry, Settings
 from .store import utf8
 from .store_reader import StoreReader
+from .vectors import to_half
 from .verification import verify
 from .writer import Changes, Placed, Progress, Writer
 
@@ -264,7 +265,7 @@ class Index(Collection):
             def documents() -> Iterator[Document]:
                 for document, vector in entries:
                     if vector is not None and spec is not None:
-                        vectors[utf8(document.id)] = vector.astype("float16").tobytes()
+                        vectors[utf8(document.id)] = to_half(vector, document.id).tobytes()
                     yield document
 
             def stored(placed: Sequence[Placed]) -> None:

@@ -281,7 +281,7 @@ def parsed(key: str, value: Any) -> Any:
     """The value of a setting."""
     try:
         return msgspec.json.decode(value)
-    except (ValueError, TypeError):
+    except (msgspec.DecodeError, ValueError, TypeError):
         raise DamagedIndex(
             f"the index is damaged: its setting {key!r} cannot be read; rebuild it from its source"
         ) from None

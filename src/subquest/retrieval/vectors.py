@@ -68,6 +68,17 @@ def document_numbers(path: Path) -> list[int]:
         return list(struct.unpack(f"<{rows}I", file.read(4 * rows)))
 
 
+def to_half(vector: npt.NDArray[np.float32], document: str) -> npt.NDArray[np.float16]:
+    """A vector as it is stored; a DataError names the document where a number is not finite, or over 65,504."""
+    import numpy as np
+
+    with np.errstate(over="ignore"):
+        half = vector.astype(np.float16)
+    if not np.isfinite(half).all():
+        raise DataError(f"the vector of document {document!r} has numbers that are not finite; embed it again")
+    return half
+
+
 def write_vectors(path: Path, numbers: Sequence[int], rows: Iterable[bytes], width: int) -> None:
     """Write a vector file from numbers (ascending) and as many float16 rows."""
     start = (VECTOR_HEADER.size + 4 * len(numbers) + 63) // 64 * 64
