@@ -19,19 +19,15 @@ from ..errors import DamagedIndex
 MANIFEST = "manifest"
 
 
-def title_check(number: Any, identifier: Any, title: Any) -> int:
-    """The checksum of a document's number, id and title."""
-    return zlib.crc32(f"{number}\0{identifier}\0{title}".encode())
-
-
-def content_check(title: int, text: Any, meta: Any) -> int:
-    """The checksum of a whole document; `title` is that of its number, id and title."""
-    return zlib.crc32(f"{text}\0{meta}".encode(), title)
+def title_check(number: Any, identifier: Any, title: Any, meta: Any) -> int:
+    """The checksum of a document without its text."""
+    return zlib.crc32(f"{number}\0{identifier}\0{title}\0{meta}".encode())
 
 
 def document_checks(number: Any, identifier: Any, title: Any, text: Any, meta: Any) -> tuple[int, int]:
-    first = title_check(number, identifier, title)
-    return first, content_check(first, text, meta)
+    """The checksums of a document without its text, and of all of it; a damaged row may hold values of any type."""
+    first = title_check(number, identifier, title, meta)
+    return first, zlib.crc32(f"{text}".encode(), first)
 
 
 def vector_check(number: int, vector: bytes) -> int:

@@ -54,6 +54,8 @@ class Index(Collection):
         self._reader = StoreReader(self.path)
         self._lock = threading.Lock()
         self._filters: dict[tuple[int, str], tuple[list[bytearray], list[bytearray]]] = {}
+        self._meta_checked = -1
+        """The generation whose metadata were checked as a whole, as a filter needs it."""
         self._titles = titles.DocumentCache(titles.TITLES, b"")
         self._articles = titles.DocumentCache(titles.TEXTS, ("", ""))
         db = self._reader.db
@@ -203,6 +205,9 @@ class Index(Collection):
         key = (generation.number, repr(sorted(conditions_of(where), key=itemgetter(0))))
         found = self._filters.get(key)
         if found is None:
+            if self._meta_checked != generation.number:
+                self._reader.check_meta(generation.published)
+                self._meta_checked = generation.number
             allowed = allowed_numbers(self._reader.db, where)
             lexical = [
                 hidden_bits(part.segment.numbers, allowed, part.removed.bits if part.removed else None)

@@ -27,7 +27,7 @@ _NUMBERS = 500
 
 _CHECKED = "FROM documents AS d LEFT JOIN document_checks AS c ON c.number = d.number"
 _DOCUMENT = f"SELECT d.number, d.id, d.title, d.text, d.meta, c.content {_CHECKED}"
-_TITLE = f"SELECT d.number, d.id, d.title, c.title {_CHECKED}"
+_TITLE = f"SELECT d.number, d.id, d.title, d.meta, c.title {_CHECKED}"
 _ENTRY = (
     f"SELECT d.number, d.id, d.title, d.text, d.meta, c.content, v.vector, w.vector {_CHECKED} "
     "LEFT JOIN vectors AS v ON v.number = d.number LEFT JOIN vector_checks AS w ON w.number = d.number"
@@ -88,10 +88,16 @@ class StoreReader:
 
     def titles(self, numbers: Sequence[int]) -> Iterator[tuple[int, str]]:
         """The numbers with their titles; without those that were removed in the meantime."""
-        for number, identifier, title, check in self._rows(_TITLE, numbers):
-            if check is not None and check != title_check(number, identifier, title):
-                raise self._damaged(identifier)
-            yield number, title
+        for *row, check in self._rows(_TITLE, numbers):
+            if check is not None and check != title_check(*row):
+                raise self._damaged(row[1])
+            yield row[0], row[2]
+
+    def check_meta(self, published: int) -> None:
+        """Raise DamagedIndex unless the metadata of all documents are what was written."""
+        for *row, check in self._pages(_TITLE, published):
+            if check is not None and check != title_check(*row):
+                raise self._damaged(row[1])
 
     def articles(self, numbers: Sequence[int]) -> Iterator[tuple[int, tuple[str, str]]]:
         """The numbers with their titles and texts; without those that were removed in the meantime."""
@@ -107,7 +113,7 @@ class StoreReader:
         """All documents with their vectors, in the order they were added."""
         for *row, vector, check in self._pages(_ENTRY, published):
             document = self._document(tuple(row))
-            if vector is not None and check is not None and check != vector_check(row[0], vector):
+            if check is not None and (not isinstance(vector, bytes) or check != vector_check(row[0], vector)):
                 raise self._damaged(document.id)
             yield Entry(document, None if vector is None else _vector(vector))
 
