@@ -99,7 +99,7 @@ def _definitions(schema: str) -> dict[str, str]:
 
 
 def _columns(db: sqlite3.Connection, table: str) -> list[str]:
-    return [row[1] for row in db.execute(f"PRAGMA main.table_info({table})")]
+    return [f'"{row[1]}"' for row in db.execute(f"PRAGMA main.table_info({table})")]
 
 
 def _present_sum(db: sqlite3.Connection, table: str) -> Sum:

@@ -216,6 +216,17 @@ def test_a_file_that_is_not_the_one_that_was_written(damage: Callable[[Path, Pat
         shutil.rmtree(copy)
 
 
+def test_tables_of_files(tmp_path: Path) -> None:
+    (tmp_path / "prices.csv").write_text("product,price\nanchor,1201\nbell,77\n")
+    with Index.build(tmp_path / "i", []) as index:
+        ingest(index, [tmp_path / "prices.csv"], jobs=1)
+    assert verify(tmp_path / "i") == []
+    file = tmp_path / "i" / "tables.db"
+    assert b"anchor" in file.read_bytes()
+    file.write_bytes(file.read_bytes().replace(b"anchor", b"anchos"))
+    assert any(problem.startswith("tables.db: its table") for problem in verify(tmp_path / "i"))
+
+
 def test_two_files_that_are_swapped(tmp_path: Path) -> None:
     changed(tmp_path / "i")
     first, second, *_ = sorted((tmp_path / "i").glob("*.lex"))

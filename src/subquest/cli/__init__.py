@@ -11,7 +11,9 @@ import io
 import os
 import sys
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NoReturn
+
+from ..masking import mask_output, public
 
 COMMANDS: dict[str, str] = {
     "demo": "a made-up world and questions about it, answered offline",
@@ -41,6 +43,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper) and stream.errors == "strict":
             stream.reconfigure(errors="backslashreplace")  # a character the terminal lacks must not end a command
+    mask_output()
     parser = _parser(arguments)
     try:
         args = parser.parse_args(arguments)
@@ -68,12 +71,17 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 130
 
 
+class _Parser(argparse.ArgumentParser):
+    """Reports mistakes without the secrets in what was typed."""
+
+    def error(self, message: str) -> NoReturn:
+        super().error(public(message))
+
+
 def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
     from .._version import __version__
 
-    parser = argparse.ArgumentParser(
-        prog="subquest", description="Hard questions answered by decoupled planning and execution."
-    )
+    parser = _Parser(prog="subquest", description="Hard questions answered by decoupled planning and execution.")
     parser.add_argument("--version", action="version", version=f"subquest {__version__}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND")
     wanted = next((a for a in arguments if not a.startswith("-")), "")
@@ -90,6 +98,6 @@ def _module(name: str) -> Any:
 
 def _fail(error: Exception | str, status: int) -> int:
     # a message may quote a server or a file, and with it characters that control the terminal
-    message = "".join(c if c.isprintable() or c == "\n" else " " for c in str(error))
+    message = "".join(c if c.isprintable() or c == "\n" else " " for c in public(str(error)))
     print(f"subquest: {message}", file=sys.stderr)
     return status

@@ -20,6 +20,7 @@ from . import checks, store
 from .checks import document_checks, vector_check
 from .generation import RETRIES, behind
 from .segment import PythonSegment, intact
+from .tables import FILE as TABLES
 from .vectors import VECTOR_HEADER, document_numbers
 
 
@@ -42,6 +43,7 @@ def verify(folder: Path) -> list[str]:
                     problems.append(f"{checks.MANIFEST}: {wrong}")
                 problems += [f"{store.STORE}: {problem}" for problem in _check_store(folder, db, manifest)]
                 problems += _check_segments(folder, db)
+                problems += _check_tables(folder / TABLES)
                 db.execute("COMMIT")
                 if not problems or store.get(db, "generation", 0) == before:
                     return problems
@@ -160,6 +162,26 @@ def _file_problem(path: Path, recorded: checksums.Sum | None) -> str:
     if not intact(path):
         return "the checksum does not fit; its bytes were changed"
     return "" if recorded in (None, checks.file_sum(path)[1]) else "it is another file than the one that was written"
+
+
+def _check_tables(path: Path) -> list[str]:
+    """What is wrong with the tables of files."""
+    if not path.exists():
+        return []
+    try:
+        with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as db:
+            db.execute("BEGIN")
+            found = [str(row[0]) for row in db.execute("PRAGMA integrity_check") if row[0] != "ok"]
+            names = {name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+            recorded = checksums.recorded_sums(db).keys() if "sums" in names else names
+            if names - {"sums"} != recorded - {"sums"}:
+                found.append("its list of tables is not what was written")
+            elif "sums" in names:
+                changed = checksums.changed_tables(db, sorted(recorded))
+                found += [f"its table {name} is not what was written" for name in changed]
+    except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
+        found = [str(error)[:200]]
+    return [f"{path.name}: {problem}; add its source again" for problem in found]
 
 
 def _check_vectors(
