@@ -1,17 +1,60 @@
-"""A real server on loopback that sends back whatever credentials it is sent, in every way that a client reads."""
+"""A real server on loopback that sends back whatever credentials it is sent, in every way that a client reads; keys to
+plant, and how to find them again."""
 
 from __future__ import annotations
 
+import base64
 import json
+import sqlite3
 import threading
+import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 SEEN = "whatever-you-sent"
 """Stands beside every echo, so that a test can tell that it has looked in the right place."""
+
+KEY = "sk-planted/4f9a+77c1e0b2"
+USER, PASSWORD = "wolf", "p4ss:w0rd-31c9"
+PARAMETER = "q-key-88bb22dd"
+INFO = f"{USER}:{quote(PASSWORD, safe='')}"
+QUERY = f"api_key={PARAMETER}&version=7"
+BASIC = base64.b64encode(f"{USER}:{PASSWORD}".encode()).decode()
+PLANTED = (KEY, quote(KEY, safe=""), PASSWORD, quote(PASSWORD, safe=""), PARAMETER, BASIC)
+
+
+def leaks(text: str) -> list[str]:
+    """Planted keys in a text, or the better part of one: a message that was cut off may end inside a key."""
+    parts = {part for key in PLANTED for part in (key[:10], key[-10:])}
+    return sorted(part for part in parts if part in text)
+
+
+def stored(folder: Path) -> str:
+    """All that files say, packed or not."""
+    found = []
+    for file in sorted(path for path in folder.rglob("*") if path.is_file() and path.name != "subquest.toml"):
+        content = file.read_bytes()
+        found.append(content.decode("utf-8", "replace"))
+        if content.startswith(b"SQLite format 3"):
+            found += _rows(file)
+    return "\n".join(found)
+
+
+def _rows(file: Path) -> Iterator[str]:
+    db = sqlite3.connect(file)
+    for (table,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall():
+        for row in db.execute(f'SELECT * FROM "{table}"'):
+            for value in row:
+                try:
+                    yield zlib.decompress(value).decode()
+                except (TypeError, zlib.error, UnicodeDecodeError):
+                    yield str(value)
+    db.close()
 
 
 @dataclass

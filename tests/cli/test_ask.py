@@ -239,3 +239,69 @@ def test_the_style_of_the_settings_file_counts_and_bad_ones_are_refused(
     (place / "subquest.toml").unlink()
     assert main([*ASK, "--out", "answer.txt"]) == 2
     assert "answer.txt: the name decides the format; end it with .md" in capsys.readouterr().err
+
+
+def script(place: Path, *lines: tuple[str, str]) -> None:
+    (place / "script.jsonl").write_text("\n".join(json.dumps({"role": r, "reply": t}) for r, t in lines))
+
+
+def test_unknown_is_a_normal_outcome(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    script(place, ("planner", "<answer>unknown</answer>"))
+    assert main([*ASK, "--abstain", "--quiet"]) == 0
+    assert capsys.readouterr().out.startswith("unknown: the documents that were read do not say\n")
+
+
+def test_a_model_that_writes_prose_brings_a_suggestion(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    prose = [("planner", "I believe it was somewhere in the north.")] * 7
+    script(place, *prose)
+    main([*ASK, "--quiet"])
+    said = capsys.readouterr().err
+    assert "the model wrote prose in place of an action in 6 of 7 turns: try --prompts full or a larger --model" in said
+    main(ASK)  # the script has run out: a failure is not prose
+    script(place, ("planner", "Let me think."), ("planner", "<answer>Kestel</answer>"))
+    capsys.readouterr()
+    main([*ASK, "--quiet"])
+    assert "prose" not in capsys.readouterr().err
+
+
+def test_tool_calls_are_suggested_for_endpoints(place: Path) -> None:
+    from msgspec.structs import replace
+
+    from subquest.assemble import AgentSpec
+    from subquest.cli.ask import prose_hint
+    from subquest.record import Question, Trajectory, Usage
+
+    wrote = Trajectory("1", "planner", "", format_errors=("no action", "no action"))
+    episode = Episode("e", Question("q", "Who?"), "coda", "m", (wrote,), usage=Usage(model_calls=2))
+    spec = AgentSpec(model="openai:small@http://127.0.0.1:9/v1")
+    assert "try --protocol tools (if the endpoint has tool calls) or --prompts full" in prose_hint(episode, spec)
+    tools = spec.replace(engine=replace(spec.engine, protocol="tools"))
+    assert "--protocol tools" not in prose_hint(episode, tools)
+    assert "--protocol tools" not in prose_hint(episode, AgentSpec(model="embedded"))
+
+
+def test_how_likely_an_answer_is_right_is_measured_on_a_run_and_said(
+    place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = [{"id": f"q{n}", "question": f"Is {n} a number?", "answers": ["yes"]} for n in range(24)]
+    (place / "dev.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    script(place, *[("answerer", "<answer>yes</answer>")] * 18, *[("answerer", "<answer>no</answer>")] * 6)
+    model = ["--model", "scripted:script.jsonl", "--system", "direct"]
+    assert main(["eval", "dev.jsonl", *model, "--out", "run"]) == 0
+    assert main(["runs", "calibrate", "run"]) == 0
+    assert "direct on scripted:script.jsonl: all answers right 73% (n=24)" in capsys.readouterr().out
+    ask = ["ask", "Is 7 a number?", *model, "--calibration", "calibration.json"]
+    script(place, *[("answerer", "<answer>yes</answer>")] * 2)
+    assert main([*ask, "--quiet"]) == 0
+    assert "probably right: 73% of answers like this one were right on dev questions" in capsys.readouterr().out
+    assert main([*ask, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["likely"].startswith("probably right")
+    assert main([*ASK, "--quiet", "--calibration", "calibration.json"]) == 1  # the script has no planner
+    (place / "calibration.json").write_text("{")
+    assert main(ask) == 2
+    assert "cannot read the calibration calibration.json" in capsys.readouterr().err
+    (place / "few.jsonl").write_text("\n".join(map(json.dumps, rows[:3])))
+    script(place, *[("answerer", "<answer>yes</answer>")] * 3)
+    assert main(["eval", "few.jsonl", *model, "--out", "few"]) == 0
+    assert main(["runs", "calibrate", "few", "--out", "few.json"]) == 2
+    assert not (place / "few.json").exists()

@@ -4,14 +4,10 @@ Afterwards, whatever was printed, stored, cached, logged and exported is searche
 its own beside each key, and that word must be found: otherwise the search would have looked in the wrong place.
 """
 
-import base64
 import json
 import logging
-import sqlite3
-import zlib
 from collections.abc import Iterator
 from pathlib import Path
-from urllib.parse import quote
 
 import pytest
 
@@ -23,45 +19,8 @@ from subquest.retrieval.settings import Settings
 from subquest.tools.sandbox.remote import RemoteSandbox
 from subquest.tools.websearch import Brave, Serper, Tavily
 
-from ..echo import SEEN, Echo, echoing
+from ..echo import BASIC, INFO, KEY, PARAMETER, QUERY, SEEN, Echo, echoing, leaks, stored
 from ..retrieval.embeddings import embeddings_server
-
-KEY = "sk-planted/4f9a+77c1e0b2"
-USER, PASSWORD = "wolf", "p4ss:w0rd-31c9"
-PARAMETER = "q-key-88bb22dd"
-INFO = f"{USER}:{quote(PASSWORD, safe='')}"
-QUERY = f"api_key={PARAMETER}&version=7"
-BASIC = base64.b64encode(f"{USER}:{PASSWORD}".encode()).decode()
-PLANTED = (KEY, quote(KEY, safe=""), PASSWORD, quote(PASSWORD, safe=""), PARAMETER, BASIC)
-
-
-def leaks(text: str) -> list[str]:
-    """Planted keys in a text, or the better part of one: a message that was cut off may end inside a key."""
-    parts = {part for key in PLANTED for part in (key[:10], key[-10:])}
-    return sorted(part for part in parts if part in text)
-
-
-def stored(folder: Path) -> str:
-    """All that files say, packed or not."""
-    found = []
-    for file in sorted(path for path in folder.rglob("*") if path.is_file() and path.name != "subquest.toml"):
-        content = file.read_bytes()
-        found.append(content.decode("utf-8", "replace"))
-        if content.startswith(b"SQLite format 3"):
-            found += _rows(file)
-    return "\n".join(found)
-
-
-def _rows(file: Path) -> Iterator[str]:
-    db = sqlite3.connect(file)
-    for (table,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall():
-        for row in db.execute(f'SELECT * FROM "{table}"'):
-            for value in row:
-                try:
-                    yield zlib.decompress(value).decode()
-                except (TypeError, zlib.error, UnicodeDecodeError):
-                    yield str(value)
-    db.close()
 
 
 @pytest.fixture

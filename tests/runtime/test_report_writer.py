@@ -119,6 +119,11 @@ def test_nothing_found_is_said_and_nothing_is_invented() -> None:
     assert episode.stop_reason == "abstained"
 
 
+def test_a_report_of_one_section_quotes_all_that_names_its_subject() -> None:
+    episode = ask(asked="Who was Mila Torrun? Describe her life. Who designed what?", outliner="", reporter="")
+    assert {e.quote for e in episode.evidence} >= {"Mila Torrun was an engineer.", "She was born in Kestel in 1889."}
+
+
 def test_a_section_that_fails_says_so_and_the_others_stand() -> None:
     def model(context: Any) -> Any:
         broken = context.role == "agent" and "Where was" in context.text

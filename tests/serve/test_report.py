@@ -1,7 +1,16 @@
 """Reports over HTTP and on the page: sections stream, the record has them, documents can be downloaded."""
 
 import json
+from pathlib import Path
 from typing import Any
+
+import pytest
+
+from subquest.assemble import AgentSpec
+from subquest.engine.scripted import ScriptedEngine
+from subquest.serve.agents import Agents
+from subquest.serve.indexes import Indexes
+from subquest.serve.replies import Problem
 
 from .browsing import browser, needs_browser, page
 from .conftest import QUESTION, Start, reply
@@ -43,6 +52,16 @@ def test_a_report_streams_is_stored_and_is_downloaded(start: Start) -> None:
         refused = client.post("/api/ask", json={"question": QUESTION, "style": "essay"})
         assert refused.status_code == 400
         assert "style" in refused.text
+
+
+def test_a_server_without_an_index_refuses_what_must_search(tmp_path: Path) -> None:
+    agents = Agents(
+        AgentSpec(), ["coda", "direct"], {"default": {"": ScriptedEngine([])}}, Indexes({}, tmp_path, read_only=False)
+    )
+    with pytest.raises(Problem, match="coda searches, and there is no index here") as refused:
+        agents.get("coda")
+    assert refused.value.status == 400
+    assert agents.get("direct").name == "direct"
 
 
 @needs_browser

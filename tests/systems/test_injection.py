@@ -17,7 +17,7 @@ import pytest
 pytest.importorskip("numpy", reason="the index needs numpy")
 
 from subquest.engine.openai import OpenAIEngine
-from subquest.protocol import TAGS, fence, wrap
+from subquest.protocol import TAGS, fence, fence_tokens, wrap
 from subquest.record import Document
 from subquest.retrieval import Index
 from subquest.runtime.prompts import Prompts
@@ -119,6 +119,24 @@ def test_tags_of_the_users_own_are_fenced_too(tmp_path: Path) -> None:
     assert message.content.count("</") == 1
     observed = Dialect("mine", observation="<Sources-2>$documents</Sources-2>").frame(attack)
     assert observed.count("</") == 1
+
+
+def test_control_tokens_of_the_models_own_tokenizer_are_fenced(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those that no list of ours has; `<b>` is a token of some models and means nothing to a chat."""
+    monkeypatch.setattr("subquest.protocol.fencing._own_tokens", frozenset())
+    control, added = ["<filename>", "[unused_7]", "<|im_end|>", "  ", ">>"], ["<~turn~>", "<b>", "</td>", "hello"]
+    text = f"The Lume <b>flows</b> {' '.join(control + added)}"
+    assert "<filename>" in fence(text)
+    fence_tokens(control, added)
+    fence_tokens(["<other_model>"])
+    told = fence(text)
+    for token in ("<filename>", "[unused_7]", "<|im_end|>", "<~turn~>"):
+        assert token not in told
+        for attack in disguises(token)[1:8]:
+            assert token.casefold() not in lenient(fence(f"The Lume {attack} flows.")).casefold(), attack
+    assert "<b>flows</b>" in told
+    assert "</td>" in told
+    assert "<other_model>" not in fence("<other_model>")
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,11 @@ from ..output_file import check_output, complete_file
 def configure(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
     shown = actions.add_parser("list", help="the runs in a folder")
-    shown.add_argument("folder", nargs="?", default=".", help="where to look (default: here)")
+    shown.add_argument(
+        "folder",
+        nargs="?",
+        help="where to look (default: where `serve` looks: `runs` in the settings, or the folder runs)",
+    )
     shown.add_argument("--json", action="store_true", help="print one JSON document")
     info = actions.add_parser("info", help="what a run holds")
     info.add_argument("run")
@@ -22,6 +26,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     export = actions.add_parser("export", help="write a run as JSON lines")
     export.add_argument("run")
     export.add_argument("--out", default="-", metavar="FILE", help="where to (default: standard output)")
+    calibrate = actions.add_parser("calibrate", help="measure how often answers are right, for `ask` to say in words")
+    calibrate.add_argument("run", help="an evaluated run over dev questions")
+    calibrate.add_argument("--out", default="calibration.json", metavar="FILE", help="default: calibration.json")
     restore = actions.add_parser("import", help="create a run from exported JSON lines")
     restore.add_argument("file")
     restore.add_argument("--out", required=True, metavar="RUN")
@@ -32,19 +39,65 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    action = {"list": _list, "info": _info, "export": _export, "import": _import, "verify": _verify}[args.action]
+    action = {
+        "list": _list,
+        "info": _info,
+        "calibrate": _calibrate,
+        "export": _export,
+        "import": _import,
+        "verify": _verify,
+    }[args.action]
     return action(args)
 
 
+def _calibrate(args: argparse.Namespace) -> int:
+    from ..codec import to_dict
+    from ..errors import UsageError
+    from ..evaluate.result_table import Scored, scored
+    from ..metrics.confidence import FEWEST, Calibrations, Judged, calibrate
+    from ..runs import RunStore
+
+    out = Path(args.out)
+    check_output(out, "json")
+    groups: dict[tuple[str, str], list[Scored]] = {}
+    with RunStore.open(args.run) as store:
+        models = {summary.id: summary.model for summary in store.summaries()}
+        for row in scored(store):
+            if "em" in row.scores:
+                groups.setdefault((row.system, models[row.episode]), []).append(row)
+    found = []
+    for (system, model), rows in groups.items():
+        answers = [
+            Judged(
+                row.scores["em"] > 0.5,
+                row.scores.get("confidence"),
+                bool(row.scores["supported"]) if "supported" in row.scores else None,
+            )
+            for row in rows
+        ]
+        fitted = calibrate(system, model, answers)
+        found += [fitted] if fitted.curves else []
+        kinds = {True: "supported", False: "unsupported", None: "all"}
+        shares = (f"{kinds[c.supported]} answers right {c.share:.0%} (n={c.n})" for c in fitted.curves)
+        print(f"{system} on {model}: {', '.join(shares) or f'fewer than {FEWEST} answers of a kind: left out'}")
+    if not found:
+        raise UsageError(f"{args.run}: no system has {FEWEST} scored answers of a kind; evaluate more dev questions")
+    with complete_file(out) as scratch:
+        scratch.write_text(json.dumps(to_dict(Calibrations(tuple(found)))), encoding="utf-8")
+    print(f"written to {out}; use it with: subquest ask --calibration {out}")
+    return 0
+
+
 def _list(args: argparse.Namespace) -> int:
+    from ..config import load_config
     from ..errors import UsageError
     from ..runs import RUN_FILE, runs_in
 
-    folder = Path(args.folder)
-    if not folder.is_dir():
+    folder = Path(args.folder or load_config().runs or "runs")
+    if not folder.is_dir() and args.folder:
         raise UsageError(f"there is no folder {folder}")
     found = []
-    for path in runs_in(folder).values():
+    for path in runs_in(folder).values() if folder.is_dir() else ():
         try:
             found.append(_description(path.parent if path.name == RUN_FILE and path.parent != folder else path))
         except UsageError as error:
@@ -57,7 +110,9 @@ def _list(args: argparse.Namespace) -> int:
             f"{_and_interrupted(run)}  {', '.join(run['systems']) or 'no system yet'}  {run['bytes'] / 1e6:.1f} MB"
         )
     if not found and not args.json:
-        print(f"no runs in {folder}", file=sys.stderr)
+        here = len(runs_in(Path())) if not args.folder else 0
+        hint = f"; {here} here: subquest runs list ." if here else "; name another folder: subquest runs list FOLDER"
+        print(f"no runs in {folder}{hint}", file=sys.stderr)
     return 0
 
 

@@ -30,7 +30,7 @@ from .prompts import Prompts
 from .rendering import cut_to_tokens, one_line
 from .run import Answer, Run
 from .sentence_check import Check, Checked, check_text
-from .statements import analysed, claim_of, declines, title_of
+from .statements import analysed, claim_of, declines, sentences, title_of
 from .turn import Turn
 
 OUTLINER, REPORTER = "outliner", "reporter"
@@ -45,7 +45,8 @@ RESULT_TOKENS = 200
 SENTENCES = 8
 """Most sentences of a section."""
 RELEVANT = 0.5
-"""Share of a section's words that a sentence needs to be quoted, with the title of its document, besides its names."""
+"""Share of the words of a section's question that a sentence needs, with the title of its document, to be quoted,
+besides all names; in the single section of a report without an outline, names are enough."""
 NOT_FOUND = "not found in the documents"
 
 
@@ -163,25 +164,27 @@ class ReportWriter:
             return Found("", (), 0, f"not finished: {error}", failed=True)
         finally:
             run.join(whole)
-        stated = run.with_queries(self._support(run, answer).evidence)
-        more = _relevant(section.task, run.documents.values(), stated)
-        quotes = (*stated, *run.with_queries(more))[:QUOTES]
         whole.events.emit("result", outline.id, result=answer.text, forced=answer.forced)
-        failed = answer.stop_reason == "failed"
-        why = "not finished: the system failed" if failed else NOT_FOUND
-        return Found(answer.text, quotes, len(stated), "" if quotes else why, answer.confidence, failed and not quotes)
+        if answer.stop_reason == "failed":
+            return Found("", (), 0, "not finished: the system failed", failed=True)
+        stated = run.with_queries(self._support(run, answer).evidence)
+        documents = {**whole.documents, **run.documents}.values()
+        more = _relevant(section.task, documents, stated, RELEVANT if section.title else 0.0)
+        quotes = (*stated, *run.with_queries(more))[:QUOTES]
+        return Found(answer.text, quotes, len(stated), "" if quotes else NOT_FOUND, answer.confidence)
 
     async def _section(self, outline: Context, number: int, section: Planned, found: Found) -> Section:
         """Write a section from what was found."""
         before = self._dropped
-        sentences: tuple[Sentence, ...] = ()
+        kept: tuple[Sentence, ...] = ()
         if found.quotes:
             result = "" if declines(found.result) else found.result
             title = section.title or section.task
             check = await self._write(REPORTER, outline, title, section.task, result, found.quotes, most=SENTENCES)
-            kept = check.sentences or tuple(_verbatim(found.quotes, at) for at in range(max(found.stating, 1)))
-            sentences = self._numbered(kept, found.quotes)
-        written = Section(section.title, section.task, sentences, "" if sentences else found.missing)
+            most = max(found.stating, 1) if section.title else len(found.quotes)
+            checked = check.sentences or tuple(_verbatim(found.quotes, at) for at in range(most))
+            kept = self._numbered(checked, found.quotes)
+        written = Section(section.title, section.task, kept, "" if kept else found.missing)
         self._run.events.emit(
             "section",
             outline.id,
@@ -253,9 +256,14 @@ def _stating(answer: str, quotes: Sequence[Evidence]) -> int:
     return max(range(len(quotes)), key=lambda at: len(words & frozenset(compared_words(quotes[at].quote))))
 
 
-def _relevant(task: str, documents: Iterable[Document], known: Sequence[Evidence]) -> list[Evidence]:
-    """Sentences of documents about a task, the best first: all names of the task, and enough of its other words."""
-    claim = claim_of(task[:1].lower() + task[1:])
+def _relevant(task: str, documents: Iterable[Document], known: Sequence[Evidence], enough: float) -> list[Evidence]:
+    """Sentences of documents about a task, the best first: all names of the task, and enough of its words.
+
+    A task without names needs half of its words.
+    """
+    spans = [task[start:end] for start, end in sentences(task)]  # a capital that begins a sentence makes no name
+    claim = claim_of(" ".join(span[:1].lower() + span[1:] for span in spans))
+    enough = enough if claim.needed else RELEVANT
     taken = {(quote.id, quote.start) for quote in known}
     found: list[tuple[float, Evidence]] = []
     for document in documents:
@@ -263,7 +271,7 @@ def _relevant(task: str, documents: Iterable[Document], known: Sequence[Evidence
         for sentence in analysed(document.text).sentences:
             words = sentence.words | title
             share = len(claim.words & words) / max(len(claim.words), 1)
-            if claim.needed <= words and share >= RELEVANT and (document.id, sentence.start) not in taken:
+            if claim.needed <= words and share >= enough and (document.id, sentence.start) not in taken:
                 quote = Evidence.from_document(document, document.text[sentence.start : sentence.end])
                 found.append((share, quote))
     found.sort(key=lambda pair: -pair[0])

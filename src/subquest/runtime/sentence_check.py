@@ -16,6 +16,8 @@ from .normalization import compared_words
 from .statements import Left, claim_of, declines, restated, sentences, title_of
 from .statements import Sentence as Spoken
 
+FEWEST = 4
+"""Words of a sentence; a name or a date by itself states nothing."""
 LONGEST = 600
 """Characters of a sentence; a longer one is a list or a text without full stops."""
 _CITED = re.compile(r"\s*\[(\d{1,3}(?:\s*[,;]\s*\d{1,3})*)\]")
@@ -61,7 +63,7 @@ def supporting(sentence: str, quotes: Sequence[Evidence], cites: Sequence[int]) 
 def is_supported(sentence: str, quotes: Iterable[Evidence]) -> bool:
     """Whether quotes, with the titles of their documents, state a sentence."""
     claim = claim_of(sentence)
-    if not claim.line or declines(sentence) or sentence.rstrip().endswith("?"):
+    if len(claim.line.split()) < FEWEST or declines(sentence) or sentence.rstrip().endswith("?"):
         return False
     given = list(quotes)
     titles = frozenset[str]().union(*(title_of(quote.title).words for quote in given))

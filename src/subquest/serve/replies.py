@@ -14,6 +14,7 @@ from msgspec import Meta
 from starlette.responses import Response
 
 from ..errors import MissingDependency, OutsideError, UsageError
+from ..masking import public
 
 Object = dict[str, Any]
 _CODES = {400: "bad_request", 404: "not_found", 405: "method_not_allowed", 413: "too_large"}
@@ -23,7 +24,7 @@ class Problem(Exception):
     """A request that cannot be served, with its HTTP status."""
 
     def __init__(self, status: int, message: str, *, code: str = "", headers: dict[str, str] | None = None) -> None:
-        super().__init__(message)
+        super().__init__(public(message))
         self.status = status
         self.code = code or _CODES.get(status, "error")
         self.headers = headers or {}

@@ -8,6 +8,7 @@ import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import fields
 from pathlib import Path
 from time import monotonic
 from typing import Any, Literal
@@ -20,7 +21,7 @@ from ..runs import RunStore
 from .checkpoints import Checkpoints, save_trained
 from .distributed import ALONE, Ranks
 from .policy import Policy
-from .recipe import Recipe
+from .recipe import OptimiserPart, Recipe
 
 Phase = Literal["step", "evaluation", "checkpoint", "export"]
 """A part of a run that takes time; `export` writes the weights in a form that other tools read."""
@@ -65,7 +66,7 @@ class Deadline:
 class TrainRun:
     """The folder of one run.
 
-    recipe.json   what is trained; resuming with another recipe is refused
+    recipe.json   what is trained; resuming with another recipe is refused, but for more steps
     run.sqlite    curves and sample episodes
     checkpoints/  the last few
     best/         the adapter (or weights) that did best on the dev questions
@@ -99,6 +100,8 @@ class TrainRun:
         self.sources: Mapping[str, str] = {}
         """Digests of what is learnt from, kept with every checkpoint."""
         self.deadline = Deadline(minutes, stop)
+        self.steps = 0
+        """Steps of the whole run; known once there is a trainer."""
 
     def _make_folder(self) -> None:
         try:
@@ -232,9 +235,19 @@ def _difference(path: Path, recipe: Recipe) -> str:
         raise DataError(f"{path} is not a recipe: {error}") from None
     new = _settings(json.loads(json.dumps(public_values(recipe.as_dict()))))
     changed = [name for name in sorted(kept.keys() | new.keys()) if kept.get(name) != new.get(name)]
+    if all(_extends(name, kept.get(name), new.get(name)) for name in changed):
+        return ""
     return ", ".join(
         f"{name} was {kept.get(name, 'the default')}, is {new.get(name, 'the default')}" for name in changed
     )
+
+
+def _extends(name: str, before: Any, now: Any) -> bool:
+    """Whether a change only makes a run longer. What it has done so far stays as it was."""
+    part = {field.name: field.default for field in fields(OptimiserPart)}
+    default = part.get(name.removeprefix("optimiser."))
+    before, now = (default if value is None else value for value in (before, now))
+    return name in ("optimiser.steps", "optimiser.epochs") and now > before
 
 
 def _settings(table: Mapping[str, Any], place: str = "") -> dict[str, Any]:

@@ -29,7 +29,7 @@ export function Answer(props: {
       {props.report?.sections?.length && !props.folded ? (
         <Written report={props.report} />
       ) : (
-        <p class={props.answer ? "text" : "text none"}>{props.answer || `No answer (${props.ending || "nothing came"})`}</p>
+        <p class={props.answer ? "text" : "text none"}>{props.answer || (props.ending === "abstained" ? "Unknown: the documents that were read do not say" : `No answer (${props.ending || "nothing came"})`)}</p>
       )}
       <div class="facts">
         {props.forced && <span class="chip warn">forced by a limit</span>}

@@ -6,7 +6,7 @@ import ctypes as c
 import os
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,6 +14,8 @@ import numpy as np
 
 from ...errors import DataError, EngineRefused
 from ...models.memory import check_memory
+from ...protocol import fence_tokens
+from ..gguf_file import CONTROL, USER_DEFINED, read_gguf_file, tokens_of_kind
 from .llama_cpp import Batch, Library
 
 
@@ -121,6 +123,9 @@ class Model:
         if not self._model:
             raise EngineRefused(f"llama.cpp cannot load {path}: the file is damaged or its architecture is unknown")
         self.vocabulary = Vocabulary(calls, self._model)
+        with suppress(DataError):  # a file that llama.cpp reads, and we do not: its tokens stay unknown
+            described = read_gguf_file(path)
+            fence_tokens(tokens_of_kind(described, CONTROL), tokens_of_kind(described, USER_DEFINED))
         try:
             kinds = (calls.llama_model_has_encoder, calls.llama_model_is_recurrent, calls.llama_model_is_hybrid)
             if any(kind(self._model) for kind in kinds):
