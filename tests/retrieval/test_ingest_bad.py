@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from subquest.cli import main
 from subquest.errors import SearchError, UsageError
 from subquest.readers import archive as archives
 from subquest.readers import reader_pool
@@ -427,3 +428,19 @@ def test_a_full_disk_is_no_reason_to_call_an_index_broken(tmp_path: Path, kiloby
     with Index.open(tmp_path / "i.sq") as index:
         assert index.verify() == []
         assert list(index.documents()) == documents
+
+
+def test_the_status_of_an_add_of_which_nothing_could_be_read(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What the index had before does not count."""
+    (tmp_path / "a.txt").write_text("Some text.")
+    (tmp_path / "b.pdf").write_bytes(b"%PDF-1.4 broken")
+    index, good, broken = (str(tmp_path / name) for name in ("i.sq", "a.txt", "b.pdf"))
+    assert main(["index", "build", good, "--out", index]) == 0
+    for _ in range(2):
+        assert main(["index", "add", index, broken]) == 1
+        assert "b.pdf: a damaged pdf" in capsys.readouterr().err
+    assert main(["index", "add", index, broken, good]) == 0, "unchanged, but it could be read"
+    assert main(["index", "add", index, broken, good, "--strict"]) == 1
+    assert main(["index", "add", index, good]) == 0
