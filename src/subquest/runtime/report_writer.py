@@ -118,7 +118,7 @@ class ReportWriter:
         quotes = tuple(evidence)[:QUOTES]
         if not quotes:
             return replace(answer, report=Report("sentence", short=answer.text))
-        check = await self._write("reporter_sentence", None, question, answer.text, quotes, most=2)
+        check = await self._write("reporter_sentence", None, question, question, answer.text, quotes, most=2)
         wanted = claim_of(answer.text).words
         says = wanted <= {word for s in check.sentences for word in compared_words(s.text)}
         if not (says and check.sentences):
@@ -179,7 +179,8 @@ class ReportWriter:
         kept: tuple[Sentence, ...] = ()
         if found.quotes:
             result = "" if declines(found.result) else found.result
-            check = await self._write(REPORTER, outline, section.task, result, found.quotes, most=SENTENCES)
+            title = section.title or section.task
+            check = await self._write(REPORTER, outline, title, section.task, result, found.quotes, most=SENTENCES)
             most = max(found.stating, 1) if section.title else len(found.quotes)
             checked = check.sentences or tuple(_verbatim(found.quotes, at) for at in range(most))
             kept = self._numbered(checked, found.quotes)
@@ -199,6 +200,7 @@ class ReportWriter:
         self,
         prompt: str,
         parent: Context | None,
+        title: str,
         task: str,
         result: str,
         quotes: Sequence[Evidence],
@@ -212,7 +214,7 @@ class ReportWriter:
             for n, q in enumerate(quotes, 1)
         )
         told = cut_to_tokens(one_line(result), RESULT_TOKENS, engine) or NOT_FOUND
-        messages = self._prompts.messages(prompt, task=task, result=told, quotes=listed)
+        messages = self._prompts.messages(prompt, title=title, task=task, result=told, quotes=listed)
         try:
             reporter = await self._run.open(REPORTER, task, messages, parent=parent)
             check = check_text(_spoken(await reporter.write()), quotes, most=most)
