@@ -48,7 +48,7 @@ BASE: dict[str, dict[str, Any]] = {
     "world site": {"folder": "world", "write": "out"},
     "world plans": {"source": "toy.jsonl", "out": "out.jsonl"},
     "world instruct": {"folder": "world", "model": "rules", "out": "out"},
-    "model get": {"name": "nothing"},
+    "model get": {"name": "smollm2"},
     "model adapter convert": ADAPTER,
     "model adapter mix": {**ADAPTER, "second": "peft.gguf", "share": 0.5},
     "runs list": {"folder": "."},
@@ -60,10 +60,10 @@ BASE: dict[str, dict[str, Any]] = {
     "judge agree": {"run": "run.sqlite", "model": "scripted:script.jsonl"},
     "train": {"recipe": "recipe.toml", "estimate": 8},
     "serve": {**MODEL, "port": 0},
-    "view": {"what": "trace.json", "html": "out.html"},
+    "view": {"what": "trace.json", "no_open": True},
     "mcp": MODEL,
     "demo": {"out": "out", "questions": 1},
-    "bench": {"name": "nothing"},
+    "bench": {"name": "overhead"},
 }
 SEEDS: dict[str, tuple[str, ...]] = {
     "config": ("settings.toml",),
@@ -96,6 +96,8 @@ FORMS: dict[str, tuple[str, ...]] = {
 """How a file is named in an argument that takes more than a file."""
 OUTPUTS = ("out", "trace", "html", "write", "prepare", "salvage", "target", "cache", "runs", "indexes")
 """Arguments that name what is written."""
+IN_PLACE = ("index add", "index remove", "index embed", "index compact", "judge answers")
+"""Commands that change the index or the run that they are given."""
 LEFT_OUT = {"host": "names would be resolved", "ray": "a cluster would be started or waited for"}
 ALLOWED_SECONDS = 60.0
 """How long a command may take here; most take some milliseconds."""

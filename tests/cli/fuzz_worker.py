@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 from types import SimpleNamespace
 
+
 def main() -> None:
     folder = Path(sys.argv[1])
     replies = os.fdopen(os.dup(1), "w", encoding="utf-8")

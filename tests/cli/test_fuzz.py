@@ -8,6 +8,7 @@ import os
 import re
 import shutil
 import stat
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from subquest.engine.adapter import Lora, Shape, write_gguf, write_peft
 from ..systems.fakes import DOCUMENTS
 from . import fuzz
 from .conftest import SCRIPT
-from .fuzz import BASE, OUTPUTS, Case, Files, Worker
+from .fuzz import BASE, IN_PLACE, OUTPUTS, Case, Files, Worker
 
 WHICH = os.environ.get("SUBQUEST_FUZZ", "0")
 EACH = 2
@@ -30,6 +31,7 @@ QUESTION = {
     "id": "q",
     "question": "Where was the designer of the Orvane Bridge born?",
     "answers": ["Kestel"],
+    "hops": 2,
     "decomposition": [{"question": "Who designed the Orvane Bridge?", "answer": "Mila Torrun", "support": "Orvane"}],
 }
 RECIPE = """name = "small"
@@ -41,7 +43,7 @@ rank = 4
 alpha = 8.0
 [[data]]
 questions = "world:seed=1,articles=160,questions=8"
-share = 1.0
+weight = 1.0
 [rollout]
 questions = 2
 group = 2
@@ -182,15 +184,15 @@ def test_a_command_says_in_one_line_what_is_wrong(files: Files) -> None:
             problems = _problems(case, found)
             now = fuzz.snapshot(files.work)
             if now != clean:
-                changed = sorted({Path(p).name for p, _ in now.items() ^ clean.items()})
-                if found["status"] == 2 and not _may_write(case, changed):
+                changed = _outside(files.work, now.items() ^ clean.items())
+                if found["status"] == 2 and changed:
                     problems.append(f"it was refused, and wrote {changed}")
                 files.renew()
                 clean = fuzz.snapshot(files.work)
             after = fuzz.snapshot(files.folder / "nasty")
             if after != before:
                 changed = sorted({p for p, _ in after.items() ^ before.items()})
-                if case.argument.dest not in OUTPUTS:
+                if case.argument.dest not in OUTPUTS and case.argument.command not in IN_PLACE:
                     problems.append(f"it changed its input {changed}")
                 _restore(changed)
                 before = fuzz.snapshot(files.folder / "nasty")
@@ -221,7 +223,7 @@ def _problems(case: Case, found: dict[str, Any]) -> list[str]:
     names = {case.argument.option, case.argument.dest.rpartition(".")[2], case.argument.dest.upper()}
     if case.path is not None:
         names |= {_printable(part) for part in case.path.parts[-2:]}
-    names |= {_printable(case.value)[:60], case.value.partition(":")[0]}
+    names |= {_printable(case.value)[:60], case.value.partition(":")[0], case.value.partition("=")[0]}
     if not any(name and name in _printable(lines[-1]) for name in names):
         return [f"the message does not name what is wrong; {shown}"]
     return []
@@ -231,8 +233,10 @@ def _printable(text: str) -> str:
     return " ".join("".join(c if c.isprintable() else " " for c in text).split())
 
 
-def _may_write(case: Case, changed: list[str]) -> bool:
-    return False
+def _outside(work: Path, changed: Iterable[tuple[str, Any]]) -> list[str]:
+    """What changed apart from the command's own output, which `BASE` calls `out` or `out.jsonl`."""
+    names = {str(Path(name).relative_to(work)) for name, _ in changed}
+    return sorted(name for name in names if not name.startswith("out"))
 
 
 def _restore(changed: list[str]) -> None:

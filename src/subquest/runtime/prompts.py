@@ -20,6 +20,7 @@ from typing import Literal
 
 from ..engine import Engine, Message
 from ..errors import UsageError
+from ..input_file import read_text
 from ..protocol import fence, tags_of
 from ..record import Document
 from .rendering import render_documents
@@ -101,10 +102,7 @@ class Prompts:
         for folder in self._folders(name):
             path = folder / f"{name}.md"
             if path.is_file():
-                try:
-                    return path.read_text(encoding="utf-8-sig")
-                except (OSError, UnicodeDecodeError) as error:
-                    raise UsageError(f"the prompt {path} cannot be read: {error}") from None
+                return read_text(path, "the prompt")
         places = " or ".join(str(f) for f in self._folders(name))
         raise UsageError(f"there is no prompt {name!r}.md in {places}")
 
