@@ -96,7 +96,7 @@ FORMS: dict[str, tuple[str, ...]] = {
 """How a file is named in an argument that takes more than a file."""
 OUTPUTS = ("out", "trace", "html", "write", "prepare", "salvage", "target", "cache", "runs", "indexes")
 """Arguments that name what is written."""
-IN_PLACE = ("index add", "index remove", "index embed", "index compact", "judge answers")
+IN_PLACE = ("index add", "index remove", "index embed", "index compact", "judge answers", "judge agree")
 """Commands that change the index or the run that they are given."""
 LEFT_OUT = {"host": "names would be resolved", "ray": "a cluster would be started or waited for"}
 ALLOWED_SECONDS = 60.0
@@ -213,6 +213,7 @@ def command_line(case: Case) -> list[str]:
         given.pop("query")
     if command == "train" and case.argument.dest in ("out", "prepare"):
         given.pop("estimate")
+        given["set"] = "model.path='random:llama'"
     out: list[str] = command.split()
     last: list[str] = []
     for action in parser._actions:

@@ -1,5 +1,6 @@
 """Nasty inputs: files that are wrong whatever they should be, and valid files with one thing wrong."""
 
+import itertools
 import json
 import os
 import random
@@ -112,15 +113,16 @@ def make_spoiled(valid: Path, folder: Path, limit: int = 40) -> dict[str, Path]:
     folder.mkdir(parents=True, exist_ok=True)
     files = [valid] if valid.is_file() else sorted(f for f in valid.rglob("*") if f.is_file())
     found: dict[str, Path] = {}
+    numbers = itertools.count()
     for file in files:
         for name, content in spoiled(file.read_bytes(), file.suffix, limit):
-            place = folder / f"{len(found)}-{valid.name}"
+            place = folder / f"{next(numbers)}-{valid.name}"
             _copy(valid, place)
             (place if valid.is_file() else place / file.relative_to(valid)).write_bytes(content)
             found[f"{file.name}-{name}"] = place
         if valid.is_dir():
             for name, change in (("gone", Path.unlink), ("folder", _as_folder), ("unreadable", _unreadable)):
-                place = folder / f"{len(found)}-{valid.name}"
+                place = folder / f"{next(numbers)}-{valid.name}"
                 _copy(valid, place)
                 change(place / file.relative_to(valid))
                 found[f"{file.name}-{name}"] = place

@@ -128,7 +128,7 @@ def _fail(message: str, status: int, debug: bool) -> int:
 
             traceback.print_exc()
         # a message may quote a server or a file, and with it characters that control the terminal
-        shown = "".join(c if c.isprintable() or c == "\n" else " " for c in message)
+        shown = "".join(c if c.isprintable() else " " for c in message)
         print(f"subquest: {shown}" if status != 130 else shown, file=sys.stderr)
     _output_works()
     return status

@@ -116,7 +116,8 @@ def _adapter(args: argparse.Namespace) -> int:
     forms = {"": "a folder", ".gguf": "a .gguf file"}
     wanted = list(forms) if mixing else [".gguf"] if args.source.is_dir() else [""]
     if target.suffix not in wanted:
-        raise UsageError(f"the target must be {' or '.join(forms[w] for w in wanted)}, not {target}")
+        kind = "" if mixing else f"{args.source} is a {'folder' if args.source.is_dir() else 'file'}: "
+        raise UsageError(f"{kind}the target must be {' or '.join(forms[w] for w in wanted)}, not {target}")
     shape = adapter.shape_of(args.base or models.embedded_model())
     loras = [adapter.read_peft(s) if s.is_dir() else adapter.read_gguf(s, shape) for s in sources]
     lora = adapter.mixed(loras[0], loras[1], args.share) if mixing else loras[0]

@@ -120,6 +120,15 @@ def _check_heads(rows: Array, heads: int) -> None:
 
 def shape_of(base: Path) -> Shape:
     """The shape of a base model, from its GGUF file or from a folder with Hugging Face's config.json."""
+    try:
+        return _read_shape(base)
+    except DataError:
+        raise
+    except UsageError as error:
+        raise UsageError(f"{base}: {error}") from None
+
+
+def _read_shape(base: Path) -> Shape:
     if base.is_dir():
         try:
             config = read_json(base / "config.json", "the model's shape from")

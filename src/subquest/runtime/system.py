@@ -28,7 +28,7 @@ from .prompts import SETS, Prompts, PromptSet, folder_beside, prompt_set_of
 from .run import Answer, Run
 from .solver import Solver
 from .statements import declines
-from .voting import most_frequent_answer
+from .voting import MOST_VOTES, most_frequent_answer
 from .window import Shown
 
 
@@ -88,8 +88,8 @@ class System(Solver, Generic[S]):
         that replace single ones. `abstain` allows the answer "unknown", which ends the episode as abstained and without
         an answer. With `votes` above 1, a question is answered up to that many times and the majority decides.
         """
-        if votes < 1:
-            raise UsageError(f"votes must be 1 or more, not {votes}")
+        if not 1 <= votes <= MOST_VOTES:
+            raise UsageError(f"votes must be from 1 to {MOST_VOTES:,}, not {votes}")
         self.engines: Mapping[str, Engine] = model if isinstance(model, Mapping) else {"": model}
         self.search = search
         self.abstain = abstain
