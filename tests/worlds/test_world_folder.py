@@ -9,10 +9,11 @@ import pytest
 
 from subquest.cli import main
 from subquest.errors import DataError
+from subquest.input_file import parse_json
 from subquest.worlds import Recipe, check_world, write_world
 from subquest.worlds.programs import FactBase, Undecided, parse_program, run_operation, run_steps
 from subquest.worlds.site import Site
-from subquest.worlds.world_folder import read_facts, read_json
+from subquest.worlds.world_folder import read_facts
 
 
 @pytest.fixture(scope="module")
@@ -125,7 +126,7 @@ def test_articles_and_facts_go_together(folder: Path) -> None:
 @pytest.mark.parametrize("line", [b"{oops", b"\xff", b"1" * 5000, b"[" * 100_000])
 def test_what_is_no_json(line: bytes) -> None:
     with pytest.raises(DataError, match=r"here:1: not JSON"):
-        read_json(line, "here:1")
+        parse_json(line, "here:1")
 
 
 @pytest.mark.parametrize(

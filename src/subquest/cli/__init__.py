@@ -49,8 +49,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     debug = "--debug" in arguments
     try:
         status = _run(arguments)
-        sys.stdout.flush()
-        return status
+        return status if _output_works() else _fail("cannot write to standard output; is the disk full?", 1, debug)
     except KeyboardInterrupt:
         return _fail("interrupted", 130, debug)
     except BrokenPipeError:  # whoever read our output is gone: no message
@@ -79,10 +78,10 @@ def _described(error: Exception) -> tuple[str, int]:
     if isinstance(error, SubquestError):
         return str(error), 2 if isinstance(error, UsageError) else 1
     if isinstance(error, OSError):
-        if not _output_works():
-            return f"cannot write to standard output: {error.strerror or error}", 1
         if error.filename and error.strerror:
             return f"{error.filename}: {error.strerror}", 2 if error.errno in _WRONG_NAME else 1
+        if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+            return f"cannot write to standard output or a file: {error.strerror}", 1
         return str(error) or type(error).__name__, 1
     if isinstance(error, MemoryError):
         return "out of memory", 1
@@ -130,7 +129,10 @@ def _fail(message: str, status: int, debug: bool) -> int:
         # a message may quote a server or a file, and with it characters that control the terminal
         shown = "".join(c if c.isprintable() else " " for c in message)
         print(f"subquest: {shown}" if status != 130 else shown, file=sys.stderr)
-    _output_works()
+    with suppress(BrokenPipeError):
+        if _output_works():
+            return status
+    _drop_output()
     return status
 
 
@@ -148,6 +150,8 @@ def _output_works() -> bool:
     """Whether what was printed can be written; if not, it is dropped, so that leaving Python does not fail over it."""
     try:
         sys.stdout.flush()
+    except BrokenPipeError:
+        raise
     except (OSError, ValueError):
         _drop_output()
         return False

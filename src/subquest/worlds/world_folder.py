@@ -26,7 +26,7 @@ import msgspec
 from ..codec import checked
 from ..errors import DataError, suggest
 from ..input_file import parse_json
-from ..process import end_with_parent
+from ..process import end_with_parent, without_interrupts
 from ..record import Question
 from .articles import Article
 from .programs import Program, parse_program
@@ -80,7 +80,9 @@ def _blocks(recipe: Recipe, workers: int) -> Iterator[Sequence[bytes]]:
         return
     import multiprocessing
 
-    with multiprocessing.get_context("spawn").Pool(min(workers, len(jobs)), end_with_parent) as pool:
+    with without_interrupts():
+        started = multiprocessing.get_context("spawn").Pool(min(workers, len(jobs)), end_with_parent)
+    with started as pool:
         yield from pool.imap(_region_blocks, jobs)
 
 
