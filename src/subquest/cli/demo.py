@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import os
 import shutil
 import sys
 import time
@@ -87,6 +88,9 @@ def _check_folder(out: Path) -> None:
     """Refuse a folder whose documents, questions or index are not from an earlier demo: they would be replaced."""
     if out.exists() and not out.is_dir():
         raise UsageError(f"--out {out}: it is not a folder")
+    above = next(folder for folder in (out, *out.absolute().parents) if folder.exists())
+    if not os.access(above, os.W_OK):
+        raise UsageError(f"cannot write {out}: no permission to write into {os.path.relpath(above)}")
     taken = [name for name in ("corpus.jsonl", "questions.jsonl", "docs.sq") if (out / name).exists()]
     if taken and ((out / "world.json").exists() or not _asked_in(out / "questions.jsonl")):
         raise UsageError(f"{out / taken[0]} exists and does not belong to a demo; choose another folder with --out")
