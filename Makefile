@@ -61,6 +61,7 @@ $(VENV)/test.stamp: pyproject.toml scripts/system-packages
 
 install: $(VENV)/test.stamp
 	$(BIN)/subquest model get smollm2
+	$(BIN)/subquest model get whisper
 
 # The page: its bundle is part of the package, so only who changes web/ needs this (and node).
 web:

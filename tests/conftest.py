@@ -29,3 +29,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def _searches_are_tried_again_soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """A search that fails is tried again as often as ever, after a shorter wait."""
     monkeypatch.setattr("subquest.runtime.run.SEARCH_WAIT", 0.01)
+
+
+@pytest.fixture(autouse=True)
+def _forget_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keys that a test plants are not masked in the next one."""
+    monkeypatch.setattr("subquest.masking._forms", (), raising=False)

@@ -2,18 +2,21 @@
 
 import gc
 import os
+import re
 import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
 
+import subquest
 from subquest.process import GARBAGE_THRESHOLD, SWITCH_INTERVAL, collect_rarely, switch_often
 
 PARENT = """
 import time
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
+import subquest
 from subquest.process import end_with_parent
 
 if __name__ == "__main__":
@@ -24,6 +27,17 @@ if __name__ == "__main__":
         print(*pool._processes, flush=True)
         time.sleep(600)
 """
+
+
+def test_no_process_is_forked() -> None:
+    """A fork copies the locks of other threads as they are, and nobody opens them in the child."""
+    forks = re.compile(r"os\.fork|forkpty|create_subprocess_|subprocess_exec\(|preexec_fn|[\"']fork(server)?[\"']")
+    pools = re.compile(r"(ProcessPoolExecutor|multiprocessing\.(Pool|Process))\(")
+    for path in sorted(Path(subquest.__file__).parent.rglob("*.py")):
+        text = path.read_text()
+        assert not forks.search(text), path
+        if pools.search(text):
+            assert 'get_context("spawn")' in text, path
 
 
 def test_the_last_user_sets_it_back() -> None:

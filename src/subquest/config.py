@@ -35,6 +35,8 @@ from .codec import Count, NonNegative, Positive, Record, checked
 from .errors import ConfigError, closest, suggest
 from .input_file import read_toml
 from .limits import Limits
+from .models import MODELS
+from .record import Style
 from .tools.tool_options import ToolOptions
 
 FILE_NAME = "subquest.toml"
@@ -97,6 +99,8 @@ class Config(Record):
     prompts: str | None = None
     """A set of prompts, `full` or `compact`, or a folder whose files replace prompts of the same name."""
     protocol: Literal["tags", "tools"] | None = None
+    style: Style | None = None
+    """How `ask` writes answers; evaluation and training always use short ones."""
     runs: str | None = None
     """Folder of the runs that `serve` and `mcp` show, and of the questions that the server is asked."""
     prices: str | None = None
@@ -306,7 +310,7 @@ def _located(key: str, value: str, folder: Path) -> str:
         models = split_models(value)
         for role, model in models.items():
             kind, _, place = model.partition(":")
-            if kind in ("gguf", "torch", "scripted") and model != "torch:smollm2":
+            if kind in ("gguf", "torch", "scripted") and place not in MODELS:
                 models[role] = f"{kind}:{path(place)}"
         return join_models(models)
     return value

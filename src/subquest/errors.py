@@ -21,9 +21,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from .masking import public
+
 
 class SubquestError(Exception):
-    """Root of all exceptions raised on purpose."""
+    """Root of all exceptions raised on purpose. Messages quote settings and servers, so secrets in them are masked."""
+
+    def __init__(self, *args: object) -> None:
+        super().__init__(*(public(part) if isinstance(part, str) else part for part in args))
 
 
 class UsageError(SubquestError):

@@ -28,6 +28,7 @@ EventKind = Literal[
     "memory",  # a shared memory changed: entries, action (DECOR's: add, nothing, cut, compress, drop)
     "code",  # code ran in the sandbox: source, output
     "page",  # a page or file was read: url or path, title
+    "section",  # a section of a report was written: number, title, text, missing, dropped
     "error",  # the outside world or a model's format failed: where, message
     "retry",  # a failed call is tried again: where, attempt, wait
     "limit",  # a budget ran out or a repetition was stopped: what

@@ -15,13 +15,15 @@ from typing import Literal
 
 from .errors import UsageError
 
-Kind = Literal["html", "json", "latex", "markdown", "svg"]
+Kind = Literal["docx", "html", "json", "latex", "markdown", "pdf", "svg"]
 _SQLITE = b"SQLite format 3\0"
 _BEGINS: Mapping[Kind, tuple[bytes, ...]] = {
+    "docx": (b"pk\x03\x04",),
     "html": (b"<!doctype html", b"<html"),
     "json": (b"{", b"["),
     "latex": (b"\\begin", b"%"),
     "markdown": (b"#", b"|"),
+    "pdf": (b"%pdf-",),
     "svg": (b"<svg", b"<?xml"),
 }
 """How files of a kind that we write begin, in lower case."""

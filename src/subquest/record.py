@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from msgspec.structs import replace
 
@@ -257,6 +257,41 @@ class Evidence(Record):
         return cls(document.id, document.title, quote, start, trajectory, query, place_of(document.meta))
 
 
+Style = Literal["short", "sentence", "report"]
+"""How an answer is written: a few words, one or two sentences, a report with sections."""
+STYLES: tuple[Style, ...] = get_args(Style)
+
+
+class Sentence(Record):
+    """A sentence of a written answer, with the quotes that support it."""
+
+    text: str
+    sources: tuple[int, ...] = ()
+    """Numbers of the episode's `evidence`, counted from 1."""
+
+
+class Section(Record):
+    """A section of a report: a sub-task of its outline and what was written about it."""
+
+    title: str
+    task: str
+    sentences: tuple[Sentence, ...] = ()
+    missing: str = ""
+    """Why it has no sentences: not found in the documents, or what failed."""
+
+
+class Report(Record):
+    """An answer in sentences. Every sentence is supported by the quotes it cites; others were dropped."""
+
+    style: Style
+    title: str = ""
+    sections: tuple[Section, ...] = ()
+    short: str = ""
+    """The answer in a few words (style `sentence`)."""
+    dropped: int = 0
+    """Sentences that the model wrote and no quote supports."""
+
+
 class Failure(Record):
     """Something that went wrong during an episode; `fatal` if it ended the episode."""
 
@@ -294,6 +329,8 @@ class Episode(Record):
     supported: bool | None = None
     """Whether documents that were read support the answer; None if there is no answer, if the system reads no documents
     by design, and in episodes stored before this was recorded."""
+    report: Report | None = None
+    """The answer sentence by sentence, if it is written in sentences."""
 
     @property
     def contexts(self) -> tuple[Trajectory, ...]:

@@ -65,6 +65,7 @@ def test_roles_share_what_they_can(tmp_path: Path) -> None:
         ("gpt-4o", "openai:gpt-4o or openai:gpt-4o@BASE_URL"),
         ("models/x.gguf", "did you mean gguf:models/x.gguf"),
         ("gguf:absent.gguf", "no such model file: absent.gguf"),
+        ("qwen-1.5", "did you mean qwen-1.5b?"),
         ("gguf:", "Known forms"),
         ("", "Known forms"),
         ("openai:", "name the model"),
@@ -129,3 +130,12 @@ def test_the_settings_file_has_these_options(tmp_path: Path) -> None:
     file.write_text("[engine]\nconcurrency = 0\n")
     with pytest.raises(UsageError, match="a whole number from 1"):
         load_config(file, env={})
+
+
+@pytest.mark.parametrize("model", ["qwen-1.5b", "gguf:qwen-1.5b", "torch:qwen-1.5b", "qwen-0.5b,planner=scripted:x"])
+def test_a_known_model_that_is_not_here_says_how_to_get_it(
+    model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SUBQUEST_CACHE", str(tmp_path))
+    with pytest.raises(UsageError, match=r"is not on this machine yet.*subquest model get qwen-(1|0).5b"):
+        open_engines(model)

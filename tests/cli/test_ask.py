@@ -198,3 +198,83 @@ def test_a_role_may_have_limits_of_its_own(place: Path, capsys: pytest.CaptureFi
     assert main([*ASK, "--role", "executor.turns=1", "--role", "planner.temperature=0.5", "--trace", "t.json"]) == 0
     executors = Episode.from_json((place / "t.json").read_text()).by_role("executor")
     assert all(e.forced for e in executors)
+
+
+REPORT = [
+    ("outliner", "Design: Who designed the Orvane Bridge?"),
+    ("planner", "<task>Who designed the Orvane Bridge?</task>"),
+    ("planner", "<answer>Mila Torrun</answer>"),
+    ("executor", "<search>Orvane Bridge designer</search>"),
+    ("executor", "<refine>It was Mila Torrun.</refine><result>Mila Torrun</result>"),
+    ("reporter", "The Orvane Bridge was designed by Mila Torrun [1]. It cost 9 crowns [1]."),
+]
+
+
+@pytest.mark.parametrize("option", [["--quiet"], []])
+def test_a_report_is_printed_and_written(place: Path, capsys: pytest.CaptureFixture[str], option: list[str]) -> None:
+    (place / "script.jsonl").write_text("\n".join(json.dumps({"role": r, "reply": t}) for r, t in REPORT))
+    files = [f"r.{form}" for form in ("md", "html", "docx", "pdf")]
+    out = [part for name in files for part in ("--out", name)]
+    assert main([*ASK, "--style", "report", *option, *out, "--trace", "t.json"]) == 0
+    shown, told = capsys.readouterr()
+    assert "## Design\n\nThe Orvane Bridge was designed by Mila Torrun [1].\n\n## Sources\n\n[1] Orvane Bridge" in shown
+    assert shown.count("## Design") == 1
+    assert "1 written sentences were dropped" in shown
+    assert ("section" in told) == (not option)
+    assert all((place / name).stat().st_size for name in files)
+    episode = Episode.from_json((place / "t.json").read_text())
+    assert episode.report is not None
+    assert episode.report.dropped == 1
+
+
+def test_the_style_of_the_settings_file_counts_and_bad_ones_are_refused(
+    place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (place / "subquest.toml").write_text('style = "sentence"')
+    assert main([*ASK, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["report"]["short"] == "Kestel"
+    (place / "subquest.toml").write_text('style = "essay"')
+    assert main([*ASK, "--json"]) == 2
+    assert "style" in capsys.readouterr().err
+    (place / "subquest.toml").unlink()
+    assert main([*ASK, "--out", "answer.txt"]) == 2
+    assert "answer.txt: the name decides the format; end it with .md" in capsys.readouterr().err
+
+
+def script(place: Path, *lines: tuple[str, str]) -> None:
+    (place / "script.jsonl").write_text("\n".join(json.dumps({"role": r, "reply": t}) for r, t in lines))
+
+
+def test_unknown_is_a_normal_outcome(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    script(place, ("planner", "<answer>unknown</answer>"))
+    assert main([*ASK, "--abstain", "--quiet"]) == 0
+    assert capsys.readouterr().out.startswith("unknown: the documents that were read do not say\n")
+
+
+def test_a_model_that_writes_prose_brings_a_suggestion(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    prose = [("planner", "I believe it was somewhere in the north.")] * 7
+    script(place, *prose)
+    main([*ASK, "--quiet"])
+    said = capsys.readouterr().err
+    assert "the model wrote prose in place of an action in 6 of 7 turns: try --prompts full or a larger --model" in said
+    main(ASK)  # the script has run out: a failure is not prose
+    script(place, ("planner", "Let me think."), ("planner", "<answer>Kestel</answer>"))
+    capsys.readouterr()
+    main([*ASK, "--quiet"])
+    assert "prose" not in capsys.readouterr().err
+
+
+def test_tool_calls_are_suggested_for_endpoints(place: Path) -> None:
+    from msgspec.structs import replace
+
+    from subquest.assemble import AgentSpec
+    from subquest.cli.ask import prose_hint
+    from subquest.record import Question, Trajectory, Usage
+
+    wrote = Trajectory("1", "planner", "", format_errors=("no action", "no action"))
+    episode = Episode("e", Question("q", "Who?"), "coda", "m", (wrote,), usage=Usage(model_calls=2))
+    spec = AgentSpec(model="openai:small@http://127.0.0.1:9/v1")
+    assert "try --protocol tools (if the endpoint has tool calls) or --prompts full" in prose_hint(episode, spec)
+    tools = spec.replace(engine=replace(spec.engine, protocol="tools"))
+    assert "--protocol tools" not in prose_hint(episode, tools)
+    assert "--protocol tools" not in prose_hint(episode, AgentSpec(model="embedded"))

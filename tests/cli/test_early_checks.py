@@ -39,7 +39,18 @@ def test_a_missing_index_is_told_first(command: str, toy: Path, capsys: pytest.C
     assert not list(toy.glob("run*"))
 
 
-@pytest.mark.parametrize("command", ["ask", "eval", "study"])
+def test_asking_with_nothing_to_search_is_refused_before_any_work(
+    toy: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (toy / "script.jsonl").write_text('"<answer>from memory</answer>"')
+    assert main(["ask", "Who?", "--model", "scripted:script.jsonl"]) == 2
+    out, said = capsys.readouterr()
+    assert out == ""
+    assert "coda searches, and there is nothing to search: give --index" in said
+    assert main(["ask", "Who?", "--model", "scripted:script.jsonl", "--system", "direct"]) == 0
+
+
+@pytest.mark.parametrize("command", ["eval", "study"])
 def test_nothing_to_search_is_said(command: str, toy: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*COMMANDS[command], *MODEL]) == 2  # for the model's sake
     said = capsys.readouterr().err

@@ -34,3 +34,16 @@ def test_every_option_is_documented() -> None:
     missing = [f.name for f in fields(EngineOptions) if f"`{f.name}`" not in TEXT]
     assert missing == []
     assert all(kind in TEXT for kind in FORMS)
+
+
+def test_the_table_of_known_models_is_that_of_the_code() -> None:
+    from subquest.models import MODELS, megabytes
+
+    for model in MODELS.values():
+        row = next(
+            line
+            for line in TEXT.splitlines()
+            if line.startswith(f"| `{model.name}` | {model.title.split(',')[0].split(':')[0]}")
+        )
+        cells = [cell.strip() for cell in row.strip("|").split("|")]
+        assert cells[2:] == [model.licence, megabytes(model.size), f"{model.context:,}" if model.context else ""]

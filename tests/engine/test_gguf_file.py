@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from subquest.engine.gguf_file import read_gguf_file
+from subquest.engine.gguf_file import CONTROL, USER_DEFINED, read_gguf_file, tokens_of_kind
 from subquest.errors import DataError
 
 
@@ -56,3 +56,13 @@ def _written(folder: Path, content: bytes) -> Path:
     path = folder / "b.gguf"
     path.write_bytes(content)
     return path
+
+
+def test_tokens_that_are_matched_whole(tmp_path: Path) -> None:
+    texts = [b"a", b"<file_sep>", b"<mine>", b"b"]
+    tokens = struct.pack("<IQ", 8, 4) + b"".join(struct.pack("<Q", len(t)) + t for t in texts)
+    kinds = struct.pack("<IQ4i", 5, 4, 1, 3, 4, 6)
+    fields = field(b"tokenizer.ggml.tokens", 9, tokens), field(b"tokenizer.ggml.token_type", 9, kinds)
+    found = read_gguf_file(_written(tmp_path, head(*fields)))
+    assert [tokens_of_kind(found, kind) for kind in (CONTROL, USER_DEFINED)] == [["<file_sep>"], ["<mine>"]]
+    assert tokens_of_kind(read_gguf_file(_written(tmp_path, head(fields[0]))), CONTROL) == []

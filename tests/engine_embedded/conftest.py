@@ -17,7 +17,7 @@ from subquest.engine.embedded.quantised import quantised_copy
 
 
 def make(**settings: object) -> EmbeddedEngine:
-    return EmbeddedEngine(threads=1, **settings)  # type: ignore[arg-type]
+    return EmbeddedEngine(threads=1, **{"save_prompts": False, **settings})  # type: ignore[arg-type]
 
 
 @pytest.fixture(scope="session")

@@ -1,17 +1,22 @@
 """Adapters: the same numbers in both forms, and the same log-probs in llama.cpp as with the weights merged by hand."""
 
+import hashlib
 import json
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import gguf
 import numpy as np
 import pytest
 
+from subquest import models
 from subquest.cli import main
 from subquest.engine import adapter
 from subquest.engine.adapter import Lora, Shape
+from subquest.engine.embedded import EmbeddedEngine
 from subquest.engine.embedded.llama_cpp import open_library
 from subquest.engine.embedded.model import Model, Stretch
 from subquest.engine.embedded.quantised import embedded_files, quantise, quantised_copy
@@ -301,3 +306,43 @@ def test_derived_files_are_made_once_and_follow_their_parts(tmp_path: Path, monk
     (tmp_path / "models").rename(tmp_path / "away")
     (tmp_path / "models").write_text("in the way")
     assert quantised_copy(base, None) is None
+
+
+def test_an_adapter_names_its_base_and_is_refused_on_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Both forms keep the digest; another quantisation is another file, and one command binds the adapter to it."""
+    monkeypatch.setenv("SUBQUEST_CACHE", str(tmp_path / "cache"))
+    base, other = tmp_path / "base.gguf", tmp_path / "base-q8.gguf"
+    for path, name in ((base, "one"), (other, "two")):
+        writer = gguf.GGUFWriter(path, "llama")
+        writer.add_name(name)
+        writer.add_head_count(9)
+        writer.add_head_count_kv(3)
+        writer.write_header_to_file()
+        writer.write_kv_data_to_file()
+        writer.close()
+    adapter.write_peft(random_lora(layers=1), tmp_path / "peft")
+    made = tmp_path / "made.gguf"
+    assert main(["model", "adapter", "convert", str(tmp_path / "peft"), str(made), "--base", str(base)]) == 0
+    assert adapter.base_of(made) == hashlib.sha256(base.read_bytes()).hexdigest()
+    adapter.check_base(made, base)
+    assert main(["model", "adapter", "convert", str(made), str(tmp_path / "back"), "--base", str(base)]) == 0
+    assert adapter.base_of(tmp_path / "back") == adapter.base_of(made)
+    with pytest.raises(UsageError, match="another quantisation") as error:
+        adapter.check_base(made, other)
+    command = str(error.value).partition("subquest ")[2].replace("NEW.gguf", str(tmp_path / "new.gguf")).split()
+    capsys.readouterr()
+    assert main(command) == 0, "the command that the message gives"
+    adapter.check_base(tmp_path / "new.gguf", other)
+    assert same(adapter.read_gguf(tmp_path / "new.gguf", SMOLLM2), adapter.read_gguf(made, SMOLLM2))
+    with pytest.raises(UsageError, match="another quantisation"):
+        EmbeddedEngine(other, adapter=made)
+
+
+def test_the_message_names_the_known_model_that_an_adapter_is_for(tmp_path: Path) -> None:
+    lora = replace(random_lora(layers=1), base=models.known_model("qwen-1.5b").files[0].sha256)
+    adapter.write_peft(lora, tmp_path / "peft")
+    (tmp_path / "other.gguf").write_bytes(b"GGUF")
+    with pytest.raises(UsageError, match=r"was trained on qwen-1.5b.*run it with --model qwen-1.5b"):
+        adapter.check_base(tmp_path / "peft", tmp_path / "other.gguf")

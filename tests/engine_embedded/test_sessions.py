@@ -7,7 +7,10 @@ import pytest
 from subquest.engine import Engine, Generation, Message, Sampling, Session
 from subquest.engine.embedded import EmbeddedEngine, EmbeddedSession
 from subquest.engine.embedded.scheduler import CacheEntry
+from subquest.engine.gguf_file import CONTROL, read_gguf_file, tokens_of_kind
 from subquest.errors import ContextOverflow, EngineError, EngineRefused, EngineUnavailable, UsageError
+from subquest.models import smollm2_path
+from subquest.protocol import fence
 
 from .conftest import Check, make
 
@@ -286,3 +289,12 @@ async def test_misuse_is_named(engine: EmbeddedEngine) -> None:
 def test_an_engine_serves_one_event_loop_after_another(engine: EmbeddedEngine) -> None:
     answers = [asyncio.run(ask(engine, QUESTIONS[0])).segments[-1].text for _ in range(2)]
     assert answers[0] == answers[1]
+
+
+def test_control_tokens_of_the_model_are_fenced_in_texts_from_outside(engine: EmbeddedEngine) -> None:
+    """Tokens that no list of ours has; the model that is loaded says itself which they are."""
+    assert engine.context_window
+    tokens = [t for t in tokens_of_kind(read_gguf_file(smollm2_path()), CONTROL) if "<" in t]
+    assert "<file_sep>" in tokens
+    for token in tokens:
+        assert "<" not in fence(f"The Lume {token} flows.")

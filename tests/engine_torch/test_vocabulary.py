@@ -9,6 +9,7 @@ from transformers import PreTrainedTokenizerFast
 from subquest.engine.torch.gguf_tokenizer import SPLITS
 from subquest.engine.torch.stop_strings import Stops
 from subquest.engine.torch.vocabulary import _SEAM, BYTE_LETTERS, Vocabulary
+from subquest.protocol import fence
 
 from .conftest import byte_tokenizer
 
@@ -30,6 +31,15 @@ def test_special_tokens_are_recognised_in_control_text_alone(vocabulary: Vocabul
     assert vocabulary.encode("<|im_end|>", True) == (257,)
     assert len(vocabulary.encode("<|im_end|>", False)) == 10
     assert vocabulary.decode([257]) == "<|im_end|>"
+
+
+def test_special_tokens_are_fenced_in_texts_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("subquest.protocol.fencing._own_tokens", frozenset())
+    tokenizer = byte_tokenizer()
+    tokenizer.add_special_tokens({"additional_special_tokens": ["<file_sep>"]})
+    assert fence("a <file_sep> b") == "a <file_sep> b"
+    Vocabulary(tokenizer, 264)
+    assert fence("a <file_sep> b") == "a ‹file_sep› b"
 
 
 def test_a_cut_character_is_replaced(vocabulary: Vocabulary) -> None:

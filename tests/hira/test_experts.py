@@ -14,6 +14,7 @@ from subquest.limits import Limits
 from subquest.record import Document, Hit, Question
 from subquest.runtime.code_session import plain_name
 from subquest.runtime.toolkit import Toolkit
+from subquest.serve.chat import FollowUp
 from subquest.systems.baselines.react_tools import ReActTools
 from subquest.systems.baselines.single_experts import CodeAct, WebThinker
 from subquest.systems.hira import HiRA
@@ -280,6 +281,22 @@ async def test_public_over_private_documents_opens_only_offered_urls(site):
     assert "was not offered" in episode.by_role("explorer")[0].text
 
 
+async def test_a_url_in_an_earlier_answer_was_not_offered_by_the_user(site):
+    """A model could write a URL that carries what it has read into its answer, and open it at the next question."""
+    explorer = [
+        f"<|begin_click_link|>{site.url}/ostel?leak=blue<|end_click_link|>",
+        f"<|begin_click_link|>{site.url}/brunn<|end_click_link|>",
+        "Final Information: none",
+    ]
+    replies = ["<|begin_search_query|>brunn<|end_search_query|>", "\\boxed{blue}"]
+    before = [("user", f"What does {site.url}/brunn say?"), ("assistant", f"See {site.url}/ostel?leak=blue")]
+    follow_up = FollowUp(before, "And the plan?")
+    system = HiRA(engine("deep", replies, explorer), Index(), egress="public")
+    episode = await system.solve(Question("1", follow_up.text, meta=follow_up.meta))
+    assert [p for p in site.asked if not p.startswith(("/search", "/robots"))] == ["/brunn"]
+    assert "was not offered" in episode.by_role("explorer")[0].text
+
+
 async def test_code_cannot_carry_private_documents_out(site, tmp_path, sandbox):
     note = tmp_path / "note.txt"
     note.write_text("secret")
@@ -358,6 +375,57 @@ async def test_variables_live_on_between_the_code_tasks_of_one_question(sandbox)
     _, second = episode.by_role("code")
     assert "Memory Fact 1: Rows of the table: rows" in second.text
     assert "<|begin_code_call_result|>sum 6<|end_code_call_result|>" in second.text
+
+
+TOO_MUCH = {
+    "time": "while True: pass",
+    "memory": "x = bytearray(8 << 30)",
+    "disk": "for n in range(99): open(f'{n}', 'wb').write(bytes(8 << 20))",
+    "files": "for n in range(99_999): open(f'{n}', 'w')",
+    "output": "while True: print('x' * 10_000)",
+    "processes": "import os\nwhile True: os.fork() or __import__('time').sleep(9)",
+}
+
+
+@pytest.mark.parametrize("limit", TOO_MUCH)
+async def test_variables_live_on_when_a_task_between_exceeds_a_limit(sandbox, limit):
+    distil = json.dumps({"conclusion": {"final_conclusion": "ok"}})
+    replies = {
+        "planner": [CALL.format("Load it"), CALL.format("Try this"), CALL.format("Add it up"), "\\boxed{6}"],
+        "coordinator": [distil, "none", distil, "none", distil],
+        "code": [
+            "<|begin_code_call|>rows = [1, 2, 3]<|end_code_call|>",
+            "\\boxed{loaded}",
+            f"<|begin_code_call|>{TOO_MUCH[limit]}<|end_code_call|>",
+            "\\boxed{failed}",
+            "<|begin_code_call|>print('sum', sum(rows))<|end_code_call|>",
+            "\\boxed{6}",
+        ],
+    }
+    tools = ToolOptions(code_seconds=1, code_memory_mb=400, code_disk_mb=16)
+    episode = await HiRA(ScriptedEngine(replies), experts="code", tools=tools).solve("What is the sum?")
+    _, middle, last = episode.by_role("code")
+    assert "Error" in middle.text or "was stopped" in middle.text
+    assert "<|begin_code_call_result|>sum 6<|end_code_call_result|>" in last.text
+
+
+async def test_variables_live_on_when_a_task_runs_out_of_time(sandbox):
+    """The call is cancelled from outside, by the time limit of its role."""
+    distil = json.dumps({"conclusion": {"final_conclusion": "ok"}})
+    replies = {
+        "planner": [CALL.format("Load it"), CALL.format("Add it up"), "\\boxed{6}"],
+        "coordinator": [distil, "none", distil],
+        "code": [
+            "<|begin_code_call|>rows = [1, 2, 3]\nprint('set')<|end_code_call|>",
+            "<|begin_code_call|>import time\ntime.sleep(600)<|end_code_call|>",
+            "\\boxed{late}",
+            "<|begin_code_call|>print('sum', sum(rows))<|end_code_call|>",
+            "\\boxed{6}",
+        ],
+    }
+    system = HiRA(ScriptedEngine(replies), experts="code", limits={"code": Limits(seconds=2)}, code_seconds=500)
+    episode = await asyncio.wait_for(system.solve("What is the sum?"), 120)
+    assert "sum 6<|end_code_call_result|>" in episode.by_role("code")[-1].text
 
 
 async def test_variables_of_one_question_are_not_seen_by_another(sandbox):

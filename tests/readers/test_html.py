@@ -7,8 +7,10 @@ import time
 
 import pytest
 
+from subquest.citation import cite, place_of
 from subquest.errors import DataError, ToolError
 from subquest.readers.html import DEEP, DEEPEST, nesting, read_html, tree_of
+from subquest.retrieval.passages import Passages
 from subquest.tools.pages import as_page
 from subquest.tools.sandbox.interface import Fetched
 
@@ -83,3 +85,21 @@ def test_many_elements_side_by_side_are_not_deep() -> None:
 )
 def test_nesting(text: str, depth: int) -> None:
     assert nesting(text) == depth
+
+
+def test_headings_once_lists_as_lists_tables_by_row() -> None:
+    html = (
+        "<html><head><title>Pumps</title></head><body><main><h1>Pump checks</h1><p>Check every pump before use, on "
+        "every ward, and write it down.</p><h2>Steps</h2><ol><li>Look at the number.</li><li>Close the door.</li></ol>"
+        "<ul><li>Green: in date</li><li>Red: do not use</li></ul><h2>Staff</h2>"
+        "<table><tr><th>Name</th><th>Post</th></tr><tr><td>Ana Ruiz</td><td>Nurse | lead</td></tr></table>"
+        "<table><tr><th>Ward</th><th>Beds</th></tr><tr><td>7</td><td>30</td></tr></table></main></body></html>"
+    )
+    found = list(Passages("p.html").of_parts(read_html(io.BytesIO(html.encode()))))
+    assert [d.title for d in found] == ["Pumps > Pump checks", "Pumps > Pump checks > Steps"] + [
+        "Pumps > Pump checks > Staff"
+    ] * 2
+    assert found[1].text.split("\n")[:2] == ["1. Look at the number.", "2. Close the door."]
+    assert [line.lstrip("-•* ") for line in found[1].text.split("\n")[-2:]] == ["Green: in date", "Red: do not use"]
+    assert [d.text for d in found[2:]] == ["Name: Ana Ruiz; Post: Nurse | lead", "Ward: 7; Beds: 30"]
+    assert cite(place_of(found[2].meta)) == "p.html, section Pump checks > Staff, row 2"

@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 
 from subquest.errors import DataError, UsageError
 from subquest.readers import Part
+from subquest.readers.columns import header_of, number_in
+from subquest.readers.part import row_of
 from subquest.retrieval import splitter
 from subquest.retrieval.passages import Passages
 from subquest.retrieval.splitter import Passage, Size, Splitter, split, unwrapped
@@ -110,18 +112,68 @@ def test_wrapped_prose_is_joined_and_nothing_else() -> None:
     assert unwrapped(code) == code
 
 
-def test_rows_go_together_under_their_column_names() -> None:
-    rows = [Part("| name | number |", {"sheet": "S", "row": 1}, row=True)]
-    rows += [Part(f"| item{n} | {n} |", {"sheet": "S", "row": n + 1}, row=True) for n in range(1, 40)]
+def test_rows_go_together_and_every_cell_names_its_column() -> None:
+    rows = [row_of(("name", "number", "note"), {"sheet": "S", "row": 1})]
+    rows += [row_of((f"item{n}", str(n), ""), {"sheet": "S", "row": n + 1}) for n in range(1, 40)]
     found = list(Passages("b.xlsx", Size(50)).of_parts(rows))
-    assert all(document.text.startswith("| name | number |\n| item") for document in found)
+    assert found[0].text.startswith("name: item1; number: 1\nname: item2; number: 2\n")
     assert found[0].meta == {"file": "b.xlsx", "sheet": "S", "row": 2, "row_end": found[1].meta["row"] - 1}
     assert found[-1].meta["row_end"] == 40
     assert sum(document.text.count("item") for document in found) == 39
     (alone,) = Passages("b.xlsx").of_parts(rows[:1])
-    assert (alone.text, alone.meta["row"]) == ("| name | number |", 1)
-    wide = list(Passages("b.xlsx").of_parts([rows[0], Part("| " + "word " * 500 + "|", {"row": 2}, row=True)]))
+    assert (alone.text, alone.meta["row"]) == ("| name | number | note |", 1)
+    wide = list(Passages("b.xlsx").of_parts([rows[0], row_of(("word " * 500,), {"row": 2})]))
     assert sum(document.text.count("word") for document in wide) == 500
+
+
+def test_a_title_above_a_table_is_not_the_names_of_its_columns() -> None:
+    given = [["Budget 2024"], ["all amounts in pounds"], ["Department", "Head", "2023"], ["Sales", "Ana Ruiz", "12"]]
+    rows = [row_of(cells, {"row": n}) for n, cells in enumerate([*given, ["Ward", "Jo Lamb", "7"]], 1)]
+    title, table = Passages("b.xlsx").of_parts(rows)
+    assert (title.text, title.meta["row"]) == ("Budget 2024\nall amounts in pounds", 1)
+    assert table.text == "Department: Sales; Head: Ana Ruiz; 2023: 12\nDepartment: Ward; Head: Jo Lamb; 2023: 7"
+
+
+@pytest.mark.parametrize(
+    ("rows", "at"),
+    [
+        ([["name", "age"], ["Ana", "3"]], 0),
+        ([["Ana", "34", "Kelm"], ["Jo", "7", "Brunn"]], None),
+        ([["Region", "2023", "2024"], ["North", "3", "4"]], 0),
+        ([["3", "4"], ["5", "6"]], None),
+        ([["a", "a"], ["5", "6"]], None),
+        ([["Title"], ["a", "b", "c"], ["1", "2", "3"], ["1", "2", "3"]], 1),
+        ([["2024-01-02", "Kelm"], ["2024-01-03", "Brunn"]], None),
+        ([], None),
+    ],
+)
+def test_which_row_names_the_columns(rows: list[list[str]], at: int | None) -> None:
+    assert header_of(rows) == at
+
+
+@pytest.mark.parametrize(
+    ("cell", "number"),
+    [
+        ("12", 12), ("-3.5", -3.5), ("1,948,000", 1948000), ("£62", 62), ("81%", 81), ("−4", -4), ("0", 0),
+        ("0.5", 0.5), ("007", None), ("1,94", None), ("", None), ("x7", None), ("2024-01-01", None), ("1e3", 1000.0),
+        ("9" * 30, None),
+    ],
+)  # fmt: skip
+def test_numbers_in_cells(cell: str, number: float | None) -> None:
+    assert number_in(cell) == number
+
+
+def test_a_heading_is_not_repeated_in_the_text_below_it() -> None:
+    sections: list[tuple[str, ...]] = [("Owls",), ("Owls",), ("Owls", "Nests"), ("Owls", "Food")]
+    texts = ["Owls", "They hoot.", "Nests", "Food"]
+    parts = [Part(text, {"page": 1}, section) for text, section in zip(texts, sections, strict=True)]
+    made = Passages("a.docx")
+    assert [(d.title, d.text) for d in made.of_parts(parts)] == [
+        ("a.docx > Owls", "They hoot."),
+        ("a.docx > Owls > Nests", "Nests"),  # nothing else stands below it
+        ("a.docx > Owls > Food", "Food"),
+    ]
+    assert (made.pages, made.empty_pages) == (1, 0)
 
 
 def test_soft_hyphens_do_not_divide_words() -> None:
@@ -143,12 +195,12 @@ def test_what_was_read_before_a_failure_is_kept() -> None:
 
 def test_no_row_of_a_table_is_lost_however_long_it_is() -> None:
     def rows(*texts: str) -> list[tuple[str, object]]:
-        parts = [Part(f"| {text} |", {"row": number}, row=True) for number, text in enumerate(texts, 1)]
+        parts = [row_of(text.split("|"), {"row": number}) for number, text in enumerate(texts, 1)]
         return [(document.text, document.meta["row"]) for document in Passages("a.csv").of_parts(parts)]
 
     long, longer = "first " + "w " * 120, "second " + "v " * 150
-    assert rows(long, "b", "c") == [(f"| {long.strip()}  |", 1), ("| b |\n| c |", 2)]
-    assert rows("a | b", longer + longer)[0][0].startswith("| a | b |\n| second v")
+    assert rows(long, "b", "c") == [(f"| {long.strip()} |", 1), ("| b |\n| c |", 2)]
+    assert rows("a|b", longer + longer)[0][0].startswith("a: second v")
     everything = " ".join(text for text, _ in rows(longer * 5, longer * 4, "c"))
     assert (everything.count("second"), everything.count("v"), everything.count("c |")) == (9, 9 * 150, 1)
 

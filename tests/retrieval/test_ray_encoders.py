@@ -13,7 +13,6 @@ from subquest.errors import SearchError, UsageError
 from subquest.record import Document
 from subquest.retrieval import Index
 from subquest.retrieval import embedding as embedding
-from subquest.retrieval.encoder import parse
 from subquest.retrieval.ray_encoders import RayEncoders
 
 from .embeddings import embeddings_server
@@ -48,7 +47,7 @@ def test_vectors_made_on_a_cluster_are_those_made_here(
         Index.build(tmp_path / "here.sq", documents(75), encoder=vectors) as here,
         Index.build(tmp_path / "there.sq", documents(75)) as there,
     ):
-        with RayEncoders("auto", parse(vectors), workers=2) as through:
+        with RayEncoders("auto", vectors, workers=2) as through:
             assert there.embed(vectors, through=through, progress=done.append) == 75
             assert there.embed(vectors, through=through) == 0
         assert sum(done) == 75
@@ -64,14 +63,14 @@ def test_a_failed_job_keeps_what_was_done_and_goes_on(
     monkeypatch.setattr(embedding, "STEP", 5)
     bad = Document("17", "title 17", "fail here")
     with Index.build(tmp_path / "a.sq", [*documents(17), bad, *documents(40)[18:]]) as index:
-        with RayEncoders("auto", parse(vectors), workers=1) as through:
+        with RayEncoders("auto", vectors, workers=1) as through:
             with pytest.raises(SearchError, match="status 400"):
                 index.embed(vectors, through=through)
             kept = index.info().vectors
             assert 0 < kept < 40
             index.add([Document("17", "title 17", "now it is well")])
         assert index.info().vectors == 40  # the add embedded what was missing
-        with RayEncoders("auto", parse(vectors), workers=1) as through:
+        with RayEncoders("auto", vectors, workers=1) as through:
             assert index.embed(vectors, through=through) == 0
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from subquest.serve import connection as limits
 
-from .conftest import Running
+from .conftest import Running, Start
 
 BODY = json.dumps({"queries": ["Orvane"], "topk": 2, "return_scores": True}).encode()
 
@@ -157,3 +157,65 @@ def test_a_body_that_trickles_ends(server: Running, monkeypatch: pytest.MonkeyPa
 
         with pytest.raises(ConnectionError):
             trickle()
+
+
+TOKEN = "correct-horse-battery"
+HUGE = 100 << 20
+
+
+@pytest.mark.parametrize("kind", [b"Content-Length: %d" % HUGE, b"Transfer-Encoding: chunked"])
+def test_a_refused_request_is_answered_and_its_body_not_read(start: Start, kind: bytes) -> None:
+    head = b"\r\n".join([b"POST /api/indexes/new/documents HTTP/1.1", b"Host: 127.0.0.1", kind, b"", b""])
+    part = b"10000\r\n" + b"x" * 65536 + b"\r\n" if b"chunked" in kind else b"x" * 65536
+    with start(token=TOKEN) as server, connected(server) as connection:
+        connection.sendall(head)
+        assert reply(connection)[0] == 401  # before any of the body
+        sent = 0
+        with contextlib.suppress(ConnectionError):
+            while sent < HUGE:
+                sent += connection.send(part)
+        assert sent < HUGE / 4  # what the buffers of both sides hold, and no more
+        with server.client(headers={"Authorization": f"Bearer {TOKEN}"}) as client:
+            assert client.get("/api/about").status_code == 200
+
+
+def test_a_refused_client_is_not_told_to_send_its_body(start: Start) -> None:
+    expecting = request(b"", b"Expect: 100-continue", size=HUGE)
+    with start(token=TOKEN) as server, connected(server) as connection:
+        connection.sendall(expecting)
+        assert reply(connection)[0] == 401
+    with start() as server, connected(server) as connection:  # too long for this server
+        connection.sendall(expecting)
+        assert reply(connection)[0] == 413
+
+
+def test_a_short_body_that_comes_after_its_refusal_keeps_the_connection(start: Start) -> None:
+    whole = request()
+    with start(token=TOKEN) as server, connected(server) as connection:
+        connection.sendall(whole[: -len(BODY)])
+        status, _, _, left = reply(connection)
+        assert status == 401
+        connection.sendall(BODY)
+        connection.sendall(request(BODY, b"Authorization: Bearer " + TOKEN.encode()))
+        assert reply(connection, left)[0] == 200
+
+
+def test_a_refused_client_that_stays_silent_is_disconnected(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "FAREWELL_TIME", 0.1)
+    with start(token=TOKEN) as server, connected(server) as connection:
+        connection.sendall(request(b"", size=HUGE))
+        assert reply(connection)[0] == 401
+        assert connection.recv(1) == b""
+
+
+def test_the_body_of_the_next_request_may_take_its_time(server: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "FAREWELL_TIME", 0.05)
+    with connected(server) as connection, server.client() as other:
+        connection.sendall(request() + request()[:-5])
+        status, _, _, left = reply(connection)
+        assert status == 200
+        for _ in range(3):
+            other.get("/health")
+            time.sleep(0.05)
+        connection.sendall(BODY[-5:])
+        assert reply(connection, left)[0] == 200

@@ -6,9 +6,7 @@ import json
 import os
 import socket
 import subprocess
-import tempfile
 import threading
-import time
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -17,16 +15,15 @@ import pytest
 
 from subquest.errors import MissingDependency, ToolError
 from subquest.tools.sandbox import (
-    CodeResult,
     Fetched,
     RemoteSandbox,
     Sandbox,
     SandboxLimits,
     SandboxUnavailable,
     bubblewrap,
+    cgroup,
 )
 from subquest.tools.sandbox.watchdog import tree
-from subquest.tools.sandbox.work_folder import WorkFolder
 
 try:
     bubblewrap.way()
@@ -34,6 +31,9 @@ except SandboxUnavailable as error:
     pytest.skip(f"no sandbox here: {error}", allow_module_level=True)
 
 SMALL = SandboxLimits(seconds=60, memory=400 << 20, processes=16, disk=16 << 20, files=200, output=2000)
+
+
+needs_processes = pytest.mark.skipif(not cgroup.available(), reason="without a control group code has one process")
 
 
 KNOBS = """
@@ -308,12 +308,6 @@ async def test_the_broker_survives_nonsense_and_counts():
     ("name", "code", "verdicts"),
     [
         ("one process", "x = bytearray(800 << 20)", {""}),
-        (
-            "several processes",
-            "import os, time\nfor _ in range(6):\n    if os.fork() == 0:\n        x = bytearray(b'x') * (150 << 20)\n"
-            "        time.sleep(60)\ntime.sleep(60)",
-            {"memory"},
-        ),
         ("many small lists", "x = []\nwhile True: x.append('x' * 100_000)", {"", "memory"}),
         ("shared memory file", "open('/dev/shm/x', 'wb').write(bytes(100 << 20))", {""}),
         ("temporary files", "open('/tmp/x', 'wb').write(bytes(100 << 20))", {""}),
@@ -339,53 +333,6 @@ def alive(box: Sandbox) -> list[str]:
     return found if box._uid else []
 
 
-async def test_memory_that_no_process_shows_is_bounded(box):
-    """Bytes that wait in local sockets belong to the kernel: a group counts them, descriptors bound them."""
-    code = """
-import os, socket, time
-for _ in range(10):
-    if os.fork() == 0:
-        held = []
-        try:
-            while True:
-                a, b = socket.socketpair()
-                a.setblocking(False)
-                held.append((a, b))
-                try:
-                    while True: a.send(bytes(60_000))
-                except BlockingIOError: pass
-        except OSError:
-            time.sleep(60)
-time.sleep(3)
-"""
-    result = await takes_less_than(1500 << 20, box, code)
-    assert alive(box) == [] or result.ok
-
-
-async def takes_less_than(most: int, box: Sandbox, code: str) -> CodeResult:
-    """What a call brings that never takes so much of the machine's memory.
-
-    Memory that no process shows is seen on the whole machine only, where others take some too: what comes and goes with
-    them does not come each time, so a call that seems to take too much is made again.
-    """
-    taken = []
-    for _ in range(5):
-        before = least = available()
-        running = asyncio.create_task(box.run(code))
-        while not running.done():
-            least = min(least, available())
-            await asyncio.sleep(0.05)
-        taken.append(before - least)
-        if taken[-1] < most:
-            return running.result()
-    raise AssertionError(f"took {taken} bytes")
-
-
-def available() -> int:
-    fields = dict(line.split(":") for line in Path("/proc/meminfo").read_text().splitlines())
-    return int(fields["MemAvailable"].split()[0]) * 1024
-
-
 async def test_groups_are_made_where_they_can_be_and_removed(box):
     await box.run("1")
     group = box._live.group
@@ -397,33 +344,11 @@ async def test_groups_are_made_where_they_can_be_and_removed(box):
     assert not any(folder.exists() for folder in folders)
 
 
-SHARED = """
-import mmap, os, time
-for _ in range(12):
-    if os.fork() == 0:
-        held = mmap.mmap(-1, 200 << 20)
-        for at in range(0, 200 << 20, 1 << 20):
-            held[at:at + (1 << 20)] = b'x' * (1 << 20)
-            held.madvise(mmap.MADV_DONTNEED)
-        time.sleep(60)
-time.sleep(60)
-"""
-
-
-@pytest.mark.parametrize("groups", [True, False], ids=["with groups", "without"])
-async def test_shared_memory_that_was_let_go_of_is_bounded(groups, monkeypatch):
-    """Pages of a shared mapping outlive their place in any process, so that no process shows them."""
-    if not groups:
-        monkeypatch.setattr("subquest.tools.sandbox.cgroup._parents", lambda wanted: [])
-    async with Sandbox(SMALL) as box:
-        assert (await takes_less_than(1200 << 20, box, SHARED)).stopped == "memory"
-        assert alive(box) == []
-
-
 @pytest.mark.parametrize("place", ["/tmp", "/dev/shm"])
 async def test_temporary_files_are_bounded_in_number(box, place):
     code = f"import os\nn = 0\nwhile True:\n    os.close(os.open(f'{place}/{{n}}', os.O_CREAT)); n += 1"
-    assert (await box.run(code)).stopped == "disk"
+    assert "too many files" in (await box.run(code)).error
+    assert await output(box, f"len(os.listdir('{place}'))") == "0"
 
 
 async def test_ports_of_every_family_stay_shut(box):
@@ -452,6 +377,7 @@ found
 
 async def test_descriptors_cannot_be_sent(box):
     """Neither to the broker, nor into a pair of sockets, where the files behind them would be nobody's."""
+    await box.run("1")
     before = len(os.listdir("/proc/self/fd"))
     code = """
 import array, os, socket, __main__
@@ -462,9 +388,10 @@ for s in (socket.socket(fileno=os.dup(__main__.CHANNELS['broker'])), socket.sock
         print('refused')
 """
     assert await output(box, code) == "refused\nrefused"
-    assert len(os.listdir("/proc/self/fd")) <= before + 8
+    assert len(os.listdir("/proc/self/fd")) <= before
 
 
+@needs_processes
 async def test_priority_cannot_be_raised_nor_the_host_asked_to_dump(box):
     code = """
 import os
@@ -483,12 +410,20 @@ print(raised, os.listdir('.'))
     assert await output(box, code) == "[] []"
 
 
+@needs_processes
 async def test_fork_bomb():
+    code = """
+import os, time
+until = time.time() + 1
+while time.time() < until:
+    try: os.fork()
+    except OSError: pass
+"""
     async with Sandbox(replace(SMALL, seconds=10)) as box:
-        result = await box.run("import os\nwhile True:\n    try:\n        os.fork()\n    except OSError:\n        pass")
-        assert result.stopped in {"time", "processes"}
-        assert alive(box) == []
-        assert await output(box, "1 + 1") == "(variables of earlier calls are gone)\n2"
+        await box.run("x = 1")
+        await box.run(code)
+        assert len(alive(box)) <= 3
+        assert (await output(box, "x + 1")).endswith("2")
 
 
 async def test_threads_are_bounded(box):
@@ -500,106 +435,26 @@ async def test_threads_are_bounded(box):
 
 
 @pytest.mark.parametrize(
-    "code",
+    ("code", "error"),
     [
-        "n = 0\nwhile True:\n    n += 1\n    open(f'f{n}', 'wb').write(bytes(4 << 20))",
-        "n = 0\nwhile True:\n    n += 1\n    open(f'f{n}', 'wb')",
-        "import os\nwhile True:\n    os.mkdir('d'); os.chdir('d')",
+        ("n = 0\nwhile True:\n    n += 1\n    open(f'f{n}', 'wb').write(bytes(4 << 20))", "No space left"),
+        ("n = 0\nwhile True:\n    n += 1\n    open(f'f{n}', 'wb')", "too many files"),
+        ("import os\nwhile True:\n    os.mkdir('d'); os.chdir('d')", "too many files"),
     ],
     ids=["bytes", "entries", "depth"],
 )
-async def test_disk_is_bounded_and_cleaned(code):
-    box = Sandbox(SMALL)
-    result = await box.run(code)
-    assert result.stopped == "disk"
-    place = box.folder.path.parent
-    used = await asyncio.to_thread(subprocess.run, ["du", "-s", place], capture_output=True)
-    assert int(used.stdout.split()[0]) < 600_000
-    await box.close()
-    assert not place.exists()
-
-
-@pytest.mark.parametrize(
-    "code",
-    [
-        "n = 0\nwhile True:\n    n += 1\n    open(f'f{n}', 'wb').write(bytes(4 << 20))",
-        "import os\nwhile True:\n    os.mkdir('d'); os.chdir('d')",
-        "import os\nos.chdir('old')\nn = 0\nwhile True:\n    n += 1\n    open(f'f{n}', 'wb')",
-        "import os\nos.symlink('/', 'link')\nwhile True:\n    open('mine.csv', 'ab').write(bytes(1 << 20))\n"
-        "    open('two', 'ab').write(bytes(1 << 20))",
-    ],
-    ids=["bytes", "depth", "below", "grown"],
-)
-async def test_a_call_that_fills_the_disk_leaves_room_for_the_next(code, tmp_path):
+async def test_disk_is_bounded_and_given_back(code, error, tmp_path):
     (tmp_path / "mine.csv").write_text("a,b\n1,2\n")
     async with Sandbox(SMALL) as box:
         box.folder.add(tmp_path / "mine.csv")
-        assert not (await box.run("import os; os.mkdir('old'); open('old/kept', 'w').write('kept')")).stopped
+        await output(box, "x = 7\nimport os\nos.mkdir('old')\nopen('old/kept', 'w').write('kept')")
         stopped = await box.run(code)
-        assert stopped.stopped == "disk"
-        assert "What it wrote was removed" in stopped.error
-        after = await box.run("print(sorted(os.listdir()) if 'os' in globals() else 'anew'); open('x', 'w').write('y')")
-        assert (after.stopped, after.error) == ("", "")
-        assert "anew" in after.output
-        if "mine.csv" not in code:
-            assert "1,2" in (await box.run("print(open('mine.csv').read())")).output
-        if "old" not in code and "mine.csv" not in code:
-            assert "kept" in (await box.run("print(open('old/kept').read())")).output
-    assert (tmp_path / "mine.csv").read_text() == "a,b\n1,2\n"
-
-
-@pytest.mark.parametrize("held", ["open", "mapped"])
-async def test_removed_files_that_live_on_count_as_disk(held):
-    """A file without a name takes as much room as one with a name, as long as it is open or mapped."""
-    code = f"""
-import ctypes, os, time
-libc = ctypes.CDLL(None)
-libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long]
-for n in range(8):
-    f = os.open('x', os.O_RDWR | os.O_CREAT)
-    os.unlink('x')
-    os.write(f, bytes(16 << 20))
-    if {held == "mapped"}:
-        libc.mmap(None, 4096, 1, 2, f, 0)
-        os.close(f)
-time.sleep(1)
-"""
-    async with Sandbox(SandboxLimits(seconds=20, disk=64 << 20)) as box:
-        assert (await box.run(code)).stopped == "disk"
-        few = "import time; f = open('y', 'w+'); os.unlink('y'); f.write('kept'); f.seek(0); time.sleep(0.3); f.read()"
-        assert (await box.run(f"import os\n{few}")).output.endswith("kept\n")
-
-
-async def test_folders_that_nobody_may_list_hide_nothing(monkeypatch):
-    """Whoever is not root cannot list a folder that forbids it: what code puts there must still count and go."""
-    with tempfile.TemporaryDirectory(dir="/dev/shm") as place:
-        os.chmod(place, 0o777)
-        monkeypatch.setattr(tempfile, "tempdir", place)
-        with not_root():
-            for shut in ("below", ""):
-                folder = WorkFolder()
-                inner = folder.path / shut
-                inner.mkdir(exist_ok=True)
-                (inner / "x").write_bytes(bytes(100))
-                inner.chmod(0o300)
-                assert folder.used(10)[1] > 10
-                folder.make_room(frozenset(), 1 << 20, 10)
-                assert folder.used(10) == (0, 0)
-                (folder.path / "again").mkdir(mode=0o300)
-                folder.remove()
-            assert os.listdir(place) == []
-
-
-@contextlib.contextmanager
-def not_root():
-    if os.geteuid() != 0:
-        yield
-        return
-    os.seteuid(12345)
-    try:
-        yield
-    finally:
-        os.seteuid(0)
+        assert error in stopped.error
+        assert os.fstatvfs(box.folder.descriptor).f_blocks * 4096 <= SMALL.disk
+        text = "[open(name).read() for name in ('mine.csv', 'old/kept')]" if error != "No space left" else "'kept'"
+        assert "kept" in await output(box, f"os.chdir('/work') if 'os' in globals() else None\n{text}")
+        if not stopped.stopped:
+            assert await output(box, "x") == "7"
 
 
 async def test_one_file_cannot_outgrow_the_disk(box):
@@ -607,9 +462,11 @@ async def test_one_file_cannot_outgrow_the_disk(box):
 
 
 async def test_output_flood(box):
+    await box.run("kept = 5")
     result = await box.run("while True: print('x' * 10_000)")
-    assert result.stopped == "output"
+    assert "too much output" in result.error
     assert len(result.output) < 2200
+    assert await output(box, "kept") == "5"
 
 
 async def test_long_output_keeps_head_and_tail(box):
@@ -620,26 +477,39 @@ async def test_long_output_keeps_head_and_tail(box):
 
 
 @pytest.mark.parametrize(
-    "code",
+    ("code", "kept"),
     [
-        "while True: pass",
-        "import signal, time\nfor s in range(1, 65):\n    try: signal.signal(s, signal.SIG_IGN)\n"
-        "    except (OSError, ValueError): pass\nwhile True: time.sleep(1)",
-        "import os, signal\nos.kill(os.getpid(), signal.SIGSTOP)",
-        "import threading\nthreading.Event().wait()",
-        "input = None\nopen('/dev/random')\nimport os\nos.read(__import__('__main__').CHANNELS['commands'], 1)",
+        ("while True: pass", True),
+        ("import threading\nthreading.Event().wait()", True),
+        ("while True:\n    try:\n        while True: pass\n    except KeyboardInterrupt:\n        break", True),
+        ("import subprocess\nsubprocess.run(['sh', '-c', 'trap : TERM INT HUP; while :; do sleep 1; done'])", True),
+        (
+            "import signal, time\nfor s in range(1, 65):\n    try: signal.signal(s, signal.SIG_IGN)\n"
+            "    except (OSError, ValueError): pass\nwhile True: time.sleep(1)",
+            False,
+        ),
+        ("while True:\n    try: __import__('time').sleep(1)\n    except BaseException: pass", False),
+        ("import os, signal\nos.kill(os.getpid(), signal.SIGSTOP)", False),
+        ("input = None\nimport os\nos.read(__import__('__main__').CHANNELS['commands'], 1)", True),
     ],
-    ids=["loop", "signals ignored", "stopped", "waiting", "reads its commands"],
+    ids=["loop", "waiting", "caught", "child", "signals ignored", "caught for ever", "stopped", "reads its commands"],
 )
-async def test_time_is_bounded(code):
-    async with Sandbox(SandboxLimits(seconds=1)) as box:
-        began = time.monotonic()
+async def test_time_is_bounded(code, kept):
+    """Code that reacts to an interrupt keeps its variables; other code is killed, and the next call is told."""
+    async with Sandbox(SandboxLimits(seconds=0.5)) as box:
+        assert (await box.run("x = 41")).ok
         result = await box.run(code)
-        assert result.stopped == "time"
-        assert time.monotonic() - began < 200
-        assert alive(box) == []
+        if kept:
+            assert not result.stopped
+            assert "stopped after 0.5 seconds" in result.error or "single process" in result.error
+            assert await output(box, "x + 1") == "42"
+        else:
+            assert result.stopped == "time"
+            assert alive(box) == []
+            assert await output(box, "1") == "(variables of earlier calls are gone: x)\n1"
 
 
+@needs_processes
 async def test_daemons_do_not_outlive_the_call_or_the_task():
     box = Sandbox(SMALL)
     code = """
@@ -654,16 +524,17 @@ os.wait()
 while not (os.path.exists('alive') and os.path.getsize('alive')): time.sleep(0.01)
 """
     assert (await box.run(code)).ok
-    size = box.folder.path.joinpath("alive").stat().st_size
+    size = len(box.read("alive"))
     assert size > 0
     await asyncio.sleep(0.2)
-    assert box.folder.path.joinpath("alive").stat().st_size - size <= 1
+    assert len(box.read("alive")) - size <= 1
     while len(alive(box)) > 3:  # noqa: ASYNC110 (the driver, and bubblewrap's two where they run under the same uid)
         await asyncio.sleep(0.01)
     await box.close()
     assert alive(box) == []
 
 
+@needs_processes
 async def test_a_process_that_is_ever_another_does_not_outlive_the_call(box):
     """One that forks and ends, again and again, is no longer there when a list of processes is worked off."""
     code = """
@@ -679,9 +550,9 @@ while not os.path.exists('alive'): time.sleep(0.01)
     for _ in range(3):
         result = await box.run(code)
         assert result.ok or result.stopped == "strays"
-        size = box.folder.path.joinpath("alive").stat().st_size
+        size = len(box.read("alive"))
         await asyncio.sleep(0.3)
-        assert box.folder.path.joinpath("alive").stat().st_size - size <= 1
+        assert len(box.read("alive")) - size <= 1
 
 
 async def test_threads_rest_between_calls(box):
@@ -761,6 +632,7 @@ allowed
     assert result.output.strip() == "[]", result.text
 
 
+@needs_processes
 async def test_no_capability_and_no_way_to_gain_one(box):
     code = """
 import re, subprocess
@@ -868,16 +740,24 @@ async def test_code_that_breaks_its_own_python_gets_a_result(code):
     assert alive(box) == []
 
 
-async def test_cancelled_calls_leave_nothing_behind():
+async def test_a_cancelled_call_keeps_the_variables_and_closing_leaves_nothing():
     box = Sandbox(SMALL)
-    await box.run("1")
-    call = asyncio.create_task(box.run("import time; time.sleep(60)"))
-    await asyncio.sleep(0.2)
-    call.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await call
+    await box.run("x = 6")
+    for code in (
+        "import time; x += 1; time.sleep(60)",
+        "import time\nwhile True:\n    try: time.sleep(9)\n    except: pass",
+    ):
+        call = asyncio.create_task(box.run(code))
+        await asyncio.sleep(0.2)
+        call.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await call
+        if "except" not in code:
+            assert await output(box, "x") == "7"
     assert alive(box) == []
+    assert await output(box, "1") == "(variables of earlier calls are gone: x)\n1"
     await box.close()
+    assert alive(box) == []
 
 
 async def test_no_descriptor_of_the_host_is_inherited(box, tmp_path):

@@ -62,6 +62,15 @@ export interface Question {
 
 export type Status = "queued" | "running" | "finished" | "cancelled" | "interrupted" | "failed";
 
+/** An answer in sentences; `sources` are numbers of the episode's evidence, from 1. */
+export interface Report {
+  style: "sentence" | "report";
+  title?: string;
+  sections?: { title: string; task: string; sentences?: { text: string; sources?: number[] }[]; missing?: string }[];
+  short?: string;
+  dropped?: number;
+}
+
 export interface Episode {
   id: string;
   run?: string;
@@ -74,6 +83,7 @@ export interface Episode {
   evidence?: Evidence[];
   confidence?: number;
   supported?: boolean;
+  report?: Report;
   stop_reason?: string;
   forced?: boolean;
   usage?: Usage;

@@ -18,6 +18,7 @@ from ..config import Config
 from ..engine.interface import Sampling
 from ..errors import UsageError
 from ..limits import Limits
+from ..record import Style
 from ..retrieval.search import Mode
 from ..tools.tool_options import DAY, ToolOptions
 from .engines import EngineOptions, open_engines
@@ -66,6 +67,8 @@ class AgentSpec(Record, kw_only=True):
     """A set of prompts, `full` or `compact` (default: the model's), or a folder of prompt files."""
     votes: int = 1
     abstain: bool = False
+    style: Style = "short"
+    """How answers are written: `short`, `sentence` or `report`."""
     files: tuple[str, ...] = ()
     """Files attached to every question (systems with tools)."""
     tools: ToolOptions = ToolOptions()
@@ -179,6 +182,8 @@ def build_agent(spec: AgentSpec, resources: Resources) -> System[Any]:
     from ..systems.registry import get
 
     system = get(spec.system)
+    if not system.uses_tools and resources.search is not None:  # with tools, the run itself keeps to its scope
+        _check_egress(spec.tools, resources.search)
     shared, decoding = split_shared(system, spec.shared)
     settings = {**shared, **_settings(spec, system)}
     sampling = spec.sampling if isinstance(spec.sampling, Sampling) else replace(decoding, **spec.sampling)
@@ -192,6 +197,7 @@ def build_agent(spec: AgentSpec, resources: Resources) -> System[Any]:
         preset=spec.preset,
         abstain=spec.abstain,
         votes=spec.votes,
+        style=spec.style,
         **more,
         **settings,
     )
@@ -211,6 +217,20 @@ def _settings(spec: AgentSpec, system: type[System[Any]]) -> dict[str, Any]:
             raise UsageError(f"--file needs a system with tools, such as hira or react-tools; {system.name} has none")
         settings["files"] = ",".join(map(_attached, spec.files))
     return settings
+
+
+def _check_egress(tools: ToolOptions, search: Search) -> None:
+    """Refuse a search that would send queries to another machine although nothing may leave this one."""
+    from ..tools.egress import outside
+    from ..tools.websearch import is_web
+
+    if tools.egress != "private":
+        return
+    if place := "the web" if is_web(search) else outside(search):
+        raise UsageError(
+            f"egress is private, and searches of {search.name} go to {place}: use an index on this machine, with "
+            "--mode bm25 if its encoder is elsewhere, or another --egress"
+        )
 
 
 def _attached(file: str) -> str:

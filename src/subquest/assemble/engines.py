@@ -1,8 +1,9 @@
 """Engines by the names that users write after `--model`.
 
 embedded                          the model that ships with Subquest
+qwen-0.5b, qwen-1.5b              a known model, in this process (`subquest model list`)
 gguf:PATH                         any GGUF file, in this process
-torch:PATH                        a folder with safetensors or a GGUF file (or smollm2), in batches on a GPU or the CPU
+torch:PATH                        a folder with safetensors, a GGUF file or a known model, in batches
 openai:NAME                       at OPENAI_BASE_URL, or at OpenAI
 openai:NAME@BASE_URL              an OpenAI-compatible endpoint; NAME may be empty where only one model is served
 http://HOST:PORT/v1#NAME          the same, written as a URL (also https)
@@ -22,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 from ..config import EngineConfig, split_models
 from ..engine.interface import Engine
 from ..errors import ConfigError, MissingDependency, UsageError, closest
+from ..models import MODELS, is_language_model
 
 if TYPE_CHECKING:
     from ..engine.openai import Endpoint, Limits
@@ -36,6 +38,9 @@ FORMS = {
     "litellm": "litellm:NAME",
     "scripted": "scripted:FILE.jsonl",
 }
+
+
+_NAMES = [name for name in MODELS if is_language_model(name)]
 
 
 class EngineOptions(EngineConfig):
@@ -90,10 +95,12 @@ class _Opener:
 
     def _make(self, model: str) -> Engine:
         kind, colon, rest = model.partition(":")
-        if self.options.protocol == "tools" and kind in ("embedded", "gguf", "torch", "scripted"):
+        if self.options.protocol == "tools" and (kind in ("embedded", "gguf", "torch", "scripted") or kind in MODELS):
             raise UsageError(f"tool calls need an endpoint that has them; {model} acts by tags (leave `protocol` out)")
-        if model == "embedded":
+        if model in ("embedded", "smollm2"):
             return self._gguf(None)
+        if is_language_model(model):
+            return self._gguf(model)
         if kind not in FORMS or not colon or (not rest and kind != "openai"):
             raise _unknown(model)
         if kind == "gguf":
@@ -120,9 +127,10 @@ class _Opener:
 
     def _gguf(self, path: str | None) -> Engine:
         options = self.options
-        path = path and str(Path(path).expanduser())  # a shell does not expand `~` after `gguf:`
-        if path is not None and not Path(path).is_file():
-            raise UsageError(f"no such model file: {path}")
+        if path is not None and not is_language_model(path):
+            path = str(Path(path).expanduser())  # a shell does not expand `~` after `gguf:`
+            if not Path(path).is_file():
+                raise UsageError(f"no such model file: {path}")
         from ..engine.embedded import EmbeddedEngine
 
         adapter = options.adapter or ("default" if path is None else "none")
@@ -200,10 +208,12 @@ def _unknown(model: str) -> UsageError:
     kind = model.partition(":")[0]
     if model.endswith(".gguf"):
         hint = f"did you mean gguf:{model.rpartition(':')[2]}?"
-    elif near := closest(kind, [*FORMS, "embedded"]):
-        hint = f"did you mean {FORMS[near]}?"
+    elif near := closest(kind, [*FORMS, *_NAMES]):
+        hint = f"did you mean {FORMS.get(near, near)}?"
     elif model and ":" not in model:
         hint = f"a model at an endpoint is written openai:{model} or openai:{model}@BASE_URL."
     else:
         hint = ""
-    return UsageError(f"unknown model {model!r}: {hint + ' ' if hint else ''}Known forms: {', '.join(FORMS.values())}")
+    return UsageError(
+        f"unknown model {model!r}: {hint + ' ' if hint else ''}Known forms: {', '.join([*_NAMES, *FORMS.values()])}"
+    )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..codec import from_dict, to_dict
 from ..record import Hit
@@ -37,6 +37,14 @@ class CachedSearch:
     @property
     def name(self) -> str:
         return self.search.name
+
+    @property
+    def encoder_url(self) -> str:
+        return str(getattr(self.search, "encoder_url", ""))
+
+    @property
+    def tables(self) -> Any:
+        return getattr(self.search, "tables", None)
 
     async def retrieve(self, queries: Sequence[str], k: int) -> list[list[Hit]]:
         if not isinstance(self.search, Identified):

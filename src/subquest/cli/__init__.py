@@ -14,7 +14,9 @@ import os
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, NoReturn
+
+from ..masking import mask_output, public
 
 COMMANDS: dict[str, str] = {
     "demo": "a made-up world and questions about it, answered offline",
@@ -46,6 +48,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit status."""
     _open_streams()
     arguments = list(sys.argv[1:] if argv is None else argv)
+    mask_output()
     debug = "--debug" in arguments
     try:
         status = _run(arguments)
@@ -90,12 +93,17 @@ def _described(error: Exception) -> tuple[str, int]:
     return f"an error in Subquest ({kind}); --debug shows where, please report it", 1
 
 
+class _Parser(argparse.ArgumentParser):
+    """Reports mistakes without the secrets in what was typed."""
+
+    def error(self, message: str) -> NoReturn:
+        super().error(public(message))
+
+
 def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
     from .._version import __version__
 
-    parser = argparse.ArgumentParser(
-        prog="subquest", description="Hard questions answered by decoupled planning and execution."
-    )
+    parser = _Parser(prog="subquest", description="Hard questions answered by decoupled planning and execution.")
     parser.add_argument("--version", action="version", version=f"subquest {__version__}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND")
     wanted = next((a for a in arguments if not a.startswith("-")), "")
@@ -125,9 +133,9 @@ def _fail(message: str, status: int, debug: bool) -> int:
         if debug:
             import traceback
 
-            traceback.print_exc()
+            print(public(traceback.format_exc()), file=sys.stderr)
         # a message may quote a server or a file, and with it characters that control the terminal
-        shown = "".join(c if c.isprintable() else " " for c in message)
+        shown = "".join(c if c.isprintable() else " " for c in public(message))
         print(f"subquest: {shown}" if status != 130 else shown, file=sys.stderr)
     with suppress(BrokenPipeError):
         if _output_works():

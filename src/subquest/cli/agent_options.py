@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ..config import Config
 
 
-TOP_LEVEL = ("model", "system", "index", "prompts", "protocol")
+TOP_LEVEL = ("model", "system", "index", "prompts", "protocol", "style")
 """Settings without a section that have an option; those with a section are recognised by the dot."""
 
 
@@ -122,16 +122,28 @@ def spec_from(args: argparse.Namespace, config: Config | None = None) -> AgentSp
     return AgentSpec.from_config(config or config_from(args), **more)
 
 
+def refuse_no_index(system: str, index: str | None) -> None:
+    """Refuse to ask a system that searches if there is nothing to search."""
+    if problem := _no_index([system], index):
+        raise UsageError(problem)
+
+
 def warn_of_no_index(systems: Sequence[str], index: str | None) -> None:
     """Say so where systems search and there is nothing to search: they would answer from memory at best."""
+    if problem := _no_index(systems, index):
+        print(f"subquest: {problem}", file=sys.stderr)
+
+
+def _no_index(systems: Sequence[str], index: str | None) -> str:
     from ..systems.registry import needs_search
 
-    if not index and (searching := [name for name in systems if needs_search(name)]):
-        print(
-            f"subquest: {searching[0]} searches, and there is nothing to search: give --index PATH (make one with: "
-            "subquest index build FOLDER --out docs.sq), or use --system direct, which answers from memory",
-            file=sys.stderr,
-        )
+    searching = [] if index else [name for name in systems if needs_search(name)]
+    if not searching:
+        return ""
+    return (
+        f"{searching[0]} searches, and there is nothing to search: give --index PATH (make one with: "
+        "subquest index build FOLDER --out docs.sq), or use --system direct, which answers from memory"
+    )
 
 
 def warn_of_untrained(systems: Sequence[str], model: str | Mapping[str, str] | None) -> None:
@@ -139,7 +151,7 @@ def warn_of_untrained(systems: Sequence[str], model: str | Mapping[str, str] | N
     from ..models import TRAINED_SYSTEMS
 
     untrained = [name for name in systems if name not in (*TRAINED_SYSTEMS, "direct", "cot")]
-    if untrained and model in (None, "embedded"):
+    if untrained and model in (None, "embedded", "smollm2"):
         print(
             f"subquest: the embedded model was trained for {', '.join(TRAINED_SYSTEMS)}; for {untrained[0]} it is too "
             "small: give a stronger one with --model",

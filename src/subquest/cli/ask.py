@@ -5,12 +5,21 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import re
 import sys
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from ..errors import UsageError
+from ..events import Event
 from ..output_file import check_output, complete_file
-from .agent_options import add_agent_options, spec_from, warn_of_no_index, warn_of_untrained
+from ..record import STYLES
+from .agent_options import add_agent_options, config_from, refuse_no_index, spec_from, warn_of_untrained
+
+if TYPE_CHECKING:
+    from ..assemble import AgentSpec
+    from ..record import Episode
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -19,18 +28,32 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--file", action="append", default=[], metavar="FILE", help="attach a file to the question (systems with tools)"
     )
+    parser.add_argument(
+        "--style",
+        choices=STYLES,
+        help="the answer in a few words (short, the default), in a sentence with a citation, or as a report",
+    )
     parser.add_argument("--seed", type=int, help="seed for sampling")
     output = parser.add_argument_group("output")
     form = output.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="print one JSON document and nothing else")
     form.add_argument("--events", action="store_true", help="print events as NDJSON while they happen")
     output.add_argument("--trace", metavar="FILE", type=Path, help="write the whole episode to FILE as JSON")
+    output.add_argument(
+        "--out",
+        metavar="FILE",
+        type=Path,
+        action="append",
+        default=[],
+        help="write the answer and its sources to FILE: .md, .html, .docx or .pdf; may be given several times",
+    )
     output.add_argument("--quiet", action="store_true", help="no tree: only the answer, its evidence and what it cost")
 
 
 def run(args: argparse.Namespace) -> int:
     from ..assemble import open_agent
     from ..codec import to_dict
+    from ..exports import check_export, write_export
     from ..record import checked_question
     from .terminal import printable
     from .tree import display
@@ -38,9 +61,12 @@ def run(args: argparse.Namespace) -> int:
     question = checked_question(sys.stdin.read().strip() if args.question == "-" else args.question)
     if args.trace:
         check_output(args.trace, "json")
+    for path in args.out:
+        check_export(path)
 
-    spec = spec_from(args)
-    warn_of_no_index([spec.system], spec.index)
+    config = config_from(args)
+    spec = spec_from(args, config).replace(style=config.style or "short")
+    refuse_no_index(spec.system, spec.index)
     warn_of_untrained([spec.system], spec.model)
 
     async def solve(listener: Any) -> Any:
@@ -49,40 +75,76 @@ def run(args: argparse.Namespace) -> int:
 
     if args.events:
         episode = asyncio.run(solve(lambda e: print(json.dumps(to_dict(e), ensure_ascii=False), flush=True)))
-    elif args.json or args.quiet:
+    elif args.json:
         episode = asyncio.run(solve(None))
+    elif args.quiet:
+        episode = asyncio.run(solve(_print_section))
     else:
         with display() as view:
             episode = asyncio.run(solve(view.add))
-    unwritten = _write_trace(episode, args.trace) if args.trace else ""
+    unwritten = [_write(args.trace, lambda path: _write_trace(episode, path))] if args.trace else []
+    unwritten += [_write(path, lambda path: write_export(episode, path)) for path in args.out]
+    unwritten = [problem for problem in unwritten if problem]
     if args.json:
         print(json.dumps(summary(episode), ensure_ascii=False))
     elif not args.events:
-        _print_answer(episode)
+        _print_answer(episode, streamed=args.quiet)
     for failure in episode.errors:
         print(f"subquest: {failure.where}: {printable(failure.message)}", file=sys.stderr)
-    if unwritten:
-        print(f"subquest: {unwritten}", file=sys.stderr)
-    return 0 if episode.answer and not unwritten else 1
+    for problem in unwritten:
+        print(f"subquest: {problem}", file=sys.stderr)
+    if hint := prose_hint(episode, spec):
+        print(f"subquest: {hint}", file=sys.stderr)
+    return 0 if (episode.answer or episode.stop_reason == "abstained") and not unwritten else 1
 
 
-def _write_trace(episode: Any, path: Path) -> str:
-    """Write the whole episode to a file. Returns what went wrong: the answer is printed all the same."""
+def prose_hint(episode: Episode, spec: AgentSpec) -> str:
+    """What to try if a model keeps writing prose instead of actions; empty if it does not."""
+    prose = sum(error in ("no action", "no <answer>") for t in episode.trajectories for error in t.format_errors)
+    turns = episode.usage.model_calls
+    if prose < 2 or 3 * prose < turns:
+        return ""
+    used = str(episode.settings.get("prompts", ""))
+    tries = [f"--prompts {name}" for name in ("full", "compact") if name not in used]
+    models = spec.model.values() if isinstance(spec.model, Mapping) else [spec.model]
+    if spec.engine.protocol != "tools" and any(re.search(r"\b(openai:|litellm:|https?://)", name) for name in models):
+        tries.insert(0, "--protocol tools (if the endpoint has tool calls)")
+    options = " or ".join([*tries, "a larger --model"])
+    return f"the model wrote prose in place of an action in {prose} of {turns} turns: try {options}"
+
+
+def _write(path: Path, write: Callable[[Path], None]) -> str:
+    """Write a file. Returns what went wrong: the answer is printed all the same."""
     try:
-        with complete_file(path) as scratch:
-            scratch.write_text(episode.to_json(), encoding="utf-8")
+        write(path)
     except OSError as error:
         return f"cannot write {path}: {error.strerror}"
+    except UsageError as error:
+        return str(error)
     return ""
+
+
+def _write_trace(episode: Any, path: Path) -> None:
+    with complete_file(path) as scratch:
+        scratch.write_text(episode.to_json(), encoding="utf-8")
+
+
+def _print_section(event: Event) -> None:
+    """A section of a report, as soon as it is written."""
+    if event.kind == "section":
+        print(f"{_lines(event.data['text'])}\n", flush=True)
 
 
 def summary(episode: Any) -> dict[str, Any]:
     """The episode as `ask --json` prints it."""
     from dataclasses import asdict
 
+    from ..codec import to_dict
+
     return {
         "question": episode.question.question,
         "answer": episode.answer,
+        "report": to_dict(episode.report) if episode.report else None,
         "confidence": episode.confidence,
         "supported": episode.supported,
         "evidence": [asdict(e) for e in episode.evidence],
@@ -96,17 +158,40 @@ def summary(episode: Any) -> dict[str, Any]:
     }
 
 
-def _print_answer(episode: Any) -> None:
+def _lines(text: str) -> str:
+    """Text of several lines without control characters."""
+    from .terminal import printable
+
+    return "\n".join(map(printable, text.splitlines()))
+
+
+def _print_answer(episode: Any, *, streamed: bool) -> None:
+    """The answer, its evidence and what it cost; of a report whose sections are `streamed`, only its sources."""
     from ..citation import cite
     from .terminal import printable
 
-    print(printable(episode.answer) or f"no answer ({episode.stop_reason})")
+    report = episode.report
+    if report is not None and report.style == "report":
+        text = episode.answer
+        if streamed:
+            text = "## Sources" + text.partition("## Sources")[2] if episode.evidence else ""
+        print(f"{_lines(text)}\n" if text else "")
+        if report.dropped:
+            print(f"  {report.dropped} written sentences were dropped: no quote supports them")
+        _print_usage(episode.usage)
+        return
+    unknown = "unknown: the documents that were read do not say"
+    nothing = unknown if episode.stop_reason == "abstained" else f"no answer ({episode.stop_reason})"
+    print(printable(episode.answer) or nothing)
     if episode.supported is False:
         print("  not supported by a document")
     for evidence in episode.evidence:
         place = cite(evidence.place) or evidence.id
         print(f'  "{printable(evidence.quote)}" - {printable(evidence.title)} [{printable(place)}]')
-    usage = episode.usage
+    _print_usage(episode.usage)
+
+
+def _print_usage(usage: Any) -> None:
     print(
         f"  {usage.model_calls} model calls, {usage.prompt_tokens + usage.completion_tokens:,} tokens "
         f"({usage.cached_tokens:,} cached), {usage.searches} searches, {usage.seconds:.1f} s",

@@ -8,6 +8,7 @@ import json
 import os
 import platform
 import re
+import shutil
 import sys
 from dataclasses import asdict, dataclass, replace
 from operator import attrgetter
@@ -18,6 +19,7 @@ from ..assemble.search import NO_WEB
 from ..config import Config, load_config
 from ..engine import Message, Sampling
 from ..errors import SubquestError, UsageError
+from ..masking import public
 from ..process import run_sync
 
 
@@ -49,6 +51,7 @@ def run(args: argparse.Namespace) -> int:
         checks = _probe(args.model)
     else:
         checks = _all_checks() + ([_writes()] if args.really else [])
+    checks = [replace(c, detail=public(c.detail)) for c in checks]
     if args.json:
         print(json.dumps({"ok": _well(checks), "checks": [asdict(c) for c in checks]}))
     else:
@@ -80,6 +83,7 @@ def _all_checks() -> list[Check]:
         settings,
         _llama_cpp(),
         _model_file(),
+        _larger_model(),
         _endpoint(config),
         _index(config),
         _module("dense search", "onnxruntime", "dense", "embeds passages"),
@@ -107,9 +111,29 @@ def _model_file() -> Check:
 
     path = smollm2_path()
     adapter = default_adapter()
-    whole = path.is_file() and is_whole(path)
+    whole = path.is_file() and is_whole("smollm2")
     detail = f"{path} ({'with' if adapter else 'without'} our adapter)" if whole else f"{path} is damaged"
     return Check("embedded model", whole, detail if path.is_file() else "not fetched yet", "subquest model get smollm2")
+
+
+def _larger_model() -> Check:
+    """The largest known language model that this machine has room for: twice its size in memory, once on the disk."""
+    from ..models import MODELS, cache_folder, megabytes
+    from ..models.memory import available_memory
+
+    free = available_memory() or 0
+    folder = next(place for place in (cache_folder(), *cache_folder().parents) if place.exists())
+    disk = shutil.disk_usage(folder).free
+    larger = [m for m in MODELS.values() if m.context and m.name != "smollm2"]
+    here = [m for m in larger if m.present]
+    fits = [m for m in larger if 2 * m.size <= free and (m.present or m.size <= disk)]
+    if here and (not fits or here[-1].size >= fits[-1].size):
+        return Check("larger model", True, f"--model {here[-1].name} reads ordinary documents better, slower")
+    if not fits:
+        return Check("larger model", True, f"none fits: {megabytes(free)} of memory are free")
+    best = fits[-1]
+    detail = f"{best.name} ({megabytes(best.size)}) fits this machine and reads ordinary documents better, slower"
+    return Check("larger model", False, detail, f"subquest model get {best.name}, then --model {best.name}")
 
 
 def _llama_cpp() -> Check:
@@ -133,14 +157,15 @@ def _module(name: str, module: str, extra: str, use: str) -> Check:
 
 def _sandbox() -> Check:
     """Starts one, because an installed bubblewrap may lack the permission."""
-    from ..tools.sandbox import SandboxUnavailable, bubblewrap
+    from ..tools.sandbox import SandboxUnavailable, bubblewrap, cgroup
 
     fix = "apt-get install bubblewrap libseccomp2 && pip install 'subquest[web-tools]'"
     try:
         way = "as root, each under its own uid" if bubblewrap.way() else "in user namespaces"
     except SandboxUnavailable as error:
         return Check("sandbox", False, f"model-written code is refused: {error}", fix)
-    return Check("sandbox", True, f"runs model-written code: sandboxes start {way}")
+    processes = "" if cgroup.available() else "; no control group, so code has a single process (docs/tools.md)"
+    return Check("sandbox", True, f"runs model-written code: sandboxes start {way}{processes}")
 
 
 def _web(config: Config) -> Check:

@@ -245,10 +245,9 @@ def _embed(args: argparse.Namespace) -> int:
     with Index.open(args.index) as index, ExitStack() as stack:
         through = None
         if args.ray:
-            from ..retrieval.encoder import parse
             from ..retrieval.ray_encoders import RayEncoders
 
-            through = stack.enter_context(RayEncoders(args.ray, parse(args.encoder), workers=args.workers))
+            through = stack.enter_context(RayEncoders(args.ray, args.encoder, workers=args.workers))
         done = _embed_all(index, args.encoder, through)
         _print_result(args, {"index": str(index.path), "embedded": done}, f"{index.path}: {done:,} passages embedded")
     return 0

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import UsageError
+from ..models import find, is_language_model
 
 if TYPE_CHECKING:
     from ..judge import ModelJudge, RuleJudge
@@ -58,10 +59,14 @@ def check_judge(model: str | None) -> None:
 
     A model of this process is looked for and not loaded: the judge comes after the models that answer.
     """
-    if not model or model in (RULES, "embedded", "torch:smollm2"):
+    if not model or model in (RULES, "embedded"):
+        return
+    name = model.removeprefix("torch:").removeprefix("gguf:")
+    if is_language_model(name):
+        find(name)
         return
     if model.startswith(("gguf:", "torch:")):
-        if not Path(model.partition(":")[2]).expanduser().exists():
+        if not Path(name).expanduser().exists():
             raise UsageError(f"--judge {model}: no such model file")
         return
     from ..assemble import open_engine

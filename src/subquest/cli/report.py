@@ -52,7 +52,13 @@ def run(args: argparse.Namespace) -> int:
         return _put(markdown(content), args.out)
     if args.latex:
         return _put(latex(content), args.out)
-    return _put(page(content, title=args.title, traces=args.traces), args.out or Path("report.html"))
+    print(markdown(content))
+    return _put(page(content, title=args.title, traces=args.traces), args.out or _default("report.html", "html"))
+
+
+def _default(name: str, kind: Kind) -> Path:
+    check_output(Path(name), kind)
+    return Path(name)
 
 
 def _kind(args: argparse.Namespace) -> Kind:
@@ -72,7 +78,7 @@ def _curves(args: argparse.Namespace) -> int:
     if args.json:
         return _put(json.dumps(curves.table()) + "\n", args.out)
     metrics = args.metric.split(",") if args.metric else ()
-    return _put(curves.drawn(metrics, title=args.title), args.out or Path("curves.svg"))
+    return _put(curves.drawn(metrics, title=args.title), args.out or _default("curves.svg", "svg"))
 
 
 def _put(text: str, path: Path | None) -> int:
@@ -80,10 +86,11 @@ def _put(text: str, path: Path | None) -> int:
     if path is None:
         sys.stdout.write(text)
         return 0
+    replaced = path.exists()
     try:
         with complete_file(path) as scratch:
             scratch.write_text(text, encoding="utf-8", errors="replace")  # runs may hold lone surrogates
     except OSError as error:
         raise UsageError(f"cannot write {path}: {error.strerror}") from None
-    print(f"written to {path}", file=sys.stderr)
+    print(f"{'replaced the older' if replaced else 'written to'} {path}", file=sys.stderr)
     return 0

@@ -14,7 +14,11 @@ from ..output_file import check_output, complete_file
 def configure(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
     shown = actions.add_parser("list", help="the runs in a folder")
-    shown.add_argument("folder", nargs="?", default=".", help="where to look (default: here)")
+    shown.add_argument(
+        "folder",
+        nargs="?",
+        help="where to look (default: where `serve` looks: `runs` in the settings, or the folder runs)",
+    )
     shown.add_argument("--json", action="store_true", help="print one JSON document")
     info = actions.add_parser("info", help="what a run holds")
     info.add_argument("run")
@@ -37,14 +41,15 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _list(args: argparse.Namespace) -> int:
+    from ..config import load_config
     from ..errors import UsageError
     from ..runs import RUN_FILE, runs_in
 
-    folder = Path(args.folder)
-    if not folder.is_dir():
+    folder = Path(args.folder or load_config().runs or "runs")
+    if not folder.is_dir() and args.folder:
         raise UsageError(f"there is no folder {folder}")
     found = []
-    for path in runs_in(folder).values():
+    for path in runs_in(folder).values() if folder.is_dir() else ():
         try:
             found.append(_description(path.parent if path.name == RUN_FILE and path.parent != folder else path))
         except UsageError as error:
@@ -57,7 +62,9 @@ def _list(args: argparse.Namespace) -> int:
             f"{_and_interrupted(run)}  {', '.join(run['systems']) or 'no system yet'}  {run['bytes'] / 1e6:.1f} MB"
         )
     if not found and not args.json:
-        print(f"no runs in {folder}", file=sys.stderr)
+        here = len(runs_in(Path())) if not args.folder else 0
+        hint = f"; {here} here: subquest runs list ." if here else "; name another folder: subquest runs list FOLDER"
+        print(f"no runs in {folder}{hint}", file=sys.stderr)
     return 0
 
 

@@ -32,6 +32,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--asks-per-minute", type=int, default=60, metavar="N", help="questions of one client (default: 60)"
     )
     limits.add_argument("--grace", type=float, default=10.0, metavar="S", help="seconds to finish when asked to stop")
+    limits.add_argument(
+        "--stall", type=float, default=10.0, metavar="S", help="log all stacks if nothing moves so long (0: never)"
+    )
     limits.add_argument("--read-only", action="store_true", help="accept no documents")
 
 
@@ -88,7 +91,8 @@ def serve_until_stopped(
         async with opened() as agents, serving(settings, agents) as app:
             listening.listen(1024)
             print(f"Subquest is at {address(listening)}{path}", file=sys.stderr, flush=True)
-            await Server(app, quiet=quiet).serve([listening])
+            with app.state.subquest.watch.watching():
+                await Server(app, quiet=quiet).serve([listening])
 
     try:
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
@@ -118,6 +122,9 @@ def settings_from_args(args: argparse.Namespace) -> Settings:
     for name in ("running", "queued", "asks_per_minute"):
         if getattr(args, name) < 1:
             raise UsageError(f"--{name.replace('_', '-')} must be 1 or more")
+    for name in ("grace", "stall"):
+        if not 0 <= getattr(args, name) <= 86_400:
+            raise UsageError(f"--{name} must be a number of seconds, from 0 to 86400")
     return Settings(
         runs=runs_folder(args),
         indexes=args.indexes,
@@ -130,6 +137,7 @@ def settings_from_args(args: argparse.Namespace) -> Settings:
         queued=args.queued,
         asks_per_minute=args.asks_per_minute,
         grace=args.grace,
+        stall=args.stall,
         read_only=args.read_only,
     )
 

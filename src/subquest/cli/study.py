@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import UsageError
+from ..masking import public
 from ..output_file import check_output, complete_file
 from .agent_options import add_resource_options, config_from, warn_of_no_index
 from .evaluation import (
@@ -102,7 +103,7 @@ def _run_on_model(args: argparse.Namespace, study: Study) -> int:
     with open_run(out, {"study": study.name, **run_settings(config, args)}) as store:
         asyncio.run(_answer(store, study, spec, args, datasets))
         found = rows(study, table(scored(store)))
-    setting = f"{config.model or 'embedded'}, index {config.index or 'none'}, seed {args.seed}"
+    setting = public(f"{config.model or 'embedded'}, index {config.index or 'none'}, seed {args.seed}")
     if args.json:
         document = {
             "name": study.name,

@@ -5,15 +5,19 @@ from __future__ import annotations
 import argparse
 import asyncio
 import os
+import shlex
 import signal
 import sys
 import threading
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
-from ..errors import UsageError
+from ..errors import MissingDependency, UsageError
+
+if TYPE_CHECKING:
+    from ..train.run import TrainRun
 
 ALLOCATOR = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_HIP_ALLOC_CONF")
 """Environment variables for torch's GPU allocator: the first since torch 2.9, the others before (and still)."""
@@ -43,10 +47,15 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from ..train.guards import Collapsed
-    from ..train.launch import prepare, train
-    from ..train.monitoring import Monitors, open_monitors
-    from ..train.recipe import load_recipe
+    try:
+        from ..train.guards import Collapsed
+        from ..train.launch import prepare, train
+        from ..train.monitoring import Monitors, open_monitors
+        from ..train.recipe import load_recipe
+    except ImportError as error:
+        if (error.name or "").startswith("subquest"):
+            raise
+        raise MissingDependency(f"{error.name}, which training needs,", "train") from None
 
     recipe = load_recipe(args.recipe, dict(_override(pair) for pair in args.set))
     first = os.environ.get("RANK", "0") == "0"  # of several processes under torchrun, only one prints
@@ -82,11 +91,35 @@ def run(args: argparse.Namespace) -> int:
         return 1
     finally:
         monitors.close()
-    say(f"{done.folder}: step {done.checkpoints.steps()[-1]}")
+    reached = done.checkpoints.steps()[-1]
+    say(f"{done.folder}: step {reached} of {done.steps}")
     if not stop():
+        say("\n".join(_next_steps(args, done, reached)))
         return 0
     say("stopped; the same command goes on from there")
     return 128 + stop.signal
+
+
+def _next_steps(args: argparse.Namespace, run: TrainRun, reached: int) -> list[str]:
+    """What a user can do with a run now."""
+    recipe, out = run.recipe, shlex.quote(str(args.out))
+    lines = ["next:", f"  subquest report {out} --out curves.svg    # draw its curves"]
+    weights = run.folder / ("best" if (run.folder / "best").is_dir() else "last")
+    place, model = shlex.quote(str(weights)), recipe.model.path
+    if not model.startswith("random:"):  # it could not answer anything, and its vocabulary is its own
+        ask = f"subquest ask 'QUESTION' --index INDEX --system {recipe.system}"
+        used = f"--model torch:{model} --adapter {place}" if recipe.model.rank else f"--model torch:{place}"
+        lines.append(f"  {ask} {used}    # use what it has learnt")
+    again = f"subquest train {shlex.quote(str(args.recipe))} --out {out}"
+    if reached < run.steps:
+        lines.append(f"  {again}    # go on with step {reached + 1}")
+    else:
+        more = f"optimiser.steps={2 * max(run.steps, recipe.optimiser.steps)}"
+        if recipe.kind == "sft" and run.steps < recipe.optimiser.steps:
+            more = f"optimiser.epochs={2 * recipe.optimiser.epochs:g}"
+        others = "".join(f" --set {shlex.quote(pair)}" for pair in args.set if not pair.startswith(more.split("=")[0]))
+        lines.append(f"  {again}{others} --set {more}    # train it longer")
+    return lines
 
 
 def _grow_in_place() -> None:

@@ -30,6 +30,7 @@ STYLES = {
     "error": "31",
     "retry": "33",
     "limit": "33",
+    "section": "1",
     "answer": "1;32",
 }
 """ANSI styles of the words that lines begin with."""
@@ -121,6 +122,8 @@ def _line(event: Event) -> Line | None:
             return Line("refine", _short(data["text"]))
         case "result":
             return Line("result", _short(data["result"]) + ("  (forced)" if data.get("forced") else ""))
+        case "section":
+            return Line("section", _short(data["text"]))
         case "answer":
             notes = ["forced"] if data["forced"] and data["answer"] else []
             notes += [f"confidence {data['confidence']:.2f}"] if data["confidence"] is not None else []

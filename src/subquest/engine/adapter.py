@@ -8,10 +8,11 @@ with row i + half). An adapter's B has the weight's rows, so its rows must be re
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +22,7 @@ import numpy as np
 
 from ..errors import DataError, MissingDependency, UsageError
 from ..input_file import read_json
+from ..models import MODELS, file_digest
 from .gguf_file import read_gguf_file
 from .safetensors_file import read_safetensors, write_safetensors
 
@@ -45,6 +47,10 @@ PROMPTS = "subquest.prompts"
 """The key under which an adapter names the set of prompts it was trained on."""
 UNSAID = "compact"
 """The set of prompts of adapters that do not name one: they are older than the full prompts."""
+
+
+BASE = "subquest.base"
+"""The key under which an adapter names its base model, by the SHA-256 of its file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +78,8 @@ class Lora:
     alpha: float
     prompts: str = UNSAID
     """The set of prompts it was trained on."""
+    base: str = ""
+    """SHA-256 of the base model; empty for adapters that do not name one."""
 
     @property
     def rank(self) -> int:
@@ -96,7 +104,7 @@ def mixed(one: Lora, two: Lora, share: float) -> Lora:
             for x, y in zip(pair, two.pairs[module], strict=True)
         )
         pairs[module] = (a, b)
-    return Lora(pairs, one.alpha, one.prompts)
+    return Lora(pairs, one.alpha, one.prompts, one.base)
 
 
 def reorder(rows: Array, heads: int) -> Array:
@@ -181,7 +189,7 @@ def read_peft(folder: Path) -> Lora:
     if not pairs:
         raise DataError(f"{folder}: the adapter is empty")
     alpha = alpha * math.sqrt(rank) if config.get("use_rslora") else alpha
-    return Lora(pairs, alpha, str(config.get(PROMPTS, UNSAID)))
+    return Lora(pairs, alpha, str(config.get(PROMPTS, UNSAID)), str(config.get(BASE, "")))
 
 
 def write_peft(lora: Lora, folder: Path, *, base: str = "") -> None:
@@ -193,13 +201,28 @@ def write_peft(lora: Lora, folder: Path, *, base: str = "") -> None:
             tensors[f"{PEFT_PREFIX}{module}.{part}.weight"] = tensor
     write_safetensors(folder / "adapter_model.safetensors", tensors)
     targets = sorted({module.rpartition(".")[2] for module in lora.pairs})
-    write_peft_config(folder, rank=lora.rank, alpha=lora.alpha, targets=targets, base=base, prompts=lora.prompts)
+    write_peft_config(
+        folder,
+        rank=lora.rank,
+        alpha=lora.alpha,
+        targets=targets,
+        base=base,
+        prompts=lora.prompts,
+        base_digest=lora.base,
+    )
 
 
 def write_peft_config(
-    folder: Path, *, rank: int, alpha: float, targets: Sequence[str], base: str, prompts: str
+    folder: Path,
+    *,
+    rank: int,
+    alpha: float,
+    targets: Sequence[str],
+    base: str,
+    prompts: str,
+    base_digest: str = "",
 ) -> None:
-    """Write `adapter_config.json` as PEFT does, with the set of prompts that the adapter was trained on."""
+    """Write `adapter_config.json` as PEFT does, with the prompts and the base that the adapter was trained on."""
     config = {
         "peft_type": "LORA",
         "task_type": "CAUSAL_LM",
@@ -211,7 +234,7 @@ def write_peft_config(
         "target_modules": list(targets),
         "inference_mode": True,
         PROMPTS: prompts,
-    }
+    } | ({BASE: base_digest} if base_digest else {})
     (folder / "adapter_config.json").write_text(json.dumps(config, indent=2), encoding="utf-8")
 
 
@@ -222,6 +245,8 @@ def write_gguf(lora: Lora, path: Path, shape: Shape, *, name: str = "", reordere
         writer.add_string("adapter.type", "lora")
         writer.add_float32("adapter.lora.alpha", float(lora.alpha))
         writer.add_string(PROMPTS, lora.prompts)
+        if lora.base:
+            writer.add_string(BASE, lora.base)
         if name:
             writer.add_name(name)
         for module, (a, b) in sorted(lora.pairs.items()):
@@ -239,7 +264,7 @@ def read_gguf(path: Path, shape: Shape) -> Lora:
         target = weight.removesuffix(".weight")
         heads = _row_heads(target, shape)
         pairs[module_name(target)] = (a.copy(), (restore(b, heads) if heads else b).copy())
-    return Lora(pairs, alpha, prompt_set_of(path))
+    return Lora(pairs, alpha, prompt_set_of(path), base_of(path))
 
 
 def read_gguf_pairs(path: Path) -> tuple[dict[str, tuple[Array, Array]], float]:
@@ -257,12 +282,48 @@ def read_gguf_pairs(path: Path) -> tuple[dict[str, tuple[Array, Array]], float]:
 
 def prompt_set_of(place: Path) -> str:
     """The set of prompts that the adapter in a file or folder was trained on."""
-    if place.is_dir():
-        try:
-            return str(read_json(place / "adapter_config.json", "the adapter").get(PROMPTS, UNSAID))
-        except (DataError, AttributeError) as error:
-            raise DataError(f"{place} is not a LoRA adapter in PEFT's format: {error}") from None
-    return str(read_gguf_file(place).fields.get(PROMPTS, UNSAID))
+    return str(_facts(place).get(PROMPTS, UNSAID))
+
+
+def base_of(place: Path) -> str:
+    """The SHA-256 of the base model that the adapter in a file or folder was trained on; empty if it names none."""
+    return str(_facts(place).get(BASE, ""))
+
+
+def _facts(place: Path) -> Mapping[str, Any]:
+    if not place.is_dir():
+        return read_gguf_file(place).fields
+    try:
+        facts = read_json(place / "adapter_config.json", "the adapter")
+        if not isinstance(facts, dict):
+            raise DataError("adapter_config.json is not an object")
+    except DataError as error:
+        raise DataError(f"{place} is not a LoRA adapter in PEFT's format: {error}") from None
+    return facts
+
+
+def base_digest(base: Path) -> str:
+    """What an adapter calls its base: the SHA-256 of the file, or of all safetensors of a folder."""
+    if not base.is_dir():
+        return file_digest(base)
+    weights = sorted(base.glob("*.safetensors"))
+    if len(weights) == 1:
+        return file_digest(weights[0])
+    return hashlib.sha256("".join(f"{file.name} {file_digest(file)}\n" for file in weights).encode()).hexdigest()
+
+
+def check_base(adapter: Path, base: Path) -> None:
+    """Refuse an adapter that was trained on another base model, or on another quantisation of this one."""
+    named = base_of(adapter)
+    if not named or base_digest(base) == named:
+        return
+    known = next((model for model in MODELS.values() if model.files[0].sha256 == named), None)
+    right = f"run it with --model {known.name}" if known else "run it with its own base (gguf:PATH)"
+    raise UsageError(
+        f"the adapter {adapter} was trained on {known.name if known else f'the base with SHA-256 {named[:12]}…'}, and "
+        f"{base.name} is another model or another quantisation of it: {right}. To use it with this file all the same: "
+        f"subquest model adapter convert {adapter} NEW.gguf --base {base}"
+    )
 
 
 def gguf_name(module: str) -> str:
@@ -320,7 +381,6 @@ def open_gguf(path: Path) -> Any:
     try:
         return gguf.GGUFReader(path)
     except (OSError, ValueError, IndexError) as error:
-        from ..models import smollm2_path
-
-        again = "; fetch it again with: subquest model get smollm2" if path == smollm2_path() else ""
+        known = next((model.name for model in MODELS.values() if model.path == path), None)
+        again = f"; fetch it again with: subquest model get {known}" if known else ""
         raise DataError(f"cannot read {path} as GGUF: {error}{again}") from None

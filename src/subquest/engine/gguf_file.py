@@ -21,6 +21,10 @@ _SCALARS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: 
 """GGUF's numbers for the types of values, as the struct module spells them; 8 is a string, 9 an array."""
 
 
+CONTROL, USER_DEFINED = 3, 4
+"""Kinds of tokens in `tokenizer.ggml.token_type` that are matched whole in a text."""
+
+
 @dataclass(frozen=True, slots=True)
 class TensorPlace:
     """One tensor of the file. `shape` has the fastest-changing dimension last, as numpy and torch have it."""
@@ -53,6 +57,12 @@ def read_gguf_file(path: Path) -> GgufFile:
         raise DataError(f"cannot read {path}: {error.strerror or error}") from None
     except (struct.error, ValueError, TypeError, KeyError, ArithmeticError, RecursionError, MemoryError) as error:
         raise DataError(f"{path} is not a readable GGUF file: {error}") from None
+
+
+def tokens_of_kind(file: GgufFile, kind: int) -> list[str]:
+    """The tokens of a kind, such as CONTROL."""
+    tokens, kinds = (file.fields.get(f"tokenizer.ggml.{name}") for name in ("tokens", "token_type"))
+    return [str(token) for token, found in zip(tokens or (), kinds or (), strict=False) if found == kind]
 
 
 class _Cursor:

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..errors import ContextOverflow, EngineRefused, EngineUnavailable, MissingDependency
+from ..masking import mask, remember_environment
 from .interface import OnRetry, Retry
 from .openai.endpoint import Endpoint, Watch, backoff
 from .openai.engine import OpenAIEngine
@@ -24,6 +25,7 @@ class LiteLLMEndpoint(Endpoint):
     def __init__(self, *, timeout: float = 600.0, retries: int = 5, limits: Limits | None = None) -> None:
         if importlib.util.find_spec("litellm") is None:
             raise MissingDependency("litellm", "litellm")
+        remember_environment()  # where LiteLLM takes its keys from
         super().__init__("https://litellm.invalid", timeout=timeout, retries=retries, limits=limits)
 
     async def post(
@@ -56,7 +58,7 @@ class LiteLLMEndpoint(Endpoint):
             except litellm.ContextWindowExceededError as error:
                 raise ContextOverflow(f"the context does not fit {body['model']}: {error}") from None
             except (*passing, TimeoutError) as error:
-                reason = f"{body['model']}: {error or 'timed out'}"
+                reason = mask(f"{body['model']}: {error or 'timed out'}")
                 if attempt > self.retries:
                     raise EngineUnavailable(f"{reason} (tried {attempt} times)") from None
                 wait = backoff(attempt)

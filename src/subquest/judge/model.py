@@ -96,6 +96,15 @@ class ModelJudge:
         verdicts = dict(zip(asked, await self._ask_all(list(asked.values())), strict=True))
         return [verdicts.get(at) or Verdict(False, f"format: {c.format_errors[0]}") for at, c in enumerate(cases)]
 
+    async def judge_sentences(self, cited: Sequence[tuple[str, Sequence[str]]]) -> list[Verdict]:
+        """Whether quotes support a sentence, for each sentence with its quotes."""
+        return await self._ask_all(
+            [
+                self._prompts.messages("support", sentence=one_line(text), quotes="\n".join(map(one_line, quotes)))
+                for text, quotes in cited
+            ]
+        )
+
     async def close(self) -> None:
         self._cache.close()
 

@@ -34,6 +34,9 @@ _CONTROL = re.compile(
     re.IGNORECASE,
 )
 """Control tokens of common chat formats; some servers read them even inside a message's content."""
+_HTML = re.compile(r"</?[a-z][a-z0-9]{0,9}>")
+_own_tokens: frozenset[str] = frozenset()
+"""Control tokens of the models in use, as far as they are known (`fence_tokens`) and no other pattern covers them."""
 _BRACKETED = re.compile(r"\[\s?/?\s?[A-Za-z|｜]|\]~")
 _SOFT = str.maketrans("<>[]", "‹›⟦⟧")
 _BRACKETS = "＜﹤［"
@@ -62,14 +65,27 @@ def fence(text: str, tags: Iterable[str] = TAGS) -> str:
     """The text without anything that could pass for a tag of `tags`, a control token or a change of speaker."""
     if not any(map(text.__contains__, _SIGNS)):
         return text
-    pattern = _pattern(tuple(tags))
+    pattern, own = _pattern(tuple(tags)), _any_of(_own_tokens) if _own_tokens else None
     if (not text.isascii() or "&" in text or _UNPRINTED.search(text)) and _may_hide(text):
         plain = _plain(text)
-        if plain != text and (pattern.search(plain) or _CONTROL.search(plain)):
+        if plain != text and any(p.search(plain) for p in (pattern, _CONTROL, own) if p is not None):
             text = plain
     if "<" in text:
         text = pattern.sub(_soften, text)
+    if own is not None:
+        text = own.sub(_soften, text)
     return _CONTROL.sub(_soften, text) if "<" in text or _BRACKETED.search(text) else text
+
+
+def fence_tokens(control: Iterable[str], added: Iterable[str] = ()) -> None:
+    """Fence the tokens of a model's own tokenizer too, from now on: its control tokens, and those added to it.
+
+    Some tokenizers have the tags of HTML among the added ones; those mean nothing to a chat and are left as they are.
+    """
+    global _own_tokens
+    tokens = {*control, *(token for token in added if not _HTML.fullmatch(token))}
+    bracketed = (token for token in tokens if ("<" in token or "[" in token) and 2 < len(token) <= 64)
+    _own_tokens |= {token for token in bracketed if fence(token) == token}
 
 
 def wrap(tag: str, text: str) -> str:
@@ -98,6 +114,11 @@ def _pattern(tags: tuple[str, ...]) -> re.Pattern[str]:
     xml = rf"<\s{{0,20}}/?\s{{0,20}}(?:{names})(?:[\s/](?:[^<>]*|[^>]{{0,200}}))?>"
     hira = r"<\s{0,20}\|\s{0,20}(?:begin|end)_[a-z_]{1,42}\s{0,20}\|\s{0,20}>"
     return re.compile(f"{xml}|{hira}", re.IGNORECASE)
+
+
+@functools.lru_cache(maxsize=8)
+def _any_of(tokens: frozenset[str]) -> re.Pattern[str]:
+    return re.compile("|".join(map(re.escape, sorted(tokens, key=len, reverse=True))), re.IGNORECASE)
 
 
 def _plain(text: str) -> str:

@@ -33,6 +33,7 @@ TAGS: tuple[str, ...] = (
     "task",
     "result",
     "search",
+    "sql",
     "documents",
     "information",
     "refine",

@@ -14,7 +14,7 @@ from typing import BinaryIO
 from ..errors import DataError
 from .archive import ZipLimits, open_zip
 from .office_xml import Start, core_title, events
-from .part import Part, Place
+from .part import Part, Place, row_of
 
 _NOTES = (("word/footnotes.xml", "Footnotes"), ("word/endnotes.xml", "Endnotes"))
 _HEADING = re.compile(r"heading ?([1-9])$", re.IGNORECASE)
@@ -103,6 +103,8 @@ class _Body:
                             text, level, page = [], None, self._page
                     elif event.tag == "pStyle" and paragraphs == 1:
                         level = self._level(event.attributes.get("val", ""))
+                    elif event.tag == "numPr" and paragraphs == 1 and not tables and not text:
+                        text.append("- ")
                     elif event.tag == "lastRenderedPageBreak" and self._page:
                         self._page += 1
                         if not tables:  # a paragraph is divided here; a row stays on the page where it began
@@ -149,7 +151,7 @@ class _Body:
         self._table_row += 1
         if any(cells):
             place = {**self._place(page), "row": self._table_row}
-            yield Part(f"| {' | '.join(cells)} |", place, tuple(h for _, h in self._headings), row=True)
+            yield row_of(cells, place, tuple(h for _, h in self._headings))
 
     def _place(self, page: int) -> Place:
         return {"page": page} if page else {}

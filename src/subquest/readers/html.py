@@ -8,12 +8,14 @@ from collections.abc import Iterator
 from typing import Any, BinaryIO
 
 from ..errors import DataError, MissingDependency
-from .part import Part
+from .part import Part, row_of
 
 _SPACES = re.compile(r"[ \t\xa0]+")
 _GAPS = re.compile(r"\n{3,}")
 _MARK = "\ue000"
 """A private-use character, repeated before a heading as often as its level."""
+_ROW, _CELL = "\ue001", "\ue002"
+"""Before a row of a table, twice before its first one; between cells."""
 
 
 _STYLES = ("display:none", "display: none", "visibility:hidden", "visibility: hidden", "font-size:0;", "font-size:0px")
@@ -94,10 +96,52 @@ def main_text(tree: Any) -> str:
     from resiliparse.extract.html2text import extract_plain_text
 
     if not _is_deep(tree.body):
+        _write_out_lists(tree)
         main = _tidy(extract_plain_text(tree, main_content=True, links=False))
         if 4 * len(main) > len(" ".join(tree.body.text.split())):
             return main
     return _tidy(extract_plain_text(tree, main_content=False, links=False))
+
+
+_ASIDE = frozenset({"nav", "aside", "footer", "header", "form", "menu", "ul", "ol"})
+_STRUCTURE = "h1, h2, h3, h4, h5, h6, table, pre, article, section, form"
+
+
+def _write_out_lists(tree: Any) -> None:
+    """Lists as lines of `• item`: the search for the main text takes short ones for menus. Lists of links stay."""
+    for found in list(tree.body.query_selector_all("ul")):
+        if found.parent is None or found.query_selector(_STRUCTURE) is not None or _is_aside(found):
+            continue
+        linked = sum(len(link.text) for link in found.query_selector_all("a"))
+        if 2 * linked > len(found.text):
+            continue
+        block = tree.create_element("pre")
+        block.text = "\n".join(_items(tree, found))
+        found.parent.replace_child(block, found)
+
+
+def _items(tree: Any, found: Any) -> Iterator[str]:
+    item = found.first_element_child
+    while item is not None:
+        after = item.next_element
+        inner = [*item.query_selector_all("ul, ol")]
+        below = [line for one in inner if one.parent is not None for line in _items(tree, one)]
+        for one in inner:
+            if one.parent is not None:
+                one.decompose()
+        if words := _words(tree, item):
+            yield f"• {words}"
+        yield from below
+        item = after
+
+
+def _is_aside(node: Any) -> bool:
+    node = node.parent
+    while node is not None and node.tag != "body":
+        if node.tag in _ASIDE or (node.getattr("role") or "") == "navigation":
+            return True
+        node = node.parent
+    return False
 
 
 def _is_deep(root: Any) -> bool:
@@ -119,16 +163,21 @@ def _is_deep(root: Any) -> bool:
     return node is not None
 
 
-def write_out_tables(tree: Any) -> None:
-    """Data tables as rows of `| cell | cell |`; tables inside tables are layout and stay."""
+def write_out_tables(tree: Any, *, marked: bool = False) -> None:
+    """Data tables as rows of `| cell | cell |`; tables inside tables are layout and stay.
+
+    marked: rows begin with a mark and have one between cells, instead of bars.
+    """
     for table in list(tree.body.query_selector_all("table")):
         if table.query_selector("table") is not None:
             continue
-        rows = []
+        rows: list[str] = []
         for row in table.query_selector_all("tr"):
-            cells = [_words(tree, cell).replace("|", "/") for cell in _cells(row)]
-            if any(cells):
-                rows.append(f"| {' | '.join(cells)} |")
+            cells = [_words(tree, cell) for cell in _cells(row)]
+            if any(cells) and marked:
+                rows.append(_ROW * (1 if rows else 2) + _CELL.join(cells))
+            elif any(cells):
+                rows.append(f"| {' | '.join(cell.replace('|', '/') for cell in cells)} |")
         if rows and table.parent is not None:
             caption = table.query_selector("caption")
             block = tree.create_element("pre")
@@ -155,21 +204,29 @@ def read_html(file: BinaryIO) -> Iterator[Part]:
             words = _words(tree, heading)
             heading.text = _MARK * level + words
             first = first or words
-    write_out_tables(tree)
+    write_out_tables(tree, marked=True)
     title = title_of(tree) or first
     levels: list[tuple[int, str]] = []
     held: list[str] = []
+    row = 0
     for line in [*main_text(tree).split("\n"), _MARK]:
-        if not line.startswith(_MARK):
+        if not line.startswith((_MARK, _ROW)):
             held.append(line)
             continue
+        section = tuple(words for _, words in levels)
         if text := "\n".join(held).strip():
-            yield Part(text, section=tuple(words for _, words in levels), title=title)
+            yield Part(text, section=section, title=title)
             title = ""
-        words = line.lstrip(_MARK)
-        level = len(line) - len(words)
-        levels = [*((n, text) for n, text in levels if n < level), (level, words)]
-        held = [words]
+        held = []
+        if line.startswith(_ROW):
+            row = 1 if line.startswith(_ROW * 2) else row + 1
+            yield row_of(line.lstrip(_ROW).split(_CELL), {"row": row}, section, title)
+            title = ""
+        elif words := line.lstrip(_MARK):
+            level = len(line) - len(words)
+            levels = [*((n, text) for n, text in levels if n < level), (level, words)]
+            yield Part(words, section=tuple(words for _, words in levels), title=title)
+            title = ""
 
 
 def _tidy(text: str) -> str:

@@ -1,4 +1,4 @@
-"""PDF by page, through pdfium."""
+"""PDF by page, through pdfium; tables by row where the layout shows them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterator
 from typing import Any, BinaryIO
 
 from ..errors import DataError, MissingDependency
-from .part import Part
+from .part import Part, Place, row_of
+from .pdf_tables import tables_of
 
 _HYPHEN = re.compile("[\ufffe\xad\x02]\r?\n?")
 _DPI = 200
@@ -20,7 +21,8 @@ Recognise = Callable[[Any], str]
 
 
 def read_pdf(file: BinaryIO, recognise: Recognise | None = None) -> Iterator[Part]:
-    """One part per page; pages without text are empty, or their image is read by `recognise`.
+    """One part per page, or several where it has tables; pages without text are empty, or their image is read by
+    `recognise`.
 
     Pages that cannot be read are skipped; a DataError names them after the others.
     """
@@ -42,21 +44,23 @@ def read_pdf(file: BinaryIO, recognise: Recognise | None = None) -> Iterator[Par
         wrong: list[str] = []
         for number in range(1, len(document) + 1):
             try:
-                text = _page(document, number, recognise)
+                parts = _page(document, number, recognise)
             except pypdfium2.PdfiumError as error:
                 wrong.append(f"page {number} cannot be read: {error}")
                 if len(wrong) > _WRONG:
                     break
                 continue
-            yield Part(text, {"page": number}, title=title)
-            title = ""
+            for part in parts:
+                yield part._replace(title=title)
+                title = ""
         if wrong:
             raise DataError(wrong[0] + (f" (nor can {len(wrong) - 1} other pages)" if len(wrong) > 1 else ""))
     finally:
         document.close()
 
 
-def _page(document: Any, number: int, recognise: Recognise | None) -> str:
+def _page(document: Any, number: int, recognise: Recognise | None) -> list[Part]:
+    place = {"page": number}
     page = document[number - 1]
     try:
         if document.formenv:
@@ -64,12 +68,38 @@ def _page(document: Any, number: int, recognise: Recognise | None) -> str:
             page.close()
             page = document[number - 1]
         words = page.get_textpage()
-        text = str(words.get_text_bounded())
-        if not text.strip():
-            text = str(words.get_text_range())  # all text is outside the page, which happens with rotated pages
-        words.close()
-        if text.strip() or recognise is None:
-            return _HYPHEN.sub("", text).replace("\r\n", "\n").strip()
-        return recognise(page.render(scale=_DPI / 72).to_pil())
+        try:
+            text = str(words.get_text_bounded())
+            if not text.strip():
+                text = str(words.get_text_range())  # all text is outside the page, which happens with rotated pages
+            if text.strip() or recognise is None:
+                return _parts(words, text, place)
+        finally:
+            words.close()
+        return [Part(recognise(page.render(scale=_DPI / 72).to_pil()), place)]
     finally:
         page.close()
+
+
+def _parts(words: Any, text: str, place: Place) -> list[Part]:
+    """The text of a page, with the rows of its tables where they stand."""
+    found: list[Part] = []
+    top = None
+    for table in tables_of(words):
+        if above := _clean(str(words.get_text_bounded(bottom=table.top, top=top))):
+            found.append(Part(above, place))
+        found += [row_of(cells, {**place, "row": n}) for n, cells in enumerate(table.rows, 1)]
+        top = table.bottom
+    if found and (below := _clean(str(words.get_text_bounded(top=top)))):
+        found.append(Part(below, place))
+    if sum(_letters("".join(part.cells) or part.text) for part in found) < _letters(_clean(text)):
+        return [Part(_clean(text), place)]  # no tables, or some text stands where none was looked for
+    return found
+
+
+def _letters(text: str) -> int:
+    return len("".join(text.split()))
+
+
+def _clean(text: str) -> str:
+    return _HYPHEN.sub("", text).replace("\r\n", "\n").strip()

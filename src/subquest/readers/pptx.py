@@ -11,8 +11,7 @@ from typing import BinaryIO
 from ..errors import DataError
 from .archive import ZipLimits, open_zip
 from .office_xml import Start, core_title, events
-from .part import Part
-from .tables import row_text
+from .part import Part, row_text
 
 _SHAPES = frozenset({"sp", "graphicFrame", "pic", "cxnSp", "grpSp"})
 _SLIDE = re.compile(r"ppt/slides/slide(\d+)\.xml")

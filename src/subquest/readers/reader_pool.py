@@ -21,7 +21,7 @@ from types import TracebackType
 from typing import Any, BinaryIO
 
 from ..errors import DataError
-from .part import Part
+from .part import Part, row_text
 
 MEMORY = 2 << 30
 """Bytes of address space of a worker."""
@@ -108,8 +108,8 @@ class Pool:
                     if "error" in answer:
                         raise DataError(answer["error"])
                     return
-                text, place, section, title, row = answer
-                yield Part(text, place, tuple(section), title, row)
+                text, place, section, title, cells = answer
+                yield Part(row_text(cells) if cells else text, place, tuple(section), title, tuple(cells))
         finally:
             worker.busy = False
             if not finished:

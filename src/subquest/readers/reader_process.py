@@ -1,7 +1,7 @@
 """A process that reads files for `reader_pool`, under a memory limit that it cannot lift.
 
 A request is a line of JSON with an open file (passed as a descriptor over the socket, so that the file cannot be
-exchanged). The answer is a line of JSON for each part, `[text, place, section, title, row]`, and finally an object:
+exchanged). The answer is a line of JSON for each part, `[text, place, section, title, cells]`, and finally an object:
 `{"end": true}`, or `{"error": reason}`.
 """
 
@@ -72,10 +72,12 @@ def _read(request: dict[str, Any], file: BinaryIO, out: TextIO) -> None:
         room -= len(part.text) + 64
         if room < 0:
             raise ValueError("it holds far more text than a file of its size should: refused")
-        text = part.text if part.row or not part.text else f"{part.text}\n\n"
+        text = part.text[2:-2] if part.row else part.text and f"{part.text}\n\n"
         for start in range(0, max(len(text), 1), PART):
-            piece = part._replace(text=text[start : start + PART], place=dict(part.place))
-            out.write(json.dumps(piece, ensure_ascii=True) + "\n")
+            piece = text[start : start + PART]
+            cells = part.cells if len(text) <= PART or not part.row else (piece,)
+            sent = part._replace(text="" if part.row else piece, place=dict(part.place), cells=cells)
+            out.write(json.dumps(sent, ensure_ascii=True) + "\n")
 
 
 def _recognise(picture: Any) -> str:

@@ -17,7 +17,7 @@ from typing import Any, BinaryIO
 
 from ..errors import DataError, MissingDependency
 from .archive import ZipLimits, open_zip
-from .part import Part
+from .part import Part, row_of
 from .text import lines
 
 FIELD = 16 << 20
@@ -26,24 +26,8 @@ _DELIMITERS = "\t;|,"
 """In this order where several fit: commas occur in numbers and prose too."""
 _SAMPLE, _SAMPLE_TEXT = 20, 1 << 16
 """Lines, and characters of them, from which the delimiter is guessed."""
-_GAP = 16
-"""Empty cells in a row that are written out; a longer run only says that the sheet is wide."""
 _ROWS = 1 << 20
 """Rows of a sheet; a file may claim that its only row is the trillionth."""
-
-
-def row_text(cells: Sequence[str]) -> str:
-    """A row as a line; without the empty cells at its end, and a long run of empty ones as `…`."""
-    shown: list[str] = []
-    empty = 0
-    for cell in cells:
-        if not cell or not (cell := " ".join(cell.split())):
-            empty += 1
-            continue
-        shown += [""] * empty if empty <= _GAP else ["…"]
-        shown.append(cell)
-        empty = 0
-    return f"| {' | '.join(shown)} |"
 
 
 def read_xlsx(file: BinaryIO, limits: ZipLimits | None = None) -> Iterator[Part]:
@@ -75,7 +59,7 @@ def read_xlsx(file: BinaryIO, limits: ZipLimits | None = None) -> Iterator[Part]
                     cells = ["" if value is None else _cell(value) for value in row]
                     if any(cell and not cell.isspace() for cell in cells):
                         place = {"sheet": sheet.title, "row": number}
-                        yield Part(row_text(cells), place, title=title, row=True)
+                        yield row_of(cells, place, title=title)
                         title, empty = "", False
                 if empty:
                     yield Part("", {"sheet": sheet.title}, title=title)
@@ -87,7 +71,7 @@ def read_csv(file: BinaryIO) -> Iterator[Part]:
     """The rows with anything in them; the delimiter is guessed from the first lines."""
     for number, row in csv_rows(file):
         if any(cell.strip() for cell in row):
-            yield Part(row_text(row), {"line": number}, row=True)
+            yield row_of(row, {"line": number})
 
 
 def _cell(value: Any) -> str:

@@ -104,6 +104,12 @@ class Collection(Retrievers, ABC):
                 self._encoder = open_encoder(spec)
             return self._encoder
 
+    @property
+    def encoder_url(self) -> str:
+        """Where the queries of a search are sent to be encoded; empty if that happens in this process."""
+        spec = self._encoder_spec() if self.mode != "bm25" else None
+        return spec.url if spec is not None else ""
+
     def __enter__(self) -> Self:
         return self
 

@@ -81,7 +81,7 @@ def read_file(path: Path, *, name: str = "") -> Iterator[Document]:
         elif found == ".tsv":
             yield from read_tsv(file, str(path))
         else:
-            yield from Passages(name or path.name).of_lines(lines(file))
+            yield from Passages(name or path.name).of_lines(lines(file), marks=found == ".md")
 
 
 def text_passages(name: str, text: str, **meta: Any) -> Iterator[Document]:

@@ -16,9 +16,8 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Protocol
-from urllib.parse import urlsplit
 
-from ..address import checked_key, checked_url
+from ..address import Address, checked_address, checked_key, checked_url
 from ..errors import MissingDependency, SearchError, SearchRefused, UsageError
 from .json_server import JsonServer
 from .store import utf8
@@ -55,7 +54,7 @@ class EncoderSpec:
     """mean over the tokens, or model: whatever the model's own files say."""
     max_tokens: int = 256
     url: str = ""
-    """Base address of an endpoint, ending in /v1; its key comes from the environment (`_key_for`)."""
+    """Base address of an endpoint, ending in /v1, without keys: they are the user's (`_credentials`)."""
 
     def prepare(self, texts: Sequence[str], *, query: bool) -> list[str]:
         """The texts with their prefix, and no longer than a vector depends on: tokenizing a huge one takes minutes."""
@@ -95,6 +94,12 @@ def open_encoder(spec: EncoderSpec) -> Encoder:
     if spec.kind == "endpoint":
         return Endpoint(spec)
     return SentenceTransformers(spec)
+
+
+def open_named(name: str) -> Encoder:
+    """The encoder that a user names, rather than an index: keys may be sent to its address."""
+    spec = parse(name)
+    return Endpoint(spec, named=name.partition("@")[2]) if spec.kind == "endpoint" else open_encoder(spec)
 
 
 class MiniLM:
@@ -217,11 +222,13 @@ class Endpoint:
 
     BATCH = 64
 
-    def __init__(self, spec: EncoderSpec) -> None:
+    def __init__(self, spec: EncoderSpec, *, named: str = "") -> None:
+        """`named` is the address as a user has given it, with the credentials that it may hold."""
         self.spec = spec
-        self._key = checked_key(_key_for(spec.url), "the key of the embeddings server")
-        headers = {"Authorization": f"Bearer {self._key}"} if self._key else {}
-        self._server = JsonServer(spec.url, headers=headers, timeout=120.0)
+        address, key = _credentials(spec.url, named)
+        self._has_key = bool(key or address.headers or address.query)
+        headers = {"Authorization": f"Bearer {key}"} if key else {}
+        self._server = JsonServer(address, headers=headers, timeout=120.0)
 
     def encode(self, texts: Sequence[str], *, query: bool) -> Vectors:
         import numpy as np
@@ -243,10 +250,10 @@ class Endpoint:
         try:
             reply = self._server.ask("POST", "/embeddings", body)
         except SearchRefused as error:
-            wanted = "with status 401" in str(error) and not self._key
-            raise (
-                SearchRefused(f"{error} (its key is taken from SUBQUEST_EMBEDDINGS_KEY)") if wanted else error
-            ) from None
+            if "with status 401" not in str(error) or self._has_key:
+                raise
+            hint = "SUBQUEST_EMBEDDINGS_KEY is sent to SUBQUEST_EMBEDDINGS_URL alone: set both if this server is yours"
+            raise SearchRefused(f"{error} ({hint})") from None
         try:
             rows = [item["embedding"] for item in sorted(reply["data"], key=lambda item: item["index"])]
         except (KeyError, TypeError) as error:
@@ -256,14 +263,25 @@ class Endpoint:
         return rows
 
 
-def _key_for(url: str) -> str:
-    """The key of an embeddings server. The address comes from the index, so the language model's key is sent only
-    where that server is the language model's own."""
-    if key := os.environ.get("SUBQUEST_EMBEDDINGS_KEY"):
-        return key
-    own = os.environ.get("OPENAI_BASE_URL") or "https://api.openai.com/v1"
-    same = urlsplit(url)[:2] == urlsplit(own)[:2]
-    return os.environ.get("OPENAI_API_KEY", "") if same else ""
+def _credentials(url: str, named: str) -> tuple[Address, str]:
+    """An embeddings server's address with what opens it, and its key.
+
+    An index says where its encoder is, and a stranger may have made it: credentials are sent only to an address that
+    the user names, after `--encoder`, in SUBQUEST_EMBEDDINGS_URL, or as that of the language model.
+    """
+    env = os.environ
+    for own, key in (
+        (named, "SUBQUEST_EMBEDDINGS_KEY"),
+        (env.get("SUBQUEST_EMBEDDINGS_URL", ""), "SUBQUEST_EMBEDDINGS_KEY"),
+        (env.get("OPENAI_BASE_URL", ""), "SUBQUEST_EMBEDDINGS_KEY"),
+        (env.get("OPENAI_BASE_URL") or "https://api.openai.com/v1", "OPENAI_API_KEY"),
+    ):
+        if own and (address := checked_address(own, "the address of an embeddings server")).url == url:
+            if found := checked_key(env.get(key, ""), key):
+                return address, found
+            if address.headers or address.query:
+                return address, ""
+    return Address(url, {}, {}), ""
 
 
 def _there(*modules: str) -> bool:

@@ -29,7 +29,7 @@ from .bm25 import BM25, Scored
 from .collection import Collection
 from .dense import Dense
 from .embedding import Encode, complete, embed, embed_with, pending, publish_vectors, record_encoder, recorded_encoder
-from .encoder import Encoder, EncoderSpec, open_encoder, parse
+from .encoder import Encoder, EncoderSpec, open_named, parse
 from .filters import Filter, allowed_numbers, conditions_of, hidden_bits
 from .fusion import Fusion
 from .generation import RETRIES, Generation, open_newest
@@ -38,6 +38,7 @@ from .search import Mode, check_ids
 from .settings import Entry, Settings
 from .store import utf8
 from .store_reader import StoreReader
+from .tables import Tables
 from .writer import Changes, Placed, Progress, Writer
 
 
@@ -217,6 +218,11 @@ class Index(Collection):
         with store.reading(self.path):
             return self._reader.get(utf8(identifier), self._current().published)
 
+    @property
+    def tables(self) -> Tables:
+        """The whole tables of the files in the index, for SQL queries."""
+        return Tables(self.path, lambda: self._reader.db)
+
     def documents(self) -> Iterator[Document]:
         """All documents in the order they were added, read in bounded memory."""
         return self._reader.documents(self._current().published)
@@ -283,7 +289,7 @@ class Index(Collection):
             spec = parse(encoder) if isinstance(encoder, str) else encoder.spec
             with Writer.open(self.path) as writer:
                 return embed_with(writer, spec, through, progress)
-        chosen = open_encoder(parse(encoder)) if isinstance(encoder, str) else encoder
+        chosen = open_named(encoder) if isinstance(encoder, str) else encoder
         with Writer.open(self.path) as writer:
             done = embed(writer, chosen, progress)
         self._encoder = chosen

@@ -7,7 +7,9 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
+from ..address import Address
 from ..errors import SearchError, SearchRefused
+from ..masking import mask, masked
 
 ATTEMPTS = 4
 FIRST_WAIT = 0.25
@@ -32,12 +34,23 @@ class JsonServer:
     """A server with a JSON interface over HTTP."""
 
     def __init__(
-        self, url: str, *, headers: Mapping[str, str], auth: tuple[str, str] | None = None, timeout: float = 60.0
+        self,
+        address: Address,
+        *,
+        headers: Mapping[str, str],
+        auth: tuple[str, str] | None = None,
+        timeout: float = 60.0,
     ) -> None:
         import httpx2
 
-        self.url = url
-        self._client = httpx2.Client(base_url=url, headers=dict(headers), auth=auth, timeout=timeout)
+        self.url = address.url
+        self._client = httpx2.Client(
+            base_url=self.url,
+            headers={**headers, **address.headers},
+            params=address.query,
+            auth=auth,
+            timeout=timeout,
+        )
 
     def ask(
         self,
@@ -69,14 +82,15 @@ class JsonServer:
             raise SearchError(f"{where} failed: {error!r}") from error
         if absent and reply.status_code == 404:
             return None
+        text = "" if reply.status_code == 200 else mask(reply.text)
         if reply.status_code == 429 or reply.status_code >= 500:
-            raise SearchError(f"{where} failed with status {reply.status_code}: {reply.text[:300]}")
+            raise SearchError(f"{where} failed with status {reply.status_code}: {text[:300]}")
         if reply.status_code >= 300:
-            raise SearchRefused(f"{where} was refused with status {reply.status_code}: {reply.text[:300]}")
+            raise SearchRefused(f"{where} was refused with status {reply.status_code}: {text[:300]}")
         try:
-            return reply.json()
+            return masked(reply.json())
         except (ValueError, RecursionError):
-            raise SearchError(f"{where} did not answer with JSON: {reply.text[:100]!r}") from None
+            raise SearchError(f"{where} did not answer with JSON: {mask(reply.text)[:100]!r}") from None
 
     def close(self) -> None:
         self._client.close()

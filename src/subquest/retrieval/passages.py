@@ -17,8 +17,11 @@ from typing import Any
 from ..citation import FIELDS
 from ..errors import DataError
 from ..readers import Part
+from ..readers.markdown import Line, table_lines, unmarked
+from ..readers.part import row_of
 from ..record import Document
 from .splitter import Passage, Size, Splitter, unwrapped
+from .table_passages import Rows, RowSink, TableRows
 
 _COUNTED = ("row", "line")
 """Fields that differ from row to row; a passage of several rows has the first and the last."""
@@ -35,33 +38,53 @@ _SHY = "\xad"
 class Passages:
     """Makes the passages of one file, numbered from 1."""
 
-    def __init__(self, name: str, size: Size | None = None, **meta: Any) -> None:
+    def __init__(self, name: str, size: Size | None = None, rows: RowSink | None = None, **meta: Any) -> None:
+        """`rows` keeps whole tables."""
         self._name = name
+        self._rows = rows
         self._size = size or Size()
         self._meta = {"file": name, **meta}
         self._title = PurePosixPath(name).name or name
+        self._titled = True
         self._number = 0
         self.empty_pages = 0
         """Pages on which no text was found."""
         self.pages = 0
+        self.unfound_rows = 0
+        """Rows of long tables that are in no passage."""
 
-    def of_lines(self, lines: Iterable[str], *, markdown: bool = True) -> Iterator[Document]:
+    def of_lines(self, lines: Iterable[str], *, markdown: bool = True, marks: bool = False) -> Iterator[Document]:
         """The passages of plain text or Markdown; its title is that of the front matter, else the first heading of the
-        first level."""
+        first level. `markdown`: headings, tables and wrapped lines are understood. `marks`: other markup is removed."""
         splitter = Splitter(self._size, markdown=markdown)
-        titled = False
+        table: TableRows | None = None
         if markdown:
             front = _FrontMatter()
             lines = front.blanked(lines)
-            self._title, titled = front.title or self._title, bool(front.title)
+            self._title, self._titled = front.title or self._title, bool(front.title)
             self._meta = {**front.fields, **self._meta}
-        for line in lines:
-            for passage in splitter.line(line):
-                titled = titled or self._entitle(passage)
-                yield self._of_text(passage, markdown)
-        for passage in splitter.end():
-            titled = titled or self._entitle(passage)
-            yield self._of_text(passage, markdown)
+
+        def documents(passages: Iterable[Passage]) -> Iterator[Document]:
+            for passage in passages:
+                text = unwrapped(passage.text) if markdown else passage.text
+                if text := unmarked(text) if marks else text:
+                    yield self._made(text, passage.section, {"line": passage.line, "start": passage.start})
+
+        for line in table_lines(lines, marks=marks) if markdown else map(Line, lines):
+            if line.cells is None:
+                yield from self._finish_table(table, splitter.section)
+                table = None
+                yield from documents(splitter.line(line.text))
+                continue
+            if table is None:
+                yield from documents(splitter.skip(""))
+                table = TableRows(self._size, self._rows, headed=True)
+            row = row_of(line.cells, {"line": splitter.next_line}, splitter.section)
+            yield from documents(splitter.skip(line.text))
+            for rows in table.row(row) if line.cells else ():
+                yield self._of_rows(rows, splitter.section)
+        yield from self._finish_table(table, splitter.section)
+        yield from documents(splitter.end())
 
     def of_parts(self, parts: Iterable[Part]) -> Iterator[Document]:
         """The passages of the parts that a reader yields; none spans two pages, slides, sheets or sections.
@@ -70,11 +93,11 @@ class Passages:
         """
         failures: list[DataError] = []
         prose: Splitter | None = None
-        table: _Table | None = None
+        table: TableRows | None = None
         where: tuple[Any, ...] = ()
-        for part in _until_failure(parts, failures):
+        for part in _without_headings(_until_failure(parts, failures)):
             self._title = part.title or self._title
-            if "page" in part.place and not part.row:
+            if "page" in part.place:
                 self._count_page(part)
             place = {field: value for field, value in part.place.items() if field not in _COUNTED}
             fresh = part.row and part.place.get("row", 0) == 1
@@ -84,9 +107,9 @@ class Passages:
                 prose = table = None
                 where = here
             if part.row:
-                table = table or _Table(self._size)
-                for rows, first, last in table.row(part):
-                    yield self._of_rows(rows, first, last, part.section)
+                table = table or TableRows(self._size, self._rows)
+                for rows in table.row(part):
+                    yield self._of_rows(rows, part.section)
             elif part.text.strip():
                 prose = prose or Splitter(self._size, markdown=False)
                 for line in part.text.splitlines(keepends=True):
@@ -101,28 +124,23 @@ class Passages:
         if not part.text.strip():
             self.empty_pages += 1
 
-    def _finish(self, prose: Splitter | None, table: _Table | None, where: tuple[Any, ...]) -> Iterator[Document]:
+    def _finish(self, prose: Splitter | None, table: TableRows | None, where: tuple[Any, ...]) -> Iterator[Document]:
         if prose is not None:
             for passage in prose.end():
                 yield self._of_page(passage, where[0], where[1])
+        yield from self._finish_table(table, where[1] if where else ())
+
+    def _finish_table(self, table: TableRows | None, section: tuple[str, ...]) -> Iterator[Document]:
         if table is not None:
-            for rows, first, last in table.end():
-                yield self._of_rows(rows, first, last, where[1])
-
-    def _entitle(self, passage: Passage) -> bool:
-        """Take the title from the heading of the first passage, if there is one."""
-        if passage.section:
-            self._title = passage.section[0]
-        return True
-
-    def _of_text(self, passage: Passage, markdown: bool) -> Document:
-        text = unwrapped(passage.text) if markdown else passage.text
-        return self._made(text, passage.section, {"line": passage.line, "start": passage.start})
+            for rows in table.end():
+                yield self._of_rows(rows, section)
+            self.unfound_rows += table.unfound
 
     def _of_page(self, passage: Passage, place: Mapping[str, Any], section: tuple[str, ...]) -> Document:
         return self._made(unwrapped(passage.text), section, {**place, "start": passage.start})
 
-    def _of_rows(self, text: str, first: Part, last: Part, section: tuple[str, ...]) -> Document:
+    def _of_rows(self, rows: Rows, section: tuple[str, ...]) -> Document:
+        text, first, last = rows
         place: dict[str, Any] = dict(first.place)
         for field in _COUNTED:
             if field in last.place and last.place[field] != first.place.get(field):
@@ -131,6 +149,9 @@ class Passages:
 
     def _made(self, text: str, section: tuple[str, ...], place: Mapping[str, Any]) -> Document:
         self._number += 1
+        section = tuple(map(unmarked, section))
+        if not self._titled:  # by the first heading
+            self._title, self._titled = (section or (self._title,))[0], True
         headings = section[1:] if section[:1] == (self._title,) else section
         meta = {**self._meta, **place}
         if section:
@@ -144,6 +165,22 @@ def _until_failure(parts: Iterable[Part], failures: list[DataError]) -> Iterator
         yield from parts
     except DataError as error:
         failures.append(error)
+
+
+def _without_headings(parts: Iterable[Part]) -> Iterator[Part]:
+    """The parts without those that only repeat the heading they stand under, unless nothing else stands there."""
+    heading: Part | None = None
+    for part in parts:
+        if heading is not None:
+            if part.section[: len(heading.section)] == heading.section:
+                part = part._replace(title=part.title or heading.title)
+            else:
+                yield heading
+        heading = part if part.section and part.text.strip() == part.section[-1] and not part.row else None
+        if heading is None:
+            yield part
+    if heading is not None:
+        yield heading
 
 
 class _FrontMatter:
@@ -201,53 +238,3 @@ def _front_value(value: str, more: list[str]) -> str | list[str]:
 
 def _plain(value: str) -> str:
     return value.strip().strip("\"'")
-
-
-class _Table:
-    """Rows combined into passages, each under the names of the columns: the first row, if it is short."""
-
-    def __init__(self, size: Size) -> None:
-        self._size = size
-        self._header: Part | None = None
-        self._names: list[str] = []
-        self._weight = 0
-        self._rows: list[Part] = []
-        self._held = 0
-        self._given = False
-        """Whether a passage has shown the first row."""
-
-    def row(self, part: Part) -> Iterator[tuple[str, Part, Part]]:
-        count = self._size.count(part.text)
-        if self._header is None:
-            self._header = part
-            if count <= self._size.aim:
-                self._names, self._weight = [part.text], count
-                return
-            self._given = True
-        if self._rows and self._weight + self._held + count > self._size.aim * 1.25:
-            yield from self.end()
-        if count > 2 * self._size.aim:
-            yield from self._wide(part)
-            return
-        self._rows.append(part)
-        self._held += count
-        if self._weight + self._held >= self._size.aim:
-            yield from self.end()
-
-    def end(self) -> Iterator[tuple[str, Part, Part]]:
-        """The remaining rows; the column names alone where there is nothing else."""
-        if self._rows:
-            yield "\n".join([*self._names, *(row.text for row in self._rows)]), self._rows[0], self._rows[-1]
-        elif self._header is not None and not self._given:
-            yield self._header.text, self._header, self._header
-        self._given = True
-        self._rows, self._held = [], 0
-
-    def _wide(self, part: Part) -> Iterator[tuple[str, Part, Part]]:
-        """A row that is longer than a passage."""
-        names = [] if self._given else self._names
-        self._given = True
-        splitter = Splitter(self._size, markdown=False)
-        for passage in [*splitter.line(part.text), *splitter.end()]:
-            yield "\n".join([*names, passage.text]), part, part
-            names = []

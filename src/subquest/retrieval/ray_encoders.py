@@ -1,6 +1,6 @@
 """Embedding on a Ray cluster: each node encodes runs of passages, this process alone writes the index.
 
-    with RayEncoders("10.0.0.5:6379", spec) as through:
+    with RayEncoders("10.0.0.5:6379", "minilm") as through:
         index.embed("minilm", through=through)
 
 A *worker* is a Ray actor that holds the encoder; there is one for each node. Each worker has two runs at any time, so
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import MissingDependency, SearchError, UsageError
 from .embedding import Run
-from .encoder import EncoderSpec, open_encoder
+from .encoder import open_named
 
 if TYPE_CHECKING:
     from .encoder import Vectors
@@ -31,8 +31,8 @@ _RESTARTS = 3
 class Worker:
     """The actor that runs on a node."""
 
-    def __init__(self, spec: EncoderSpec) -> None:
-        self._encoder = open_encoder(spec)
+    def __init__(self, encoder: str) -> None:
+        self._encoder = open_named(encoder)
 
     def encode(self, texts: list[str]) -> Vectors:
         return self._encoder.encode(texts, query=False)
@@ -41,7 +41,7 @@ class Worker:
 class RayEncoders:
     """Workers on a Ray cluster, one for each node or as many as asked for; an `Encode` for `Index.embed`."""
 
-    def __init__(self, address: str, spec: EncoderSpec, *, workers: int | None = None) -> None:
+    def __init__(self, address: str, encoder: str, *, workers: int | None = None) -> None:
         try:
             self._ray: Any = importlib.import_module("ray")
         except ImportError:
@@ -56,7 +56,7 @@ class RayEncoders:
                 max_restarts=_RESTARTS,
                 max_task_retries=_RESTARTS,
                 scheduling_strategy=strategy(nodes[at % len(nodes)], soft=True),
-            ).remote(spec)
+            ).remote(encoder)
             for at in range(workers or len(nodes))
         ]
 

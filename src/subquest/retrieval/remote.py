@@ -15,8 +15,9 @@ import weakref
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from ..address import checked_url, is_loopback
+from ..address import checked_address, is_loopback
 from ..errors import SearchError, UsageError
+from ..masking import mask, masked
 from ..record import Hit
 from .corpus import from_object
 from .frameworks import Retrievers
@@ -37,7 +38,8 @@ class RemoteSearch(Retrievers):
     """
 
     def __init__(self, url: str, *, timeout: float = 60.0) -> None:
-        base = checked_url(url, "a retrieval server's address")
+        self._address = checked_address(url, "a retrieval server's address")
+        base = self._address.url
         self.url = base if base.endswith("/retrieve") else f"{base}/retrieve"
         self._timeout = timeout
         self._clients: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, httpx2.AsyncClient]
@@ -62,7 +64,7 @@ class RemoteSearch(Retrievers):
         body = {"queries": [utf8(query) for query in queries], "topk": k, "return_scores": True}
         for attempt in range(1, ATTEMPTS + 1):
             try:
-                reply = await self._client().post(self.url, json=body)
+                reply = await self._client().post(self.url, json=body, params=self._address.query)
                 if reply.status_code < 500 and reply.status_code != 429:
                     break
                 reason = f"status {reply.status_code}"
@@ -74,11 +76,11 @@ class RemoteSearch(Retrievers):
                 raise SearchError(f"{self.url} failed {ATTEMPTS} times, the last time with {reason}")
             await asyncio.sleep(_FIRST_WAIT * 2 ** (attempt - 1))
         if reply.status_code != 200:
-            raise SearchError(f"{self.url} answered with status {reply.status_code}: {reply.text[:200]}")
+            raise SearchError(f"{self.url} answered with status {reply.status_code}: {mask(reply.text)[:200]}")
         try:
-            result = reply.json()["result"]
+            result = masked(reply.json())["result"]
         except (ValueError, KeyError, TypeError, RecursionError):
-            raise SearchError(f"{self.url} answered without a `result`: {reply.text[:200]}") from None
+            raise SearchError(f"{self.url} answered without a `result`: {mask(reply.text)[:200]}") from None
         if not isinstance(result, list) or len(result) != len(queries):
             raise SearchError(f"{self.url} answered {len(queries)} queries with a `result` of a different length")
         return [self._hits(found, k) for found in result]
@@ -89,7 +91,9 @@ class RemoteSearch(Retrievers):
         loop = asyncio.get_running_loop()
         if loop not in self._clients:
             self._clients[loop] = httpx2.AsyncClient(
-                timeout=httpx2.Timeout(self._timeout, pool=None), trust_env=not is_loopback(self.url)
+                headers=self._address.headers,
+                timeout=httpx2.Timeout(self._timeout, pool=None),
+                trust_env=not is_loopback(self.url),
             )
         return self._clients[loop]
 

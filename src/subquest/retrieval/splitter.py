@@ -14,13 +14,14 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from ..errors import UsageError
+from ..readers.markdown import FENCE, FILL
 
 HOLD = 1 << 16
 """Characters that are collected before complete passages are yielded."""
 
 _HEADING = re.compile(r"^(#{1,6})\s+(?=\S)")
-_FENCE = re.compile(r"^\s{0,3}(```|~~~)")
-_END = re.compile(r"[.!?؟۔।॥][\"'”’)\]]*(?=\s)|[。！？]|\n(?=\s*\n)")
+_END = re.compile(rf"[.!?؟۔।॥][\"'”’)\]{FILL}]*(?=\s)|[。！？]|\n(?=\s*\n)|\n(?=[ \t]*(?:[-*+•▪◦]|\d{{1,3}}[.)])[ \t])")
+"""The end of a sentence, a paragraph or an item of a list."""
 _BEGIN = re.compile(r"\S")
 _CJK = "\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af"
 _WORD = re.compile(rf"[{_CJK}]|[^\s{_CJK}]{{1,200}}")
@@ -96,7 +97,7 @@ class Splitter:
     def line(self, line: str) -> Iterator[Passage]:
         """Add a line with its end, or a part of an overlong one; yields the passages that are complete by then."""
         if self._markdown and self._fresh:
-            if _FENCE.match(line):
+            if FENCE.match(line):
                 self._fenced = not self._fenced
             elif not self._fenced and (found := _HEADING.match(line)):
                 yield from self._heading(len(found.group(1)), _heading_words(line[found.end() :]), line)
@@ -107,6 +108,22 @@ class Splitter:
         self._length += len(line)
         if self._length >= self._limit:
             yield from self._give(last=False)
+
+    @property
+    def section(self) -> tuple[str, ...]:
+        """The headings above the next line, outermost first."""
+        return tuple(heading for _, heading in self._levels)
+
+    @property
+    def next_line(self) -> int:
+        """The number of the next line, if nothing is held."""
+        return self._line
+
+    def skip(self, line: str) -> Iterator[Passage]:
+        """Leave out a line that is read elsewhere, such as a row of a table; no passage spans it."""
+        self._bare = False
+        yield from self._give(last=True)
+        self._advance(line)
 
     def end(self) -> Iterator[Passage]:
         """The passages of the held text; a heading without text is one as well."""
@@ -125,12 +142,12 @@ class Splitter:
 
     def _alone(self) -> Iterator[Passage]:
         self._bare = False
-        section = tuple(heading for _, heading in self._levels)
+        section = self.section
         yield Passage(section[-1], self._place[0], section[-1], section, self._place[1])
 
     def _give(self, *, last: bool) -> Iterator[Passage]:
         text = "".join(self._held)
-        section = tuple(heading for _, heading in self._levels)
+        section = self.section
         spans = list(_spans(text, self._size, self._inside))
         given = spans if last else spans[:-1]
         done = 0
@@ -224,7 +241,7 @@ def unwrapped(text: str, width: int = 45) -> str:
     fenced = joins = False
     before = ""
     for number, line in enumerate(text.splitlines()):
-        fence = _FENCE.match(line) is not None
+        fence = FENCE.match(line) is not None
         plain = not (fenced or fence) and not _BULLET.match(line)
         if plain and (joins or (number == 1 and _goes_on(before, line))):
             out[-1:] = [out[-1].rstrip(), " ", line.lstrip()]

@@ -24,6 +24,7 @@ from typing import Any, Self
 from ..codec import to_dict
 from ..errors import UsageError
 from ..events import Event
+from ..masking import public_values
 from ..record import Episode, Question
 from .file import create_file, run_path
 from .reader import Reader
@@ -52,7 +53,7 @@ class RunStore(Reader):
         """Create a run and open it for writing; `settings` are JSON values that say how it is run."""
         file = run_path(path)
         try:
-            meta = {"settings": json.dumps(dict(settings or {})), "created": json.dumps(time.time())}
+            meta = {"settings": json.dumps(public_values(dict(settings or {}))), "created": json.dumps(time.time())}
         except TypeError as error:
             raise UsageError(f"the settings of a run must be JSON values: {error}") from None
         create_file(file, meta)
@@ -74,7 +75,7 @@ class RunStore(Reader):
                 if not file.exists():  # otherwise another process created it first
                     raise
         run = cls(file, write=True, own_process=own_process)
-        wanted = json.loads(json.dumps(dict(settings or {})))
+        wanted = json.loads(json.dumps(public_values(dict(settings or {}))))
         found = run.settings
         for key in sorted(wanted.keys() | found.keys()):
             if wanted.get(key) != found.get(key):

@@ -140,5 +140,6 @@ class Writer:
             if failure is None:
                 receipt.future.set_result(None)
             else:
-                self._failed.append((receipt, failure))
+                if not any(not earlier.awaited for earlier, _ in self._failed):
+                    self._failed.append((receipt, failure))
                 receipt.future.set_exception(failure)

@@ -58,6 +58,9 @@ class Owner(Protocol):
     def fail(self, where: str, error: Exception | str, context: Context | None = None, *, fatal: bool = False) -> None:
         """Record a failure on the trace."""
 
+    def note(self, document: Document, key: str) -> None:
+        """Remember that a document was read."""
+
     def seed_for(self, context: Context) -> int | None:
         """The seed of the context's next turn."""
 

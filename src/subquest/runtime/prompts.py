@@ -71,6 +71,10 @@ class Prompts:
         override = (self._override,) if self._override is not None else ()
         return tuple(dict.fromkeys([*override, *(set_folder(f, s) for f in (self._own, SHARED) for s in sets)]))
 
+    def set_of(self, name: str) -> PromptSet:
+        """The set that a prompt is taken from."""
+        return self._chosen(name)
+
     def text(self, name: str, **fields: str) -> str:
         """One prompt file as text, for messages in mid-conversation."""
         return _fill(self._read(name).strip(), self._place(name), fields)

@@ -16,7 +16,7 @@ from ..engine.interface import Retry
 from ..errors import ContextOverflow, SearchError, SearchRefused
 from ..events import EventLog
 from ..limits import Budget, Limits
-from ..record import Document, Evidence, Failure, Hit, Question, Trajectory, Usage
+from ..record import Document, Evidence, Failure, Hit, Question, Report, Trajectory, Usage
 from ..retrieval.search import Search
 from .barrier import Barrier
 from .context import Context, RoleSetup
@@ -42,6 +42,8 @@ class Answer:
     stop_reason: str = "answered"
     findings: Sequence[Finding] = ()
     """What it rests on; evidence is chosen from their documents (`evidence`)."""
+    report: Report | None = None
+    """The answer sentence by sentence, if it is written in sentences; each cites `evidence`."""
 
 
 class Run:
@@ -77,6 +79,11 @@ class Run:
         self._barrier = Barrier(question.question)
         self._opened: dict[str, int] = {}
         """How many contexts were opened below each, by its id."""
+
+    @property
+    def searched(self) -> Search | None:
+        """What `search` searches."""
+        return self._search
 
     async def open(
         self,
@@ -198,6 +205,10 @@ class Run:
                 self._found_by.setdefault((place, hit.document.id), query)
             self.events.emit("documents", place, query=query, hits=[hit_data(hit) for hit in hits])
         return results
+
+    @property
+    def has_search(self) -> bool:
+        return self._search is not None
 
     def with_queries(self, evidence: Iterable[Evidence]) -> tuple[Evidence, ...]:
         """The evidence, each with the query that found its document."""

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Iterable, Sequence
 from ..errors import UsageError
 from ..events import Event, Listener
 from ..process import run_sync
-from ..record import Episode, Question, checked_question
+from ..record import Episode, Question, Style, checked_question
 
 
 class Solver:
@@ -21,13 +21,14 @@ class Solver:
         listener: Listener | None = None,
         seed: int | None = None,
         id: str | None = None,
+        style: Style | None = None,
     ) -> Episode:
         """One episode."""
         raise NotImplementedError(f"{type(self).__name__} does not define solve()")
 
-    def ask(self, question: str | Question, *, seed: int | None = None) -> Episode:
+    def ask(self, question: str | Question, *, seed: int | None = None, style: Style | None = None) -> Episode:
         """`solve`, for synchronous callers."""
-        return run_sync(self.solve(question, seed=seed))
+        return run_sync(self.solve(question, seed=seed, style=style))
 
     async def solve_many(
         self, questions: Iterable[str | Question], *, concurrency: int = 8, seed: int | None = None
@@ -68,10 +69,12 @@ class Solver:
 
         return run_sync(collect())
 
-    async def stream(self, question: str | Question, *, seed: int | None = None) -> AsyncIterator[Event]:
+    async def stream(
+        self, question: str | Question, *, seed: int | None = None, style: Style | None = None
+    ) -> AsyncIterator[Event]:
         """The events of one episode as they happen."""
         queue: asyncio.Queue[Event | None] = asyncio.Queue()
-        task = asyncio.create_task(self.solve(question, listener=queue.put_nowait, seed=seed))
+        task = asyncio.create_task(self.solve(question, listener=queue.put_nowait, seed=seed, style=style))
         task.add_done_callback(lambda _: queue.put_nowait(None))
         try:
             while (event := await queue.get()) is not None:

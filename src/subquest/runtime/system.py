@@ -20,11 +20,13 @@ from ..engine.actions import Action, CallsTools
 from ..errors import OutsideError, UsageError
 from ..events import SCHEMA_VERSION, EventLog, Listener
 from ..limits import Limits
-from ..record import Document, Episode, Question, checked_question
+from ..record import STYLES, Document, Episode, Question, Style, checked_question
 from ..retrieval.search import Search
 from .context import LimitReached, RoleSetup
 from .evidence import Finding, Support, support_of
 from .prompts import SETS, Prompts, PromptSet, folder_beside, prompt_set_of
+from .report_writer import ROLES as REPORT_ROLES
+from .report_writer import ReportWriter
 from .run import Answer, Run
 from .solver import Solver
 from .statements import declines
@@ -82,11 +84,13 @@ class System(Solver, Generic[S]):
         preset: str = "",
         abstain: bool = False,
         votes: int = 1,
+        style: Style = "short",
         **settings: Any,
     ) -> None:
         """`prompts` is a prompt set, `full` or `compact` (instead of each model's own), or a folder with prompt files
         that replace single ones. `abstain` allows the answer "unknown", which ends the episode as abstained and without
         an answer. With `votes` above 1, a question is answered up to that many times and the majority decides.
+        `style` is how answers are written: in a few words, in a sentence with a citation, or as a report.
         """
         if not 1 <= votes <= MOST_VOTES:
             raise UsageError(f"votes must be from 1 to {MOST_VOTES:,}, not {votes}")
@@ -94,6 +98,7 @@ class System(Solver, Generic[S]):
         self.search = search
         self.abstain = abstain
         self.votes = votes
+        self.style = self._checked_style(style)
         self.settings: S = self._read_settings(preset, settings)
         self._samplings = sampling if isinstance(sampling, Mapping) else {"": sampling or type(self).sampling}
         self._limits = limits if isinstance(limits, Mapping) else {"": limits or Limits()}
@@ -125,9 +130,11 @@ class System(Solver, Generic[S]):
         if self._prompts_given in SETS:
             return SETS[self._prompts_given]
         role = self.prompt_roles.get(prompt) or max(
-            (role for role in self.roles if prompt == role or prompt.startswith(f"{role}_")), key=len, default=""
+            (role for role in (*self.roles, *REPORT_ROLES) if prompt == role or prompt.startswith(f"{role}_")),
+            key=len,
+            default="",
         )
-        engine = _first(self.engines, (role, self.stand_ins.get(role, role), "", *self.engines))
+        engine = _first(self.engines, (role, self._stand_in(role), "", *self.engines))
         return prompt_set_of(engine) if engine is not None else "full"
 
     @property
@@ -161,8 +168,16 @@ class System(Solver, Generic[S]):
             self._setups[role] = self._new_setup(role)
         return self._setups[role]
 
+    @property
+    def _answering(self) -> str:
+        return self.answering or (self.roles[0] if self.roles else "")
+
+    def _stand_in(self, role: str) -> str:
+        """The role that a role runs as unless it is given something of its own."""
+        return self.stand_ins.get(role, self._answering if role in REPORT_ROLES else role)
+
     def _new_setup(self, role: str) -> RoleSetup:
-        names = (role, self.stand_ins.get(role, role), "")
+        names = (role, self._stand_in(role), "")
         engine = _first(self.engines, names)
         if engine is None:
             raise UsageError(f"no model is given for the role {role!r} of {self.name}")
@@ -189,16 +204,21 @@ class System(Solver, Generic[S]):
         listener: Listener | None = None,
         seed: int | None = None,
         id: str | None = None,
+        style: Style | None = None,
     ) -> Episode:
-        """One episode. Failures of models and searches are recorded in it; only defects and wrong usage raise."""
+        """One episode. Failures of models and searches are recorded in it; only defects and wrong usage raise.
+
+        `style` is that of this answer, in place of the system's.
+        """
         question = checked_question(question)
+        style = self._checked_style(style or self.style)
         identifier = id or uuid.uuid4().hex
         events = EventLog(listener, episode=identifier)
-        answering = self.answering or (self.roles[0] if self.roles else "")
-        additions = {answering: self.prompts.text("abstain")} if self.abstain else {}
+        additions = {self._answering: self.prompts.text("abstain")} if self.abstain else {}
         limits = self._limits.get("", Limits())
         run = Run(question, self.setup, self.search, events, limits, seed, additions=additions)
-        settings = self.recorded_settings()
+        settings = self.recorded_settings() | ({"style": style} if style != "short" else {})
+        writer = ReportWriter(self.prompts, run, self.answer, self._support)
         events.emit(
             "start",
             question=question.question,
@@ -207,9 +227,12 @@ class System(Solver, Generic[S]):
             settings=settings,
             schema=SCHEMA_VERSION,
         )
-        answer, details = await self._answer_or_failure(run)
+        answer, details = await self._answer_or_failure(run, writer if style == "report" else None)
         answer = dataclasses.replace(answer, forced=answer.forced and bool(answer.text))
         evidence, supported = self._support(run, answer)
+        if style == "sentence" and answer.text and not declines(answer.text):
+            answer = await writer.sentence(answer, evidence)
+            evidence = answer.evidence if answer.evidence else evidence
         details["supported"] = supported
         events.emit("answer", answer=answer.text, forced=answer.forced, confidence=answer.confidence, **details)
         trajectories, usage = await run.finish()
@@ -231,13 +254,17 @@ class System(Solver, Generic[S]):
             events=tuple(events.events),
             settings=settings,
             seed=seed,
+            report=answer.report,
         )
 
-    async def _answer_or_failure(self, run: Run) -> tuple[Answer, dict[str, Any]]:
-        """What `answer` gives, and the votes if there were any; a run that cannot go on is finished first."""
+    async def _answer_or_failure(self, run: Run, writer: ReportWriter | None) -> tuple[Answer, dict[str, Any]]:
+        """What `answer` gives, and the votes if there were any; with a `writer`, its report. A run that cannot go on is
+        finished first."""
         details: dict[str, Any] = {}
         try:
-            if self.votes > 1:
+            if writer is not None:
+                answer = await writer.report()
+            elif self.votes > 1:
                 answer, details["votes"] = await most_frequent_answer(self.answer, run, self.votes)
             else:
                 answer = await self.answer(run)
@@ -267,8 +294,17 @@ class System(Solver, Generic[S]):
         """What supports an answer; a system that names no findings rests on all documents that were read."""
         if not self.reads:
             return Support(answer.evidence, None)
+        if answer.report is not None:
+            return Support(answer.evidence, bool(answer.evidence))
         everything = Finding("", "", "", list(run.documents.values()))
         return support_of(answer.text, run.question.question, answer.findings or [everything], answer.evidence)
+
+    def _checked_style(self, style: Style) -> Style:
+        if style not in STYLES:
+            raise UsageError(f"there is no style {style!r}; give {', '.join(STYLES)}")
+        if style == "report" and self.votes > 1:
+            raise UsageError("votes decide between short answers; a report is written once: leave them out")
+        return style
 
     def _read_settings(self, preset: str, settings: Mapping[str, Any]) -> S:
         if preset and preset not in self.presets:
@@ -289,8 +325,9 @@ class System(Solver, Generic[S]):
             raise UsageError(f"the model is {name!r}; give an engine: sq.embedded(), sq.openai(NAME), …")
         if isinstance(search, str | Path):
             raise UsageError(f"the search is {str(search)!r}; give an open index: sq.Index.open({str(search)!r})")
+        allowed = (*self.roles, *REPORT_ROLES)
         for what, given in (("model", self.engines), ("sampling", self._samplings), ("limits", self._limits)):
-            if unknown := next((role for role in given if role and self.roles and role not in self.roles), ""):
+            if unknown := next((role for role in given if role and self.roles and role not in allowed), ""):
                 known = ", ".join(self.roles)
                 raise UsageError(f"{what}: system {self.name!r} has no role {unknown!r}; it has {known}")
 

@@ -32,8 +32,8 @@ class ToolSettings:
     """Attached files, separated by commas."""
     robots: bool = True
     """Respect robots.txt."""
-    code_seconds: float = 60.0
-    """Wall-clock time of one code call; the other limits are set in `[tools]`."""
+    code_seconds: float | None = None
+    """Wall-clock time of one code call; default: what `[tools]` says, where the other limits are set."""
 
 
 T = TypeVar("T", bound=ToolSettings)

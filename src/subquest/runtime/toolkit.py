@@ -20,18 +20,21 @@ from ..record import PUBLIC_FILES, Document, Hit, Usage
 from ..retrieval.search import Search
 from ..tools import files as file_tools
 from ..tools import media
-from ..tools.egress import Egress, EgressRefused, elsewhere, urls_in
+from ..tools.egress import Egress, EgressRefused, outside, urls_in
 from ..tools.pages import Page, PageReader
 from ..tools.sandbox import CodeResult, Fetched, Interpreter, RemoteSandbox, Sandbox
 from ..tools.tool_options import ToolOptions
 from ..tools.websearch import is_web
+from . import table_queries
 from .code_session import CodeSession, plain_name
 from .context import Context
 from .rendering import interleave, render_results
 from .run import Run
+from .table_queries import tables_of
 
 if TYPE_CHECKING:
     from ..cache import Cache
+    from ..retrieval.tables import Tables
 
 T = TypeVar("T")
 
@@ -69,7 +72,7 @@ class Toolkit:
         scope: str = "adaptive",
         files: Sequence[str] = (),
         robots: bool = True,
-        code_seconds: float = 60.0,
+        code_seconds: float | None = None,
     ) -> None:
         self._tools = tools or ToolOptions()
         self.run = run
@@ -83,13 +86,17 @@ class Toolkit:
             except UsageError as error:  # one question among many: recorded, not raised
                 run.fail("file", error)
         private = private or (bool(self.files) and not run.question.meta.get(PUBLIC_FILES))
-        self.egress = Egress(scope, run.question.question, private_documents=private)
+        meta = run.question.meta
+        asked = f"{meta['asked']} {meta.get('links', '')}" if meta.get("asked") else run.question.question
+        self.egress = Egress(scope, asked, private_documents=private)
         self.failed_urls: set[str] = set()
         self._index = index
         self._web = web
         self._fetcher = self._tools.fetcher(robots=robots, cache=cache)
         self._reader = PageReader(self._fetcher)
-        self._limits = replace(self._tools.code_limits, seconds=code_seconds)
+        self._limits = self._tools.code_limits
+        if code_seconds is not None:
+            self._limits = replace(self._limits, seconds=code_seconds)
         self._folder = Path(tempfile.mkdtemp(prefix="subquest-files-"))
         self._python = CodeSession(self._new_sandbox, self.files, self._folder, self._limits.disk)
         self._shown: dict[str, dict[int, str]] = {}
@@ -151,8 +158,8 @@ class Toolkit:
         """Raise EgressRefused if a search would send something outside against the scope."""
         if is_web(search):
             self.egress.check_search()
-        elif self.egress.scope == "private" and elsewhere(search.name):
-            raise EgressRefused(f"{search.name} is not on this machine, and the run's egress scope is private")
+        elif self.egress.scope == "private" and (place := outside(search)):
+            raise EgressRefused(f"{place} is not on this machine, and the run's egress scope is private")
 
     def _check_reach(self, search: Search, context: Context) -> None:
         try:
@@ -239,7 +246,16 @@ class Toolkit:
         )
         return Opened(f"{head}\n{text}", links)
 
-    # ---- code
+    # ---- tables and code
+
+    @property
+    def index(self) -> Search | None:
+        """The search whose tables can be queried."""
+        return self._index
+
+    async def sql(self, context: Context, query: str) -> str:
+        """What a query over the tables of the index gives, as text for the model."""
+        return await table_queries.query(context, self._index, query)
 
     async def code(self, context: Context, source: str) -> CodeResult:
         """Run Python for a context; variables and files stay for the whole run."""
@@ -368,6 +384,10 @@ class _Guarded:
         self.name = inner.name
         self._inner = inner
         self._kit = kit
+
+    @property
+    def tables(self) -> Tables | None:
+        return tables_of(self._inner)
 
     async def retrieve(self, queries: Sequence[str], k: int) -> list[list[Hit]]:
         try:

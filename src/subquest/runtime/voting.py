@@ -13,8 +13,8 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
 from ..errors import OutsideError
-from ..limits import Limits
 from .context import Context, LimitReached, RoleSetup
+from .part_run import PartRun
 from .run import Answer, Run
 
 TEMPERATURE = 0.8
@@ -24,15 +24,11 @@ MOST_VOTES = 1000
 _PUNCTUATION = re.compile(r"[^\w\s]")
 
 
-class Attempt(Run):
-    """A further attempt at the question of a run, with its own contexts and documents."""
+class Attempt(PartRun):
+    """A further attempt at the question of a run."""
 
     def __init__(self, first: Run) -> None:
-        super().__init__(
-            first.question, first.setup, first._search, first.events, Limits(), first._seed, additions=first._additions
-        )
-        self.budget = first.budget
-        self.errors = first.errors
+        super().__init__(first)
         self._offset = max((int(c.id) for c in first.contexts if c.parent is None), default=0)
 
     def setup(self, role: str) -> RoleSetup:
@@ -42,13 +38,6 @@ class Attempt(Run):
 
     def context_id(self, parent: Context | None, number: int) -> str:
         return super().context_id(parent, number if parent else self._offset + number)
-
-    def join(self, first: Run) -> None:
-        """Add what happened here to the run of the whole episode."""
-        first.contexts += self.contexts
-        first.documents |= self.documents
-        first._found_by |= self._found_by
-        first.usage += self.usage
 
 
 async def most_frequent_answer(

@@ -18,6 +18,7 @@ from ..errors import suggest
 from ..retrieval.search import Search
 from ..runtime.system import System
 from ..systems.registry import names as system_names
+from ..systems.registry import needs_search
 from .episode_view import Piece
 from .indexes import Indexes
 from .replay import ReplayLog
@@ -55,6 +56,13 @@ class Agents:
         system = self._known("system", system, self.systems)
         model = self._known("model", model, self.models)
         search = self.indexes.get(index)
+        if search is None and needs_search(system):
+            raise Problem(
+                400,
+                f"{system} searches, and there is no index here: add documents, or ask direct, which answers "
+                "from memory",
+                code="no_index",
+            )
         if replay and self.replay_log is not None:
             engines = self.replay_log.engines(replay, self._engines[model])
             return self._build(system, engines, self.replay_log.search(replay, search))

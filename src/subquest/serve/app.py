@@ -9,8 +9,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
-from collections.abc import AsyncIterator
-from contextlib import ExitStack, asynccontextmanager
+import threading
+from collections.abc import AsyncIterator, Iterator
+from contextlib import ExitStack, asynccontextmanager, contextmanager
 
 import uvicorn
 from starlette.applications import Starlette
@@ -22,12 +23,14 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from ..errors import OutsideError, UsageError
+from ..masking import LOG_FILTER
 from ..runs import RunStore
 from .access import AccessControl
 from .agents import Agents
 from .connection import Connection
 from .counters import Counters
 from .jobs import JobQueue
+from .loop_watch import MARGIN, LoopWatch, ended_in_time
 from .replay import ReplayLog
 from .replies import Problem, as_problem, problem_reply
 from .routes import routes
@@ -47,7 +50,7 @@ async def serving(settings: Settings, agents: Agents) -> AsyncIterator[Starlette
         if settings.asks:
             settings.runs.mkdir(parents=True, exist_ok=True)
             store = RunStore.resume(settings.runs / f"{ASKED}.sqlite", settings={"kind": "server"})
-            stack.enter_context(store)
+            stack.callback(_close, store)
             agents.replay_log = ReplayLog(settings.runs / f"{ASKED}.journal")
             stack.callback(agents.replay_log.close)
         jobs = JobQueue(store, counters, agents.replay_log, running=settings.running, queued=settings.queued)
@@ -63,12 +66,21 @@ async def serving(settings: Settings, agents: Agents) -> AsyncIterator[Starlette
                 Exception: _on_defect,
             },
         )
-        app.state.subquest = State(settings, agents, jobs, RunLibrary(settings.runs), counters)
+        app.state.subquest = State(
+            settings, agents, jobs, RunLibrary(settings.runs), counters, LoopWatch(settings.stall)
+        )
         try:
             yield app
         finally:
             await jobs.close(settings.grace)
             await agents.indexes.close()
+
+
+def _close(store: RunStore) -> None:
+    try:
+        store.close()
+    except OutsideError as error:  # live events: they were written with their episode, or it can be resumed
+        log.warning("not all events were stored as they happened: %s", error)
 
 
 def _page_routes() -> list[Route | Mount]:
@@ -101,11 +113,22 @@ class Server(uvicorn.Server):
                 server_header=False,
                 proxy_headers=bool(state.settings.proxies),
                 forwarded_allow_ips=list(state.settings.proxies),
-                timeout_graceful_shutdown=int(self._grace) + 5,
+                timeout_graceful_shutdown=int(self._grace) + 1,
                 timeout_keep_alive=30,
                 lifespan="off",
             )
         )
+        for handler in logging.getLogger("uvicorn").handlers:
+            handler.addFilter(LOG_FILTER)
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        with super().capture_signals():
+            if threading.current_thread() is not threading.main_thread():  # it gets no signals
+                yield
+                return
+            with ended_in_time(self._grace + MARGIN):
+                yield
 
     def handle_exit(self, sig: int, frame: object) -> None:
         """The first signal stops gracefully, the second at once. Not raised again: our caller has files to close."""

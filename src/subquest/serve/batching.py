@@ -16,6 +16,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 from ..record import Hit
 from ..retrieval import Index
 from ..retrieval.search import Mode
+from ..retrieval.tables import Tables
 from .search_worker import Worker, WorkerEnded, hits_json
 
 MAX_BATCH = 64
@@ -137,9 +138,17 @@ class BatchedIndex:
         return self.index.name
 
     @property
+    def encoder_url(self) -> str:
+        return self.index.encoder_url
+
+    @property
     def identity(self) -> Mapping[str, Any]:
         """Identifies a search when an episode is replayed: an episode that is resumed gets the hits it had."""
         return {"index": self.name}
+
+    @property
+    def tables(self) -> Tables:
+        return self.index.tables
 
     async def retrieve(self, queries: Sequence[str], k: int) -> list[list[Hit]]:
         return await self.search(queries, k)

@@ -11,15 +11,18 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from starlette.requests import Request
 from starlette.responses import Response
 
 from ..codec import to_dict
 from ..events import Event
+from ..protocol import fence
 from ..record import Episode
 from ..runtime.system import System
+from ..tools.egress import urls_in
+from .episode_view import status_of
 from .jobs import Job
 from .replies import Json, Problem
 from .requests import Chat, Message, read_body
@@ -50,12 +53,13 @@ async def completions(request: Request) -> Response:
         raise Problem(400, "`tools` are not supported: the system has its own")
     name, index = body.model, body.index
     system, engine = state.agents.named(name)
-    question = question_of(body.messages)
+    history = history_of(body.messages)
 
     def make(replay: str) -> System[Any]:
         return state.agents.get(system, engine, index, replay=replay)
 
-    job = state.jobs.submit(question, make, seed=body.seed, system=system, model=engine, index=index)
+    parts = {"system": system, "model": engine, "index": index}
+    job = await state.jobs.submit(history.text, make, seed=body.seed, **parts, **history.meta)
     if body.stream:
         options = body.stream_options
         with_usage = isinstance(options, dict) and options.get("include_usage") is True
@@ -65,7 +69,7 @@ async def completions(request: Request) -> Response:
     finally:
         await state.jobs.cancel(job)
     episode = answered(job)
-    message: dict[str, Any] = {"role": "assistant", "content": episode.answer}
+    message: dict[str, Any] = {"role": "assistant", "content": said(episode)}
     message["reasoning_content"] = "".join(filter(None, map(step, job.events)))
     return Json(
         {
@@ -105,7 +109,7 @@ async def _chunks(state: State, job: Job, name: str, with_usage: bool) -> AsyncI
         except Problem as problem:
             yield frame({"error": {"message": str(problem), "type": "server_error", "code": problem.code}})
             return
-        yield chunk({"content": episode.answer})
+        yield chunk({"content": said(episode)})
         yield chunk({}, _finish(episode), subquest=details(episode))
         if with_usage:
             yield frame({**head, "choices": [], "usage": usage(episode)})
@@ -114,22 +118,40 @@ async def _chunks(state: State, job: Job, name: str, with_usage: bool) -> AsyncI
         await state.jobs.cancel(job)
 
 
-def question_of(messages: Sequence[Message]) -> str:
-    """The question in a list of messages."""
+def history_of(messages: Sequence[Message]) -> FollowUp:
+    """The question in a list of messages, after the ones before it."""
     turns = [(message.role, _content(message)) for message in messages]
     if not turns or turns[-1][0] != "user":
         raise Problem(400, "`messages` must end with a user message")
-    question = turns[-1][1]
     before = [turn for turn in turns[:-1] if turn[0] in ("user", "assistant", "system", "developer")]
-    return with_history(before, question)
+    return FollowUp(before, turns[-1][1])
 
 
-def with_history(before: Sequence[tuple[str, str]], question: str) -> str:
-    """A question after the earlier messages, pairs of role and text."""
-    if not before:
-        return question
-    said = [f"{role}: {text}" for role, text in before]
-    return "\n".join(["What was said before:", *said, "", f"Question: {question}"])
+class FollowUp(NamedTuple):
+    """A question after earlier messages, which are pairs of role and text; there may be none.
+
+    An earlier answer may repeat what a document says, so it is text from outside: fenced, no line of it can pass for
+    another message, and the URLs in it are not the user's, who alone can offer some to a run over private documents.
+    """
+
+    before: Sequence[tuple[str, str]]
+    asked: str
+
+    @property
+    def text(self) -> str:
+        """The question as systems get it."""
+        if not self.before:
+            return self.asked
+        said = [f"{role}: {fence(text)}".replace("\n", "\n  ") for role, text in self.before]
+        return "\n".join(["What was said before:", *said, "", f"Question: {self.asked}"])
+
+    @property
+    def meta(self) -> dict[str, str]:
+        """What is kept with the question: as it was typed, and the URLs that the user has given before."""
+        if not self.before:
+            return {}
+        links = [url for role, text in self.before if role != "assistant" for url in urls_in(text)]
+        return {"asked": self.asked, "links": " ".join(dict.fromkeys(links))}
 
 
 def _content(message: Message) -> str:
@@ -170,6 +192,11 @@ def usage(episode: Episode) -> dict[str, Any]:
     }
 
 
+def said(episode: Episode) -> str:
+    """What a reader sees; an agent that may abstain says so."""
+    return "unknown" if episode.stop_reason == "abstained" and not episode.answer else episode.answer
+
+
 def details(episode: Episode) -> dict[str, Any]:
     return {
         "episode": episode.id,
@@ -184,10 +211,11 @@ def details(episode: Episode) -> dict[str, Any]:
 
 def answered(job: Job) -> Episode:
     episode = job.episode
-    if episode is None or job.status != "finished":
+    status = status_of(episode) if episode and job.status == "unstored" else job.status
+    if episode is None or status != "finished":
         met = episode.errors if episode else ()
         reasons = [f"{f.where}: {f.message}" for f in ([f for f in met if f.fatal] or met[-1:])]
-        raise Problem(502, "; ".join(reasons) or f"the episode was {job.status}", code=job.status)
+        raise Problem(502, "; ".join(reasons) or f"the episode was {status}", code=status)
     return episode
 
 

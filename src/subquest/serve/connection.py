@@ -17,6 +17,9 @@ PATIENCE = 30.0
 """Seconds for a request head to arrive, and seconds without a byte of a body, before a client is disconnected."""
 BODY_TIME = 300.0
 """Seconds for a whole body to arrive: one that trickles would hold its connection for as long as it likes."""
+FAREWELL_TIME, FAREWELL_BYTES = 2.0, 1 << 18
+"""Seconds and bytes for the rest of a body whose request has been answered, as a refused one is, before the connection
+is closed. A short rest is read and dropped: closing on it would lose the reply on its way."""
 
 _TOO_LONG = (
     b"HTTP/1.1 431 Request Header Fields Too Large\r\nconnection: close\r\ncontent-type: text/plain\r\n"
@@ -39,6 +42,10 @@ class Connection(HttpToolsProtocol):
         self._heard = 0.0
         """When the client started the head, or last sent a part of the body."""
         self._timer: asyncio.TimerHandle | None = None
+        self._farewell: asyncio.TimerHandle | None = None
+        """Closes the connection of a client that goes on sending a body whose request has been answered."""
+        self._dropped = 0
+        """Bytes of that body."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -48,6 +55,7 @@ class Connection(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         if self._timer is not None:
             self._timer.cancel()
+        self._end_farewell()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -56,6 +64,11 @@ class Connection(HttpToolsProtocol):
         if not self._in_body and (self._head_size or 0) + _head_length(data) > MAX_HEAD:
             self._refuse_head()
             return
+        if self._farewell is not None:
+            self._dropped += len(data)
+            if self._dropped > FAREWELL_BYTES:
+                self.transport.close()
+                return
         super().data_received(data)
         if self._awaited and self._timer is None:
             self._check_client()
@@ -72,7 +85,19 @@ class Connection(HttpToolsProtocol):
 
     def on_message_complete(self) -> None:
         self._awaited = self._in_body = False
+        self._end_farewell()
         super().on_message_complete()
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        if self._in_body and self.cycle.response_complete and not self.transport.is_closing():
+            self._dropped = 0
+            self._farewell = self.loop.call_later(FAREWELL_TIME, self.transport.close)
+
+    def _end_farewell(self) -> None:
+        if self._farewell is not None:
+            self._farewell.cancel()
+            self._farewell = None
 
     def _refuse_head(self) -> None:
         if not self.transport.is_closing():

@@ -11,13 +11,14 @@ from starlette.responses import Response
 
 from .._version import __version__
 from ..codec import to_dict
+from ..exports import MEDIA_TYPES, export
 from ..record import Question
-from .chat import with_history
+from .chat import FollowUp
 from .compare import MAX_COMPARED, compare_runs
 from .episode_view import as_html, episode_view
 from .jobs import Job
 from .replies import Json, Problem
-from .requests import AfterEvent, AfterStep, Ask, Paging, RunNames, read_body, read_query
+from .requests import AfterEvent, AfterStep, Ask, Paging, ReportFormat, RunNames, read_body, read_query
 from .run_library import ASKED
 from .sse import event_stream, live_events, stored_events
 from .state import State, state_of
@@ -44,23 +45,24 @@ async def about(request: Request) -> Response:
 async def ask(request: Request) -> Response:
     state = state_of(request)
     body = await read_body(request, Ask, state.settings.max_body)
-    question = body.question
+    question = FollowUp((), body.question)
     if body.follows:
-        question = await asyncio.to_thread(_with_earlier, state, body.follows, question)
-    job = state.jobs.submit(
-        question,
+        question = await asyncio.to_thread(_with_earlier, state, body.follows, body.question)
+    job = await state.jobs.submit(
+        question.text,
         lambda replay: state.agents.get(body.system, body.model, body.index, replay=replay),
         seed=body.seed,
         system=body.system or next(iter(state.agents.systems), ""),
         model=body.model,
         index=body.index,
-        asked=body.question if body.follows else "",
+        style=body.style,
         follows=body.follows,
+        **question.meta,
     )
     return _accepted(job)
 
 
-def _with_earlier(state: State, follows: str, asked: str) -> str:
+def _with_earlier(state: State, follows: str, asked: str) -> FollowUp:
     """A follow-up question with the earlier questions and answers, so that it can be understood."""
     before: list[tuple[str, str]] = []
     while follows and len(before) < 2 * FOLLOWED:
@@ -72,13 +74,13 @@ def _with_earlier(state: State, follows: str, asked: str) -> str:
         text = str(question.meta.get("asked") or question.question)
         before = [("user", text), ("assistant", said or "(no answer)"), *before]
         follows = str(question.meta.get("follows", ""))
-    return with_history(before, asked)
+    return FollowUp(before, asked)
 
 
 async def again(request: Request) -> Response:
     """Ask the question of an episode again, from the start."""
     state, question = await _asked(request)
-    return _accepted(_ask_again(state, question, again=question.id))
+    return _accepted(await _ask_again(state, question, again=question.id))
 
 
 async def resume(request: Request) -> Response:
@@ -92,7 +94,7 @@ async def resume(request: Request) -> Response:
         if other.question.meta.get("resumes") == question.id:
             return _accepted(other)  # a second request resumes nothing new
     replay = str(question.meta.get("journal") or question.id)
-    return _accepted(_ask_again(state, question, replay=replay, resumes=question.id))
+    return _accepted(await _ask_again(state, question, replay=replay, resumes=question.id))
 
 
 async def _asked(request: Request) -> tuple[State, Question]:
@@ -105,11 +107,15 @@ async def _asked(request: Request) -> tuple[State, Question]:
     return state, question
 
 
-def _ask_again(state: State, question: Question, *, replay: str = "", **meta: str) -> Job:
-    old = {name: str(question.meta.get(name, "")) for name in ("system", "model", "index", "asked", "follows")}
+_KEPT = ("system", "model", "index", "style", "asked", "links", "follows")
+"""What a question that is asked again takes over from the first time."""
+
+
+async def _ask_again(state: State, question: Question, *, replay: str = "", **meta: str) -> Job:
+    old = {name: str(question.meta.get(name, "")) for name in _KEPT}
     known = old["system"] if old["system"] in state.agents.systems else ""
     seed = question.meta.get("seed") if replay else None
-    return state.jobs.submit(
+    return await state.jobs.submit(
         question.question,
         lambda name: state.agents.get(known, old["model"], old["index"], replay=name),
         seed=seed if isinstance(seed, int) else None,
@@ -167,6 +173,16 @@ async def html(request: Request) -> Response:
     text = await asyncio.to_thread(lambda: as_html(state.library.finished(run, identifier)))
     headers = {"Content-Disposition": "attachment"}  # our security policy forbids its inline script
     return Response(text, media_type="text/html", headers=headers)
+
+
+async def report(request: Request) -> Response:
+    """The answer of a finished episode and its sources as a document to download."""
+    state = state_of(request)
+    run, identifier = request.path_params.get("run", ASKED), request.path_params["id"]
+    form = read_query(request, ReportFormat).format
+    data = await asyncio.to_thread(lambda: export(state.library.finished(run, identifier), form))
+    headers = {"Content-Disposition": f'attachment; filename="report.{form}"'}
+    return Response(data, media_type=MEDIA_TYPES[form], headers=headers)
 
 
 async def cancel(request: Request) -> Response:

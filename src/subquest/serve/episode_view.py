@@ -117,11 +117,9 @@ def pieces_of_run(run: Path) -> Piece | None:
         named = str(json.loads((folder / "recipe.json").read_text(encoding="utf-8"))["model"]["path"])
     except (OSError, ValueError, KeyError, TypeError):
         return None
-    if named == "smollm2":
-        from ..models import smollm2_path
+    from ..models import MODELS, model_path
 
-        named = str(smollm2_path())
-    path = Path(named)
+    path = model_path(named) if named in MODELS else Path(named)
     if (path / "tokenizer.json").is_file():
         return _from_tokenizer(path / "tokenizer.json")
     return _from_gguf(path) if path.suffix == ".gguf" and path.is_file() else None

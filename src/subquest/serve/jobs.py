@@ -1,33 +1,44 @@
 """Questions being answered: a queue with limits, live events that can be followed from any point, cancelling.
 
-A job is an episode in progress. Its events go to the run store as they happen, and the replies of models to the replay
-log, so that after a kill at any moment the episode can be shown and resumed.
+A job is an episode in progress. Its question is on disk before it is accepted; its events go to the run store as they
+happen, and the replies of models to the replay log, so that after a kill at any moment it can be shown and resumed.
+
+On a full disk no questions are accepted. Answers that cannot be stored stay in memory, at most `running` + `queued` of
+them, and are written as soon as there is room.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
+import logging
 import secrets
+import tempfile
 import uuid
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any, Literal
 
 from ..codec import from_dict
-from ..errors import SubquestError
+from ..errors import OutsideError, SubquestError
 from ..events import Event
 from ..record import Episode, Failure, Question, Usage, checked_question
-from ..runs import RunStore
+from ..runs import EpisodeExists, RunStore
 from ..runtime.system import System
 from .counters import Counters
 from .replay import ReplayLog
 from .replies import Problem
 
-Status = Literal["queued", "running", "finished", "cancelled", "interrupted", "failed"]
+Status = Literal["queued", "running", "unstored", "finished", "cancelled", "interrupted", "failed"]
+"""`unstored`: it has ended and could not be written yet; then it gets the status with which it ended."""
 KEPT = 64
 """Finished jobs kept in memory; older ones are read from the store."""
+RETRY = 2.0
+"""Seconds after which a write that failed is tried again."""
+ROOM = 1 << 20
+"""Bytes that a disk must take before it counts as usable again."""
+log = logging.getLogger("subquest.serve")
 
 
 @dataclass(eq=False, slots=True)
@@ -90,8 +101,13 @@ class JobQueue:
         self._most_queued = queued
         self._jobs: OrderedDict[str, Job] = OrderedDict()
         self._closing = False
+        self._unstored: dict[str, tuple[Job, Status]] = {}
+        """Jobs that could not be written yet, with the status they will have."""
+        self.storage_problem = ""
+        """Why the last write failed; empty while everything can be stored."""
+        self._retrying: asyncio.Task[None] | None = None
 
-    def submit(
+    async def submit(
         self,
         question: str,
         make: Callable[[str], System[Any]],
@@ -100,7 +116,9 @@ class JobQueue:
         replay: str = "",
         **meta: Any,
     ) -> Job:
-        """Queue a question. Raises Problem 429 if too many are waiting, 503 if the server is stopping.
+        """Queue a question; when this returns, it is on disk.
+
+        Raises Problem 429 if too many are waiting, 503 if the server is stopping, 507 if it cannot be stored.
 
         `make` builds the system with the replay log of a name: that of the new episode, or of the one it resumes.
         Without a seed, one is drawn: a replay must sample with the same seed.
@@ -109,16 +127,35 @@ class JobQueue:
             raise Problem(503, "the server is stopping", code="stopping")
         if sum(job.status == "queued" for job in self._jobs.values()) >= self._most_queued:
             raise Problem(429, "too many questions are waiting", code="queue_full", headers={"Retry-After": "10"})
+        if self._unstored:
+            raise self._refusal()
         identifier = uuid.uuid4().hex
         seed = secrets.randbits(31) if seed is None else seed
         system = make(replay or identifier)
         meta = {name: value for name, value in {**meta, "journal": replay}.items() if value} | {"seed": seed}
         record = checked_question(Question(identifier, question, dataset="asked", meta=meta))
         job = Job(identifier, record, system, seed, replay=replay or identifier)
-        self._store.add_questions([record])
         self._jobs[identifier] = job
-        job.task = asyncio.create_task(self._work(job), name=f"job {identifier}")
+        try:
+            await self._store.add_questions([record])
+        except BaseException as error:
+            del self._jobs[identifier]
+            if isinstance(error, OutsideError):
+                self._note_failure(error)
+                raise self._refusal() from error
+            raise
+        if not job.over and not job.recording:  # otherwise it was cancelled while it was being stored
+            job.task = asyncio.create_task(self._work(job), name=f"job {identifier}")
         return job
+
+    def _refusal(self) -> Problem:
+        message = f"questions cannot be stored: {self.storage_problem}"
+        return Problem(507, message, code="storage", headers={"Retry-After": "10"})
+
+    @property
+    def unstored(self) -> int:
+        """Answers that could not be written yet."""
+        return len(self._unstored)
 
     @property
     def _store(self) -> RunStore:
@@ -130,18 +167,19 @@ class JobQueue:
         return self._jobs.get(identifier)
 
     def live(self) -> list[Job]:
-        """Jobs that are not over, oldest first."""
-        return [job for job in self._jobs.values() if not job.over]
+        """Jobs that are not over or not stored yet, oldest first."""
+        return [job for job in self._jobs.values() if not job.over or job.status == "unstored"]
 
     async def cancel(self, job: Job, ending: Literal["cancelled", "interrupted"] = "cancelled") -> None:
         """Stop a job and record what it did so far. Harmless if it is over."""
-        if job.over or job.task is None:
+        if job.over:
             return
         if job.recording:
             await job.wait()
             return
         job.ending = ending
-        job.task.cancel()
+        if job.task is not None:
+            job.task.cancel()
         if job.status == "queued":  # its task may not have started, and now never will
             await self._end(job, self._unfinished(job, ending), ending)
         else:
@@ -157,6 +195,13 @@ class JobQueue:
         if tasks:
             await asyncio.wait(tasks, timeout=grace)
         await asyncio.gather(*(self.cancel(job, "interrupted") for job in self.live()))
+        if self._retrying is not None:
+            self._retrying.cancel()
+            await asyncio.gather(self._retrying, return_exceptions=True)
+            self._retrying = None
+            await self._write_unstored()
+        for identifier in self._unstored:
+            log.error("the answer %s could not be stored (%s); resume it", identifier, self.storage_problem)
 
     async def _work(self, job: Job) -> None:
         async with self._slots:
@@ -170,7 +215,9 @@ class JobQueue:
 
             status: Status = "finished"
             try:
-                episode = await job.system.solve(job.question, listener=listen, seed=job.seed, id=job.id)
+                episode = await job.system.solve(
+                    job.question, listener=listen, seed=job.seed, id=job.id, style=job.question.meta.get("style")
+                )
                 if episode.stop_reason == "failed":
                     status = "failed"
             except asyncio.CancelledError:
@@ -182,16 +229,62 @@ class JobQueue:
 
     async def _end(self, job: Job, episode: Episode, status: Status) -> None:
         job.recording = True
-        with contextlib.suppress(SubquestError):  # a full disk must not hide the answer from those who are waiting
-            await asyncio.shield(_record(self._store, episode))
+        status = await self._stored(job, episode, status)
         job.episode, job.status = episode, status
         self._counters.add_episode(episode)
         job.notify()
-        over = [job.id for job in self._jobs.values() if job.over]
+        over = [job.id for job in self._jobs.values() if job.over and job.status != "unstored"]
         for identifier in over[: max(0, len(over) - KEPT)]:
             del self._jobs[identifier]
-        if status != "interrupted" and self._log is not None:
+        await self._forget_replies(job)
+
+    async def _stored(self, job: Job, episode: Episode, status: Status) -> Status:
+        """Record an episode; returns the status that its job has now."""
+        try:
+            await asyncio.shield(_record(self._store, episode))
+        except OutsideError as error:  # those who are waiting still get the answer
+            self._unstored[job.id] = (job, status)
+            self._note_failure(error)
+            return "unstored"
+        except SubquestError as error:
+            log.error("the episode %s cannot be stored: %s", job.id, error)
+            return "failed"
+        return status
+
+    async def _forget_replies(self, job: Job) -> None:
+        if self._log is not None and job.status not in ("interrupted", "unstored"):
             await asyncio.to_thread(self._log.forget, job.replay)
+
+    def _note_failure(self, error: OutsideError) -> None:
+        if not self.storage_problem:
+            log.error("%s", error)
+        self.storage_problem = str(error)
+        if self._retrying is None and not self._closing:
+            self._retrying = asyncio.create_task(self._retry())
+
+    async def _retry(self) -> None:
+        """Write what could not be written, as soon as there is room."""
+        while self.storage_problem:
+            await asyncio.sleep(RETRY)
+            await self._write_unstored()
+            if not self._unstored and await asyncio.to_thread(_has_room, self._store.path.parent):
+                self.storage_problem = ""
+        log.warning("everything can be stored again")
+        self._retrying = None
+
+    async def _write_unstored(self) -> None:
+        for identifier, (job, status) in list(self._unstored.items()):
+            assert job.episode is not None
+            try:
+                await asyncio.shield(_record(self._store, job.episode))
+            except EpisodeExists:
+                pass
+            except OutsideError as error:
+                self.storage_problem = str(error)
+                return
+            del self._unstored[identifier]
+            job.status = status
+            await self._forget_replies(job)
 
     @staticmethod
     def _unfinished(job: Job, stop_reason: str, *errors: Failure) -> Episode:
@@ -210,6 +303,16 @@ class JobQueue:
 
 async def _record(store: RunStore, episode: Episode) -> None:
     await store.add_episode(episode)
+
+
+def _has_room(folder: Path) -> bool:
+    try:
+        with tempfile.TemporaryFile(dir=folder) as file:
+            file.write(bytes(ROOM))
+            file.flush()
+    except OSError:
+        return False
+    return True
 
 
 def spent(events: list[Event]) -> Usage:

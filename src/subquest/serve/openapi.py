@@ -33,6 +33,7 @@ class Operation:
     """Error statuses that a well-formed request may get."""
     status: int = 200
     media_type: str = "application/json"
+    """Several are separated by commas."""
 
 
 def openapi_document(operations: Sequence[Operation]) -> dict[str, Any]:
@@ -80,7 +81,10 @@ def _described(operation: Operation, schemas: Mapping[str, Any], query: Mapping[
         "summary": operation.summary,
         "operationId": operation.handler.__name__ + ("_of_run" if "{run}/episodes/{id}" in operation.path else ""),
         "responses": {
-            str(operation.status): {"description": "done", "content": {operation.media_type: reply}},
+            str(operation.status): {
+                "description": "done",
+                "content": dict.fromkeys(operation.media_type.split(","), reply),
+            },
             **{str(status): {"description": "refused", "content": error} for status in refuses},
         },
     }

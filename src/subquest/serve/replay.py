@@ -7,6 +7,8 @@ model. When an episode finishes, its entries are deleted.
 
 from __future__ import annotations
 
+import logging
+import sqlite3
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, cast
@@ -16,6 +18,7 @@ from ..engine import Engine
 from ..retrieval.search import Search
 
 MAX_BYTES = 256_000_000
+log = logging.getLogger("subquest.serve")
 
 
 class ReplayLog:
@@ -33,7 +36,11 @@ class ReplayLog:
         return CachedSearch(search, cast(Cache, _Entries(self._cache, name))) if search is not None else None
 
     def forget(self, name: str) -> None:
-        self._cache.clear(name)
+        """Delete the entries of an episode. On a full disk they stay until newer ones push them out."""
+        try:
+            self._cache.clear(name)
+        except sqlite3.Error as error:
+            log.warning("the replies of %s cannot be deleted: %s", name, error)
 
     def close(self) -> None:
         self._cache.close()

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import math
+import sqlite3
 from typing import Annotated, Any
 
 import msgspec
@@ -12,6 +14,7 @@ from msgspec import Meta
 from starlette.responses import Response
 
 from ..errors import MissingDependency, OutsideError, UsageError
+from ..masking import public
 
 Object = dict[str, Any]
 _CODES = {400: "bad_request", 404: "not_found", 405: "method_not_allowed", 413: "too_large"}
@@ -21,7 +24,7 @@ class Problem(Exception):
     """A request that cannot be served, with its HTTP status."""
 
     def __init__(self, status: int, message: str, *, code: str = "", headers: dict[str, str] | None = None) -> None:
-        super().__init__(message)
+        super().__init__(public(message))
         self.status = status
         self.code = code or _CODES.get(status, "error")
         self.headers = headers or {}
@@ -57,6 +60,9 @@ def as_problem(error: Exception) -> Problem:
     """The problem that a client is told about."""
     if isinstance(error, Problem):
         return error
+    if is_disk_full(error):
+        message = str(error) if isinstance(error, OutsideError) else f"the disk of the server is full: {error}"
+        return Problem(507, message, code="storage")
     if isinstance(error, MissingDependency):
         return Problem(501, str(error), code="not_installed")
     if isinstance(error, UsageError):
@@ -64,6 +70,17 @@ def as_problem(error: Exception) -> Problem:
     if isinstance(error, OutsideError):
         return Problem(502, str(error), code="outside")
     return Problem(500, "internal server error; see the server's log", code="defect")
+
+
+def is_disk_full(error: BaseException | None) -> bool:
+    """Whether an error, or the one behind it, says that there is no room."""
+    while error is not None:
+        if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+            return True
+        if isinstance(error, sqlite3.Error) and getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_FULL:
+            return True
+        error = error.__cause__
+    return False
 
 
 def problem_reply(problem: Problem) -> Json:
@@ -84,8 +101,12 @@ class Error(msgspec.Struct):
 
 
 class Health(msgspec.Struct):
-    status: str
+    status: Annotated[str, Meta(description="ok, or storage: the disk is full or fails")]
     version: str
+    storage: Annotated[str, Meta(description="why questions cannot be stored; empty while they can")]
+    unstored: Annotated[int, Meta(description="answers in memory that could not be written yet")]
+    stalls: Annotated[int, Meta(description="how often the event loop stood still since the start")]
+    longest_stall: Annotated[float, Meta(description="seconds of the longest stall")]
 
 
 class ModelList(msgspec.Struct):

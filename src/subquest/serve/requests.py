@@ -39,6 +39,10 @@ class Ask(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     model: Annotated[str, Meta(description="one of the server's models")] = ""
     index: IndexName = ""
     seed: Seed | None = None
+    style: Annotated[
+        Literal["", "short", "sentence", "report"],
+        Meta(description="how the answer is written; the server's default if empty"),
+    ] = ""
     follows: Annotated[str, Meta(description="id of the episode that this question follows up")] = ""
 
 
@@ -108,6 +112,10 @@ class AddDocuments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         list[dict[str, Any]], Meta(max_length=100_000, description="objects with `id`, `title` and `text`")
     ] = []
     files: Annotated[list[File], Meta(max_length=10_000)] = []
+
+
+class ReportFormat(msgspec.Struct, frozen=True):
+    format: Annotated[Literal["md", "html", "docx", "pdf"], Meta(description="of the file")] = "md"
 
 
 class Paging(msgspec.Struct, frozen=True):

@@ -11,6 +11,7 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
 from .._version import __version__
+from ..exports import MEDIA_TYPES
 from . import chat, replies, requests
 from . import episode_handlers as episodes
 from . import search_handlers as searches
@@ -21,11 +22,22 @@ from .state import state_of
 _get, _post = partial(Operation, "GET"), partial(Operation, "POST")
 _MISSING = (404,)
 _SEARCH = (404, 409, 413)
-_ASK = (404, 409, 429, 503)
+_ASK = (404, 409, 429, 503, 507)
 
 
 async def health(request: Request) -> Response:
-    return Json({"status": "ok", "version": __version__})
+    """Status 200 even if the disk is full: whoever restarts the server then would lose the answers it still holds."""
+    jobs, watch = state_of(request).jobs, state_of(request).watch
+    return Json(
+        {
+            "status": "storage" if jobs.storage_problem else "ok",
+            "version": __version__,
+            "storage": jobs.storage_problem,
+            "unstored": jobs.unstored,
+            "stalls": watch.stalls,
+            "longest_stall": round(watch.longest, 1),
+        }
+    )
 
 
 async def metrics(request: Request) -> Response:
@@ -55,6 +67,14 @@ def _episode_operations(base: str) -> tuple[Operation, ...]:
         ),
         _get(f"{one}/tokens", episodes.tokens, "Every token of it", Object, refuses=_MISSING),
         _get(f"{one}/html", episodes.html, "It as one HTML file", refuses=_MISSING, media_type="text/html"),
+        _get(
+            f"{one}/report",
+            episodes.report,
+            "Its answer and sources as a document",
+            query=requests.ReportFormat,
+            refuses=_MISSING,
+            media_type=",".join(kind.partition(";")[0] for kind in MEDIA_TYPES.values()),
+        ),
         _get(f"{one}/siblings", episodes.siblings, "All attempts at its question", replies.Siblings, refuses=_MISSING),
     )
 
@@ -144,7 +164,7 @@ OPERATIONS = (
         "Add documents to an index, which is created if there is none",
         Object,
         requests.AddDocuments,
-        refuses=(403, 409, 413),
+        refuses=(403, 409, 413, 507),
         status=201,
     ),
     _post("/retrieve", searches.retrieve, "Search-R1: search", replies.Result, requests.Retrieve, refuses=_SEARCH),
@@ -171,7 +191,10 @@ def _counted(operation: Operation) -> Handler:
         except ClientDisconnect:
             raise
         except Exception as error:
-            status = str(as_problem(error).status)
+            problem = as_problem(error)
+            status = str(problem.status)
+            if problem.status == 507:
+                raise problem from error
             raise
         finally:
             counters = state_of(request).counters

@@ -41,6 +41,8 @@ class Settings:
     """Bytes of a request that adds documents."""
     grace: float = 10.0
     """Seconds that running episodes have to finish when the server is told to stop."""
+    stall: float = 10.0
+    """Seconds without progress after which the event loop counts as stuck, and all stacks are logged; 0: never."""
     asks: bool = True
     """Whether questions are accepted; a viewer of stored runs accepts none and writes nothing."""
     read_only: bool = False

@@ -10,6 +10,7 @@ from starlette.requests import Request
 from .agents import Agents
 from .counters import Counters
 from .jobs import JobQueue
+from .loop_watch import LoopWatch
 from .run_library import RunLibrary
 from .settings import Settings
 
@@ -21,6 +22,7 @@ class State:
     jobs: JobQueue
     library: RunLibrary
     counters: Counters
+    watch: LoopWatch
 
 
 def state_of(request: Request) -> State:

@@ -359,13 +359,12 @@ class Engines:
 
     def _swap(self, place: int, name: str) -> None:
         from ..engine.torch.loader import load_adapter
-        from ..models import embedded_model
+        from ..models import resolve
 
         if name == BARE:
             self._engines[place].refresh(state=self._source.state)
         else:
-            model = self._setup.model
-            base = embedded_model() if model == "smollm2" else Path(model)
+            base = resolve(self._setup.model)
             self._engines[place].refresh(adapter=load_adapter(Path(self._setup.adapters[name]), base))
         self._loaded[place] = name
 

@@ -39,8 +39,8 @@ TRAINING_PLANS_VERSION = 2
 """The same for the sets that trainings use."""
 TUNING = (("rollout", "concurrency"), ("rollout", "cache_tokens"), ("optimiser", "micro_tokens"))
 """Keys of a recipe that change how fast it runs and not what it learns."""
-LATER_PROMPTS = ("executor_nested_no_refine.md",)
-"""Prompts that are newer than the first rows and that none of them uses: no stamp counts them."""
+UNUSED_PROMPTS = ("executor_nested_no_refine.md", "outliner.md", "reporter.md", "reporter_sentence.md")
+"""Prompts that no row uses (answers are short ones, executors are not nested): no stamp counts them."""
 
 
 SEARCH: Final = "auto"
@@ -165,8 +165,8 @@ def measured(variant: Variant) -> dict[str, Any]:
         "system": variant.system,
         "settings": settings,
         "prompts": digest(
-            of_prompts(set_folder(system.prompt_folder(), "compact"), without=LATER_PROMPTS),
-            of_prompts(SHARED / "compact"),
+            of_prompts(set_folder(system.prompt_folder(), "compact"), without=UNUSED_PROMPTS),
+            of_prompts(SHARED / "compact", without=UNUSED_PROMPTS),
         ),
         "sampling": {name: list(v) if isinstance(v, tuple) else v for name, v in sampling.items()},
         "search": variant.search or SEARCH,
@@ -230,10 +230,10 @@ def file_digest(place: str) -> str:
 @functools.cache
 def _model_digest(model: str) -> str:
     """The base model: the embedded one by its known checksum, a file by its content, others by name."""
-    from ..models import PACKAGES
+    from ..models import MODELS
 
-    if model in PACKAGES:
-        return f"{model}-{PACKAGES[model].sha256[:16]}"
+    if model in MODELS:
+        return f"{model}-{MODELS[model].files[0].sha256[:16]}"
     path = Path(model)
     if not path.is_file():
         return model

@@ -17,6 +17,7 @@ from typing import Literal, get_args
 from urllib.parse import urldefrag, urlsplit
 
 from ..errors import ToolError, UsageError
+from ..retrieval.search import Search
 
 Scope = Literal["private", "public", "adaptive"]
 _URL = re.compile(r"https?://[^\s<>\"'\]|]+", re.IGNORECASE)
@@ -65,8 +66,13 @@ class Egress:
         return self.scope if self.scope == "private" else "adaptive and it uses private documents"
 
 
-def elsewhere(place: str) -> bool:
-    """Whether a search with this name is on another machine: its name is then an address."""
+def outside(search: Search) -> str:
+    """The address on another machine that a search sends queries to, its own or that of its encoder; or empty."""
+    places = (search.name, str(getattr(search, "encoder_url", "")))
+    return next((place for place in places if _elsewhere(place)), "")
+
+
+def _elsewhere(place: str) -> bool:
     host = urlsplit(place).hostname if "://" in place else None
     return host is not None and host != "localhost" and not host.startswith("127.") and host != "::1"
 

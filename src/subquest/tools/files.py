@@ -11,7 +11,7 @@ import lzma
 import tempfile
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby, islice
 from pathlib import Path
@@ -111,8 +111,25 @@ def _office(content: bytes, kind: str) -> Iterator[Part]:
 
 
 def _pdf(content: bytes) -> Iterator[tuple[str, str]]:
-    for part in _parts(content, "pdf"):
-        yield f"page {part.place['page']}", part.text.strip() or "(no text on this page; it may be a scan)"
+    page: list[Part] = []
+    wrong = None
+    try:
+        for part in _parts(content, "pdf"):
+            if page and part.place["page"] != page[0].place["page"]:
+                yield _page(page)
+                page = []
+            page.append(part)
+    except DataError as error:  # what was read before is kept
+        wrong = error
+    if page:
+        yield _page(page)
+    if wrong is not None:
+        raise wrong
+
+
+def _page(parts: Sequence[Part]) -> tuple[str, str]:
+    text = "\n".join(part.text.strip() for part in parts)
+    return f"page {parts[0].place['page']}", text or "(no text on this page; it may be a scan)"
 
 
 def _docx(content: bytes) -> Iterator[tuple[str, str]]:

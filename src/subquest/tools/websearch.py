@@ -23,7 +23,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urljoin
 
+from ..address import checked_address, checked_key
 from ..errors import DataError, SearchError, SearchRefused, UsageError
+from ..masking import mask, masked
 from ..record import Document, Hit
 from ..retrieval.search import Search
 from ..retrieval.store import utf8
@@ -56,8 +58,9 @@ class WebSearch:
     name = ""
 
     def __init__(self, url: str, key: str = "", *, per_second: float = 5.0, timeout: float = 20.0) -> None:
-        self.url = url.rstrip("/")
-        self._key = key
+        self._address = checked_address(url, f"the address of {self.name}")
+        self.url = self._address.url
+        self._key = checked_key(key, f"the key of {self.name}")
         self._pause = 1 / per_second
         self._timeout = timeout
         self._turns: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = weakref.WeakKeyDictionary()
@@ -125,21 +128,25 @@ class WebSearch:
             try:
                 async with httpx2.AsyncClient(timeout=self._timeout, trust_env=False) as client:
                     reply = await client.request(
-                        call.method, call.url, params=call.params, json=call.body, headers=dict(call.headers or {})
+                        call.method,
+                        call.url,
+                        params={**self._address.query, **(call.params or {})},
+                        json=call.body,
+                        headers={**self._address.headers, **(call.headers or {})},
                     )
             except httpx2.HTTPError as error:
                 reason = str(error) or type(error).__name__
             else:
                 if reply.status_code == 200:
                     try:
-                        return reply.json()
+                        return masked(reply.json())
                     except (ValueError, RecursionError):
                         raise SearchRefused(
                             f"{self.name} answered without JSON; for SearXNG, enable the json format in its settings"
                         ) from None
                 reason = f"status {reply.status_code}"
                 if reply.status_code != 429 and reply.status_code < 500:
-                    raise SearchRefused(f"{self.name} refused the search: {reason}: {reply.text[:200]}")
+                    raise SearchRefused(f"{self.name} refused the search: {reason}: {mask(reply.text)[:200]}")
                 asked = reply.headers.get("retry-after", "")
                 wait = min(float(asked), 30.0) if asked.isdecimal() and len(asked) < 7 else wait
             if attempt < ATTEMPTS:

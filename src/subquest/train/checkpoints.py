@@ -19,9 +19,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..engine.adapter import UNSAID
+from ..engine.adapter import UNSAID, base_digest
 from ..errors import DataError
 from ..input_file import read_json
+from ..models import is_language_model, resolve
 from .distributed import ALONE, Ranks, like, whole
 from .lora import save_adapter
 from .optimiser import Optimiser
@@ -169,7 +170,9 @@ def save_trained(policy: Policy, folder: Path, *, base: str = "", prompts: str =
     Every process of a sharded policy must call this; only one should `write`.
     """
     if policy.lora is not None:
-        save_adapter(policy, policy.lora, folder, base=base, prompts=prompts, write=write)
+        known = write and (is_language_model(base) or (base != "" and Path(base).expanduser().exists()))
+        digest = base_digest(resolve(base)) if known else ""
+        save_adapter(policy, policy.lora, folder, base=base, prompts=prompts, write=write, base_digest=digest)
         return
     from safetensors.torch import save_file
 

@@ -17,7 +17,7 @@ from ..engine.torch.engine import TorchEngine
 from ..engine.torch.loader import Source, load
 from ..errors import ConfigError
 from ..limits import Limits
-from ..models import default_adapter, embedded_model
+from ..models import default_adapter, resolve
 from ..retrieval.search import Search
 from ..rewards import RewardFunction
 from ..rewards import load as load_reward
@@ -33,7 +33,7 @@ def load_source(path: str, texts: Sequence[str] = ()) -> Source:
         from .random_model import tiny_source
 
         return tiny_source(path.removeprefix("random:"), texts)
-    return load(embedded_model() if path == "smollm2" else Path(path))
+    return load(resolve(path))
 
 
 def make_policy(part: ModelPart, source: Source, *, device: torch.device, seed: int) -> Policy:

@@ -96,13 +96,25 @@ async def train(
         models = engine if frozen is None else {"": engine, "compressor": frozen}
         greedy = make_system(recipe, models, search, temperature=0.0)
         trainer: SFTTrainer | RLTrainer
+        o = recipe.optimiser
         if recipe.kind == "sft":
             traces = _taught(recipe, source, run)
             say(f"gold traces: {dict(traces.made_by)}; questions without one: {dict(traces.rejected)}")
             trainer = SFTTrainer(run, policy, engine, greedy, traces, dev.questions, watch=watch, ranks=ranks)
+            if trainer.steps < o.steps:
+                say(
+                    f"{trainer.steps} steps, not {o.steps}: {o.epochs:g} passes over {len(traces)} traces, {o.batch} a "
+                    "step, are no more; for a longer run raise optimiser.epochs"
+                )
         else:
             system = make_system(recipe, models, search, temperature=recipe.rollout.temperature)
             questions = Stream(training, recipe.seed)
+            asked = o.steps * recipe.rollout.questions
+            if training and asked > len(training):
+                say(
+                    f"{o.steps} steps ask {asked} questions, and there are {len(training)}: each is asked about "
+                    f"{asked / len(training):.1f} times"
+                )
             reward, judge = make_reward(recipe, run.folder / "verdicts.sqlite")
             if judge is not None:
                 held.push_async_callback(judge.close)

@@ -105,6 +105,7 @@ def save_adapter(
     half: bool = True,
     write: bool = True,
     prompts: str = UNSAID,
+    base_digest: str = "",
 ) -> None:
     """Write the adapter in PEFT's format; `half` stores bfloat16, the precision of rollouts.
 
@@ -122,7 +123,13 @@ def save_adapter(
     folder.mkdir(parents=True, exist_ok=True)
     save_file(state, folder / "adapter_model.safetensors")
     write_peft_config(
-        folder, rank=settings.rank, alpha=settings.alpha, targets=settings.targets, base=base, prompts=prompts
+        folder,
+        rank=settings.rank,
+        alpha=settings.alpha,
+        targets=settings.targets,
+        base=base,
+        prompts=prompts,
+        base_digest=base_digest,
     )
 
 

@@ -38,6 +38,8 @@ COLUMNS: Mapping[str, Sequence[tuple[str, str]]] = {
 }  # fmt: skip
 """Figures in the table and their headings, by kind of recipe; `plan` is reinforcement learning of plans only."""
 HEADING_EVERY = 20
+STEPS, SECONDS_LEFT = "steps", "seconds_left"
+"""Figures that say how far a run is, for those who watch it; they are not stored with it."""
 
 
 class Monitor(Protocol):
@@ -58,9 +60,11 @@ class Table:
     def log(self, step: int, figures: Mapping[str, float]) -> None:
         self._clear()
         if self._rows % HEADING_EVERY == 0:
-            self._line(["step", *(heading for _, heading in self._columns)])
+            self._line(["step", *(heading for _, heading in self._columns), "left"])
         self._rows += 1
-        self._line([str(step), *(number(figures.get(name)) for name, _ in self._columns)])
+        total, left = figures.get(STEPS), figures.get(SECONDS_LEFT)
+        row = [number(figures.get(name)) for name, _ in self._columns]
+        self._line([f"{step}/{total:.0f}" if total else str(step), *row, clock(left) if left is not None else "-"])
 
     def status(self, text: str) -> None:
         """Show the current activity; the next row or status replaces it."""
@@ -79,7 +83,7 @@ class Table:
             self._status = False
 
     def _line(self, cells: Sequence[str]) -> None:
-        widths = [5, *(max(len(heading), 7) for _, heading in self._columns)]
+        widths = [9, *(max(len(heading), 7) for _, heading in self._columns), 8]
         self._out.write("  ".join(f"{c:>{w}}" for c, w in zip(cells, widths, strict=True)).rstrip() + "\n")
         self._out.flush()
 
@@ -143,6 +147,13 @@ def open_monitors(
     others: list[Monitor] = [Tracker(name, recipe, folder) for name in trackers]
     files = TensorBoardFile(folder / "tensorboard")
     return Monitors([first, files, *others], None if as_json else table.status)
+
+
+def clock(seconds: float) -> str:
+    """A duration as `4:05` or `1:04:05`."""
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
 
 
 def number(value: float | None) -> str:

@@ -8,19 +8,21 @@ import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import fields
 from pathlib import Path
 from time import monotonic
 from typing import Any, Literal
 
 from ..errors import DataError, UsageError
 from ..input_file import read_json
+from ..masking import public_values
 from ..metrics import score_answer
 from ..record import Episode
 from ..runs import RunStore
 from .checkpoints import Checkpoints, save_trained
 from .distributed import ALONE, Ranks
 from .policy import Policy
-from .recipe import Recipe
+from .recipe import OptimiserPart, Recipe
 
 Phase = Literal["step", "evaluation", "checkpoint", "export"]
 """A part of a run that takes time; `export` writes the weights in a form that other tools read."""
@@ -65,7 +67,7 @@ class Deadline:
 class TrainRun:
     """The folder of one run.
 
-    recipe.json   what is trained; resuming with another recipe is refused
+    recipe.json   what is trained; resuming with another recipe is refused, but for more steps
     run.sqlite    curves and sample episodes
     checkpoints/  the last few
     best/         the adapter (or weights) that did best on the dev questions
@@ -99,6 +101,8 @@ class TrainRun:
         self.sources: Mapping[str, str] = {}
         """Digests of what is learnt from, kept with every checkpoint."""
         self.deadline = Deadline(minutes, stop)
+        self.steps = 0
+        """Steps of the whole run; known once there is a trainer."""
 
     def _make_folder(self) -> None:
         try:
@@ -114,7 +118,9 @@ class TrainRun:
             raise UsageError(refusal)
         if self.ranks.first:
             half = path.with_suffix(".tmp")
-            half.write_text(json.dumps(self.recipe.as_dict(), indent=2, sort_keys=True), encoding="utf-8")
+            half.write_text(
+                json.dumps(public_values(self.recipe.as_dict()), indent=2, sort_keys=True), encoding="utf-8"
+            )
             os.replace(half, path)
 
     def _refusal(self, path: Path) -> str:
@@ -228,11 +234,21 @@ def _difference(path: Path, recipe: Recipe) -> str:
     if not isinstance(stored, dict):
         raise DataError(f"{path} is not a recipe: it must be an object")
     kept = _settings(stored)
-    new = _settings(json.loads(json.dumps(recipe.as_dict())))
+    new = _settings(json.loads(json.dumps(public_values(recipe.as_dict()))))
     changed = [name for name in sorted(kept.keys() | new.keys()) if kept.get(name) != new.get(name)]
+    if all(_extends(name, kept.get(name), new.get(name)) for name in changed):
+        return ""
     return ", ".join(
         f"{name} was {kept.get(name, 'the default')}, is {new.get(name, 'the default')}" for name in changed
     )
+
+
+def _extends(name: str, before: Any, now: Any) -> bool:
+    """Whether a change only makes a run longer. What it has done so far stays as it was."""
+    part = {field.name: field.default for field in fields(OptimiserPart)}
+    default = part.get(name.removeprefix("optimiser."))
+    before, now = (default if value is None else value for value in (before, now))
+    return name in ("optimiser.steps", "optimiser.epochs") and now > before
 
 
 def _settings(table: Mapping[str, Any], place: str = "") -> dict[str, Any]:

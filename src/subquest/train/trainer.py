@@ -6,6 +6,7 @@ The best checkpoint is chosen on dev questions, never on test questions.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from time import monotonic
 from typing import Any
 
 from ..evaluate.score import score
@@ -16,6 +17,7 @@ from ..runtime.system import System
 from .data import Stream
 from .distributed import ALONE, Ranks
 from .guards import Guards
+from .monitoring import SECONDS_LEFT, STEPS
 from .optimiser import Optimiser
 from .policy import Policy
 from .rollouts import PlannedEpisode, derive_seed, roll_out, searches_of
@@ -126,6 +128,9 @@ class Trainer:
         self.guards = Guards(run.recipe.guards)
         self.step = 0
         self._watch = watch
+        self._started: tuple[float, int] | None = None
+        """When this process began its first step, and after which step."""
+        run.steps = steps
 
     def resume(self) -> dict[str, Any]:
         """Go on from the newest checkpoint, if there is one; returns its state."""
@@ -152,7 +157,16 @@ class Trainer:
         """Store the figures of a step and some of its episodes, and show the figures."""
         self.run.record(self.step, figures, episodes)
         if self._watch is not None and self.ranks.first:
-            self._watch(self.step, figures)
+            self._watch(self.step, {**figures, STEPS: self.steps, **self._time_left()})
+        if self._started is None:
+            self._started = monotonic(), self.step
+
+    def _time_left(self) -> dict[str, float]:
+        """What the steps that are left will take, evaluations included, by those of this process so far."""
+        if self._started is None:
+            return {}
+        since, first = self._started
+        return {SECONDS_LEFT: (monotonic() - since) / max(self.step - first, 1) * (self.steps - self.step)}
 
     def evaluates_after(self, step: int) -> bool:
         """Whether the dev questions are asked after this many steps."""

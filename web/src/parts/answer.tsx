@@ -1,12 +1,16 @@
 import { useMemo, useState } from "preact/hooks";
+import { save } from "../api";
 import { percent } from "../format";
 import { signs, sourceOf, type Trace } from "../trace";
-import type { Evidence } from "../types";
-import { cite, Marked } from "./common";
+import type { Evidence, Report } from "../types";
+import { cite, Marked, Notice } from "./common";
 
 /** The answer with its quotations; a quotation opens to the document it stands in. */
 export function Answer(props: {
   answer: string;
+  report?: Report;
+  /** Where the answer can be downloaded as a document. */
+  download?: string;
   evidence: Evidence[];
   confidence?: number;
   supported?: boolean;
@@ -16,11 +20,17 @@ export function Answer(props: {
   folded?: boolean;
 }) {
   const [open, setOpen] = useState(!props.folded);
+  const [failed, setFailed] = useState<Error>();
   const quotes = props.evidence.length;
+  const download = (form: string) => save(`${props.download}?format=${form}`, `report.${form}`).then(() => setFailed(undefined), setFailed);
   return (
     <section class={`answer ${props.folded ? "folded" : ""}`} aria-live="polite">
       <h2>Answer</h2>
-      <p class={props.answer ? "text" : "text none"}>{props.answer || `No answer (${props.ending || "nothing came"})`}</p>
+      {props.report?.sections?.length && !props.folded ? (
+        <Written report={props.report} />
+      ) : (
+        <p class={props.answer ? "text" : "text none"}>{props.answer || (props.ending === "abstained" ? "Unknown: the documents that were read do not say" : `No answer (${props.ending || "nothing came"})`)}</p>
+      )}
       <div class="facts">
         {props.forced && <span class="chip warn">forced by a limit</span>}
         {props.supported === false && <span class="chip warn">not supported by a document</span>}
@@ -32,10 +42,20 @@ export function Answer(props: {
             confidence {percent(props.confidence)}
           </span>
         )}
+        {!!props.report?.dropped && <span class="chip">{props.report.dropped} unsupported dropped</span>}
+        {props.report?.style === "report" && props.download && (
+          <span class="downloads">
+            Download
+            {["md", "html", "docx", "pdf"].map((form) => (
+              <button key={form} class="quiet" onClick={() => void download(form)}>{form.toUpperCase()}</button>
+            ))}
+          </span>
+        )}
         {props.folded && quotes > 0 && (
           <button class="quiet" aria-expanded={open} onClick={() => setOpen(!open)}>{quotes} {quotes === 1 ? "quotation" : "quotations"}</button>
         )}
       </div>
+      {failed && <Notice error={failed} />}
       {open && quotes > 0 && (
         <ol class="evidence">
           {props.evidence.map((one, i) => (
@@ -43,6 +63,36 @@ export function Answer(props: {
           ))}
         </ol>
       )}
+    </section>
+  );
+}
+
+/** Sentences with the numbers of the quotations below that support them. */
+function Written(props: { report: Report }) {
+  return (
+    <div class={`written ${props.report.style}`}>
+      {props.report.sections!.map((section, i) => (
+        <section key={i}>
+          {section.title && <h3>{section.title}</h3>}
+          <p class={section.sentences?.length ? "" : "none"}>
+            {section.sentences?.map((sentence, j) => (
+              <span key={j}>{sentence.text} <sup>{(sentence.sources ?? []).map((n) => `[${n}]`).join("")}</sup> </span>
+            ))}
+            {!section.sentences?.length && `${section.missing?.slice(0, 1).toUpperCase()}${section.missing?.slice(1)}.`}
+          </p>
+        </section>
+      ))}
+    </div>
+  );
+}
+
+/** Sections of a report while the others are being written. */
+export function Sections(props: { texts: string[] }) {
+  if (!props.texts.length) return null;
+  return (
+    <section class="answer" aria-live="polite">
+      <h2>Report so far</h2>
+      <div class="written report">{props.texts.map((text, i) => <p key={i} class="draft">{text.replace(/^## /, "")}</p>)}</div>
     </section>
   );
 }

@@ -1,7 +1,7 @@
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { follow, get, post } from "../api";
 import { count, plural, seconds, when } from "../format";
-import { Answer } from "../parts/answer";
+import { Answer, Sections } from "../parts/answer";
 import { Boundary, Chip, Ending, Notice, Select, useLoaded, useOnce } from "../parts/common";
 import { Plan } from "../parts/plan";
 import { go, link } from "../router";
@@ -16,6 +16,7 @@ export function Ask(props: { about: About; id?: string; onChange: () => void }) 
   const [system, setSystem] = useState(about.systems[0] ?? "");
   const [model, setModel] = useState(about.models[0] ?? "");
   const [index, setIndex] = useState(about.indexes[0] ?? "");
+  const [style, setStyle] = useState("short");
   const [error, setError] = useState<Error>();
   const [uploading, setUploading] = useState("");
   const box = useRef<HTMLTextAreaElement>(null);
@@ -26,7 +27,7 @@ export function Ask(props: { about: About; id?: string; onChange: () => void }) 
     if (!question.trim()) return box.current?.focus();
     setError(undefined);
     try {
-      const job = await post<{ id: string }>("/api/ask", { question, system, model, index });
+      const job = await post<{ id: string }>("/api/ask", { question, system, model, index, style });
       setQuestion("");
       go(["ask", job.id]);
     } catch (failed) {
@@ -83,6 +84,7 @@ export function Ask(props: { about: About; id?: string; onChange: () => void }) 
           <Select label="System" value={system} options={about.systems} onChange={setSystem} />
           {about.models.length > 1 && <Select label="Model" value={model} options={about.models} onChange={setModel} />}
           {indexes.length > 0 && <Select label="Index" value={index} options={indexes} onChange={setIndex} />}
+          <Select label="Answer" value={style} options={["short", "sentence", "report"]} onChange={setStyle} />
           {!about.read_only && (
             <label class="quiet">
               Add files
@@ -173,9 +175,12 @@ function Watch(props: { id: string }) {
         </div>
       </header>
       {error && <Notice error={error} />}
+      {!over && <Sections texts={events.filter((event) => event.kind === "section").map((event) => event.data?.text ?? "")} />}
       {over && (
         <Answer
           answer={episode?.answer ?? trace.answer ?? ""}
+          report={episode?.report}
+          download={`${place}/report`}
           evidence={episode?.evidence ?? []}
           confidence={episode?.confidence}
           supported={episode?.supported}
@@ -204,9 +209,9 @@ function FollowUp(props: { id: string; meta: Record<string, any> }) {
   const once = useOnce();
   async function ask() {
     if (!question.trim()) return;
-    const { system = "", model = "", index = "" } = props.meta;
+    const { system = "", model = "", index = "", style = "" } = props.meta;
     try {
-      const job = await post<{ id: string }>("/api/ask", { question, system, model, index, follows: props.id });
+      const job = await post<{ id: string }>("/api/ask", { question, system, model, index, style, follows: props.id });
       go(["ask", job.id]);
     } catch (failed) {
       setError(failed as Error);

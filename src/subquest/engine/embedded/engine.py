@@ -12,14 +12,15 @@ from pathlib import Path
 from typing import Any, Literal
 
 from ...errors import ContextOverflow, EngineError, EngineRefused, UsageError
-from ...models import default_adapter, embedded_model
+from ...models import default_adapter, file_digest, is_language_model, resolve
 from ...record import Segment, Usage
-from ..adapter import prompt_set_of
+from ..adapter import check_base, prompt_set_of
 from ..chat_format import ChatFormat, Piece, chat_format, encode_pieces, text_of
 from ..interface import FinishReason, Generation, Message, Mode, Sampling, shared_prefix
 from .llama_cpp import Build, open_library
 from .model import Model
 from .quantised import embedded_files
+from .saved_prompts import SavedPrompts
 from .scheduler import CacheEntry, Job, Outcome, Scheduler
 
 SEQUENCES = 64
@@ -41,14 +42,21 @@ def usable_cores() -> int:
     return min(cores, 8)
 
 
+def _shown(path: str | os.PathLike[str] | None, file: Path) -> str:
+    if path is None:
+        return "embedded"
+    return path if isinstance(path, str) and is_language_model(path) else f"gguf:{file.name}"
+
+
 class EmbeddedEngine:
     """A GGUF model run by llama.cpp in this process: no key, no network, no server.
 
-    `path` is any GGUF file of a decoder model with a chat template; by default it is SmolLM2-135M-Instruct from the
-    user's cache, in the faster form that `quantised` writes. `adapter` is a LoRA in GGUF form, or "default" for the
-    one that ships with Subquest (none if none does). `context` is the longest context of one session; `cells` (by
-    default twice that for the embedded model, just that for other files) is the size of the cache that all sessions
-    share. `build` chooses where llama.cpp comes from.
+    `path` is any GGUF file of a decoder model with a chat template, or the name of a known model (`qwen-1.5b`); by
+    default it is SmolLM2-135M-Instruct from the user's cache, in the faster form that `quantised` writes. `adapter` is
+    a LoRA in GGUF form, or "default" for the one that ships with Subquest (none if none does). `context` is the longest
+    context of one session; `cells` (by default twice that for the embedded model, just that for other files) is the
+    size of the cache that all sessions share. `build` chooses where llama.cpp comes from. `save_prompts` keeps what the
+    model has read of roles' prompts on disk for later processes.
     """
 
     def __init__(
@@ -60,21 +68,25 @@ class EmbeddedEngine:
         context: int = 8192,
         cells: int | None = None,
         build: Build = "auto",
+        save_prompts: bool = True,
     ) -> None:
         if context < 64 or (cells is not None and cells < context):
             raise UsageError(f"a context of {context} tokens in {cells} cells: use at least 64, and no fewer cells")
         if threads is not None and threads < 1:
             raise UsageError(f"{threads} threads: use at least 1")
-        file = Path(path) if path is not None else embedded_model()
+        file = resolve(path if path is not None else "smollm2")
         lora = default_adapter() if adapter == "default" else Path(adapter) if adapter is not None else None
         if lora is not None and lora.is_dir():
             raise UsageError(
                 f"{lora} is a folder; make a GGUF of it: subquest model adapter convert {lora} adapter.gguf"
             )
+        if lora is not None:
+            check_base(lora, file)
         weights, attached = (file, lora) if path is not None else embedded_files(lora)
         room = cells or (context if path is not None else 2 * context)
+        library = open_library(build)
         model = Model(
-            open_library(build),
+            library,
             weights,
             adapter=attached,
             cells=room,
@@ -86,15 +98,20 @@ class EmbeddedEngine:
         self.adapter = lora
         self.prompt_set = prompt_set_of(lora) if lora is not None else "compact" if path is None else "full"
         self._window = min(context, model.trained_context)
-        self._name = f"{'embedded' if path is None else 'gguf:' + file.name}{'+' + lora.stem if lora else ''}"
+        self._name = f"{_shown(path, file)}{'+' + lora.stem if lora else ''}"
         self.vocabulary = model.vocabulary
         bos, eos = (self.vocabulary.decode([i]) if i >= 0 else "" for i in (self.vocabulary.bos, self.vocabulary.end))
         self.format: ChatFormat = chat_format(model.template, bos=bos, eos=eos)
         self._base: EmbeddedEngine | None = None
         self._make_base: Callable[[], EmbeddedEngine] = partial(
-            EmbeddedEngine, path, threads=threads, context=context, cells=cells, build=build
+            EmbeddedEngine, path, threads=threads, context=context, cells=cells, build=build, save_prompts=save_prompts
         )
-        self._scheduler: Scheduler | None = Scheduler(model)
+
+        def identity() -> str:
+            files = [file_digest(file) for file in (weights, attached) if file is not None]
+            return " ".join([library.version, *files])
+
+        self._scheduler: Scheduler | None = Scheduler(model, SavedPrompts(identity) if save_prompts else None)
         self._exit = weakref.finalize(self, Scheduler.stop, self._scheduler)
 
     @property
@@ -151,7 +168,7 @@ class EmbeddedEngine:
         async def odds(prompt: list[int]) -> tuple[float, ...]:
             entry = CacheEntry()
             try:
-                outcome = await perform(scheduler, lambda done: Job(entry, prompt, nothing, 1, done, choices))
+                outcome = await perform(scheduler, lambda done: Job(entry, prompt, nothing, 1, done, choices=choices))
             finally:
                 scheduler.release(entry, shared)
             return outcome.logprobs
@@ -217,6 +234,9 @@ class EmbeddedSession:
         self._segments = segments
         self._ids = [i for segment in segments for i in segment.token_ids]
         self._entry = entry
+        opening = [len(s.token_ids) for s in segments if s.kind == "prompt"]
+        self._prompt = sum(opening[:-1])
+        """Tokens before the last message, which holds the question."""
         self._closed = False
         self._busy = False
         self._ended = False
@@ -242,7 +262,8 @@ class EmbeddedSession:
         self._busy = True
         try:
             outcome = await perform(
-                self._engine.scheduler, lambda done: Job(self._entry, list(self._ids), sampling, limit, done)
+                self._engine.scheduler,
+                lambda done: Job(self._entry, list(self._ids), sampling, limit, done, self._prompt),
             )
         finally:
             self._busy = False

@@ -85,6 +85,7 @@ _FUNCTIONS: dict[str, tuple[Any, Sequence[Any]]] = {
     "llama_model_free": (None, (_pointer,)),
     "llama_model_get_vocab": (_pointer, (_pointer,)),
     "llama_model_n_ctx_train": (_int, (_pointer,)),
+    **{f"llama_model_n_{what}": (_int, (_pointer,)) for what in ("layer", "embd", "head", "head_kv")},
     "llama_model_chat_template": (_text, (_pointer, _text)),
     "llama_model_meta_val_str": (_int, (_pointer, _text, c.POINTER(c.c_char), c.c_size_t)),
     "llama_model_has_encoder": (_bool, (_pointer,)),
@@ -96,6 +97,9 @@ _FUNCTIONS: dict[str, tuple[Any, Sequence[Any]]] = {
     "llama_get_logits_ith": (c.POINTER(c.c_float), (_pointer, _int)),
     "llama_memory_seq_rm": (_bool, (_pointer, _int, _int, _int)),
     "llama_memory_seq_cp": (None, (_pointer, _int, _int, _int, _int)),
+    "llama_state_seq_get_size": (c.c_size_t, (_pointer, _int)),
+    "llama_state_seq_get_data": (c.c_size_t, (_pointer, _pointer, c.c_size_t, _int)),
+    "llama_state_seq_set_data": (c.c_size_t, (_pointer, _text, c.c_size_t, _int)),
     "llama_vocab_n_tokens": (_int, (_pointer,)),
     "llama_vocab_bos": (_int, (_pointer,)),
     "llama_vocab_eos": (_int, (_pointer,)),
@@ -117,6 +121,11 @@ class Library:
     calls: Any
     model_params: type[c.Structure]
     context_params: type[c.Structure]
+
+    @property
+    def version(self) -> str:
+        """The package and its version."""
+        return f"{self.build} {importlib.metadata.version(self.build)}"
 
     @property
     def cpu_features(self) -> str:

@@ -6,13 +6,16 @@ import ctypes as c
 import os
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from ...errors import DataError, EngineRefused
+from ...models.memory import check_memory
+from ...protocol import fence_tokens
+from ..gguf_file import CONTROL, USER_DEFINED, read_gguf_file, tokens_of_kind
 from .llama_cpp import Batch, Library
 
 
@@ -120,6 +123,9 @@ class Model:
         if not self._model:
             raise EngineRefused(f"llama.cpp cannot load {path}: the file is damaged or its architecture is unknown")
         self.vocabulary = Vocabulary(calls, self._model)
+        with suppress(DataError):  # a file that llama.cpp reads, and we do not: its tokens stay unknown
+            described = read_gguf_file(path)
+            fence_tokens(tokens_of_kind(described, CONTROL), tokens_of_kind(described, USER_DEFINED))
         try:
             kinds = (calls.llama_model_has_encoder, calls.llama_model_is_recurrent, calls.llama_model_is_hybrid)
             if any(kind(self._model) for kind in kinds):
@@ -127,6 +133,7 @@ class Model:
             self.trained_context = int(calls.llama_model_n_ctx_train(self._model))
             self.template = (calls.llama_model_chat_template(self._model, None) or b"").decode()
             self.architecture = self.meta("general.architecture")
+            check_memory(path.name, path.stat().st_size + self.cell_bytes * cells, cells)
             settings = calls.llama_context_default_params()
             settings.n_ctx, settings.n_batch, settings.n_ubatch = cells, batch, batch
             settings.n_seq_max, settings.kv_unified = sequences, True
@@ -156,6 +163,14 @@ class Model:
             (c.POINTER(c.c_int32) * batch)(*pointers),
             self._wanted.ctypes.data_as(c.POINTER(c.c_int8)),
         )
+
+    @property
+    def cell_bytes(self) -> int:
+        """Bytes that the cache takes for one token: keys and values of every layer, in 16 bits."""
+        layers, width, heads, kv_heads = (
+            getattr(self._calls, f"llama_model_n_{what}")(self._model) for what in ("layer", "embd", "head", "head_kv")
+        )
+        return int(layers) * 2 * 2 * (int(width) // int(heads)) * int(kv_heads)
 
     def meta(self, key: str) -> str:
         """A value of the file's metadata, empty where there is none."""
@@ -196,6 +211,17 @@ class Model:
         if self._context:
             self._calls.llama_memory_seq_rm(self._memory, sequence, start, -1)
 
+    def state(self, sequence: int) -> bytes:
+        """A sequence's cache as bytes; empty where llama.cpp does not give it."""
+        size = int(self._calls.llama_state_seq_get_size(self._context, sequence))
+        out = c.create_string_buffer(size)
+        written = int(self._calls.llama_state_seq_get_data(self._context, out, size, sequence))
+        return out.raw[:written]
+
+    def restore(self, sequence: int, state: bytes) -> bool:
+        """Give an empty sequence the cache that `state` returned, from this or another process."""
+        return bool(self._calls.llama_state_seq_set_data(self._context, state, len(state), sequence) == len(state))
+
     def free(self) -> None:
         self.vocabulary.close()
         if self._context:
@@ -208,7 +234,8 @@ class Model:
         adapter = self._calls.llama_adapter_lora_init(self._model, os.fsencode(path))
         if not adapter:
             raise DataError(
-                f"{path} is no LoRA adapter for {self.path.name}; make one with `subquest model adapter convert`"
+                f"{path} is no LoRA adapter for {self.path.name}: use the model it was trained on or `--adapter none`, "
+                "or make one with `subquest model adapter convert`"
             )
         self._adapter = adapter  # belongs to the model and is freed with it
         scale = (c.c_float * 1)(1.0)

@@ -7,6 +7,7 @@ first; as a last resort the youngest running turn waits. What was dropped is rea
 
 Sequences share cells where their contexts begin alike: forks, k rollouts of one question, executors with one system
 prompt. A turn whose beginning another turn is reading waits for it and then shares it, instead of reading it twice.
+A role's prompt that an earlier process has read comes from the disk (`saved_prompts`).
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from ...errors import EngineError, EngineRefused, EngineUnavailable
 from ..interface import FinishReason, Sampling
 from .model import Model, Stretch
 from .sampling import choose, log_sum
+from .saved_prompts import LEAST, SavedPrompts
 
 WORTH_SHARING = 16
 """Shorter common prefixes are read again instead of being waited for or copied."""
@@ -70,12 +72,16 @@ class Job:
     limit: int
     """Tokens the turn may have."""
     done: Callable[[Outcome | EngineError], None]
+    prompt: int = 0
+    """How many of the first tokens are the role's prompt, which every question shares."""
     choices: tuple[int, ...] = ()
     """If given, only the log-probabilities of these tokens after `ids` are computed, and nothing is generated."""
     sampled: int = 0
     logprobs: list[float] = field(default_factory=list)
     text: bytearray = field(default_factory=bytearray)
     cached: int | None = None
+    save: bool = False
+    """The role's prompt is not on disk yet: it is read by itself and saved."""
     random: np.random.Generator = field(init=False)
 
     def __post_init__(self) -> None:
@@ -89,8 +95,9 @@ class Job:
 class Scheduler:
     """Runs jobs on a model in a thread of its own."""
 
-    def __init__(self, model: Model) -> None:
+    def __init__(self, model: Model, saved: SavedPrompts | None = None) -> None:
         self._model = model
+        self._saved = saved
         self._commands: queue.SimpleQueue[Command] = queue.SimpleQueue()
         self._waiting: list[Job] = []
         self._running: list[Job] = []
@@ -223,9 +230,11 @@ class Scheduler:
             if job.cached is None and self._must_wait(job):
                 continue
             if job.cached is None:
+                self._restore_prompt(job)
                 job.cached = len(job.entry.ids)
             start = len(job.entry.ids)
-            tokens = job.ids[start : start + room]
+            end = job.prompt if job.save and start < job.prompt else start + room
+            tokens = job.ids[start : min(end, start + room)]
             if not tokens:
                 break
             assert job.entry.slot is not None
@@ -246,6 +255,9 @@ class Scheduler:
         for job, stretch in zip(moved, stretches, strict=True):
             job.entry.ids += stretch.tokens
             job.entry.used = self._clock
+            if job.save and len(job.entry.ids) == job.prompt and self._saved is not None:
+                job.save = False
+                self._saved.save(job.entry.ids, self._model.state(stretch.sequence))
             if stretch.wanted:
                 self._write(job, next(logits))
 
@@ -266,6 +278,25 @@ class Scheduler:
         if best is not None:
             self._share(best, entry, length)
         return False
+
+    def _restore_prompt(self, job: Job) -> None:
+        """Take the role's prompt from the disk unless most of it is in the cache; if it is new, have it saved."""
+        entry = job.entry
+        if self._saved is None or min(job.prompt, len(job.ids) - 1) - len(entry.ids) < LEAST:
+            return
+        prompt = job.ids[: job.prompt]
+        state = self._saved.load(prompt)
+        job.save = True
+        if state is None:
+            return
+        assert entry.slot is not None
+        self._truncate(entry, 0)
+        if self._model.restore(entry.slot, state):
+            entry.ids = prompt
+            job.save = False
+        else:  # too few free cells, or not a state of this model
+            self._model.drop(entry.slot)
+            self._saved.forget(prompt)
 
     def _write(self, job: Job, logits: np.ndarray[tuple[int, ...], np.dtype[np.float32]]) -> None:
         """Sample the next token, and finish the turn if that ends it."""

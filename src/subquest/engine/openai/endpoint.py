@@ -10,8 +10,9 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
 
-from ...address import checked_key, checked_url, is_loopback
+from ...address import checked_address, checked_key, is_loopback
 from ...errors import EngineError, EngineRefused, EngineUnavailable
+from ...masking import MaskedStream, mask, masked, remember
 from ..interface import OnRetry, Retry
 from .failures import failure, retry_after
 from .rate_limits import Gate, Limits
@@ -45,14 +46,21 @@ class Endpoint:
         limits: Limits | None = None,
     ) -> None:
         """`timeout` bounds one request from sending it to its last byte; `retries` come on top of the first try."""
-        self.base_url = checked_url(base_url, "a base URL")
+        address = checked_address(base_url, "a base URL")
+        self.base_url = address.url
+        self.identity = address.identity
+        """The address as caches know it."""
+        self._query = address.query
         self.limits = limits or Limits()
         self.retries = retries
         self.timeout = timeout
         self._connect_timeout = connect_timeout
         self._headers = {"User-Agent": "subquest", **(headers or {})}
+        for value in (headers or {}).values():
+            remember(value.rpartition(" ")[2])
         if key := checked_key(api_key, "the endpoint's key"):
             self._headers["Authorization"] = f"Bearer {key}"
+        self._headers |= address.headers
         self._loops: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, tuple[httpx2.AsyncClient, Gate]]
         self._loops = weakref.WeakKeyDictionary()
 
@@ -109,17 +117,18 @@ class Endpoint:
         url = f"{self.base_url}/models"
         try:
             async with asyncio.timeout(self._connect_timeout):
-                response = await client.get(url, headers=self._headers)
+                response = await client.get(url, headers=self._headers, params=self._query)
+            text = mask(response.text)
             if response.status_code != 200:
-                raise failure(response.status_code, response.text, url=url, model="")
-            return [entry for entry in response.json()["data"] if isinstance(entry, dict)]
+                raise failure(response.status_code, text, url=url, model="")
+            return [entry for entry in masked(json.loads(text))["data"] if isinstance(entry, dict)]
         except (TimeoutError, httpx2.TimeoutException):
             raise EngineUnavailable(f"{url} did not answer in {self._connect_timeout:g} s") from None
         except httpx2.HTTPError as error:
             reason = error or type(error).__name__
             raise EngineUnavailable(f"cannot connect to {url}: {reason} (is the server up?)") from None
         except (ValueError, KeyError, TypeError, RecursionError):
-            raise EngineRefused(f"{url} answered with no list of models: {response.text[:100]!r}") from None
+            raise EngineRefused(f"{url} answered with no list of models: {text[:100]!r}") from None
 
     @property
     def gate(self) -> Gate:
@@ -155,10 +164,10 @@ class Endpoint:
         content = json.dumps(body, ensure_ascii=False).encode("utf-8", "replace")  # documents may hold lone surrogates
         headers = {**self._headers, "Content-Type": "application/json"}
         try:
-            async with client.stream("POST", url, content=content, headers=headers) as response:
+            async with client.stream("POST", url, content=content, headers=headers, params=self._query) as response:
                 if response.status_code == 200:
                     return await self._read(response, url, body, watch)
-                text = (await response.aread()).decode("utf-8", "replace")
+                text = mask((await response.aread()).decode("utf-8", "replace"))
                 raise _Failed(
                     failure(response.status_code, text, url=url, model=_model(body), sent=body),
                     retry_after(response.headers),
@@ -184,7 +193,7 @@ class Endpoint:
                     break
             if first.startswith(_EVENT_FIELDS):
                 return await self._read_stream(first, lines, url, body, watch)
-            text = "\n".join([first, *[line async for line in lines]])
+            text = mask("\n".join([first, *[line async for line in lines]]))
         data = _checked(_parse(text, url), url, body)
         if not data.get("choices"):
             reason = "a filter of the endpoint may withhold answers: choose another `model`"
@@ -194,23 +203,25 @@ class Endpoint:
     async def _read_stream(
         self, first: str, more: AsyncIterator[str], url: str, body: Mapping[str, Any], watch: Watch | None
     ) -> dict[str, Any]:
-        assembler = Assembler()
+        assembler, shown = Assembler(), MaskedStream()
         line: str | None = first
         while line is not None:
             if line.startswith("data:"):
-                payload = line[5:].strip()
+                payload = mask(line[5:].strip())
                 if payload == "[DONE]":
-                    return assembler.whole()
+                    break
                 chunk = _checked(_parse(payload, url), url, body)
                 try:
                     new = assembler.add(chunk)
                 except MALFORMED as error:
                     raise _Failed(EngineUnavailable(f"{url}: a malformed chunk ({error!r}): {payload[:200]}")) from None
-                if new and watch is not None and watch(new):
+                if new and watch is not None and (new := shown.add(new)) and watch(new):
                     return assembler.whole()
             line = await anext(more, None)
-        if not assembler.complete:
+        if line is None and not assembler.complete:
             raise _Failed(EngineUnavailable(_broke_off(url, assembler)))
+        if watch is not None and (rest := shown.rest()):
+            watch(rest)
         return assembler.whole()
 
 
@@ -271,7 +282,7 @@ def _parse(text: str, url: str) -> Any:
 def _checked(data: Any, url: str, body: Mapping[str, Any]) -> dict[str, Any]:
     """Some servers report errors with status 200 or inside a stream."""
     if not isinstance(data, dict):
-        raise _Failed(EngineUnavailable(f"{url}: the answer is not a JSON object: {str(data)[:200]}"))
+        raise _Failed(EngineUnavailable(f"{url}: the answer is not a JSON object: {mask(str(data))[:200]}"))
     error, choices = data.get("error"), data.get("choices")
     listed = choices if isinstance(choices, list) else []
     broken = [c for c in listed if isinstance(c, dict) and c.get("finish_reason") == "error"]

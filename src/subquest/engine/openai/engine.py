@@ -139,7 +139,7 @@ class OpenAIEngine:
         """Everything that decides what the model answers, besides context and sampling; no secrets."""
         return {
             "engine": "openai",
-            "base_url": self.endpoint.base_url,
+            "base_url": self.endpoint.identity,
             "model": self._found.model,
             "protocol": self.protocol,
             "actions": [a.declaration() for a in self.actions] if self.protocol == "tools" else [],

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ...errors import ContextOverflow, EngineError, EngineRefused, EngineUnavailable
+from ...masking import mask
 
 RETRYABLE = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 520, 522, 524, 529})
 
@@ -63,7 +64,7 @@ class CannotContinue(EngineRefused):
 def failure(status: int, body: str, *, url: str, model: str, sent: Mapping[str, Any] | None = None) -> EngineError:
     """The exception for an error response. `sent` is the request, to find a parameter it complains about."""
     error = _error_object(body)
-    message = str(error.get("message") or error.get("detail") or body.strip() or "no message")[:1000]
+    message = mask(str(error.get("message") or error.get("detail") or body.strip() or "no message"))[:1000]
     kind = f"{error.get('code', '')} {error.get('type', '')}"[:200]
     where = f"{url} answered {status}"
     if _OVERFLOW.search(f"{kind} {message}"):

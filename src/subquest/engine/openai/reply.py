@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ...errors import EngineUnavailable
+from ...masking import mask
 from ..interface import FinishReason, ToolCall, cut_at_stop
 
 MALFORMED = (KeyError, IndexError, TypeError, AttributeError, ValueError, OverflowError)
@@ -37,7 +38,7 @@ class Reply:
 
 
 def read_reply(data: Mapping[str, Any]) -> Reply:
-    """The first choice of a chat or text completion. Raises EngineUnavailable if it is not one."""
+    """The first choice of a chat or text completion, keys in it masked. Raises EngineUnavailable if it is not one."""
     try:
         choice = data["choices"][0]
         message: Mapping[str, Any] = choice.get("message") or {"content": choice.get("text")}
@@ -46,7 +47,7 @@ def read_reply(data: Mapping[str, Any]) -> Reply:
         ids = _ids(choice.get("token_ids")) or _ids_among_logprobs(choice.get("logprobs"))
         matched = choice.get("stop_reason") or choice.get("matched_stop")
         details = usage.get("prompt_tokens_details") or {}
-        return Reply(
+        reply = Reply(
             text=_whole(_text(message.get("content"))),
             finish=str(choice.get("finish_reason") or ""),
             matched=matched if isinstance(matched, str) else "",
@@ -60,7 +61,16 @@ def read_reply(data: Mapping[str, Any]) -> Reply:
             completion_tokens=_count(usage.get("completion_tokens")),
         )
     except MALFORMED as error:
-        raise EngineUnavailable(f"the endpoint's answer is not a completion ({error!r}): {str(data)[:300]}") from None
+        shown = mask(str(data))[:300]
+        raise EngineUnavailable(f"the endpoint's answer is not a completion ({error!r}): {shown}") from None
+    return _masked(reply)
+
+
+def _masked(reply: Reply) -> Reply:
+    """The reply without keys that the endpoint sends back; their token ids would spell them as well."""
+    calls = tuple(ToolCall(*map(mask, (call.id, call.name, call.arguments))) for call in reply.tool_calls)
+    clean = replace(reply, text=mask(reply.text), reasoning=mask(reply.reasoning), tool_calls=calls)
+    return reply if clean == reply else replace(clean, token_ids=(), logprobs=None)
 
 
 class Assembler:

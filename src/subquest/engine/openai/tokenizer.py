@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from ...errors import MissingDependency, UsageError
+from ...protocol import fence_tokens
 from ..chat_format import ChatFormat, chat_format_of
 
 
@@ -34,6 +35,8 @@ class HuggingFaceTokenizer:
         except (OSError, ValueError) as error:
             raise UsageError(f"cannot load a tokenizer from {str(source)!r}: {str(error).splitlines()[0]}") from None
         self.form = chat_format_of(self._inner)
+        whole = self._inner.added_tokens_decoder.values()
+        fence_tokens(*([t.content for t in whole if t.special is special] for special in (True, False)))
 
     def encode(self, text: str, control: bool, /) -> Sequence[int]:
         ids = self._inner(text, add_special_tokens=False, split_special_tokens=not control)["input_ids"]

@@ -25,7 +25,7 @@ import torch
 from torch import Tensor, nn
 
 from ...errors import ContextOverflow, EngineError, UsageError
-from ...models import default_adapter, embedded_model
+from ...models import default_adapter, resolve
 from ...process import collect_rarely, switch_often
 from ..adapter import prompt_set_of
 from ..chat_format import ChatFormat, chat_format_of, encode_pieces, prompt_segments
@@ -120,12 +120,12 @@ class TorchEngine:
 
     @classmethod
     def load(cls, name: str | Path, *, adapter: str | Path | None = None, **settings: Any) -> TorchEngine:
-        """From a folder with safetensors, a GGUF file, or `smollm2`, the model that Subquest embeds.
+        """From a folder with safetensors, a GGUF file, or the name of a known model (`smollm2`, `qwen-1.5b`).
 
         `adapter` is a LoRA as PEFT's folder or as a GGUF file; `default` is the one that ships with `smollm2`.
         `settings` are the constructor's.
         """
-        path = embedded_model() if name == EMBEDDED else Path(name).expanduser()
+        path = resolve(name)
         engine = cls(load(path), **settings)
         engine.prompt_set = "compact" if name == EMBEDDED else "full"
         file = default_adapter() if adapter == "default" else adapter and Path(adapter).expanduser()

@@ -10,11 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from ...errors import DataError
-from ..gguf_file import GgufFile
+from ..gguf_file import CONTROL, USER_DEFINED, GgufFile
 from .vocabulary import BYTE_LETTERS, SPLITS
-
-_CONTROL, _USER_DEFINED = 3, 4
-"""Kinds of tokens in `tokenizer.ggml.token_type` that are matched whole in a text."""
 
 _NAMED = {
     "bos_token": "bos_token_id", "eos_token": "eos_token_id", "unk_token": "unknown_token_id",
@@ -64,11 +61,11 @@ def byte_level(file: GgufFile) -> Any:
     )
     backend.decoder = decoders.ByteLevel()
     kinds = fields.get("tokenizer.ggml.token_type", ())
-    whole = [(token, kind) for token, kind in zip(tokens, kinds, strict=False) if kind in (_CONTROL, _USER_DEFINED)]
-    for kind, add in ((_CONTROL, backend.add_special_tokens), (_USER_DEFINED, backend.add_tokens)):
+    whole = [(token, kind) for token, kind in zip(tokens, kinds, strict=False) if kind in (CONTROL, USER_DEFINED)]
+    for kind, add in ((CONTROL, backend.add_special_tokens), (USER_DEFINED, backend.add_tokens)):
         add(
             [
-                AddedToken(t, normalized=False, special=kind == _CONTROL)
+                AddedToken(t, normalized=False, special=kind == CONTROL)
                 for t, k in whole
                 if k == kind and t in vocabulary
             ]

@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 
 from ...errors import DataError, EngineRefused, UsageError
+from ..adapter import check_base, read_peft, shape_of
 from ..adapter import read_gguf as read_gguf_adapter
-from ..adapter import read_peft, shape_of
 from ..gguf_file import GgufFile, read_gguf_file
 from .architecture import Architecture
 from .gguf_tensors import values
@@ -58,11 +58,14 @@ def load_adapter(place: str | Path, base: Path | None = None) -> Adapter:
     from safetensors.torch import load_file
 
     place = Path(place).expanduser()
+    if place.is_dir() and base is not None:
+        check_base(place, base)
     if place.is_dir() or base is None:
         lora = read_peft(place)  # refuses anything but plain LoRA
         return Adapter.from_state(load_file(place / "adapter_model.safetensors"), scale=lora.alpha / lora.rank)
     if not place.exists():
         raise UsageError(f"no such adapter: {place}")
+    check_base(place, base)
     lora = read_gguf_adapter(place, shape_of(base))
     # llama.cpp divides alpha by each pair's own rank; an Adapter has one scale for all pairs
     pairs = {

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from ...errors import EngineRefused
+from ...protocol import fence_tokens
 
 _QWEN = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
@@ -55,6 +56,8 @@ class Vocabulary:
             part.no_padding()
         self.size = size
         described = json.loads(description)
+        whole = described.get("added_tokens", ())
+        fence_tokens(*([t["content"] for t in whole if t["special"] is special] for special in (True, False)))
         self.pieces: tuple[bytes, ...] = _pieces(described, backend, size)
         """The bytes of each token."""
 

@@ -17,7 +17,9 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
+from ...address import checked_address
 from ...errors import SearchError, SearchRefused, UsageError
+from ...masking import remember
 from ...record import Document
 from ..json_server import JsonServer, retry
 from ..search import Mode
@@ -38,10 +40,12 @@ class OpenSearch(Backend):
         self._index = parts.path.strip("/")
         if not parts.hostname or not _NAME.fullmatch(self._index):
             raise UsageError(f"write opensearch+http://HOST:9200/INDEX with INDEX in lower case, not {url!r}")
+        server = checked_address(f"{parts.scheme}://{parts.netloc}?{parts.query}", "OpenSearch's address")
+        base = server.url
         user = unquote(parts.username or os.environ.get("OPENSEARCH_USER", ""))
         password = unquote(parts.password or os.environ.get("OPENSEARCH_PASSWORD", ""))
-        base = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
-        self._server = JsonServer(base, headers={}, auth=(user, password) if user else None)
+        remember(password)
+        self._server = JsonServer(server, headers={}, auth=(user, password) if user else None)
         super().__init__(f"opensearch+{base}/{self._index}", mode)
 
     def _ask(self, method: str, path: str, body: Any = None, **options: Any) -> Any:

@@ -20,6 +20,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
+from ...address import checked_address, checked_key
 from ...errors import SearchError, UsageError
 from ...record import Document
 from ..json_server import JsonServer
@@ -43,9 +44,10 @@ class Qdrant(Backend):
         collection = parts.path.strip("/")
         if not parts.hostname or not _NAME.fullmatch(collection):
             raise UsageError(f"write qdrant+http://HOST:6333/COLLECTION, not {url!r}")
-        base = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
-        key = os.environ.get("QDRANT_API_KEY")
-        self._server = JsonServer(base, headers={"api-key": key} if key else {})
+        server = checked_address(f"{parts.scheme}://{parts.netloc}?{parts.query}", "Qdrant's address")
+        base = server.url
+        key = checked_key(os.environ.get("QDRANT_API_KEY", ""), "QDRANT_API_KEY")
+        self._server = JsonServer(server, headers={"api-key": key} if key else {})
         self._path = f"/collections/{collection}"
         super().__init__(f"qdrant+{base}/{collection}", mode)
 

@@ -21,12 +21,14 @@ from ..corpus import Wrong, beside_corpus, corpus_columns, read_jsonl, read_tsv
 from ..passages import Passages
 from ..splitter import Size
 from .sources import PICTURES, SUFFIXES, suffix_of
+from .table_writer import TableWriter
 
 ISOLATED = frozenset({"pdf", "docx", "pptx", "xlsx", "html"})
 """Kinds that are read in a process of their own."""
 _STREAMED = frozenset({"jsonl", "ndjson", "tsv", "csv", "txt", "text", "md", "markdown", "rst", "log"})
 _DEPTH = 3
 """Archives inside archives."""
+MARKDOWN = ("md", "markdown")
 _PLAIN = frozenset({"log", "csv", "tsv", "yaml", "yml"})
 _OLE = "an old Office file or an encrypted one; save it as DOCX, XLSX, PPTX or PDF without a password"
 
@@ -45,6 +47,8 @@ class Contents:
     wrong: int = 0
     """Lines and members that could not be read."""
     first_wrong: str = ""
+    unfound_rows: int = 0
+    """Rows of long tables that are in no passage; the table holds them."""
     unguessed: bool = False
     """Text in another script was read as western letters, because encodings cannot be guessed here."""
 
@@ -58,6 +62,7 @@ class FileReader:
     ocr: bool
     wrong: Callable[[str, str], None]
     """Called with the name and the reason of lines and archive members that cannot be read; may raise."""
+    tables: TableWriter
     passed_over: Counter[str] = field(default_factory=Counter)
     """Members of archives of kinds that are not read, by suffix."""
 
@@ -93,12 +98,13 @@ class FileReader:
         self, file: BinaryIO, name: str, meta: dict[str, Any], contents: Contents, job: Job | None, budget: _Budget
     ) -> Iterator[Document]:
         kind = "" if job is not None else self.kind(file, name)
-        passages = Passages(name, self.size, **meta)
+        passages = self._passages(name, meta)
         if job is not None or kind in ISOLATED or kind == "ocr":
             job = job or self.pool.start(file, "image" if kind == "ocr" else kind)
             yield from passages.of_parts(self.pool.parts(job))
             contents.pages += passages.pages
             contents.empty_pages += passages.empty_pages
+            contents.unfound_rows += passages.unfound_rows
         elif kind == "gzip":
             with budget.unpacking():
                 yield from self._packed(cast("BinaryIO", GzipReader(file)), name, meta, contents, budget)
@@ -114,6 +120,10 @@ class FileReader:
         else:
             yield from self._streamed(file, name, passages, contents)
 
+    def _passages(self, name: str, meta: dict[str, Any]) -> Passages:
+        self.tables.within(meta)
+        return Passages(name, self.size, self.tables, **meta)
+
     def _streamed(self, file: BinaryIO, name: str, passages: Passages, contents: Contents) -> Iterator[Document]:
         wrong, suffix = self._wrong(name, contents), suffix_of(name)
         if suffix in ("jsonl", "ndjson"):
@@ -125,8 +135,9 @@ class FileReader:
                 yield from read_tsv(file, name, wrong)
             else:
                 yield from passages.of_parts(read_csv(file))
+                contents.unfound_rows += passages.unfound_rows
         else:
-            yield from passages.of_lines(lines(file), markdown=suffix not in _PLAIN)
+            yield from passages.of_lines(lines(file), markdown=suffix not in _PLAIN, marks=suffix in MARKDOWN)
 
     def _wrong(self, name: str, contents: Contents) -> Wrong:
         def record(error: DataError) -> None:
@@ -189,7 +200,7 @@ class FileReader:
             head = stream.read(2048)
             stream.seek(0)
             if sniff(head, name.removesuffix(".gz")) in ("text", "csv"):
-                yield from self._streamed(stream, name, Passages(name, self.size, **meta), contents)
+                yield from self._streamed(stream, name, self._passages(name, meta), contents)
                 return
         with unpack_to_memory(stream, os.path.basename(name)) as inner:
             yield from self._read(inner, name, meta, contents, None, budget)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 from collections import Counter, deque
@@ -22,8 +23,9 @@ from ..writer import Placed, Writer
 from .documents import Contents, FileReader, Stopped
 from .ledger import Account, Known, Ledger
 from .sources import Found, Walk, digest, open_regular
+from .table_writer import TableWriter
 
-READERS = 3
+READERS = 4
 """Raised when readers give other text for the same files, so that these are read again."""
 
 _RECOGNISED = " ocr"
@@ -110,7 +112,8 @@ def ingest(
         processes = jobs or min(4, len(os.sched_getaffinity(0)))
         with Pool(processes, ocr=ocr) as pool:
             run = _Run(writer, pool, chosen, ocr=ocr, stop=on_error == "stop", progress=progress, on_problem=on_problem)
-            report = run.ingest(sources, prune=prune)
+            with contextlib.closing(run.tables):
+                report = run.ingest(sources, prune=prune)
         if pending(writer):
             embed(writer, index.encoder, None)
     return report
@@ -148,7 +151,8 @@ class _Run:
         self._on_problem = on_problem
         self._ocr = ocr
         self._how = f"{READERS} {size}"
-        self._files = FileReader(size, pool, ocr, self._wrong)
+        self.tables = TableWriter(writer.folder)
+        self._files = FileReader(size, pool, ocr, self._wrong, self.tables)
         self._ledger = Ledger(writer.db)
         self._accounts: deque[Account] = deque()
         """Files whose passages were given to the writer, in order."""
@@ -178,6 +182,7 @@ class _Run:
         while again := [found for found in files if self._must_reread(found)]:
             self._state.files_total += len(again)
             self._take_in(self._documents(again))
+        self.tables.tidy(self._ledger.contents())
         report.removed, report.doubles = self._ledger.retired, self._ledger.doubles
         report.passed_over, report.bytes = walk.passed_over + self._files.passed_over, self._state.bytes
         report.seconds = time.monotonic() - began
@@ -265,7 +270,8 @@ class _Run:
         elif ready.file is not None:
             self._ledger.open(account)
             self._accounts.append(account)
-            contents = Contents()
+            contents, whole = Contents(), False
+            self.tables.open(account.name, ready.hash)
             with ready.file as file:
                 try:
                     for document in self._files.documents(file, account.name, contents, ready.job):
@@ -276,11 +282,13 @@ class _Run:
                             state.bytes = before + min(ready.found.size, file.tell())
                             self._progress(state)
                     self._done(ready, contents)
+                    whole = True
                 except Stopped:
                     raise
                 except UsageError as error:
                     self._broken(account.name, str(error))
                 finally:
+                    self.tables.close_file(whole=whole)
                     account.closed = True
         state.files += 1
         state.bytes = before + ready.found.size
@@ -339,6 +347,11 @@ def _note(contents: Contents) -> str:
     """What a user should know about a file that was read."""
     if contents.empty_pages:
         return f"no text on {contents.empty_pages} of {contents.pages} pages"
+    if contents.unfound_rows:
+        return (
+            f"a long table: search finds its first rows, and not the last {contents.unfound_rows:,}; "
+            "queries over tables use all of them"
+        )
     if contents.unguessed:
         return "read as western letters, which is wrong; to guess its encoding: pip install 'subquest[web-tools]'"
     return "" if contents.passages else "it has no text"

@@ -114,6 +114,10 @@ class Ledger:
         ).fetchone()
         return None if row is None else Known(*row)
 
+    def contents(self) -> set[tuple[str, str]]:
+        """Name and hash of all files that were read to their end."""
+        return set(self._db.execute("SELECT name, hash FROM files WHERE hash IS NOT NULL"))
+
     def keep(self, name: str, path: str, source: str) -> None:
         """The file is unchanged; only its location may be new."""
         self._db.execute(

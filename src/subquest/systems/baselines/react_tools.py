@@ -13,10 +13,11 @@ from ...runtime.actions import BOXED
 from ...runtime.context import Context
 from ...runtime.rendering import today
 from ...runtime.run import Answer, Run
+from ...runtime.table_queries import tables_of, with_tables
 from ...runtime.tool_loop import Tool, reason
 from ...runtime.tool_system import ToolSettings, ToolSystem
 from ...runtime.toolkit import Toolkit
-from ..hira.actions import CLICK, CODE, LOOK, READ, SEARCH
+from ..hira.actions import CLICK, CODE, LOOK, QUERY, READ, SEARCH
 from ..hira.experts import look_at
 
 
@@ -25,7 +26,8 @@ class ReActTools(ToolSystem[ToolSettings]):
     roles = ("agent",)
 
     def actions(self) -> Mapping[str, Sequence[Action]]:
-        return {"agent": (SEARCH, CLICK, CODE, READ, LOOK, BOXED)}
+        queries = (QUERY,) if tables_of(self.search) else ()
+        return {"agent": (SEARCH, *queries, CLICK, CODE, READ, LOOK, BOXED)}
 
     async def work(self, run: Run, kit: Toolkit) -> Answer:
         settings, question = self.settings, run.question.question
@@ -45,13 +47,15 @@ class ReActTools(ToolSystem[ToolSettings]):
             Tool("code_call", "code_call_result", code, ("code_result",)),
             Tool("read_file", "file_result", kit.read),
             Tool("multimodal_call", "multimodal_result", look),
+            *([Tool("sql_query", "sql_result", kit.sql)] if tables_of(kit.index) else ()),
         ]
         fields = {"question": question, "files": kit.inventory(), "actions": str(settings.actions), "date": today()}
+        messages = self.prompts.messages("agent", **fields)
         end = await reason(
             run,
             "agent",
             question,
-            self.prompts.messages("agent", **fields),
+            with_tables(messages, self.prompts, "agent", "tables_tool", kit.index, question),
             tools,
             turns=settings.actions,
             remind=self.prompts.text("remind"),

@@ -19,17 +19,21 @@ from typing import ClassVar
 from ...engine.actions import Action
 from ...errors import EngineError, OutsideError, SearchError
 from ...limits import Limits
-from ...protocol import fence
+from ...protocol import fence, wrap
 from ...runtime.actions import ANSWER, SEARCH
 from ...runtime.answering import conclude_early
 from ...runtime.context import Context, LimitReached
 from ...runtime.evidence import Finding
+from ...runtime.rendering import cut_to_tokens
 from ...runtime.run import Answer, Run
 from ...runtime.system import System
+from ...runtime.table_queries import SQL, query, tables_of, with_tables
 from ...runtime.turn import Turn, confidence
 
 TASK = Action("task", "Hand one self-contained sub-task to an executor; its result comes back.", "task")
 RESULT = Action("result", "Report the outcome of the task and end.", "result", "a short, self-contained finding")
+_ROWS_TOKENS = 1000
+"""The rows that a query over tables gives are cut to this."""
 MAX_PARALLEL_TASKS = 8
 """Most tasks of one planner turn; more are a sign that the model has lost control."""
 
@@ -62,7 +66,8 @@ class CoDA(System[CoDASettings]):
     }
 
     def actions(self) -> dict[str, tuple[Action, ...]]:
-        executor = (SEARCH, RESULT, TASK) if self.settings.depth > 1 else (SEARCH, RESULT)
+        finds = (SEARCH, SQL) if tables_of(self.search) else (SEARCH,)
+        executor = (*finds, RESULT, TASK) if self.settings.depth > 1 else (*finds, RESULT)
         return {"planner": (TASK, ANSWER), "executor": executor}
 
     async def answer(self, run: Run) -> Answer:
@@ -120,11 +125,12 @@ class CoDA(System[CoDASettings]):
             return "This task was already given; use its result or ask something else."
         nested = level < self.settings.depth
         prompt = f"executor{'_nested' * nested}{'_no_refine' * (not self.settings.refine)}"
+        opening = self.prompts.messages(prompt, task=task)
         try:
             executor = await run.open(
                 "executor",
                 task,
-                self.prompts.messages(prompt, task=task),
+                with_tables(opening, self.prompts, "executor", "tables", run.searched, task),
                 parent=parent,
                 stop=("<documents>",),
                 limits=Limits(turns=self.settings.executor_turns),
@@ -149,7 +155,7 @@ class CoDA(System[CoDASettings]):
     async def _work(
         self, run: Run, executor: Context, findings: list[Finding], level: int, nested: bool
     ) -> tuple[str, str]:
-        actions = ("search", "task", "result", "answer") if nested else ("search", "result", "answer")
+        actions = ("search", "sql", "task", "result", "answer") if nested else ("search", "sql", "result", "answer")
         while True:
             turn = await executor.write()
             for refine in turn.parsed.all("refine"):
@@ -159,6 +165,9 @@ class CoDA(System[CoDASettings]):
                 executor.remind(turn, self.prompts.text("executor_remind"))
             elif action.tag == "search":
                 await self._search(run, executor, action.content)
+            elif action.tag == "sql":
+                found = await query(executor, run.searched, action.content)
+                executor.tell(wrap("documents", cut_to_tokens(found, _ROWS_TOKENS, executor.engine)))
             elif action.tag == "task":
                 tasks = self._tasks(executor, turn)
                 results = await self._delegate(run, executor, tasks, findings, level + 1)

@@ -30,11 +30,12 @@ from ...runtime.evidence import Finding
 from ...runtime.rendering import cut_to_tokens
 from ...runtime.replies import box_in
 from ...runtime.run import Answer, Run
+from ...runtime.table_queries import tables_of
 from ...runtime.tool_loop import calls, inserted, same_call
 from ...runtime.tool_system import ToolSettings, ToolSystem
 from ...runtime.toolkit import Toolkit
 from ...runtime.turn import Turn, confidence
-from .actions import EXPERT_ACTIONS, SUBTASK
+from .actions import EXPERT_ACTIONS, QUERY, SUBTASK
 from .coordinator import Coordinator, named_in
 from .expert import Desk, Expert, Report, SystemExpert, carry_out
 from .experts import ROLES, STAND_INS, find_experts
@@ -97,7 +98,8 @@ class HiRA(ToolSystem[HiRASettings]):
         self.experts = find_experts(self.settings.experts, self, plug_ins)
 
     def actions(self) -> Mapping[str, Sequence[Action]]:
-        return {"planner": (SUBTASK, BOXED), **EXPERT_ACTIONS}
+        queries = (QUERY,) if tables_of(self.search) else ()
+        return {"planner": (SUBTASK, BOXED), **EXPERT_ACTIONS, "code": (*queries, *EXPERT_ACTIONS["code"])}
 
     async def work(self, run: Run, kit: Toolkit) -> Answer:
         """The meta planner's reasoning, from the question to a box."""

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 
 from ...engine.actions import Action
 from ...runtime.actions import BOXED
+from ...runtime.table_queries import SQL
 
 
 def _between(tag: str, name: str, description: str, argument: str, about: str = "") -> Action:
@@ -19,6 +20,7 @@ SUBTASK = _between("call_subtask", "call_subtask", "Hand a sub-task to an expert
 SEARCH = _between("search_query", "search", "Search; what was found comes back.", "query", "one precise query")
 CLICK = _between("click_link", "click_link", "Open a result or a link.", "link", "its number or address; add 'part 2'")
 CODE = _between("code_call", "run_python", "Run Python; what it prints comes back.", "code")
+QUERY = _between("sql_query", "sql", SQL.description, "query", "SQL for SQLite")
 READ = _between("read_file", "read_file", "Read an attached file as text.", "name", "its name; add 'part 2'")
 LOOK = _between(
     "multimodal_call",
@@ -34,4 +36,4 @@ EXPERT_ACTIONS: Mapping[str, Sequence[Action]] = {
     "code": (CODE, READ, BOXED),
     "multimodal": (LOOK, BOXED),
 }
-"""By role; the explorer ends with a turn without a call."""
+"""By role; the explorer ends with a turn without a call. The code expert can also query the tables of an index."""

@@ -19,6 +19,7 @@ from ...runtime.prompts import Prompts
 from ...runtime.rendering import today
 from ...runtime.run import Run
 from ...runtime.system import System
+from ...runtime.table_queries import tables_of, with_tables
 from ...runtime.tool_loop import Tool, reason
 from ...runtime.tool_system import ToolSettings, ToolSystem
 from ...runtime.toolkit import Toolkit
@@ -95,15 +96,22 @@ async def carry_out(expert: Expert, desk: Desk) -> Report:
         return Report(f"The expert failed: {error}", "", failed=True)
 
 
-async def work_out(desk: Desk, role: str, *tools: Tool) -> Report:
-    """An expert's reasoning on the task of its desk, in the prompt of its role, with its tools."""
+async def work_out(desk: Desk, role: str, *tools: Tool, queries: bool = False) -> Report:
+    """An expert's reasoning on the task of its desk, in the prompt of its role, with its tools.
+
+    queries: it can query the tables of the index, if that holds any.
+    """
     fields = {"task": desk.task, "memory": desk.memory, "actions": str(desk.actions), "files": desk.kit.inventory()}
     fields["date"] = today()
+    messages = desk.prompts.messages(role, **fields)
+    if queries and tables_of(desk.kit.index):
+        messages = with_tables(messages, desk.prompts, role, "tables_tool", desk.kit.index, desk.task)
+        tools = (*tools, Tool("sql_query", "sql_result", desk.kit.sql))
     end = await reason(
         desk.run,
         role,
         desk.task,
-        desk.prompts.messages(role, **fields),
+        messages,
         tools,
         parent=desk.planner,
         turns=desk.actions,

@@ -93,8 +93,9 @@ class SimpleSearch(Expert):
 class Code(Expert):
     name = "code"
     description = (
-        "Computes with Python: arithmetic, dates, statistics, tables; reads attached files (CSV, XLSX, JSON, text) and "
-        "fetches data from given URLs by code. For calculations and files. Does not search the web."
+        "Computes with Python: arithmetic, dates, statistics, tables; reads attached files (CSV, XLSX, JSON, text), "
+        "queries the tables of the index, and fetches data from given URLs by code. For calculations, tables and "
+        "files. Does not search the web."
     )
     cost = 2
     roles = ("code",)
@@ -104,7 +105,8 @@ class Code(Expert):
             return (await desk.kit.code(context, source)).text
 
         python = Tool("code_call", "code_call_result", execute, ("code_result",))
-        return await work_out(desk, "code", python, Tool("read_file", "file_result", desk.kit.read))
+        read = Tool("read_file", "file_result", desk.kit.read)
+        return await work_out(desk, "code", python, read, queries=True)
 
 
 _DATA = re.compile(r"data\s*:[^\S\n]*(?=[^\n])", re.IGNORECASE)

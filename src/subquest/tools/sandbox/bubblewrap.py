@@ -29,8 +29,6 @@ PACKAGES = ("numpy", "pandas", "dateutil", "pytz", "six", "tzdata", "openpyxl", 
 GUEST = Path(__file__).with_name("guest.py")
 INSTALL = "install bubblewrap (Debian, Ubuntu: apt-get install bubblewrap libseccomp2; Fedora: dnf install bubblewrap)"
 _UID_BASE, _UID_SPAN = 0x3000_0000, 0x0FFF_FFFF
-_MORE_CPU = 20
-"""The CPU limit of a sandbox, over its lifetime, allows this many calls of full length."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,10 +40,12 @@ class Channels:
     commands: int
     replies: int
     broker: int
+    earlier: int
+    """The work folder of the sandbox before this one, whose files it takes over."""
 
     @property
     def all(self) -> tuple[int, ...]:
-        return self.seccomp, self.info, self.commands, self.replies, self.broker
+        return self.seccomp, self.info, self.commands, self.replies, self.broker, self.earlier
 
 
 def new_uid() -> int:
@@ -58,15 +58,24 @@ def identity(privileged: bool, uid: int) -> dict[str, Any]:
     return {"user": uid, "group": uid, "extra_groups": []} if uid and not privileged else {}
 
 
-def command_line(work: Path, limits: SandboxLimits, channels: Channels, uid: int) -> list[str]:
-    """The command of one sandbox with the work folder `work`; a `uid` of 0 chooses the unprivileged way."""
+def command_line(given: Path, limits: SandboxLimits, channels: Channels, uid: int, grouped: bool) -> list[str]:
+    """The command of one sandbox that may read the folder `given`.
+
+    A `uid` of 0 chooses the unprivileged way; without a control group (`grouped`), code has a single process.
+    """
     options = {
         "uid": uid,
-        "channels": {"commands": channels.commands, "replies": channels.replies, "broker": channels.broker},
-        "memory": limits.memory,
-        "disk": limits.disk,
+        "channels": {
+            "commands": channels.commands,
+            "replies": channels.replies,
+            "broker": channels.broker,
+            "earlier": channels.earlier,
+        },
+        "memory": limits.process_bytes,
+        "disk": limits.work_bytes,
+        "files": limits.files,
         "processes": limits.processes,
-        "cpu": int(limits.seconds * _MORE_CPU) + 1,
+        "alone": not grouped,
     }
     python, binds = _python()
     command = [
@@ -79,7 +88,7 @@ def command_line(work: Path, limits: SandboxLimits, channels: Channels, uid: int
     else:
         command += ["--unshare-user", "--uid", "65534", "--gid", "65534", "--cap-drop", "ALL"]
     command += ["--ro-bind", "/usr", "/usr"]
-    for folder in ("/etc", "/opt", "/opt/packages"):
+    for folder in ("/etc", "/opt", "/opt/packages", "/opt/given"):
         command += ["--perms", "0755", "--dir", folder]
     for name in ("bin", "sbin", "lib", "lib32", "lib64"):
         place = Path("/", name)
@@ -92,10 +101,12 @@ def command_line(work: Path, limits: SandboxLimits, channels: Channels, uid: int
         command += ["--ro-bind", source, target]
     command += [
         *("--ro-bind", str(GUEST), "/opt/driver.py"),
+        *("--ro-bind", str(given), "/opt/given"),
         *("--proc", "/proc", "--dev", "/dev", "--remount-ro", "/dev"),
-        *("--size", str(32 << 20), "--tmpfs", "/dev/shm", "--chmod", "1777", "/dev/shm"),
-        *("--size", str(64 << 20), "--tmpfs", "/tmp", "--chmod", "1777", "/tmp"),
-        *("--bind", str(work), "/work", "--remount-ro", "/"),
+        *("--size", str(4096), "--tmpfs", "/proc/1", "--remount-ro", "/proc/1"),  # bubblewrap: its memory and command
+        *("--size", str(limits.shared_bytes), "--tmpfs", "/dev/shm", "--chmod", "1777", "/dev/shm"),
+        *("--size", str(limits.temporary_bytes), "--tmpfs", "/tmp", "--chmod", "1777", "/tmp"),
+        *("--size", str(limits.work_bytes), "--tmpfs", "/work", "--chmod", "0777", "/work", "--remount-ro", "/"),
     ]
     for name, value in {
         "PATH": "/usr/bin:/bin",
@@ -133,13 +144,13 @@ def _try(privileged: bool) -> str:
     """Start the guest with nothing to do; returns what went wrong."""
     with tempfile.TemporaryDirectory(prefix="subquest-") as folder:
         nothing = os.open(os.devnull, os.O_RDWR)  # no command to read: the guest ends
-        channels = Channels(seccomp.as_descriptor(), os.dup(nothing), *(os.dup(nothing) for _ in range(3)))
+        channels = Channels(seccomp.as_descriptor(), *(os.dup(nothing) for _ in range(5)))
         uid = new_uid()
         try:
             if uid:
                 os.chown(folder, uid, uid)
             done = subprocess.run(
-                command_line(Path(folder), SandboxLimits(), channels, uid if privileged else 0),
+                command_line(Path(folder), SandboxLimits(), channels, uid if privileged else 0, grouped=True),
                 pass_fds=channels.all,
                 stdin=subprocess.DEVNULL,
                 capture_output=True,

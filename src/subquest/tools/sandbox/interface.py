@@ -16,18 +16,38 @@ class SandboxLimits:
 
     seconds: float = 60.0
     """Wall-clock time of one call."""
-    memory: int = 1 << 30
-    """Bytes of memory, of the tree and of each process."""
+    memory: int = 1536 << 20
+    """Bytes of memory in all: processes, files (the work folder is in memory) and what the kernel keeps for them."""
     processes: int = 32
     """Processes and threads."""
     disk: int = 256 << 20
-    """Bytes in the work folder, and of each file."""
+    """Bytes in the work folder; at most a quarter of the memory."""
     files: int = 4096
     """Files and folders in the work folder."""
     output: int = 20_000
     """Characters of output that are kept: the first and the last half."""
     fetches: int = 50
     """Pages and files that code may fetch through the broker."""
+
+    @property
+    def work_bytes(self) -> int:
+        return min(self.disk, self.memory // 4)
+
+    @property
+    def temporary_bytes(self) -> int:
+        """The size of /tmp."""
+        return self.memory // 24
+
+    @property
+    def shared_bytes(self) -> int:
+        """The size of /dev/shm."""
+        return self.memory // 48
+
+    @property
+    def process_bytes(self) -> int:
+        """What one process may allocate: a MemoryError, which keeps the variables, comes before the limit of all."""
+        kernel = self.memory // 16  # pipes, sockets, page tables
+        return self.memory - self.work_bytes - self.temporary_bytes - self.shared_bytes - kernel
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +58,7 @@ class CodeResult:
     error: str = ""
     """Traceback of the code, or why it was stopped."""
     stopped: str = ""
-    """time, memory, processes, strays, disk, output, exit: why the sandbox was ended; its state is then lost."""
+    """time, memory, files, locks, output, strays, exit: why the sandbox was ended; its variables are then lost."""
 
     @property
     def ok(self) -> bool:

@@ -1,11 +1,15 @@
-"""The work folder of a sandbox: written by untrusted code, read without following links."""
+"""The work folder of a sandbox: in memory inside it, written by untrusted code, read without following links.
+
+The folder is a file system of its own with a fixed size, so code cannot take more in any way. The host reaches it by a
+descriptor, which also keeps the files after the sandbox has ended. The host never writes there: files that are added
+wait in a folder on disk, which the sandbox can read, until its driver copies them.
+"""
 
 from __future__ import annotations
 
 import os
 import shutil
 import stat
-import subprocess
 import tempfile
 import weakref
 from collections.abc import Callable
@@ -28,65 +32,69 @@ class WorkFile:
 
 
 class WorkFolder:
-    """A folder that only its owner on the host and the sandbox's uid can enter."""
+    """The files of one sandbox, and the files that are given to it."""
 
     def __init__(self) -> None:
         self._outer = Path(tempfile.mkdtemp(prefix="subquest-work-"))
-        self.path = self._outer / "work"
-        self.path.mkdir(mode=0o700)
+        self.given = self._outer / "given"
+        """Copies of files that were added from outside; only their owner and the sandbox's uid can read them."""
+        self.given.mkdir(mode=0o700)
+        self.new: list[str] = []
+        """Given files that the driver has not copied yet."""
         self._uid = 0
-        self._added: dict[str, int] = {}
-        """Files that were added from outside, with their sizes."""
-        self.remove = weakref.finalize(self, _remove, str(self._outer))
-        """Removes the folder, whatever is in it; at the latest when this object is freed."""
+        self._held: list[int] = []
+        """Descriptor of the folder, once a sandbox runs."""
+        self.remove = weakref.finalize(self, _remove, self._outer, self._held)
+        """Removes the files; at the latest when this object is freed."""
 
     def hand_over(self, uid: int) -> None:
-        """Give the folder to the uid inside; called before the sandbox has written anything."""
+        """Let the uid inside read what is given."""
         self._uid = uid
         if uid:
             self._outer.chmod(0o711)  # passable, not readable: bubblewrap may run under this uid itself
-            for place in (self.path, *self.path.iterdir()):
-                os.chown(place, uid, uid, follow_symlinks=False)
+            for place in (self.given, *self.given.iterdir()):
+                os.chown(place, uid, uid)
 
     def add(self, source: Path, name: str = "") -> str:
-        """Copy a file in, under a plain name; an existing entry is replaced, never written through."""
+        """Give the code a copy of a file under a plain name, from its next call on."""
         if not source.is_file():
             raise ToolError(f"there is no file {source}")
         name = Path(name or source.name).name
-        target = self.path / name
-        if target.is_dir() and not target.is_symlink():
-            raise ToolError(f"{name!r} is a folder in the work folder")
+        target = self.given / name
         target.unlink(missing_ok=True)
-        descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         with open(descriptor, "wb") as copy, source.open("rb") as original:
             shutil.copyfileobj(original, copy)
             if self._uid:
                 os.fchown(descriptor, self._uid, self._uid)
-            self._added[name] = copy.tell()
+        self.new.append(name)
         return name
 
-    def entries(self) -> frozenset[str]:
+    def add_all_again(self) -> None:
+        """The sandbox starts with an empty folder: what was given is copied once more."""
+        self.new = os.listdir(self.given)
+
+    @property
+    def descriptor(self) -> int:
+        """The folder of the latest sandbox; -1 before there is one."""
+        return self._held[0] if self._held else -1
+
+    def follow(self, descriptor: int) -> None:
+        """A new sandbox has started: its folder is the one to read from now on."""
+        self.forget()
+        self._held.append(descriptor)
+
+    def forget(self) -> None:
+        """Let go of the files."""
+        while self._held:
+            os.close(self._held.pop())
+
+    def names(self) -> list[str]:
         """Names of what is in the folder itself."""
-        return frozenset(os.listdir(self.path))
-
-    def make_room(self, before: frozenset[str], disk: int, files: int) -> None:
-        """After a call that wrote too much: remove what was not there `before` it, and if that does not do, all but
-        what was put in from outside. Without that no later call could run either. Nothing runs inside by now."""
-        self.path.chmod(0o700)
-        for kept in (before, frozenset(name for name, size in self._added.items() if self._has(name, size))):
-            for name in self.entries() - kept:
-                _remove(str(self.path / name))
-            used, entries = self.used(files)
-            if used <= disk and entries <= files:
-                return
-
-    def _has(self, name: str, size: int) -> bool:
-        """Whether a file is still as large as it was."""
         try:
-            status = os.lstat(self.path / name)
-        except OSError:
-            return False
-        return stat.S_ISREG(status.st_mode) and status.st_size == size
+            return os.listdir(self.descriptor) if self._held else []
+        except OSError:  # closed by the code
+            return []
 
     def files(self, limit: int = 1000) -> list[WorkFile]:
         """Regular files, in order of their names; links, pipes and devices are skipped."""
@@ -103,18 +111,15 @@ class WorkFolder:
         parts = [part for part in name.split("/") if part not in ("", ".")]
         if not parts or ".." in parts:
             raise ToolError(f"{name!r} is not a file of the work folder")
-        folder = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
         try:
-            for part in parts[:-1]:
-                below = os.open(part, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
+            folder = self._open_folder("/".join(parts[:-1]))
+            try:
+                flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+                descriptor = os.open(parts[-1], flags, dir_fd=folder)
+            finally:
                 os.close(folder)
-                folder = below
-            flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-            descriptor = os.open(parts[-1], flags, dir_fd=folder)
         except OSError as error:
             raise ToolError(f"{name!r} cannot be read from the work folder: {error.strerror}") from None
-        finally:
-            os.close(folder)
         with open(descriptor, "rb") as file:
             status = os.fstat(descriptor)
             if not stat.S_ISREG(status.st_mode) or status.st_nlink != 1:
@@ -123,22 +128,14 @@ class WorkFolder:
                 raise ToolError(f"{name!r} has {status.st_size:,} bytes; at most {limit:,} are read")
             return file.read(limit)
 
-    def used(self, limit: int) -> tuple[int, int]:
-        """Bytes on disk and entries; counting ends soon after `limit` entries."""
-        sizes: list[int] = []
-        entries = self._walk(lambda _, status: sizes.append(status.st_blocks * 512), limit)
-        return sum(sizes), entries
-
-    def _walk(self, visit: Callable[[str, os.stat_result], None], limit: int) -> int:
-        """Call `visit(name, status)` for each regular file, never following a link; the number of entries seen."""
+    def _walk(self, visit: Callable[[str, os.stat_result], None], limit: int) -> None:
+        """Call `visit(name, status)` for each regular file among the first `limit` entries, never following a link."""
         seen = 0
         waiting: list[tuple[str, int]] = [("", 0)]
         while waiting and seen <= limit:
             relative, depth = waiting.pop()
             try:
                 descriptor = self._open_folder(relative)
-            except PermissionError:  # closed by the code, to hide what it puts there
-                return limit + 1
             except OSError:
                 continue
             try:
@@ -153,21 +150,18 @@ class WorkFolder:
                         except OSError:
                             continue
                         if stat.S_ISDIR(status.st_mode):
-                            if depth >= MAX_DEPTH:
-                                seen = limit + 1
-                                break
-                            waiting.append((name, depth + 1))
+                            if depth < MAX_DEPTH:
+                                waiting.append((name, depth + 1))
                         elif stat.S_ISREG(status.st_mode):
                             visit(name, status)
             except OSError:
                 continue
             finally:
                 os.close(descriptor)
-        return seen
 
     def _open_folder(self, relative: str) -> int:
         flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-        folder = os.open(self.path, flags)
+        folder = os.open(".", flags, dir_fd=self.descriptor) if self._held else os.open(self.given, flags)
         for part in relative.split("/") if relative else ():
             try:
                 below = os.open(part, flags, dir_fd=folder)
@@ -177,8 +171,8 @@ class WorkFolder:
         return folder
 
 
-def _remove(place: str) -> None:
-    remove = ["rm", "-rf", "--one-file-system", "--", place]
-    if subprocess.run(remove, check=False, capture_output=True).returncode and not os.path.islink(place):
-        subprocess.run(["chmod", "-R", "u+rwx", "--", place], check=False, capture_output=True)
-        subprocess.run(remove, check=False, capture_output=True)
+def _remove(outer: Path, held: list[int]) -> None:
+    for descriptor in held:
+        os.close(descriptor)
+    held.clear()
+    shutil.rmtree(outer, ignore_errors=True)

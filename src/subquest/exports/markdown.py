@@ -1,0 +1,68 @@
+"""An answer in sentences as Markdown: sections, numbered citations, and the list of what is cited."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+
+from ..citation import cite
+from ..record import Episode, Evidence, Report, Section, Sentence
+
+_SPECIAL = re.compile(r"([\\`*_<>\[\]])")
+_ENDING = re.compile(r"[.!?]+[\"')\]]*$")
+
+
+def to_markdown(episode: Episode) -> str:
+    """A whole document: the title, the sections and the sources. Text of documents cannot act as markup."""
+    report = episode.report or Report("short")
+    parts = [f"# {_escaped(report.title or episode.question.question)}"]
+    if report.sections:
+        parts += [_section(section, _escaped) for section in report.sections]
+    else:
+        parts.append(_escaped(episode.answer) or "No answer was found.")
+    return "\n\n".join([*parts, *_sources(episode.evidence, _escaped)]) + "\n"
+
+
+def written_text(sections: Iterable[Section], sources: Sequence[Evidence]) -> str:
+    """The sections and their sources as they are read in a terminal."""
+    return "\n\n".join([*map(section_text, sections), *_sources(sources, str)])
+
+
+def section_text(section: Section) -> str:
+    """One section as it is read in a terminal."""
+    return _section(section, str)
+
+
+def cited(sentence: Sentence, mark: str = "[{}]") -> tuple[str, str, str]:
+    """A sentence as its words, its citations and its full stop: `… in Kestel`, ` [1]`, `.`."""
+    ending = _ENDING.search(sentence.text)
+    words = sentence.text[: ending.start()] if ending else sentence.text
+    marks = "".join(mark.format(number) for number in sentence.sources)
+    return words, f" {marks}" if marks else "", ending[0] if ending else ""
+
+
+def source_lines(evidence: Evidence) -> tuple[str, str]:
+    """A source as its title with page and line, and as its quote."""
+    place = cite(evidence.place) or evidence.id
+    return (f"{evidence.title}, {place}" if evidence.title else place), evidence.quote
+
+
+def _section(section: Section, escape: Callable[[str], str]) -> str:
+    sentences = []
+    for sentence in section.sentences:
+        words, marks, ending = cited(sentence)
+        sentences.append(f"{escape(words)}{marks}{ending}")
+    body = " ".join(sentences) or f"{section.missing[:1].upper()}{escape(section.missing[1:])}."
+    return f"## {escape(section.title)}\n\n{body}" if section.title else body
+
+
+def _sources(sources: Sequence[Evidence], escape: Callable[[str], str]) -> list[str]:
+    lines = []
+    for number, evidence in enumerate(sources, 1):
+        where, quote = source_lines(evidence)
+        lines.append(f'[{number}] {escape(where)}: "{escape(" ".join(quote.split()))}"')
+    return ["## Sources", "\n\n".join(lines)] if lines else []
+
+
+def _escaped(text: str) -> str:
+    return _SPECIAL.sub(r"\\\1", " ".join(text.split()))

@@ -1,0 +1,55 @@
+"""The columns of a table: which row names them, and what their cells hold."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from statistics import median
+
+LOOK = 20
+"""Rows from which it is decided which one names the columns."""
+_LONGEST_NAME = 80
+_NUMBER = re.compile(r"[-+−]?[£$€¥]?[-+−]?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?(?:[%€£]|(?<=\d)[eE][-+]?\d{1,2})?$")
+_DATE = re.compile(r"\d{4}-\d\d-\d\d|\d{1,2}[./]\d{1,2}[./]\d{2,4}|\d{1,2}:\d\d")
+_YEAR = re.compile(r"(?:19|20)\d\d$")
+_SIGNS = str.maketrans({"−": "-", **dict.fromkeys("£$€¥%,+", "")})
+
+
+def number_in(cell: str) -> int | float | None:
+    """The number that a cell holds: `1,948`, `-3.5`, `£62`, `81%` as 81. None for text, and for codes such as `007`."""
+    if not cell or cell[-1] not in "0123456789%€£" or not _NUMBER.match(cell):
+        return None
+    plain = cell.translate(_SIGNS)
+    digits = plain.lstrip("-")
+    if (len(digits) > 1 and digits[0] == "0" and digits[1] != ".") or len(digits) > 18:
+        return None
+    return float(plain) if "." in plain or "e" in plain.lower() else int(plain)
+
+
+def header_of(rows: Sequence[Sequence[str]]) -> int | None:
+    """Which of the first rows of a table names its columns; None where none does.
+
+    It is the first one that is about as wide as the rows below it. The rows above it are a title or a note. Column
+    names are short, different from each other, and not numbers, unless they are years.
+    """
+    widths = [sum(bool(cell) for cell in row) for row in rows]
+    if not rows:
+        return None
+    typical = median(widths)
+    for at, (row, width) in enumerate(zip(rows, widths, strict=True)):
+        if width >= max(1, 0.6 * typical):
+            return at if _are_names([cell for cell in row if cell]) else None
+    return None
+
+
+def _are_names(cells: Sequence[str]) -> bool:
+    if len(set(cells)) < len(cells) or max(map(len, cells)) > _LONGEST_NAME:
+        return False
+    values = [cell for cell in cells if number_in(cell) is not None or _DATE.match(cell)]
+    return len(values) < len(cells) and all(map(_YEAR.match, values))
+
+
+def named(names: Sequence[str], cells: Sequence[str]) -> str:
+    """A row as `Department: Sales; Head: Ana Ruiz`; empty cells are left out."""
+    shown = [f"{name}: {cell}" if name else cell for name, cell in zip(names, cells, strict=False) if cell]
+    return "; ".join([*shown, *(cell for cell in cells[len(names) :] if cell)])

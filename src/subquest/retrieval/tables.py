@@ -1,0 +1,250 @@
+"""The whole tables of an index, for questions over all rows: filter, count, add up, compare, group.
+
+Passages hold rows in groups, and a search finds a few of them. So the ingestion also keeps every table of its files
+(CSV files, sheets, tables in pages and documents) in `tables.db` beside the store, one SQLite table for each. A table
+counts as long as the ledger says that its file has the content from which it was read; others are dropped by the next
+ingestion. Queries come from models: they can read these tables and nothing else, within limits of time and size.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+import sqlite3
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path, PurePosixPath
+from typing import Any, NamedTuple
+
+from ..citation import cite
+from ..errors import DataError
+
+FILE = "tables.db"
+SECONDS = 10.0
+"""Time limit of one query."""
+SHOWN = 50
+"""Rows of a result that are returned."""
+COUNTED = 10_000
+"""Rows of a result that are counted."""
+_VALUE = 300
+"""Characters of one value of a result."""
+_LONGEST = 4000
+"""Characters of a query."""
+_LENGTH = 1 << 20
+"""Bytes of one value that a query may build."""
+_ALLOWED = frozenset({sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_RECURSIVE})
+_FORBIDDEN = frozenset({"load_extension", "randomblob", "zeroblob", "readfile", "writefile", "edit", "fts3_tokenizer"})
+
+LISTED = "tables"
+"""The table that lists the others."""
+
+
+class Column(NamedTuple):
+    name: str
+    """As queries write it."""
+    type: str
+    label: str
+    """As the file has it."""
+    samples: tuple[str, ...]
+    """Some of its values, as the file has them."""
+
+
+class Table(NamedTuple):
+    """A table of a file."""
+
+    name: str
+    """As queries write it."""
+    number: int
+    place: Mapping[str, Any]
+    """Where it is: file, member, sheet, section, line."""
+    columns: tuple[Column, ...]
+    rows: int
+
+    @property
+    def described(self) -> str:
+        """One line for a model: name, place, columns with their types and values."""
+        columns = ", ".join(
+            f"{column.name} {column.type}"
+            + (f" ({'; '.join(value[:40] for value in column.samples)})" if column.samples else "")
+            for column in self.columns
+        )
+        return f"{self.name}: {self.rows:,} rows of {cite(self.place)}. Columns: {columns}"
+
+
+class Result(NamedTuple):
+    """What a query gave."""
+
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    """The first of them, as text."""
+    total: int
+    """Of all rows; at most COUNTED."""
+    tables: tuple[Table, ...]
+    """Those that the query names."""
+
+    @property
+    def text(self) -> str:
+        """The rows, each value with the name of its column."""
+        lines = ["; ".join(f"{c}: {v}" for c, v in zip(self.columns, row, strict=True)) for row in self.rows]
+        if not lines:
+            return "No row matches."
+        if self.total > len(lines):
+            more = "at least " if self.total == COUNTED else ""
+            lines.append(f"… {len(lines)} of {more}{self.total:,} rows are shown …")
+        return "\n".join(lines)
+
+
+class Tables:
+    """The tables of an index, as they are now."""
+
+    def __init__(self, folder: Path, store: Callable[[], sqlite3.Connection]) -> None:
+        """`store` gives a connection to the store of the index."""
+        self._path = folder / FILE
+        self._store = store
+
+    def __bool__(self) -> bool:
+        return bool(self.all())
+
+    def all(self) -> list[Table]:
+        """Every table, in the order in which they were read."""
+        if not self._path.exists():
+            return []
+        current = set(self._store().execute("SELECT name, hash FROM files WHERE hash IS NOT NULL"))
+        with self._connected() as db:
+            rows = db.execute("SELECT number, file, hash, place, columns, rows FROM catalogue ORDER BY 1").fetchall()
+        found: list[Table] = []
+        names: set[str] = {LISTED}
+        for number, file, hash_, place, columns, count in rows:
+            if (file, hash_) in current:
+                meta = json.loads(place)
+                name = unique(_plain_name(meta), names)
+                made = tuple(Column(n, t, label, tuple(samples)) for n, t, label, samples in json.loads(columns))
+                found.append(Table(name, number, meta, made, count))
+        return found
+
+    def query(self, sql: str) -> Result:
+        """Run one SELECT. Raises DataError with the reason where that is impossible."""
+        sql = re.sub(r"^\s*```\w*|```\s*$", "", sql).strip().rstrip(";").strip()
+        if not sql:
+            raise DataError("the query is empty")
+        if len(sql) > _LONGEST:
+            raise DataError(f"the query has {len(sql):,} characters; at most {_LONGEST:,} are allowed")
+        if not re.match(r"(?:select|with|values)\b", sql, re.IGNORECASE):
+            raise DataError("only SELECT is allowed")
+        tables = self.all()
+        if not tables:
+            raise DataError("the index has no tables")
+        lowered = sql.casefold()
+        named = tuple(table for table in tables if re.search(rf"\b{re.escape(table.name)}\b", lowered))
+        with self._connected() as db:
+            for table in named:
+                db.execute(f"CREATE TEMP VIEW {quoted(table.name)} AS SELECT * FROM t{table.number}")
+            if re.search(rf"\b{LISTED}\b", lowered):
+                _list(db, tables)
+            _confine(db)
+            try:
+                cursor = db.execute(sql)
+                columns = tuple(str(column[0]) for column in cursor.description)
+                rows = cursor.fetchmany(SHOWN)
+                count = len(rows)
+                while count < COUNTED and (more := cursor.fetchmany(min(1000, COUNTED - count))):
+                    count += len(more)
+            except (sqlite3.Error, sqlite3.Warning, ValueError) as error:
+                raise DataError(_reason(error, [table.name for table in tables])) from None
+        shown = tuple(tuple("" if value is None else str(value)[:_VALUE] for value in row) for row in rows)
+        return Result(columns, shown, count, named)
+
+    @contextlib.contextmanager
+    def _connected(self) -> Iterator[sqlite3.Connection]:
+        place = f"{self._path.absolute().as_uri()}?mode=ro"
+        try:
+            db = sqlite3.connect(place, uri=True, timeout=10.0, isolation_level=None, check_same_thread=False)
+            try:
+                db.execute("SELECT 1 FROM catalogue LIMIT 1")
+            except sqlite3.OperationalError:  # a disk on which SQLite cannot write its own files
+                db.close()
+                db = sqlite3.connect(f"{place}&immutable=1", uri=True, isolation_level=None, check_same_thread=False)
+                db.execute("SELECT 1 FROM catalogue LIMIT 1")
+        except sqlite3.DatabaseError as error:
+            raise DataError(f"{self._path} cannot be read ({error}); rebuild the index from its source") from None
+        with contextlib.closing(db):
+            yield db
+
+
+def quoted(name: str) -> str:
+    """A name as SQL writes it."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def unique(name: str, taken: set[str]) -> str:
+    """The name, with a number where it is taken; then it is."""
+    found, count = name, 1
+    while found in taken:
+        count += 1
+        found = f"{name}_{count}"
+    taken.add(found)
+    return found
+
+
+def identifier(words: str, otherwise: str) -> str:
+    """Words as a name that needs no quotation marks: `Annual value (£)` as annual_value."""
+    name = re.sub(r"\W+", "_", words.casefold()).strip("_")[:60].rstrip("_")
+    if not name or name in _KEYWORDS:
+        return f"{name}_" if name else otherwise
+    return f"_{name}" if name[0].isdigit() else name
+
+
+_WORDS = """
+all and as asc between by case check column create default delete desc distinct drop else end escape exists from group
+having in index insert into is isnull join limit not nothing notnull null on or order primary references select set
+table tables then to union unique update using values when where
+"""
+_KEYWORDS = frozenset(_WORDS.split())
+
+
+def _plain_name(place: Mapping[str, Any]) -> str:
+    """The name of a table: its file, and its sheet or the last heading above it."""
+    stem = PurePosixPath(str(place.get("member", place["file"]))).name.split(".")[0]
+    inner = place.get("sheet") or str(place.get("section", "")).rpartition(" > ")[2]
+    return identifier(f"{stem} {inner}" if inner else stem, "table_1")
+
+
+def _list(db: sqlite3.Connection, tables: Sequence[Table]) -> None:
+    db.execute(f"CREATE TEMP TABLE {LISTED} (name TEXT, source TEXT, rows INTEGER, columns TEXT)")
+    db.executemany(
+        f"INSERT INTO {LISTED} VALUES (?, ?, ?, ?)",
+        [(table.name, cite(table.place), table.rows, ", ".join(c.name for c in table.columns)) for table in tables],
+    )
+
+
+def _confine(db: sqlite3.Connection) -> None:
+    """From here on the connection only reads tables, within the limits."""
+    deadline = time.monotonic() + SECONDS
+
+    def allowed(action: int, first: str | None, second: str | None, database: str | None, inner: str | None) -> int:
+        if action == sqlite3.SQLITE_FUNCTION:
+            return sqlite3.SQLITE_DENY if second in _FORBIDDEN else sqlite3.SQLITE_OK
+        if action == sqlite3.SQLITE_READ and (first or "").startswith(("sqlite_", "catalogue")):
+            return sqlite3.SQLITE_DENY
+        return sqlite3.SQLITE_OK if action in _ALLOWED else sqlite3.SQLITE_DENY
+
+    db.execute("PRAGMA query_only = ON")
+    db.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _LENGTH)
+    db.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
+    db.set_authorizer(allowed)
+    db.set_progress_handler(lambda: time.monotonic() > deadline, 10_000)
+
+
+def _reason(error: Exception, names: Sequence[str]) -> str:
+    message = str(error)
+    if message == "interrupted":
+        return f"the query takes longer than {SECONDS:g} seconds"
+    if "no such table" in message:
+        listed = ", ".join(names[:20]) + (" …" if len(names) > 20 else "")
+        return f"{message}; the tables are: {listed}"
+    if "not authorized" in message or "prohibited" in message:
+        return f"only SELECT over the tables is allowed ({message})"
+    if "one statement" in message:
+        return "one query at a time"
+    return message

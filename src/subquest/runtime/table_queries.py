@@ -1,0 +1,99 @@
+"""SQL over the whole tables of an index, as a tool of the roles that search it.
+
+A role is told about it only if the index holds tables and its model reads the full prompts: adapters of small models
+were trained without it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from ..engine import Message
+from ..engine.actions import Action
+from ..errors import DataError
+from ..record import Document, Hit, Usage
+from .prompts import Prompts
+
+if TYPE_CHECKING:
+    from ..retrieval.search import Search
+    from ..retrieval.tables import Result, Table, Tables
+    from .context import Context
+
+SQL = Action(
+    "sql", "Run one SQL query (SELECT) over all rows of the tables; its rows come back.", "query", "SQL for SQLite"
+)
+_TABLES = 12
+_CHARACTERS = 4000
+"""How many tables are described in a prompt, and in how many characters; the others can be listed by a query."""
+_WORD = re.compile(r"\w{3,}")
+
+
+def tables_of(search: Search | None) -> Tables | None:
+    """The tables of a search; None if it has none."""
+    found: Tables | None = getattr(search, "tables", None)
+    return found or None
+
+
+def with_tables(
+    messages: Sequence[Message], prompts: Prompts, role: str, told: str, search: Search | None, task: str
+) -> list[Message]:
+    """The messages of a role, with the tables that it can query; unchanged if there are none for it.
+
+    `told` is the prompt that says how.
+    """
+    tables = tables_of(search) if prompts.set_of(role) == "full" else None
+    if tables is None:
+        return list(messages)
+    text = prompts.text(told, tables=described(tables.all(), task))
+    return [replace(messages[0], content=f"{messages[0].content}\n\n{text}"), *messages[1:]]
+
+
+def described(tables: Sequence[Table], task: str) -> str:
+    """The tables that share the most words with a task, one a line."""
+    asked = {word[:5] for word in _WORD.findall(task.casefold())}
+
+    def shared(table: Table) -> int:
+        return len(asked & {word[:5] for word in _WORD.findall(table.described.casefold().replace("_", " "))})
+
+    lines: list[str] = []
+    for table in sorted(tables, key=shared, reverse=True)[:_TABLES]:
+        line = table.described
+        if lines and sum(map(len, lines)) + len(line) > _CHARACTERS:
+            break
+        lines.append(line[:_CHARACTERS])
+    if len(lines) < len(tables):
+        lines.append(f"{len(tables) - len(lines)} more are listed by: SELECT * FROM tables")
+    return "\n".join(lines)
+
+
+async def query(context: Context, search: Search | None, sql: str) -> str:
+    """What a query of a role gives, as text; what it read counts as a document of the tables' file."""
+    context.usage += Usage(tool_calls=1)
+    emit = functools.partial(context.run.events.emit, "code", context.id, source=sql)
+    tables = tables_of(search)
+    if tables is None:
+        emit(output="", error="the index has no tables")
+        return "The query failed: the index has no tables"
+    try:
+        result = await asyncio.to_thread(tables.query, sql)
+    except DataError as error:
+        emit(output="", error=str(error))
+        return f"The query failed: {error}"
+    emit(output=result.text, error="")
+    for document in _documents(result, sql):
+        context.run.note(document, document.id)
+        context.read([Hit(document, 1.0)])
+    return result.text
+
+
+def _documents(result: Result, sql: str) -> list[Document]:
+    """The result as a document of each file that it comes from."""
+    text = f"{' '.join(sql.split())}\n{result.text}"
+    return [
+        Document(f"{table.place['file']}#{table.name}", table.name, text, dict(table.place)) for table in result.tables
+    ]

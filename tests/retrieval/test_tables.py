@@ -1,0 +1,154 @@
+"""Whole tables: a query runs over every row of every table of the files, and over nothing else."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+
+from subquest.errors import DataError
+from subquest.retrieval import Index, table_passages, tables
+from subquest.retrieval.ingest import ingest
+from tests.readers.made import archive, docx, put, xlsx
+
+pytest.importorskip("openpyxl", reason="XLSX needs the extra `web-tools`")
+
+SITES = ("Kelm", "Brunn", "Ostel")
+STAFF = "Name,Site,Annual pay (£),Code,Joined\n" + "".join(
+    f'Person {n},{SITES[n % 3]},"£{1000 + n:,}",{n:03d},20{n % 25:02d}-01-01\n' for n in range(400)
+)
+RAIN = [["Rain in mm"], ["town", "mm"], ["Kelm", 12.5], ["Brunn", 7]]
+OFFERS = [["Firm", "Price"], ["Finch", "£31,900"], ["Marlin", "£42,750"]]
+
+
+@pytest.fixture
+def docs(tmp_path: Path) -> Path:
+    return put(
+        tmp_path / "docs",
+        {
+            "staff.csv": STAFF,
+            "book.xlsx": xlsx(
+                {"Rain": [["Rain in mm"], ["town", "mm"], ["Kelm", 12.5], ["Brunn", 7]], "Notes": [["x"]]}
+            ),
+            "page.md": "# Drugs\n\n## Doses\n\n| Drug | Dose |\n|---|---|\n| A | 5 |\n| B | n/a |\n",
+            "memo.docx": docx(
+                ("berschrift1", "Offers"), [["Firm", "Price"], ["Finch", "£31,900"], ["Marlin", "£42,750"]]
+            ),
+            "all.zip": archive({"inner.csv": "group,size\none,1\ntwo,2\n"}),
+        },
+    )
+
+
+@pytest.fixture
+def index(tmp_path: Path, docs: Path) -> Index:
+    made = Index.build(tmp_path / "docs.sq", [])
+    ingest(made, [docs])
+    return made
+
+
+def only(index: Index, sql: str) -> str:
+    ((value,),) = index.tables.query(sql).rows
+    return value
+
+
+def test_questions_over_all_rows(index: Index) -> None:
+    assert only(index, "SELECT count(*) FROM staff WHERE site = 'kelm'") == "134"
+    assert only(index, "SELECT sum(annual_pay) FROM staff") == str(sum(1000 + n for n in range(400)))
+    assert only(index, "SELECT code FROM staff ORDER BY annual_pay LIMIT 1") == "000"
+    grouped = index.tables.query("SELECT site, count(*) AS people FROM staff GROUP BY site ORDER BY 1;")
+    assert grouped.text == "site: Brunn; people: 133\nsite: Kelm; people: 134\nsite: Ostel; people: 133".replace(
+        "Site", "site"
+    )
+    assert [dict(table.place) for table in grouped.tables] == [{"file": "docs/staff.csv", "line": 1}]
+    assert only(index, "SELECT max(mm) FROM book_rain") == "12.5"
+    assert only(index, "SELECT row_in_file FROM book_rain WHERE town = 'Brunn'") == "4"
+    assert only(index, "SELECT max(price) - min(price) FROM memo_offers") == "10850"
+    assert only(index, "SELECT dose FROM page_doses WHERE drug = 'B'") == "n/a"
+    assert only(index, "SELECT sum(size) FROM inner") == "3"
+    assert only(index, "SELECT count(*) FROM tables") == "5"
+    assert index.tables.query("SELECT * FROM staff WHERE site = 'nowhere'").text == "No row matches."
+
+
+def test_what_a_model_is_told_about_a_table(index: Index) -> None:
+    found = {table.name: table for table in index.tables.all()}
+    assert set(found) == {"staff", "book_rain", "page_doses", "memo_offers", "inner"}
+    assert found["staff"].described == (
+        "staff: 400 rows of docs/staff.csv, line 1. Columns: row_in_file INTEGER, name TEXT (Person 0; Person 1; "
+        "Person 2), site TEXT (Kelm; Brunn; Ostel), annual_pay INTEGER (£1,000; £1,001; £1,002), code TEXT (000; 001; "
+        "002), joined TEXT (2000-01-01; 2001-01-01; 2002-01-01)"
+    )
+    assert found["inner"].place["member"] == "inner.csv"
+
+
+def test_long_results_are_cut_and_counted(index: Index) -> None:
+    found = index.tables.query("SELECT name FROM staff")
+    assert (len(found.rows), found.total) == (tables.SHOWN, 400)
+    assert found.text.endswith("… 50 of 400 rows are shown …")
+
+
+@pytest.mark.parametrize(
+    ("sql", "reason"),
+    [
+        ("", "empty"),
+        ("DELETE FROM staff", "only SELECT"),
+        ("DROP TABLE staff", "only SELECT"),
+        ("WITH x AS (SELECT 1) DELETE FROM staff", "cannot modify|only SELECT"),
+        ("SELECT * FROM catalogue", "only SELECT over the tables"),
+        ("SELECT * FROM sqlite_master", "only SELECT over the tables"),
+        ("ATTACH '/tmp/x.db' AS x", "only SELECT"),
+        ("PRAGMA query_only = OFF", "only SELECT"),
+        ("SELECT load_extension('x')", "only SELECT|no such function"),
+        ("SELECT 1; SELECT 2", "one query at a time"),
+        ("SELECT * FROM nowhere", "no such table: nowhere; the tables are: .*staff"),
+        ("SELECT nme FROM staff", "no such column: nme"),
+        ("SELECT replace(printf('%1000d', 1), ' ', printf('%2000d', 1))", "too big"),
+        ("SELECT '" + "x" * 5000 + "'", "at most 4,000"),
+        ("EXPLAIN SELECT 1", "only SELECT"),
+    ],
+)
+def test_a_query_reads_tables_and_nothing_else(index: Index, sql: str, reason: str) -> None:
+    with pytest.raises(DataError, match=reason):
+        index.tables.query(sql)
+    assert only(index, "SELECT count(*) FROM staff") == "400"
+
+
+def test_a_query_without_an_end_is_stopped(index: Index, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tables, "SECONDS", 0.2)
+    began = time.monotonic()
+    with pytest.raises(DataError, match=r"longer than 0\.2 seconds"):
+        index.tables.query("WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT count(*) FROM n")
+    assert time.monotonic() - began < 30
+
+
+def test_tables_follow_their_files(tmp_path: Path, docs: Path, index: Index) -> None:
+    put(docs, {"staff.csv": "Name,Site\nAna,Kelm\nJo,Kelm\n"})
+    (docs / "book.xlsx").unlink()
+    put(docs, {"page.md": b"\x00\x01 broken"})
+    ingest(index, [docs], prune=True)
+    assert only(index, "SELECT count(*) FROM staff") == "2"
+    assert "book_rain" not in {table.name for table in index.tables.all()}
+    assert "inner" in {table.name for table in index.tables.all()}
+    assert index.verify() == []
+
+
+def test_an_index_without_tables_has_none(tmp_path: Path) -> None:
+    docs = put(tmp_path / "docs", {"a.txt": "No table here."})
+    with Index.build(tmp_path / "plain.sq", []) as made:
+        assert not made.tables
+        ingest(made, [docs])
+        assert not made.tables
+        with pytest.raises(DataError, match="no table"):
+            made.tables.query("SELECT 1 FROM staff")
+
+
+def test_a_long_table_makes_a_bounded_number_of_passages(
+    tmp_path: Path, docs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(table_passages, "MOST", 10)
+    with Index.build(tmp_path / "long.sq", []) as made:
+        report = ingest(made, [docs / "staff.csv"])
+        assert made.info().documents == 10
+        (note,) = report.notes
+        assert "search finds its first rows, and not the last" in note.reason
+        assert only(made, "SELECT count(*) FROM staff") == "400"

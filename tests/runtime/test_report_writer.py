@@ -1,0 +1,185 @@
+"""Answers in sentences: the flow from outline to sources, with a scripted model."""
+
+from typing import Any
+
+import pytest
+
+from subquest.engine.scripted import ScriptedEngine
+from subquest.errors import EngineError, UsageError
+from subquest.limits import Limits
+from subquest.record import Document, Episode
+from subquest.runtime.sentence_check import is_supported
+from subquest.systems import registry
+
+from ..systems.fakes import FakeSearch
+
+DOCUMENTS = (
+    Document(
+        "d1",
+        "Orvane Bridge",
+        "The Orvane Bridge was designed by Mila Torrun. It opened in 1931.",
+        {"file": "bridges.pdf", "page": 3},
+    ),
+    Document(
+        "d2",
+        "Mila Torrun",
+        "Mila Torrun was an engineer. She was born in Kestel in 1889.",
+        {"file": "people.md", "line": 12},
+    ),
+)
+ASKED = "Write about the Orvane Bridge and its designer."
+OUTLINE = (
+    "Design: Who designed the Orvane Bridge?\nOrigin: Where was Mila Torrun born?\nToll: What was the toll in Varn?"
+)
+ANSWERS = {
+    "Who designed": ("<search>Orvane Bridge designed</search>", "<answer>Mila Torrun</answer>"),
+    "Where was": ("<search>Mila Torrun born</search>", "<answer>Kestel</answer>"),
+    "toll": ("<search>zzz</search>", "<answer>unknown</answer>"),
+}
+WRITTEN = {
+    "Who designed": "The Orvane Bridge was designed by Mila Torrun [1]. It cost nine million crowns [1].",
+    "Where was": "Mila Torrun was born in Kestel in 1889 [1]. The Orvane Bridge was designed by Mila Torrun [2].",
+    "toll": "The toll was high [1].",
+}
+
+
+def reply(context: Any, told: dict[str, Any]) -> Any:
+    """The scripted model: by role, and by the section's question in its prompt."""
+    if context.role in told:
+        return told[context.role]
+    if context.role == "outliner":
+        return OUTLINE
+    key = next(key for key in ANSWERS if key in context.text)
+    return WRITTEN[key] if context.role == "reporter" else ANSWERS[key][context.turn]
+
+
+def ask(style: Any = "report", asked: str = ASKED, limits: Limits | None = None, **told: Any) -> Episode:
+    engine = ScriptedEngine(lambda context: reply(context, told))
+    made: Any = registry.get("search-r1")(engine, FakeSearch(DOCUMENTS), limits=limits)
+    episode: Episode = made.ask(asked, style=style)
+    return episode
+
+
+def test_a_report_has_sections_checked_sentences_and_sources() -> None:
+    episode = ask()
+    assert episode.report is not None
+    design, origin, toll = episode.report.sections
+    assert [s.text for s in design.sentences] == ["The Orvane Bridge was designed by Mila Torrun."]
+    assert episode.report.dropped == 1
+    assert toll.sentences == ()
+    assert toll.missing == "not found in the documents"
+    cited = {n for section in episode.report.sections for s in section.sentences for n in s.sources}
+    assert cited == set(range(1, len(episode.evidence) + 1))
+    for section in (design, origin):
+        for sentence in section.sentences:
+            assert is_supported(sentence.text, [episode.evidence[n - 1] for n in sentence.sources])
+    assert "## Origin\n\nMila Torrun was born in Kestel in 1889 [2]." in episode.answer
+    assert "[1] Orvane Bridge, bridges.pdf, page 3:" in episode.answer
+    assert "people.md, line 12" in episode.answer
+    assert episode.supported is True
+    assert episode.settings["style"] == "report"
+    assert Episode.from_json(episode.to_json()) == episode
+
+
+def test_sections_stream_in_order_while_later_ones_are_unwritten() -> None:
+    episode = ask()
+    sections = [event for event in episode.events if event.kind == "section"]
+    assert [event.data["number"] for event in sections] == [1, 2, 3]
+    assert [event.data["dropped"] for event in sections] == [1, 0, 0]
+    opened = [e.seq for e in episode.events if e.kind == "open" and e.data["role"] == "reporter"]
+    assert sections[0].seq < opened[1] < sections[1].seq
+    assert {e.data["parent"] for e in episode.events if e.kind == "open"} == {None, "1"}
+
+
+@pytest.mark.parametrize("outline", ["I am only a small model.", "", EngineError("gone")])
+def test_without_a_usable_outline_the_report_is_one_section(outline: Any) -> None:
+    episode = ask(asked="Who designed the Orvane Bridge?", outliner=outline)
+    assert episode.report is not None
+    (section,) = episode.report.sections
+    assert section.title == ""
+    assert [s.text for s in section.sentences] == ["The Orvane Bridge was designed by Mila Torrun."]
+    assert "##" not in episode.answer.split("## Sources")[0]
+
+
+@pytest.mark.parametrize("written", ["", "Banana banana banana.", EngineError("gone")])
+def test_quotes_stand_for_themselves_where_the_model_writes_nothing_usable(written: Any) -> None:
+    episode = ask(reporter=written)
+    assert episode.report is not None
+    design, origin, _ = episode.report.sections
+    assert [s.text for s in design.sentences] == ["The Orvane Bridge was designed by Mila Torrun."]
+    assert [s.text for s in origin.sentences] == ["Mila Torrun: She was born in Kestel in 1889."]
+    assert all(is_supported(s.text, [episode.evidence[n - 1] for n in s.sources]) for s in origin.sentences)
+
+
+def test_nothing_found_is_said_and_nothing_is_invented() -> None:
+    episode = ask(outliner="Toll: What was the toll in Varn?")
+    assert episode.answer == "## Toll\n\nNot found in the documents."
+    assert episode.evidence == ()
+    assert episode.supported is False
+    assert episode.stop_reason == "abstained"
+
+
+def test_a_report_of_one_section_quotes_all_that_names_its_subject() -> None:
+    episode = ask(asked="Who was Mila Torrun? Describe her life. Who designed what?", outliner="", reporter="")
+    assert {e.quote for e in episode.evidence} >= {"Mila Torrun was an engineer.", "She was born in Kestel in 1889."}
+
+
+def test_a_section_that_fails_says_so_and_the_others_stand() -> None:
+    def model(context: Any) -> Any:
+        broken = context.role == "agent" and "Where was" in context.text
+        return EngineError("the endpoint is gone") if broken else reply(context, {})
+
+    made: Any = registry.get("search-r1")(ScriptedEngine(model), FakeSearch(DOCUMENTS))
+    episode = made.ask(ASKED, style="report")
+    design, origin, _ = episode.report.sections
+    assert design.sentences
+    assert origin.missing.startswith("not finished")
+    assert "the endpoint is gone" in episode.errors[0].message
+    failed = ask(agent=EngineError("gone"))
+    assert (failed.answer, failed.stop_reason) == ("", "failed")
+
+
+def test_a_budget_ends_a_report_with_what_it_has() -> None:
+    episode = ask(limits=Limits(calls=4))
+    assert episode.report is not None
+    assert len(episode.report.sections) == 3
+    assert all(section.sentences or section.missing for section in episode.report.sections)
+
+
+@pytest.mark.parametrize(
+    ("written", "answer"),
+    [
+        ("Mila Torrun designed the Orvane Bridge [1].", "Mila Torrun designed the Orvane Bridge [1]."),
+        ("Ada Lind designed it [1].", "The Orvane Bridge was designed by Mila Torrun [1]."),  # the quote itself
+        ("", "The Orvane Bridge was designed by Mila Torrun [1]."),
+        (EngineError("gone"), "The Orvane Bridge was designed by Mila Torrun [1]."),
+    ],
+)
+def test_a_sentence_says_the_answer_and_cites_it(written: Any, answer: str) -> None:
+    episode = ask("sentence", asked="Who designed the Orvane Bridge?", reporter=written)
+    assert episode.answer == answer
+    assert episode.report is not None
+    assert episode.report.short == "Mila Torrun"
+    assert [e.quote for e in episode.evidence] == ["The Orvane Bridge was designed by Mila Torrun."]
+    assert episode.supported is True
+
+
+def test_an_unsupported_answer_is_not_dressed_up_as_a_sentence() -> None:
+    episode = ask("sentence", asked="Who designed the Orvane Bridge?", agent="<answer>Ada Lind</answer>")
+    assert (episode.answer, episode.supported, episode.evidence) == ("Ada Lind", False, ())
+
+
+@pytest.mark.parametrize("system", [name for name in registry.names() if registry.needs_search(name)])
+def test_every_system_writes_reports(system: str) -> None:
+    engine = ScriptedEngine(lambda context: "Design: Who designed the Orvane Bridge?\n<answer>Mila Torrun</answer>")
+    made: Any = registry.get(system)(engine, FakeSearch(DOCUMENTS))
+    episode = made.ask(ASKED, style="report")
+    assert episode.report.sections[0].title == "Design"
+    assert any(t.role == "outliner" for t in episode.trajectories)
+
+
+def test_wrong_styles_are_refused() -> None:
+    with pytest.raises(UsageError, match="no style 'essay'; give short, sentence, report"):
+        ask("essay")
+    with pytest.raises(UsageError, match="votes"):
+        registry.get("search-r1")(ScriptedEngine([]), FakeSearch(), votes=3, style="report")

@@ -1,0 +1,89 @@
+"""Queries over the tables of an index, as the roles of a system write them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from subquest.engine.scripted import ScriptedEngine
+from subquest.record import Episode
+from subquest.retrieval import Index
+from subquest.retrieval.ingest import ingest
+from subquest.runtime.table_queries import described
+from subquest.systems.baselines.react_tools import ReActTools
+from subquest.systems.coda import CoDA
+from subquest.systems.hira import HiRA
+from tests.readers.made import put
+
+QUESTION = "How many people work at the site Kelm?"
+SQL = "SELECT count(*) AS people FROM staff WHERE site = 'Kelm'"
+
+
+@pytest.fixture
+def index(tmp_path: Path) -> Iterator[Index]:
+    rows = "".join(f"Person {n},{('Kelm', 'Brunn')[n % 2]}\n" for n in range(61))
+    docs = put(tmp_path / "docs", {"staff.csv": f"Name,Site\n{rows}", "note.md": "Kelm is a town.\n"})
+    with Index.build(tmp_path / "docs.sq", []) as made:
+        ingest(made, [docs])
+        yield made
+
+
+def coda(index: Index | None, *executor: str) -> Episode:
+    engine = ScriptedEngine({"planner": [f"<task>{QUESTION}</task>", "<answer>31</answer>"], "executor": [*executor]})
+    return CoDA(engine, index, prompts="full").ask(QUESTION)
+
+
+def test_an_executor_counts_all_rows_and_cites_the_file(index: Index) -> None:
+    episode = coda(index, f"<sql>{SQL}</sql>", "<refine>people: 31</refine><result>31</result>")
+    executor = episode.by_role("executor")[0]
+    assert "staff: 61 rows of docs/staff.csv" in executor.segments[0].text
+    assert "<documents>people: 31</documents>" in [s.text for s in executor.segments if s.kind == "env"]
+    (code,) = [e for e in episode.events if e.kind == "code"]
+    assert (code.data["source"], code.data["output"], code.data["error"]) == (SQL, "people: 31", "")
+    assert (episode.supported, [e.place["file"] for e in episode.evidence]) == (True, ["docs/staff.csv"])
+    assert episode.errors == ()
+
+
+def test_a_wrong_query_comes_back_with_the_reason(index: Index) -> None:
+    episode = coda(index, "<sql>SELECT count(*) FROM people</sql>", "<result>not found</result>")
+    (told,) = [s.text for s in episode.by_role("executor")[0].segments if s.kind == "env"]
+    assert told == "<documents>The query failed: no such table: people; the tables are: staff</documents>"
+    (code,) = [e for e in episode.events if e.kind == "code"]
+    assert "no such table" in code.data["error"]
+
+
+def test_without_tables_nobody_is_told_of_them(tmp_path: Path) -> None:
+    with Index.build(tmp_path / "plain.sq", []) as plain:
+        episode = coda(plain, f"<sql>{SQL}</sql>", "<result>31</result>")
+        assert "SQL" not in episode.by_role("executor")[0].segments[0].text
+        assert [a.name for a in CoDA(ScriptedEngine({}), plain).actions()["executor"]] == ["search", "result"]
+
+
+def test_a_model_of_the_compact_prompts_is_not_told(index: Index) -> None:
+    script = {"planner": [f"<task>{QUESTION}</task>", "<answer>31</answer>"], "executor": ["<result>31</result>"]}
+    episode = CoDA(ScriptedEngine(script), index, prompts="compact").ask(QUESTION)
+    assert "SQL" not in episode.by_role("executor")[0].segments[0].text
+
+
+def test_tool_systems_query_too(index: Index) -> None:
+    call = f"<|begin_sql_query|>{SQL}<|end_sql_query|>"
+    react = ReActTools(ScriptedEngine({"agent": [call, "\\boxed{31}"]}), index, prompts="full")
+    episode = react.ask(QUESTION)
+    assert "<|begin_sql_result|>people: 31<|end_sql_result|>" in episode.by_role("agent")[0].text
+    assert episode.answer == "31"
+    assert "sql" in [action.name for action in react.actions()["agent"]]
+    subtask = f"<|begin_call_subtask|>code: {QUESTION}<|end_call_subtask|>"
+    engine = ScriptedEngine({"planner": [subtask, "\\boxed{31}"], "code": [call, "\\boxed{31}"]})
+    episode = HiRA(engine, index, transfer=False, memory=False, prompts="full").ask(QUESTION)
+    assert "people: 31" in episode.by_role("code")[0].text
+
+
+def test_the_tables_that_fit_the_task_are_described_first(tmp_path: Path) -> None:
+    files = {f"t{n}.csv": f"alpha,beta{n}\nx,1\n" for n in range(20)} | {"rain.csv": "town,rainfall\nKelm,3\n"}
+    with Index.build(tmp_path / "many.sq", []) as made:
+        ingest(made, [put(tmp_path / "docs", files)])
+        lines = described(made.tables.all(), "Which town had the most rainfall?").splitlines()
+    assert lines[0].startswith("rain: 1 rows of docs/rain.csv")
+    assert (len(lines), lines[-1]) == (13, "9 more are listed by: SELECT * FROM tables")
