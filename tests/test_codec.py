@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -210,3 +212,32 @@ def test_text_is_read_as_numbers_where_it_may_be() -> None:
 
 def test_equal_defaults_are_left_out_where_it_matters() -> None:
     assert without_defaults(Usage(1, seconds=float("0"))) == {"prompt_tokens": 1}
+
+
+FIRST_USES = """
+import sys, threading
+from subquest.codec import Record, from_dict
+
+def declared(name, hint):
+    body = {f"a{n}": None for n in range(60)}
+    kind = type(Record)(name, (Record,), {**body, "__annotations__": dict.fromkeys(body, hint), "__module__": __name__})
+    globals()[name] = kind
+    return kind
+
+sys.setswitchinterval(1e-6)
+values = {f"a{n}": {"a1": {"x": 1}} for n in range(60)}
+for number in range(20):
+    declared(f"Inner{number}", "dict[str, int] | None")
+    kind = declared(f"Outer{number}", f"Inner{number} | None")
+    gate = threading.Barrier(8)
+    threads = [threading.Thread(target=lambda: (gate.wait(), from_dict(kind, values))) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+"""
+
+
+def test_threads_use_a_declaration_for_the_first_time() -> None:
+    """In a process of its own: what went wrong here was a segmentation fault."""
+    assert subprocess.run([sys.executable, "-c", FIRST_USES], timeout=120).returncode == 0

@@ -19,6 +19,7 @@ import contextlib
 import dataclasses
 import functools
 import re
+import threading
 import typing
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, TypeVar
@@ -128,12 +129,24 @@ def _can_check(hint: Any) -> bool:
 
 
 def _convert(kind: Any, values: Any, what: str, key: str, error: type[UsageError], *, strict: bool = True) -> Any:
+    _prepare(kind)
     try:
         return msgspec.convert(values, kind, strict=strict)
     except msgspec.ValidationError as failure:
         raise error(_explain(str(failure), kind, values, what, key)) from None
     except UnicodeEncodeError:
         raise error(f"{what}: a key is not valid text") from None
+
+
+_preparing = threading.Lock()
+
+
+@functools.cache
+def _prepare(kind: Any) -> None:
+    """Let msgspec read a declaration before it is used. It does so at the first use, and other threads that use the
+    declaration meanwhile see it half read and crash the process (msgspec 0.22)."""
+    with _preparing, contextlib.suppress(TypeError):  # `convert` will say what is wrong with it
+        msgspec.json.Decoder(kind)
 
 
 _FAILURE = re.compile(r"(?P<problem>.*?)( - at (?P<key>`key` in )?`\$(?P<path>.*)`)?", re.DOTALL)

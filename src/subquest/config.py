@@ -101,6 +101,8 @@ class Config(Record):
     protocol: Literal["tags", "tools"] | None = None
     style: Style | None = None
     """How `ask` writes answers; evaluation and training always use short ones."""
+    calibration: str | None = None
+    """File of `subquest runs calibrate`, by which `ask` says in words how likely an answer is right."""
     runs: str | None = None
     """Folder of the runs that `serve` and `mcp` show, and of the questions that the server is asked."""
     prices: str | None = None
@@ -262,7 +264,17 @@ def _keys(cls: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
 
 KEYS: Mapping[str, Any] = dict(_keys(Config))
 """Every setting by its dotted key, with the type of its value."""
-PATHS = ("index", "prompts", "runs", "prices", "engine.adapter", "cache.path", "tools.record", "tools.ca")
+PATHS = (
+    "index",
+    "prompts",
+    "calibration",
+    "runs",
+    "prices",
+    "engine.adapter",
+    "cache.path",
+    "tools.record",
+    "tools.ca",
+)
 SHORTER = {"SUBQUEST_ALLOW_HOSTS": "tools.allow_hosts", "SUBQUEST_SANDBOX_URL": "tools.sandbox_url"}
 """Second names of variables."""
 

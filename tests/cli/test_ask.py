@@ -278,3 +278,30 @@ def test_tool_calls_are_suggested_for_endpoints(place: Path) -> None:
     tools = spec.replace(engine=replace(spec.engine, protocol="tools"))
     assert "--protocol tools" not in prose_hint(episode, tools)
     assert "--protocol tools" not in prose_hint(episode, AgentSpec(model="embedded"))
+
+
+def test_how_likely_an_answer_is_right_is_measured_on_a_run_and_said(
+    place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = [{"id": f"q{n}", "question": f"Is {n} a number?", "answers": ["yes"]} for n in range(24)]
+    (place / "dev.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    script(place, *[("answerer", "<answer>yes</answer>")] * 18, *[("answerer", "<answer>no</answer>")] * 6)
+    model = ["--model", "scripted:script.jsonl", "--system", "direct"]
+    assert main(["eval", "dev.jsonl", *model, "--out", "run"]) == 0
+    assert main(["runs", "calibrate", "run"]) == 0
+    assert "direct on scripted:script.jsonl: all answers right 73% (n=24)" in capsys.readouterr().out
+    ask = ["ask", "Is 7 a number?", *model, "--calibration", "calibration.json"]
+    script(place, *[("answerer", "<answer>yes</answer>")] * 2)
+    assert main([*ask, "--quiet"]) == 0
+    assert "probably right: 73% of answers like this one were right on dev questions" in capsys.readouterr().out
+    assert main([*ask, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["likely"].startswith("probably right")
+    assert main([*ASK, "--quiet", "--calibration", "calibration.json"]) == 1  # the script has no planner
+    (place / "calibration.json").write_text("{")
+    assert main(ask) == 2
+    assert "cannot read the calibration calibration.json" in capsys.readouterr().err
+    (place / "few.jsonl").write_text("\n".join(map(json.dumps, rows[:3])))
+    script(place, *[("answerer", "<answer>yes</answer>")] * 3)
+    assert main(["eval", "few.jsonl", *model, "--out", "few"]) == 0
+    assert main(["runs", "calibrate", "few", "--out", "few.json"]) == 2
+    assert not (place / "few.json").exists()

@@ -162,7 +162,7 @@ def _answers(server: Running) -> None:
 
 
 def test_every_route_is_documented() -> None:
-    documented = set(re.findall(r"`(GET|POST) (/[^`?]*)", DOCS.read_text()))
+    documented = set(re.findall(r"`(GET|POST|PUT|DELETE) (/[^`?]*)", DOCS.read_text()))
     names = {"{id}": "ID", "{run}": "RUN", "{index}": "NAME", "{name}": "NAME"}
     there = {(o.method, re.sub(r"\{\w+\}", lambda found: names[found[0]], o.path)) for o in OPERATIONS}
     assert documented - {("GET", "/")} == there

@@ -216,3 +216,16 @@ def test_a_damaged_index_keeps_nobody_from_the_others(start: Start, settings: Se
         assert client.post("/api/indexes/new/documents", json=files).status_code == 201
         assert client.post("/retrieve", json={"queries": ["Kestel"], "index": "nowhere"}).status_code == 404
     assert (settings.indexes / "bad.sq" / "store.db").read_bytes() == b"junk" * 100
+
+
+def test_a_document_is_removed(start: Start) -> None:
+    with start() as server, server.client() as client:
+        documents = [{"id": "a/b?c", "title": "A", "text": "One."}, {"id": "d", "title": "D", "text": "Two."}]
+        client.post("/api/indexes/mine/documents", json={"documents": documents})
+        place, one = "/api/indexes/mine/document", {"id": "a/b?c"}
+        assert client.delete(place, params=one).json() == {"index": "mine", "removed": 1}
+        assert [client.get(place, params=one).status_code, client.delete(place, params=one).status_code] == [404, 404]
+        assert client.post("/api/indexes/mine/search", json={"query": "one"}).json()["hits"] == []
+        assert client.delete("/api/indexes/nothing/document", params=one).status_code == 404
+    with start(read_only=True) as server, server.client() as client:
+        assert client.delete("/api/indexes/mine/document", params={"id": "d"}).status_code == 403

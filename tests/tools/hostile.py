@@ -78,6 +78,8 @@ class Site:
             return 200, {**html, "Content-Encoding": "gzip"}, ARTICLE.encode()
         if path == "/bombs":
             return 200, {**html, "Content-Encoding": "gzip"}, gzip.compress(bytes(1 << 20)) * 200
+        if path == "/empty-members":
+            return 200, {**html, "Content-Encoding": "gzip"}, gzip.compress(b"") * 100_000
         if path == "/bomb":
             return 200, {**html, "Content-Encoding": "gzip"}, gzip.compress(bytes(200 << 20))
         if path == "/twice":

@@ -185,6 +185,12 @@ async def test_compressed_answers_are_bounded_after_decoding(site, fetcher):
         await fetcher.fetch(at(site, "/big"))
 
 
+async def test_compressed_answers_are_bounded_before_decoding(site, fetcher):
+    """Two megabytes that decode to nothing: without a limit of their own they could go on for ever."""
+    with pytest.raises(FetchRefused, match="larger than"):
+        await fetcher.fetch(at(site, "/empty-members"))
+
+
 async def test_slow_answers_end(site):
     fetcher = Fetcher(allow=[f"127.0.0.1:{site.port}"], limits=FetchLimits(seconds=0.5), robots=False)
     with pytest.raises(FetchFailed, match="longer than"):

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ..config import Config
 
 
-TOP_LEVEL = ("model", "system", "index", "prompts", "protocol", "style")
+TOP_LEVEL = ("model", "system", "index", "prompts", "protocol", "style", "calibration")
 """Settings without a section that have an option; those with a section are recognised by the dot."""
 
 

@@ -19,6 +19,7 @@ from .agent_options import add_agent_options, config_from, refuse_no_index, spec
 
 if TYPE_CHECKING:
     from ..assemble import AgentSpec
+    from ..metrics.confidence import Calibrations
     from ..record import Episode
 
 
@@ -32,6 +33,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--style",
         choices=STYLES,
         help="the answer in a few words (short, the default), in a sentence with a citation, or as a report",
+    )
+    parser.add_argument(
+        "--calibration",
+        metavar="FILE",
+        help="of `subquest runs calibrate`: say in words how likely the answer is right",
     )
     parser.add_argument("--seed", type=int, help="seed for sampling")
     output = parser.add_argument_group("output")
@@ -66,6 +72,7 @@ def run(args: argparse.Namespace) -> int:
 
     config = config_from(args)
     spec = spec_from(args, config).replace(style=config.style or "short")
+    calibrations = _read_calibrations(config.calibration) if config.calibration else None
     refuse_no_index(spec.system, spec.index)
     warn_of_untrained([spec.system], spec.model)
 
@@ -86,9 +93,9 @@ def run(args: argparse.Namespace) -> int:
     unwritten += [_write(path, lambda path: write_export(episode, path)) for path in args.out]
     unwritten = [problem for problem in unwritten if problem]
     if args.json:
-        print(json.dumps(summary(episode), ensure_ascii=False))
+        print(json.dumps(summary(episode) | {"likely": likely(episode, calibrations)}, ensure_ascii=False))
     elif not args.events:
-        _print_answer(episode, streamed=args.quiet)
+        _print_answer(episode, streamed=args.quiet, likely=likely(episode, calibrations))
     for failure in episode.errors:
         print(f"subquest: {failure.where}: {printable(failure.message)}", file=sys.stderr)
     for problem in unwritten:
@@ -111,6 +118,34 @@ def prose_hint(episode: Episode, spec: AgentSpec) -> str:
         tries.insert(0, "--protocol tools (if the endpoint has tool calls)")
     options = " or ".join([*tries, "a larger --model"])
     return f"the model wrote prose in place of an action in {prose} of {turns} turns: try {options}"
+
+
+def _read_calibrations(path: str) -> Calibrations:
+    from ..codec import checked
+    from ..metrics.confidence import Calibrations
+
+    try:
+        data = json.loads(Path(path).read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise UsageError(
+            f"cannot read the calibration {path}: {error}; make one with: subquest runs calibrate"
+        ) from None
+    return checked(Calibrations, data, f"the calibration {path}")
+
+
+def likely(episode: Episode, calibrations: Calibrations | None) -> str:
+    """How likely a short answer is right, in words and as a share of answers like it on dev questions."""
+    from ..metrics.confidence import in_words
+
+    if calibrations is None or not episode.answer or (episode.report and episode.report.style == "report"):
+        return ""
+    found = calibrations.find(episode.system, episode.model)
+    if found is None:
+        return f"confidence not calibrated for {episode.system} on {episode.model}"
+    chance = found.chance(episode.confidence, episode.supported)
+    if chance is None:
+        return "too few answers like this one on dev questions to say how likely it is right"
+    return f"{in_words(chance)}: {chance:.0%} of answers like this one were right on dev questions"
 
 
 def _write(path: Path, write: Callable[[Path], None]) -> str:
@@ -165,7 +200,7 @@ def _lines(text: str) -> str:
     return "\n".join(map(printable, text.splitlines()))
 
 
-def _print_answer(episode: Any, *, streamed: bool) -> None:
+def _print_answer(episode: Any, *, streamed: bool, likely: str) -> None:
     """The answer, its evidence and what it cost; of a report whose sections are `streamed`, only its sources."""
     from ..citation import cite
     from .terminal import printable
@@ -183,6 +218,8 @@ def _print_answer(episode: Any, *, streamed: bool) -> None:
     unknown = "unknown: the documents that were read do not say"
     nothing = unknown if episode.stop_reason == "abstained" else f"no answer ({episode.stop_reason})"
     print(printable(episode.answer) or nothing)
+    if likely:
+        print(f"  {likely}")
     if episode.supported is False:
         print("  not supported by a document")
     for evidence in episode.evidence:

@@ -26,6 +26,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     export = actions.add_parser("export", help="write a run as JSON lines")
     export.add_argument("run")
     export.add_argument("--out", default="-", metavar="FILE", help="where to (default: standard output)")
+    calibrate = actions.add_parser("calibrate", help="measure how often answers are right, for `ask` to say in words")
+    calibrate.add_argument("run", help="an evaluated run over dev questions")
+    calibrate.add_argument("--out", default="calibration.json", metavar="FILE", help="default: calibration.json")
     restore = actions.add_parser("import", help="create a run from exported JSON lines")
     restore.add_argument("file")
     restore.add_argument("--out", required=True, metavar="RUN")
@@ -36,8 +39,53 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    action = {"list": _list, "info": _info, "export": _export, "import": _import, "verify": _verify}[args.action]
+    action = {
+        "list": _list,
+        "info": _info,
+        "calibrate": _calibrate,
+        "export": _export,
+        "import": _import,
+        "verify": _verify,
+    }[args.action]
     return action(args)
+
+
+def _calibrate(args: argparse.Namespace) -> int:
+    from ..codec import to_dict
+    from ..errors import UsageError
+    from ..evaluate.result_table import Scored, scored
+    from ..metrics.confidence import FEWEST, Calibrations, Judged, calibrate
+    from ..runs import RunStore
+
+    out = Path(args.out)
+    check_output(out, "json")
+    groups: dict[tuple[str, str], list[Scored]] = {}
+    with RunStore.open(args.run) as store:
+        models = {summary.id: summary.model for summary in store.summaries()}
+        for row in scored(store):
+            if "em" in row.scores:
+                groups.setdefault((row.system, models[row.episode]), []).append(row)
+    found = []
+    for (system, model), rows in groups.items():
+        answers = [
+            Judged(
+                row.scores["em"] > 0.5,
+                row.scores.get("confidence"),
+                bool(row.scores["supported"]) if "supported" in row.scores else None,
+            )
+            for row in rows
+        ]
+        fitted = calibrate(system, model, answers)
+        found += [fitted] if fitted.curves else []
+        kinds = {True: "supported", False: "unsupported", None: "all"}
+        shares = (f"{kinds[c.supported]} answers right {c.share:.0%} (n={c.n})" for c in fitted.curves)
+        print(f"{system} on {model}: {', '.join(shares) or f'fewer than {FEWEST} answers of a kind: left out'}")
+    if not found:
+        raise UsageError(f"{args.run}: no system has {FEWEST} scored answers of a kind; evaluate more dev questions")
+    with complete_file(out) as scratch:
+        scratch.write_text(json.dumps(to_dict(Calibrations(tuple(found)))), encoding="utf-8")
+    print(f"written to {out}; use it with: subquest ask --calibration {out}")
+    return 0
 
 
 def _list(args: argparse.Namespace) -> int:

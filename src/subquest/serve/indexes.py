@@ -111,6 +111,12 @@ class Indexes:
                 index = self.local(name).index if self._has(name) else await self._create(name, [])
                 return await asyncio.to_thread(ingest, index, [folder], jobs=1)
 
+    async def remove(self, name: str, identifier: str) -> bool:
+        """Remove a document; whether there was one."""
+        async with self._adding:
+            self._has(name)
+            return bool(await asyncio.to_thread(self.local(name).index.remove, [identifier]))
+
     def _has(self, name: str) -> bool:
         """Whether the index exists. Raises Problem if documents cannot be added under the name."""
         if self._read_only:

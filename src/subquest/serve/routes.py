@@ -158,6 +158,15 @@ OPERATIONS = (
         query=requests.DocumentId,
         refuses=(404, 409),
     ),
+    Operation(
+        "DELETE",
+        "/api/indexes/{index}/document",
+        searches.remove_document,
+        "Remove a document",
+        Object,
+        query=requests.DocumentId,
+        refuses=(403, 404, 409, 507),
+    ),
     _post(
         "/api/indexes/{index}/documents",
         searches.add_documents,
@@ -175,7 +184,18 @@ OPERATIONS = (
 
 
 def routes() -> list[Route]:
-    return [Route(o.path, _counted(o), methods=[o.method]) for o in OPERATIONS]
+    """One route for each path, so that a 405 names all of its methods."""
+    paths: dict[str, dict[str, Handler]] = {}
+    for operation in OPERATIONS:
+        paths.setdefault(operation.path, {})[operation.method] = _counted(operation)
+    return [Route(path, _by_method(handlers), methods=list(handlers)) for path, handlers in paths.items()]
+
+
+def _by_method(handlers: dict[str, Handler]) -> Handler:
+    async def handle(request: Request) -> Response:
+        return await handlers["GET" if request.method == "HEAD" else request.method](request)
+
+    return handle
 
 
 def _counted(operation: Operation) -> Handler:

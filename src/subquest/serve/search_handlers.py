@@ -113,6 +113,15 @@ async def document(request: Request) -> Response:
     return Json({"id": found.id, "title": found.title, "text": found.text, "meta": dict(found.meta)})
 
 
+async def remove_document(request: Request) -> Response:
+    """Remove a document by its id."""
+    indexes, name = state_of(request).agents.indexes, request.path_params["index"]
+    identifier = read_query(request, DocumentId).id
+    if not await indexes.remove(name, identifier):
+        raise Problem(404, f"there is no document {identifier!r}")
+    return Json({"index": name, "removed": 1})
+
+
 async def add_documents(request: Request) -> Response:
     """Add documents as records, or as files of any readable kind: `text` as it is, or `data` in base64."""
     state = state_of(request)

@@ -35,7 +35,7 @@ _BUSY = frozenset({429, 502, 503, 504})
 @dataclass(frozen=True, slots=True)
 class FetchLimits:
     bytes: int = 20 << 20
-    """Decoded bytes of one answer."""
+    """Bytes of one answer, as they come and decoded."""
     seconds: float = 30.0
     """In total: lookups, redirects, waiting for a busy server."""
     redirects: int = 5
@@ -169,10 +169,12 @@ class Fetcher:
             raise FetchRefused(f"{url} answers in the encoding {encoding[:40]!r}, which was not requested")
         decode = _Decoder() if encoding != "identity" else None
         content = bytearray()
+        received = 0
         async for chunk in reply.aiter_raw():
+            received += len(chunk)
             room = self.limits.bytes + 1 - len(content)
             content += decode.decode(chunk, room) if decode else chunk
-            if len(content) > self.limits.bytes:
+            if max(received, len(content)) > self.limits.bytes:
                 raise FetchRefused(f"{url} is larger than {self.limits.bytes:,} bytes")
         return bytes(content)
 

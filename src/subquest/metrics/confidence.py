@@ -1,0 +1,111 @@
+"""A confidence in words, calibrated: how often answers like this one were right on dev questions.
+
+What a system says about its certainty (the probability of its tokens, a share of votes, nothing at all) is no chance of
+being right. A *calibration* is fitted on an evaluated run, for each system and model: supported answers and unsupported
+ones are kept apart, and in each group the share of right answers is a function of the confidence that never falls
+(isotonic regression, by pooling adjacent violators). Without confidences it is the share of the group.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from ..codec import Record
+
+FEWEST = 20
+"""Answers of a group; with fewer, nothing is said about it."""
+WORDS = ((0.9, "very likely right"), (0.7, "probably right"), (0.4, "uncertain"), (0.0, "probably wrong"))
+"""By the chance that an answer is right, from this value on."""
+
+
+class Judged(NamedTuple):
+    """An answer to a dev question."""
+
+    right: bool
+    confidence: float | None
+    supported: bool | None
+
+
+class Curve(Record):
+    """The share of right answers by confidence, for supported or for unsupported answers."""
+
+    supported: bool | None
+    n: int
+    share: float
+    """Of all answers of the group."""
+    confidences: tuple[float, ...] = ()
+    """From each of these on, the share is that of the same place in `shares`; empty if the system has no confidence."""
+    shares: tuple[float, ...] = ()
+
+    def chance(self, confidence: float | None) -> float:
+        if confidence is None or not self.confidences:
+            return self.share
+        return self.shares[max(0, bisect_right(self.confidences, confidence) - 1)]
+
+
+class SystemCalibration(Record):
+    """How often the answers of a system on a model are right."""
+
+    system: str
+    model: str
+    curves: tuple[Curve, ...]
+
+    def chance(self, confidence: float | None, supported: bool | None) -> float | None:
+        """The chance that an answer is right; None if there were too few like it."""
+        found = (curve for curve in self.curves if curve.supported is supported)
+        curve = next(found, None)
+        return curve.chance(confidence) if curve is not None else None
+
+
+class Calibrations(Record):
+    """What a calibration file holds."""
+
+    systems: tuple[SystemCalibration, ...] = ()
+
+    def find(self, system: str, model: str) -> SystemCalibration | None:
+        return next((found for found in self.systems if (found.system, found.model) == (system, model)), None)
+
+
+def in_words(chance: float) -> str:
+    """`probably right`, for example."""
+    return next(words for least, words in WORDS if chance >= least)
+
+
+def calibrate(system: str, model: str, answers: Iterable[Judged]) -> SystemCalibration:
+    """The calibration that answers to dev questions give."""
+    groups: dict[bool | None, list[Judged]] = {}
+    for answer in answers:
+        groups.setdefault(answer.supported, []).append(answer)
+    curves = (_curve(supported, found) for supported, found in groups.items() if len(found) >= FEWEST)
+    return SystemCalibration(system, model, tuple(curves))
+
+
+def _curve(supported: bool | None, answers: Sequence[Judged]) -> Curve:
+    n = len(answers)
+    share = _share(sum(a.right for a in answers), n)
+    sure = sorted((a.confidence, a.right) for a in answers if a.confidence is not None)
+    if len(sure) < FEWEST:
+        return Curve(supported, n, share)
+    pools: list[list[float]] = []  # least confidence, right answers, answers; the share of each is above the one before
+    for confidence, right in sure:
+        if pools and pools[-1][0] == confidence:
+            pools[-1][1] += right
+            pools[-1][2] += 1
+        else:
+            pools.append([confidence, float(right), 1.0])
+    merged: list[list[float]] = []
+    for pool in pools:
+        merged.append(pool)
+        while len(merged) > 1 and merged[-2][1] / merged[-2][2] >= merged[-1][1] / merged[-1][2]:
+            _, right_answers, count = merged.pop()
+            merged[-1][1] += right_answers
+            merged[-1][2] += count
+    shares = tuple(_share(right_answers, count) for _, right_answers, count in merged)
+    return Curve(supported, n, share, tuple(pool[0] for pool in merged), shares)
+
+
+def _share(right: float, n: float) -> float:
+    """Laplace's: a few answers that are all right do not make the next one certain."""
+    return round((right + 1) / (n + 2), 4)

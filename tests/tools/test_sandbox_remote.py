@@ -1,0 +1,68 @@
+"""A remote sandbox whose answers are as hostile as the code that it runs."""
+
+import gzip
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+
+from subquest.errors import ToolError
+from subquest.tools.sandbox import RemoteSandbox, SandboxLimits, remote
+
+
+@pytest.fixture
+def server():
+    """Answers each call with the headers and parts that `answers` has for its code; the last part is sent for ever."""
+    over = threading.Event()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self):
+            sent = self.rfile.read(int(self.headers["Content-Length"]))
+            name = next(name for name in answers if name in sent)
+            headers, *parts, last = answers[name]
+            self.send_response(200)
+            for header in headers.items():
+                self.send_header(*header)
+            self.end_headers()
+            try:
+                for part in parts:
+                    self.wfile.write(part)
+                while last and not over.wait(0.01 if name == b"trickle" else 0):
+                    self.wfile.write(last)
+            except OSError:
+                pass
+
+        def log_message(self, *args):
+            pass
+
+    bomb = gzip.compress(b'{"output": "' + bytes(64 << 20) + b'"}')
+    long = b'{"output": "o", "error": "' + b"e" * 100_000 + b'"}'
+    answers = {
+        b"endless": ({}, b'{"output": "', b"x" * 65536),
+        b"trickle": ({}, b'{"output": "', b"x"),
+        b"bomb": ({"Content-Encoding": "gzip", "Content-Length": str(len(bomb))}, bomb, b""),
+        b"long": ({"Content-Length": str(len(long))}, long, b""),
+    }
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=lambda: server.serve_forever(0.05), daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_address[1]}"
+    over.set()
+    server.shutdown()
+    server.server_close()
+
+
+@pytest.mark.parametrize("code", ["endless", "bomb"])
+async def test_answers_are_bounded(server, code):
+    with pytest.raises(ToolError, match="answered with more than"):
+        await RemoteSandbox(server).run(code)
+
+
+async def test_an_answer_that_trickles_ends(server, monkeypatch):
+    monkeypatch.setattr(remote, "GRACE", 0.3)
+    with pytest.raises(ToolError, match="took longer than"):
+        await RemoteSandbox(server, SandboxLimits(seconds=0.2)).run("trickle")
+
+
+async def test_errors_are_cut_like_output(server):
+    result = await RemoteSandbox(server, SandboxLimits(output=1000)).run("long")
+    assert (result.output, len(result.error)) == ("o", 1000)
