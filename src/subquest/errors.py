@@ -4,6 +4,7 @@
     ├── UsageError            the request is wrong: exit status 2, HTTP 4xx
     │   ├── ConfigError       a setting is unknown or has the wrong type
     │   └── DataError         a file's content is wrong; the message names the file and the line
+    │       └── DamagedIndex      a file of an index is not what was written; a SearchRefused too
     ├── MissingDependency     an extra is not installed; the message gives the command that installs it
     └── OutsideError          something outside failed; systems record it on the trace and continue
         ├── EngineError       a language model failed
@@ -85,6 +86,10 @@ class SearchRefused(SearchError):
     """A search backend refused the request; a retry will not help."""
 
     retryable = False
+
+
+class DamagedIndex(DataError, SearchRefused):
+    """A file of an index is not what was written; the message names the file."""
 
 
 class ToolError(OutsideError):

@@ -96,4 +96,4 @@ def test_a_vector_file_of_other_documents_is_named(tmp_path: Path) -> None:
         (path,) = (tmp_path / "i").glob("*.vec")
         half = clustered(19, 5).astype(np.float16)
         write_vectors(path, range(1, 20), (row.tobytes() for row in half), WIDTH)
-        assert index.verify() == [f"vectors {path.name}: 1 vectors are not those of the store"]
+        assert index.verify() == [f"segment {path.name}: it is another file than the one that was written"]

@@ -227,7 +227,7 @@ async def test_a_damaged_store_is_told_and_never_a_traceback(
     with Index.open(tmp_path / "i") as index:
         with pytest.raises(SearchRefused, match="is damaged"):
             await index.retrieve([" ".join(words[::7])], 400)
-        assert any(problem.startswith("store: ") for problem in index.verify())
+        assert any(problem.startswith("store.db: ") for problem in index.verify())
     assert main(["index", "verify", str(tmp_path / "i")]) == 1
     assert "the store itself is damaged" in capsys.readouterr().out.casefold()
 

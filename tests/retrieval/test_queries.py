@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import json
-import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from subquest.record import Document
-from subquest.retrieval import Index
+from subquest.retrieval import Index, store
 from subquest.retrieval.analysis import Analysis
 from subquest.retrieval.highlight import highlight
+from subquest.retrieval.writer import Writer
 
 DOCUMENTS = [
     Document("hamlet", "", "To be, or not to be: that is the question."),
@@ -65,9 +64,8 @@ def test_pairs_still_go_before_signs(index: Index) -> None:
 def test_an_index_from_before_single_signs_works_as_it_did(tmp_path: Path) -> None:
     """It opens, takes documents and finds what it found; its analysis is kept, so old and new documents are equal."""
     Index.build(tmp_path / "old.sq", []).close()
-    with sqlite3.connect(tmp_path / "old.sq" / "store.db") as db:
-        old = json.dumps({"language": "english", "title_weight": 4})
-        db.execute("UPDATE settings SET value = ? WHERE key = 'analysis'", (old,))
+    with Writer.open(tmp_path / "old.sq") as writer, store.transaction(writer.db):
+        store.put(writer.db, "analysis", {"language": "english", "title_weight": 4})
     with Index.build(tmp_path / "old.sq", DOCUMENTS) as index:
         assert index.analysis == Analysis(signs=False, thai=False)
         assert ids(index, "日本") == ["tokyo"]

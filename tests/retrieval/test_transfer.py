@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
+import base64
 import gzip
 import json
-from collections.abc import Iterator
+import math
+import struct
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from subquest.cli import main
-from subquest.errors import DataError, UsageError
+from subquest.errors import DataError, SearchError, UsageError
 from subquest.record import Document
 from subquest.retrieval import BM25, Index
+from subquest.retrieval.encoder import EncoderSpec
 from subquest.retrieval.locations import is_backend, open_place
+from subquest.retrieval.settings import Entry, Settings
 from subquest.retrieval.transfer import PortableFile, copy, write
 
 from .embeddings import embeddings_server
 from .library import LIBRARY
+
+np = pytest.importorskip("numpy", reason="vectors need the extra `dense`")
 
 
 @pytest.fixture(scope="module")
@@ -66,6 +74,11 @@ def test_passages_that_come_without_vectors_are_embedded(tmp_path: Path, vectors
         assert target.search("river Tweed", 1, mode="dense")[0].document.id == "river"
 
 
+NOT_FINITE = json.dumps({
+    "id": "x", "title": "", "text": "", "vector": base64.b64encode(struct.pack("<64e", *[math.nan] * 64)).decode()
+})  # fmt: skip
+
+
 @pytest.mark.parametrize(
     ("line", "problem"),
     [
@@ -73,6 +86,16 @@ def test_passages_that_come_without_vectors_are_embedded(tmp_path: Path, vectors
         ('{"id": "x", "title": ""}', "line 3: not a passage"),
         ("{", "line 3: not JSON"),
         ("[]", "line 3: not a passage"),
+        ('{"id": 5, "title": "", "text": ""}', r"line 3: not a passage .*`\$.id`"),
+        ('{"id": null, "title": "", "text": ""}', r"line 3: not a passage .*`\$.id`"),
+        ('{"id": "x", "title": ["a"], "text": ""}', r"line 3: not a passage .*`\$.title`"),
+        ('{"id": "x", "title": "", "text": "", "meta": "year"}', r"line 3: not a passage .*`\$.meta`"),
+        ('{"id": "x", "title": "", "text": "", "meta": [1]}', r"line 3: not a passage .*`\$.meta`"),
+        ('{"id": "x", "title": "", "text": "", "vector": 7}', r"line 3: not a passage .*`\$.vector`"),
+        ('{"id": "x", "title": "", "text": "", "vector": "é"}', "line 3: not a passage"),
+        ('{"id": "x", "title": "", "text": "", "meta": {"a": ' + "9" * 6000 + "}}", "line 3: not JSON"),
+        ("[" * 100_000, "line 3: not JSON"),
+        (NOT_FINITE, "line 3: .*vector of document 'x' has numbers that are not finite"),
     ],
 )
 def test_a_broken_line_is_named_and_what_came_before_is_kept(
@@ -87,6 +110,54 @@ def test_a_broken_line_is_named_and_what_came_before_is_kept(
         with pytest.raises(DataError, match=problem):
             copy(source, back)
         assert len(back) == 1
+
+
+def test_odd_ids_and_metadata_survive(tmp_path: Path) -> None:
+    """Ids and metadata of any text: empty, with a zero byte, a lone surrogate, quotes, very long."""
+    odd = ["", " ", "\0", "a\0b", "\ud800", '"', "'; DROP TABLE documents; --", "../../x", "\u202e", "x" * 100_000, "1"]
+    lines = [{"id": i, "title": i, "text": "one text", "meta": {i: [i, None, True, 1e300, {"a": i}]}} for i in odd]
+    file = tmp_path / "odd.jsonl"
+    first = json.dumps({"subquest_index": 1, "settings": Settings().to_record()})
+    file.write_text("\n".join([first, *map(json.dumps, lines)]) + "\n")
+    source = PortableFile(file)
+    with Index.create(tmp_path / "a.sq", source.settings) as index:
+        assert copy(source, index).added == len(odd)
+        kept = [i.replace("\ud800", "?") for i in odd]
+        assert [document.id for document in index.documents()] == kept
+        assert all(index.get(i) for i in odd)
+        assert len(index.search("text", 20, mode="bm25")) == len(odd)
+        assert index.verify() == []
+        with open(tmp_path / "again.jsonl", "w") as out:
+            write(index, out)
+    again = PortableFile(tmp_path / "again.jsonl")
+    with Index.create(tmp_path / "b.sq", again.settings) as back:
+        copy(again, back)
+        assert [document.id for document in back.documents()] == kept
+        assert back.verify() == []
+
+
+def test_vectors_that_are_not_finite_are_refused(tmp_path: Path) -> None:
+    spec = EncoderSpec(kind="endpoint", model="m", url="http://127.0.0.1:9")
+    good = np.ones(8, np.float32)
+    for wrong in (math.nan, math.inf, 70_000.0):
+        with Index.create(tmp_path / f"{wrong}.sq", Settings(encoder=spec, width=8)) as index:
+            entries = [Entry(LIBRARY[0], good), Entry(LIBRARY[1], np.where(np.arange(8) == 3, wrong, good))]
+            with pytest.raises(DataError, match=f"document '{LIBRARY[1].id}'"):
+                index.load(entries)
+            index._encoder = _Encoder(spec, wrong)
+            with pytest.raises(SearchError, match="the vector of document 'later' has numbers that are not finite"):
+                index.add([Document("later", "Later", "A later document.")])
+            assert [entry.document.id for entry in index.entries()] == [LIBRARY[0].id, "later"]
+            assert index.info().vectors == 1
+
+
+class _Encoder:
+    def __init__(self, spec: EncoderSpec, number: float) -> None:
+        self.spec = spec
+        self._number = number
+
+    def encode(self, texts: Sequence[str], *, query: bool) -> Any:
+        return np.full((len(texts), 8), self._number, np.float32)
 
 
 @pytest.mark.parametrize(

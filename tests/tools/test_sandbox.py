@@ -86,6 +86,29 @@ async def test_numpy_pandas_and_the_standard_library_are_there(box, tmp_path):
     assert "42" in await output(box, code)
 
 
+async def test_a_file_that_does_not_fit_can_be_read(box, tmp_path):
+    (tmp_path / "big.bin").write_bytes(b"x" * (SMALL.disk + 1))
+    (tmp_path / "small.txt").write_text("one")
+    box.add_file(tmp_path / "big.bin")
+    assert await output(box, "len(open('big.bin', 'rb').read()) - (16 << 20)") == "1"
+    assert "Read-only file system" in (await box.run("open('big.bin', 'ab')")).error
+    box.add_file(tmp_path / "small.txt")
+    assert await output(box, "open('small.txt', 'a').write(' two'); open('small.txt').read()") == "one two"
+    assert (await box.run("import os; os._exit(0)")).stopped == "exit"
+    text = await output(box, "open('small.txt').read(), len(open('big.bin', 'rb').read()) - (16 << 20)")
+    assert text.endswith("('one two', 1)")
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+async def test_a_watchdog_that_fails_ends_the_call(box, monkeypatch):
+    """Fails closed: without a watchdog a call would have no time limit."""
+    await box.run("1")
+    monkeypatch.setattr(type(box._live), "entries", lambda self: 1 // 0)
+    with pytest.raises(ZeroDivisionError):
+        await box.run("import time; time.sleep(600)")
+    assert alive(box) == []
+
+
 async def test_files_are_collected_as_plain_files(box):
     await box.run("import os\nos.mkdir('out')\nopen('out/a.txt', 'w').write('hello')\nopen('b.bin', 'wb').write(b'12')")
     assert [(f.name, f.size) for f in box.files()] == [("b.bin", 2), ("out/a.txt", 5)]

@@ -276,21 +276,30 @@ def _shown(value: Any) -> str:
 
 
 def _verify(args: argparse.Namespace) -> int:
-    from ..retrieval.inspection import verify
+    from ..retrieval.store import STORE
+    from ..retrieval.verification import unverified, verify
 
     _refuse_backend(args)
     problems = verify(Path(args.index))
+    older = 0 if problems else unverified(Path(args.index))
     words = "\n".join(problems) if problems else f"{args.index} is sound"
-    if any(problem.startswith("store: ") for problem in problems):
+    if any(problem.startswith(STORE) for problem in problems):
         words += "\nThe store itself is damaged: rebuild the index from its source, or restore a copy"
     elif problems:
         words += f"\nThe documents are safe in the store; rebuild the rest with: subquest index compact {args.index}"
-    _print_result(args, {"index": args.index, "sound": not problems, "problems": problems}, words)
+    elif older:
+        words += (
+            f"\n{older:,} documents were stored by an older version, without checksums: whether their text and vectors "
+            f"are what was written cannot be verified. Add checksums with: subquest index compact {args.index}"
+        )
+    found = {"index": args.index, "sound": not problems, "problems": problems, "unverified": older}
+    _print_result(args, found, words)
     return 1 if problems else 0
 
 
 def _compact(args: argparse.Namespace) -> int:
-    from ..retrieval.inspection import info, verify
+    from ..retrieval.inspection import info
+    from ..retrieval.verification import verify
     from ..retrieval.writer import Writer
 
     _refuse_backend(args)

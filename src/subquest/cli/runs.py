@@ -172,8 +172,14 @@ def _verify(args: argparse.Namespace) -> int:
     verdict = verify_run(path)
     result: dict[str, Any] = {"run": str(path), "sound": verdict.sound, "episodes": verdict.episodes}
     result["problems"] = list(verdict.problems)
+    result["checked"] = verdict.checked
     lines = [f"{path}: {'sound' if verdict.sound else 'damaged'}, {verdict.episodes} episodes read in full"]
     lines += [f"  {problem}" for problem in verdict.problems]
+    if not verdict.checked:
+        lines.append(
+            "  an older version wrote this run, without checksums: changed numbers, names and short records cannot be "
+            "found. Export and import it to add them"
+        )
     if args.salvage:
         saved = salvage_run(path, Path(args.salvage))
         result["salvage"] = {"run": args.salvage, "episodes": saved.episodes, "lost": list(saved.lost)}

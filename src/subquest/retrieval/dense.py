@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from ..errors import SearchRefused
+from ..checksums import Sum
+from ..errors import DamagedIndex, SearchRefused
 from .ann import Approximate, open_companion
 from .bm25 import Scored
+from .checked_file import CheckedFile
 from .vectors import VectorFile, nearest, nearest_blocks
 
 if TYPE_CHECKING:
@@ -24,9 +28,19 @@ class VectorPart(NamedTuple):
 class Dense:
     """The vector files of one generation as one searchable whole."""
 
-    def __init__(self, parts: Sequence[VectorPart]) -> None:
+    def __init__(self, parts: Sequence[VectorPart], recorded: Mapping[str, Sum] | None = None) -> None:
         self.parts = tuple(parts)
-        self._companions = [open_companion(part.file.path.with_suffix(".ann")) for part in parts]
+        recorded = recorded or {}
+        self._files = [CheckedFile(part.file.path, recorded.get(part.file.path.name)) for part in parts]
+        self._companions = [_Companion(part.file.path.with_suffix(".ann"), recorded) for part in parts]
+
+    def check(self) -> None:
+        """Check all files now; large ones would be checked while searches go on."""
+        for file in self._files:
+            file.sound(wait=True)
+            file.require()
+        for companion in self._companions:
+            companion.open(wait=True)
 
     def top(
         self, queries: npt.NDArray[np.float32], k: int, hidden: Sequence[bytearray | None] | None = None
@@ -46,10 +60,12 @@ class Dense:
                     f"{queries.shape[-1]}; give it the model that the index was embedded with, or build it again"
                 )
         found: list[list[Scored]] = [[] for _ in queries]
-        for (file, _), companion, hide in zip(self.parts, self._companions, bits, strict=True):
+        for (file, _), checked, ann, hide in zip(self.parts, self._files, self._companions, bits, strict=True):
             if not file.rows:
                 continue
-            if companion is not None and hidden is None:
+            checked.require()
+            companion = ann.open() if hidden is None else None
+            if companion is not None:
                 rows = _nearest_approximate(companion, file, queries, k, hide)
             else:
                 rows = nearest(file, queries, k, hide)
@@ -57,6 +73,24 @@ class Dense:
                 numbers = file.numbers[np.asarray(places, np.int64)].tolist()
                 best.extend(map(Scored, numbers, scores))
         return [sorted(best, key=lambda scored: (-scored.score, scored.number))[:k] for best in found]
+
+
+class _Companion:
+    """The companion of a vector file, opened when it was checked; until then, and where it is damaged, search is
+    exact."""
+
+    def __init__(self, path: Path, recorded: Mapping[str, Sum]) -> None:
+        self._file: CheckedFile | None = None
+        self._opened: Approximate | None = None
+        if path.exists():
+            with contextlib.suppress(DamagedIndex):
+                self._file = CheckedFile(path, recorded.get(path.name))
+
+    def open(self, *, wait: bool = False) -> Approximate | None:
+        if self._file is not None and self._file.sound(wait=wait):
+            self._opened = open_companion(self._file.path)
+            self._file = None
+        return self._opened
 
 
 def _nearest_approximate(

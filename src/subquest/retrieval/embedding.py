@@ -81,9 +81,15 @@ def embed_with(writer: Writer, spec: EncoderSpec, encode: Encode, progress: Prog
                 f"{writer.folder} has vectors of {known[0]} numbers, and {spec.model} now gives {vectors.shape[-1]}: "
                 "the model has changed; rebuild the index"
             )
-        rows = [(n, v.tobytes()) for n, v in zip(run.numbers, vectors.astype(np.float16), strict=True)]
+        with np.errstate(over="ignore"):
+            halves = vectors.astype(np.float16)
+        if not np.isfinite(halves).all():
+            number = run.numbers[int(np.argmin(np.isfinite(halves).all(axis=1)))]
+            (name,) = writer.db.execute("SELECT id FROM documents WHERE number = ?", (number,)).fetchone()
+            raise SearchRefused(f"{spec.model}: the vector of document {name!r} has numbers that are not finite")
+        rows = [(n, v.tobytes()) for n, v in zip(run.numbers, halves, strict=True)]
         with store.transaction(writer.db):
-            writer.db.executemany("INSERT OR IGNORE INTO vectors VALUES (?, ?)", rows)
+            writer.store_vectors(rows)
         done += len(rows)
         if progress:
             progress(len(rows))

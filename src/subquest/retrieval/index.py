@@ -15,11 +15,11 @@ import dataclasses
 import os
 import shutil
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from operator import itemgetter
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from ..errors import MissingDependency, SearchError, UsageError
 from ..record import Document, Hit
@@ -33,13 +33,17 @@ from .encoder import Encoder, EncoderSpec, open_named, parse
 from .filters import Filter, allowed_numbers, conditions_of, hidden_bits
 from .fusion import Fusion
 from .generation import RETRIES, Generation, open_newest
-from .inspection import Info, info, verify
+from .inspection import Info, info
 from .search import Mode, check_ids
 from .settings import Entry, Settings
 from .store import utf8
 from .store_reader import StoreReader
 from .tables import Tables
+from .vectors import to_half
+from .verification import verify
 from .writer import Changes, Placed, Progress, Writer
+
+T = TypeVar("T")
 
 
 class Index(Collection):
@@ -51,14 +55,17 @@ class Index(Collection):
         self._reader = StoreReader(self.path)
         self._lock = threading.Lock()
         self._filters: dict[tuple[int, str], tuple[list[bytearray], list[bytearray]]] = {}
+        self._meta_checked = -1
+        """The generation whose metadata were checked as a whole, as a filter needs it."""
         self._titles = titles.DocumentCache(titles.TITLES, b"")
         self._articles = titles.DocumentCache(titles.TEXTS, ("", ""))
         db = self._reader.db
         with store.reading(self.path):
-            self.analysis = Analysis.recorded(store.get(db, "analysis", {}))
-            self.bm25 = BM25(**store.get(db, "bm25", {}))
-            self.fusion = Fusion(**store.get(db, "fusion", {}))
             self._generation = open_newest(self.path, db)
+        settings = self._generation.settings
+        self.analysis = Analysis.recorded(settings.get("analysis", {}))
+        self.bm25 = BM25(**settings.get("bm25", {}))
+        self.fusion = Fusion(**settings.get("fusion", {}))
 
     @classmethod
     def build(
@@ -143,6 +150,7 @@ class Index(Collection):
         self, queries: Sequence[str], k: int, depth: int, mode: Mode, where: Filter | None, bm25: BM25 | None
     ) -> list[list[Hit]]:
         """One generation for all queries."""
+        seen: set[int] = set()
         for _ in range(RETRIES):
             with store.reading(self.path):
                 generation = self._current()
@@ -151,6 +159,9 @@ class Index(Collection):
                     ranked = [self._named_first(generation, *pair, k) for pair in zip(queries, ranked, strict=True)]
                 if (hits := self._reader.hits(ranked)) is not None:
                     return hits
+                seen.add(generation.number)
+        if len(seen) == 1:
+            raise store.damaged(self.path, "documents that were found are not stored")
         raise SearchError(f"{self.path} changes faster than it can be read")
 
     def _named_first(self, generation: Generation, query: str, ranked: Sequence[Scored], k: int) -> list[Scored]:
@@ -177,6 +188,8 @@ class Index(Collection):
         depth = k if mode != "hybrid" else max(k, self.fusion.depth)
         lexical: list[list[Scored]] = []
         if mode != "dense":
+            for file in generation.files:
+                file.require()
             terms = [self.analysis.query_terms(query) for query in queries]
             lexical = generation.lexical.top(terms, depth, bm25, lexical_hidden)
             if mode == "bm25":
@@ -193,6 +206,9 @@ class Index(Collection):
         key = (generation.number, repr(sorted(conditions_of(where), key=itemgetter(0))))
         found = self._filters.get(key)
         if found is None:
+            if self._meta_checked != generation.number:
+                self._reader.check_meta(generation.published)
+                self._meta_checked = generation.number
             allowed = allowed_numbers(self._reader.db, where)
             lexical = [
                 hidden_bits(part.segment.numbers, allowed, part.removed.bits if part.removed else None)
@@ -225,7 +241,7 @@ class Index(Collection):
 
     def documents(self) -> Iterator[Document]:
         """All documents in the order they were added, read in bounded memory."""
-        return self._reader.documents(self._current().published)
+        return self._complete(self._reader.documents)
 
     def add(self, documents: Iterable[Document], *, progress: Progress | None = None) -> Changes:
         """Add or update documents; when it returns, they are on disk and can be found.
@@ -240,7 +256,16 @@ class Index(Collection):
 
     def entries(self) -> Iterator[Entry]:
         """All documents with their vectors, in the order they were added."""
-        return self._reader.entries(self._current().published)
+        return self._complete(self._reader.entries)
+
+    def _complete(self, read: Callable[[int], Iterator[T]]) -> Iterator[T]:
+        """What is read of all documents; DamagedIndex where it was less, unless a writer has changed the index."""
+        generation, count = self._current(), 0
+        for found in read(generation.published):
+            count += 1
+            yield found
+        if count != generation.lexical.documents and self._current().number == generation.number:
+            raise store.damaged(self.path, f"{count:,} of {generation.lexical.documents:,} documents can be read")
 
     def load(self, entries: Iterable[Entry], *, progress: Progress | None = None) -> Changes:
         """Add documents with their vectors; those without one are embedded, if the index has vectors."""
@@ -251,13 +276,13 @@ class Index(Collection):
             def documents() -> Iterator[Document]:
                 for document, vector in entries:
                     if vector is not None and spec is not None:
-                        vectors[utf8(document.id)] = vector.astype("float16").tobytes()
+                        vectors[utf8(document.id)] = to_half(vector, document.id).tobytes()
                     yield document
 
             def stored(placed: Sequence[Placed]) -> None:
                 numbers = {document.id: document.number for document in placed}
                 rows = [(number, vectors.pop(i)) for i, number in numbers.items() if i in vectors]
-                writer.db.executemany("INSERT OR IGNORE INTO vectors VALUES (?, ?)", rows)
+                writer.store_vectors(rows)
 
             changes = writer.add(documents(), progress, stored)
             if spec is not None:

@@ -13,16 +13,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from ..errors import DataError
-from .segment import PythonSegment, append_check, intact
+from ..errors import DamagedIndex
+from .segment import PythonSegment, append_check
 
 VERSION = 1
 
-CHECKED = 32 << 20
-"""Largest segment (bytes) that is checked when a process first opens it, about 25 ms; `index verify` checks all."""
-
-_intact: set[tuple[str, int, int]] = set()
-"""Segments that were checked; a file never changes under its name."""
 _lock = threading.Lock()
 _library: ctypes.CDLL | None = None
 _reason: str | None = None
@@ -100,7 +95,7 @@ class KernelSegment:
         if not self.handle:
             if not path.exists():  # a writer may have replaced it just now
                 raise FileNotFoundError(path)
-            raise DataError(f"{path}: not a segment, or cut short; run `subquest index compact`")
+            raise DamagedIndex(f"{path}: not a segment, or cut short; run `subquest index compact`")
         self.documents: int = kernel.sq_segment_documents(self.handle)
         self.total_length: int = kernel.sq_segment_total_length(self.handle)
         array = ctypes.c_uint32 * self.documents
@@ -171,18 +166,8 @@ class KernelBuilder:
 
 
 def open_segment(path: Path) -> KernelSegment | PythonSegment:
-    """Open a segment; a small one is checked first, because the kernel trusts what it reads."""
     kernel = library()
-    segment = PythonSegment(path) if kernel is None else KernelSegment(kernel, path)
-    status = path.stat()
-    key = (str(path), status.st_ino, status.st_mtime_ns)
-    if status.st_size <= CHECKED and key not in _intact:
-        if not intact(path):
-            raise DataError(f"{path}: it was changed after it was written; run `subquest index compact`")
-        if len(_intact) >= 4096:
-            _intact.clear()
-        _intact.add(key)
-    return segment
+    return PythonSegment(path) if kernel is None else KernelSegment(kernel, path)
 
 
 def search(

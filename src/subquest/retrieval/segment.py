@@ -36,7 +36,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
-from ..errors import DataError
+from ..errors import DamagedIndex
 
 MAGIC = b"SQLEX\x00\x00\x02"
 BLOCK = 128
@@ -65,7 +65,7 @@ class PythonSegment:
                 self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
                 header = HEADER.unpack_from(self._map)
             except (ValueError, struct.error):
-                raise DataError(f"{path}: not a segment, or cut short; run `subquest index compact`") from None
+                raise DamagedIndex(f"{path}: not a segment, or cut short; run `subquest index compact`") from None
         self.documents: int
         self.terms: int
         self.total_length: int
@@ -73,7 +73,7 @@ class PythonSegment:
         magic, self.documents, self.terms, self.total_length, self.max_length, _ = header[:6]
         self._numbers, self._lengths, self._terms, self._strings, self._postings, self._check = header[6:]
         if magic != MAGIC or len(self._map) != self._check + 4:
-            raise DataError(f"{path}: not a segment, or cut short; run `subquest index compact`")
+            raise DamagedIndex(f"{path}: not a segment, or cut short; run `subquest index compact`")
         view = memoryview(self._map)
         self.numbers: Sequence[int] = view[self._numbers : self._numbers + 4 * self.documents].cast("I")
         self.lengths: Sequence[int] = view[self._lengths : self._lengths + 4 * self.documents].cast("I")

@@ -6,6 +6,10 @@
     vectors     number, vector                    embeddings, where the index has an encoder
     settings    key, value                        format, analysis, BM25, encoder, generation, published
     files, origins, retired                       which files the documents come from (`ingest.ledger`)
+    document_checks, vector_checks                checksums, a row each (`checks`)
+    sums                                          checksums of the other tables and of the files, as a whole
+
+Format 2 had no checksums. It is read as it is, and brought to format 3 by the first writer.
 
 A *generation* is what one committed transaction shows: a set of segments and of removed numbers. Rows above the
 `published` number belong to a write that is still running (or was killed); no reader sees them, and the next writer
@@ -21,14 +25,22 @@ import os
 import shlex
 import shutil
 import sqlite3
+import stat
+import uuid
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from ..errors import DataError, SearchError, SearchRefused, UsageError
-from ..record import Document
+import msgspec
 
-FORMAT = 2
+from .. import checksums
+from ..errors import DamagedIndex, DataError, SearchError, UsageError
+from ..record import Document
+from . import checks
+
+FORMAT = 3
+UNCHECKED_FORMAT = 2
+"""The format without checksums."""
 STORE = "store.db"
 LOCK = "writer.lock"
 
@@ -41,7 +53,7 @@ _PASSING = frozenset({
 })  # fmt: skip
 """Failures of SQLite that say nothing about the content of the file."""
 
-_SCHEMA = """
+SCHEMA = """
 CREATE TABLE settings (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE documents (
     number INTEGER PRIMARY KEY, id TEXT NOT NULL, title TEXT NOT NULL, text TEXT NOT NULL, meta TEXT
@@ -53,6 +65,32 @@ CREATE TABLE segments (
 );
 CREATE TABLE vectors (number INTEGER PRIMARY KEY, vector BLOB NOT NULL);
 """
+
+CHECKS = f"""
+CREATE TABLE document_checks (number INTEGER PRIMARY KEY, title INTEGER NOT NULL, content INTEGER NOT NULL);
+CREATE TABLE vector_checks (number INTEGER PRIMARY KEY, vector INTEGER NOT NULL);
+{checksums.SUMS};
+"""
+
+LEDGER = """
+CREATE TABLE IF NOT EXISTS files (
+    number INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, path TEXT NOT NULL, source TEXT NOT NULL,
+    hash TEXT, how TEXT, passages INTEGER, empty_pages INTEGER, note TEXT, wrong TEXT
+);
+CREATE INDEX IF NOT EXISTS files_path ON files (path);
+CREATE TABLE IF NOT EXISTS origins (
+    shared INTEGER NOT NULL, first INTEGER NOT NULL, file INTEGER NOT NULL, last INTEGER NOT NULL,
+    PRIMARY KEY (shared, first, file)
+) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS origins_file ON origins (file);
+CREATE TABLE IF NOT EXISTS retired (number INTEGER PRIMARY KEY);
+CREATE TABLE IF NOT EXISTS displaced (id TEXT NOT NULL, file INTEGER NOT NULL, PRIMARY KEY (id, file)) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS displaced_file ON displaced (file);
+"""
+
+SUMMED = ("settings", "segments", "removed")
+"""The tables whose rows have no checksums of their own."""
+SUMMED_LEDGER = ("files", "origins", "retired", "displaced")
 
 
 def create(folder: Path, settings: dict[str, Any]) -> None:
@@ -67,11 +105,42 @@ def create(folder: Path, settings: dict[str, Any]) -> None:
     with contextlib.closing(_connect(folder / STORE)) as db:
         with transaction(db):
             if _blank(db):
-                for statement in _SCHEMA.split(";"):
-                    db.execute(statement)
-                for key, value in {"format": FORMAT, "generation": 0, "published": 0, **settings}.items():
+                _execute(db, SCHEMA + CHECKS)
+                name = uuid.uuid4().hex
+                first = {"format": FORMAT, "generation": 0, "published": 0, "name": name, "unchecked": 0}
+                for key, value in (first | settings).items():
                     put(db, key, value)
+                checksums.record_sums(db, SUMMED)
+                checks.write_manifest(folder, name, 0)
         use_wal(db)
+
+
+def _execute(db: sqlite3.Connection, statements: str) -> None:
+    for statement in statements.split(";"):
+        db.execute(statement)
+
+
+def add_checks(db: sqlite3.Connection, folder: Path) -> None:
+    """Bring an index of format 2 to format 3; its documents get their checksums with the next `compact`."""
+    for table in ("document_checks", "vector_checks", "sums"):
+        db.execute(f"DROP TABLE temp.{table}")
+    with transaction(db):
+        _execute(db, CHECKS)
+        (last,) = db.execute("SELECT coalesce(max(number), 0) FROM documents").fetchone()
+        name = uuid.uuid4().hex
+        for key, value in {"format": FORMAT, "name": name, "unchecked": last}.items():
+            put(db, key, value)
+        checksums.record_sums(db, (*SUMMED, *(SUMMED_LEDGER if has_ledger(db) else ())))
+    checks.write_manifest(folder, name, get(db, "generation", 0))
+
+
+def add_ledger(db: sqlite3.Connection) -> None:
+    """The tables of files, where the index does not have them yet."""
+    if not has_ledger(db):
+        with transaction(db):
+            _execute(db, LEDGER)
+            checksums.record_sums(db, SUMMED_LEDGER)
+    checksums.watch(db, SUMMED_LEDGER)
 
 
 def use_wal(db: sqlite3.Connection) -> None:
@@ -84,11 +153,14 @@ def exists(folder: Path) -> bool:
     """Whether there is an index, or another file in the place of its store."""
     path = folder / STORE
     try:
-        if not path.is_file():
-            return False
+        status = os.stat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
     except OSError as error:
         raise UsageError(f"{folder} cannot be opened: {error.strerror}") from None
-    if path.stat().st_size > _BLANK:
+    if not stat.S_ISREG(status.st_mode):
+        return False
+    if status.st_size > _BLANK:
         return True
     try:
         with contextlib.closing(_connect(path)) as db:
@@ -99,7 +171,7 @@ def exists(folder: Path) -> bool:
 
 def is_foreign(path: Path) -> bool:
     """Whether the folder of an unfinished index would not have this file."""
-    return not path.name.startswith(STORE) and path.name != LOCK
+    return not path.name.startswith(STORE) and path.name not in (LOCK, checks.MANIFEST)
 
 
 def _blank(db: sqlite3.Connection) -> bool:
@@ -131,15 +203,22 @@ def connect(folder: Path) -> sqlite3.Connection:
             db = _connect_frozen(folder)
             found = get(db, "format", None)
     except UnicodeDecodeError:  # SQLite's message about a table whose definition is damaged
-        raise DataError(f"{folder / STORE} is damaged; rebuild it from its source") from None
+        raise DamagedIndex(f"{folder / STORE} is damaged; rebuild it from its source") from None
     except sqlite3.DatabaseError as error:
         if _is_passing(error):
             free = shutil.disk_usage(folder).free
             raise SearchError(
                 f"{folder} cannot be opened now ({error}; {free:,} bytes are free on its disk); its content is intact"
             ) from None
-        raise DataError(f"{folder / STORE} is not an index ({error}); rebuild it from its source") from None
-    if found != FORMAT:
+        raise DamagedIndex(f"{folder / STORE} is not an index ({error}); rebuild it from its source") from None
+    except DataError as error:
+        raise DamagedIndex(f"{folder / STORE}: {error}") from None
+    if found == UNCHECKED_FORMAT:
+        if db.execute("SELECT 1 FROM sqlite_master WHERE name = 'sums'").fetchone():
+            raise damaged(folder, "its format is not what was written")
+        db.execute("PRAGMA temp_store = MEMORY")
+        _execute(db, CHECKS.replace("CREATE TABLE", "CREATE TEMP TABLE"))  # empty: nothing can be checked
+    elif found != FORMAT:
         db.close()
         raise DataError(
             f"{folder} has index format {found}, this version reads format {FORMAT}; export it with the version "
@@ -162,15 +241,20 @@ def reading(folder: Path) -> Iterator[None]:
     except sqlite3.DatabaseError as error:
         if _is_passing(error):
             raise SearchError(f"{folder} cannot be read now: {error}; its content is intact") from None
-        raise SearchRefused(
-            f"{folder / STORE} is damaged ({error}); see `subquest index verify`, and rebuild it from its source"
-        ) from None
+        raise damaged(folder, error) from None
+    except UnicodeDecodeError as error:  # from SQLite's message about a table whose definition is damaged
+        raise damaged(folder, error) from None
+
+
+def damaged(folder: Path, what: object) -> DamagedIndex:
+    return DamagedIndex(
+        f"{folder / STORE} is damaged ({str(what)[:200]}); see `subquest index verify`, and rebuild it from its source"
+    )
 
 
 def _connect(path: Path | str, *, uri: bool = False) -> sqlite3.Connection:
     db = sqlite3.connect(path, timeout=60.0, isolation_level=None, check_same_thread=False, uri=uri)
-    db.execute("PRAGMA synchronous = FULL")
-    db.execute("PRAGMA cache_size = -16000")
+    db.executescript("PRAGMA synchronous = FULL; PRAGMA cache_size = -16000")
     return db
 
 
@@ -190,10 +274,15 @@ def _connect_frozen(folder: Path) -> sqlite3.Connection:
 
 def get(db: sqlite3.Connection, key: str, default: Any) -> Any:
     row = db.execute("SELECT value FROM settings WHERE key = ?", (key,)).fetchone()
+    return default if row is None else parsed(key, row[0])
+
+
+def parsed(key: str, value: Any) -> Any:
+    """The value of a setting."""
     try:
-        return default if row is None else json.loads(row[0])
-    except (ValueError, TypeError):
-        raise DataError(
+        return msgspec.json.decode(value)
+    except (msgspec.DecodeError, ValueError, TypeError):
+        raise DamagedIndex(
             f"the index is damaged: its setting {key!r} cannot be read; rebuild it from its source"
         ) from None
 
@@ -202,9 +291,14 @@ def put(db: sqlite3.Connection, key: str, value: Any) -> None:
     db.execute("INSERT OR REPLACE INTO settings VALUES (?, ?)", (key, json.dumps(value)))
 
 
+def is_checked(db: sqlite3.Connection) -> bool:
+    """Whether the index has checksums."""
+    return bool(get(db, "format", None) != UNCHECKED_FORMAT)
+
+
 def has_ledger(db: sqlite3.Connection) -> bool:
     """Whether files were ever ingested: the first ones create the tables of `ingest.ledger`."""
-    return db.execute("SELECT 1 FROM sqlite_master WHERE name = 'retired'").fetchone() is not None
+    return db.execute("SELECT 1 FROM sqlite_master WHERE name = 'displaced'").fetchone() is not None
 
 
 def retired(db: sqlite3.Connection) -> list[int]:

@@ -10,10 +10,11 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..errors import UsageError
+from ..errors import DamagedIndex, UsageError
 from ..record import Document, Hit
 from . import store
 from .bm25 import Scored
+from .checks import document_checks, title_check, vector_check
 from .settings import Entry
 
 if TYPE_CHECKING:
@@ -23,6 +24,14 @@ _PAGE = 1000
 """Rows read at once; between pages other threads and writers have their turn."""
 _NUMBERS = 500
 """Documents fetched by one statement."""
+
+_CHECKED = "FROM documents AS d LEFT JOIN document_checks AS c ON c.number = d.number"
+_DOCUMENT = f"SELECT d.number, d.id, d.title, d.text, d.meta, c.content {_CHECKED}"
+_TITLE = f"SELECT d.number, d.id, d.title, d.meta, c.title {_CHECKED}"
+_ENTRY = (
+    f"SELECT d.number, d.id, d.title, d.text, d.meta, c.content, v.vector, w.vector {_CHECKED} "
+    "LEFT JOIN vectors AS v ON v.number = d.number LEFT JOIN vector_checks AS w ON w.number = d.number"
+)
 
 
 class StoreReader:
@@ -66,53 +75,74 @@ class StoreReader:
 
     def get(self, identifier: str, published: int) -> Document | None:
         """The published document with this id, None where there is none."""
-        row = self.db.execute(
-            "SELECT id, title, text, meta FROM documents WHERE id = ? AND number <= ?", (identifier, published)
-        ).fetchone()
-        return None if row is None else store.to_document(row)
+        row = self.db.execute(f"{_DOCUMENT} WHERE d.id = ? AND d.number <= ?", (identifier, published)).fetchone()
+        return None if row is None else self._document(row)
 
     def hits(self, ranked: Sequence[Sequence[Scored]]) -> list[list[Hit]] | None:
         """The documents behind the numbers; None when one was removed in the meantime."""
         wanted = sorted({scored.number for row in ranked for scored in row})
-        found = {row[0]: store.to_document(row[1:]) for row in self._rows("number, id, title, text, meta", wanted)}
+        found = {row[0]: self._document(row) for row in self._rows(_DOCUMENT, wanted)}
         if len(found) < len(wanted):
             return None
         return [[Hit(found[scored.number], scored.score) for scored in row] for row in ranked]
 
     def titles(self, numbers: Sequence[int]) -> Iterator[tuple[int, str]]:
         """The numbers with their titles; without those that were removed in the meantime."""
-        return self._rows("number, title", numbers)
+        for *row, check in self._rows(_TITLE, numbers):
+            if check is not None and check != title_check(*row):
+                raise self._damaged(row[1])
+            yield row[0], row[2]
+
+    def check_meta(self, published: int) -> None:
+        """Raise DamagedIndex unless the metadata of all documents are what was written."""
+        for *row, check in self._pages(_TITLE, published):
+            if check is not None and check != title_check(*row):
+                raise self._damaged(row[1])
 
     def articles(self, numbers: Sequence[int]) -> Iterator[tuple[int, tuple[str, str]]]:
         """The numbers with their titles and texts; without those that were removed in the meantime."""
-        return ((number, (title, text)) for number, title, text in self._rows("number, title, text", numbers))
+        documents = ((row[0], self._document(row)) for row in self._rows(_DOCUMENT, numbers))
+        return ((number, (document.title, document.text)) for number, document in documents)
 
     def documents(self, published: int) -> Iterator[Document]:
         """All documents in the order they were added, read in bounded memory."""
-        for row in self._pages("SELECT number, id, title, text, meta FROM documents", published):
-            yield store.to_document(row[1:])
+        for row in self._pages(_DOCUMENT, published):
+            yield self._document(row)
 
     def entries(self, published: int) -> Iterator[Entry]:
         """All documents with their vectors, in the order they were added."""
-        statement = (
-            "SELECT number, id, title, text, meta, (SELECT vector FROM vectors AS v WHERE v.number = d.number) "
-            "FROM documents AS d"
-        )
-        for row in self._pages(statement, published):
-            yield Entry(store.to_document(row[1:5]), None if row[5] is None else _vector(row[5]))
+        for *row, vector, check in self._pages(_ENTRY, published):
+            document = self._document(tuple(row))
+            if check is not None and (not isinstance(vector, bytes) or check != vector_check(row[0], vector)):
+                raise self._damaged(document.id)
+            yield Entry(document, None if vector is None else _vector(vector))
 
-    def _rows(self, columns: str, numbers: Sequence[int]) -> Iterator[Any]:
+    def _document(self, row: tuple[Any, ...]) -> Document:
+        """A document from the columns of _DOCUMENT; DamagedIndex where it is not what was written."""
+        check = row[5]
+        if check is not None and check != document_checks(*row[:5])[1]:
+            raise self._damaged(row[1])
+        try:
+            return store.to_document(row[1:5])
+        except (TypeError, ValueError):
+            raise self._damaged(row[1]) from None
+
+    def _damaged(self, identifier: object) -> DamagedIndex:
+        return store.damaged(self._path, f"document {identifier!r} is not what was written")
+
+    def _rows(self, statement: str, numbers: Sequence[int]) -> Iterator[Any]:
         for start in range(0, len(numbers), _NUMBERS):
             chunk = numbers[start : start + _NUMBERS]
             marks = ",".join("?" * len(chunk))
-            yield from self.db.execute(f"SELECT {columns} FROM documents WHERE number IN ({marks})", chunk)
+            yield from self.db.execute(f"{statement} WHERE d.number IN ({marks})", chunk).fetchall()
 
     def _pages(self, statement: str, published: int) -> Iterator[tuple[Any, ...]]:
         last = 0
-        page = f"{statement} WHERE number > ? AND number <= ? ORDER BY number LIMIT {_PAGE}"
-        while rows := self.db.execute(page, (last, published)).fetchall():
-            last = rows[-1][0]
-            yield from rows
+        page = f"{statement} WHERE d.number > ? AND d.number <= ? ORDER BY d.number LIMIT {_PAGE}"
+        with store.reading(self._path):
+            while rows := self.db.execute(page, (last, published)).fetchall():
+                last = rows[-1][0]
+                yield from rows
 
 
 def _vector(stored: bytes) -> Row:

@@ -16,11 +16,15 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Protocol, cast
 
+import msgspec
+
 from ..errors import DataError, UsageError
 from ..input_file import parse_json
 from ..record import Document
+from . import store
 from .corpus import from_object, kind
 from .settings import Entry, Settings
+from .vectors import to_half
 from .writer import Changes, Progress
 
 if TYPE_CHECKING:
@@ -85,6 +89,16 @@ def write(source: Source, out: IO[str], *, plain: bool = False, progress: Progre
     return count
 
 
+class _Passage(msgspec.Struct):
+    """A line of an exported index; other fields are ignored."""
+
+    id: str
+    title: str
+    text: str
+    meta: dict[str, Any] | None = None
+    vector: str | None = None
+
+
 class PortableFile:
     """An exported index (or a corpus) as a file that can be copied from."""
 
@@ -128,16 +142,17 @@ class PortableFile:
         if not self._headed:
             return Entry(from_object(record, where))
         try:
-            document = Document(record["id"], record["title"], record["text"], record.get("meta", {}))
-            encoded = record.get("vector")
-            return Entry(document, None if encoded is None else self._vector(encoded))
-        except (KeyError, TypeError, ValueError, binascii.Error) as error:
-            raise DataError(f"{where}: not a passage of an exported index ({error!r})") from None
+            passage = msgspec.convert(record, _Passage)
+            document = store.cleaned(Document(passage.id, passage.title, passage.text, passage.meta or {}))
+            return Entry(document, None if passage.vector is None else self._vector(passage.vector, document.id))
+        except (UsageError, ValueError, msgspec.ValidationError, binascii.Error) as error:
+            raise DataError(f"{where}: not a passage of an exported index ({error})") from None
 
-    def _vector(self, encoded: str) -> Row:
+    def _vector(self, encoded: str, identifier: str) -> Row:
         import numpy as np
 
         row = np.frombuffer(base64.b64decode(encoded, validate=True), "<f2").astype(np.float32)
+        to_half(row, identifier)
         if len(row) != self.settings.width:
             raise ValueError(f"a vector of {len(row)} numbers in a file of vectors of {self.settings.width}")
         return row

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..errors import DataError, MissingDependency
+from ..errors import DamagedIndex, DataError, MissingDependency
 from . import kernel
 from .segment import append_check
 
@@ -45,11 +45,11 @@ class VectorFile:
         with open(path, "rb") as file:
             header = file.read(VECTOR_HEADER.size)
         if len(header) < VECTOR_HEADER.size:
-            raise DataError(f"{path}: not a vector file, or cut short; run `subquest index compact`")
+            raise DamagedIndex(f"{path}: not a vector file, or cut short; run `subquest index compact`")
         magic, self.rows, self.width, start, check = VECTOR_HEADER.unpack(header)
         fits = VECTOR_HEADER.size + 4 * self.rows <= start and start + 2 * self.width * self.rows == check
         if magic != MAGIC or path.stat().st_size != check + 4 or not fits:
-            raise DataError(f"{path}: not a vector file, or cut short; run `subquest index compact`")
+            raise DamagedIndex(f"{path}: not a vector file, or cut short; run `subquest index compact`")
         self.numbers: npt.NDArray[np.uint32] = np.memmap(path, np.uint32, "r", VECTOR_HEADER.size, (self.rows,))
         self.vectors: npt.NDArray[np.float16] = np.memmap(path, np.float16, "r", start, (self.rows, self.width))
 
@@ -66,6 +66,17 @@ def document_numbers(path: Path) -> list[int]:
     with open(path, "rb") as file:
         _, rows, *_ = VECTOR_HEADER.unpack(file.read(VECTOR_HEADER.size))
         return list(struct.unpack(f"<{rows}I", file.read(4 * rows)))
+
+
+def to_half(vector: npt.NDArray[np.float32], document: str) -> npt.NDArray[np.float16]:
+    """A vector as it is stored; a DataError names the document where a number is not finite, or over 65,504."""
+    import numpy as np
+
+    with np.errstate(over="ignore"):
+        half = vector.astype(np.float16)
+    if not np.isfinite(half).all():
+        raise DataError(f"the vector of document {document!r} has numbers that are not finite; embed it again")
+    return half
 
 
 def write_vectors(path: Path, numbers: Sequence[int], rows: Iterable[bytes], width: int) -> None:

@@ -19,9 +19,10 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from .. import checksums
 from ..errors import SearchError
 from ..record import Document
-from . import ann, store
+from . import ann, checks, store
 from .analysis import Analysis
 from .segment_builder import SegmentBuilder, SegmentRow, mergeable
 from .vectors import VectorFile, write_vectors
@@ -88,6 +89,11 @@ class Writer:
             try:
                 writer = cls(folder, db)
                 store.use_wal(db)
+                if store.get(db, "format", 0) == store.UNCHECKED_FORMAT:
+                    store.add_checks(db, folder)
+                checksums.watch(db, store.SUMMED)
+                if store.has_ledger(db):
+                    checksums.watch(db, store.SUMMED_LEDGER)
                 writer._delete_unlisted()
                 writer._publish_left_over()
                 yield writer
@@ -145,21 +151,33 @@ class Writer:
             placed.append(Placed(document.id, intake.number, before))
             intake.number += 1
         self.db.executemany("INSERT INTO documents VALUES (?, ?, ?, ?, ?)", rows)
+        self._record_documents(rows)
         if stored:
             stored(placed)
         return [(row[0], row[2], row[3]) for row in rows]
 
+    def _record_documents(self, rows: Iterable[tuple[Any, ...]]) -> None:
+        found = [(row[0], *checks.document_checks(*row)) for row in rows]
+        self.db.executemany("INSERT INTO document_checks VALUES (?, ?, ?)", found)
+
+    def store_vectors(self, rows: Sequence[tuple[int, bytes]]) -> None:
+        """Store vectors, in half precision, of documents that have none."""
+        self.db.executemany(
+            "INSERT INTO vector_checks SELECT ?1, ?2 WHERE NOT EXISTS (SELECT 1 FROM vectors WHERE number = ?1)",
+            [(number, checks.vector_check(number, vector)) for number, vector in rows],
+        )
+        self.db.executemany("INSERT OR IGNORE INTO vectors VALUES (?, ?)", rows)
+
     def remove(self, ids: Iterable[str]) -> Changes:
         """Remove documents by id; unknown ids are ignored."""
         removed = 0
-        with store.transaction(self.db):
+        with self._new_generation():
             source = iter(ids)
             while batch := [store.utf8(identifier) for identifier in islice(source, BATCH)]:
                 marks = ",".join("?" * len(batch))
                 numbers = [n for (n,) in self.db.execute(f"SELECT number FROM documents WHERE id IN ({marks})", batch)]
                 self._remove_numbers(numbers)
                 removed += len(numbers)
-            self.next_generation()
         return Changes(removed=removed)
 
     def compact(self, progress: Progress | None = None) -> None:
@@ -170,9 +188,9 @@ class Writer:
         if len(segments) > 1 or len(vectors) > 1 or removed:
             self._rewrite(segments, progress)
             self.rewrite_vectors(vectors)
-            with store.transaction(self.db):
+            with self._new_generation():
                 self.db.execute("DELETE FROM removed")
-                self.next_generation()
+        self._check_older()
         self.db.execute("VACUUM")
         self.db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
@@ -205,14 +223,13 @@ class Writer:
         retired = store.retired(self.db)
         if builder.documents or retired:
             name = self._write_segment(builder) if builder.documents else ""
-            with store.transaction(self.db):
+            with self._new_generation():
                 if name:
                     self._list(name, builder)
                     store.put(self.db, "published", builder.last)
                 self._remove_numbers([*replaced, *retired])
                 if retired:
                     self.db.execute("DELETE FROM retired")
-                self.next_generation()
         builder.close()
 
     def _write_segment(self, builder: SegmentBuilder) -> str:
@@ -224,15 +241,53 @@ class Writer:
     def _list(self, name: str, builder: SegmentBuilder) -> None:
         row = (name, "lexical", builder.first, builder.last, builder.documents)
         self.db.execute("INSERT INTO segments VALUES (?, ?, ?, ?, ?)", row)
+        self._record_file(name)
+
+    def _record_file(self, name: str) -> None:
+        row = (name, *checks.file_sum(self.folder / name)[1])
+        self.db.execute("INSERT OR REPLACE INTO sums VALUES (?, ?, ?)", row)
+
+    def _unlist(self, segments: Sequence[SegmentRow]) -> None:
+        names = [(segment.name,) for segment in segments]
+        self.db.executemany("DELETE FROM segments WHERE name = ?", names)
+        names += [(_companion(segment.name),) for segment in segments]
+        self.db.executemany("DELETE FROM sums WHERE name = ?", names)
 
     def _remove_numbers(self, numbers: Sequence[int]) -> None:
         rows = [(number,) for number in numbers]
         self.db.executemany("INSERT OR IGNORE INTO removed VALUES (?)", rows)
-        self.db.executemany("DELETE FROM documents WHERE number = ?", rows)
-        self.db.executemany("DELETE FROM vectors WHERE number = ?", rows)
+        for table in ("documents", "document_checks", "vectors", "vector_checks"):
+            self.db.executemany(f"DELETE FROM {table} WHERE number = ?", rows)
 
-    def next_generation(self) -> None:
-        store.put(self.db, "generation", store.get(self.db, "generation", 0) + 1)
+    @contextlib.contextmanager
+    def _new_generation(self) -> Iterator[None]:
+        """A transaction that shows something new to readers."""
+        generation = store.get(self.db, "generation", 0) + 1
+        with store.transaction(self.db):
+            yield
+            store.put(self.db, "generation", generation)
+        checks.write_manifest(self.folder, store.get(self.db, "name", ""), generation)
+
+    def _check_older(self) -> None:
+        """Give checksums to what an older version stored without them."""
+        if not store.get(self.db, "unchecked", 0):
+            return
+        with store.transaction(self.db):
+            missing = "WHERE number NOT IN (SELECT number FROM {}_checks)"
+            documents = self.db.execute(
+                f"SELECT number, id, title, text, meta FROM documents {missing.format('document')}"
+            )
+            while rows := documents.fetchmany(BATCH):
+                self._record_documents(rows)
+            vectors = self.db.execute(f"SELECT number, vector FROM vectors {missing.format('vector')}")
+            while rows := vectors.fetchmany(BATCH):
+                found = [(number, checks.vector_check(number, vector)) for number, vector in rows]
+                self.db.executemany("INSERT INTO vector_checks VALUES (?, ?)", found)
+            for (name,) in self.db.execute("SELECT name FROM segments").fetchall():
+                self._record_file(name)
+                if (self.folder / _companion(name)).exists():
+                    self._record_file(_companion(name))
+            store.put(self.db, "unchecked", 0)
 
     def _publish_left_over(self) -> None:
         """Index the rows that a killed writer stored but did not publish."""
@@ -279,8 +334,8 @@ class Writer:
         if builder.documents:
             builders.append((self._write_segment(builder), builder))
         builder.close()
-        with store.transaction(self.db):
-            self.db.executemany("DELETE FROM segments WHERE name = ?", [(s.name,) for s in segments])
+        with self._new_generation():
+            self._unlist(segments)
             for name, written in builders:
                 self._list(name, written)
             self.db.execute(
@@ -288,7 +343,6 @@ class Writer:
                 "(SELECT coalesce(max(last), 0) FROM segments WHERE kind = 'dense')",
                 span,
             )
-            self.next_generation()
         self._delete_unlisted()
 
     def rewrite_vectors(self, segments: Sequence[SegmentRow], last: int | None = None) -> None:
@@ -310,12 +364,14 @@ class Writer:
                     ann.build(VectorFile(self.folder / name), (self.folder / name).with_suffix(".ann"))
         elif not segments:
             return
-        with store.transaction(self.db):
-            self.db.executemany("DELETE FROM segments WHERE name = ?", [(s.name,) for s in segments])
+        with self._new_generation():
+            self._unlist(segments)
             if numbers:
                 row = (name, "dense", span[0], max(span[1], numbers[-1]), len(numbers))
                 self.db.execute("INSERT INTO segments VALUES (?, ?, ?, ?, ?)", row)
-            self.next_generation()
+                self._record_file(name)
+                if (self.folder / _companion(name)).exists():
+                    self._record_file(_companion(name))
         self._delete_unlisted()
 
     def _delete_unlisted(self) -> None:
@@ -326,6 +382,10 @@ class Writer:
             if path.suffix in {".lex", ".vec", ".ann", ".tmp"} and name not in listed:
                 with contextlib.suppress(FileNotFoundError):
                     os.unlink(path)
+
+
+def _companion(name: str) -> str:
+    return str(Path(name).with_suffix(".ann"))
 
 
 @contextlib.contextmanager

@@ -13,6 +13,7 @@ killed writer leaves at worst a tail that SQLite drops. The tables:
     event      parts of an episode's event stream, also of episodes that never finished
     score      scores of an episode
     metric     numbers of the run as a whole, by step
+    sums       checksums of these tables (`checksums`); format 1 had none, and gets them from the first writer
 """
 
 from __future__ import annotations
@@ -23,9 +24,10 @@ import sqlite3
 import uuid
 from pathlib import Path
 
+from .. import checksums
 from ..errors import DataError, UsageError
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 APPLICATION_ID = 0x53715275
 """`SqRu`, in the header of every run file."""
 RUN_FILE = "run.sqlite"
@@ -56,6 +58,8 @@ CREATE INDEX episode_question ON episode (question, attempt);
 CREATE INDEX trajectory_episode ON trajectory (episode);
 CREATE INDEX failure_episode ON failure (episode);
 """
+SUMMED = ("meta", "block", "piece", "question", "episode", "trajectory", "failure", "event", "score", "metric")
+SCHEMA = f"{TABLES}{checksums.SUMS};"
 
 
 def run_path(path: str | os.PathLike[str]) -> Path:
@@ -108,8 +112,9 @@ def create_file(path: Path, meta: dict[str, str]) -> None:
             connection.execute("PRAGMA journal_mode = WAL")
             connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
             connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
-            connection.executescript(f"BEGIN; {TABLES} COMMIT;")
+            connection.executescript(f"BEGIN; {SCHEMA} COMMIT;")
             connection.executemany("INSERT INTO meta VALUES (?, ?)", meta.items())
+            checksums.record_sums(connection, SUMMED)
             connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         finally:
             connection.close()
@@ -142,6 +147,9 @@ def connect(path: Path, *, write: bool) -> sqlite3.Connection:
         connection.execute("SELECT count(*) FROM meta").fetchone()
         if write:
             connection.execute("PRAGMA synchronous = FULL")  # a commit is on the disk when it returns
+            if version < SCHEMA_VERSION:
+                _add_sums(connection)
+            checksums.watch(connection, SUMMED)
     except sqlite3.DatabaseError as error:
         connection.close()
         raise damaged(path, error) from None
@@ -151,7 +159,22 @@ def connect(path: Path, *, write: bool) -> sqlite3.Connection:
     return connection
 
 
-def damaged(path: Path, error: Exception) -> DataError:
+def _add_sums(connection: sqlite3.Connection) -> None:
+    """Bring a run to the present format, unless another process has just done that."""
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        if connection.execute("PRAGMA user_version").fetchone()[0] < SCHEMA_VERSION:
+            connection.execute(checksums.SUMS)
+            checksums.record_sums(connection, SUMMED)
+            connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
+
+
+def damaged(path: Path, error: object) -> DataError:
     return DataError(
         f"the run {path} is damaged ({error}); recover what is readable with: "
         f"subquest runs verify {path} --salvage NEW.sqlite"

@@ -26,11 +26,13 @@ from ..errors import DataError, SubquestError, UsageError
 from ..events import Event
 from ..input_file import check_input, parse_json
 from ..record import Episode, Question
-from .file import SCHEMA_VERSION, create_file, run_path
+from .file import create_file, damaged, run_path
 from .reader import Reader
 from .rows import Write
 from .writer import Receipt, Writer
 
+FORMAT = 1
+"""Of the lines; that of the file has a number of its own."""
 Entry = Mapping[str, Any]
 """What a line holds."""
 
@@ -40,6 +42,8 @@ _IN_FLIGHT = 256
 
 def export_run(run: Reader, file: TextIO) -> int:
     """Write the run as JSON lines; returns the number of episodes."""
+    if wrong := run.changed_tables():
+        raise damaged(run.path, f"its table {wrong[0]} is not what was written")
     episodes = 0
     for entry in run_entries(run):
         file.write(_line(entry) + "\n")
@@ -62,7 +66,7 @@ def import_run(source: str | os.PathLike[str], target: str | os.PathLike[str]) -
 
 def run_entries(run: Reader) -> Iterator[Entry]:
     """The whole run, in the order in which it was written."""
-    yield {"type": "run", "format": SCHEMA_VERSION, **run.meta()}
+    yield {"type": "run", "format": FORMAT, **run.meta()}
     for question in run.questions():
         yield {"type": "question", "question": to_dict(question)}
     for summary, episode in zip(run.summaries(), run.episodes(), strict=False):
@@ -90,7 +94,7 @@ def write_entries(entries: Iterable[tuple[str, Entry]], target: Path) -> int:
     where, first = next(stream, ("", {}))
     if first.get("type") != "run" or not isinstance(first.get("settings"), dict):
         raise DataError(f"{where or 'an empty file'}: this is not an exported run: its first line must say so")
-    if first.get("format") != SCHEMA_VERSION:
+    if first.get("format") != FORMAT:
         raise DataError(f"{where}: this version of Subquest does not know run format {first.get('format')!r}")
     scratch = target.with_name(f"{target.name}.{uuid.uuid4().hex[:8]}.new")
     create_file(scratch, {key: json.dumps(value) for key, value in first.items() if key not in ("type", "format")})

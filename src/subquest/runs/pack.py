@@ -54,7 +54,8 @@ with contextlib.suppress(ImportError):
 _HUGE = sys.float_info.max
 _PLAIN: set[str] = set()
 """Keys known not to start with `$`."""
-_RAW, _ZLIB = b"\0", b"\1"
+_RAW, _ZLIB, _CHECKED = b"\0", b"\1", b"\2"
+"""How data are stored: as they are (by older versions), compressed, or after their crc32."""
 _COMMON = (
     b'"answer":"forced":true,"confidence":null,"stop_reason":"forced"abstained"failed"cancelled"no answer"meta":{}'
     b'"fatal":true,"where":"search","message":"attempt":"wait":"entries":"action":"evidence":[{"quote":{"$":["start":'
@@ -109,16 +110,26 @@ def _compress(data: bytes) -> bytes:
     """Compress the data if that makes it smaller."""
     compressor = _PRIMED.copy()
     small = compressor.compress(data) + compressor.flush()
-    return _ZLIB + small if len(small) < len(data) else _RAW + data
+    return _ZLIB + small if len(small) < len(data) else _CHECKED + zlib.crc32(data).to_bytes(4, "big") + data
 
 
 def _decompress(data: bytes) -> bytes:
     if not isinstance(data, bytes):  # a damaged row may contain anything
         raise DataError("a stored record is damaged: it contains no bytes")
+    if data[:1] == _RAW:
+        return data[1:]
+    if data[:1] == _CHECKED and int.from_bytes(data[1:5], "big") == zlib.crc32(data[5:]):
+        return data[5:]
+    if data[:1] != _ZLIB:
+        raise DataError("a stored record is damaged: its checksum does not fit")
     try:
-        return zlib.decompressobj(zdict=_COMMON).decompress(data[1:]) if data[:1] == _ZLIB else data[1:]
+        stream = zlib.decompressobj(zdict=_COMMON)
+        found = stream.decompress(data[1:])
     except zlib.error as error:
         raise DataError(f"a stored record is damaged: {error}") from None
+    if not stream.eof or stream.unused_data:
+        raise DataError("a stored record is damaged: its size is wrong")
+    return found
 
 
 def dump_pieces(pieces: Sequence[bytes]) -> bytes:

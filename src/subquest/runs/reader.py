@@ -10,12 +10,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from .. import checksums
 from ..codec import from_dict
 from ..errors import DataError, UsageError
 from ..events import Event
 from ..record import Episode, Question
 from . import pack
-from .file import connect, damaged
+from .file import SCHEMA, SCHEMA_VERSION, SUMMED, TABLES, connect, damaged
 from .rows import column
 
 _CACHED_BLOCKS = 256
@@ -215,6 +216,33 @@ class Reader:
             raise UsageError(f"the run {self.path} is closed") from None
         except sqlite3.DatabaseError as error:
             raise damaged(self.path, error) from None
+
+    def is_checked(self) -> bool:
+        """Whether the run has checksums."""
+        return bool(self.query("SELECT 1 FROM sqlite_master WHERE name = 'sums'"))
+
+    def structure_problems(self) -> Iterator[str]:
+        """What is wrong with the definitions of the tables, the format and the size of the file."""
+        checked = self.is_checked()
+        try:
+            for name in checksums.changed_schema(self._connection, SCHEMA if checked else TABLES):
+                yield f"the definition of {name} is not what was written"
+            if self.query("PRAGMA user_version") != [(SCHEMA_VERSION if checked else SCHEMA_VERSION - 1,)]:
+                yield "its format is not what was written"
+            if problem := checksums.size_problem(self._connection, self.path):
+                yield problem
+        except sqlite3.DatabaseError as error:
+            raise damaged(self.path, error) from None
+
+    def changed_tables(self) -> list[str]:
+        """Tables that are not what was written; none is known where an older version wrote the run."""
+        self.query("BEGIN")  # others may be writing
+        try:
+            return list(checksums.changed_tables(self._connection, SUMMED)) if self.is_checked() else []
+        except sqlite3.DatabaseError as error:
+            raise damaged(self.path, error) from None
+        finally:
+            self.query("COMMIT")
 
     def load(self, body: bytes) -> Any:
         try:

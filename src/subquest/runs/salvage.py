@@ -16,9 +16,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ..checksums import log_problem
 from ..errors import DataError, UsageError
 from .file import APPLICATION_ID, PAGE_SIZE, SCHEMA_VERSION, create_file, run_path
-from .jsonl import Entry, episode_entry, run_entries, write_entries
+from .jsonl import FORMAT, Entry, episode_entry, run_entries, write_entries
 from .reader import Reader
 
 _MAX_MISSES = 2_000
@@ -33,6 +34,8 @@ class Verdict:
     problems: tuple[str, ...]
     episodes: int
     """Episodes that could be read completely."""
+    checked: bool = True
+    """False where an older version wrote the run, without checksums of all that is in it."""
 
     @property
     def sound(self) -> bool:
@@ -49,15 +52,23 @@ class Salvage:
 
 
 def verify_run(path: Path) -> Verdict:
-    """Check the structure of the file and the hash of every piece, and read every record."""
+    """Check the structure of the file and all checksums, and read every record."""
     problems: list[str] = []
     episodes = 0
+    file = run_path(path)
+    problem = log_problem(file)  # first, because opening the run folds in what is left of its log
+    if problem and problem == log_problem(file):  # otherwise a writer has just begun the log again
+        return Verdict((problem,), 0)
     try:
-        run = Reader(run_path(path))
+        run = Reader(file)
     except DataError as error:
         return Verdict((str(error),), 0)
+    checked = True
     try:
         problems += [row[0] for row in run.query("PRAGMA integrity_check") if row[0] != "ok"]
+        problems += run.structure_problems()
+        problems += [f"the table {table} is not what was written" for table in run.changed_tables()]
+        checked = run.is_checked()
         for key, number in run.query("SELECT hash, number FROM piece ORDER BY number"):
             try:
                 (data,) = run.pieces([number])
@@ -71,7 +82,7 @@ def verify_run(path: Path) -> Verdict:
         problems.append(str(error))
     finally:
         run.close()
-    return Verdict(tuple(problems[:_MAX_PROBLEMS]), episodes)
+    return Verdict(tuple(problems[:_MAX_PROBLEMS]), episodes, checked)
 
 
 def salvage_run(path: Path, target: Path) -> Salvage:
@@ -113,7 +124,7 @@ class _Rescue:
         except DataError:
             meta = {}
             self.lost.append("the settings")
-        first = {"type": "run", "format": SCHEMA_VERSION, "settings": {}, "created": 0.0, **meta}
+        first = {"type": "run", "format": FORMAT, "settings": {}, "created": 0.0, **meta}
         for entry in (first, *found):
             yield str(self.source), entry
 

@@ -31,6 +31,7 @@ from ..filters import Filter, conditions_of
 from ..search import Mode, check_ids
 from ..settings import Entry, Settings
 from ..store import cleaned
+from ..vectors import to_half
 from ..writer import Changes, Progress
 
 if TYPE_CHECKING:
@@ -231,6 +232,9 @@ class Backend(Collection):
         try:
             while batch := list(islice(source, self.BATCH)):
                 batch = [Entry(cleaned(document), vector) for document, vector in batch]
+                for document, vector in batch:
+                    if vector is not None:
+                        to_half(vector, document.id)
                 latest = {key_of(entry.document.id): entry for entry in batch}
                 known = self._known(list(latest))
                 fresh: list[tuple[str, str, Entry]] = []

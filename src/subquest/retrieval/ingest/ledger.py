@@ -21,26 +21,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from .. import store
 from ..writer import Placed
 
 Range = tuple[int, int]
 """First and last number, both included."""
-
-_SCHEMA = """
-CREATE TABLE IF NOT EXISTS files (
-    number INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, path TEXT NOT NULL, source TEXT NOT NULL,
-    hash TEXT, how TEXT, passages INTEGER, empty_pages INTEGER, note TEXT, wrong TEXT
-);
-CREATE INDEX IF NOT EXISTS files_path ON files (path);
-CREATE TABLE IF NOT EXISTS origins (
-    shared INTEGER NOT NULL, first INTEGER NOT NULL, file INTEGER NOT NULL, last INTEGER NOT NULL,
-    PRIMARY KEY (shared, first, file)
-) WITHOUT ROWID;
-CREATE INDEX IF NOT EXISTS origins_file ON origins (file);
-CREATE TABLE IF NOT EXISTS retired (number INTEGER PRIMARY KEY);
-CREATE TABLE IF NOT EXISTS displaced (id TEXT NOT NULL, file INTEGER NOT NULL, PRIMARY KEY (id, file)) WITHOUT ROWID;
-CREATE INDEX IF NOT EXISTS displaced_file ON displaced (file);
-"""
 
 
 class Known(NamedTuple):
@@ -86,8 +71,7 @@ class Ledger:
         self.doubles: list[str] = []
         """Ids that two files, or two lines, give to different documents; the later one counts."""
         self._began = 0
-        for statement in _SCHEMA.split(";"):
-            db.execute(statement)
+        store.add_ledger(db)
 
     def begin(self, next_number: int) -> None:
         """Start a run whose new documents are numbered from here."""

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from ... import checksums
 from ...readers.columns import number_in
 from ..tables import FILE, Column, identifier, quoted, unique
 
@@ -70,6 +71,8 @@ class TableWriter:
         """Keep the tables of a file that was read to its end; forget those of another."""
         self._table, self._meta = None, {}
         if self._db is not None and self._db.in_transaction:
+            if whole:
+                checksums.record_sums(self._db, ["catalogue"])
             self._db.execute("COMMIT" if whole else "ROLLBACK")
 
     def tidy(self, current: set[tuple[str, str]]) -> None:
@@ -93,6 +96,7 @@ class TableWriter:
             with contextlib.suppress(sqlite3.OperationalError):
                 self._db.execute("PRAGMA journal_mode = WAL")
             self._db.execute(_SCHEMA)
+            self._db.execute(checksums.SUMS.replace("TABLE", "TABLE IF NOT EXISTS"))
         return self._db
 
     def _drop(self, condition: str, values: Sequence[Any]) -> None:
@@ -103,6 +107,7 @@ class TableWriter:
         for number in numbers:
             db.execute(f"DROP TABLE IF EXISTS t{number}")
             db.execute("DELETE FROM catalogue WHERE number = ?", (number,))
+            db.execute("DELETE FROM sums WHERE name = ?", (f"t{number}",))
 
 
 class _Open:
@@ -161,6 +166,7 @@ class _Open:
             "INSERT INTO catalogue VALUES (?, ?, ?, ?, ?, ?)",
             (self._number, file, hash_, json.dumps(self._place), json.dumps(columns), self._rows),
         )
+        checksums.record_sums(self._db, [f"t{self._number}"])
 
     def _convert(self, types: Sequence[str]) -> None:
         """The table again, with numbers as numbers."""

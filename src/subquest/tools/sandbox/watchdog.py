@@ -48,7 +48,11 @@ class Watchdog:
 
     def _watch(self) -> None:
         while not self._over.wait(INTERVAL):
-            self.verdict = self.verdict or self._judge()
+            try:
+                self.verdict = self.verdict or self._judge()
+            except BaseException:  # nobody would watch any more
+                self._kill()
+                raise
             if self.verdict:
                 break
         for _ in range(round(GRACE / _AGAIN)):
