@@ -32,7 +32,7 @@ async def health(request: Request) -> Response:
         {
             "status": "storage" if jobs.storage_problem else "ok",
             "version": __version__,
-            "storage": jobs.storage_problem,
+            "storage": "the disk is full or fails; see the server's log" if jobs.storage_problem else "",
             "unstored": jobs.unstored,
             "stalls": watch.stalls,
             "longest_stall": round(watch.longest, 1),

@@ -39,8 +39,10 @@ TRAINING_PLANS_VERSION = 2
 """The same for the sets that trainings use."""
 TUNING = (("rollout", "concurrency"), ("rollout", "cache_tokens"), ("optimiser", "micro_tokens"))
 """Keys of a recipe that change how fast it runs and not what it learns."""
-UNUSED_PROMPTS = ("executor_nested_no_refine.md", "outliner.md", "reporter.md", "reporter_sentence.md")
-"""Prompts that no row uses (answers are short ones, executors are not nested): no stamp counts them."""
+UNUSED_PROMPTS = (
+    "executor_nested_no_refine.md", "outliner.md", "reporter.md", "reporter_sentence.md", "tables.md", "tables_tool.md",
+)  # fmt: skip
+"""Prompts that no row uses (answers are short, executors are not nested, there are no tables): no stamp counts them."""
 
 
 SEARCH: Final = "auto"
@@ -153,10 +155,13 @@ def measured(variant: Variant) -> dict[str, Any]:
     """The variant's agent as it really runs: settings with every default filled in, prompts, decoding, search."""
     from ..evaluate.fingerprint import of_prompts
     from ..runtime.prompts import SHARED, set_folder
+    from ..tools.sandbox import SandboxLimits
 
     spec = spec_of(variant)
     system: Any = preview_agent(spec)
     settings = dataclasses.asdict(system.settings)
+    if settings.get("code_seconds", 0) is None:  # the limit of the sandbox
+        settings["code_seconds"] = SandboxLimits().seconds
     if dialect := getattr(system, "dialect", None):  # the single agents take turns, k and tags from it
         settings |= {"turns": system.turns, "k": system.k}
         settings["dialect"] = digest(repr(dialect))
