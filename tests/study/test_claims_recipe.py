@@ -8,6 +8,7 @@ from subquest.errors import ConfigError, UsageError
 from subquest.study import find_study, read_study
 from subquest.study.results import Results
 from subquest.study.stamps import measured
+from subquest.study.training import open_progress
 
 BOOK = """
 [[source]]
@@ -187,3 +188,11 @@ def test_stored_rows_of_coda_still_count() -> None:
         assert {part: now[part] for part in ("settings", "prompts")} == {
             part: stored.stamp.measured[part] for part in ("settings", "prompts")
         }, variant.name
+
+
+def test_no_stored_row_is_stale() -> None:
+    """A change to prompts, settings or search that rows depend on means measuring them again, or showing them stale."""
+    study = find_study("claims")
+    progress = open_progress(study, Results(study.folder / "results"), study.folder / "no-runs")
+    stale = {v.name: reason for v in study.variants.values() if (reason := progress.stale(v))}
+    assert not stale

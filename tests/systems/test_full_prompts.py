@@ -160,7 +160,8 @@ def test_coda(name: str) -> None:
 
 def test_codas_planner_is_shown_a_chain_and_comparisons() -> None:
     tasks = [[len(parse(turn).all("task")) for turn in example] for example in conversations("coda/planner")]
-    assert tasks == [[2, 2, 0], [1, 1, 1, 0], [1, 1, 1, 0]]  # a comparison, one that asks again, a chain
+    # a comparison of two facts, one of two chains, one that asks again, a chain
+    assert tasks == [[2, 0], [2, 2, 0], [1, 1, 1, 0], [1, 1, 1, 0]]
 
 
 @pytest.mark.parametrize(("role", "tag"), [("planner", "search"), ("filter", "filter"), ("answerer", "answer")])
@@ -240,8 +241,9 @@ def test_dialects(dialect: Dialect) -> None:
     else:
         told = [m.content for m in messages(f"{dialect.name}/agent")[3:-1:2]]
         assert all(re.fullmatch(shown, content, re.DOTALL) for content in told)
+    assert max(map(len, examples)) >= 3
     for example in examples:
-        assert len(example) >= 3
+        assert len(example) >= 2
         actions = []
         for said in example:
             before, _, last = said.strip().rpartition("\n")
@@ -250,7 +252,7 @@ def test_dialects(dialect: Dialect) -> None:
             assert dialect.action(last) == actions[-1]
         assert all(action and action.queries for action in actions[:-1])
         assert actions[-1]
-        assert actions[-1].answer in ("Pellwick", "Joss Penrith", "Pell Observatory")
+        assert actions[-1].answer in ("Pellwick", "Joss Penrith", "Pell Observatory", "Odo Lenn", "no")
 
 
 COMPLETIONS = [f"hira/{role}" for role in ("planner", "planner_no_transfer", "deep", "explorer", "code", "multimodal")]

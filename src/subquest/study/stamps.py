@@ -17,7 +17,6 @@ import functools
 import hashlib
 import json
 import tempfile
-import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -25,6 +24,7 @@ from typing import Any, Final
 from ..assemble import AgentSpec, preview_agent
 from ..codec import Record
 from ..engine import Sampling
+from ..input_file import read_toml
 from .design import BARE, ORACLE, SHIPPED, Study, Training, Variant
 
 MAX_TOKENS = 256
@@ -39,8 +39,10 @@ TRAINING_PLANS_VERSION = 2
 """The same for the sets that trainings use."""
 TUNING = (("rollout", "concurrency"), ("rollout", "cache_tokens"), ("optimiser", "micro_tokens"))
 """Keys of a recipe that change how fast it runs and not what it learns."""
-UNUSED_PROMPTS = ("executor_nested_no_refine.md", "outliner.md", "reporter.md", "reporter_sentence.md")
-"""Prompts that no row uses (answers are short ones, executors are not nested): no stamp counts them."""
+UNUSED_PROMPTS = (
+    "executor_nested_no_refine.md", "outliner.md", "reporter.md", "reporter_sentence.md", "tables.md", "tables_tool.md",
+)  # fmt: skip
+"""Prompts that no row uses (answers are short, executors are not nested, there are no tables): no stamp counts them."""
 
 
 SEARCH: Final = "auto"
@@ -153,10 +155,13 @@ def measured(variant: Variant) -> dict[str, Any]:
     """The variant's agent as it really runs: settings with every default filled in, prompts, decoding, search."""
     from ..evaluate.fingerprint import of_prompts
     from ..runtime.prompts import SHARED, set_folder
+    from ..tools.sandbox import SandboxLimits
 
     spec = spec_of(variant)
     system: Any = preview_agent(spec)
     settings = dataclasses.asdict(system.settings)
+    if settings.get("code_seconds", 0) is None:  # the limit of the sandbox
+        settings["code_seconds"] = SandboxLimits().seconds
     if dialect := getattr(system, "dialect", None):  # the single agents take turns, k and tags from it
         settings |= {"turns": system.turns, "k": system.k}
         settings["dialect"] = digest(repr(dialect))
@@ -197,7 +202,7 @@ def known_as(study: Study, training: Training) -> str:
 def training_digest(training: Training, start: str) -> str:
     """What a training is: its recipe with the changes of the study, the system's settings in full, how it searches,
     and the adapter that it starts from."""
-    table = tomllib.loads(training.recipe.read_text(encoding="utf-8"))
+    table = read_toml(training.recipe, "the recipe")
     for key, value in training.set.items():
         place = table
         *parents, last = key.split(".")
