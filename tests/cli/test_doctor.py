@@ -192,3 +192,21 @@ def test_doctor_looks_at_the_endpoint_and_the_index_of_the_settings(
         )
         assert checks["index"]["ok"] is opens
         assert str(place / index) in checks["index"]["detail"]
+
+
+@pytest.mark.parametrize(
+    ("free", "said"),
+    [
+        (8_000_000_000, "subquest model get qwen-1.5b"),
+        (1_500_000_000, "subquest model get qwen-0.5b"),
+        (500_000_000, "none fits"),
+    ],
+)
+def test_doctor_suggests_the_largest_model_that_fits(
+    free: int, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SUBQUEST_CACHE", str(tmp_path))
+    monkeypatch.setattr("subquest.models.memory.available_memory", lambda: free)
+    main(["doctor"])
+    told = capsys.readouterr().out
+    assert said in told.partition("larger model")[2].partition("endpoint")[0]

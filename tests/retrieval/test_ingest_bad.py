@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from subquest.cli import main
 from subquest.errors import SearchError, UsageError
 from subquest.readers import archive as archives
 from subquest.readers import reader_pool
@@ -99,6 +100,19 @@ def test_each_broken_file_has_its_reason_and_the_good_ones_are_read(
         assert words in told[name], name
     assert [str(note) for note in report.notes] == ["docs/half.pdf: no text on 1 of 2 pages"]
     assert report.passed_over == {".doc": 1}
+
+
+def test_a_gigantic_pdf_is_given_up_and_the_others_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reader_pool, "STALL", 3.0)
+    docs = put(
+        tmp_path / "docs", {"huge.pdf": b"%PDF-1.4\n", "scan.pdf": pdf_of_streams([b""]), "ok.txt": "A fine text."}
+    )
+    os.truncate(docs / "huge.pdf", 300 << 20)  # a sparse file: it takes no space
+    documents, report = taken(tmp_path, docs)
+    assert [document.text for document in documents] == ["A fine text."]
+    found = reasons(report)
+    assert "too long, gave up; divide the file of 0.3 GB" in found["huge.pdf"] or "damaged pdf" in found["huge.pdf"]
+    assert found["scan.pdf"] == "no text on any of its 1 pages: a scan; read it with --ocr"
 
 
 def test_a_broken_file_keeps_what_it_had(tmp_path: Path) -> None:
@@ -414,3 +428,19 @@ def test_a_full_disk_is_no_reason_to_call_an_index_broken(tmp_path: Path, kiloby
     with Index.open(tmp_path / "i.sq") as index:
         assert index.verify() == []
         assert list(index.documents()) == documents
+
+
+def test_the_status_of_an_add_of_which_nothing_could_be_read(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What the index had before does not count."""
+    (tmp_path / "a.txt").write_text("Some text.")
+    (tmp_path / "b.pdf").write_bytes(b"%PDF-1.4 broken")
+    index, good, broken = (str(tmp_path / name) for name in ("i.sq", "a.txt", "b.pdf"))
+    assert main(["index", "build", good, "--out", index]) == 0
+    for _ in range(2):
+        assert main(["index", "add", index, broken]) == 1
+        assert "b.pdf: a damaged pdf" in capsys.readouterr().err
+    assert main(["index", "add", index, broken, good]) == 0, "unchanged, but it could be read"
+    assert main(["index", "add", index, broken, good, "--strict"]) == 1
+    assert main(["index", "add", index, good]) == 0

@@ -1,17 +1,20 @@
 """What a run leaves behind can be used: a model folder or an adapter, loaded again by others and by ourselves."""
 
 import asyncio
+import hashlib
 from pathlib import Path
 
 import pytest
 import torch
 import transformers
 
+from subquest.engine.adapter import base_of
 from subquest.engine.interface import Message, Sampling
 from subquest.engine.torch import TorchEngine
 from subquest.engine.torch.loader import load
 from subquest.errors import DataError
 from subquest.train.checkpoints import save_trained
+from subquest.train.lora import LoraSettings
 from subquest.train.policy import Policy
 from subquest.train.random_model import tiny_source
 
@@ -55,3 +58,14 @@ def test_a_folder_that_is_no_whole_model_is_named(tmp_path: Path) -> None:
         (tmp_path / name).unlink()
         with pytest.raises(DataError, match="holds no whole model"):
             load(tmp_path)
+
+
+def test_a_trained_adapter_names_its_base_by_digest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SUBQUEST_CACHE", str(tmp_path / "cache"))
+    policy = Policy(tiny_source("llama", ["some words"], vocabulary=300), lora=LoraSettings(2, 4.0))
+    base = tmp_path / "base.gguf"
+    base.write_bytes(b"GGUF weights")
+    save_trained(policy, tmp_path / "adapter", base=str(base))
+    assert base_of(tmp_path / "adapter") == hashlib.sha256(b"GGUF weights").hexdigest()
+    save_trained(policy, tmp_path / "tiny", base="random:llama")
+    assert base_of(tmp_path / "tiny") == ""

@@ -185,7 +185,8 @@ def _ingested(args: argparse.Namespace, index: Index, report: Report) -> int:
     rate = report.bytes / max(report.seconds, 1e-9)
     words += f"; {report.bytes / 1e6:,.1f} MB in {report.seconds:,.1f} s ({rate / 1e6:,.1f} MB/s)"
     _print_result(args, result, words)
-    return 1 if report.skipped and (args.strict or not len(index)) else 0
+    nothing = not len(index) or not (report.files or report.files_unchanged)
+    return 1 if report.skipped and (args.strict or nothing) else 0
 
 
 def _build(args: argparse.Namespace) -> int:
@@ -208,11 +209,14 @@ def _build(args: argparse.Namespace) -> int:
 
 def _add(args: argparse.Namespace) -> int:
     from ..retrieval import Index
+    from ..retrieval.ingest.sources import check_sources
 
     if args.out is not None:
         args.index, args.source = args.out, [args.index, *args.source]
     if not args.source:
         raise UsageError(f"name what to add to {args.index}: subquest index add INDEX SRC...")
+    _size(args)
+    check_sources(args.source)
     with Index.open(args.index) as index:
         return _ingested(args, index, _ingest(args, index))
 

@@ -117,6 +117,7 @@ class Model:
         for file in (path, adapter):
             if file is not None:
                 _check_gguf(file)
+        check_memory(path.name, path.stat().st_size, cells)
         params = calls.llama_model_default_params()
         params.n_gpu_layers = 0
         self._model = calls.llama_model_load_from_file(os.fsencode(path), params)
