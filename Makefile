@@ -8,7 +8,7 @@ TORCH  ?= torch==2.13.0
 # Processes that run tests, whole files each. One on a machine with little memory: a process takes up to 4 GB.
 JOBS   ?= 2
 
-.PHONY: demo test quick lint format install bench web docs soak screenshots parity clean
+.PHONY: demo test quick fuzz lint format install bench web docs soak screenshots parity clean
 
 demo: $(VENV)/demo.stamp
 	$(BIN)/subquest model get smollm2
@@ -21,6 +21,10 @@ test: install lint
 # One process more than cores: quick tests wait more than they compute.
 quick: install lint
 	$(BIN)/python -m pytest -n 3 --dist loadfile -m "not slow and not embedded"
+
+# Every command with every nasty input, of which `make test` tries a sample.
+fuzz: install
+	SUBQUEST_FUZZ=all $(BIN)/python -m pytest tests/cli/test_fuzz.py -o timeout=0
 
 lint: $(VENV)/test.stamp
 	$(BIN)/ruff check .

@@ -26,7 +26,7 @@ PROMPT, WRITTEN, SESSIONS = 384, 32, 4
 
 
 def main(argv: list[str]) -> dict[str, Any]:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(prog="subquest bench embedded", description=__doc__.splitlines()[0])
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--native", help="Python of an environment with llama-cpp-python")

@@ -29,7 +29,7 @@ DOCUMENTS = {
 
 
 def main(argv: list[str]) -> dict[str, Any]:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(prog="subquest bench first-answer", description=__doc__.splitlines()[0])
     parser.add_argument("--model", default="embedded")
     parser.add_argument("--system", default="coda")
     parser.add_argument("--rounds", type=int, default=2)

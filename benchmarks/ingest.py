@@ -207,7 +207,7 @@ def measure(folder: Path, index: Path) -> dict[str, Any]:
 
 
 def main(argv: list[str]) -> dict[str, Any]:
-    parser = argparse.ArgumentParser(prog="ingest")
+    parser = argparse.ArgumentParser(prog="subquest bench ingest")
     parser.add_argument("--kinds", default=",".join(KINDS), help=f"of {', '.join(KINDS)}")
     parser.add_argument("--megabytes", type=float, default=20.0, help="text a kind")
     parser.add_argument("--file", type=float, default=1.0, help="megabytes of text a file")

@@ -64,7 +64,9 @@ def measure(
 
 
 def main(argv: list[str]) -> dict[str, Any]:
-    parser = argparse.ArgumentParser(description="Chunked log-probs against plain ones.")
+    parser = argparse.ArgumentParser(
+        prog="subquest bench logprobs", description="Chunked log-probs against plain ones."
+    )
     cuda = torch.cuda.is_available()
     parser.add_argument("--device", default="cuda" if cuda else "cpu")
     parser.add_argument("--tokens", type=int, default=65_536 if cuda else 2_048)

@@ -32,7 +32,7 @@ PEER, PEER_CHAT = "langgraph", "langgraph with langchain's chat model"
 
 
 def main(argv: list[str]) -> dict[str, Any]:
-    parser = argparse.ArgumentParser(prog="overhead", description=__doc__)
+    parser = argparse.ArgumentParser(prog="subquest bench overhead", description=__doc__)
     parser.add_argument("--episodes", type=int, default=1000)
     parser.add_argument("--rounds", type=int, default=3, help="the sides take turns; each figure is its lowest")
     parser.add_argument("--side", choices=["text", "tokens"], help=argparse.SUPPRESS)

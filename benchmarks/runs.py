@@ -47,7 +47,7 @@ WORDS = [
 
 
 def main(argv: list[str]) -> dict[str, Any]:
-    parser = argparse.ArgumentParser(prog="runs", description=__doc__)
+    parser = argparse.ArgumentParser(prog="subquest bench runs", description=__doc__)
     parser.add_argument("--episodes", type=int, default=1000)
     count = parser.parse_args(argv).episodes
     episodes = asyncio.run(make_episodes(count))

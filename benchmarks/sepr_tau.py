@@ -73,7 +73,7 @@ def similarities(pairs: Sequence[Pair], embedder: Embedder) -> np.ndarray[Any, A
 
 
 def main(argv: list[str]) -> dict[str, Any]:
-    parser = argparse.ArgumentParser(description="Choose SEPR's threshold for MiniLM.")
+    parser = argparse.ArgumentParser(prog="subquest bench sepr-tau", description="Choose SEPR's threshold for MiniLM.")
     parser.add_argument("--questions", type=int, default=2000)
     parser.add_argument("--pairs", type=int, default=2000, help="of each kind, at most")
     parser.add_argument("--seed", type=int, default=11)

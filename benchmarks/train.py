@@ -270,7 +270,9 @@ class _NoEngine:
 
 def main(argv: list[str]) -> dict[str, Any]:
     cuda = torch.cuda.is_available()
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        prog="subquest bench train", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--only", default="step,update" if cuda else "trl", help=f"of {', '.join(PARTS)}")
     parser.add_argument("--device", default="cuda" if cuda else "cpu")
     parser.add_argument("--model", default="smollm2")

@@ -101,7 +101,9 @@ def measure(work: Callable[[], object], repeats: int, *, cuda: bool) -> dict[str
 
 def main(argv: list[str]) -> dict[str, Any]:
     cuda = torch.cuda.is_available()
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        prog="subquest bench train-host", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--device", default="cuda" if cuda else "cpu")
     parser.add_argument("--tokens", type=int, default=32_768 if cuda else 6, help="tokens of a micro-batch")
     parser.add_argument("--repeats", type=int, default=10)

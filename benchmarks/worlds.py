@@ -119,7 +119,9 @@ def phantom(python: str, trees: int, tokens: int) -> tuple[dict[str, float], lis
 
 
 def main(argv: list[str]) -> dict[str, Any]:
-    parser = argparse.ArgumentParser(description="Worlds beside phantom-wiki and real passages.")
+    parser = argparse.ArgumentParser(
+        prog="subquest bench worlds", description="Worlds beside phantom-wiki and real passages."
+    )
     parser.add_argument("--articles", type=int, default=20_000)
     parser.add_argument("--questions", type=int, default=2_000)
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)

@@ -6,12 +6,14 @@ from collections.abc import Mapping
 from typing import Any
 
 FIELDS = ("file", "member", "url", "page", "slide", "sheet", "row", "row_end", "line", "line_end", "section")
+SUPERSEDED = "superseded_by"
+"""The metadata that name the newer version of the file."""
 """The metadata that say where a passage is."""
 
 
 def place_of(meta: Mapping[str, Any]) -> dict[str, Any]:
     """The metadata of a passage that say where it is; nothing for one that does not come from a file."""
-    found = {field: meta[field] for field in FIELDS if meta.get(field) not in (None, "")}
+    found = {field: meta[field] for field in (*FIELDS, SUPERSEDED) if meta.get(field) not in (None, "")}
     return found if "file" in found or "url" in found else {}
 
 
@@ -34,4 +36,5 @@ def cite(place: Mapping[str, Any]) -> str:
             if field in place:
                 end = place.get(f"{field}_end")
                 parts.append(f"{field}s {place[field]} to {end}" if end else f"{field} {place[field]}")
-    return ", ".join(parts)
+    newer = f" (superseded by {place[SUPERSEDED]})" if SUPERSEDED in place else ""
+    return ", ".join(parts) + newer

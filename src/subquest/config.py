@@ -22,7 +22,6 @@ import logging
 import os
 import re
 import stat
-import tomllib
 import typing
 from collections.abc import Iterator, Mapping
 from dataclasses import fields, is_dataclass
@@ -34,6 +33,7 @@ import msgspec
 from .address import is_loopback
 from .codec import Count, NonNegative, Positive, Record, checked
 from .errors import ConfigError, closest, suggest
+from .input_file import read_toml
 from .limits import Limits
 from .models import MODELS
 from .record import Style
@@ -280,12 +280,7 @@ SHORTER = {"SUBQUEST_ALLOW_HOSTS": "tools.allow_hosts", "SUBQUEST_SANDBOX_URL": 
 
 
 def _from_file(file: Path) -> dict[str, _Given]:
-    try:
-        data = tomllib.loads(file.read_text(encoding="utf-8-sig"))
-    except OSError as error:
-        raise ConfigError(f"cannot read the settings in {file}: {error.strerror}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{file}: {error}") from None
+    data = read_toml(file, "the settings in", error=ConfigError)
     found: dict[str, Any] = {}
     for key, value in data.items():
         if key == "model" and isinstance(value, dict):

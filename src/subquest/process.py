@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import os
+import signal
 import sys
 import threading
 from collections.abc import Callable, Coroutine, Iterator
@@ -55,6 +56,20 @@ def end_with_parent() -> None:
     parent = parent_process()
     if parent is not None:
         threading.Thread(target=_wait_for, args=(parent,), name="end-with-parent", daemon=True).start()
+
+
+@contextmanager
+def without_interrupts() -> Iterator[None]:
+    """Processes that are started here ignore Ctrl-C from their first instruction on: it is for this process, which then
+    ends them. They would each print a stack."""
+    if threading.current_thread() is not threading.main_thread():  # other threads cannot set handlers
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def _wait_for(parent: BaseProcess) -> None:

@@ -20,6 +20,7 @@ from .citation import place_of
 from .codec import Record, from_dict, to_dict
 from .errors import DataError, UsageError
 from .events import Event
+from .input_file import parse_json
 
 SegmentKind = Literal["prompt", "agent", "env"]
 MAX_QUESTION = 32_768
@@ -376,7 +377,4 @@ class Episode(Record):
 
     @classmethod
     def from_json(cls, text: str) -> Episode:
-        try:
-            return from_dict(cls, json.loads(text))
-        except (json.JSONDecodeError, RecursionError) as error:
-            raise DataError(f"this is not an episode: not JSON ({error})") from None
+        return from_dict(cls, parse_json(text, "this is not an episode"))

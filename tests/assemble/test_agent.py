@@ -1,6 +1,7 @@
 """A spec becomes an agent, which closes what was opened for it."""
 
 import pickle
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -136,3 +137,26 @@ def test_what_is_searched(script: str, index: str, monkeypatch: pytest.MonkeyPat
 def test_an_agent_on_parts_of_ones_own() -> None:
     engine = ScriptedEngine(["<answer>x</answer>"])
     assert build_agent(AgentSpec(system="direct"), Resources({"": engine})).ask("Who?").answer == "x"
+
+
+WRONG: tuple[Any, ...] = (
+    None, 0, -1, 1.5, float("nan"), "", "x\0y", "\ud800", b"x", [], {}, {"a": object()}, object(), True, 10**30
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", AgentSpec.__struct_fields__)
+async def test_a_field_of_a_spec_refuses_what_it_cannot_be(name: str, tmp_path: Path) -> None:
+    """With an error of ours that names the field or the value, or not at all."""
+    (tmp_path / "script.jsonl").write_text('"<answer>Kestel</answer>"\n')
+    for wrong in WRONG:
+        values: dict[str, Any] = {"system": "direct", "model": f"scripted:{tmp_path}/script.jsonl", name: wrong}
+        with suppress(UsageError):
+            async with open_agent(AgentSpec(**values)):
+                pass
+
+
+@pytest.mark.parametrize("wrong", WRONG)
+async def test_an_agent_is_made_from_a_spec(wrong: Any) -> None:
+    with pytest.raises(UsageError, match="is made from an AgentSpec"):
+        async with open_agent(wrong):
+            pass

@@ -179,7 +179,7 @@ def test_filters_and_samples(toy: Path, capsys: pytest.CaptureFixture[str]) -> N
         (["--filter", "hops>>3"], "there is no operator '>>'; there are >=, "),
         (["--filter", "type=>bridge"], "there is no operator '=>'"),
         (["--filter", "hop>=3"], "no question has a field 'hop'; did you mean 'hops'?"),
-        (["--votes", "0"], "votes must be 1 or more, not 0"),
+        (["--votes", "0"], "votes must be from 1 to 1,000, not 0"),
         (["--timeout", "0"], "--timeout must be above 0"),
         (["--timeout", "nan"], "--timeout must be above 0"),
         (["--concurrency", "0"], "at least 1"),

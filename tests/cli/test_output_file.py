@@ -189,7 +189,7 @@ os.execv(sys.executable, [sys.executable, "-m", "subquest", *sys.argv[1:]])
         ([*ASK, "--trace", "shut/t.json"], 2, "cannot write shut/t.json: no permission to write into shut"),
         ([*EVAL[:-1], "shut/run.sqlite"], 2, "cannot create the run shut/run.sqlite: no permission to write into shut"),
         (["report", "run.sqlite", "--out", "shut/r.html"], 2, "no permission to write into shut"),
-        (["demo", "--out", "shut/demo"], 1, "subquest: shut/demo: Permission denied"),
+        (["demo", "--out", "shut/demo"], 2, "cannot write shut/demo: no permission to write into shut"),
     ],
 )
 def test_a_folder_that_may_not_be_written(command: list[str], status: int, message: str, toy: Path) -> None:

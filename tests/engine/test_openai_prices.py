@@ -35,7 +35,7 @@ def test_a_file_overrides_and_its_mistakes_are_named(tmp_path: Path) -> None:
         with pytest.raises(DataError, match=says):
             load_prices(path)
     path.write_bytes(b"# \xff\n")
-    with pytest.raises(DataError, match=r"prices.toml: 'utf-8'"):
+    with pytest.raises(DataError, match=r"prices.toml:1: not UTF-8"):
         load_prices(path)
     with pytest.raises(UsageError, match="cannot read"):
         load_prices(tmp_path / "absent.toml")

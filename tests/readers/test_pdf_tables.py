@@ -65,3 +65,7 @@ def test_prose_in_two_columns_is_no_table() -> None:
 def test_two_lines_with_a_gap_are_no_table() -> None:
     parts = read((60, 700, "Name:"), (200, 700, "Ana"), (60, 684, "Post:"), (200, 684, "Nurse"))
     assert [part.row for part in parts] == [False]
+
+
+def test_a_page_without_text_is_an_empty_part() -> None:
+    assert [(part.text, dict(part.place)) for part in read()] == [("", {"page": 1})]

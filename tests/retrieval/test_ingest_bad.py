@@ -102,6 +102,19 @@ def test_each_broken_file_has_its_reason_and_the_good_ones_are_read(
     assert report.passed_over == {".doc": 1}
 
 
+def test_a_gigantic_pdf_is_given_up_and_the_others_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reader_pool, "STALL", 3.0)
+    docs = put(
+        tmp_path / "docs", {"huge.pdf": b"%PDF-1.4\n", "scan.pdf": pdf_of_streams([b""]), "ok.txt": "A fine text."}
+    )
+    os.truncate(docs / "huge.pdf", 300 << 20)  # a sparse file: it takes no space
+    documents, report = taken(tmp_path, docs)
+    assert [document.text for document in documents] == ["A fine text."]
+    found = reasons(report)
+    assert "too long, gave up; divide the file of 0.3 GB" in found["huge.pdf"] or "damaged pdf" in found["huge.pdf"]
+    assert found["scan.pdf"] == "no text on any of its 1 pages: a scan; read it with --ocr"
+
+
 def test_a_broken_file_keeps_what_it_had(tmp_path: Path) -> None:
     docs = put(tmp_path / "docs", {"a.pdf": pdf("First.", "Second."), "c.jsonl": '{"id": "1", "text": "one"}\n'})
     found, _ = taken(tmp_path, docs)

@@ -93,6 +93,7 @@ def test_on_a_full_disk_questions_are_refused(start: Start) -> None:
             health = client.get("/health").json()
             assert (health["status"], health["unstored"]) == ("storage", 0)
             assert "disk is full" in health["storage"]
+            assert "asked.sqlite" not in health["storage"]  # it needs no token
             assert client.get("/api/episodes").json()["live"] == []
         until(lambda: client.get("/health").json()["status"] == "ok")
         client.get(f"/api/episodes/{ask(client)}/events")

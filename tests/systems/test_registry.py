@@ -82,7 +82,7 @@ def test_a_system_that_returns_text_is_told_what_to_return() -> None:
 def test_prompts_that_cannot_be_used_are_named(tmp_path: Path) -> None:
     place = tmp_path / "planner.md"
     for content, message in (
-        (b"\xff\xfe", r"the prompt .*planner\.md cannot be read"),
+        (b"\xff\xfe", r"planner\.md:1: not UTF-8 text"),
         (b"no user $question", "has no line '--- user'"),
         (b"Plan.\n--- user\n$foo", r"asks for \$foo, which this place does not give"),
     ):

@@ -183,7 +183,7 @@ def test_slips_are_named(tmp_path: Path, text: str, message: str) -> None:
 def test_a_recipe_that_is_no_text(tmp_path: Path) -> None:
     path = tmp_path / "r.toml"
     path.write_bytes("name = 'é'".encode("latin-1"))
-    with pytest.raises(ConfigError, match="not TOML"):
+    with pytest.raises(ConfigError, match="not UTF-8 text"):
         load_recipe(path)
 
 

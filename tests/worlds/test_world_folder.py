@@ -9,10 +9,11 @@ import pytest
 
 from subquest.cli import main
 from subquest.errors import DataError
+from subquest.input_file import parse_json
 from subquest.worlds import Recipe, check_world, write_world
 from subquest.worlds.programs import FactBase, Undecided, parse_program, run_operation, run_steps
 from subquest.worlds.site import Site
-from subquest.worlds.world_folder import read_facts, read_json
+from subquest.worlds.world_folder import read_facts
 
 
 @pytest.fixture(scope="module")
@@ -99,15 +100,20 @@ def test_a_broken_plan_is_named_with_its_place(
 )
 @pytest.mark.parametrize("error", [KeyError, TypeError, ValueError, AttributeError])
 def test_a_defect_of_ours_is_not_called_a_wrong_row(
-    world: Path, monkeypatch: pytest.MonkeyPatch, action: str, broken: str, error: type[Exception]
+    world: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    action: str,
+    broken: str,
+    error: type[Exception],
 ) -> None:
     def fail(*args: object, **kwargs: object) -> None:
         raise error("a defect")
 
     monkeypatch.setattr(broken, fail)
     place = world / "questions.jsonl" if action == "plans" else world
-    with pytest.raises(error, match="a defect"):
-        main(["world", action, str(place)])
+    assert main(["world", action, str(place)]) == 1
+    assert re.search(rf"an error in Subquest \({error.__name__}: '?a defect'?\)", capsys.readouterr().err)
 
 
 def test_articles_and_facts_go_together(folder: Path) -> None:
@@ -124,8 +130,8 @@ def test_articles_and_facts_go_together(folder: Path) -> None:
 
 @pytest.mark.parametrize("line", [b"{oops", b"\xff", b"1" * 5000, b"[" * 100_000])
 def test_what_is_no_json(line: bytes) -> None:
-    with pytest.raises(DataError, match=r"here:1: not JSON"):
-        read_json(line, "here:1")
+    with pytest.raises(DataError, match=r"here:1: not (JSON|UTF-8)"):
+        parse_json(line, "here:1")
 
 
 @pytest.mark.parametrize(

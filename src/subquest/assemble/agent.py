@@ -13,12 +13,13 @@ from msgspec import field
 from msgspec.structs import asdict
 from msgspec.structs import replace as replace_fields
 
-from ..codec import Record
+from ..codec import Record, changed
 from ..config import Config
 from ..engine.interface import Sampling
 from ..errors import UsageError
 from ..limits import Limits
 from ..record import Style
+from ..retrieval.search import Mode
 from ..tools.tool_options import DAY, ToolOptions
 from .engines import EngineOptions, open_engines
 from .fairness import split_shared
@@ -27,7 +28,7 @@ from .search import close_search, open_search
 if TYPE_CHECKING:
     from ..cache import Cache
     from ..engine import Engine
-    from ..retrieval.search import Mode, Search
+    from ..retrieval.search import Search
     from ..runtime.system import System
 
 
@@ -115,15 +116,33 @@ class Resources(NamedTuple):
 @asynccontextmanager
 async def open_agent(spec: AgentSpec) -> AsyncIterator[System[Any]]:
     """The agent that a spec describes; everything that was opened for it is closed afterwards."""
+    spec = checked_spec(spec)
     preview_agent(spec)
     async with open_resources(spec) as resources:
         yield build_agent(spec, resources)
+
+
+def checked_spec(spec: AgentSpec) -> AgentSpec:
+    """The spec, if every value is of its field's type: records do not check what they are made of."""
+    if not isinstance(spec, AgentSpec):
+        raise UsageError(f"an agent is made from an AgentSpec, not from {spec!r:.80}")
+    spec = changed(AgentSpec(), asdict(spec), "AgentSpec")
+    parts: dict[str, Any] = {"engine": spec.engine, "limits": spec.limits, "tools": spec.tools}
+    parts |= {f"roles[{name!r}].limits": role.limits for name, role in spec.roles.items()}
+    sampling = asdict(spec.sampling) if isinstance(spec.sampling, Sampling) else spec.sampling
+    if not isinstance(sampling, Mapping):
+        raise UsageError(f"AgentSpec: sampling must be an object, not {sampling!r:.80}")
+    changed(Sampling(), sampling, "AgentSpec: sampling")
+    for name, part in parts.items():
+        changed(type(part)(), asdict(part), f"AgentSpec: {name}")
+    return spec
 
 
 def preview_agent(spec: AgentSpec) -> System[Any]:
     """The agent without its model and search: refuses a wrong spec at once, and shows the settings in force."""
     from ..engine.scripted import ScriptedEngine
 
+    spec = checked_spec(spec)
     return build_agent(spec, Resources({"": ScriptedEngine([])}))
 
 

@@ -170,8 +170,8 @@ class Cache:
             try:
                 self.path.parent.mkdir(parents=True, exist_ok=True)
                 self._connection = self._connect()
-            except (OSError, sqlite3.OperationalError) as error:
-                raise UsageError(f"cannot open the cache {self.path}: {error}") from None
+            except (OSError, sqlite3.OperationalError, ValueError) as error:  # ValueError: a name with a NUL byte
+                raise UsageError(f"cannot open the cache {str(self.path)!r}: {error}") from None
             except sqlite3.DatabaseError as error:  # not SQLite at all, or damaged
                 raise DataError(f"{self.path} is not a cache ({error}); delete it or name another file") from None
             self._owner = os.getpid()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import os
 import shutil
 import sys
 import time
@@ -36,6 +37,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from .. import embedded
+    from ..models import embedded_model
     from ..worlds import make_world
 
     if args.questions < 1:
@@ -43,6 +45,7 @@ def run(args: argparse.Namespace) -> int:
     if args.questions > MOST:
         raise UsageError(f"--questions {args.questions}: the demo's world is small; ask at most {MOST:,}")
     _check_folder(args.out)
+    embedded_model()  # says how to get it where it is missing, before a world is made
     count = args.questions
     world = make_world(seed=args.seed, articles=ARTICLES, questions=max(count, 8), split="test", hops=(2, 3))
     index = _index(world, args.out)
@@ -83,6 +86,11 @@ def _say(text: str) -> None:
 
 def _check_folder(out: Path) -> None:
     """Refuse a folder whose documents, questions or index are not from an earlier demo: they would be replaced."""
+    if out.exists() and not out.is_dir():
+        raise UsageError(f"--out {out}: it is not a folder")
+    above = next(folder for folder in (out, *out.absolute().parents) if folder.exists())
+    if not os.access(above, os.W_OK):
+        raise UsageError(f"cannot write {out}: no permission to write into {os.path.relpath(above)}")
     taken = [name for name in ("corpus.jsonl", "questions.jsonl", "docs.sq") if (out / name).exists()]
     if taken and ((out / "world.json").exists() or not _asked_in(out / "questions.jsonl")):
         raise UsageError(f"{out / taken[0]} exists and does not belong to a demo; choose another folder with --out")

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 _BEGINNING = 200
 """Characters of an article that are compared with its index; longer articles may be split into passages."""
+MOST_AT_ONCE = 10_000
+"""Episodes at a time."""
 PAPER = "paper"
 """Instead of a number after `--sample`."""
 
@@ -51,6 +53,8 @@ def check_run_options(args: argparse.Namespace) -> None:
         value = getattr(args, name, None)
         if isinstance(value, int) and value < 1:
             raise UsageError(f"--{name} must be at least 1")
+    if args.concurrency > MOST_AT_ONCE:
+        raise UsageError(f"--concurrency must be at most {MOST_AT_ONCE:,}")
     if args.timeout is not None and not args.timeout > 0:
         raise UsageError("--timeout must be above 0")
     check_judge(args.judge)

@@ -209,11 +209,14 @@ def _build(args: argparse.Namespace) -> int:
 
 def _add(args: argparse.Namespace) -> int:
     from ..retrieval import Index
+    from ..retrieval.ingest.sources import check_sources
 
     if args.out is not None:
         args.index, args.source = args.out, [args.index, *args.source]
     if not args.source:
         raise UsageError(f"name what to add to {args.index}: subquest index add INDEX SRC...")
+    _size(args)
+    check_sources(args.source)
     with Index.open(args.index) as index:
         return _ingested(args, index, _ingest(args, index))
 

@@ -171,11 +171,12 @@ async def _agree(args: argparse.Namespace) -> int:
 
 
 def _open_judge(args: argparse.Namespace) -> Any:
-    from ..runs import run_path
+    from ..runs import RunStore, run_path
 
     file = run_path(args.run)
     if not file.exists():
         raise UsageError(f"there is no run {args.run}")
+    RunStore.open(file).close()  # says what is wrong with it before a cache is made beside it
     cached = {"cache": args.cache} if args.cache else {}
     return open_judge(args.model, file, instruction=args.instruction or "equivalence", **cached)
 

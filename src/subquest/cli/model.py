@@ -144,7 +144,8 @@ def _adapter(args: argparse.Namespace) -> int:
     forms = {"": "a folder", ".gguf": "a .gguf file"}
     wanted = [".gguf"] if args.source.is_dir() and not mixing else list(forms)
     if target.suffix not in wanted:
-        raise UsageError(f"the target must be {' or '.join(forms[w] for w in wanted)}, not {target}")
+        kind = "" if mixing else f"{args.source} is a {'folder' if args.source.is_dir() else 'file'}: "
+        raise UsageError(f"{kind}the target must be {' or '.join(forms[w] for w in wanted)}, not {target}")
     named = next(
         (m.name for m in models.MODELS.values() if m.files[0].sha256 == adapter.base_of(args.source)), "smollm2"
     )

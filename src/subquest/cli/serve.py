@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import MissingDependency, UsageError
+from ..input_file import read_text
 from .agent_options import add_agent_options, config_from, spec_from
 
 if TYPE_CHECKING:
@@ -115,12 +116,7 @@ def settings_from_args(args: argparse.Namespace) -> Settings:
 
     token = os.environ.get("SUBQUEST_TOKEN", "")
     if args.token_file is not None:
-        try:
-            token = args.token_file.read_text(encoding="utf-8").strip()
-        except OSError as error:
-            raise UsageError(f"--token-file {args.token_file}: {error.strerror}") from None
-        except UnicodeDecodeError:
-            raise UsageError(f"--token-file {args.token_file}: it is not a text file") from None
+        token = read_text(args.token_file, "--token-file").strip()
         if not token:
             raise UsageError(f"--token-file {args.token_file}: it is empty")
     for name in ("running", "queued", "asks_per_minute"):

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-from ..errors import MissingDependency, UsageError
+from ..errors import DataError, MissingDependency, UsageError
+from ..input_file import read_json
 from ..output_file import check_output, complete_file
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    from ..codec import checked
     from ..record import Episode
 
     if not args.what.exists():
@@ -34,10 +36,7 @@ def run(args: argparse.Namespace) -> int:
     if args.html:
         check_output(args.html, "html", source=args.what)
     if args.what.suffix == ".json":
-        try:
-            episode = Episode.from_json(args.what.read_text(encoding="utf-8"))
-        except ValueError as error:
-            raise UsageError(f"{args.what} is not a trace: {error}") from None
+        episode = checked(Episode, read_json(args.what, "the trace"), f"{args.what} is not a trace", error=DataError)
         if args.html:
             try:
                 from ..serve.episode_view import as_html

@@ -207,6 +207,9 @@ def _instruct(args: argparse.Namespace) -> int:
     from ..record import Document
     from ..worlds.world_folder import read_articles
 
+    systems = [name.strip() for name in args.traces.split(",") if name.strip()]
+    if systems:
+        _check_traces(systems)
     questions = read_questions(args.folder / "questions.jsonl")[: args.limit]
     documents = [Document(row.id, row.title, row.text) for row in read_articles(args.folder)]
     planned = [q for q in questions if q.decomposition]
@@ -223,8 +226,8 @@ def _instruct(args: argparse.Namespace) -> int:
             made = await instruct(teacher, planned, {d.title: d.text for d in documents})
             _write_lines(args.out / "questions.jsonl", map(to_dict, made.kept))
             report: dict[str, Any] = {"plans": {"kept": len(made.kept), "refused": dict(made.refused)}}
-            for system in filter(None, args.traces.split(",")):
-                report[system] = await _rewrite_traces(system.strip(), teacher, planned, documents, args.out)
+            for system in systems:
+                report[system] = await _rewrite_traces(system, teacher, planned, documents, args.out)
             return report
         finally:
             await teacher.close()
@@ -238,6 +241,16 @@ def _instruct(args: argparse.Namespace) -> int:
         for what, counts in report.items():
             print(f"{what}: {json.dumps(counts)}", file=sys.stderr)
     return 0
+
+
+def _check_traces(systems: Sequence[str]) -> None:
+    """Refuse unknown systems and a missing vocabulary before a model is asked."""
+    from ..models import embedded_model
+    from ..systems.registry import get
+
+    for system in systems:
+        get(system)
+    embedded_model()
 
 
 async def _rewrite_traces(

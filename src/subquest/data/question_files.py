@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import gzip
 import io
-import json
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any
 
 from ..errors import DataError, MissingDependency, UsageError
+from ..input_file import check_input, parse_json
 from ..readers.tables import csv_rows
 from ..record import Question
 from .attachments import with_files
@@ -79,6 +79,7 @@ def _rows(path: Path) -> Iterator[tuple[int, Any]]:
     suffix = Path(name).suffix.lower()
     if suffix not in SUFFIXES:
         raise UsageError(f"{path}: cannot tell the format; known endings are {', '.join(SUFFIXES)} (and .gz)")
+    check_input(path, "the questions in")
     try:
         if suffix == ".parquet":
             yield from _parquet(path)
@@ -106,20 +107,13 @@ def _json_lines(file: IO[str]) -> Iterator[tuple[int, Any]]:
     for number, line in enumerate(file, 1):
         if line.strip():
             try:
-                yield number, json.loads(line)
-            except json.JSONDecodeError as error:
-                yield number, DataError(f"not JSON: {error.msg} at column {error.colno}")
-            except RecursionError:
-                yield number, DataError("nested too deeply")
+                yield number, parse_json(line, "")
+            except DataError as error:
+                yield number, DataError(str(error).removeprefix(": "))
 
 
 def _json_document(file: IO[str], path: Path) -> Iterator[tuple[int, Any]]:
-    try:
-        document = json.load(file)
-    except json.JSONDecodeError as error:
-        raise DataError(f"{path}:{error.lineno}: not JSON: {error.msg}") from None
-    except RecursionError:
-        raise DataError(f"{path}: nested too deeply") from None
+    document = parse_json(file.read(), str(path))
     if isinstance(document, dict):  # TriviaQA's "Data", others' "data"
         document = next((document[k] for k in ("Data", "data", "questions") if k in document), document)
     if not isinstance(document, list):

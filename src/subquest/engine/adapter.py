@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import DataError, MissingDependency, UsageError
+from ..input_file import read_json
 from ..models import MODELS, file_digest
 from .gguf_file import read_gguf_file
 from .safetensors_file import read_safetensors, write_safetensors
@@ -127,30 +128,47 @@ def _check_heads(rows: Array, heads: int) -> None:
 
 def shape_of(base: Path) -> Shape:
     """The shape of a base model, from its GGUF file or from a folder with Hugging Face's config.json."""
+    try:
+        return _read_shape(base)
+    except DataError:
+        raise
+    except UsageError as error:
+        raise UsageError(f"{base}: {error}") from None
+
+
+def _read_shape(base: Path) -> Shape:
     if base.is_dir():
         try:
-            config = json.loads((base / "config.json").read_text(encoding="utf-8"))
+            config = read_json(base / "config.json", "the model's shape from")
             heads = int(config["num_attention_heads"])
             kind = str(config["model_type"])
-            return Shape("llama" if kind == "mistral" else kind, heads, int(config.get("num_key_value_heads", heads)))
-        except (OSError, KeyError, ValueError) as error:
-            raise DataError(f"cannot read the model's shape from {base / 'config.json'}: {error}") from None
+            return _shape("llama" if kind == "mistral" else kind, heads, config.get("num_key_value_heads", heads))
+        except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
+            raise DataError(f"cannot read the model's shape from {base / 'config.json'}: {error!r:.200}") from None
     fields = read_gguf_file(base).fields
     architecture = str(fields.get("general.architecture"))
     try:
         heads = int(fields[f"{architecture}.attention.head_count"])
-        return Shape(architecture, heads, int(fields.get(f"{architecture}.attention.head_count_kv", heads)))
-    except (KeyError, TypeError) as error:
+        return _shape(architecture, heads, fields.get(f"{architecture}.attention.head_count_kv", heads))
+    except (KeyError, TypeError, ValueError) as error:
         raise DataError(f"{base} does not say how many attention heads the model has: {error}") from None
+
+
+def _shape(architecture: str, heads: int, kv_heads: Any) -> Shape:
+    if heads < 1 or not 1 <= int(kv_heads) <= heads:
+        raise ValueError(f"a model has at least one attention head, not {heads} and {kv_heads}")
+    return Shape(architecture, heads, int(kv_heads))
 
 
 def read_peft(folder: Path) -> Lora:
     """An adapter from a folder as PEFT and our trainer write it."""
     try:
-        config = json.loads((folder / "adapter_config.json").read_text(encoding="utf-8"))
+        config = read_json(folder / "adapter_config.json", "the adapter")
         alpha, rank = float(config["lora_alpha"]), int(config["r"])
-    except (OSError, KeyError, TypeError, ValueError) as error:
-        raise DataError(f"{folder} is not a LoRA adapter in PEFT's format: {error}") from None
+        if rank < 1 or not math.isfinite(alpha):
+            raise ValueError(f"its rank is {rank} and its alpha {alpha:g}")
+    except (DataError, KeyError, TypeError, ValueError, OverflowError) as error:
+        raise DataError(f"{folder} is not a LoRA adapter in PEFT's format: {error!s:.300}") from None
     for option in ("use_dora", "rank_pattern", "alpha_pattern", "modules_to_save", "trainable_token_indices"):
         if config.get(option):
             raise DataError(f"{folder}: adapters with {option} cannot be converted")
@@ -276,10 +294,10 @@ def _facts(place: Path) -> Mapping[str, Any]:
     if not place.is_dir():
         return read_gguf_file(place).fields
     try:
-        facts = json.loads((place / "adapter_config.json").read_text(encoding="utf-8"))
+        facts = read_json(place / "adapter_config.json", "the adapter")
         if not isinstance(facts, dict):
-            raise ValueError("adapter_config.json is not an object")
-    except (OSError, ValueError) as error:
+            raise DataError("adapter_config.json is not an object")
+    except DataError as error:
         raise DataError(f"{place} is not a LoRA adapter in PEFT's format: {error}") from None
     return facts
 

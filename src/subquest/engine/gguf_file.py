@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import DataError
+from ..input_file import check_input
 
 _SCALARS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
 """GGUF's numbers for the types of values, as the struct module spells them; 8 is a string, 9 an array."""
@@ -48,13 +49,13 @@ class GgufFile:
 def read_gguf_file(path: Path) -> GgufFile:
     """Read everything except the tensors' values."""
     try:
-        with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+        with check_input(path).open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
             if data[:4] != b"GGUF":
                 raise DataError(f"{path} is not a GGUF file")
             return _Cursor(data).whole(path)
     except OSError as error:
         raise DataError(f"cannot read {path}: {error.strerror or error}") from None
-    except (struct.error, ValueError, TypeError, KeyError, ArithmeticError, RecursionError) as error:
+    except (struct.error, ValueError, TypeError, KeyError, ArithmeticError, RecursionError, MemoryError) as error:
         raise DataError(f"{path} is not a readable GGUF file: {error}") from None
 
 

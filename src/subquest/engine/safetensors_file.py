@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import DataError
+from ..input_file import check_input, parse_json
 
 Array = np.ndarray[Any, Any]
 _TYPES: dict[str, np.dtype[Any]] = {"F32": np.dtype("<f4"), "F16": np.dtype("<f2"), "BF16": np.dtype("<u2")}
@@ -24,9 +25,9 @@ _TYPES: dict[str, np.dtype[Any]] = {"F32": np.dtype("<f4"), "F16": np.dtype("<f2
 def read_safetensors(path: Path) -> dict[str, Array]:
     """All tensors of a file."""
     try:
-        raw = path.read_bytes()
+        raw = check_input(path).read_bytes()
         (length,) = struct.unpack_from("<Q", raw)
-        header = json.loads(raw[8 : 8 + length])
+        header = parse_json(raw[8 : 8 + length], "its header")
         out: dict[str, Array] = {}
         for name, entry in header.items():
             if name == "__metadata__":
@@ -37,7 +38,7 @@ def read_safetensors(path: Path) -> dict[str, Array]:
             out[name] = from_bfloat16(tensor) if entry["dtype"] == "BF16" else tensor
     except OSError as error:
         raise DataError(f"cannot read {path}: {error.strerror}") from None
-    except (struct.error, ValueError, KeyError, TypeError, AttributeError) as error:
+    except (struct.error, ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
         raise DataError(f"{path} is not a safetensors file that can be read here: {error}") from None
     return out
 

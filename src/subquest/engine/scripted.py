@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import asyncio
 import functools
-import json
 import re
 import time
 import zlib
@@ -23,6 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..errors import ContextOverflow, DataError, EngineRefused, UsageError
+from ..input_file import parse_json, read_text
 from ..record import Segment, Usage
 from .interface import FinishReason, Generation, Message, Mode, Sampling, cut_at_stop, estimate_tokens
 
@@ -111,17 +111,10 @@ class ScriptedEngine:
     def from_file(cls, path: str | Path) -> ScriptedEngine:
         """A script from JSON lines: each a string, or `{"reply": …}`, with a `"role"` on every line or on none."""
         queues: dict[str, list[Reply]] = {}
-        try:
-            lines = Path(path).read_text(encoding="utf-8").splitlines()
-        except OSError as error:
-            raise UsageError(f"cannot read the script {path}: {error.strerror}") from None
-        for number, line in enumerate(lines, 1):
+        for number, line in enumerate(read_text(path, "the script").split("\n"), 1):
             if not line.strip():
                 continue
-            try:
-                entry = json.loads(line)
-            except json.JSONDecodeError as error:
-                raise DataError(f"{path}:{number}: not JSON: {error.msg}") from None
+            entry = parse_json(line, f"{path}:{number}")
             if isinstance(entry, str):
                 entry = {"reply": entry}
             if not isinstance(entry, dict) or not isinstance(entry.get("reply"), str):

@@ -92,7 +92,7 @@ def _parts(words: Any, text: str, place: Place) -> list[Part]:
         top = table.bottom
     if found and (below := _clean(str(words.get_text_bounded(top=top)))):
         found.append(Part(below, place))
-    if sum(_letters("".join(part.cells) or part.text) for part in found) < _letters(_clean(text)):
+    if not found or sum(_letters("".join(part.cells) or part.text) for part in found) < _letters(_clean(text)):
         return [Part(_clean(text), place)]  # no tables, or some text stands where none was looked for
     return found
 

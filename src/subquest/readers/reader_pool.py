@@ -122,7 +122,8 @@ class Pool:
             began = time.monotonic()
             wait = min(STALL * (4 if self._ocr else 1), patience)
             if wait <= 0 or not select.select([worker.answers], [], [], wait)[0]:
-                raise DataError("reading it takes too long; gave up")
+                large = f" of {job.size / 1e9:.1f} GB" if job.size > 1e8 else ""
+                raise DataError(f"reading it takes too long, gave up; divide the file{large} into smaller ones")
             patience -= time.monotonic() - began
             got = os.read(worker.answers, _PIPE)
             if not got:

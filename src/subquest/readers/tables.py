@@ -33,7 +33,7 @@ _ROWS = 1 << 20
 def read_xlsx(file: BinaryIO, limits: ZipLimits | None = None) -> Iterator[Part]:
     """The rows of all sheets that are not empty; formulas as the values they last had. An empty sheet is a part too."""
     try:
-        import openpyxl
+        import openpyxl  # noqa: F401
     except ImportError:
         raise MissingDependency("the XLSX reader", "web-tools") from None
     with open_zip(file, limits) as archive:
@@ -45,7 +45,7 @@ def read_xlsx(file: BinaryIO, limits: ZipLimits | None = None) -> Iterator[Part]
     file.seek(0)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # about styles and extensions, which hold no text
-        book = openpyxl.load_workbook(file, read_only=True, data_only=True)
+        book = _book(file)
         title = str(book.properties.title or "") if book.properties else ""
         try:
             for sheet in book.worksheets:
@@ -65,6 +65,19 @@ def read_xlsx(file: BinaryIO, limits: ZipLimits | None = None) -> Iterator[Part]
                     yield Part("", {"sheet": sheet.title}, title=title)
         finally:
             book.close()
+
+
+def _book(file: BinaryIO) -> Any:
+    """The workbook. openpyxl would first read every sheet that does not declare its size to its end."""
+    import openpyxl
+    from openpyxl.worksheet._read_only import ReadOnlyWorksheet
+
+    measure = ReadOnlyWorksheet._get_size
+    ReadOnlyWorksheet._get_size = lambda self: None
+    try:
+        return openpyxl.load_workbook(file, read_only=True, data_only=True)
+    finally:
+        ReadOnlyWorksheet._get_size = measure
 
 
 def read_csv(file: BinaryIO) -> Iterator[Part]:

@@ -15,7 +15,6 @@ from __future__ import annotations
 import glob
 import gzip
 import io
-import json
 import os
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -23,6 +22,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 from ..errors import DataError, UsageError
+from ..input_file import parse_json
 from ..readers.tables import csv_rows
 from ..readers.text import ERRORS, encoding_of, lines
 from ..record import Document
@@ -191,10 +191,7 @@ def _numbered(readline: Callable[[], bytes]) -> Iterator[tuple[int, bytes]]:
 
 
 def _parsed(line: bytes, where: str) -> Any:
-    try:
-        return json.loads(line.decode(errors=ERRORS).removeprefix("\ufeff"))
-    except (ValueError, RecursionError) as error:
-        raise DataError(f"{where}: not JSON ({error})") from None
+    return parse_json(line.decode(errors=ERRORS).removeprefix("\ufeff"), where)
 
 
 def beside_corpus(names: Collection[str]) -> frozenset[str]:

@@ -14,7 +14,7 @@ from itertools import chain
 from pathlib import PurePosixPath
 from typing import Any
 
-from ..citation import FIELDS
+from ..citation import FIELDS, SUPERSEDED
 from ..errors import DataError
 from ..readers import Part
 from ..readers.markdown import Line, table_lines, unmarked
@@ -156,7 +156,8 @@ class Passages:
         meta = {**self._meta, **place}
         if section:
             meta["section"] = " > ".join(section)
-        title = " > ".join((self._title, *headings))
+        newer = f" (superseded by {meta[SUPERSEDED]})" if SUPERSEDED in meta else ""
+        title = " > ".join((self._title, *headings)) + newer
         return Document(f"{self._name}#{self._number}", title.replace(_SHY, ""), text.replace(_SHY, ""), meta)
 
 
@@ -223,7 +224,7 @@ class _FrontMatter:
         for name, (value, more) in fields.items():
             if name.casefold() == "title":
                 self.title = _plain(" ".join([value, *more]))
-            elif name not in (*FIELDS, "start") and (value or more):
+            elif name not in (*FIELDS, SUPERSEDED, "start") and (value or more):
                 self.fields[name] = _front_value(value, more)
         return True
 

@@ -19,6 +19,7 @@ from typing import IO, TYPE_CHECKING, Any, Protocol, cast
 import msgspec
 
 from ..errors import DataError, UsageError
+from ..input_file import parse_json
 from ..record import Document
 from . import store
 from .corpus import from_object, kind
@@ -131,19 +132,13 @@ class PortableFile:
 
     def _settings(self, line: bytes) -> Settings:
         where = f"{self.path}, line 1"
-        try:
-            record = json.loads(line)
-        except (ValueError, RecursionError) as error:
-            raise DataError(f"{where}: not JSON ({error})") from None
+        record = parse_json(line, where)
         if record.get(MARK) != FORMAT:
             raise DataError(f"{where}: format {record.get(MARK)}; this version reads format {FORMAT}")
         return Settings.from_record(record.get("settings"), where)
 
     def _entry(self, line: bytes, where: str) -> Entry:
-        try:
-            record = json.loads(line.decode(errors="replace"))
-        except (ValueError, RecursionError) as error:
-            raise DataError(f"{where}: not JSON ({error})") from None
+        record = parse_json(line.decode(errors="replace"), where)
         if not self._headed:
             return Entry(from_object(record, where))
         try:

@@ -24,6 +24,7 @@ from typing import Any, TextIO
 from ..codec import from_dict, to_dict
 from ..errors import DataError, SubquestError, UsageError
 from ..events import Event
+from ..input_file import check_input, parse_json
 from ..record import Episode, Question
 from .file import create_file, damaged, run_path
 from .reader import Reader
@@ -52,13 +53,13 @@ def export_run(run: Reader, file: TextIO) -> int:
 
 def import_run(source: str | os.PathLike[str], target: str | os.PathLike[str]) -> int:
     """Create a run from JSON lines; returns the number of episodes. If a line is wrong, no run is created."""
-    path = Path(source)
+    path = check_input(Path(source), "the exported run")
     try:
-        with path.open(encoding="utf-8") as file:
+        with path.open(encoding="utf-8-sig") as file:
             numbered = ((f"{path}:{number}", line) for number, line in enumerate(file, 1) if line.strip())
             return write_entries(((where, _parse(where, line)) for where, line in numbered), run_path(target))
     except OSError as error:
-        raise UsageError(f"cannot read {path}: {error.strerror}") from None
+        raise UsageError(f"cannot import {path} into {target}: {error.strerror or error}") from None
     except UnicodeDecodeError as error:
         raise DataError(f"{path} is not UTF-8 text: {error.reason}") from None
 
@@ -160,10 +161,7 @@ def _numbers(values: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _parse(where: str, line: str) -> Entry:
-    try:
-        data = json.loads(line)
-    except ValueError as error:
-        raise DataError(f"{where}: not JSON: {error}") from None
+    data = parse_json(line, where)
     if not isinstance(data, dict):
         raise DataError(f"{where}: expected an object")
     return data

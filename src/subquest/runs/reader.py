@@ -74,7 +74,7 @@ class Reader:
     def meta(self) -> dict[str, Any]:
         try:
             return {key: json.loads(value) for key, value in self.query("SELECT key, value FROM meta")}
-        except (TypeError, ValueError) as error:
+        except (TypeError, ValueError, RecursionError) as error:
             raise damaged(self.path, error) from None
 
     def counts(self) -> dict[str, int]:
@@ -173,7 +173,7 @@ class Reader:
     def _number(self, value: Any) -> float:
         try:
             return float(value)
-        except (TypeError, ValueError) as error:
+        except (TypeError, ValueError, RecursionError) as error:
             raise damaged(self.path, error) from None
 
     def _pages(

@@ -20,6 +20,7 @@ from typing import Literal
 
 from ..engine import Engine, Message
 from ..errors import UsageError
+from ..input_file import read_text
 from ..protocol import fence, tags_of
 from ..record import Document
 from .rendering import render_documents
@@ -76,11 +77,12 @@ class Prompts:
 
     def text(self, name: str, **fields: str) -> str:
         """One prompt file as text, for messages in mid-conversation."""
-        return _fill(self._read(name).strip(), name, fields)
+        return _fill(self._read(name).strip(), self._place(name), fields)
 
     def messages(self, name: str, **fields: str) -> list[Message]:
         """One prompt file as the messages that open a context."""
-        return [Message(role, _fill(text, name, fields)) for role, text in self._parts(name) if text]
+        place = self._place(name)
+        return [Message(role, _fill(text, place, fields)) for role, text in self._parts(name) if text]
 
     def with_documents(
         self, name: str, documents: Sequence[Document], tokens: int, engine: Engine, **fields: str
@@ -97,18 +99,20 @@ class Prompts:
         system, *rest = _SPLIT.split(self._read(name))
         turns = [("assistant" if role == "assistant" else "user", text.strip()) for role, text in _pairs(rest)]
         if not turns or turns[-1][0] != "user":
-            raise UsageError(f"prompt {name!r} has no line '--- user' before the user message")
+            raise UsageError(f"the prompt {self._place(name)} has no line '--- user' before the user message")
         return [("system", system.strip()), *turns]  # type: ignore[list-item]
 
     @functools.lru_cache(maxsize=64)  # noqa: B019
     def _read(self, name: str) -> str:
+        return read_text(self._place(name), "the prompt")
+
+    @functools.lru_cache(maxsize=64)  # noqa: B019
+    def _place(self, name: str) -> Path:
+        """The file of a prompt."""
         for folder in self._folders(name):
             path = folder / f"{name}.md"
             if path.is_file():
-                try:
-                    return path.read_text(encoding="utf-8-sig")
-                except (OSError, UnicodeDecodeError) as error:
-                    raise UsageError(f"the prompt {path} cannot be read: {error}") from None
+                return path
         places = " or ".join(str(f) for f in self._folders(name))
         raise UsageError(f"there is no prompt {name!r}.md in {places}")
 
@@ -117,10 +121,10 @@ def _pairs(parts: list[str]) -> list[tuple[str, str]]:
     return list(zip(parts[::2], parts[1::2], strict=True))
 
 
-def _fill(template: str, name: str, fields: Mapping[str, str]) -> str:
+def _fill(template: str, place: Path, fields: Mapping[str, str]) -> str:
     def value(match: re.Match[str]) -> str:
         if match[1] not in fields:
-            raise UsageError(f"prompt {name!r} asks for ${match[1]}, which this place does not give")
+            raise UsageError(f"the prompt {place} asks for ${match[1]}, which this place does not give")
         return fence(fields[match[1]], tags_of(template))
 
     return _FIELD.sub(value, template) if "$" in template else template

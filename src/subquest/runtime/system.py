@@ -30,7 +30,7 @@ from .report_writer import ReportWriter
 from .run import Answer, Run
 from .solver import Solver
 from .statements import declines
-from .voting import most_frequent_answer
+from .voting import MOST_VOTES, most_frequent_answer
 from .window import Shown
 
 
@@ -92,8 +92,8 @@ class System(Solver, Generic[S]):
         an answer. With `votes` above 1, a question is answered up to that many times and the majority decides.
         `style` is how answers are written: in a few words, in a sentence with a citation, or as a report.
         """
-        if votes < 1:
-            raise UsageError(f"votes must be 1 or more, not {votes}")
+        if not 1 <= votes <= MOST_VOTES:
+            raise UsageError(f"votes must be from 1 to {MOST_VOTES:,}, not {votes}")
         self.engines: Mapping[str, Engine] = model if isinstance(model, Mapping) else {"": model}
         self.search = search
         self.abstain = abstain

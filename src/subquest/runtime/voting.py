@@ -19,6 +19,8 @@ from .run import Answer, Run
 
 TEMPERATURE = 0.8
 """Of the attempts after the first, for roles that would decode greedily."""
+MOST_VOTES = 1000
+"""Attempts at one question."""
 _PUNCTUATION = re.compile(r"[^\w\s]")
 
 

@@ -17,7 +17,7 @@ import uvicorn
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import FileResponse, Response
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
@@ -62,6 +62,7 @@ async def serving(settings: Settings, agents: Agents) -> AsyncIterator[Starlette
                 UsageError: _on_problem,
                 OutsideError: _on_problem,
                 HTTPException: _on_http,
+                ClientDisconnect: _on_disconnect,
                 Exception: _on_defect,
             },
         )
@@ -163,6 +164,11 @@ def address(listening: socket.socket) -> str:
 
 async def _on_problem(request: Request, error: Exception) -> Response:
     return problem_reply(as_problem(error))
+
+
+async def _on_disconnect(request: Request, error: Exception) -> Response:
+    """The client left before its request was complete: nobody reads this reply."""
+    return Response(status_code=400)
 
 
 async def _on_http(request: Request, error: Exception) -> Response:

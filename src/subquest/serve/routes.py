@@ -6,7 +6,7 @@ import time
 from functools import partial
 from typing import Any
 
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
@@ -32,7 +32,7 @@ async def health(request: Request) -> Response:
         {
             "status": "storage" if jobs.storage_problem else "ok",
             "version": __version__,
-            "storage": jobs.storage_problem,
+            "storage": "the disk is full or fails; see the server's log" if jobs.storage_problem else "",
             "unstored": jobs.unstored,
             "stalls": watch.stalls,
             "longest_stall": round(watch.longest, 1),
@@ -208,6 +208,8 @@ def _counted(operation: Operation) -> Handler:
             response = await operation.handler(request)
             status = str(response.status_code)
             return response
+        except ClientDisconnect:
+            raise
         except Exception as error:
             problem = as_problem(error)
             status = str(problem.status)

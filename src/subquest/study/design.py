@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Iterable, Mapping
 from fnmatch import fnmatch
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import Any, Literal
 
 from ..codec import Positive, Record, Share
 from ..errors import UsageError
+from ..input_file import read_toml
 
 AVERAGE = "average"
 OURS = "ours"
@@ -82,7 +82,7 @@ class Training(Record):
 
     def setting(self, key: str) -> Any:
         """A setting of its recipe as this training changes it, `optimiser.steps` say; None where neither gives it."""
-        found: Any = tomllib.loads(self.recipe.read_text(encoding="utf-8"))
+        found: Any = read_toml(self.recipe, "the recipe")
         for part in key.split("."):
             found = found.get(part) if isinstance(found, dict) else None
         return self.set.get(key, found)

@@ -61,7 +61,6 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -70,6 +69,7 @@ from typing import Any, Literal, TypeVar
 from ..codec import Positive, Record, checked
 from ..errors import ConfigError, UsageError, suggest
 from ..evaluate.score import score
+from ..input_file import read_toml
 from ..record import Episode, Question
 from ..systems.registry import get
 from .design import AVERAGE, BARE, ORACLE, SHIPPED, Claim, Row, Source, Study, Training, Variant
@@ -168,12 +168,7 @@ def read_study(path: Path) -> Study:
 
 
 def _load(file: Path) -> dict[str, Any]:
-    try:
-        table = tomllib.loads(file.read_text(encoding="utf-8-sig"))
-    except OSError as error:
-        raise UsageError(f"cannot read the study {file}: {error.strerror}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{file}: {error}") from None
+    table = read_toml(file, "the study", error=ConfigError)
     if "arm" in table:  # recipes of 0.1
         table["variant"] = [*table.get("variant", ()), *table.pop("arm")]
     for row in _tables(table, "source"):

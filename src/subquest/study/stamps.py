@@ -17,7 +17,6 @@ import functools
 import hashlib
 import json
 import tempfile
-import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -25,6 +24,7 @@ from typing import Any, Final
 from ..assemble import AgentSpec, preview_agent
 from ..codec import Record
 from ..engine import Sampling
+from ..input_file import read_toml
 from .design import BARE, ORACLE, SHIPPED, Study, Training, Variant
 
 MAX_TOKENS = 256
@@ -202,7 +202,7 @@ def known_as(study: Study, training: Training) -> str:
 def training_digest(training: Training, start: str) -> str:
     """What a training is: its recipe with the changes of the study, the system's settings in full, how it searches,
     and the adapter that it starts from."""
-    table = tomllib.loads(training.recipe.read_text(encoding="utf-8"))
+    table = read_toml(training.recipe, "the recipe")
     for key, value in training.set.items():
         place = table
         *parents, last = key.split(".")

@@ -39,6 +39,8 @@ def names() -> list[str]:
 
 def get(name: str) -> type[System[Any]]:
     """The class of a system. Raises UsageError if there is none, with the nearest name."""
+    if not isinstance(name, str):
+        raise UsageError(f"a system has a name, such as 'coda'; {name!r:.80} is none")
     ours = _ours()
     if name in ours:
         module, _, attribute = ours[name].partition(":")

@@ -262,7 +262,7 @@ class Recorded:
             row = json.loads(line)
             hits = [Hit(Document(i, title, text, meta), score) for i, title, text, score, meta in row["hits"]]
             self._known[row["query"], row["k"]] = hits
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, RecursionError):
             raise DataError(f"{self.path}:{number}: not a recorded search") from None
 
 

@@ -21,6 +21,7 @@ from torch import Tensor
 
 from ..engine.adapter import UNSAID, base_digest
 from ..errors import DataError
+from ..input_file import read_json
 from ..models import is_language_model, resolve
 from .distributed import ALONE, Ranks, like, whole
 from .lora import save_adapter
@@ -78,8 +79,8 @@ class Checkpoints:
     def state(self) -> dict[str, Any]:
         """The state of the newest checkpoint; empty if there is none, or none that can be read."""
         try:
-            found = json.loads((self.path(self.steps()[-1]) / "state.json").read_text(encoding="utf-8"))
-        except (IndexError, OSError, ValueError):
+            found = read_json(self.path(self.steps()[-1]) / "state.json")
+        except (IndexError, DataError):
             return {}
         return found if isinstance(found, dict) else {}
 
@@ -95,12 +96,12 @@ def restore(folder: Path, policy: Policy, optimiser: Optimiser) -> dict[str, Any
     from safetensors.torch import load_file
 
     try:
-        state: dict[str, Any] = json.loads((folder / "state.json").read_text(encoding="utf-8"))
+        state: dict[str, Any] = read_json(folder / "state.json")
         taken = int(state["optimiser_steps"])
         tensors: dict[str, Tensor] = {}
         for shard in sorted(folder.glob("shard-*.safetensors")):
             tensors.update(load_file(shard))
-    except (OSError, ValueError, TypeError, KeyError, SafetensorError) as error:
+    except (DataError, OSError, ValueError, TypeError, KeyError, SafetensorError) as error:
         why = f"state.json has no {error}" if isinstance(error, KeyError) else error
         raise DataError(
             f"the checkpoint {folder} cannot be read ({why}); remove it to go on from the one before"

@@ -7,7 +7,6 @@ not needed.
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ from torch.nn import functional as F
 from ..engine.adapter import PEFT_PREFIX, UNSAID, write_peft_config
 from ..engine.torch.weights import Adapter
 from ..errors import DataError
+from ..input_file import read_json
 from .distributed import whole
 
 TARGETS = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
@@ -136,9 +136,9 @@ def save_adapter(
 def settings_of(folder: Path) -> LoraSettings:
     """The settings an adapter was made with."""
     try:
-        config = json.loads((folder / "adapter_config.json").read_text(encoding="utf-8"))
+        config = read_json(folder / "adapter_config.json", "the adapter")
         return LoraSettings(int(config["r"]), float(config["lora_alpha"]), tuple(sorted(config["target_modules"])))
-    except (OSError, KeyError, ValueError) as error:
+    except (DataError, KeyError, TypeError, ValueError, OverflowError) as error:
         raise DataError(f"{folder} is not a LoRA adapter in PEFT's format: {error}") from None
 
 

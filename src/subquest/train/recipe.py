@@ -9,7 +9,6 @@ from __future__ import annotations
 import dataclasses
 import math
 import re
-import tomllib
 from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -19,6 +18,7 @@ from msgspec.structs import replace
 
 from ..codec import AboveZero, Count, NonNegative, Positive, Record, Share, changed, checked, without_defaults
 from ..errors import ConfigError, UsageError
+from ..input_file import read_toml
 from .advantage import Baseline, baselines_for
 from .lora import TARGETS, LoraSettings
 from .loss import LossSettings, losses_for
@@ -236,12 +236,7 @@ class Recipe(Record):
 def load_recipe(path: str | Path, overrides: Mapping[str, Any] | None = None) -> Recipe:
     """A recipe from a TOML file, with `a.b = value` overrides on top."""
     path = Path(path)
-    try:
-        table = tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ConfigError(f"cannot read the recipe {path}: {error.strerror}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path}: not TOML: {error}") from None
+    table = read_toml(path, "the recipe", error=ConfigError)
     for key, value in (overrides or {}).items():
         _override(table, key, value)
     recipe = checked(Recipe, table, str(path), error=ConfigError)

@@ -14,6 +14,7 @@ from time import monotonic
 from typing import Any, Literal
 
 from ..errors import DataError, UsageError
+from ..input_file import read_json
 from ..masking import public_values
 from ..metrics import score_answer
 from ..record import Episode
@@ -229,10 +230,10 @@ def locked(path: Path) -> Iterator[None]:
 
 def _difference(path: Path, recipe: Recipe) -> str:
     """How a stored recipe differs from this one; empty if it does not."""
-    try:
-        kept = _settings(json.loads(path.read_text(encoding="utf-8")))
-    except ValueError as error:
-        raise DataError(f"{path} is not a recipe: {error}") from None
+    stored = read_json(path, "the run's recipe")
+    if not isinstance(stored, dict):
+        raise DataError(f"{path} is not a recipe: it must be an object")
+    kept = _settings(stored)
     new = _settings(json.loads(json.dumps(public_values(recipe.as_dict()))))
     changed = [name for name in sorted(kept.keys() | new.keys()) if kept.get(name) != new.get(name)]
     if all(_extends(name, kept.get(name), new.get(name)) for name in changed):

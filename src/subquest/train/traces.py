@@ -158,7 +158,7 @@ class TraceSet:
             with lzma.open(path, "rb") as file:
                 head = json.loads(file.readline())
                 body = file.read()
-        except (OSError, lzma.LZMAError, EOFError, ValueError) as error:
+        except (OSError, lzma.LZMAError, EOFError, ValueError, RecursionError) as error:
             raise DataError(f"{path} does not contain prepared traces: {error}") from None
         if not isinstance(head, dict) or head.get("format") != FORMAT:
             raise DataError(f"{path} does not contain prepared traces of the form {FORMAT}; prepare them again")

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from ..input_file import read_json
 from ..record import Question
 from .entity import MONTHS, number
 from .programs import Atom, FactBase, Program, StepRow, Undecided, resolve, run_operation, run_steps, year_of
@@ -21,7 +22,6 @@ from .world_folder import (
     FactsRow,
     read_articles_with_facts,
     read_facts,
-    read_json,
     read_questions_with_programs,
 )
 
@@ -60,7 +60,7 @@ def _missing(folder: Path, report: Report) -> list[str]:
     path = folder / "world.json"
     if not path.exists():
         return []
-    manifest = read_json(path.read_bytes(), str(path))
+    manifest = read_json(path)
     files = manifest.get("files") if isinstance(manifest, dict) else None
     there = {"corpus.jsonl": report.articles, "facts.jsonl": report.articles, "questions.jsonl": report.questions}
     out = []

@@ -28,6 +28,8 @@ from .works import make_works
 
 REGION_ARTICLES = 800
 SMALLEST = 160
+LARGEST = 10_000_000
+"""Articles or questions of one world."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +57,9 @@ class Recipe:
             raise UsageError(f"a world needs at least {SMALLEST} articles, not {self.articles}")
         if self.questions < 0:
             raise UsageError("the number of questions cannot be negative")
+        for what, number in (("articles", self.articles), ("questions", self.questions)):
+            if number > LARGEST:
+                raise UsageError(f"a world has at most {LARGEST:,} {what}, not {number}")
         if self.split not in SPLITS:
             raise UsageError(f"unknown split {self.split!r}: choose one of {', '.join(SPLITS)}")
         if self.phrasings not in PHRASINGS:

@@ -19,13 +19,14 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from itertools import zip_longest
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 import msgspec
 
 from ..codec import checked
 from ..errors import DataError, suggest
-from ..process import end_with_parent
+from ..input_file import parse_json
+from ..process import end_with_parent, without_interrupts
 from ..record import Question
 from .articles import Article
 from .programs import Program, parse_program
@@ -79,7 +80,9 @@ def _blocks(recipe: Recipe, workers: int) -> Iterator[Sequence[bytes]]:
         return
     import multiprocessing
 
-    with multiprocessing.get_context("spawn").Pool(min(workers, len(jobs)), end_with_parent) as pool:
+    with without_interrupts():
+        started = multiprocessing.get_context("spawn").Pool(min(workers, len(jobs)), end_with_parent)
+    with started as pool:
         yield from pool.imap(_region_blocks, jobs)
 
 
@@ -155,14 +158,6 @@ def read_questions_with_programs(folder: Path) -> Iterator[tuple[Question, Progr
         yield question, found.pop()
 
 
-def read_json(text: bytes, place: str) -> Any:
-    """The JSON value of a text; errors begin with its place."""
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError) as error:  # not JSON, not UTF-8, or numbers or nesting beyond Python's limits
-        raise DataError(f"{place}: not JSON ({error})") from None
-
-
 T = TypeVar("T")
 
 
@@ -172,7 +167,7 @@ def _read(path: Path, kind: type[T], check: Callable[[T], None] | None = None) -
         raise DataError(f"{path} does not exist: is {path.parent} the folder of a world?")
     with path.open("rb") as lines:
         for n, line in enumerate(lines, 1):
-            row = checked(kind, read_json(line, f"{path}:{n}"), f"{path}:{n}", error=DataError)
+            row = checked(kind, parse_json(line, f"{path}:{n}"), f"{path}:{n}", error=DataError)
             try:
                 if check is not None:
                     check(row)

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from ...codec import NonNegative, Record, checked
-from ...errors import DataError, UsageError
+from ...errors import DataError
+from ...input_file import read_toml
 
 
 class Price(Record):
@@ -31,13 +32,7 @@ def load_prices(path: str | Path | None = None) -> dict[str, Price]:
     table = _read(tomllib.loads(resources.files(__package__).joinpath("prices.toml").read_text("utf-8")), "prices.toml")
     if path is None:
         return table
-    try:
-        data = tomllib.loads(Path(path).read_text("utf-8-sig"))
-    except OSError as error:
-        raise UsageError(f"cannot read the prices file {path}: {error.strerror}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise DataError(f"{path}: {error}") from None
-    return table | _read(data, str(path))
+    return table | _read(read_toml(path, "the prices file"), str(path))
 
 
 def price_of(model: str, table: Mapping[str, Price]) -> Price | None:

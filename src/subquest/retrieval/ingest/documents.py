@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, BinaryIO, cast
 
+from ...citation import SUPERSEDED
 from ...errors import DataError, SubquestError, UsageError
 from ...readers import MEDIA, sniff, sniff_file
 from ...readers.archive import DAMAGED, GzipReader, ZipLimits, open_zip, refuse_growth, unpack_to_memory
@@ -78,11 +79,17 @@ class FileReader:
             return self.pool.start(file, "image")
         return self.pool.start(file, kind) if kind in ISOLATED else None
 
-    def documents(self, file: BinaryIO, name: str, contents: Contents, job: Job | None) -> Iterator[Document]:
-        """The documents of a file. Raises DataError with the reason where it cannot be read."""
+    def documents(
+        self, file: BinaryIO, name: str, contents: Contents, job: Job | None, newer: str = ""
+    ) -> Iterator[Document]:
+        """The documents of a file. Raises DataError with the reason where it cannot be read.
+
+        `newer` is the file that supersedes it.
+        """
         budget = _Budget()
+        meta = {SUPERSEDED: newer} if newer else {}
         try:
-            for document in self._read(file, name, {}, contents, job, budget):
+            for document in self._read(file, name, meta, contents, job, budget):
                 contents.passages += 1
                 yield document
         except DAMAGED as error:

@@ -24,12 +24,14 @@ from .documents import Contents, FileReader, Stopped
 from .ledger import Account, Known, Ledger
 from .sources import Found, Walk, digest, open_regular
 from .table_writer import TableWriter
+from .versions import newer_versions
 
 READERS = 4
 """Raised when readers give other text for the same files, so that these are read again."""
 
 _RECOGNISED = " ocr"
 _UNGUESSED = " unguessed"
+_NEWER = " superseded by "
 _KEPT = 1000
 OnError = Literal["skip", "stop"]
 
@@ -159,6 +161,8 @@ class _Run:
         self._taken: set[str] = set()
         self._done_with: dict[str, str] = {}
         """Names, by path, of the files that were read to their end."""
+        self._newer: dict[str, str] = {}
+        """The newer version of a file, by name."""
         self._state = State()
         self.report = Report()
 
@@ -171,6 +175,7 @@ class _Run:
         self._state.files_total = len(files)
         self._state.bytes_total = sum(found.size for found in files)
         self._ledger.begin(self._writer.next_number())
+        self._newer = newer_versions({_text(found.name) for found in files} | self._ledger.names(existing=prune))
 
         def documents() -> Iterator[Document]:
             yield from self._documents(files)
@@ -232,7 +237,7 @@ class _Run:
         try:
             hash_ = digest(file)
             known = self._ledger.known(name)
-            if known is not None and known.hash == hash_ and self._same(known):
+            if known is not None and known.hash == hash_ and self._same(name, known):
                 file.close()
                 return _Ready(found, account, hash_, None, None, known)
             return _Ready(found, account, hash_, file, self._files.start(file, name), None)
@@ -241,11 +246,16 @@ class _Run:
             self._lost(found, name, error)
             return None
 
-    def _same(self, known: Known) -> bool:
+    def _same(self, name: str, known: Known) -> bool:
         """Whether reading a file again would give the same.
 
-        A file with empty pages is read again with OCR, and one in an unknown encoding once encodings can be guessed.
+        A file with empty pages is read again with OCR, one in an unknown encoding once encodings can be guessed, and
+        one with another newest version, because its passages name that.
         """
+        how, _, newer = known.how.partition(_NEWER)
+        if newer != self._newer.get(name, ""):
+            return False
+        known = known._replace(how=how)
         if known.how.endswith(_UNGUESSED) and can_guess():
             return False
         known = known._replace(how=known.how.removesuffix(_UNGUESSED))
@@ -271,10 +281,11 @@ class _Run:
             self._ledger.open(account)
             self._accounts.append(account)
             contents, whole = Contents(), False
+            newer = self._newer.get(account.name, "")
             self.tables.open(account.name, ready.hash)
             with ready.file as file:
                 try:
-                    for document in self._files.documents(file, account.name, contents, ready.job):
+                    for document in self._files.documents(file, account.name, contents, ready.job, newer):
                         account.waiting += 1
                         yield document
                         state.passages += 1
@@ -300,6 +311,9 @@ class _Run:
         self._done_with[ready.found.path] = ready.account.name
         note, wrong = _note(contents), _wrong(contents, self._ocr)
         how = self._how + (_RECOGNISED if self._ocr else "") + (_UNGUESSED if contents.unguessed else "")
+        if newer := self._newer.get(ready.account.name):
+            how += _NEWER + newer
+            note = note or f"an older version; {newer} supersedes it"
         ready.account.result = Known(ready.hash, how, contents.passages, contents.empty_pages, note, wrong)
         if contents.wrong:
             self.report.broken += 1

@@ -98,6 +98,11 @@ class Ledger:
         ).fetchone()
         return None if row is None else Known(*row)
 
+    def names(self, *, existing: bool) -> set[str]:
+        """The names of all files, or of those that still exist."""
+        rows = self._db.execute("SELECT name, path FROM files")
+        return {name for name, path in rows if not existing or os.path.exists(path)}
+
     def contents(self) -> set[tuple[str, str]]:
         """Name and hash of all files that were read to their end."""
         return set(self._db.execute("SELECT name, hash FROM files WHERE hash IS NOT NULL"))

@@ -5,11 +5,12 @@ from __future__ import annotations
 import contextlib
 import json
 import sqlite3
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from ... import checksums
+from ...errors import SearchError
 from ...readers.columns import number_in
 from ..tables import FILE, Column, identifier, quoted, unique
 
@@ -27,6 +28,16 @@ _SCHEMA = """CREATE TABLE IF NOT EXISTS catalogue (
 )"""
 
 
+@contextlib.contextmanager
+def _stored() -> Iterator[None]:
+    try:
+        yield
+    except sqlite3.Error as error:
+        raise SearchError(
+            f"the tables of the index could not be written: {error}; rows of earlier files are intact"
+        ) from error
+
+
 class TableWriter:
     """Stores tables, file by file: those of a file appear together, once all of it is read."""
 
@@ -37,6 +48,7 @@ class TableWriter:
         self._meta: Mapping[str, Any] = {}
         self._table: _Open | None = None
 
+    @_stored()
     def open(self, file: str, hash_: str) -> None:
         """The tables that follow are of this file, with this content."""
         self._file, self._hash = file, hash_
@@ -47,6 +59,7 @@ class TableWriter:
         """The tables that follow are at this place, such as a member of an archive."""
         self._meta = meta
 
+    @_stored()
     def begin(self, names: Sequence[str], place: Mapping[str, str | int], section: Sequence[str]) -> None:
         self.end()
         where = {"file": self._file, **self._meta, **{k: v for k, v in place.items() if k in ("sheet", "page", "line")}}
@@ -58,15 +71,18 @@ class TableWriter:
         (number,) = db.execute("SELECT coalesce(max(number), 0) + 1 FROM catalogue").fetchone()
         self._table = _Open(db, number, names[:_COLUMNS], where)
 
+    @_stored()
     def row(self, number: int, cells: Sequence[str]) -> None:
         if self._table is not None:
             self._table.add(number, cells)
 
+    @_stored()
     def end(self) -> None:
         if self._table is not None:
             self._table.finish(self._file, self._hash)
             self._table = None
 
+    @_stored()
     def close_file(self, *, whole: bool) -> None:
         """Keep the tables of a file that was read to its end; forget those of another."""
         self._table, self._meta = None, {}
@@ -75,6 +91,7 @@ class TableWriter:
                 checksums.record_sums(self._db, ["catalogue"])
             self._db.execute("COMMIT" if whole else "ROLLBACK")
 
+    @_stored()
     def tidy(self, current: set[tuple[str, str]]) -> None:
         """Drop the tables of files, or of earlier contents, that are not current."""
         if not self._path.exists():

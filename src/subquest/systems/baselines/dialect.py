@@ -13,16 +13,16 @@ from __future__ import annotations
 
 import json
 import re
-import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from ...codec import checked
 from ...engine import Engine, Mode
 from ...engine.actions import Action as Tool
 from ...errors import UsageError, suggest
+from ...input_file import read_toml
 from ...protocol import fence, parse, tags_of
 from ...record import Document
 from ...runtime.actions import ANSWER, BOXED, SEARCH
@@ -211,10 +211,7 @@ def find_dialect(name: str) -> Dialect:
 
 
 def _read(file: Path) -> Dialect:
-    try:
-        given: dict[str, Any] = tomllib.loads(file.read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise UsageError(f"{file}: {error}") from None
+    given = read_toml(file)
     own = {"name": file.parent.name, "prompts": str(file.parent.resolve())}
     if fixed := sorted(own.keys() & given.keys()):
         raise UsageError(f"{file}: remove {fixed[0]!r}: it is given by the folder")
