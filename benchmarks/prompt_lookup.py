@@ -19,7 +19,7 @@ READ, SIZES = 384, (1, 2, 4, 8, 16)
 
 
 def main(argv: list[str]) -> dict[str, Any]:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(prog="subquest bench prompt-lookup", description=__doc__.splitlines()[0])
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=4)
     args = parser.parse_args(argv)

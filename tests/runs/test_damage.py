@@ -11,7 +11,9 @@ import io
 import os
 import random
 import shutil
+import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -128,6 +130,14 @@ def test_a_changed_number_is_found_by_verify_and_export(tmp_path: Path, capsys: 
     assert main(["runs", "export", str(path), "--out", str(tmp_path / "out.jsonl")]) == 2
     assert "its table score is not what was written" in capsys.readouterr().err
     assert not (tmp_path / "out.jsonl").exists()
+
+
+def test_a_number_of_a_piece_that_is_no_number(tmp_path: Path) -> None:
+    path = tmp_path / "run.sqlite"
+    write_stored_run(path)
+    with closing(sqlite3.connect(path)) as db, db:
+        db.execute("UPDATE piece SET number = x'05' WHERE hash = (SELECT min(hash) FROM piece)")
+    assert "the table piece is not what was written" in verify_run(path).problems
 
 
 def test_a_run_without_checksums_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[Any]) -> None:

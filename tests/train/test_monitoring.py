@@ -2,7 +2,6 @@
 
 import asyncio
 import io
-import struct
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,9 +11,8 @@ import pytest
 
 from subquest.errors import UsageError
 from subquest.runs import RunStore
-from subquest.train.monitoring import Table, Tracker, number, open_monitors
+from subquest.train.monitoring import Table, TensorBoardFiles, Tracker, number, open_monitors
 from subquest.train.rollouts import tokens_per_second
-from subquest.train.tensorboard import TensorBoardFile, crc32c, event, record
 
 from .test_rl import RECIPE, trainer
 
@@ -48,34 +46,32 @@ def test_numbers_are_short(value: float | None, shown: str) -> None:
     assert number(value) == shown
 
 
-def test_checksum_is_castagnolis() -> None:
-    assert crc32c(b"123456789") == 0xE3069283  # the value every description of CRC-32C gives
-    assert crc32c(bytes(32)) == 0x8A9136AA  # RFC 3720, B.4
+def test_curves_for_tensorboard_are_readable(tmp_path: Path) -> None:
+    from tensorboardX.proto.event_pb2 import Event
+    from tensorboardX.record_writer import masked_crc32c
 
-
-def test_events_are_as_tensorboard_writes_them() -> None:
-    """Bytes that the record writer of tensorboard 2.21 made of the same event, scalars as simple values."""
-    expected = bytes.fromhex(
-        "31000000000000009d8383e90900000000004a934010ac022a230a0b0a046c6f"
-        "7373150000803e0a140a0d7265776172642f616e7377657215000040c002689805"
-    )
-    assert record(event(1234.5, 300, {"loss": 0.25, "reward/answer": -3.0})) == expected
-
-
-def test_event_files_are_readable_to_the_last_byte(tmp_path: Path) -> None:
-    file = TensorBoardFile(tmp_path / "tensorboard")
-    file.log(1, {"a": 1.0})
-    file.log(2, {"a": 2.0, "b": 0.5})
-    file.close()
+    files = TensorBoardFiles(tmp_path / "tensorboard")
+    files.log(1, {"a": 1.0})
+    files.log(2, {"a": 2.0, "reward/answer": 0.5})
+    files.close()
     (path,) = (tmp_path / "tensorboard").iterdir()
     data, found = path.read_bytes(), []
     while data:
-        (length,) = struct.unpack("<Q", data[:8])
-        found.append(data[12 : 12 + length])
-        assert record(found[-1]) == data[: 16 + length]
+        length = int.from_bytes(data[:8], "little")
+        record, checksum = data[12 : 12 + length], data[12 + length : 16 + length]
+        assert int.from_bytes(checksum, "little") == masked_crc32c(record)
+        event = Event.FromString(record)
+        found += [(event.step, value.tag, value.simple_value) for value in event.summary.value]
         data = data[16 + length :]
-    assert found[0].endswith(b"brain.Event:2")
-    assert len(found) == 3
+    assert found == [(1, "a", 1.0), (2, "a", 2.0), (2, "reward/answer", 0.5)]
+
+
+def test_without_tensorboardx_a_run_has_no_such_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "tensorboardX", None)
+    monitors = open_monitors(RECIPE, tmp_path, io.StringIO())
+    monitors.log(1, {"reward": 1.0})
+    monitors.close()
+    assert not list(tmp_path.iterdir())
 
 
 def test_trackers_get_every_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

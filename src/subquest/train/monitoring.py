@@ -14,7 +14,6 @@ from typing import Any, Protocol, TextIO
 
 from ..errors import UsageError
 from .recipe import Recipe
-from .tensorboard import TensorBoardFile
 
 TRACKERS = ("wandb", "trackio")
 """Packages with `init`, `log` and `finish` as Weights & Biases has them."""
@@ -102,6 +101,28 @@ class JsonLines:
         """Nothing to close."""
 
 
+class TensorBoardFiles:
+    """Curves for TensorBoard, in event files that a resumed run adds to; none where tensorboardX is not installed."""
+
+    def __init__(self, folder: Path) -> None:
+        try:
+            from tensorboardX import SummaryWriter
+        except ImportError:
+            self._writer: Any = None
+        else:
+            self._writer = SummaryWriter(str(folder))
+
+    def log(self, step: int, figures: Mapping[str, float]) -> None:
+        if self._writer is not None:
+            for name, value in figures.items():
+                self._writer.add_scalar(name, value, step)
+            self._writer.flush()
+
+    def close(self) -> None:
+        if self._writer is not None:
+            self._writer.close()
+
+
 class Tracker:
     """Weights & Biases, trackio, or anything with their three functions."""
 
@@ -145,7 +166,7 @@ def open_monitors(
     table = Table("plan" if plans else recipe.kind, out, live=out.isatty())
     first: Monitor = JsonLines(out) if as_json else table
     others: list[Monitor] = [Tracker(name, recipe, folder) for name in trackers]
-    files = TensorBoardFile(folder / "tensorboard")
+    files = TensorBoardFiles(folder / "tensorboard")
     return Monitors([first, files, *others], None if as_json else table.status)
 
 
