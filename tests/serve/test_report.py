@@ -54,6 +54,16 @@ def test_a_report_streams_is_stored_and_is_downloaded(start: Start) -> None:
         assert "style" in refused.text
 
 
+def test_long_answers_leave_room_for_follow_ups(start: Start) -> None:
+    long = f"<answer>{('bridge' * 12 + ' ') * 400}</answer>"
+    with start(lambda context: long) as server, server.client() as client:
+        follows = ""
+        for number in range(3):
+            follows = ask(client, question=f"What about {number}?", system="direct", follows=follows)
+            with client.stream("GET", f"/api/episodes/{follows}/events") as stream:
+                assert list(frames(stream.iter_lines()))[-1]["event"] == "done"
+
+
 def test_a_server_without_an_index_refuses_what_must_search(tmp_path: Path) -> None:
     agents = Agents(
         AgentSpec(), ["coda", "direct"], {"default": {"": ScriptedEngine([])}}, Indexes({}, tmp_path, read_only=False)

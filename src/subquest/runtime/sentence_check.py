@@ -22,7 +22,7 @@ LONGEST = 600
 """Characters of a sentence; a longer one is a list or a text without full stops."""
 _CITED = re.compile(r"\s*\[(\d{1,3}(?:\s*[,;]\s*\d{1,3})*)\]")
 _MARKUP = re.compile(r"</?[a-zA-Z_]+>|\*\*|__|`+")
-_LINE_START = re.compile(r"^\s*(?:[-*•+]\s+|\d{1,2}[.)]\s+|(?:answer|written)\s*:\s*)", re.IGNORECASE)
+_LINE_START = re.compile(r"^\s*(?:[-*•+]\s+|\d{1,2}[.)]\s+|answer\s*:\s*)", re.IGNORECASE)
 
 
 class Checked(NamedTuple):

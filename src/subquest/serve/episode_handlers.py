@@ -25,6 +25,8 @@ from .state import State, state_of
 
 FOLLOWED = 8
 """Earlier questions that a follow-up includes."""
+FOLLOWED_TEXT = 2000
+"""Characters of each earlier answer; a report has many more."""
 
 
 async def about(request: Request) -> Response:
@@ -62,6 +64,10 @@ async def ask(request: Request) -> Response:
     return _accepted(job)
 
 
+def shortened(text: str, most: int) -> str:
+    return text if len(text) <= most else f"{text[:most].rsplit(None, 1)[0]} …"
+
+
 def _with_earlier(state: State, follows: str, asked: str) -> FollowUp:
     """A follow-up question with the earlier questions and answers, so that it can be understood."""
     before: list[tuple[str, str]] = []
@@ -72,7 +78,7 @@ def _with_earlier(state: State, follows: str, asked: str) -> FollowUp:
             raise Problem(404, f"nothing was asked under {follows!r}")
         said = (job.episode.answer if job.episode else "") if job else state.library.answer_of(follows)
         text = str(question.meta.get("asked") or question.question)
-        before = [("user", text), ("assistant", said or "(no answer)"), *before]
+        before = [("user", text), ("assistant", shortened(said, FOLLOWED_TEXT) or "(no answer)"), *before]
         follows = str(question.meta.get("follows", ""))
     return FollowUp(before, asked)
 
