@@ -318,6 +318,8 @@ def snapshot(folder: Path) -> dict[str, tuple[int, ...]]:
     for root, folders, files in os.walk(folder):
         found |= {f"{root}/{name}": (os.lstat(f"{root}/{name}").st_mode,) for name in folders}
         for name in files:
+            if name.endswith(("-wal", "-shm", "writer.lock")):  # SQLite's own, and no change of what is stored
+                continue
             now = os.lstat(f"{root}/{name}")
             found[f"{root}/{name}"] = (now.st_mode, now.st_size, now.st_mtime_ns, now.st_ino)
     return found

@@ -223,6 +223,7 @@ def _problems(case: Case, found: dict[str, Any]) -> list[str]:
     names = {case.argument.option, case.argument.dest.rpartition(".")[2], case.argument.dest.upper()}
     if case.path is not None:
         names |= {_printable(part) for part in case.path.parts[-2:]}
+    names |= {repr(case.value)[:60], case.argument.dest.partition("_")[0]}
     names |= {_printable(case.value)[:60], case.value.partition(":")[0], case.value.partition("=")[0]}
     if not case.value.strip() or "is not on this machine yet" in lines[-1]:  # no name to name; no model to run
         return []
