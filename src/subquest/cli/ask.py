@@ -73,7 +73,8 @@ def run(args: argparse.Namespace) -> int:
     config = config_from(args)
     spec = spec_from(args, config).replace(style=config.style or "short")
     calibrations = _read_calibrations(config.calibration) if config.calibration else None
-    refuse_no_index(spec.system, spec.index)
+    if not spec.files:  # systems that take files have tools, the others are refused for it
+        refuse_no_index(spec.system, spec.index)
     warn_of_untrained([spec.system], spec.model)
 
     async def solve(listener: Any) -> Any:
