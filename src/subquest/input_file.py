@@ -7,6 +7,7 @@ not the JSON or TOML that it should be, be it nested too deeply or full of digit
 from __future__ import annotations
 
 import json
+import math
 import os
 import stat
 import tomllib
@@ -64,7 +65,7 @@ def read_toml(path: str | Path, what: str = "", *, error: type[UsageError] = Dat
     """The TOML document in a file."""
     text = read_text(path, what, error=error)
     try:
-        return tomllib.loads(text)
+        return tomllib.loads(text, parse_float=_number)
     except RecursionError:
         raise error(f"{path}: nested too deeply") from None
     except ValueError as failure:  # also a number of more digits than Python reads
@@ -84,6 +85,22 @@ def parse_json(text: str | bytes, where: str) -> Any:
         raise DataError(f"{where}: not JSON that can be read: nested too deeply") from None
     except ValueError as error:
         raise DataError(f"{where}: not JSON that can be read: {_too_long(error) or error}") from None
+
+
+def is_text(text: str) -> bool:
+    """Whether it can be written as UTF-8: JSON can name halves of surrogate pairs."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _number(text: str) -> float:
+    """A TOML float; nan compares with nothing and is no setting."""
+    if math.isnan(value := float(text)):
+        raise ValueError("nan is not a number")
+    return value
 
 
 def _too_long(error: ValueError) -> str:

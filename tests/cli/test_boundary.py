@@ -142,3 +142,33 @@ def test_a_benchmark_says_how_it_is_called(name: str, capsys: pytest.CaptureFixt
 def test_all_benchmarks_say_how_they_are_called() -> None:
     for name, file in bench.benchmarks().items():
         assert f'prog="subquest bench {name}"' in file.read_text(), name
+
+
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [
+        (["ask", "x", "--model", "scripted:half.jsonl", "--system", "direct"], "half.jsonl:1"),
+        (["ask", "x", "--calibration", "deep.json", "--system", "direct"], "deep.json"),
+        (["ask", "x", "--calibration", "pipe", "--system", "direct"], "pipe: it is a pipe"),
+        (["ask", "x", "--index", "/"], "/ is not an index"),
+        (["ask", "x", "--index", "lance:none"], "lance:none"),
+        (["ask", "x", "--set", "=", "--index", "."], "--set '='"),
+        (["ask", "x", "--config", "a\x01b.toml"], "a\\x01b.toml"),
+        (["index", "build", "/", "--out", "new.sq"], "/ is the whole machine"),
+        (["study", "nan.toml"], "nan is not a number"),
+    ],
+    ids=lambda value: value.replace("/", "root") if isinstance(value, str) else "",
+)
+def test_odd_names_and_contents_are_named(
+    words: list[str], named: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("half.jsonl").write_text('"\\ud800"\n')
+    Path("deep.json").write_text("[" * 100_000)
+    os.mkfifo("pipe")
+    Path("nan.toml").write_text("[[number]]\nem = nan\n")
+    before = sorted(Path().iterdir())
+    assert main(words) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert named in line
+    assert sorted(Path().iterdir()) == before

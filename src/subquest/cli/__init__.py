@@ -135,7 +135,7 @@ def _fail(message: str, status: int, debug: bool) -> int:
 
             print(public(traceback.format_exc()), file=sys.stderr)
         # a message may quote a server or a file, and with it characters that control the terminal
-        shown = "".join(c if c.isprintable() else " " for c in public(message))
+        shown = "".join(c if c.isprintable() else " " if c.isspace() else ascii(c)[1:-1] for c in public(message))
         print(f"subquest: {shown}" if status != 130 else shown, file=sys.stderr)
     with suppress(BrokenPipeError):
         if _output_works():

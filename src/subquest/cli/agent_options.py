@@ -192,7 +192,7 @@ def settings_from(args: argparse.Namespace) -> dict[str, Any]:
         settings["parallel"] = True
     for pair in args.set:
         key, equals, value = pair.partition("=")
-        if not equals:
+        if not equals or not key.strip():
             raise UsageError(f"--set {pair!r}: write KEY=VALUE")
         settings[key.strip()] = _value(value)
     return settings

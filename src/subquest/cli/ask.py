@@ -123,14 +123,13 @@ def prose_hint(episode: Episode, spec: AgentSpec) -> str:
 
 def _read_calibrations(path: str) -> Calibrations:
     from ..codec import checked
+    from ..input_file import read_json
     from ..metrics.confidence import Calibrations
 
     try:
-        data = json.loads(Path(path).read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise UsageError(
-            f"cannot read the calibration {path}: {error}; make one with: subquest runs calibrate"
-        ) from None
+        data = read_json(path, "the calibration")
+    except UsageError as error:
+        raise UsageError(f"{error}; make one with: subquest runs calibrate") from None
     return checked(Calibrations, data, f"the calibration {path}")
 
 

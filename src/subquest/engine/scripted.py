@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..errors import ContextOverflow, DataError, EngineRefused, UsageError
-from ..input_file import parse_json, read_text
+from ..input_file import is_text, parse_json, read_text
 from ..record import Segment, Usage
 from .interface import FinishReason, Generation, Message, Mode, Sampling, cut_at_stop, estimate_tokens
 
@@ -119,6 +119,8 @@ class ScriptedEngine:
                 entry = {"reply": entry}
             if not isinstance(entry, dict) or not isinstance(entry.get("reply"), str):
                 raise DataError(f'{path}:{number}: expected a string or {{"reply": "...", "role": "..."}}')
+            if not is_text(entry["reply"]):
+                raise DataError(f"{path}:{number}: the reply holds half of a surrogate pair, which is no text")
             queues.setdefault(str(entry.get("role", "")), []).append(entry["reply"])
         if "" in queues and len(queues) > 1:
             raise DataError(f"{path}: give every line a role, or none")

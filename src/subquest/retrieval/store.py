@@ -183,6 +183,8 @@ def _how_to_build(folder: Path) -> str:
     if not folder.exists():
         return f"it does not exist. Build one with: subquest index build SOURCE --out {shlex.quote(str(folder))}"
     listed = folder.is_dir() and os.access(folder, os.R_OK | os.X_OK)
+    if not folder.name:
+        return "it is the root of the file system. Build one with: subquest index build SOURCE --out docs.sq"
     unfinished = folder.suffix == ".sq" or (listed and not any(is_foreign(path) for path in folder.iterdir()))
     source, out = (Path("SOURCE"), folder) if unfinished else (folder, folder.with_suffix(".sq"))
     command = shlex.join(["subquest", "index", "build", str(source), "--out", str(out)])

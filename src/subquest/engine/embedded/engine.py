@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from ...errors import ContextOverflow, EngineError, EngineRefused, UsageError
+from ...input_file import check_input
 from ...models import default_adapter, file_digest, is_language_model, resolve
 from ...record import Segment, Usage
 from ..adapter import check_base, prompt_set_of
@@ -81,7 +82,7 @@ class EmbeddedEngine:
                 f"{lora} is a folder; make a GGUF of it: subquest model adapter convert {lora} adapter.gguf"
             )
         if lora is not None:
-            check_base(lora, file)
+            check_base(check_input(lora, "the adapter"), file)
         weights, attached = (file, lora) if path is not None else embedded_files(lora)
         room = cells or (context if path is not None else 2 * context)
         library = open_library(build)

@@ -15,7 +15,8 @@ import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from datetime import timedelta
-from typing import Any
+from pathlib import Path
+from typing import Any, Self
 
 from ...errors import MissingDependency, SearchError, UsageError
 from ...record import Document
@@ -48,6 +49,14 @@ class Lance(Backend):
         self._table: Any = None
         with self._errors("open"):
             self._db: Any = lancedb.connect(place, read_consistency_interval=timedelta(0))
+
+    @classmethod
+    def open(cls, url: str, *, mode: Mode = "auto") -> Self:
+        """The collection at an address; LanceDB would make a folder that is not there."""
+        place = url.removeprefix("lance:").partition("#")[0]
+        if place and "://" not in place and not Path(place).is_dir():
+            raise UsageError(f"there is no collection at {url}; copy an index there: subquest index copy INDEX URL")
+        return super().open(url, mode=mode)
 
     @contextlib.contextmanager
     def _errors(self, what: str) -> Iterator[None]:

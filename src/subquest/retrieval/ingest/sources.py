@@ -138,6 +138,8 @@ def check_sources(sources: Iterable[str | Path]) -> None:
         if not str(source):
             raise UsageError("a source has no name; give a file, a folder or a pattern")
         try:
+            if os.path.realpath(source) == os.path.sep:
+                raise UsageError(f"{source} is the whole machine; give the folders that hold your documents")
             if os.path.lexists(source) and not os.path.isdir(source) and (reason := _not_a_file(str(source))):
                 raise UsageError(f"{source} is {reason}; give a file or a folder")
             os.stat(source)
