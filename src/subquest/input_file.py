@@ -61,11 +61,13 @@ def read_json(path: str | Path, what: str = "") -> Any:
     return parse_json(read_text(path, what), str(path))
 
 
-def read_toml(path: str | Path, what: str = "", *, error: type[UsageError] = DataError) -> dict[str, Any]:
-    """The TOML document in a file."""
+def read_toml(
+    path: str | Path, what: str = "", *, nan: bool = True, error: type[UsageError] = DataError
+) -> dict[str, Any]:
+    """The TOML document in a file; without `nan`, every number in it is one."""
     text = read_text(path, what, error=error)
     try:
-        return tomllib.loads(text, parse_float=_number)
+        return tomllib.loads(text, parse_float=float if nan else _number)
     except RecursionError:
         raise error(f"{path}: nested too deeply") from None
     except ValueError as failure:  # also a number of more digits than Python reads
@@ -97,7 +99,6 @@ def is_text(text: str) -> bool:
 
 
 def _number(text: str) -> float:
-    """A TOML float; nan compares with nothing and is no setting."""
     if math.isnan(value := float(text)):
         raise ValueError("nan is not a number")
     return value

@@ -299,7 +299,7 @@ def test_how_likely_an_answer_is_right_is_measured_on_a_run_and_said(
     assert main([*ASK, "--quiet", "--calibration", "calibration.json"]) == 1  # the script has no planner
     (place / "calibration.json").write_text("{")
     assert main(ask) == 2
-    assert "cannot read the calibration calibration.json" in capsys.readouterr().err
+    assert "calibration.json: not JSON" in capsys.readouterr().err
     (place / "few.jsonl").write_text("\n".join(map(json.dumps, rows[:3])))
     script(place, *[("answerer", "<answer>yes</answer>")] * 3)
     assert main(["eval", "few.jsonl", *model, "--out", "few"]) == 0

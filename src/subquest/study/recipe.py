@@ -168,7 +168,7 @@ def read_study(path: Path) -> Study:
 
 
 def _load(file: Path) -> dict[str, Any]:
-    table = read_toml(file, "the study", error=ConfigError)
+    table = read_toml(file, "the study", nan=False, error=ConfigError)
     if "arm" in table:  # recipes of 0.1
         table["variant"] = [*table.get("variant", ()), *table.pop("arm")]
     for row in _tables(table, "source"):
