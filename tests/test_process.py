@@ -31,7 +31,9 @@ if __name__ == "__main__":
 
 def test_no_process_is_forked() -> None:
     """A fork copies the locks of other threads as they are, and nobody opens them in the child."""
-    forks = re.compile(r"os\.fork|forkpty|create_subprocess_|subprocess_exec\(|preexec_fn|[\"']fork(server)?[\"']")
+    forks = re.compile(
+        r"os\.fork(pty)?\(|create_subprocess_|subprocess_exec\(|preexec_fn|(context|start_method)\([\"']fork(server)?[\"']"
+    )
     pools = re.compile(r"(ProcessPoolExecutor|multiprocessing\.(Pool|Process))\(")
     for path in sorted(Path(subquest.__file__).parent.rglob("*.py")):
         text = path.read_text()

@@ -109,7 +109,10 @@ def test_closed_streams_lead_nowhere(closed: str, tmp_path: Path) -> None:
 def test_an_interrupt_is_one_word(words: list[str], tmp_path: Path) -> None:
     """Ctrl-C reaches the command and its worker processes, which say nothing."""
     (tmp_path / "script.jsonl").write_text('"x"\n')
-    code = "import sys; print('ready', flush=True); from subquest.cli import main; sys.exit(main(sys.argv[1:]))"
+    code = (
+        "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler)\n"  # ignored in background jobs
+        "print('ready', flush=True); from subquest.cli import main; sys.exit(main(sys.argv[1:]))"
+    )
     process = subprocess.Popen(
         [sys.executable, "-c", code, *words], cwd=tmp_path, start_new_session=True, text=True,
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,

@@ -398,7 +398,7 @@ def test_lines_that_are_no_documents_are_named_and_the_rest_is_kept(tmp_path: Pa
     with index:
         assert ids(index) == {"1", "2", "5"}
         assert [str(problem).partition(" (")[0] for problem in report.problems] == [
-            "docs/c.jsonl: line 2: not JSON",
+            "docs/c.jsonl: line 2: not JSON: Expecting value at column 1",
             "docs/c.jsonl: line 3: the document has no id",
             "docs/c.jsonl: line 5: expected an object, got list",
             "docs/d.tsv: line 2: expected id, text and title, separated by tabs",

@@ -67,7 +67,7 @@ def test_one_vote_is_as_before() -> None:
     episode = ask(said("Kestel"))
     assert "votes" not in episode.settings
     assert "votes" not in next(e for e in episode.events if e.kind == "answer").data
-    with pytest.raises(UsageError, match="votes must be 1 or more"):
+    with pytest.raises(UsageError, match="votes must be from 1"):
         ask(said("Kestel"), votes=0)
 
 

@@ -151,7 +151,7 @@ def test_view_shows_the_run_of_an_evaluation_whatever_its_name(place: Path, run:
         ([*SERVE, "--allow-host", "wiki.intern:8420"], "without a scheme, a path or a port"),
         ([*SERVE, "--allow-host", "http://wiki.intern"], "without a scheme, a path or a port"),
         ([*SERVE, "--token-file", "empty"], "empty: it is empty"),
-        ([*SERVE, "--token-file", "binary"], "binary: it is not a text file"),
+        ([*SERVE, "--token-file", "binary"], "binary:1: not UTF-8 text"),
         ([*SERVE, "--token-file", "lines"], "no spaces"),
         (["view", "nowhere.json"], "no nowhere.json"),
         (["view", "script.jsonl", "--html", "x.html"], "--html writes one trace"),

@@ -216,7 +216,7 @@ def test_a_kill_while_the_recipe_is_written_harms_nothing(tmp_path: Path, monkey
     begun.record(1, {"loss": 1.0})
     begun.close()
     (tmp_path / "recipe.json").write_text("{")
-    with pytest.raises(DataError, match=r"recipe.json is not a recipe"):
+    with pytest.raises(DataError, match=r"recipe.json: not JSON"):
         TrainRun(tmp_path, RECIPE)
 
 

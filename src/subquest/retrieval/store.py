@@ -158,6 +158,8 @@ def exists(folder: Path) -> bool:
         return False
     except OSError as error:
         raise UsageError(f"{folder} cannot be opened: {error.strerror}") from None
+    except ValueError:
+        raise UsageError(f"{str(folder)!r} cannot be the name of an index") from None
     if not stat.S_ISREG(status.st_mode):
         return False
     if status.st_size > _BLANK:

@@ -42,6 +42,8 @@ _IN_FLIGHT = 256
 
 def export_run(run: Reader, file: TextIO) -> int:
     """Write the run as JSON lines; returns the number of episodes."""
+    if (found := run.query("PRAGMA integrity_check(1)")) != [("ok",)]:  # records are found through indexes
+        raise damaged(run.path, " ".join(str(found[0][0]).split()))
     if wrong := run.changed_tables():
         raise damaged(run.path, f"its table {wrong[0]} is not what was written")
     episodes = 0
