@@ -37,4 +37,4 @@ def test_no_color_takes_away_colours_and_nothing_else(monkeypatch: pytest.Monkey
 
 def test_messages_do_not_command_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["runs", "info", "nowhere\x1b]0;title\x07"]) == 2
-    assert capsys.readouterr().err == "subquest: there is no run nowhere ]0;title \n"
+    assert capsys.readouterr().err == "subquest: there is no run nowhere\\x1b]0;title\\x07\n"
