@@ -1,8 +1,8 @@
 """The commands that the documentation shows, and how the tests run them.
 
-A command is a line of an indented block, or of a fenced block without a language, that begins with a program. Each one is
-run, in the order of its page, unless `NOT_RUN` gives the reason why not. Then it is at least checked: `subquest` takes
-its options, recipes, benchmarks, make targets and extras exist.
+A command is a line of an indented block, or of a fenced block without a language, that begins with a program. Each one
+is run, in the order of its page, unless `NOT_RUN` gives the reason why not. Then it is at least checked: `subquest`
+takes its options; recipes, benchmarks, make targets and extras exist.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ NOT_RUN = {
     "subquest model adapter mix runs/*": "needs the results of the trainings above it",
     "subquest report runs/coda-peco-small *": "needs the results of the trainings above it",
     "subquest world make * --articles 3000000 *": "minutes, and 3 GB",
-    "subquest index build psgs_w100.tsv.gz *": "needs DPR's 21 million passages; tests/retrieval/test_ingest.py reads its form",
+    "subquest index build psgs_w100.tsv.gz *": "needs DPR's 21 million passages; tests/retrieval/test_ingest.py",
     "subquest index * --ray *": "needs a cluster; tests/retrieval",
     "subquest index copy docs.sq postgres:*": "needs a database; tests/retrieval runs one",
     "subquest search * --index postgres:*": "needs a database; tests/retrieval runs one",
