@@ -16,7 +16,7 @@ from subquest.systems.baselines.teacher import DirectTeacher
 from subquest.systems.coda.teacher import CoDATeacher
 from subquest.train.data import load_material, open_search
 from subquest.train.facts import Fact, facts_of, plan_of, query
-from subquest.train.gold import GoldTeacher, View, teacher_for
+from subquest.train.gold import GiveUp, GoldTeacher, View, teacher_for
 from subquest.train.random_model import tiny_source
 from subquest.train.recipe import DataPart
 from subquest.train.teacher import Traces, make_traces
@@ -351,3 +351,15 @@ def test_apex_decides_with_one_word_whether_more_is_needed(
     ]
     assert replies
     assert set(replies) <= {"yes", "no"}
+
+
+def test_rag_reads_its_own_documents_and_not_those_of_the_example() -> None:
+    prompt = "<documents>Doc 1(Title: Tor) Tor is old.</documents>\nQuestion: Is Tor old?"
+    asked = "<documents>Doc 1(Title: Blue) Ada made Blue.</documents>\nQuestion: Who made Blue?"
+    question = Question("q", "Who made Blue?", ("Ada",), decomposition=(Step("Who made Blue?", "Ada", "Red"),))
+    teacher = teacher_for("rag", question)
+    assert not isinstance(teacher, str)
+    shown = (Segment("prompt", prompt, role="user"), Segment("prompt", asked, role="user"))
+    assert teacher.reply(View("agent", shown)) == "<answer>Ada</answer>"
+    with pytest.raises(GiveUp):
+        teacher.reply(View("agent", (Segment("prompt", asked, role="user"), Segment("prompt", prompt, role="user"))))

@@ -116,8 +116,8 @@ def test_unknown_is_paid_where_nothing_can_be_known(stop_reason: str, reward: fl
 
 
 def test_a_recipe_that_forbids_unknown_is_refused(tmp_path: Path) -> None:
-    text = 'name = "x"\nkind = "sft"\n[model]\npath = "random:llama"\n[[data]]\nquestions = "x.jsonl"\nunanswerable = 0.1\n'
-    (tmp_path / "r.toml").write_text(text)
+    source = '[[data]]\nquestions = "x.jsonl"\nunanswerable = 0.1\n'
+    (tmp_path / "r.toml").write_text(f'name = "x"\nkind = "sft"\n[model]\npath = "random:llama"\n{source}')
     with pytest.raises(ConfigError, match="set abstain = true"):
         load_recipe(tmp_path / "r.toml")
     assert load_recipe(tmp_path / "r.toml", {"abstain": True}).data[0].unanswerable == 0.1

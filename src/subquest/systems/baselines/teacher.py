@@ -42,9 +42,9 @@ class SearchAgentTeacher(GoldTeacher):
 
 class RAGTeacher(GoldTeacher):
     def reply(self, view: View) -> str:
-        shown = view.prompt.partition("Question:")[0]
+        shown = view.last.rpartition("Question:")[0]
         stated = not self.question.unanswerable and contains_answer(shown, self.question.answers)
-        if not stated and not {f.support for f in self.facts} <= titles_in(view.prompt):
+        if not stated and not {f.support for f in self.facts} <= titles_in(shown):
             self.not_retrieved()
         return self.final(view)
 
