@@ -130,6 +130,9 @@ class Paging(msgspec.Struct, frozen=True):
 
 class AfterEvent(msgspec.Struct, frozen=True):
     after: Annotated[Whole, Meta(description="only events after this one; Last-Event-ID takes precedence")] = -1
+    text: Annotated[
+        bool, Meta(description="also what is being written, as `event: text`: {trajectory, text, first}")
+    ] = False
 
 
 class AfterStep(msgspec.Struct, frozen=True):
