@@ -163,10 +163,11 @@ class SearchAgent(System[AgentSettings]):
         if isinstance(stopped, EngineError):
             run.fail("engine", stopped, agent, fatal=True)
         elif self.settings.force:
-            before = agent.last_turn
-            text = await agent.force(self.aside("force"))
+            before, instruction = agent.last_turn, self.aside("force")
+            text = await agent.force(instruction)
             if agent.last_turn is not None and agent.last_turn is not before:
-                action = self.dialect.action(agent.last_turn.text)
+                begun = instruction.rpartition("\n")[2]  # the answer's opening, which the turn may go on with
+                action = self.dialect.action(agent.last_turn.text) or self.dialect.action(begun + agent.last_turn.text)
                 text = action.answer if action and action.answer else text
         stop_reason = "forced" if text else "failed" if isinstance(stopped, EngineError) else "no answer"
         await agent.close(stop_reason, text)
