@@ -13,6 +13,7 @@ from starlette.responses import Response
 from .._version import __version__
 from ..codec import to_dict
 from ..exports import MEDIA_TYPES, export
+from ..readers.images import can_recognise
 from ..record import Question
 from .chat import FollowUp
 from .compare import MAX_COMPARED, compare_runs
@@ -43,6 +44,8 @@ async def about(request: Request) -> Response:
             "indexes": state.agents.indexes.names,
             "asks": state.settings.asks,
             "read_only": state.settings.read_only,
+            "max_file": state.settings.max_file,
+            "ocr": can_recognise(),
         }
     )
 

@@ -160,6 +160,37 @@ class DocumentId(msgspec.Struct, frozen=True):
     id: Annotated[str, Meta(description="of the document")]
 
 
+class DocumentAround(msgspec.Struct, frozen=True):
+    id: Annotated[str, Meta(description="of the document")]
+    around: Annotated[int, Meta(ge=0, le=100, description="passages of the same file before and after it")] = 0
+
+
+class PageOfFile(msgspec.Struct, frozen=True):
+    """A page of the file from which a passage comes."""
+
+    id: Annotated[str, Meta(description="of the passage")]
+    page: Annotated[int, Meta(ge=0, le=10**6, description="from 1; that of the passage if 0")] = 0
+    quote: Annotated[str, Meta(max_length=10_000, description="words to mark on the page")] = ""
+
+
+class FileList(msgspec.Struct, frozen=True):
+    """Which files of an index."""
+
+    offset: Annotated[int, Meta(ge=0, le=10**9)] = 0
+    limit: Annotated[int, Meta(ge=1, le=500)] = 100
+    text: Annotated[str, Meta(description="only files with this text in their names")] = ""
+
+
+class FileName(msgspec.Struct, frozen=True):
+    name: Annotated[str, Meta(description="of the file, as the index lists it")]
+    ocr: Annotated[bool, Meta(description="read scanned pages and images too")] = False
+
+
+class NewFile(msgspec.Struct, frozen=True):
+    name: Annotated[str, Meta(description="of the file, with its suffix", min_length=1)]
+    ocr: Annotated[bool, Meta(description="read scanned pages and images too")] = False
+
+
 async def read_body(request: Request, kind: type[T], limit: int) -> T:
     """The JSON object in a request; a body that is too large is refused before all of it has arrived."""
     length = request.headers.get("content-length", "")

@@ -44,6 +44,8 @@ class Settings:
     """Bytes of a request."""
     max_upload: int = 50_000_000
     """Bytes of a request that adds documents."""
+    max_file: int = 500_000_000
+    """Bytes of a file that is sent by itself; it goes straight to the disk."""
     grace: float = 10.0
     """Seconds that running episodes have to finish when the server is told to stop."""
     stall: float = 10.0
