@@ -44,6 +44,9 @@ class Ask(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         Meta(description="how the answer is written; the server's default if empty"),
     ] = ""
     follows: Annotated[str, Meta(description="id of the episode that this question follows up")] = ""
+    beside: Annotated[
+        str, Meta(description="id of the first episode of several that answer this question side by side")
+    ] = ""
 
 
 class Model(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
