@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from subquest.train.batch import Batch
-from subquest.train.loss import Layout
 from subquest.train.lora import LoraSettings
+from subquest.train.loss import Layout
 from subquest.train.optimiser import Optimiser, logprobs_of
 from subquest.train.policy import Policy
 from subquest.train.prefixes import SHORTEST, share_prefixes

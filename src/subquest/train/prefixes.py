@@ -61,7 +61,7 @@ def share_prefixes(token_ids: Tensor, lengths: Tensor, *, fill: int = 0) -> Dist
     size = 0
 
     def add(ids: Array, first: int, seen: Array) -> Array:
-        """Queries whose first has the position `first`, and keys that they see before their own; returns their places."""
+        """Add queries from the position `first` on, with the keys they see before their own; returns their places."""
         nonlocal size
         places = np.arange(size, size + len(ids))
         tokens.append(ids)
@@ -90,7 +90,7 @@ def share_prefixes(token_ids: Tensor, lengths: Tensor, *, fill: int = 0) -> Dist
 
 
 def _groups(row: Array, starts: Array, sizes: Array) -> list[tuple[list[int], int]]:
-    """Trajectories that begin alike, and how many tokens all of a group have in common. Each keeps a token of its own."""
+    """Trajectories that begin alike, and how many tokens a group has in common. Each keeps a token of its own."""
     alike: dict[bytes, list[int]] = {}
     for n, (start, size) in enumerate(zip(starts, sizes, strict=True)):
         if size > SHORTEST:
