@@ -28,6 +28,7 @@ _PLACEHOLDER = re.compile(
 _MONTH = r"January|February|March|April|May|June|July|August|September|October|November|December"
 _DATED = re.compile(rf"\b(?:{_MONTH})\b|\b(?:{_MONTH})\s+\d{{1,2}}\b")
 _NAMES = re.compile(r"(?<=[a-z,;] )[A-Z][a-z]+(?: [A-Z][a-z]+)+")
+_TITLED = re.compile(r"\b(?:Mr|Mrs|Ms|Miss|Dr|Prof)\.? +([A-Z][\w-]+)")
 _SMALL_NUMBERS = frozenset(
     ("two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve", "fifteen", "twenty",
      "thirty", "forty", "fifty", "sixty", "ninety", "hundred", "thousand", "million", "dozen")
@@ -96,6 +97,8 @@ def _added(bare: str, own: set[str], known: Iterable[str]) -> str:
         if " " in name and name not in own and name.split()[-1] not in families and mentions(rest, name.split()[0]):
             return NAME
     parts = {word for name in own for word in name.split()}
+    if _TITLED.search(rest):
+        return NAME
     for found in _NAMES.findall(rest):
         if not any(word in parts or word.lower() in bare.split() for word in found.split()):
             return NAME
