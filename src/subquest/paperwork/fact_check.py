@@ -85,16 +85,19 @@ def holds(text: str, value: str) -> bool:
 def _added(bare: str, own: set[str], known: Iterable[str]) -> str:
     """Whether a text has a number, date or name that is not its own."""
     rest = bare
-    for name in sorted(own, key=len, reverse=True):
+    low = bare.casefold()
+    for name in sorted((n for n in own if n.casefold() in low), key=len, reverse=True):
         rest = re.sub(rf"(?<!\w){re.escape(name)}(?!\w)", " ", rest, flags=re.IGNORECASE)
     rest = _ORDINAL.sub(" ", rest)
     if _NUMBER.search(rest) or _DATED.search(rest) or _SMALL_NUMBERS & set(re.findall(r"[a-z]+", rest)):
         return NUMBER
     families = {name.split()[-1] for name in own}
+    low = rest.casefold()  # most names are not there: a look is cheaper than a pattern
     for name in known:
-        if name not in own and mentions(rest, name):
-            return NAME
-        if " " in name and name not in own and name.split()[-1] not in families and mentions(rest, name.split()[0]):
+        first, *others = name.split()
+        if name in own or first.casefold() not in low:
+            continue
+        if mentions(rest, name) or (others and others[-1] not in families and mentions(rest, first)):
             return NAME
     parts = {word for name in own for word in name.split()}
     if _TITLED.search(rest):
