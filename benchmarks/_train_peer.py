@@ -94,9 +94,10 @@ def compare(
         if not model:
             _write(source, folder)
         prompts = _prompts(source, questions)
+        window = _window(source, prompts, size)
         task = {
             "model": model or str(folder), "prompts": prompts, "targets": TARGETS, "device": device.type,
-            "window": _window(source, prompts, size), **size._asdict(),
+            "window": window, **size._asdict(),
         }  # fmt: skip
         environment = {"VLLM_USE_FLASHINFER_SAMPLER": "0", "VLLM_ENABLE_V1_MULTIPROCESSING": "0"}
         peers = []
@@ -113,8 +114,10 @@ def compare(
                 ready.append(peer)
             except OutsideError as error:
                 say(error)
+        if not ready:
+            raise OutsideError("TRL could not be started; its log says why")
         figures: dict[str, Any] = {"shape": shape if not model else source.name, **size._asdict()}
-        figures["ours"] = _ours(source, device, dtype, questions, size, folder, say)
+        figures["ours"] = _ours(source, device, dtype, questions, size, window, folder, say)
         gc.collect()
         if gpu:
             torch.cuda.empty_cache()  # the peer needs the memory
@@ -185,6 +188,7 @@ def _ours(
     dtype: torch.dtype,
     questions: Sequence[Question],
     size: Size,
+    window: int,
     folder: Path,
     say: Say,
 ) -> dict[str, Any]:
@@ -200,7 +204,7 @@ def _ours(
         optimiser=OptimiserPart(steps=size.steps + 1, learning_rate=1e-6, micro_tokens=size.micro_tokens),
     )
     policy = make_policy(recipe.model, source, device=device, seed=0)
-    engine = TorchEngine(source, device=device, dtype=dtype)
+    engine = TorchEngine(source, device=device, dtype=dtype, cache_tokens=size.questions * size.group * window)
     engine.scheduler.stops.ends[:] = False  # lengths are forced
     sampling = Sampling(max_tokens=size.max_tokens, temperature=1.0, logprobs=True)
     system = _writer()(engine, sampling=sampling)
