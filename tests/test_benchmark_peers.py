@@ -64,11 +64,11 @@ def rollout(path: Path, configs: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_the_same_episodes_go_through_vllm(tmp_path: Path) -> None:
-    done = rollout(peer_in(tmp_path), "8k,two")
+    done = rollout(peer_in(tmp_path), "two")
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
     figures = found["figures"]
-    assert {name.partition(",")[0] for name in figures["vllm"]} == {"vLLM 8k", "vLLM two"}
+    assert {name.partition(",")[0] for name in figures["vllm"]} == {"vLLM two"}
     counts = {(row["written"], row["read"], row["attended"], row["chain"]) for row in figures["vllm"].values()}
     assert counts == {tuple(figures["ours"][key] for key in ("written", "read", "attended", "chain"))}
     gap = figures["ours"]["log-prob gap"]
