@@ -39,6 +39,8 @@ async def about(request: Request) -> Response:
             "version": __version__,
             "systems": state.agents.systems,
             "models": state.agents.models,
+            "model_details": state.agents.describe_models(),
+            "system_details": state.agents.describe_systems(),
             "indexes": state.agents.indexes.names,
             "asks": state.settings.asks,
             "read_only": state.settings.read_only,
@@ -124,10 +126,11 @@ _KEPT = ("system", "model", "index", "style", "asked", "links", "follows")
 async def _ask_again(state: State, question: Question, *, replay: str = "", **meta: str) -> Job:
     old = {name: str(question.meta.get(name, "")) for name in _KEPT}
     known = old["system"] if old["system"] in state.agents.systems else ""
+    model = old["model"] if old["model"] in state.agents.models else ""
     seed = question.meta.get("seed") if replay else None
     return await state.jobs.submit(
         question.question,
-        lambda name: state.agents.get(known, old["model"], old["index"], replay=name),
+        lambda name: state.agents.get(known, model, old["index"], replay=name),
         seed=seed if isinstance(seed, int) else None,
         replay=replay,
         **old,
