@@ -39,6 +39,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     made.add_argument("--dev", type=float, default=0.05, metavar="SHARE", help="share that goes to dev/ (default 0.05)")
     made.add_argument("--minutes", type=float, help="stop writing after this time; default: when all are written")
     made.add_argument("--concurrency", type=int, default=64, help="calls to the model at once (default 64)")
+    made.add_argument("--journal-only", action="store_true", help="write, and leave rendering to a later call")
     made.add_argument("--json", action="store_true", help="print the report as one JSON document")
 
 
@@ -143,6 +144,8 @@ def _organisations(args: argparse.Namespace) -> int:
     splits: dict[str, list[Written]] = {"train": [], "dev": []}
     for one in written:
         splits["dev" if every and one.organisation.number % every == every - 1 else "train"].append(one)
+    if args.journal_only:
+        splits = {}
     kept, refused = totals(written)
     report: dict[str, Any] = {"organisations": len(written), "kept": dict(kept), "refused": dict(refused)}
     for split, some in splits.items():
