@@ -107,7 +107,7 @@ def test_train(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     from subquest.runs import RunStore
 
     with RunStore.open(place / "runs/first/run.sqlite") as run:
-        scores = {metric.step: metric.values["dev_em"] for metric in run.metrics() if "dev_em" in metric.values}
+        scores = {metric.step: metric.value for metric in run.metrics() if metric.name == "dev_em"}
     assert scores[60] > 0.8 > 0.4 > scores[20]
     table = next(out for command, out in said.items() if command.startswith("subquest eval"))
     n, em = rows(table)["direct"]
