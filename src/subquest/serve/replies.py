@@ -169,6 +169,10 @@ class DocumentInFile(StoredDocument):
     more_after: bool = False
 
 
+class IndexOf(msgspec.Struct):
+    index: Annotated[str, Meta(description="name of the index; empty if none has the document")]
+
+
 class FilePage(msgspec.Struct):
     total: int
     files: list[Object]

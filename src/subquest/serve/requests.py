@@ -152,6 +152,14 @@ class DocumentAround(msgspec.Struct, frozen=True):
     around: Annotated[int, Meta(ge=0, le=100, description="passages of the same file before and after it")] = 0
 
 
+class Cited(msgspec.Struct, frozen=True):
+    """A document that an answer cites."""
+
+    id: Annotated[str, Meta(description="of the document")]
+    quote: Annotated[str, Meta(max_length=10_000, description="what it must contain")] = ""
+    index: Annotated[str, Meta(description="where to look first")] = ""
+
+
 class PageOfFile(msgspec.Struct, frozen=True):
     """A page of the file from which a passage comes."""
 

@@ -177,6 +177,7 @@ OPERATIONS = (
         refuses=(403, 409, 413, 507),
         status=201,
     ),
+    _get("/api/cited", files.cited, "Which index has a cited document", replies.IndexOf, query=requests.Cited),
     _get(
         "/api/indexes/{index}/page",
         files.page,
