@@ -51,6 +51,10 @@ class System(Solver, Generic[S]):
     """
 
     name: ClassVar[str] = ""
+    description: ClassVar[str] = ""
+    """One line for somebody who chooses between systems."""
+    needs_training: ClassVar[bool] = False
+    """Whether it is made for a model that was trained on its format; others only follow its prompt."""
     roles: ClassVar[tuple[str, ...]] = ()
     Settings: ClassVar[type[Any]] = NoSettings
     sampling: ClassVar[Sampling] = Sampling()

@@ -125,6 +125,10 @@ class EpisodePage(msgspec.Struct):
     interrupted: list[Object] | None = None
 
 
+class Thread(msgspec.Struct):
+    turns: Annotated[list[Object], Meta(description="first to last, each with its question and its episodes")]
+
+
 class Siblings(msgspec.Struct):
     siblings: list[Object]
 

@@ -44,6 +44,22 @@ class Ask(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         Meta(description="how the answer is written; the server's default if empty"),
     ] = ""
     follows: Annotated[str, Meta(description="id of the episode that this question follows up")] = ""
+    beside: Annotated[
+        str, Meta(description="id of the first episode of several that answer this question side by side")
+    ] = ""
+
+
+class Model(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    address: Annotated[
+        str, Meta(description="base URL of an endpoint with OpenAI's API", extra_json_schema={"minLength": 8})
+    ]
+    model: Annotated[str, Meta(max_length=500, description="its name; may be empty where only one is served")] = ""
+    key: (
+        Annotated[str, Meta(max_length=10_000, description="without one, the key that is stored for this address")]
+        | None
+    ) = None
+    protocol: Annotated[Literal["tags", "tools"], Meta(description="how the model acts")] = "tags"
+    prompts: Annotated[Literal["", "full", "compact"], Meta(description="a set of prompts; its own if empty")] = ""
 
 
 class Message(msgspec.Struct, frozen=True):

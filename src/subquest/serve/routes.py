@@ -15,6 +15,7 @@ from ..exports import MEDIA_TYPES
 from . import chat, replies, requests
 from . import episode_handlers as episodes
 from . import file_handlers as files
+from . import model_handlers as models
 from . import search_handlers as searches
 from .openapi import Handler, Operation, openapi_document
 from .replies import Json, Object, as_problem
@@ -95,9 +96,35 @@ OPERATIONS = (
         refuses=(*_ASK, 413, 502),
     ),
     _get("/api/about", episodes.about, "What this server offers", Object),
+    _get("/api/model", models.model_settings_shown, "Which model is used, and whether it may be set", Object),
+    Operation(
+        "PUT",
+        "/api/model",
+        models.set_model,
+        "Use a model at an endpoint",
+        Object,
+        requests.Model,
+        refuses=(413, 501, 507),
+    ),
+    Operation("DELETE", "/api/model", models.unset_model, "Use the server's own model again", Object, refuses=(507,)),
+    _post(
+        "/api/model/try",
+        models.try_model,
+        "Ask an endpoint a few tiny questions and say what works",
+        Object,
+        requests.Model,
+        refuses=(413, 429, 501),
+    ),
     _post("/api/ask", episodes.ask, "Ask a question", replies.Accepted, requests.Ask, refuses=(*_ASK, 413), status=202),
     _get("/api/episodes", episodes.episodes, "Questions asked here", replies.EpisodePage, query=requests.Paging),
     *_episode_operations("/api/episodes"),
+    _get(
+        "/api/episodes/{id}/thread",
+        episodes.thread,
+        "The conversation that it belongs to",
+        replies.Thread,
+        refuses=_MISSING,
+    ),
     _post("/api/episodes/{id}/cancel", episodes.cancel, "Stop an episode", replies.Accepted, refuses=_MISSING),
     _post(
         "/api/episodes/{id}/again",

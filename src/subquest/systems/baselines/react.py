@@ -45,4 +45,5 @@ REACT = ReActDialect("react", observation="\nObservation: $documents\nThought:",
 
 class ReAct(SearchAgent):
     name = "react"
+    description = "One agent that alternates thought, search and observation."
     own_dialect = REACT

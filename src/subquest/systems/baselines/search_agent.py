@@ -67,6 +67,7 @@ class AgentSettings:
 
 class SearchAgent(System[AgentSettings]):
     name = "search-agent"
+    description = "One agent that thinks and searches in a single context, in a format of your choice."
     roles: ClassVar[tuple[str, ...]] = ("agent",)
     answering = "agent"
     Settings = AgentSettings
@@ -193,16 +194,22 @@ def findings(found: Mapping[str, Sequence[Hit]], trajectory: str, text: str) -> 
 
 class SearchR1(SearchAgent):
     name = "search-r1"
+    description = "One agent that thinks, searches and answers in a single context."
+    needs_training = True
     own_dialect = SEARCH_R1
 
 
 class AutoRefine(SearchAgent):
     name = "autorefine"
+    description = "One agent that searches and writes down what matters before it goes on."
+    needs_training = True
     own_dialect = AUTOREFINE
 
 
 class ReSearch(SearchAgent):
     name = "research"
+    description = "One agent that searches inside its reasoning and reads results as they come."
+    needs_training = True
     own_dialect = RESEARCH
 
 
@@ -210,19 +217,27 @@ class ReCall(SearchAgent):
     """Searches by JSON tool calls."""
 
     name = "recall"
+    description = "One agent that searches by JSON tool calls."
+    needs_training = True
     own_dialect = RECALL
 
 
 class R1Searcher(SearchAgent):
     name = "r1-searcher"
+    description = "One agent that searches whenever its reasoning needs a fact."
+    needs_training = True
     own_dialect = R1_SEARCHER
 
 
 class SimpleDeepSearcher(SearchAgent):
     name = "simpledeepsearcher"
+    description = "One agent that reasons at length and searches in between."
+    needs_training = True
     own_dialect = SIMPLE_DEEP_SEARCHER
 
 
 class StepSearch(SearchAgent):
     name = "stepsearch"
+    description = "One agent that searches step by step in a single context."
+    needs_training = True
     own_dialect = STEPSEARCH
