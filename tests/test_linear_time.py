@@ -51,7 +51,7 @@ from subquest.systems.coda.reward import tags_balance
 from subquest.systems.hira.coordinator import named_in
 from subquest.systems.hira.deep_search import _information
 from subquest.systems.hira.experts import EXPERTS, look_at
-from subquest.systems.hira.loose_json import find_object
+from subquest.protocol.loose_json import find_object
 from subquest.systems.hira.memory import Memory
 
 

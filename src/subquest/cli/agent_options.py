@@ -43,6 +43,13 @@ def add_agent_options(parser: argparse.ArgumentParser) -> None:
         help="what may leave the machine (systems with tools)",
     )
     agent.add_argument(
+        "--tools",
+        dest="tools.use",
+        action="append",
+        metavar="TOOL",
+        help="a tool of your own: mcp:COMMAND, mcp:http://HOST/PATH or path.py:function; repeatable",
+    )
+    agent.add_argument(
         "--prompts",
         metavar="SET|FOLDER",
         help="full or compact (default: the model's), or a folder of prompt files",

@@ -136,7 +136,7 @@ def _check(study: Study, spec: AgentSpec) -> None:
     for line in unnamed_differences(study, systems):
         print(f"subquest: the study does not name a difference of its variants: {line}", file=sys.stderr)
     warn_of_no_index([v.system for v in study.variants.values() if not v.search], spec.index)
-    check_search(spec.index, mode=spec.mode, tools=spec.tools)
+    check_search(spec.index, mode=spec.mode, tools=spec.tool_options)
 
 
 def unnamed_differences(study: Study, systems: Mapping[str, System[Any]]) -> list[str]:

@@ -12,13 +12,15 @@ from typing import Any, cast
 
 from ..assemble import AgentSpec, Resources, build_agent, open_resources, open_search, preview_agent
 from ..assemble.search import close_search
+from ..assemble.tools import open_tools
 from ..cache import Cache
 from ..engine import Engine
 from ..errors import suggest
 from ..retrieval.search import Search
 from ..runtime.system import System
+from ..systems.registry import get, needs_search
 from ..systems.registry import names as system_names
-from ..systems.registry import needs_search
+from ..tools.function_tool import FunctionTool
 from .episode_view import Piece
 from .indexes import Indexes
 from .replay import ReplayLog
@@ -38,6 +40,7 @@ class Agents:
         models: Mapping[str, Mapping[str, Engine]],
         indexes: Indexes,
         cache: Cache | None = None,
+        tools: Sequence[FunctionTool] = (),
     ) -> None:
         """The first system and the first model are the defaults. The spec's preset and settings are for its own system
         alone; the rest of it is for all systems."""
@@ -46,6 +49,8 @@ class Agents:
         self.models = list(models)
         self._engines = models
         self._cache = cache
+        self._tools = tools
+        """For the systems that can call them."""
         self.indexes = indexes
         self.replay_log: ReplayLog | None = None
         """Where episodes record the replies they got; without it they cannot be resumed."""
@@ -75,7 +80,8 @@ class Agents:
         spec = self._spec
         if system != spec.system:
             spec = spec.replace(system=system, preset="", settings={})
-        return build_agent(spec, Resources(engines, search, self._cache))
+        tools = self._tools if get(system).tool_roles else ()
+        return build_agent(spec, Resources(engines, search, self._cache, tools))
 
     @property
     def default_engine(self) -> Engine:
@@ -126,13 +132,14 @@ async def open_agents(
     async with AsyncExitStack() as stack:
         searches: dict[str, Search] = {}
         for name, place in indexes.items():
-            searches[name] = open_search(place, mode=spec.mode, tools=spec.tools)
+            searches[name] = open_search(place, mode=spec.mode, tools=spec.tool_options)
             stack.callback(close_search, searches[name])
         models: dict[str, Mapping[str, Engine]] = {}
         cache: Cache | None = None
+        tools = await stack.enter_async_context(open_tools(spec.tools, spec.tool_options))
         for name, model in {"default": spec.model, **more_models}.items():
-            opened = await stack.enter_async_context(open_resources(spec.replace(model=model, index=None)))
+            opened = await stack.enter_async_context(open_resources(spec.replace(model=model, index=None, tools=())))
             models[name], cache = opened.engines, opened.cache
         order = [spec.system, *(name for name in system_names() if name != spec.system)]
         offered = Indexes(searches, settings.indexes, read_only=settings.read_only)
-        yield Agents(spec, order, models, offered, cache)
+        yield Agents(spec, order, models, offered, cache, tools)

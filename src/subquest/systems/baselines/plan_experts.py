@@ -28,8 +28,8 @@ from ..hira import HiRA
 from ..hira.actions import EXPERT_ACTIONS
 from ..hira.coordinator import Coordinator
 from ..hira.expert import Desk, carry_out
-from ..hira.experts import ROLES, STAND_INS, find_experts
-from ..hira.loose_json import find_object
+from ..hira.experts import ROLES, STAND_INS, TOOL_ROLES, find_experts
+from ...protocol.loose_json import find_object
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +44,7 @@ class PlanExperts(ToolSystem[PlanExpertsSettings]):
     name = "plan-experts"
     roles = ("planner", "coordinator", *ROLES)
     stand_ins = STAND_INS
+    tool_roles = TOOL_ROLES
     prompt_roles: ClassVar[Mapping[str, str]] = {"select": "coordinator"}
     Settings = PlanExpertsSettings
 

@@ -53,16 +53,19 @@ class WebThinker(Alone):
     name = "webthinker"
     roles = DeepSearch.roles
     stand_ins = dict.fromkeys(DeepSearch.roles[1:], "deep")
+    tool_roles = ("deep",)
     expert = DeepSearch
 
 
 class CodeAct(Alone):
     name = "codeact"
     roles = ("code",)
+    tool_roles = ("code",)
     expert = Code
 
 
 class MultimodalEnhanced(Alone):
     name = "multimodal"
     roles = ("multimodal",)
+    tool_roles = ("multimodal",)
     expert = Multimodal

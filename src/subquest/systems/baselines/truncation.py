@@ -24,6 +24,7 @@ REMOVED = "(removed)"
 class Truncation(SearchAgent):
     name = "truncation"
     queries = 1
+    tool_roles = ()
 
     async def answer(self, run: Run) -> Answer:
         history: list[tuple[str, Text]] = []

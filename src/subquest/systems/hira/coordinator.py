@@ -23,7 +23,7 @@ from ...runtime.prompts import Prompts
 from ...runtime.replies import said
 from ...runtime.run import Run
 from .expert import Expert, Report
-from .loose_json import find_object
+from ...protocol.loose_json import find_object
 from .memory import Entry, Memory
 
 _WORD = re.compile(r"[^\W_]+")
