@@ -57,6 +57,7 @@ def actions(tools: Sequence[FunctionTool], form: Form) -> tuple[Action, ...]:
     for tool in tools:
         description, schema = tool.declared()
         opening = f'{form.opening}{{"name": {json.dumps(tool.name)}, "arguments": '
+        description = description or f"The tool {tool.name}."  # endpoints refuse functions without one
         found.append(Action(tool.name, description, opening=opening, closing=f"}}{form.closing}", parameters=schema))
     return tuple(found)
 

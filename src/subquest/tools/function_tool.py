@@ -149,7 +149,8 @@ def _arguments_of(function: Callable[..., Any], name: str, what: str) -> tuple[t
     defaults: dict[str, Any] = {}
     for parameter in signature.parameters.values():
         if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
-            raise UsageError(f"{what}: {parameter} cannot be called by name: give it plain parameters")
+            plain = str(parameter).partition(":")[0]
+            raise UsageError(f"{what}: {plain} cannot be called by name: give it plain parameters")
         hint = _described(hints.get(parameter.name, Any))
         if parameter.default is parameter.empty:
             fields.append((parameter.name, hint))

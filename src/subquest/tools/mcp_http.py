@@ -1,4 +1,4 @@
-"""An MCP server at an address, spoken to over streamable HTTP: answers of a bounded length, and no request elsewhere."""
+"""An MCP server at an address, spoken to over streamable HTTP: answers have a bounded length."""
 
 from __future__ import annotations
 

@@ -130,10 +130,8 @@ class McpProcess:
 async def _ended(process: subprocess.Popen[bytes]) -> None:
     """Let a program end by itself, now that its input is closed; otherwise end it with all that it started."""
     with anyio.CancelScope(shield=True):
-        try:
+        with contextlib.suppress(subprocess.TimeoutExpired):
             await asyncio.to_thread(process.wait, _GRACE)
-        except subprocess.TimeoutExpired:
-            pass
         with contextlib.suppress(OSError):
             os.killpg(process.pid, signal.SIGKILL)
         await asyncio.to_thread(process.wait)

@@ -239,9 +239,7 @@ class McpServer:
         description = tool.description or tool.title or ""
         source = info.name if info is not None and info.name else self.place.short_name
         place = "" if self.place.command or is_loopback(self.place.url) else self.place.url
-        return FunctionTool(
-            tool.name, description, schema or {"type": "object"}, call, place, source, keeps_time=True
-        )
+        return FunctionTool(tool.name, description, schema or {"type": "object"}, call, place, source, keeps_time=True)
 
     async def call(self, name: str, arguments: Mapping[str, Any]) -> str:
         """The result of a call as text. Raises ToolError if the tool or the server fails, or takes too long."""
@@ -316,9 +314,8 @@ def _text_of(result: Any) -> str:
     """A result as text: its texts, what else it holds by kind and size, and its values where it has no text."""
     parts = []
     for block in result.content:
-        if isinstance(text := getattr(block, "text", None), str):
-            parts.append(text)
-        elif isinstance(text := getattr(getattr(block, "resource", None), "text", None), str):
+        text = getattr(getattr(block, "resource", block), "text", None)
+        if isinstance(text, str):
             parts.append(text)
         elif uri := getattr(block, "uri", None):
             parts.append(f"{getattr(block, 'title', None) or getattr(block, 'name', '')} {uri}".strip())
@@ -341,5 +338,3 @@ def _first(error: BaseException) -> BaseException:
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     return error
-
-

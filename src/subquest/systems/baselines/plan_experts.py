@@ -16,6 +16,7 @@ from typing import Any, ClassVar
 from ...engine import Engine
 from ...engine.actions import Action
 from ...errors import EngineError
+from ...protocol.loose_json import find_object
 from ...retrieval.search import Search
 from ...runtime.answering import force_answer
 from ...runtime.context import Context, LimitReached
@@ -29,7 +30,6 @@ from ..hira.actions import EXPERT_ACTIONS
 from ..hira.coordinator import Coordinator
 from ..hira.expert import Desk, carry_out
 from ..hira.experts import ROLES, STAND_INS, TOOL_ROLES, find_experts
-from ...protocol.loose_json import find_object
 
 
 @dataclass(frozen=True, slots=True)

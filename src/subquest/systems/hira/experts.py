@@ -15,6 +15,7 @@ from typing import Any
 
 from ...errors import EngineError, SearchError, UsageError
 from ...limits import Limits
+from ...protocol.loose_json import find_object
 from ...runtime.answering import force_answer, note_stop
 from ...runtime.context import Context, LimitReached
 from ...runtime.given_tools import listed
@@ -27,7 +28,6 @@ from ...tools.function_tool import FunctionTool
 from .. import registry
 from .deep_search import DeepSearch
 from .expert import Desk, Expert, Report, SystemExpert, chain_of, work_out
-from ...protocol.loose_json import find_object
 
 QUERIES = 5
 """Queries of one plan that are sent."""
